@@ -1,0 +1,2 @@
+//! Prints speed tables.
+fn main() {}

@@ -1,0 +1,178 @@
+//! SHA-256, as a type: a [`Hash`] is always 32 bytes and prints as 64 lower-case hex characters.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256};
+
+/// How much of a stream is held in memory at a time, whatever its length.
+const CHUNK: usize = 128 * 1024;
+
+/// The SHA-256 of some bytes.
+///
+/// ```
+/// use lillux::Hash;
+///
+/// let hash = Hash::of(b"hello");
+/// assert_eq!(
+///     hash.to_string(),
+///     "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+/// );
+/// assert_eq!(hash.to_string().parse(), Ok(hash));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hash([u8; 32]);
+
+impl Hash {
+    /// The hash of bytes in memory.
+    pub fn of(bytes: impl AsRef<[u8]>) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// The hash and length of everything a reader gives, in constant memory.
+    pub fn of_reader(mut reader: impl Read) -> io::Result<(Self, u64)> {
+        let mut hasher = Hasher::default();
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => return Ok(hasher.finish()),
+                Ok(n) => hasher.update(&buffer[..n]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// The raw 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The 64 hex characters, the form in which hashes are signed.
+    pub fn to_hex(&self) -> String {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        self.0
+            .iter()
+            .flat_map(|b| [DIGITS[usize::from(b >> 4)], DIGITS[usize::from(b & 15)]])
+            .map(char::from)
+            .collect()
+    }
+}
+
+/// A hash in the making, with the number of bytes it has seen.
+#[derive(Clone, Default)]
+pub struct Hasher {
+    sha: Sha256,
+    length: u64,
+}
+
+impl Hasher {
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.sha.update(bytes);
+        self.length += bytes.len() as u64;
+    }
+
+    /// The hash of all bytes seen, and how many they were.
+    pub fn finish(self) -> (Hash, u64) {
+        (Hash(self.sha.finalize().into()), self.length)
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.to_hex())
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hash({self})")
+    }
+}
+
+/// A text that is not a hash.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseHashError {
+    /// The length is off.
+    #[error("a hash has 64 hex characters, this has {0}")]
+    Length(usize),
+    /// A character is none of `0-9a-f`.
+    #[error("{found:?} at position {position} is not a lower-case hex digit")]
+    NotHex {
+        /// Counted in characters, from 0.
+        position: usize,
+        /// The character.
+        found: char,
+    },
+}
+
+impl FromStr for Hash {
+    type Err = ParseHashError;
+
+    /// Reads 64 lower-case hex characters. Upper case is refused: one hash has one spelling.
+    fn from_str(text: &str) -> Result<Self, ParseHashError> {
+        if let Some((position, found)) = text
+            .chars()
+            .enumerate()
+            .find(|(_, c)| !matches!(c, '0'..='9' | 'a'..='f'))
+        {
+            return Err(ParseHashError::NotHex { position, found });
+        }
+        if text.len() != 64 {
+            return Err(ParseHashError::Length(text.len()));
+        }
+        let value = |digit: u8| match digit {
+            b'0'..=b'9' => digit - b'0',
+            _ => digit - b'a' + 10,
+        };
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            *byte = value(pair[0]) << 4 | value(pair[1]);
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl Serialize for Hash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_hashes_as_the_same_bytes_in_memory() {
+        let bytes: Vec<u8> = (0..CHUNK * 3 + 7).map(|i| (i % 251) as u8).collect();
+        let (hash, length) = Hash::of_reader(bytes.as_slice()).unwrap();
+        assert_eq!(hash, Hash::of(&bytes));
+        assert_eq!(length, bytes.len() as u64);
+    }
+
+    #[test]
+    fn what_is_not_a_hash_says_what_is_wrong() {
+        let good = Hash::of(b"").to_hex();
+        for (text, message) in [
+            ("", "a hash has 64 hex characters, this has 0"),
+            (&good[..63], "a hash has 64 hex characters, this has 63"),
+            (&good.to_uppercase(), "'E' at position 0 is not a lower-case hex digit"),
+            ("../../etc/passwd", "'.' at position 0 is not a lower-case hex digit"),
+            ("é", "'é' at position 0 is not a lower-case hex digit"),
+        ] {
+            assert_eq!(text.parse::<Hash>().unwrap_err().to_string(), message);
+        }
+    }
+}

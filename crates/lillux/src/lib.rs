@@ -1,0 +1,13 @@
+//! A small kernel for programs that run other programs.
+
+pub mod canonical;
+pub mod cas;
+pub mod envelope;
+mod error;
+pub mod hash;
+pub mod keys;
+pub mod process;
+pub mod time;
+
+pub use error::PathError;
+pub use hash::Hash;

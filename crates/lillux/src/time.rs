@@ -1,0 +1,60 @@
+//! What time it is: wall clock and monotonic, read together.
+
+use std::time::Duration;
+
+use jiff::{Timestamp, Unit};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+/// One reading of both clocks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Now {
+    /// Wall clock in UTC, ISO 8601 with milliseconds: `2026-04-10T03:28:17.042Z`.
+    pub iso: String,
+    /// Wall clock as milliseconds since 1970-01-01T00:00:00Z.
+    pub epoch_ms: i64,
+    /// Nanoseconds since boot. Never goes back, is the same for all processes
+    /// of the machine, and says nothing about the date.
+    pub monotonic_ns: u64,
+}
+
+/// Reads the clocks.
+pub fn now() -> Now {
+    let wall = Timestamp::now();
+    Now {
+        iso: format!("{wall:.3}"),
+        epoch_ms: wall.as_millisecond(),
+        monotonic_ns: u64::try_from(monotonic().as_nanos()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Now in UTC to the second, `2026-04-10T03:28:17Z`: the form that signature lines carry.
+pub fn now_seconds() -> String {
+    let wall = Timestamp::now();
+    format!("{:.0}", wall.round(Unit::Second).unwrap_or(wall))
+}
+
+/// Time since boot.
+pub fn monotonic() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clocks_agree_with_the_standard_library_and_do_not_go_back() {
+        let before = std::time::SystemTime::now();
+        let (first, second) = (now(), now());
+        let after = std::time::SystemTime::now();
+        let ms = |t: std::time::SystemTime| {
+            i64::try_from(t.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis()).unwrap()
+        };
+        assert!((ms(before)..=ms(after)).contains(&first.epoch_ms));
+        assert!(second.monotonic_ns >= first.monotonic_ns);
+        let read_back: Timestamp = first.iso.parse().unwrap();
+        assert_eq!(read_back.as_millisecond(), first.epoch_ms);
+        assert_eq!(now_seconds().len(), "2026-04-10T03:28:17Z".len());
+    }
+}
