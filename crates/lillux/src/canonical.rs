@@ -92,10 +92,10 @@ pub enum Reason {
 /// The canonical text of a JSON text.
 pub fn canonicalize(text: &[u8]) -> Result<Vec<u8>, CanonicalError> {
     let text = std::str::from_utf8(text).map_err(|error| {
-        let lines = text[..error.valid_up_to()].split(|&b| b == b'\n');
+        let mut lines = text[..error.valid_up_to()].split(|&b| b == b'\n');
         CanonicalError::NotUtf8 {
             line: lines.clone().count(),
-            column: 1 + lines.last().map_or(0, <[u8]>::len),
+            column: 1 + lines.next_back().map_or(0, <[u8]>::len),
         }
     })?;
     // This pass checks the syntax of the whole text, with places for errors;
