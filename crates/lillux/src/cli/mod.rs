@@ -4,25 +4,43 @@ mod args;
 mod commands;
 mod report;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use lillux::process::Supervisor;
 
 use args::{Cli, Command};
 use report::{Failure, Report};
 
 /// Reads the arguments, runs the command, prints its one JSON object.
 pub(crate) fn main() -> ExitCode {
+    // Forked off before anything else: the process is never smaller, and the
+    // fork gets ready while the arguments are read.
+    let is_exec = std::env::args_os()
+        .nth(1)
+        .is_some_and(|name| name == "exec");
+    let supervisor = is_exec.then(Supervisor::start);
     match Cli::try_parse() {
-        Ok(cli) => report::print(dispatch(cli.command)),
+        Ok(cli) => report::print(dispatch(cli.command, supervisor)),
         Err(error) => refuse_usage(&error),
     }
 }
 
-fn dispatch(command: Command) -> Result<Report, Failure> {
+fn dispatch(
+    command: Command,
+    supervisor: Option<io::Result<Supervisor>>,
+) -> Result<Report, Failure> {
     match command {
-        Command::Time => commands::time::run(),
+        Command::Exec(args) => {
+            let supervisor = supervisor.unwrap_or_else(Supervisor::start);
+            commands::exec::run(args, supervisor)
+        }
+        Command::Spawn(args) => commands::spawn::run(args),
+        Command::Status(args) => commands::status::run(args),
+        Command::Kill(args) => commands::kill::run(args),
+        Command::Time => Ok(commands::time::run()),
     }
 }
 
