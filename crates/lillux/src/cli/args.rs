@@ -47,6 +47,12 @@ pub(crate) enum Command {
         lillux kill --pid 4711:88231904:1f0c9a3e\n  \
         lillux kill --pid 4711 --grace 10")]
     Kill(KillArgs),
+    /// Wait for a file to change, a process to end, or a recorded run to reach its end.
+    #[command(after_help = "Examples:\n  \
+        lillux watch --path config.yaml --timeout 60\n  \
+        lillux watch --pid 4711:88231904:1f0c9a3e\n  \
+        lillux watch --db registry.db --thread-id t-42 --timeout 600")]
+    Watch(WatchArgs),
     /// Tell the time: ISO 8601, epoch milliseconds, monotonic nanoseconds.
     #[command(after_help = "Example:\n  lillux time")]
     Time,
@@ -130,6 +136,26 @@ pub(crate) struct KillArgs {
     /// Seconds between SIGTERM and SIGKILL.
     #[arg(long, value_name = "S", value_parser = seconds_or_zero, default_value = "3")]
     pub(crate) grace: Duration,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["path", "pid", "db"]))]
+pub(crate) struct WatchArgs {
+    /// A file or folder; repeat it for more.
+    #[arg(long, value_name = "P")]
+    pub(crate) path: Vec<PathBuf>,
+    /// A process id, or the handle that `spawn` printed.
+    #[arg(long, value_name = "P", value_parser = target, allow_hyphen_values = true)]
+    pub(crate) pid: Option<Target>,
+    /// A SQLite file with a table `threads` (thread_id, status).
+    #[arg(long, value_name = "F", requires = "thread_id")]
+    pub(crate) db: Option<PathBuf>,
+    /// The run to wait for.
+    #[arg(long, value_name = "T", requires = "db")]
+    pub(crate) thread_id: Option<String>,
+    /// Give up after this many seconds.
+    #[arg(long, value_name = "S", value_parser = seconds_or_zero)]
+    pub(crate) timeout: Option<Duration>,
 }
 
 /// A process, as it is typed.

@@ -40,6 +40,7 @@ fn dispatch(
         Command::Spawn(args) => commands::spawn::run(args),
         Command::Status(args) => commands::status::run(args),
         Command::Kill(args) => commands::kill::run(args),
+        Command::Watch(args) => commands::watch::run(args),
         Command::Time => Ok(commands::time::run()),
     }
 }

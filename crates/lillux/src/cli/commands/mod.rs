@@ -5,6 +5,7 @@ pub(crate) mod kill;
 pub(crate) mod spawn;
 pub(crate) mod status;
 pub(crate) mod time;
+pub(crate) mod watch;
 
 use base64ct::{Base64, Encoding};
 

@@ -381,12 +381,25 @@ fn restore_signals(mask: &libc::sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
 }
 
-/// Undoes what the program does on signals: an exec resets handlers, but what is ignored stays ignored.
+/// Undoes what the program does on signals: an exec resets handlers, but what
+/// is ignored stays ignored. The C library would refuse the numbers it uses
+/// itself, so the kernel is asked.
 fn default_signals() {
     const LAST: c_int = 64;
+    // The kernel's `struct sigaction` on every architecture fits into this; zero is SIG_DFL.
+    let default = [0usize; 4];
     for number in 1..=LAST {
-        // SAFETY: SIG_DFL installs no code. Numbers that cannot be changed are refused by the kernel.
-        unsafe { libc::signal(number, libc::SIG_DFL) };
+        // SAFETY: installs no code, reads at most the 32 bytes of `default`, writes nothing. Numbers that
+        // cannot be changed are refused.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                number,
+                default.as_ptr(),
+                ptr::null_mut::<c_void>(),
+                8usize,
+            )
+        };
     }
 }
 
