@@ -99,10 +99,10 @@ pub(crate) struct ExecArgs {
     #[arg(long, conflicts_with = "stdin")]
     pub(crate) stdin_pipe: bool,
     /// End everything after this many seconds.
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) timeout: Option<Duration>,
     /// Seconds between SIGTERM and SIGKILL for what is to be ended.
-    #[arg(long, value_name = "S", value_parser = seconds_or_zero, default_value = "0.5")]
+    #[arg(long, value_name = "S", value_parser = seconds_or_zero, allow_negative_numbers = true, default_value = "0.5")]
     pub(crate) grace: Duration,
     /// How many bytes of each output stream to print.
     #[arg(long, value_name = "N", default_value_t = lillux::process::DEFAULT_OUTPUT_LIMIT)]
@@ -134,7 +134,7 @@ pub(crate) struct KillArgs {
     #[arg(long, value_name = "P", value_parser = target, allow_hyphen_values = true)]
     pub(crate) pid: Target,
     /// Seconds between SIGTERM and SIGKILL.
-    #[arg(long, value_name = "S", value_parser = seconds_or_zero, default_value = "3")]
+    #[arg(long, value_name = "S", value_parser = seconds_or_zero, allow_negative_numbers = true, default_value = "3")]
     pub(crate) grace: Duration,
 }
 
@@ -154,7 +154,7 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "T", requires = "db")]
     pub(crate) thread_id: Option<String>,
     /// Give up after this many seconds.
-    #[arg(long, value_name = "S", value_parser = seconds_or_zero)]
+    #[arg(long, value_name = "S", value_parser = seconds_or_zero, allow_negative_numbers = true)]
     pub(crate) timeout: Option<Duration>,
 }
 
@@ -193,8 +193,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 fn seconds_or_zero(text: &str) -> Result<Duration, String> {
-    let number: f64 = text
-        .parse()
-        .map_err(|_| "it is a number of seconds, such as 2 or 0.5".to_owned())?;
-    Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
+    let number = text.parse().ok();
+    number
+        .and_then(|number| Duration::try_from_secs_f64(number).ok())
+        .ok_or_else(|| "it is a number of seconds, such as 2 or 0.5".into())
 }

@@ -58,7 +58,21 @@ fn refuse_usage(error: &clap::Error) -> ExitCode {
         };
     }
     let text = error.render().to_string();
-    let message = text.lines().next().unwrap_or_default();
-    let failure = Failure::usage(message.strip_prefix("error: ").unwrap_or(message));
+    let failure = match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Failure::usage("no command was given")
+        }
+        _ => Failure::usage(first_paragraph(&text)),
+    };
     report::print_usage(&failure, &text)
+}
+
+/// What clap has to say before it shows the usage, in one line.
+fn first_paragraph(text: &str) -> String {
+    let lines = text.lines().take_while(|line| !line.is_empty());
+    let message = lines.map(str::trim).collect::<Vec<_>>().join(" ");
+    message
+        .strip_prefix("error: ")
+        .unwrap_or(&message)
+        .to_owned()
 }

@@ -101,13 +101,7 @@ impl Image {
     /// Checks a command's strings, finds its program and lays all of it out.
     pub(super) fn build(command: &Command<'_>) -> Result<Self, LaunchError> {
         let environment = command.environment.with(&command.added);
-        let cwd = match &command.cwd {
-            Some(cwd) => cwd.clone(),
-            None => std::env::current_dir().map_err(|source| LaunchError::Cwd {
-                path: PathBuf::from("."),
-                source,
-            })?,
-        };
+        let cwd = working_folder(command.cwd.as_deref())?;
         let path = environment.get(OsStr::new("PATH"));
         let program = find(&command.program, path.map(OsString::as_os_str), &cwd)?;
 
@@ -169,6 +163,20 @@ fn push(block: &mut Vec<u8>, text: &OsStr, what: impl Fn() -> String) -> Result<
     block.extend_from_slice(text.as_bytes());
     block.push(0);
     Ok(())
+}
+
+/// The folder to run in, absolute: whoever launches the process stands elsewhere.
+fn working_folder(given: Option<&Path>) -> Result<PathBuf, LaunchError> {
+    match given {
+        Some(absolute) if absolute.is_absolute() => Ok(absolute.to_owned()),
+        given => {
+            let here = std::env::current_dir().map_err(|source| LaunchError::Cwd {
+                path: PathBuf::from("."),
+                source,
+            })?;
+            Ok(given.map_or(here.clone(), |relative| here.join(relative)))
+        }
+    }
 }
 
 /// The file to execute. A name with a slash is a path, relative to the folder
