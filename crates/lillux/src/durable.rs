@@ -4,9 +4,9 @@
 //! disk, renamed into place, and the folder flushed: a reader sees the old file
 //! or the new one, and what was reported as written stays written.
 
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -56,11 +56,17 @@ pub(crate) struct Staged<'a> {
 impl<'a> Staged<'a> {
     /// The file's mode is `mode` less the umask, from its first moment on.
     pub(crate) fn new(path: &'a Path, bytes: &[u8], mode: u32) -> Result<Self, PathError> {
+        // `tempfile` adds the temporary name to an error, which is nothing to the
+        // reader of the message; the operating system's own is kept aside.
+        let mut refusal = None;
         let mut temporary = tempfile::Builder::new()
             .prefix(".tmp-")
-            .permissions(Permissions::from_mode(mode))
-            .tempfile_in(folder_of(path))
-            .map_err(bare)
+            .make_in(folder_of(path), |name| {
+                let mut options = OpenOptions::new();
+                let opened = options.write(true).create_new(true).mode(mode).open(name);
+                opened.inspect_err(|e| refusal = e.raw_os_error())
+            })
+            .map_err(|e| refusal.map_or(e, io::Error::from_raw_os_error))
             .at("write", path)?;
         let file = temporary.as_file_mut();
         file.write_all(bytes).at("write", path)?;
@@ -111,7 +117,7 @@ pub(crate) fn create_folder(folder: &Path, mode: u32) -> Result<(), PathError> {
         }
         match builder.create(part) {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            made => made.at("create the folder", part)?,
+            outcome => outcome.at("create the folder", part)?,
         }
         sync_folder(folder_of(part))?;
     }
@@ -133,16 +139,10 @@ fn refuse_special(path: &Path) -> Result<(), WriteError> {
     }
 }
 
-/// The operating system's error without the temporary name that `tempfile` adds
-/// to it: that name is nothing to the reader of the message.
-fn bare(error: io::Error) -> io::Error {
-    let inner = error.get_ref().and_then(|e| e.source());
-    let code = inner.and_then(|e| e.downcast_ref::<io::Error>()?.raw_os_error());
-    code.map_or(error, io::Error::from_raw_os_error)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

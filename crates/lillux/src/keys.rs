@@ -207,3 +207,6 @@ impl fmt::Debug for PublicKey {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the signature is not one of key {0} over this hash")]
 pub struct BadSignature(pub Fingerprint);
+
+#[cfg(test)]
+mod tests;

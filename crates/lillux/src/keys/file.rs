@@ -17,7 +17,7 @@ use crate::durable::{Existing, Staged, create_folder, sync_folder};
 use crate::error::At;
 
 /// Far above any key; what is larger was named by mistake.
-const LIMIT: u64 = 64 * 1024;
+const LIMIT: usize = 64 * 1024;
 
 /// Where the two halves of a pair are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,11 +120,11 @@ fn read(
 
 /// Into one buffer that never grows, since growing leaves unzeroed copies behind.
 fn read_limited(file: &mut File, path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
-    let mut bytes = Zeroizing::new(Vec::with_capacity(LIMIT as usize + 1));
-    file.take(LIMIT + 1)
+    let mut bytes = Zeroizing::new(Vec::with_capacity(LIMIT + 1));
+    file.take(LIMIT as u64 + 1)
         .read_to_end(&mut bytes)
         .at("read", path)?;
-    if bytes.len() as u64 > LIMIT {
+    if bytes.len() > LIMIT {
         return Err(KeyError::TooLarge(path.to_owned()));
     }
     Ok(bytes)

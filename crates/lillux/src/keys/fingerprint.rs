@@ -18,8 +18,8 @@ pub struct Fingerprint([u8; 8]);
 impl Fingerprint {
     /// Of a public key's canonical PEM text.
     pub(crate) fn of_pem(text: &str) -> Self {
-        let [a, b, c, d, e, f, g, h, ..] = *Hash::of(text).as_bytes();
-        Self([a, b, c, d, e, f, g, h])
+        let hash = Hash::of(text);
+        Self(std::array::from_fn(|i| hash.as_bytes()[i]))
     }
 }
 
