@@ -64,9 +64,16 @@ fn every_flipped_bit_of_a_published_hash_or_signature_is_refused() {
             .unwrap_err();
     }
     for bit in 0..256 {
-        let mut bytes = *hash.as_bytes();
-        bytes[bit / 8] ^= 1 << (bit % 8);
-        let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        let mut digits: Vec<_> = hash
+            .to_hex()
+            .chars()
+            .map(|c| c.to_digit(16).unwrap())
+            .collect();
+        digits[bit / 4] ^= 1 << (bit % 4);
+        let hex: String = digits
+            .iter()
+            .map(|d| char::from_digit(*d, 16).unwrap())
+            .collect();
         key.verify(&hex.parse().unwrap(), &signature).unwrap_err();
     }
 }

@@ -1,7 +1,7 @@
 //! The two layers of an envelope, without its form: a random content key wrapped
 //! for each recipient by HPKE, and the payload under the content key.
 
-use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, KeyInit};
+use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, KeyInit, Nonce};
 use hpke::aead::ChaCha20Poly1305 as HpkeAead;
 use hpke::kdf::HkdfSha256;
 use hpke::{Deserializable, OpModeR, OpModeS, Serializable};
@@ -88,7 +88,7 @@ impl ContentKey {
         let mut buffer = Zeroizing::new(Vec::with_capacity(payload.len() + TAG));
         buffer.extend_from_slice(payload);
         self.cipher()
-            .encrypt_in_place(&Default::default(), associated, &mut *buffer)
+            .encrypt_in_place(&Nonce::default(), associated, &mut *buffer)
             .map_err(|_| Refused)?;
         Ok(std::mem::take(&mut *buffer))
     }
@@ -100,7 +100,7 @@ impl ContentKey {
     ) -> Result<Zeroizing<Vec<u8>>, Refused> {
         let mut buffer = Zeroizing::new(ciphertext.to_vec());
         self.cipher()
-            .decrypt_in_place(&Default::default(), associated, &mut *buffer)
+            .decrypt_in_place(&Nonce::default(), associated, &mut *buffer)
             .map_err(|_| Refused)?;
         Ok(buffer)
     }
