@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod input;
 mod report;
 
 use std::io;
@@ -41,6 +42,10 @@ fn dispatch(
         Command::Status(args) => commands::status::run(args),
         Command::Kill(args) => commands::kill::run(args),
         Command::Watch(args) => commands::watch::run(args),
+        Command::Keypair(args) => commands::keypair::run(&args),
+        Command::Sign(args) => commands::sign::run(&args),
+        Command::Verify(args) => commands::verify::run(&args),
+        Command::Envelope(command) => commands::envelope::run(&command),
         Command::Time => Ok(commands::time::run()),
     }
 }
