@@ -1,6 +1,10 @@
 //! What can be typed. No behaviour here.
 
+mod cas;
+
 use clap::{Parser, Subcommand};
+
+pub(crate) use cas::{CasCommand, Gc, Get, Has, Put, Store, Verify};
 
 /// Processes, a content store, keys, sealed secrets, time: a kernel for scripts.
 ///
@@ -26,4 +30,7 @@ pub(crate) enum Command {
     /// Tell the time: ISO 8601, epoch milliseconds, monotonic nanoseconds.
     #[command(after_help = "Example:\n  lillux time")]
     Time,
+    /// Keep bytes and JSON objects under their SHA-256.
+    #[command(subcommand)]
+    Cas(CasCommand),
 }

@@ -23,6 +23,7 @@ pub(crate) fn main() -> ExitCode {
 fn dispatch(command: Command) -> Result<Report, Failure> {
     match command {
         Command::Time => commands::time::run(),
+        Command::Cas(command) => commands::cas::run(command),
     }
 }
 

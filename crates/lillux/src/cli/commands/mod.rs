@@ -1,3 +1,4 @@
 //! One file a command.
 
+pub(crate) mod cas;
 pub(crate) mod time;
