@@ -1,5 +1,7 @@
 //! `lillux cas` as people and scripts see it.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -433,21 +435,24 @@ fn help_shows_examples() {
 #[test]
 fn a_refused_permission_ends_with_exit_4() {
     let mut session = Session::new();
-    session
-        .cas("put --root s", "x")
-        .cas(&format!("has --root s {}", Hash::of("x")), "");
+    session.cas("put --root s", "x");
     session.transcript.clear();
     fs::create_dir(session.path("locked")).unwrap();
-    let lock = |name: &str, mode| {
+    let set = |name: &str, mode| {
         fs::set_permissions(session.path(name), fs::Permissions::from_mode(mode)).unwrap();
     };
-    lock("locked", 0o000);
-    lock("s/blobs", 0o000);
-    lock("", 0o755);
+    set("locked", 0o000);
+    set("s/blobs", 0o000);
+    set("s/tmp", 0o555);
+    set("", 0o755);
     // Permissions do not stop root: there, be somebody else, who may not be
-    // able to reach the binary where it lies.
+    // able to reach the binary where it lies. Copied by another process, as a
+    // file that this one has open for writing may not be run.
     let binary = session.path("lillux");
-    fs::copy(env!("CARGO_BIN_EXE_lillux"), &binary).unwrap();
+    let copied = Command::new("cp")
+        .args([env!("CARGO_BIN_EXE_lillux").as_ref(), binary.as_path()])
+        .output();
+    assert!(copied.unwrap().status.success());
     let is_root = rustix::process::geteuid().is_root();
     for line in [
         "put --root locked/store".to_owned(),
@@ -466,11 +471,9 @@ fn a_refused_permission_ends_with_exit_4() {
         }
         session.record(&line, Command::from_std(command).write_stdin("y"));
     }
-    let lock = |name: &str| {
+    for name in ["locked", "s/blobs", "s/tmp"] {
         fs::set_permissions(session.path(name), fs::Permissions::from_mode(0o755)).unwrap();
-    };
-    lock("locked");
-    lock("s/blobs");
+    }
     assert_snapshot!(session.transcript(), @r#"
     $ lillux cas put --root locked/store
     exit 4

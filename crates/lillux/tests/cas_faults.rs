@@ -1,6 +1,8 @@
 //! The store under what goes wrong in earnest: full disks, little memory,
 //! processes killed, many at once. Always with the real binary.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
