@@ -168,8 +168,14 @@ mod tests {
         for (text, message) in [
             ("", "a hash has 64 hex characters, this has 0"),
             (&good[..63], "a hash has 64 hex characters, this has 63"),
-            (&good.to_uppercase(), "'E' at position 0 is not a lower-case hex digit"),
-            ("../../etc/passwd", "'.' at position 0 is not a lower-case hex digit"),
+            (
+                &good.to_uppercase(),
+                "'E' at position 0 is not a lower-case hex digit",
+            ),
+            (
+                "../../etc/passwd",
+                "'.' at position 0 is not a lower-case hex digit",
+            ),
             ("é", "'é' at position 0 is not a lower-case hex digit"),
         ] {
             assert_eq!(text.parse::<Hash>().unwrap_err().to_string(), message);

@@ -29,7 +29,10 @@ fn dispatch(command: Command) -> Result<Report, Failure> {
 /// Help and version are what was asked for; the rest is wrong usage, told to
 /// people on standard error and to scripts as JSON.
 fn refuse_usage(error: &clap::Error) -> ExitCode {
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    ) {
         return match error.print() {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,

@@ -81,8 +81,9 @@ impl From<PathError> for Failure {
         match error.source.kind() {
             io::ErrorKind::PermissionDenied => Self::new(Exit::Permission, "permission", error),
             io::ErrorKind::NotFound => Self::new(Exit::Failed, "not_found", error),
-            io::ErrorKind::StorageFull => Self::new(Exit::Failed, "disk_full", error)
-                .hint("free some space and run the same command again; nothing was left half-written"),
+            io::ErrorKind::StorageFull => Self::new(Exit::Failed, "disk_full", error).hint(
+                "free some space and run the same command again; nothing was left half-written",
+            ),
             _ => Self::new(Exit::Failed, "io", error),
         }
     }
@@ -107,7 +108,11 @@ pub(crate) fn print_usage(failure: &Failure, words: &str) -> ExitCode {
     if let Some(hint) = &failure.hint {
         error["hint"] = json!(hint);
     }
-    emit(&json!({ "success": false, "error": error }), words, failure.exit)
+    emit(
+        &json!({ "success": false, "error": error }),
+        words,
+        failure.exit,
+    )
 }
 
 /// A reader that went away (`lillux … | head -c 1`) is not our failure to tell.
