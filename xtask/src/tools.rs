@@ -27,6 +27,8 @@ pub(crate) enum Tool {
     CargoDeny,
     /// What the tests run as other people's programs.
     TestPrograms,
+    /// What libFuzzer is compiled with.
+    CppCompiler,
 }
 
 /// Programs that tests call, with the Debian package of each.
@@ -46,6 +48,7 @@ impl Tool {
             Tool::Typos => typos().map(drop),
             Tool::CargoDeny => cargo_deny().map(drop),
             Tool::TestPrograms => system_packages(&TEST_PROGRAMS),
+            Tool::CppCompiler => system_packages(&[("c++", "g++")]),
         }
     }
 }
