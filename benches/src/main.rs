@@ -24,11 +24,35 @@ type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
 const GROUPS: [Group; 1] = [("processes", processes::run)];
 
-fn main() -> Result<ExitCode> {
+#[expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the printer of the benches"
+)]
+fn main() -> ExitCode {
     let filter = std::env::args().nth(1).unwrap_or_default();
+    match measure_all(&filter) {
+        Ok(rows) => {
+            println!("{}", table::render(&rows));
+            let over = rows.iter().any(Row::is_over);
+            if over {
+                ExitCode::FAILURE
+            } else {
+                ExitCode::SUCCESS
+            }
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The rows of all groups whose name holds the filter.
+fn measure_all(filter: &str) -> Result<Vec<Row>> {
     let groups: Vec<_> = GROUPS
         .iter()
-        .filter(|(name, _)| name.contains(&filter))
+        .filter(|(name, _)| name.contains(filter))
         .collect();
     let names = GROUPS.map(|(name, _)| name).join(", ");
     ensure!(
@@ -39,11 +63,5 @@ fn main() -> Result<ExitCode> {
     for (name, run) in groups {
         rows.extend(run().with_context(|| format!("group `{name}`"))?);
     }
-    table::print(&rows);
-    let over = rows.iter().any(Row::is_over);
-    Ok(if over {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(rows)
 }

@@ -24,13 +24,8 @@ impl Row {
     }
 }
 
-/// Prints the table on standard output.
-#[expect(clippy::print_stdout, reason = "the printer of the benches")]
-pub fn print(rows: &[Row]) {
-    println!("{}", render(rows));
-}
-
-fn render(rows: &[Row]) -> String {
+/// The table as text, columns aligned.
+pub fn render(rows: &[Row]) -> String {
     let head = ["what", "floor", "ours", "ratio", "goal", ""].map(str::to_owned);
     let cells = rows.iter().map(|row| {
         [
