@@ -62,7 +62,7 @@ impl Hash {
 }
 
 /// A hash in the making, with the number of bytes it has seen.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Hasher {
     sha: Sha256,
     length: u64,
@@ -73,6 +73,16 @@ impl Hasher {
     pub fn update(&mut self, bytes: &[u8]) {
         self.sha.update(bytes);
         self.length += bytes.len() as u64;
+    }
+
+    /// How many bytes it has seen.
+    pub fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether it has seen none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
     }
 
     /// The hash of all bytes seen, and how many they were.

@@ -1,0 +1,567 @@
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::*;
+
+fn store() -> (TempDir, Cas) {
+    let folder = tempfile::tempdir().unwrap();
+    let cas = Cas::open(folder.path().join("store")).unwrap();
+    (folder, cas)
+}
+
+/// Makes a file as old as if it had been put two hours ago.
+fn age(path: &Path) {
+    let then = SystemTime::now() - Duration::from_hours(2);
+    File::open(path).unwrap().set_modified(then).unwrap();
+}
+
+fn overwrite(path: &Path, bytes: &[u8]) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+fn temporary_files(cas: &Cas) -> usize {
+    fs::read_dir(cas.root().join(TMP)).unwrap().count()
+}
+
+#[test]
+fn content_comes_back_as_it_was_put() {
+    let (_folder, cas) = store();
+    for bytes in [&b""[..], b"hello", &[0, 255, 10, 13], &vec![7; 300_000]] {
+        let stored = cas.put(bytes).unwrap();
+        assert_eq!(stored.hash, Hash::of(bytes));
+        assert_eq!(
+            (stored.size, stored.kind, stored.existed),
+            (bytes.len() as u64, Kind::Blob, false)
+        );
+        assert_eq!(cas.get(&stored.hash).unwrap(), bytes);
+        let mut copy = Vec::new();
+        assert_eq!(cas.copy_to(&stored.hash, &mut copy).unwrap(), stored.size);
+        assert_eq!(copy, bytes);
+        assert_eq!(
+            cas.put_reader(bytes).unwrap(),
+            Stored {
+                existed: true,
+                ..stored
+            }
+        );
+    }
+    assert_eq!(temporary_files(&cas), 0);
+}
+
+#[test]
+fn a_file_lies_two_folders_deep_and_is_read_only() {
+    let (_folder, cas) = store();
+    let blob = cas.put(b"hello").unwrap().hash;
+    let object = cas.put_object(&json!([])).unwrap().hash;
+    for (kind, hash, place) in [
+        (Kind::Blob, blob, format!("blobs/2c/f2/{blob}")),
+        (Kind::Object, object, format!("objects/4f/53/{object}.json")),
+    ] {
+        let path = cas.path_of(kind, &hash);
+        assert_eq!(path, cas.root().join(place));
+        assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, 0o444);
+    }
+}
+
+#[test]
+fn an_object_is_stored_as_its_canonical_text() {
+    let (_folder, cas) = store();
+    let value = json!({ "b": [1.0, "é"], "a": null });
+    let stored = cas.put_object(&value).unwrap();
+    let text = br#"{"a":null,"b":[1.0,"\u00e9"]}"#;
+    assert_eq!((stored.hash, stored.kind), (Hash::of(text), Kind::Object));
+    assert_eq!(cas.get(&stored.hash).unwrap(), text);
+    assert_eq!(cas.get_object::<Value>(&stored.hash).unwrap(), value);
+    let again = cas
+        .put_json(b" {\"b\" : [1e0, \"\\u00E9\"], \"a\":null}\n")
+        .unwrap();
+    assert_eq!(
+        again,
+        Stored {
+            existed: true,
+            ..stored
+        }
+    );
+
+    let error = cas
+        .get_object::<Vec<u8>>(&stored.hash)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with(&format!(
+            "the object {} is not what was expected: ",
+            stored.hash
+        )),
+        "{error}"
+    );
+    let error = cas.put_json(b"{").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "cannot be stored as an object: not JSON: EOF while parsing an object at line 1 column 1"
+    );
+}
+
+#[test]
+fn a_blob_is_not_an_object_even_if_its_bytes_would_do() {
+    let (_folder, cas) = store();
+    let hash = cas.put(b"{}").unwrap().hash;
+    assert!(matches!(
+        cas.get_object::<Value>(&hash),
+        Err(CasError::NotFound { .. })
+    ));
+    assert!(!cas.put_object(&json!({})).unwrap().existed);
+    assert_eq!(cas.kind_of(&hash).unwrap(), Some(Kind::Object));
+    let report = cas.verify(&hash).unwrap();
+    assert_eq!((report.objects, report.blobs), (1, 1));
+}
+
+#[test]
+fn what_is_missing_is_named_with_the_store() {
+    let (_folder, cas) = store();
+    let hash = Hash::of(b"nowhere");
+    assert!(!cas.has(&hash).unwrap());
+    let message = format!("{hash} is not in the store {}", cas.root().display());
+    for error in [
+        cas.get(&hash).unwrap_err(),
+        cas.get_object::<Value>(&hash).unwrap_err(),
+        cas.reader(&hash).unwrap_err(),
+        cas.verify(&hash).unwrap_err(),
+    ] {
+        assert_eq!(error.to_string(), message);
+    }
+}
+
+#[test]
+fn corrupted_bytes_are_named_and_never_returned() {
+    let (_folder, cas) = store();
+    for bytes in [&b"flipped"[..], b"", b"shor", b"longer than it was"] {
+        let hash = cas.put(b"genuine").unwrap().hash;
+        let path = cas.path_of(Kind::Blob, &hash);
+        overwrite(&path, bytes);
+        let expected = Corrupted {
+            path: path.clone(),
+            expected: hash,
+            found: Hash::of(bytes),
+        };
+        let mut copy = Vec::new();
+        for error in [
+            cas.get(&hash).unwrap_err(),
+            cas.reader(&hash).unwrap_err(),
+            cas.copy_to(&hash, &mut copy).unwrap_err(),
+        ] {
+            assert!(matches!(error, CasError::Corrupted(found) if found == expected));
+        }
+        assert_eq!(copy, b"");
+        for report in [cas.verify(&hash).unwrap(), cas.verify_all().unwrap()] {
+            assert_eq!(report.corrupted, std::slice::from_ref(&expected));
+            assert!(!report.is_sound());
+        }
+        assert_eq!(
+            expected.to_string(),
+            format!(
+                "{} is corrupted: its content should hash to {hash}, it hashes to {}",
+                path.display(),
+                Hash::of(bytes)
+            )
+        );
+        // Putting it again heals it.
+        assert!(!cas.put(b"genuine").unwrap().existed);
+        assert_eq!(cas.get(&hash).unwrap(), b"genuine");
+        assert!(cas.verify_all().unwrap().is_sound());
+    }
+    assert_eq!(temporary_files(&cas), 0);
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_never_ends_normally() {
+    let (_folder, cas) = store();
+    let bytes = vec![1; 1_000_000];
+    let hash = cas.put(&bytes).unwrap().hash;
+    let mut reader = cas.reader(&hash).unwrap();
+    assert_eq!((reader.size(), reader.kind()), (1_000_000, Kind::Blob));
+    reader.read_exact(&mut [0; 100]).unwrap();
+    overwrite(&cas.path_of(Kind::Blob, &hash), &vec![2; 1_000_000]);
+    let error = reader.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    assert!(error.to_string().contains("is corrupted"), "{error}");
+}
+
+#[test]
+fn a_second_put_renews_the_time_and_does_not_rewrite() {
+    let (_folder, cas) = store();
+    let hash = cas.put(b"once").unwrap().hash;
+    let path = cas.path_of(Kind::Blob, &hash);
+    age(&path);
+    let before = fs::metadata(&path).unwrap();
+    assert!(cas.put(b"once").unwrap().existed);
+    let after = fs::metadata(&path).unwrap();
+    assert_eq!(before.ino(), after.ino());
+    assert!(after.modified().unwrap() > before.modified().unwrap() + Duration::from_hours(1));
+}
+
+#[test]
+fn a_writer_stores_what_was_written_or_leaves_nothing() {
+    let (_folder, cas) = store();
+    let mut writer = cas.writer().unwrap();
+    writer.write_all(b"in ").unwrap();
+    writer.write_all(b"pieces").unwrap();
+    assert_eq!(writer.len(), 9);
+    let stored = writer.finish().unwrap();
+    assert_eq!((stored.hash, stored.size), (Hash::of(b"in pieces"), 9));
+
+    let mut dropped = cas.writer().unwrap();
+    dropped.write_all(b"given up").unwrap();
+    assert_eq!(temporary_files(&cas), 1);
+    drop(dropped);
+    assert_eq!(temporary_files(&cas), 0);
+    assert_eq!(cas.verify_all().unwrap().blobs, 1);
+}
+
+#[test]
+fn input_that_breaks_off_leaves_nothing() {
+    struct Broken(usize);
+    impl Read for Broken {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.0 += 1;
+            match self.0 {
+                1 => Ok(buffer.len()),
+                2 => Err(io::ErrorKind::Interrupted.into()),
+                _ => Err(io::Error::other("the line went dead")),
+            }
+        }
+    }
+    let (_folder, cas) = store();
+    let error = cas.put_reader(Broken(0)).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "cannot read what is to be stored: the line went dead"
+    );
+    assert_eq!(temporary_files(&cas), 0);
+    assert_eq!(cas.verify_all().unwrap().blobs, 0);
+}
+
+#[test]
+fn many_threads_putting_the_same_leave_one_good_file_each() {
+    let (_folder, cas) = store();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for n in 0..20 {
+                    cas.put(format!("content {n}").as_bytes()).unwrap();
+                    cas.put_object(&json!({ "n": n })).unwrap();
+                }
+            });
+        }
+    });
+    let report = cas.verify_all().unwrap();
+    assert_eq!((report.blobs, report.objects), (20, 20));
+    assert!(report.is_sound() && report.strays.is_empty());
+    assert_eq!(temporary_files(&cas), 0);
+}
+
+#[test]
+fn opening_a_store_makes_it_and_reading_one_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("a/b/store");
+    let error = Cas::open_existing(&root).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("there is no store in {}", root.display())
+    );
+    assert!(!folder.path().join("a").exists());
+    let hash = Cas::open(&root).unwrap().put(b"x").unwrap().hash;
+    assert!(Cas::open_existing(&root).unwrap().has(&hash).unwrap());
+    assert!(Cas::open(&root).unwrap().has(&hash).unwrap());
+}
+
+#[test]
+fn a_root_that_is_a_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    for open in [|p: &Path| Cas::open(p), |p: &Path| Cas::open_existing(p)] {
+        let error = open(&file).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!(
+                "the root of a store must be a folder, {} is none",
+                file.display()
+            )
+        );
+        let error = open(&file.join("below")).unwrap_err().to_string();
+        assert!(error.contains("Not a directory"), "{error}");
+    }
+}
+
+#[test]
+fn what_does_not_belong_is_told_and_left_alone() {
+    let (_folder, cas) = store();
+    let hash = cas.put(b"mine").unwrap().hash;
+    let shard = cas.path_of(Kind::Blob, &hash).parent().unwrap().to_owned();
+    let strays = [
+        cas.root().join("blobs/notes"),
+        shard.join(Hash::of(b"elsewhere").to_hex()),
+        shard.join("x"),
+    ];
+    for stray in &strays {
+        fs::write(stray, "theirs").unwrap();
+        age(stray);
+    }
+    let report = cas.verify_all().unwrap();
+    assert!(report.is_sound());
+    assert_eq!(report.strays, strays);
+    cas.gc(
+        [],
+        GcOptions {
+            grace: Duration::ZERO,
+            dry_run: false,
+        },
+    )
+    .unwrap();
+    assert!(strays.iter().all(|stray| stray.exists()));
+}
+
+/// A store with a chain of references, everything old: `top` refers to
+/// `middle`, which has `leaf` as a key and in a list; `lost` refers to itself by nobody.
+struct Web {
+    _folder: TempDir,
+    cas: Cas,
+    leaf: Hash,
+    middle: Hash,
+    top: Hash,
+    lost: Hash,
+}
+
+fn web() -> Web {
+    let (_folder, cas) = store();
+    let leaf = cas.put(b"leaf").unwrap().hash;
+    let middle = cas
+        .put_object(&json!({ leaf.to_hex(): [leaf, Hash::of(b"absent")] }))
+        .unwrap()
+        .hash;
+    let top = cas
+        .put_object(&json!({ "see": { "also": middle } }))
+        .unwrap()
+        .hash;
+    let lost = cas.put(b"lost").unwrap().hash;
+    let web = Web {
+        _folder,
+        cas,
+        leaf,
+        middle,
+        top,
+        lost,
+    };
+    for hash in [leaf, middle, top, lost] {
+        age(&web.path(&hash));
+    }
+    web
+}
+
+impl Web {
+    fn path(&self, hash: &Hash) -> PathBuf {
+        self.cas
+            .path_of(self.cas.kind_of(hash).unwrap().unwrap(), hash)
+    }
+
+    fn left(&self) -> Vec<Hash> {
+        let all = [self.leaf, self.middle, self.top, self.lost];
+        all.into_iter()
+            .filter(|hash| self.cas.has(hash).unwrap())
+            .collect()
+    }
+}
+
+#[test]
+fn a_collection_keeps_what_the_roots_reach_and_removes_the_rest() {
+    let web = web();
+    let Web {
+        cas,
+        leaf,
+        middle,
+        top,
+        lost,
+        ..
+    } = &web;
+    let dry = cas
+        .gc(
+            [*top],
+            GcOptions {
+                dry_run: true,
+                ..GcOptions::default()
+            },
+        )
+        .unwrap();
+    assert_eq!(
+        dry,
+        GcReport {
+            kept: 3,
+            removed: vec![*lost],
+            freed: 4,
+            temporary: 0
+        }
+    );
+    assert_eq!(web.left().len(), 4);
+    assert_eq!(cas.gc([*top, *top], GcOptions::default()).unwrap(), dry);
+    assert_eq!(web.left(), [*leaf, *middle, *top]);
+    let report = cas.gc([*leaf], GcOptions::default()).unwrap();
+    assert_eq!(report.removed.len(), 2);
+    assert_eq!(web.left(), [*leaf]);
+}
+
+#[test]
+fn what_is_recent_stays_with_what_it_refers_to() {
+    let web = web();
+    let Web {
+        cas,
+        leaf,
+        middle,
+        lost,
+        ..
+    } = &web;
+    cas.put_object(&json!({ leaf.to_hex(): [leaf, Hash::of(b"absent")] }))
+        .unwrap();
+    cas.put(b"lost").unwrap();
+    cas.gc([], GcOptions::default()).unwrap();
+    assert_eq!(web.left(), [*leaf, *middle, *lost]);
+    let without_grace = GcOptions {
+        grace: Duration::ZERO,
+        dry_run: false,
+    };
+    assert_eq!(cas.gc([], without_grace).unwrap().kept, 0);
+    assert_eq!(web.left(), []);
+}
+
+#[test]
+fn a_grace_longer_than_all_time_keeps_everything() {
+    let web = web();
+    let forever = GcOptions {
+        grace: Duration::MAX,
+        dry_run: false,
+    };
+    assert_eq!(web.cas.gc([], forever).unwrap().kept, 4);
+}
+
+#[test]
+fn a_missing_root_or_a_corrupted_object_stops_a_collection_before_it_removes_anything() {
+    let web = web();
+    let Web {
+        cas, middle, top, ..
+    } = &web;
+    let absent = Hash::of(b"absent");
+    let error = cas
+        .gc([*top, absent], GcOptions::default())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with(&format!(
+            "nothing was removed: {absent} is not in the store"
+        )),
+        "{error}"
+    );
+    assert_eq!(web.left().len(), 4);
+
+    let path = web.path(middle);
+    overwrite(&path, b"{}");
+    age(&path);
+    let error = cas.gc([*top], GcOptions::default()).unwrap_err();
+    assert!(
+        matches!(&error, CasError::GcAborted(e) if matches!(**e, CasError::Corrupted(_))),
+        "{error}"
+    );
+    assert_eq!(web.left().len(), 4);
+    // Nobody refers to it from here: it is refuse like any other.
+    cas.gc([web.lost], GcOptions::default()).unwrap();
+    assert_eq!(web.left(), [web.lost]);
+}
+
+#[test]
+fn a_collection_removes_left_over_temporary_files_but_none_in_use() {
+    let (_folder, cas) = store();
+    let tmp = cas.root().join(TMP);
+    for (name, old) in [
+        ("put-leftover", true),
+        ("put-recent", false),
+        ("notes.txt", true),
+    ] {
+        fs::write(tmp.join(name), "x").unwrap();
+        if old {
+            age(&tmp.join(name));
+        }
+    }
+    let mut slow = cas.writer().unwrap();
+    slow.write_all(b"slow").unwrap();
+    for entry in fs::read_dir(&tmp).unwrap() {
+        let path = entry.unwrap().path();
+        if path != tmp.join("put-recent") {
+            age(&path);
+        }
+    }
+    let dry = cas
+        .gc(
+            [],
+            GcOptions {
+                dry_run: true,
+                ..GcOptions::default()
+            },
+        )
+        .unwrap();
+    assert_eq!((dry.temporary, temporary_files(&cas)), (1, 4));
+    assert_eq!(cas.gc([], GcOptions::default()).unwrap().temporary, 1);
+    assert!(!tmp.join("put-leftover").exists());
+
+    // What took longer than the grace time is new when it is finished.
+    let hash = slow.finish().unwrap().hash;
+    cas.gc([], GcOptions::default()).unwrap();
+    assert_eq!(cas.get(&hash).unwrap(), b"slow");
+}
+
+#[test]
+fn no_collection_takes_away_what_was_just_put_again() {
+    let (_folder, cas) = store();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let collector = scope.spawn(|| {
+            let mut removed = 0;
+            while !done.load(Ordering::Relaxed) {
+                removed += cas.gc([], GcOptions::default()).unwrap().removed.len();
+            }
+            removed
+        });
+        let putters: Vec<_> = (0..4)
+            .map(|thread| {
+                let cas = &cas;
+                scope.spawn(move || {
+                    let until = std::time::Instant::now() + Duration::from_secs(2);
+                    for n in 0.. {
+                        let bytes = format!("{thread} {}", n % 3);
+                        let stored = cas.put(bytes.as_bytes()).unwrap();
+                        assert_eq!(cas.get(&stored.hash).unwrap(), bytes.as_bytes());
+                        if std::time::Instant::now() > until {
+                            return;
+                        }
+                        // From here a collection may take it, also while it is put again.
+                        age(&cas.path_of(Kind::Blob, &stored.hash));
+                    }
+                })
+            })
+            .collect();
+        for putter in putters {
+            putter.join().unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+        assert!(
+            collector.join().unwrap() > 0,
+            "the collector never met an old file"
+        );
+    });
+    assert!(cas.verify_all().unwrap().is_sound());
+    assert_eq!(temporary_files(&cas), 0);
+}
