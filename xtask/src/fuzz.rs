@@ -123,7 +123,7 @@ fn targets(folder: &Path) -> Result<Vec<String>> {
 /// Builds all targets and gives the folder they are in. Naming the machine we
 /// are on keeps the coverage flags away from build scripts and macros.
 fn build(folder: &Path, host: &str) -> Result<PathBuf> {
-    let target_folder = place::build_folder()?.join("fuzz");
+    let target_folder = place::kept("fuzz");
     let mut build = cargo(["build", "--locked", "--release", "--bins", "--target", host]);
     build
         .arg("--manifest-path")

@@ -1,4 +1,4 @@
-//! Where things are: the workspace, the build folder, the tools kept in it.
+//! Where things are: the workspace, what cargo built, the tools we keep.
 
 use std::path::{Path, PathBuf};
 
@@ -10,18 +10,19 @@ pub(crate) fn workspace() -> PathBuf {
     here.parent().unwrap_or(here).to_owned()
 }
 
-/// The build folder, wherever the configuration puts it: this program runs
-/// from `<build folder>/<profile>/xtask`.
-pub(crate) fn build_folder() -> Result<PathBuf> {
+/// Where tools and other things that can be made again are kept.
+pub(crate) fn kept(what: &str) -> PathBuf {
+    workspace().join("target").join(what)
+}
+
+/// The program `name` that `cargo build` made; `profile` is `debug` or
+/// `release`. Wherever the configuration puts the build folder, this program
+/// runs from `<build folder>/<profile>/xtask`.
+pub(crate) fn built(profile: &str, name: &str) -> Result<PathBuf> {
     let this = std::env::current_exe().context("cannot tell where this program is")?;
     let folder = this.parent().and_then(Path::parent);
     let folder = folder.with_context(|| format!("{} is in no build folder", this.display()))?;
-    Ok(folder.to_owned())
-}
-
-/// The program `name` that `cargo build` made; `profile` is `debug` or `release`.
-pub(crate) fn built(profile: &str, name: &str) -> Result<PathBuf> {
-    let program = build_folder()?.join(profile).join(name);
+    let program = folder.join(profile).join(name);
     anyhow::ensure!(program.is_file(), "{} was not built", program.display());
     Ok(program)
 }

@@ -1,7 +1,7 @@
 //! Programs that the chores need and a fresh machine may lack.
 //!
 //! System packages come from apt; the rest from the registries of pip and
-//! cargo, in pinned versions, and lives in the build folder.
+//! cargo, in pinned versions, and is kept in `target/tools`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,7 @@ pub(crate) fn cargo_deny() -> Result<PathBuf> {
 /// beside it that is renamed when whole, so that an interrupted installation
 /// is not mistaken for a finished one.
 fn kept(name: &str, version: &str, install: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
-    let tools = place::build_folder()?.join("tools");
+    let tools = place::kept("tools");
     let folder = tools.join(format!("{name}-{version}"));
     let program = folder.join("bin").join(name);
     if program.is_file() {
