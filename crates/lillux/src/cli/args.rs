@@ -1,6 +1,13 @@
 //! What can be typed. No behaviour here.
 
+mod keys;
+
 use clap::{Parser, Subcommand};
+
+pub(crate) use keys::{
+    Content, EnvelopeCommand, InspectArgs, KeyKind, KeypairArgs, OpenArgs, SealArgs, SignArgs,
+    VerifyArgs,
+};
 
 /// Processes, a content store, keys, sealed secrets, time: a kernel for scripts.
 ///
@@ -26,4 +33,14 @@ pub(crate) enum Command {
     /// Tell the time: ISO 8601, epoch milliseconds, monotonic nanoseconds.
     #[command(after_help = "Example:\n  lillux time")]
     Time,
+
+    /// Make a key pair for signatures or for envelopes.
+    Keypair(KeypairArgs),
+    /// Sign a hash, a file or standard input.
+    Sign(SignArgs),
+    /// Check a signature over a hash, a file or standard input.
+    Verify(VerifyArgs),
+    /// Seal secrets to public keys, open and inspect them.
+    #[command(subcommand)]
+    Envelope(EnvelopeCommand),
 }

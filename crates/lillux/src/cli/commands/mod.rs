@@ -1,3 +1,8 @@
 //! One file a command.
 
 pub(crate) mod time;
+
+pub(crate) mod envelope;
+pub(crate) mod keypair;
+pub(crate) mod sign;
+pub(crate) mod verify;
