@@ -64,8 +64,10 @@ fn faults_in<'a>(
     text: &'a str,
     exists: impl Fn(&str) -> bool + 'a,
 ) -> impl Iterator<Item = (usize, String)> + 'a {
-    let is_module = Path::new(name).extension().is_some_and(|kind| kind == "rs");
-    let is_markdown = Path::new(name).extension().is_some_and(|kind| kind == "md");
+    let extension = Path::new(name).extension().unwrap_or_default();
+    // The tests of a module are for what the module is for.
+    let is_module = extension == "rs" && !name.ends_with("/tests.rs");
+    let is_markdown = extension == "md";
     let silent = is_module && !text.starts_with("//!");
     let silent = silent.then(|| {
         (
@@ -125,6 +127,7 @@ mod tests {
     fn a_module_opens_by_saying_what_it_is_for() {
         assert_eq!(faults("src/x.rs", "use std::fs;\n"), [1]);
         assert_eq!(faults("src/x.rs", "//! Files.\n"), []);
+        assert_eq!(faults("src/x/tests.rs", "use super::*;\n"), []);
     }
 
     #[test]
