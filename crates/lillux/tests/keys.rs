@@ -367,6 +367,21 @@ fn a_private_key_open_to_others_is_refused_with_the_command_that_closes_it() {
 }
 
 #[test]
+fn a_public_key_named_by_mistake_is_not_told_to_close_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = SigningKey::generate().unwrap();
+    let files = key.write_pair(dir.path(), Existing::Refuse).unwrap();
+    let error = SigningKey::read(&files.public).unwrap_err();
+    assert!(matches!(
+        error,
+        KeyError::Unusable {
+            source: KeyTextError::PublicForPrivate,
+            ..
+        }
+    ));
+}
+
+#[test]
 fn a_folder_in_which_others_may_write_is_no_place_for_a_key() {
     let dir = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();

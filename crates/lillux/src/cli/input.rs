@@ -11,6 +11,9 @@ use lillux::{Hash, PathError};
 use super::args::Content;
 use super::report::Failure;
 
+/// What standard input is called in messages.
+const STDIN: &str = "standard input";
+
 /// Something to read, and what to call it when that fails.
 pub(super) struct Input {
     pub(super) reader: File,
@@ -21,7 +24,7 @@ impl Input {
     /// Standard input is read without the standard library's buffer, which would
     /// keep a copy of a secret.
     pub(super) fn open(path: Option<&Path>) -> Result<Self, Failure> {
-        let name = path.unwrap_or(Path::new("standard input"));
+        let name = path.unwrap_or(Path::new(STDIN));
         let opened = match path {
             Some(path) => File::open(path),
             None => io::stdin().as_fd().try_clone_to_owned().map(File::from),
@@ -37,6 +40,13 @@ impl Input {
     pub(super) fn failure(&self, error: io::Error) -> Failure {
         read_failure(self.name.clone(), error)
     }
+}
+
+/// Gives a failure with what was read its place.
+pub(super) fn of(path: Option<&Path>, mut failure: Failure) -> Failure {
+    let name = path.unwrap_or(Path::new(STDIN)).display();
+    failure.message = format!("{name}: {}", failure.message);
+    failure
 }
 
 fn read_failure(path: PathBuf, source: io::Error) -> Failure {
@@ -61,7 +71,7 @@ impl Content {
     }
 }
 
-/// Reads an envelope.
+/// Reads an envelope. What is wrong with it is told of the place it was read from.
 pub(super) fn envelope(path: Option<&Path>) -> Result<Envelope, Failure> {
     let mut input = Input::open(path)?;
     let mut bytes = Vec::new();
@@ -69,5 +79,5 @@ pub(super) fn envelope(path: Option<&Path>) -> Result<Envelope, Failure> {
     let limit = MAX_DOCUMENT as u64 + 1;
     let read = (&mut input.reader).take(limit).read_to_end(&mut bytes);
     read.map_err(|e| input.failure(e))?;
-    Ok(Envelope::parse(&bytes)?)
+    Envelope::parse(&bytes).map_err(|e| of(path, e.into()))
 }

@@ -13,6 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 use zeroize::Zeroizing;
 
 use super::error::KeyError;
+use super::pem;
 use crate::durable::{Existing, Staged, create_folder, sync_folder};
 use crate::error::At;
 
@@ -71,6 +72,8 @@ pub(crate) fn write_pair(
     let staged_public = Staged::new(&files.public, public.as_bytes(), 0o644)?;
     let staged_private = Staged::new(&files.private, private.as_bytes(), 0o600)?;
     staged_public.publish(existing)?;
+    // The disk may otherwise do the second rename before the first.
+    sync_folder(folder)?;
     staged_private.publish(existing)?;
     sync_folder(folder)?;
     Ok(files)
@@ -78,26 +81,23 @@ pub(crate) fn write_pair(
 
 /// Reads a private key's file, which nobody but its owner may have access to.
 pub(crate) fn read_private(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
-    read(path, |mode| match mode & 0o077 {
-        0 => Ok(()),
-        _ => Err(KeyError::OpenFile {
-            path: path.to_owned(),
-            mode,
-        }),
-    })
+    let (text, mode) = read(path)?;
+    // A public key named by mistake is rightly open, and refused for what it is.
+    if mode & 0o077 != 0 && !pem::is_public(&text) {
+        let path = path.to_owned();
+        return Err(KeyError::OpenFile { path, mode });
+    }
+    Ok(text)
 }
 
 /// Reads a public key's file.
 pub(crate) fn read_public(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
-    read(path, |_| Ok(()))
+    read(path).map(|(text, _)| text)
 }
 
-/// What is checked and what is read is one open file: renaming another into its
-/// place in between changes nothing.
-fn read(
-    path: &Path,
-    check: impl Fn(u32) -> Result<(), KeyError>,
-) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+/// The text and the permission bits of a file. Both are of one open file:
+/// renaming another into its place in between changes nothing.
+fn read(path: &Path) -> Result<(Zeroizing<Vec<u8>>, u32), KeyError> {
     let mut options = OpenOptions::new();
     // Not to wait for a writer where the path is a pipe.
     options.read(true).custom_flags(libc::O_NONBLOCK);
@@ -114,8 +114,8 @@ fn read(
     if !about.is_file() {
         return Err(KeyError::NotAFile(path.to_owned()));
     }
-    check(about.mode() & 0o7777)?;
-    read_limited(&mut file, path)
+    let text = read_limited(&mut file, path)?;
+    Ok((text, about.mode() & 0o7777))
 }
 
 /// Into one buffer that never grows, since growing leaves unzeroed copies behind.

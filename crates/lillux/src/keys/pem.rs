@@ -104,6 +104,11 @@ impl<'a> Block<'a> {
     }
 }
 
+/// Whether a text is a public key by its frame.
+pub(super) fn is_public(text: &[u8]) -> bool {
+    Block::find(text).is_ok_and(|block| block.label == Label::Public)
+}
+
 fn unframe<'a>(line: &'a [u8], head: &[u8]) -> Option<&'a [u8]> {
     line.strip_prefix(head)?.strip_suffix(DASHES)
 }

@@ -77,6 +77,7 @@ pub(crate) struct Content {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(arg_required_else_help = false)]
 pub(crate) enum EnvelopeCommand {
     /// Seal a secret to one or several public keys.
     #[command(

@@ -60,7 +60,9 @@ fn printed(envelope: &Envelope) -> Result<Report, Failure> {
 fn open(args: &OpenArgs) -> Result<Report, Failure> {
     let key = OpeningKey::read(&args.key)?;
     let envelope = input::envelope(args.input.as_deref())?;
-    let secret = envelope.open(&key, args.label.as_deref())?;
+    let secret = envelope
+        .open(&key, args.label.as_deref())
+        .map_err(|e| input::of(args.input.as_deref(), e.into()))?;
     let shown = envelope.inspect();
     let mut fields = Map::new();
     fields.insert("label".into(), shown.label.into());
