@@ -1,4 +1,4 @@
-//! SHA-256, as a type: a [`Hash`] is always 32 bytes and prints as 64 lower-case hex characters.
+//! SHA-256, as a type: a [`struct@Hash`] is always 32 bytes and prints as 64 lower-case hex characters.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_stream_hashes_as_the_same_bytes_in_memory() {
-        let bytes: Vec<u8> = (0..CHUNK * 3 + 7).map(|i| (i % 251) as u8).collect();
+        let bytes: Vec<u8> = (0..=250).cycle().take(CHUNK * 3 + 7).collect();
         let (hash, length) = Hash::of_reader(bytes.as_slice()).unwrap();
         assert_eq!(hash, Hash::of(&bytes));
         assert_eq!(length, bytes.len() as u64);

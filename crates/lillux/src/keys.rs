@@ -1,1 +1,212 @@
-//! (in the making)
+//! Ed25519 keys and signatures.
+//!
+//! What is signed is a [`Hash`]: the signature is over the 64 ASCII characters of
+//! its hex form. Private keys are PKCS#8 PEM files that only their owner may
+//! read, public keys `SubjectPublicKeyInfo` PEM, and a public key's short name is
+//! its [`Fingerprint`].
+//!
+//! ```
+//! use lillux::Hash;
+//! use lillux::keys::{Existing, PublicKey, SigningKey};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! let files = SigningKey::generate()?.write_pair(&folder.path().join("signing"), Existing::Refuse)?;
+//!
+//! let hash = Hash::of(b"what is to be signed");
+//! let signature = SigningKey::read(&files.private)?.sign(&hash);
+//!
+//! let public = PublicKey::read(&files.public)?;
+//! assert!(public.verify(&hash, &signature).is_ok());
+//! assert!(public.verify(&Hash::of(b"something else"), &signature).is_err());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # One key, one fingerprint
+//!
+//! The fingerprint is taken over the canonical PEM text: `-----BEGIN PUBLIC
+//! KEY-----`, one line of base64, `-----END PUBLIC KEY-----`, each line ended by a
+//! single LF. That is byte for byte what OpenSSL, Python's `cryptography` and
+//! [`PublicKey::to_pem`] write. A file with CRLF line ends, without the final newline, with
+//! a comment before the block or with its base64 in shorter lines is read as the
+//! same key and has the same fingerprint; a file's other text is not part of it.
+//!
+//! # Secrets in memory and in time
+//!
+//! Private keys, and every buffer their text or DER passes through, are zeroed
+//! when dropped. `Debug` shows fingerprints only, and no error holds bytes of a file.
+//!
+//! Time must not depend on the secret in three places: signing and the
+//! derivation of the public half (`curve25519-dalek` provides it) and the base64 of
+//! a private key's text (`base64ct`). Private keys cannot be compared at all.
+//! Verifying works on public values only and takes what time it takes.
+
+mod encoding;
+mod error;
+mod file;
+mod fingerprint;
+mod pem;
+mod random;
+mod signature;
+
+use std::fmt;
+use std::path::Path;
+
+use ed25519_dalek::Signer;
+use zeroize::Zeroizing;
+
+use crate::Hash;
+
+pub use crate::durable::Existing;
+pub use error::{Algorithm, KeyError, KeyTextError};
+pub use file::PairFiles;
+pub use fingerprint::{Fingerprint, ParseFingerprintError};
+pub use random::NoRandomness;
+pub use signature::{ParseSignatureError, Signature};
+
+pub(crate) use encoding::{private_from_pem, private_to_pem, public_from_pem, public_to_pem};
+pub(crate) use file::{read_private, read_public, write_pair};
+pub(crate) use random::random;
+
+/// The private half of a pair: it signs.
+pub struct SigningKey {
+    key: ed25519_dalek::SigningKey,
+    public: PublicKey,
+}
+
+impl SigningKey {
+    /// A new key from the operating system's randomness.
+    pub fn generate() -> Result<Self, NoRandomness> {
+        Ok(Self::from_secret(&*random()?))
+    }
+
+    /// Reads a private key's file.
+    ///
+    /// Refused where group or others have any access to the file.
+    pub fn read(path: &Path) -> Result<Self, KeyError> {
+        let text = read_private(path)?;
+        Self::from_pem(&text).map_err(|source| KeyError::Unusable {
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    /// Reads PKCS#8 PEM text, version 1 or 2.
+    pub fn from_pem(text: impl AsRef<[u8]>) -> Result<Self, KeyTextError> {
+        let half = private_from_pem(Algorithm::Ed25519, text.as_ref())?;
+        let key = Self::from_secret(&half.key);
+        match half.public {
+            Some(public) if public != *key.public.key.as_bytes() => Err(KeyTextError::Mismatch),
+            _ => Ok(key),
+        }
+    }
+
+    /// PKCS#8 PEM text, version 1.
+    pub fn to_pem(&self) -> Zeroizing<String> {
+        private_to_pem(Algorithm::Ed25519, self.key.as_bytes())
+    }
+
+    /// Writes `private_key.pem` and `public_key.pem` into a folder, which is made
+    /// if it is not there. Both are there afterwards, or the error says why not.
+    pub fn write_pair(&self, folder: &Path, existing: Existing) -> Result<PairFiles, KeyError> {
+        write_pair(folder, &self.to_pem(), &self.public.to_pem(), existing)
+    }
+
+    /// The public half.
+    pub fn public(&self) -> &PublicKey {
+        &self.public
+    }
+
+    /// Signs a hash: the 64 characters of its hex form.
+    pub fn sign(&self, hash: &Hash) -> Signature {
+        Signature::from_bytes(self.key.sign(hash.to_hex().as_bytes()).to_bytes())
+    }
+
+    fn from_secret(secret: &[u8; 32]) -> Self {
+        let key = ed25519_dalek::SigningKey::from_bytes(secret);
+        let public = PublicKey::new(key.verifying_key());
+        Self { key, public }
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({})", self.public.fingerprint)
+    }
+}
+
+/// The public half of a pair: it verifies.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PublicKey {
+    key: ed25519_dalek::VerifyingKey,
+    fingerprint: Fingerprint,
+}
+
+impl PublicKey {
+    /// Reads a public key's file.
+    pub fn read(path: &Path) -> Result<Self, KeyError> {
+        let text = read_public(path)?;
+        Self::from_pem(&text).map_err(|source| KeyError::Unusable {
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    /// Reads `SubjectPublicKeyInfo` PEM text.
+    ///
+    /// Bytes that are no point of the curve are refused, and so are the points of
+    /// low order, with which anyone can sign anything.
+    pub fn from_pem(text: impl AsRef<[u8]>) -> Result<Self, KeyTextError> {
+        let bytes = public_from_pem(Algorithm::Ed25519, text.as_ref())?;
+        let key = ed25519_dalek::VerifyingKey::from_bytes(&bytes);
+        let key = key.map_err(|_| KeyTextError::UnsafePoint)?;
+        // A point spelled with a coordinate beyond the field would be the same
+        // key under another fingerprint.
+        let canonical = key.to_edwards().compress().to_bytes() == bytes;
+        if key.is_weak() || !canonical {
+            return Err(KeyTextError::UnsafePoint);
+        }
+        Ok(Self::new(key))
+    }
+
+    /// The canonical PEM text.
+    pub fn to_pem(&self) -> String {
+        public_to_pem(Algorithm::Ed25519, self.key.as_bytes())
+    }
+
+    /// The key's short name.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// Checks a signature over a hash.
+    ///
+    /// Strict: a signature that some verifiers accept and others do not (a low-order
+    /// R, a non-canonical S) is refused.
+    pub fn verify(&self, hash: &Hash, signature: &Signature) -> Result<(), BadSignature> {
+        let signature = ed25519_dalek::Signature::from_bytes(signature.as_bytes());
+        self.key
+            .verify_strict(hash.to_hex().as_bytes(), &signature)
+            .map_err(|_| BadSignature(self.fingerprint))
+    }
+
+    fn new(key: ed25519_dalek::VerifyingKey) -> Self {
+        let fingerprint = Fingerprint::of_pem(&public_to_pem(Algorithm::Ed25519, key.as_bytes()));
+        Self { key, fingerprint }
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({})", self.fingerprint)
+    }
+}
+
+/// A signature that is not this key's over this hash.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the signature is not one of key {0} over this hash")]
+pub struct BadSignature(pub Fingerprint);
+
+#[cfg(test)]
+mod tests;

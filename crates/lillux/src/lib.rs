@@ -2,6 +2,7 @@
 
 pub mod canonical;
 pub mod cas;
+mod durable;
 pub mod envelope;
 mod error;
 pub mod hash;

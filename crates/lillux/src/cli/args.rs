@@ -1,10 +1,15 @@
 //! What can be typed. No behaviour here.
 
-mod cas;
+pub(crate) mod cas;
+mod keys;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use cas::{CasCommand, Gc, Get, Has, Put, Store, Verify};
+use cas::CasCommand;
+pub(crate) use keys::{
+    Content, EnvelopeCommand, InspectArgs, KeyKind, KeypairArgs, OpenArgs, SealArgs, SignArgs,
+    VerifyArgs,
+};
 
 /// Processes, a content store, keys, sealed secrets, time: a kernel for scripts.
 ///
@@ -30,7 +35,18 @@ pub(crate) enum Command {
     /// Tell the time: ISO 8601, epoch milliseconds, monotonic nanoseconds.
     #[command(after_help = "Example:\n  lillux time")]
     Time,
+
     /// Keep bytes and JSON objects under their SHA-256.
     #[command(subcommand)]
     Cas(CasCommand),
+
+    /// Make a key pair for signatures or for envelopes.
+    Keypair(KeypairArgs),
+    /// Sign a hash, a file or standard input.
+    Sign(SignArgs),
+    /// Check a signature over a hash, a file or standard input.
+    Verify(VerifyArgs),
+    /// Seal secrets to public keys, open and inspect them.
+    #[command(subcommand)]
+    Envelope(EnvelopeCommand),
 }

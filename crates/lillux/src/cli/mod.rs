@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod input;
 mod report;
 
 use std::process::ExitCode;
@@ -23,7 +24,13 @@ pub(crate) fn main() -> ExitCode {
 fn dispatch(command: Command) -> Result<Report, Failure> {
     match command {
         Command::Time => commands::time::run(),
+
         Command::Cas(command) => commands::cas::run(command),
+
+        Command::Keypair(args) => commands::keypair::run(&args),
+        Command::Sign(args) => commands::sign::run(&args),
+        Command::Verify(args) => commands::verify::run(&args),
+        Command::Envelope(command) => commands::envelope::run(&command),
     }
 }
 

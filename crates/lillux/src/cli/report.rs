@@ -1,5 +1,7 @@
 //! The one place that writes to standard output and standard error.
 
+mod keys;
+
 use std::io::{self, Write};
 use std::process::ExitCode;
 

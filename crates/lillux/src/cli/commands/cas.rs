@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::cli::args::{CasCommand, Gc, Get, Has, Put, Store, Verify};
+use crate::cli::args::cas::{CasCommand, Gc, Get, Has, Put, Store, Verify};
 use crate::cli::report::{Exit, Failure, Report, raw_output};
 
 /// What is larger does not fit into one line of JSON that anybody wants to read.

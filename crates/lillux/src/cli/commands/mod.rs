@@ -2,3 +2,8 @@
 
 pub(crate) mod cas;
 pub(crate) mod time;
+
+pub(crate) mod envelope;
+pub(crate) mod keypair;
+pub(crate) mod sign;
+pub(crate) mod verify;

@@ -1,0 +1,18 @@
+//! `lillux verify`
+
+use lillux::keys::PublicKey;
+use serde_json::json;
+
+use super::super::args::VerifyArgs;
+use super::super::report::{Exit, Failure, Report};
+
+pub(crate) fn run(args: &VerifyArgs) -> Result<Report, Failure> {
+    let key = PublicKey::read(&args.public_key)?;
+    let hash = args.content.hash()?;
+    let valid = key.verify(&hash, &args.signature).is_ok();
+    let exit = if valid { Exit::Done } else { Exit::Integrity };
+    Ok(Report::ending(
+        exit,
+        json!({ "valid": valid, "fingerprint": key.fingerprint(), "hash": hash }),
+    ))
+}

@@ -1,0 +1,201 @@
+//! Files that are there whole or not at all, also after a power cut.
+//!
+//! A file is written under a temporary name in its own folder, flushed to the
+//! disk, renamed into place, and the folder flushed: a reader sees the old file
+//! or the new one, and what was reported as written stays written.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use crate::error::{At, PathError};
+
+/// What to do where a file already stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// Leave it and fail.
+    Refuse,
+    /// Put the new file in its place.
+    Replace,
+}
+
+/// A file that could not be put in its place.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// There is one already and it was not to be replaced.
+    #[error("{} exists already", .0.display())]
+    Exists(PathBuf),
+    /// A folder, a device, a link: replacing it would destroy more than a file.
+    #[error("{} is not a regular file and is not replaced", .0.display())]
+    NotAFile(PathBuf),
+    /// The operating system refused.
+    #[error(transparent)]
+    Path(#[from] PathError),
+}
+
+/// Writes one file. Its mode is `mode` less the umask.
+pub(crate) fn write(
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    existing: Existing,
+) -> Result<(), WriteError> {
+    Staged::new(path, bytes, mode)?.publish(existing)?;
+    Ok(sync_folder(folder_of(path))?)
+}
+
+/// A file that is written and flushed, but has not its name yet. Dropped, it is gone.
+pub(crate) struct Staged<'a> {
+    temporary: NamedTempFile,
+    path: &'a Path,
+}
+
+impl<'a> Staged<'a> {
+    /// The file's mode is `mode` less the umask, from its first moment on.
+    pub(crate) fn new(path: &'a Path, bytes: &[u8], mode: u32) -> Result<Self, PathError> {
+        // `tempfile` adds the temporary name to an error, which is nothing to the
+        // reader of the message; the operating system's own is kept aside.
+        let mut refusal = None;
+        let mut temporary = tempfile::Builder::new()
+            .prefix(".tmp-")
+            .make_in(folder_of(path), |name| {
+                let mut options = OpenOptions::new();
+                let opened = options.write(true).create_new(true).mode(mode).open(name);
+                opened.inspect_err(|e| refusal = e.raw_os_error())
+            })
+            .map_err(|e| refusal.map_or(e, io::Error::from_raw_os_error))
+            .at("write", path)?;
+        let file = temporary.as_file_mut();
+        file.write_all(bytes).at("write", path)?;
+        file.sync_all().at("flush", path)?;
+        Ok(Self { temporary, path })
+    }
+
+    /// Gives the file its name. The folder is not flushed yet: [`sync_folder`].
+    pub(crate) fn publish(self, existing: Existing) -> Result<(), WriteError> {
+        let path = self.path;
+        let outcome = match existing {
+            Existing::Refuse => self.temporary.persist_noclobber(path),
+            Existing::Replace => {
+                refuse_special(path)?;
+                self.temporary.persist(path)
+            }
+        };
+        outcome
+            .map(drop)
+            .map_err(|refused| match refused.error.kind() {
+                io::ErrorKind::AlreadyExists => WriteError::Exists(path.to_owned()),
+                _ => WriteError::Path(PathError {
+                    action: "write",
+                    path: path.to_owned(),
+                    source: refused.error,
+                }),
+            })
+    }
+}
+
+/// Makes the renames inside a folder survive a power cut.
+pub(crate) fn sync_folder(folder: &Path) -> Result<(), PathError> {
+    let opened = File::open(folder).at("open the folder", folder)?;
+    opened.sync_all().at("flush the folder", folder)
+}
+
+/// Makes a folder and what is missing above it, durably. The folder itself gets
+/// `mode`, those above what the umask leaves; one that exists keeps its mode.
+pub(crate) fn create_folder(folder: &Path, mode: u32) -> Result<(), PathError> {
+    let missing: Vec<_> = folder
+        .ancestors()
+        .take_while(|part| !part.as_os_str().is_empty() && !part.exists())
+        .collect();
+    for part in missing.into_iter().rev() {
+        let mut builder = DirBuilder::new();
+        if part == folder {
+            builder.mode(mode);
+        }
+        match builder.create(part) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            outcome => outcome.at("create the folder", part)?,
+        }
+        sync_folder(folder_of(part))?;
+    }
+    Ok(())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// A rename over `/dev/null` or over a link would not write to what it stands for.
+fn refuse_special(path: &Path) -> Result<(), WriteError> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if !there.is_file() => Err(WriteError::NotAFile(path.to_owned())),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn an_existing_file_is_replaced_only_when_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        write(&path, b"one", 0o600, Existing::Refuse).unwrap();
+        let refused = write(&path, b"two", 0o600, Existing::Refuse).unwrap_err();
+        assert!(matches!(refused, WriteError::Exists(p) if p == path));
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+
+        write(&path, b"two", 0o600, Existing::Replace).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        let names: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
+        assert_eq!(names.len(), 1, "no temporary file is left: {names:?}");
+    }
+
+    #[test]
+    fn links_and_folders_are_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (link, folder) = (dir.path().join("link"), dir.path().join("folder"));
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        fs::create_dir(&folder).unwrap();
+        for special in [link, folder] {
+            let refused = write(&special, b"x", 0o600, Existing::Replace).unwrap_err();
+            assert!(matches!(refused, WriteError::NotAFile(p) if p == special));
+        }
+    }
+
+    #[test]
+    fn only_the_innermost_of_the_folders_made_gets_the_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let inner = dir.path().join("a/b");
+        create_folder(&inner, 0o700).unwrap();
+        create_folder(&inner, 0o755).unwrap();
+        let mode = |p: &Path| fs::metadata(p).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&inner), 0o700);
+        assert_ne!(mode(&dir.path().join("a")) & 0o050, 0);
+    }
+
+    #[test]
+    fn an_error_names_the_file_asked_for_and_not_the_temporary_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("none/f");
+        let text = write(&path, b"", 0o600, Existing::Replace)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            text,
+            format!(
+                "cannot write {}: No such file or directory (os error 2)",
+                path.display()
+            )
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! Keys of Curve25519 as PEM text: PKCS#8 for the private half,
+//! `SubjectPublicKeyInfo` for the public one (RFC 8410).
+//!
+//! The private half is written as PKCS#8 version 1, 48 bytes of DER, which every
+//! tool reads. Version 2, which also holds the public key, is read but not
+//! written: OpenSSL 3.0 refuses it.
+
+use pkcs8::der::Decode;
+use pkcs8::spki::{AlgorithmIdentifierRef, SubjectPublicKeyInfoRef};
+use pkcs8::{ObjectIdentifier, PrivateKeyInfoRef};
+use zeroize::Zeroizing;
+
+use super::error::{Algorithm, KeyTextError};
+use super::pem::{self, Block, Label};
+
+/// What other keys are called when one of them comes by.
+const KNOWN: [(ObjectIdentifier, &str); 9] = [
+    (ObjectIdentifier::new_unwrap("1.3.101.110"), "X25519"),
+    (ObjectIdentifier::new_unwrap("1.3.101.111"), "X448"),
+    (ObjectIdentifier::new_unwrap("1.3.101.112"), "Ed25519"),
+    (ObjectIdentifier::new_unwrap("1.3.101.113"), "Ed448"),
+    (ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1"), "RSA"),
+    (
+        ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.10"),
+        "RSA-PSS",
+    ),
+    (ObjectIdentifier::new_unwrap("1.2.840.10045.2.1"), "EC"),
+    (ObjectIdentifier::new_unwrap("1.2.840.10040.4.1"), "DSA"),
+    (ObjectIdentifier::new_unwrap("1.2.840.113549.1.3.1"), "DH"),
+];
+
+impl Algorithm {
+    /// The last arc of its object identifier, 1.3.101.*.
+    const fn arc(self) -> u8 {
+        match self {
+            Self::X25519 => 110,
+            Self::Ed25519 => 112,
+        }
+    }
+
+    const fn oid(self) -> ObjectIdentifier {
+        match self {
+            Self::X25519 => ObjectIdentifier::new_unwrap("1.3.101.110"),
+            Self::Ed25519 => ObjectIdentifier::new_unwrap("1.3.101.112"),
+        }
+    }
+}
+
+/// The private half as PEM text.
+pub(crate) fn private_to_pem(algorithm: Algorithm, key: &[u8; 32]) -> Zeroizing<String> {
+    let mut der = Zeroizing::new([0; 48]);
+    let arc = algorithm.arc();
+    let head = [
+        0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, arc, 4, 0x22, 4, 0x20,
+    ];
+    der[..16].copy_from_slice(&head);
+    der[16..].copy_from_slice(key);
+    pem::write("PRIVATE KEY", der.as_slice())
+}
+
+/// The public half as PEM text, the one that is fingerprinted.
+pub(crate) fn public_to_pem(algorithm: Algorithm, key: &[u8; 32]) -> String {
+    let mut der = [0; 44];
+    let arc = algorithm.arc();
+    der[..12].copy_from_slice(&[0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, arc, 3, 0x21, 0]);
+    der[12..].copy_from_slice(key);
+    // Public: the zeroing wrapper is of no use to it.
+    pem::write("PUBLIC KEY", &der).as_str().to_owned()
+}
+
+/// A private key as it was read; the public one is there in version 2 of PKCS#8.
+pub(crate) struct PrivateHalf {
+    pub(crate) key: Zeroizing<[u8; 32]>,
+    pub(crate) public: Option<[u8; 32]>,
+}
+
+/// Reads the private half from PEM text.
+pub(crate) fn private_from_pem(
+    needed: Algorithm,
+    text: &[u8],
+) -> Result<PrivateHalf, KeyTextError> {
+    let block = Block::find(text)?;
+    match block.label {
+        Label::Private => {}
+        Label::Public => return Err(KeyTextError::PublicForPrivate),
+        other => return Err(refuse(other, needed)),
+    }
+    let der = block.decode()?;
+    let info = PrivateKeyInfoRef::try_from(der.as_slice()).map_err(|_| KeyTextError::Structure)?;
+    check(&info.algorithm, needed)?;
+    // RFC 8410 wraps the 32 bytes in an OCTET STRING of their own: tag 4, length 32.
+    let [4, 32, inner @ ..] = info.private_key.as_bytes() else {
+        return Err(KeyTextError::Structure);
+    };
+    let mut key = Zeroizing::new([0; 32]);
+    if inner.len() != key.len() {
+        return Err(KeyTextError::Structure);
+    }
+    key.copy_from_slice(inner);
+    let public = info
+        .public_key
+        .map(|bits| point(bits.as_bytes()))
+        .transpose()?;
+    Ok(PrivateHalf { key, public })
+}
+
+/// Reads the public half from PEM text.
+pub(crate) fn public_from_pem(needed: Algorithm, text: &[u8]) -> Result<[u8; 32], KeyTextError> {
+    let block = Block::find(text)?;
+    match block.label {
+        Label::Public => {}
+        Label::Private | Label::Encrypted => return Err(KeyTextError::PrivateForPublic),
+        other => return Err(refuse(other, needed)),
+    }
+    let der = block.decode()?;
+    let info = SubjectPublicKeyInfoRef::from_der(&der).map_err(|_| KeyTextError::Structure)?;
+    check(&info.algorithm, needed)?;
+    point(info.subject_public_key.as_bytes())
+}
+
+fn refuse(label: Label, needed: Algorithm) -> KeyTextError {
+    match label {
+        Label::Algorithm(found) => KeyTextError::OtherAlgorithm { found, needed },
+        Label::Other(block) => KeyTextError::OtherBlock(block),
+        Label::Encrypted => KeyTextError::Encrypted,
+        Label::Private => KeyTextError::PrivateForPublic,
+        Label::Public => KeyTextError::PublicForPrivate,
+    }
+}
+
+/// The algorithm must be the one needed, and come without parameters: with some,
+/// the same key would have two spellings.
+fn check(algorithm: &AlgorithmIdentifierRef<'_>, needed: Algorithm) -> Result<(), KeyTextError> {
+    if algorithm.oid != needed.oid() {
+        let known = KNOWN.iter().find(|(oid, _)| *oid == algorithm.oid);
+        let found = known.map_or("another algorithm", |(_, name)| name);
+        return Err(KeyTextError::OtherAlgorithm { found, needed });
+    }
+    match algorithm.parameters {
+        None => Ok(()),
+        Some(_) => Err(KeyTextError::Structure),
+    }
+}
+
+fn point(bytes: Option<&[u8]>) -> Result<[u8; 32], KeyTextError> {
+    bytes
+        .and_then(|bytes| bytes.try_into().ok())
+        .ok_or(KeyTextError::Structure)
+}

@@ -1,0 +1,131 @@
+//! Key files: who may read them, how they are read and written.
+//!
+//! A pair is two files in a folder of their own. The private one is mode 0600
+//! from its first moment; the folder, if made here, 0700. A folder that exists
+//! keeps its mode, but is refused when group or others could replace its files.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use zeroize::Zeroizing;
+
+use super::error::KeyError;
+use super::pem;
+use crate::durable::{Existing, Staged, create_folder, sync_folder};
+use crate::error::At;
+
+/// Far above any key; what is larger was named by mistake.
+const LIMIT: usize = 64 * 1024;
+
+/// Where the two halves of a pair are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PairFiles {
+    /// `private_key.pem`, for its owner alone.
+    pub private: PathBuf,
+    /// `public_key.pem`, for everyone.
+    pub public: PathBuf,
+}
+
+impl PairFiles {
+    /// The names of a pair's files inside its folder.
+    pub fn inside(folder: &Path) -> Self {
+        Self {
+            private: folder.join("private_key.pem"),
+            public: folder.join("public_key.pem"),
+        }
+    }
+}
+
+/// Writes a pair into its folder.
+///
+/// Two files cannot be renamed in one step. The private key comes last: a crash
+/// in between leaves a public key that nobody has used yet, and never loses the
+/// private key of one that is in use. Writers of the same folder wait for each
+/// other, so that its halves always belong together.
+pub(crate) fn write_pair(
+    folder: &Path,
+    private: &str,
+    public: &str,
+    existing: Existing,
+) -> Result<PairFiles, KeyError> {
+    create_folder(folder, 0o700)?;
+    let lock = File::open(folder).at("open the folder", folder)?;
+    let mode = lock.metadata().at("look at", folder)?.mode() & 0o7777;
+    if mode & 0o022 != 0 {
+        let path = folder.to_owned();
+        return Err(KeyError::OpenFolder { path, mode });
+    }
+    flock(&lock, FlockOperation::LockExclusive).at("lock the folder", folder)?;
+
+    let files = PairFiles::inside(folder);
+    if existing == Existing::Refuse {
+        // Before the first rename, so that a refusal changes nothing.
+        for path in [&files.private, &files.public] {
+            if path.symlink_metadata().is_ok() {
+                return Err(KeyError::Exists(path.clone()));
+            }
+        }
+    }
+    let staged_public = Staged::new(&files.public, public.as_bytes(), 0o644)?;
+    let staged_private = Staged::new(&files.private, private.as_bytes(), 0o600)?;
+    staged_public.publish(existing)?;
+    // The disk may otherwise do the second rename before the first.
+    sync_folder(folder)?;
+    staged_private.publish(existing)?;
+    sync_folder(folder)?;
+    Ok(files)
+}
+
+/// Reads a private key's file, which nobody but its owner may have access to.
+pub(crate) fn read_private(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    let (text, mode) = read(path)?;
+    // A public key named by mistake is rightly open, and refused for what it is.
+    if mode & 0o077 != 0 && !pem::is_public(&text) {
+        let path = path.to_owned();
+        return Err(KeyError::OpenFile { path, mode });
+    }
+    Ok(text)
+}
+
+/// Reads a public key's file.
+pub(crate) fn read_public(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    read(path).map(|(text, _)| text)
+}
+
+/// The text and the permission bits of a file. Both are of one open file:
+/// renaming another into its place in between changes nothing.
+fn read(path: &Path) -> Result<(Zeroizing<Vec<u8>>, u32), KeyError> {
+    let mut options = OpenOptions::new();
+    // Not to wait for a writer where the path is a pipe.
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    let mut file = match options.open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return Err(KeyError::Missing(path.to_owned()));
+        }
+        opened => opened.at("read", path)?,
+    };
+    let about = file.metadata().at("look at", path)?;
+    if about.is_dir() {
+        return Err(KeyError::Folder(path.to_owned()));
+    }
+    if !about.is_file() {
+        return Err(KeyError::NotAFile(path.to_owned()));
+    }
+    let text = read_limited(&mut file, path)?;
+    Ok((text, about.mode() & 0o7777))
+}
+
+/// Into one buffer that never grows, since growing leaves unzeroed copies behind.
+fn read_limited(file: &mut File, path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(LIMIT + 1));
+    file.take(LIMIT as u64 + 1)
+        .read_to_end(&mut bytes)
+        .at("read", path)?;
+    if bytes.len() > LIMIT {
+        return Err(KeyError::TooLarge(path.to_owned()));
+    }
+    Ok(bytes)
+}

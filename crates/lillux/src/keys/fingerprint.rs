@@ -1,0 +1,94 @@
+//! Short names of public keys.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::Hash;
+
+/// The short name of a public key: the first 16 hex characters of the SHA-256
+/// of its PEM text.
+///
+/// The text is the canonical one, as [`PublicKey::to_pem`](super::PublicKey::to_pem)
+/// writes it, so that a key has one fingerprint however its file spells it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint([u8; 8]);
+
+impl Fingerprint {
+    /// Of a public key's canonical PEM text.
+    pub(crate) fn of_pem(text: &str) -> Self {
+        let hash = Hash::of(text);
+        Self(std::array::from_fn(|i| hash.as_bytes()[i]))
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{:016x}", u64::from_be_bytes(self.0)))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
+
+/// A text that is not a fingerprint.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a fingerprint is 16 lower-case hex characters")]
+pub struct ParseFingerprintError;
+
+impl FromStr for Fingerprint {
+    type Err = ParseFingerprintError;
+
+    fn from_str(text: &str) -> Result<Self, ParseFingerprintError> {
+        // `from_str_radix` alone would also take upper case and a sign.
+        let hex = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        if !hex || text.len() != 16 {
+            return Err(ParseFingerprintError);
+        }
+        let value = u64::from_str_radix(text, 16).map_err(|_| ParseFingerprintError)?;
+        Ok(Self(value.to_be_bytes()))
+    }
+}
+
+impl Serialize for Fingerprint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Fingerprint {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fingerprint_has_one_spelling() {
+        let text = "00a18199041a1ea8";
+        assert_eq!(text.parse::<Fingerprint>().unwrap().to_string(), text);
+        for other in [
+            "",
+            "00A18199041A1EA8",
+            "+0a18199041a1ea8",
+            "0a18199041a1ea8",
+            "00a18199041a1ea80",
+            "é0a18199041a1ea",
+        ] {
+            assert_eq!(
+                other.parse::<Fingerprint>(),
+                Err(ParseFingerprintError),
+                "{other}"
+            );
+        }
+    }
+}
