@@ -10,6 +10,7 @@
 )]
 
 mod measure;
+mod processes;
 mod signing;
 mod table;
 
@@ -22,7 +23,7 @@ use table::Row;
 /// A group's name and what measures it.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 1] = [("signing", signing::run)];
+const GROUPS: [Group; 2] = [("processes", processes::run), ("signing", signing::run)];
 
 #[expect(
     clippy::print_stdout,

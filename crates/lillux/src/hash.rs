@@ -1,4 +1,4 @@
-//! SHA-256, as a type: a [`Hash`] is always 32 bytes and prints as 64 lower-case hex characters.
+//! SHA-256, as a type: a [`struct@Hash`] is always 32 bytes and prints as 64 lower-case hex characters.
 
 use std::fmt;
 use std::io::{self, Read};

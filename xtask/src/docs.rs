@@ -1,0 +1,190 @@
+//! `cargo xtask docs`: rustdoc, and the references that binaries tell of themselves.
+
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+
+use crate::place;
+use crate::run::{cargo, output, program, show};
+use crate::say::say;
+
+/// Where the reference of the `lillux` binary is, from the workspace's folder.
+const LILLUX: &str = "docs/reference/lillux.md";
+
+/// Regenerates the references and builds rustdoc; `--check` only compares.
+pub(crate) fn main(arguments: &[String]) -> Result<()> {
+    match arguments {
+        [] => {
+            generate()?;
+            rustdoc()
+        }
+        [flag] if flag == "--check" => check(),
+        _ => bail!("usage: cargo xtask docs [--check]"),
+    }
+}
+
+/// Builds the documentation of every crate; a warning is an error.
+pub(crate) fn rustdoc() -> Result<()> {
+    let mut doc = cargo([
+        "doc",
+        "--locked",
+        "--workspace",
+        "--no-deps",
+        "--all-features",
+    ]);
+    show(doc.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Fails if a generated reference is not what would be generated now.
+pub(crate) fn check() -> Result<()> {
+    let path = place::workspace().join(LILLUX);
+    let there = fs::read_to_string(&path).unwrap_or_default();
+    let wanted = reference()?;
+    if there == wanted {
+        return Ok(());
+    }
+    let differs = there
+        .lines()
+        .zip(wanted.lines())
+        .position(|(there, wanted)| there != wanted);
+    let line = 1 + differs.unwrap_or_else(|| there.lines().count().min(wanted.lines().count()));
+    bail!("{LILLUX} is stale from line {line} on; run: cargo xtask docs");
+}
+
+fn generate() -> Result<()> {
+    let path = place::workspace().join(LILLUX);
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+    }
+    fs::write(&path, reference()?).with_context(|| format!("cannot write {}", path.display()))?;
+    say!("wrote {LILLUX}");
+    Ok(())
+}
+
+/// The help of the real binary and of each of its commands, as Markdown.
+fn reference() -> Result<String> {
+    show(&mut cargo([
+        "build",
+        "--locked",
+        "--package",
+        "lillux",
+        "--bin",
+        "lillux",
+    ]))?;
+    let binary = place::built("debug", "lillux")?;
+    let mut pages = Vec::new();
+    walk(&mut vec!["lillux".to_owned()], &mut pages, &|command| {
+        let mut help = program(&binary, &command[1..]);
+        output(help.arg("--help").env("NO_COLOR", "1"))
+    })?;
+    Ok(markdown(&pages))
+}
+
+/// One command's words, `["lillux", "cas", "put"]`, and its help.
+type Page = (Vec<String>, String);
+
+/// Collects the help of `command` and, depth first, of every command below it.
+fn walk(
+    command: &mut Vec<String>,
+    pages: &mut Vec<Page>,
+    help: &dyn Fn(&[String]) -> Result<String>,
+) -> Result<()> {
+    let text = help(command)?;
+    let below = commands_in(&text);
+    pages.push((command.clone(), text));
+    for name in below {
+        command.push(name);
+        walk(command, pages, help)?;
+        command.pop();
+    }
+    Ok(())
+}
+
+/// The names listed under `Commands:` in a help text.
+fn commands_in(help: &str) -> Vec<String> {
+    help.lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| line.is_empty() || line.starts_with(' '))
+        .filter_map(|line| line.strip_prefix("  "))
+        .filter(|line| !line.starts_with(' '))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(ToOwned::to_owned)
+        .collect()
+}
+
+fn markdown(pages: &[Page]) -> String {
+    let mut text = String::from(
+        "<!-- Generated from the binary's own help by `cargo xtask docs`. Edit the help, not this. -->\n\n\
+         # `lillux`: every command and option\n\n\
+         What each is for, with examples: [the guide](../lillux.md).\n",
+    );
+    for (command, help) in pages {
+        let help: Vec<_> = help.trim_end().lines().map(str::trim_end).collect();
+        let entry = format!(
+            "\n## `{}`\n\n```text\n{}\n```\n",
+            command.join(" "),
+            help.join("\n")
+        );
+        text.push_str(&entry);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOP: &str = "\
+A kernel.
+
+Usage: lillux <COMMAND>
+
+Commands:
+  cas   Keep bytes by their hash
+        in two-level folders
+  time  Tell the time
+  help  Print this message
+
+Options:
+  -h, --help  Print help
+";
+
+    #[test]
+    fn commands_are_read_from_a_help_text_and_options_are_not() {
+        assert_eq!(commands_in(TOP), ["cas", "time"]);
+        assert_eq!(
+            commands_in("Usage: x\n\nOptions:\n  -h  Print help\n"),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn the_walk_goes_depth_first_to_every_command() {
+        let mut pages = Vec::new();
+        walk(&mut vec!["lillux".into()], &mut pages, &|command| {
+            Ok(match command.join(" ").as_str() {
+                "lillux" => TOP.into(),
+                "lillux cas" => "Commands:\n  put  Keep\n".into(),
+                _ => "Options:\n".into(),
+            })
+        })
+        .unwrap();
+        let commands: Vec<_> = pages.iter().map(|(command, _)| command.join(" ")).collect();
+        assert_eq!(
+            commands,
+            ["lillux", "lillux cas", "lillux cas put", "lillux time"]
+        );
+    }
+
+    #[test]
+    fn a_page_becomes_a_heading_and_a_block_without_trailing_spaces() {
+        let text = markdown(&[(vec!["lillux".into(), "time".into()], "Tell  \n\n".into())]);
+        assert!(
+            text.ends_with("\n## `lillux time`\n\n```text\nTell\n```\n"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! Programs that the chores need and a fresh machine may lack.
+//!
+//! System packages come from apt; the rest from the registries of pip and
+//! cargo, in pinned versions, and is kept in `target/tools`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::place;
+use crate::run;
+use crate::say::say;
+
+/// Spelling checker, a ready-made wheel of a Rust program.
+const TYPOS: &str = "1.51.1";
+/// The ready-made wheel is 0.14.2, which panics on the package ids that today's
+/// cargo prints; so this one is built, once. Unoptimised that takes a minute
+/// instead of three, and the check still ends within two seconds.
+const CARGO_DENY: &str = "0.20.2";
+
+/// Something a step needs before it can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tool {
+    Rustfmt,
+    Clippy,
+    Typos,
+    CargoDeny,
+    /// What the tests run as other people's programs.
+    TestPrograms,
+    /// What libFuzzer is compiled with.
+    CppCompiler,
+}
+
+/// Programs that tests call, with the Debian package of each.
+const TEST_PROGRAMS: [(&str, &str); 4] = [
+    ("openssl", "openssl"),
+    ("ps", "procps"),
+    ("python3", "python3"),
+    ("unshare", "util-linux"),
+];
+
+impl Tool {
+    /// Makes sure that the tool is there.
+    pub(crate) fn install(self) -> Result<()> {
+        match self {
+            Tool::Rustfmt => rust_component("rustfmt", "cargo-fmt"),
+            Tool::Clippy => rust_component("clippy", "cargo-clippy"),
+            Tool::Typos => typos().map(drop),
+            Tool::CargoDeny => cargo_deny().map(drop),
+            Tool::TestPrograms => system_packages(&TEST_PROGRAMS),
+            Tool::CppCompiler => system_packages(&[("c++", "g++")]),
+        }
+    }
+}
+
+/// The spelling checker's path, installed if it is not there yet.
+pub(crate) fn typos() -> Result<PathBuf> {
+    kept("typos", TYPOS, |folder| {
+        let python = python_with_pip()?;
+        // `--target` needs neither a virtual environment nor a home folder, and
+        // is allowed where the distribution manages Python's own packages.
+        let mut pip = run::program(python, ["-m", "pip", "install", "--quiet", "--no-input"]);
+        pip.args(["--no-deps", "--no-cache-dir", "--only-binary", ":all:"])
+            .arg("--target")
+            .arg(folder)
+            .arg(format!("typos=={TYPOS}"))
+            .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+            .env("PIP_ROOT_USER_ACTION", "ignore");
+        run::show(&mut pip)
+    })
+}
+
+/// The licence checker's path, built if it is not there yet.
+pub(crate) fn cargo_deny() -> Result<PathBuf> {
+    kept("cargo-deny", CARGO_DENY, |folder| {
+        say!("building cargo-deny {CARGO_DENY}, once; about a minute on two cores");
+        let mut cargo = run::cargo(["install", "--quiet", "--locked", "--debug", "cargo-deny"]);
+        cargo
+            .args(["--no-track", "--version"])
+            .arg(format!("={CARGO_DENY}"));
+        cargo
+            .arg("--root")
+            .arg(folder)
+            .env("CARGO_PROFILE_DEV_DEBUG", "0");
+        run::show(&mut cargo)
+    })
+}
+
+/// A program kept as `tools/NAME-VERSION/bin/NAME`. `install` fills a folder
+/// beside it that is renamed when whole, so that an interrupted installation
+/// is not mistaken for a finished one.
+fn kept(name: &str, version: &str, install: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    let tools = place::kept("tools");
+    let folder = tools.join(format!("{name}-{version}"));
+    let program = folder.join("bin").join(name);
+    if program.is_file() {
+        return Ok(program);
+    }
+    let partial = tools.join(format!("{name}-{version}.partial"));
+    for stale in [&partial, &folder] {
+        if stale.exists() {
+            fs::remove_dir_all(stale)
+                .with_context(|| format!("cannot remove the unfinished {}", stale.display()))?;
+        }
+    }
+    fs::create_dir_all(&partial)
+        .with_context(|| format!("cannot create the folder {}", partial.display()))?;
+    install(&partial).with_context(|| format!("cannot install {name} {version}"))?;
+    fs::rename(&partial, &folder)
+        .with_context(|| format!("cannot rename {} into place", partial.display()))?;
+    if !program.is_file() {
+        bail!(
+            "installing {name} {version} did not give {}",
+            program.display()
+        );
+    }
+    Ok(program)
+}
+
+/// A Python that can run pip: the one on PATH, or else the system's.
+fn python_with_pip() -> Result<&'static str> {
+    let usable =
+        |python: &&str| run::output(&mut run::program(python, ["-m", "pip", "--version"])).is_ok();
+    let candidates = ["python3", "/usr/bin/python3"];
+    if let Some(python) = candidates.iter().find(|python| usable(python)) {
+        return Ok(python);
+    }
+    install_packages(&["python3", "python3-pip"])?;
+    let python = candidates.iter().find(|python| usable(python));
+    python.copied().context(
+        "pip does not run, although python3-pip is installed: see `python3 -m pip --version`",
+    )
+}
+
+fn rust_component(component: &str, program: &str) -> Result<()> {
+    // The proxies of rustup are on PATH whether the component is there or not.
+    if run::output(&mut run::program(program, ["--version"])).is_ok() {
+        return Ok(());
+    }
+    run::show(&mut run::program("rustup", ["component", "add", component]))
+        .with_context(|| format!("the Rust component `{component}` is missing"))
+}
+
+/// Installs the packages of those programs that are not on PATH.
+fn system_packages(programs: &[(&str, &'static str)]) -> Result<()> {
+    match lacking(programs, |program| place::on_path(program).is_some()) {
+        missing if missing.is_empty() => Ok(()),
+        missing => install_packages(&missing),
+    }
+}
+
+fn lacking(programs: &[(&str, &'static str)], has: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    let missing = programs.iter().filter(|(program, _)| !has(program));
+    missing.map(|(_, package)| *package).collect()
+}
+
+fn install_packages(packages: &[&str]) -> Result<()> {
+    let wanted = packages.join(" ");
+    if place::on_path("apt-get").is_none() {
+        bail!("please install what provides these Debian packages: {wanted}");
+    }
+    if !is_root()? {
+        bail!("please run: sudo apt-get install --yes {wanted}");
+    }
+    let apt = |arguments: &[&str]| {
+        let mut command = run::program("apt-get", arguments);
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        run::show(&mut command)
+    };
+    apt(&["update", "--quiet"])?;
+    apt(&[
+        &["install", "--yes", "--quiet", "--no-install-recommends"],
+        packages,
+    ]
+    .concat())
+}
+
+fn is_root() -> Result<bool> {
+    Ok(run::output(&mut run::program("id", ["-u"]))?.trim() == "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_packages_of_missing_programs_are_installed() {
+        let packages = lacking(&TEST_PROGRAMS, |program| program != "ps");
+        assert_eq!(packages, ["procps"]);
+    }
+}
