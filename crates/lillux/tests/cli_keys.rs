@@ -291,7 +291,7 @@ fn wrong_words_are_wrong_usage() {
     "#);
     assert_snapshot!(place.run("envelope", ""), @r#"
     exit 2
-    {"success":false,"error":{"code":"usage","message":"'lillux envelope' requires a subcommand but one was not provided"}}
+    {"success":false,"error":{"code":"usage","message":"'lillux envelope' requires a subcommand but one was not provided [subcommands: seal, open, inspect]"}}
     --- stderr
     error: 'lillux envelope' requires a subcommand but one was not provided
       [subcommands: seal, open, inspect]
@@ -302,7 +302,7 @@ fn wrong_words_are_wrong_usage() {
     "#);
     assert_snapshot!(place.run("envelope seal", ""), @r#"
     exit 2
-    {"success":false,"error":{"code":"usage","message":"the following required arguments were not provided: --key <F>"}}
+    {"success":false,"error":{"code":"usage","message":"the following required arguments were not provided: --to <PUB>..."}}
     --- stderr
     error: the following required arguments were not provided:
       --to <PUB>...
