@@ -45,6 +45,12 @@ fn a_spawned_process_outlives_the_one_that_spawned_it() {
     assert_eq!(report["pid"], handle.pid());
     assert!(handle.is_alive().unwrap());
 
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while fs::read_to_string(&log).unwrap() != "started in /\nand this\n" {
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+
     let stat = fs::read_to_string(format!("/proc/{}/stat", handle.pid())).unwrap();
     let fields: Vec<_> = stat
         .rsplit_once(')')
@@ -64,7 +70,6 @@ fn a_spawned_process_outlives_the_one_that_spawned_it() {
         handle.kill(Duration::from_secs(20)).unwrap(),
         Killed::Terminated
     );
-    assert_eq!(fs::read_to_string(log).unwrap(), "started in /\nand this\n");
 }
 
 #[test]
