@@ -1,20 +1,85 @@
 //! What running a program costs through lillux.
 
-use std::process::{Command, Stdio};
+use std::fs;
+use std::process::{Command as StdCommand, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use lillux::process::{Command, Supervisor};
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 
 use crate::measure::try_interleaved;
-use crate::table::Row;
+use crate::table::{Row, Unit};
 
 /// Rounds of a batch of each kind.
 const ROUNDS: usize = 15;
 /// Runs in a batch, so that the shell's own start hardly counts.
 const BATCH: u32 = 40;
+/// Runs at the same time.
+const CONCURRENT: usize = 64;
 
-/// The binary from a shell.
+/// The library, the binary, and what both leave behind.
 pub fn run() -> Result<Vec<Row>> {
-    Ok(vec![from_a_shell()?])
+    let supervisor = Supervisor::start().context("cannot start the supervisor")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()?;
+    let mut rows = vec![
+        from_the_library(&supervisor, &runtime)?,
+        many_at_once(&supervisor, &runtime)?,
+        from_a_shell()?,
+    ];
+    rows.extend(growth(&supervisor, &runtime)?);
+    Ok(rows)
+}
+
+fn from_the_library(supervisor: &Supervisor, runtime: &Runtime) -> Result<Row> {
+    let times = try_interleaved(1000, bare, || exec(supervisor, runtime))?;
+    Ok(Row::time("exec /bin/true from the library", times, 1.15))
+}
+
+fn bare() -> Result<()> {
+    let output = StdCommand::new("/bin/true").stdin(Stdio::null()).output()?;
+    ensure!(output.status.success());
+    Ok(())
+}
+
+fn exec(supervisor: &Supervisor, runtime: &Runtime) -> Result<()> {
+    let output = runtime.block_on(supervisor.exec(Command::new("/bin/true")))?;
+    ensure!(output.success());
+    Ok(())
+}
+
+/// As many as are asked for in one go, beside as many threads that each run one by hand.
+fn many_at_once(supervisor: &Supervisor, runtime: &Runtime) -> Result<Row> {
+    let times = try_interleaved(
+        25,
+        || {
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..CONCURRENT).map(|_| scope.spawn(bare)).collect();
+                threads
+                    .into_iter()
+                    .try_for_each(|thread| thread.join().unwrap_or_else(|_| bare()))
+            })
+        },
+        || concurrently(supervisor, runtime),
+    )?;
+    Ok(Row::time("64 at once, from the library", times, 1.15))
+}
+
+fn concurrently(supervisor: &Supervisor, runtime: &Runtime) -> Result<()> {
+    runtime.block_on(async {
+        let mut running = JoinSet::new();
+        for _ in 0..CONCURRENT {
+            let supervisor = supervisor.clone();
+            running.spawn(async move { supervisor.exec(Command::new("/bin/true")).await });
+        }
+        while let Some(output) = running.join_next().await {
+            ensure!(output??.success());
+        }
+        Ok(())
+    })
 }
 
 /// `lillux exec` where a script would have run the program itself. Both are
@@ -28,18 +93,14 @@ fn from_a_shell() -> Result<Row> {
         || shell_loop(&[&lillux, "exec", "--cmd", "/bin/true"]),
     )?;
     let batch = f64::from(BATCH);
-    Ok(Row {
-        what: "exec /bin/true from a shell".into(),
-        ours: ours / batch,
-        floor: floor / batch,
-        goal: 2.5,
-    })
+    let times = (floor / batch, ours / batch);
+    Ok(Row::time("lillux exec /bin/true from a shell", times, 2.5))
 }
 
 /// Runs the command a batch of times from one shell; the first failure ends it.
 fn shell_loop(command: &[&str]) -> Result<()> {
     let script = "n=$0; while [ $n -gt 0 ]; do \"$@\" >/dev/null || exit; n=$((n - 1)); done";
-    let mut shell = Command::new("/bin/sh");
+    let mut shell = StdCommand::new("/bin/sh");
     shell.args(["-c", script, &BATCH.to_string()]).args(command);
     let status = shell
         .stdin(Stdio::null())
@@ -51,4 +112,56 @@ fn shell_loop(command: &[&str]) -> Result<()> {
         command.join(" ")
     );
     Ok(())
+}
+
+/// What the program holds before and after 1,000 commands one by one and 64 at
+/// once ten times over. Before counts after as much as is kept for reuse has
+/// been used once.
+fn growth(supervisor: &Supervisor, runtime: &Runtime) -> Result<Vec<Row>> {
+    concurrently(supervisor, runtime)?;
+    let before = Holdings::now()?;
+    for _ in 0..1000 {
+        exec(supervisor, runtime)?;
+    }
+    for _ in 0..10 {
+        concurrently(supervisor, runtime)?;
+    }
+    let after = Holdings::now()?;
+    let row = |what: &str, floor, ours, goal, unit| Row {
+        what: format!("{what} after 1,000 execs and 10 x 64"),
+        ours,
+        floor,
+        goal,
+        unit,
+    };
+    Ok(vec![
+        row(
+            "descriptors",
+            before.descriptors,
+            after.descriptors,
+            1.0,
+            Unit::Pieces,
+        ),
+        row("memory", before.memory, after.memory, 1.05, Unit::Bytes),
+    ])
+}
+
+struct Holdings {
+    descriptors: f64,
+    memory: f64,
+}
+
+impl Holdings {
+    fn now() -> Result<Self> {
+        let count = fs::read_dir("/proc/self/fd")?.count();
+        let status = fs::read_to_string("/proc/self/status")?;
+        let resident = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"))
+            .context("/proc/self/status tells no VmRSS")?;
+        Ok(Self {
+            descriptors: f64::from(u32::try_from(count)?),
+            memory: resident.parse::<f64>()? * 1024.0,
+        })
+    }
 }

@@ -71,10 +71,6 @@ fn try_batch(mut call: impl FnMut() -> Result<()>) -> Result<()> {
 }
 
 fn row(what: &str, (floor, ours): (f64, f64)) -> Row {
-    Row {
-        what: what.into(),
-        ours: ours / f64::from(BATCH),
-        floor: floor / f64::from(BATCH),
-        goal: GOAL,
-    }
+    let per_call = (floor / f64::from(BATCH), ours / f64::from(BATCH));
+    Row::time(what, per_call, GOAL)
 }

@@ -5,15 +5,47 @@
 pub struct Row {
     /// What was done, in a few words.
     pub what: String,
-    /// Seconds it took here.
+    /// What it took here.
     pub ours: f64,
-    /// Seconds of the least that could do the same job, in the same run.
+    /// What the least took that could do the same job, in the same run.
     pub floor: f64,
     /// The ratio of the two that is still good.
     pub goal: f64,
+    /// What both are counted in.
+    pub unit: Unit,
+}
+
+/// What a row's figures are counted in.
+#[derive(Debug, Clone, Copy)]
+pub enum Unit {
+    Seconds,
+    /// Things: descriptors, processes.
+    Pieces,
+    Bytes,
+}
+
+impl Unit {
+    fn show(self, amount: f64) -> String {
+        match self {
+            Self::Seconds => seconds(amount),
+            Self::Pieces => format!("{amount:.0}"),
+            Self::Bytes => format!("{:.1} MiB", amount / f64::from(1 << 20)),
+        }
+    }
 }
 
 impl Row {
+    /// A row of seconds.
+    pub fn time(what: &str, (floor, ours): (f64, f64), goal: f64) -> Self {
+        Self {
+            what: what.to_owned(),
+            ours,
+            floor,
+            goal,
+            unit: Unit::Seconds,
+        }
+    }
+
     fn ratio(&self) -> f64 {
         self.ours / self.floor
     }
@@ -30,8 +62,8 @@ pub fn render(rows: &[Row]) -> String {
     let cells = rows.iter().map(|row| {
         [
             row.what.clone(),
-            seconds(row.floor),
-            seconds(row.ours),
+            row.unit.show(row.floor),
+            row.unit.show(row.ours),
             format!("{:.2}", row.ratio()),
             format!("{:.2}", row.goal),
             if row.is_over() { "OVER" } else { "ok" }.to_owned(),
@@ -85,12 +117,7 @@ mod tests {
 
     #[test]
     fn the_table_is_aligned_and_says_what_is_over() {
-        let row = |what: &str, ours, goal| Row {
-            what: what.into(),
-            ours,
-            floor: 0.001,
-            goal,
-        };
+        let row = |what, ours, goal| Row::time(what, (0.001, ours), goal);
         let rows = [
             row("a µ-thing", 0.001_1, 1.15),
             row("another thing", 0.012, 2.5),
@@ -105,12 +132,6 @@ mod tests {
 
     #[test]
     fn a_floor_of_nothing_is_not_a_goal_met() {
-        let row = Row {
-            what: String::new(),
-            ours: 0.0,
-            floor: 0.0,
-            goal: 1.0,
-        };
-        assert!(row.is_over());
+        assert!(Row::time("", (0.0, 0.0), 1.0).is_over());
     }
 }
