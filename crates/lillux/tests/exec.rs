@@ -350,16 +350,32 @@ async fn a_supervisor_that_is_dropped_leaves_no_process_behind() {
         .exec(Command::new("sh").args(["-c", parents]))
         .await
         .unwrap();
-    let kept: Vec<_> = output
-        .stdout
-        .text()
-        .lines()
+    let text = output.stdout.text();
+    let pids: Vec<_> = text.lines().collect();
+    let kept: Vec<_> = pids
+        .iter()
         .map(|pid| lillux::process::Handle::of_running(pid.parse().unwrap()).unwrap())
         .collect();
     assert_eq!(kept.len(), 2);
     drop(supervisor);
     for handle in kept {
         assert!(handle.wait(Some(Duration::from_secs(10))).unwrap());
+    }
+    // Not even as zombies.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while pids.iter().any(|pid| Path::new("/proc").join(pid).exists()) {
+        assert!(Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+}
+
+#[tokio::test]
+async fn a_supervisor_for_one_command_serves_more_than_one() {
+    let supervisor = Supervisor::for_one_command().unwrap();
+    let echo = |word: &'static str| supervisor.exec(Command::new("echo").arg(word));
+    let (one, two, three) = tokio::join!(echo("one"), echo("two"), echo("three"));
+    for (output, word) in [(one, "one\n"), (two, "two\n"), (three, "three\n")] {
+        assert_eq!(output.unwrap().stdout.text(), word);
     }
 }
 

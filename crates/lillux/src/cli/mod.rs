@@ -22,7 +22,7 @@ pub(crate) fn main() -> ExitCode {
     let is_exec = std::env::args_os()
         .nth(1)
         .is_some_and(|name| name == "exec");
-    let supervisor = is_exec.then(Supervisor::start);
+    let supervisor = is_exec.then(Supervisor::for_one_command);
     match Cli::try_parse() {
         Ok(cli) => report::print(dispatch(cli.command, supervisor)),
         Err(error) => refuse_usage(&error),
@@ -35,7 +35,7 @@ fn dispatch(
 ) -> Result<Report, Failure> {
     match command {
         Command::Exec(args) => {
-            let supervisor = supervisor.unwrap_or_else(Supervisor::start);
+            let supervisor = supervisor.unwrap_or_else(Supervisor::for_one_command);
             commands::exec::run(args, supervisor)
         }
         Command::Spawn(args) => commands::spawn::run(args),

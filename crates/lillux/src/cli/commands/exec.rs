@@ -38,8 +38,10 @@ pub(crate) fn run(args: ExecArgs, supervisor: io::Result<Supervisor>) -> Result<
         let own = io::stdin().as_fd().try_clone_to_owned();
         command = command.stdin_fd(own.map_err(|e| Failure::new(Exit::Failed, "stdin", e))?);
     }
-    let output = runtime.block_on(supervisor.exec(command))?;
-    Ok(report(&output))
+    let output = runtime.block_on(supervisor.exec(command));
+    // This process is about to end, and its keeper with it: nobody needs to wait.
+    std::mem::forget(supervisor);
+    Ok(report(&output?))
 }
 
 /// The part of a command that `exec` and `spawn` share.

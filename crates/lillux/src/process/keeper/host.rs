@@ -17,6 +17,7 @@ use tokio::net::UnixStream;
 
 use super::super::image::Image;
 use super::super::table;
+use super::keep;
 use super::sys;
 use super::warden;
 use super::wire::{Event, Run};
@@ -39,27 +40,66 @@ pub struct Supervisor {
 }
 
 struct Shared {
-    warden: Mutex<Warden>,
+    /// Sockets first: they are dropped in this order, and what hangs from
+    /// them must see them close before it is waited for.
     idle: Mutex<Vec<OwnedFd>>,
+    warden: Mutex<Option<Warden>>,
+    _lone_keeper: Option<Forked>,
 }
 
 struct Warden {
-    pid: i32,
     socket: OwnedFd,
+    _process: Forked,
+}
+
+/// A child of ours that ends by itself once its socket is closed. Somebody has
+/// to wait for it, or it stays as a zombie; that may take a tree's grace, so
+/// it is a thread's task.
+struct Forked(i32);
+
+impl Drop for Forked {
+    fn drop(&mut self) {
+        let pid = self.0;
+        // Without a thread it stays a zombie until the program ends: no reason to fail.
+        let _ = std::thread::Builder::new().spawn(move || sys::reap(pid));
+    }
 }
 
 impl Supervisor {
     /// Forks off the process that all commands will hang from.
     pub fn start() -> io::Result<Self> {
-        // Without it, keepers would see no tree to end, and have nobody to tell.
+        let (warden, first_keeper) = start_warden()?;
+        Self::new(first_keeper, Some(warden), None)
+    }
+
+    /// For a program that runs one command and ends: it forks once where
+    /// [`Supervisor::start`] forks twice. The price is that a command whose
+    /// keeper is killed, by name or by the kernel for want of memory, is
+    /// killed alone, without its descendants.
+    pub fn for_one_command() -> io::Result<Self> {
+        let (socket, its_socket) = pair()?;
+        let pid = sys::fork_off(|| {
+            if sys::leave_program().is_ok() {
+                keep::run(its_socket);
+            }
+        })?;
+        Self::new(socket, None, Some(Forked(pid)))
+    }
+
+    fn new(
+        first_keeper: OwnedFd,
+        warden: Option<Warden>,
+        lone_keeper: Option<Forked>,
+    ) -> io::Result<Self> {
+        // Without it, keepers see no tree to end, and have nobody to tell.
         if table::stat(getpid().as_raw_nonzero().get()).is_none() {
             return Err(io::Error::other("cannot read /proc: is it mounted?"));
         }
-        let (warden, first_keeper) = start_warden()?;
         Ok(Self {
             shared: Arc::new(Shared {
-                warden: Mutex::new(warden),
                 idle: Mutex::new(vec![first_keeper]),
+                warden: Mutex::new(warden),
+                _lone_keeper: lone_keeper,
             }),
         })
     }
@@ -84,28 +124,23 @@ impl Supervisor {
         Ok(job)
     }
 
-    /// Asks the warden for one more keeper, and starts another warden if it is
-    /// gone. One that is just dying still takes the request, so the keeper is
-    /// heard of before anything is entrusted to it.
+    /// Asks the warden for one more keeper, and starts a warden if there is
+    /// none or it is gone. One that is just dying still takes the request, so
+    /// the keeper is heard of before anything is entrusted to it.
     async fn new_keeper(&self) -> Result<Job, KeeperError> {
         let (ours, theirs) = pair()?;
-        let asked = pass(&lock(&self.shared.warden).socket, &theirs);
+        let asked = match &*lock(&self.shared.warden) {
+            Some(warden) => pass(&warden.socket, &theirs).is_ok(),
+            None => false,
+        };
         drop(theirs);
         let mut job = Job::new(self.clone(), ours)?;
-        if asked.is_ok() && job.next_event().await.is_ok() {
+        if asked && job.next_event().await.is_ok() {
             return Ok(job);
         }
-        let keeper = self.replace_warden()?;
-        Job::new(self.clone(), keeper).map_err(KeeperError::from)
-    }
-
-    fn replace_warden(&self) -> io::Result<OwnedFd> {
-        let mut warden = lock(&self.shared.warden);
         let (successor, keeper) = start_warden()?;
-        let gone = std::mem::replace(&mut *warden, successor);
-        drop(gone.socket);
-        sys::reap(gone.pid);
-        Ok(keeper)
+        *lock(&self.shared.warden) = Some(successor);
+        Ok(Job::new(self.clone(), keeper)?)
     }
 
     fn take_idle(&self) -> Option<OwnedFd> {
@@ -246,7 +281,11 @@ fn start_warden() -> io::Result<(Warden, OwnedFd)> {
     let (socket, its_socket) = pair()?;
     let (keeper, its_keeper) = pair()?;
     let pid = sys::fork_off(|| warden::run(its_socket, its_keeper))?;
-    Ok((Warden { pid, socket }, keeper))
+    let warden = Warden {
+        socket,
+        _process: Forked(pid),
+    };
+    Ok((warden, keeper))
 }
 
 /// A connected pair: ours does not block, theirs does.
