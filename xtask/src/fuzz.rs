@@ -129,7 +129,8 @@ fn targets(folder: &Path) -> Result<Vec<String>> {
 /// are on keeps the coverage flags away from build scripts and macros.
 fn build(folder: &Path, host: &str) -> Result<PathBuf> {
     let target_folder = place::kept("fuzz");
-    let mut build = cargo(["build", "--locked", "--release", "--bins", "--target", host]);
+    // Not `--locked`: this lock file follows what lillux depends on.
+    let mut build = cargo(["build", "--release", "--bins", "--target", host]);
     build
         .arg("--manifest-path")
         .arg(folder.join("Cargo.toml"))
