@@ -59,6 +59,10 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "takes an error or a text, whichever the caller has"
+    )]
     pub(crate) fn new(exit: Exit, code: &'static str, message: impl ToString) -> Self {
         Self {
             exit,
@@ -125,5 +129,11 @@ fn emit(object: &Value, words: &str, exit: Exit) -> ExitCode {
     match io::stdout().write_all(line.as_bytes()) {
         Ok(()) => exit.into(),
         Err(_) => Exit::Failed.into(),
+    }
+}
+
+impl From<lillux::cas::CasError> for Failure {
+    fn from(error: lillux::cas::CasError) -> Self {
+        Self::new(Exit::Failed, "cas", error)
     }
 }
