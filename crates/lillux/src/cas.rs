@@ -46,6 +46,7 @@ use std::sync::Arc;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use crate::durable::sync_folder;
 use crate::error::At as _;
 use crate::{Hash, PathError};
 
@@ -187,11 +188,11 @@ impl Cas {
     }
 
     fn lay_out(&self) -> Result<(), CasError> {
-        folders::make_all(&self.root)?;
+        folders::make_root(&self.root)?;
         for name in Kind::ALL.map(Kind::folder).into_iter().chain([TMP]) {
             folders::make(&self.root.join(name))?;
         }
-        folders::sync(&self.root)?;
+        sync_folder(&self.root)?;
         for name in [GC_LOCK, LOCK] {
             let path = self.root.join(name);
             File::options()

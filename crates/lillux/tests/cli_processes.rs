@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -41,11 +42,16 @@ fn transcript(folder: &Path, calls: &[&[&str]]) -> String {
         let [out, err] =
             [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
         let code = output.status.code().unwrap();
-        transcript += &format!("$ lillux {}\n{out}", typed.join(" "));
-        if !err.is_empty() {
-            transcript += &format!("--- stderr\n{err}");
-        }
-        transcript += &format!("--- exit {code}\n\n");
+        let err = match err.as_str() {
+            "" => String::new(),
+            err => format!("--- stderr\n{err}"),
+        };
+        let typed = typed.join(" ");
+        write!(
+            transcript,
+            "$ lillux {typed}\n{out}{err}--- exit {code}\n\n"
+        )
+        .unwrap();
     }
     transcript
 }

@@ -1,4 +1,5 @@
 //! What a command is given, and what comes back.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -124,7 +125,8 @@ async fn output_beyond_the_limit_is_kept_whole_in_the_store() {
         .output_limit(1000)
         .spill_to(store.clone());
     let output = exec(command).await.unwrap();
-    let all: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
+    let numbers: Vec<_> = (1..=100_000).map(|number| number.to_string()).collect();
+    let all = numbers.join("\n") + "\n";
     assert_eq!(output.stdout.bytes, all.as_bytes()[..1000]);
     assert_eq!(output.stdout.total, all.len() as u64);
     let Some(Overflow::Stored(hash)) = &output.stdout.overflow else {

@@ -178,7 +178,7 @@ async fn what_the_main_process_leaves_behind_is_ended_with_it() {
             .args(["-c", &format!("{script}\necho done; exit 7")])
             .env(MARK, &mark)
             .grace(Duration::from_millis(300))
-            .timeout(Duration::from_secs(60));
+            .timeout(Duration::from_mins(1));
         let output = supervisor.exec(command).await.unwrap();
         assert_eq!(marked(&mark), [], "{name}");
         assert_eq!(output.exit, Exit::Code(7), "{name}");

@@ -1,4 +1,5 @@
 //! Waiting for files, processes and recorded runs.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
@@ -50,16 +51,16 @@ fn a_file_that_comes_changes_is_replaced_or_goes_is_told() {
     let other = folder.path().join("other");
     let cases: [(&str, ChangeKind, &dyn Fn()); 4] = [
         ("comes", ChangeKind::Created, &|| {
-            fs::write(&file, "1").unwrap()
+            fs::write(&file, "1").unwrap();
         }),
         ("changes", ChangeKind::Modified, &|| {
-            fs::write(&file, "2").unwrap()
+            fs::write(&file, "2").unwrap();
         }),
         ("is replaced", ChangeKind::Created, &|| {
-            fs::rename(&other, &file).unwrap()
+            fs::rename(&other, &file).unwrap();
         }),
         ("goes", ChangeKind::Removed, &|| {
-            fs::remove_file(&file).unwrap()
+            fs::remove_file(&file).unwrap();
         }),
     ];
     for (name, kind, act) in cases {

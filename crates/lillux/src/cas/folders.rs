@@ -6,21 +6,15 @@
 //! something needs no more care, whichever process made it, and a put into a
 //! shard in use costs two syncs: its file and its shard.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::Path;
 
 use crate::PathError;
+use crate::durable::{create_folder, sync_folder};
 use crate::error::At as _;
 
-/// Sees that the names in a folder are on the disk.
-pub(super) fn sync(folder: &Path) -> Result<(), PathError> {
-    File::open(folder)
-        .and_then(|f| f.sync_all())
-        .at("write to disk", folder)
-}
-
-/// Makes a folder, or leaves the one that is there.
+/// Makes a folder, or leaves the one that is there. Its name is not on the disk yet.
 pub(super) fn make(folder: &Path) -> Result<(), PathError> {
     match fs::create_dir(folder) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
@@ -37,17 +31,16 @@ pub(super) fn make_durable(folder: &Path, parent: &Path) -> Result<(), PathError
         Err(e) if e.kind() == io::ErrorKind::NotFound => make(folder)?,
         Err(e) => return Err(e).at("read the folder", folder),
     }
-    sync(parent)
+    sync_folder(parent)
 }
 
-/// Makes a folder and those above it that are missing, names on the disk.
-pub(super) fn make_all(folder: &Path) -> Result<(), PathError> {
-    let Some(parent) = folder.parent() else {
-        return Ok(());
-    };
-    if !parent.try_exists().at("look at", parent)? {
-        make_all(parent)?;
+/// Makes the root of a store, and the folders above it that are missing.
+pub(super) fn make_root(root: &Path) -> Result<(), PathError> {
+    create_folder(root, 0o777)?;
+    // It may be there because another process made it a moment ago. Where the
+    // folder above may not be read it was there before us.
+    match root.parent().map(sync_folder) {
+        Some(Err(error)) if !error.is_permission() => Err(error),
+        _ => Ok(()),
     }
-    make(folder)?;
-    sync(parent)
 }

@@ -50,17 +50,8 @@ impl Cas {
 
     /// Writes the content under a hash to `sink` and gives its length. Nothing
     /// is written unless all of it was found whole.
-    pub fn copy_to(&self, hash: &Hash, mut sink: impl Write) -> Result<u64, CasError> {
-        let mut reader = self.reader(hash)?;
-        let mut buffer = vec![0; CHUNK];
-        loop {
-            match reader.read_checked(&mut buffer)? {
-                0 => break,
-                n => sink.write_all(&buffer[..n]).map_err(CasError::Sink)?,
-            }
-        }
-        sink.flush().map_err(CasError::Sink)?;
-        Ok(reader.size)
+    pub fn copy_to(&self, hash: &Hash, sink: impl Write) -> Result<u64, CasError> {
+        self.reader(hash)?.copy_to(sink)
     }
 
     /// The text of the object under a hash; none where there is no such object.
@@ -135,6 +126,22 @@ impl Reader {
     /// The length of the content.
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Writes what was not read yet to `sink` and gives the length of that.
+    pub fn copy_to(&mut self, mut sink: impl Write) -> Result<u64, CasError> {
+        let mut buffer = vec![0; CHUNK];
+        let mut copied = 0;
+        loop {
+            let n = self.read_checked(&mut buffer)?;
+            if n == 0 {
+                break;
+            }
+            sink.write_all(&buffer[..n]).map_err(CasError::Sink)?;
+            copied += n as u64;
+        }
+        sink.flush().map_err(CasError::Sink)?;
+        Ok(copied)
     }
 
     fn check(&mut self) -> Result<(), CasError> {

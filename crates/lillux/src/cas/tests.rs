@@ -1,8 +1,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -329,7 +328,7 @@ fn what_does_not_belong_is_told_and_left_alone() {
 }
 
 /// A store with a chain of references, everything old: `top` refers to
-/// `middle`, which has `leaf` as a key and in a list; `lost` refers to itself by nobody.
+/// `middle`, which has `leaf` as a key and in a list; nothing refers to `lost`.
 struct Web {
     _folder: TempDir,
     cas: Cas,
@@ -340,7 +339,7 @@ struct Web {
 }
 
 fn web() -> Web {
-    let (_folder, cas) = store();
+    let (folder, cas) = store();
     let leaf = cas.put(b"leaf").unwrap().hash;
     let middle = cas
         .put_object(&json!({ leaf.to_hex(): [leaf, Hash::of(b"absent")] }))
@@ -352,7 +351,7 @@ fn web() -> Web {
         .hash;
     let lost = cas.put(b"lost").unwrap().hash;
     let web = Web {
-        _folder,
+        _folder: folder,
         cas,
         leaf,
         middle,
@@ -526,42 +525,43 @@ fn a_collection_removes_left_over_temporary_files_but_none_in_use() {
 #[test]
 fn no_collection_takes_away_what_was_just_put_again() {
     let (_folder, cas) = store();
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let collector = scope.spawn(|| {
-            let mut removed = 0;
-            while !done.load(Ordering::Relaxed) {
-                removed += cas.gc([], GcOptions::default()).unwrap().removed.len();
+    let put_again_and_again = &|thread: u32| {
+        let until = Instant::now() + Duration::from_secs(2);
+        for n in 0.. {
+            let bytes = format!("{thread} {}", n % 3);
+            let stored = cas.put(bytes.as_bytes()).unwrap();
+            assert_eq!(cas.get(&stored.hash).unwrap(), bytes.as_bytes());
+            if Instant::now() > until {
+                return;
             }
-            removed
-        });
-        let putters: Vec<_> = (0..4)
-            .map(|thread| {
-                let cas = &cas;
-                scope.spawn(move || {
-                    let until = std::time::Instant::now() + Duration::from_secs(2);
-                    for n in 0.. {
-                        let bytes = format!("{thread} {}", n % 3);
-                        let stored = cas.put(bytes.as_bytes()).unwrap();
-                        assert_eq!(cas.get(&stored.hash).unwrap(), bytes.as_bytes());
-                        if std::time::Instant::now() > until {
-                            return;
-                        }
-                        // From here a collection may take it, also while it is put again.
-                        age(&cas.path_of(Kind::Blob, &stored.hash));
-                    }
-                })
-            })
-            .collect();
-        for putter in putters {
-            putter.join().unwrap();
+            // From here a collection may take it, also while it is put again.
+            age(&cas.path_of(Kind::Blob, &stored.hash));
         }
-        done.store(true, Ordering::Relaxed);
-        assert!(
-            collector.join().unwrap() > 0,
-            "the collector never met an old file"
-        );
+    };
+    let mut removed = 0;
+    std::thread::scope(|scope| {
+        let putters = [1, 2, 3, 4].map(|n| scope.spawn(move || put_again_and_again(n)));
+        while putters.iter().any(|putter| !putter.is_finished()) {
+            removed += cas.gc([], GcOptions::default()).unwrap().removed.len();
+        }
     });
+    assert!(removed > 0, "no collection met an old file");
     assert!(cas.verify_all().unwrap().is_sound());
     assert_eq!(temporary_files(&cas), 0);
+}
+
+#[test]
+fn a_put_of_what_a_sweep_is_about_to_remove_waits_and_writes_it_anew() {
+    let (_folder, cas) = store();
+    let hash = cas.put(b"wanted").unwrap().hash;
+    let sweep = cas.lock(LOCK, FlockOperation::LockExclusive).unwrap();
+    std::thread::scope(|scope| {
+        let put = scope.spawn(|| cas.put(b"wanted").unwrap());
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!put.is_finished(), "the put did not wait for the sweep");
+        fs::remove_file(cas.path_of(Kind::Blob, &hash)).unwrap();
+        drop(sweep);
+        assert!(!put.join().unwrap().existed);
+    });
+    assert_eq!(cas.get(&hash).unwrap(), b"wanted");
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use super::{Cas, CasError, Kind, LOCK, TMP, folders};
+use crate::durable::sync_folder;
 use crate::error::At as _;
 use crate::hash::Hasher;
 use crate::{Hash, canonical};
@@ -138,7 +139,7 @@ impl Cas {
         // see the old one. The name may be another writer's, who renamed and
         // has not synced yet. The folders above were synced before that.
         file.sync_all().at("write to disk", &path)?;
-        folders::sync(shard_of(&path))?;
+        sync_folder(shard_of(&path))?;
         Ok(true)
     }
 
@@ -160,7 +161,7 @@ impl Cas {
                 .map_err(|e| e.error)
                 .at("move into place", &path)?;
         }
-        folders::sync(shard_of(&path))?;
+        sync_folder(shard_of(&path))?;
         Ok(())
     }
 

@@ -1,10 +1,12 @@
 //! What can be typed. No behaviour here.
 
+pub(crate) mod cas;
 mod keys;
 mod processes;
 
 use clap::{Parser, Subcommand};
 
+use cas::CasCommand;
 pub(crate) use keys::{
     Content, EnvelopeCommand, InspectArgs, KeyKind, KeypairArgs, OpenArgs, SealArgs, SignArgs,
     VerifyArgs,
@@ -43,6 +45,9 @@ pub(crate) enum Command {
     Kill(KillArgs),
     /// Wait for a file to change, a process to end, or a recorded run to reach its end.
     Watch(WatchArgs),
+    /// Keep bytes and JSON objects under their SHA-256.
+    #[command(subcommand)]
+    Cas(CasCommand),
     /// Make a key pair for signatures or for envelopes.
     Keypair(KeypairArgs),
     /// Sign a hash, a file or standard input.

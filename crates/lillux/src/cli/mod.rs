@@ -42,6 +42,7 @@ fn dispatch(
         Command::Status(args) => commands::status::run(args),
         Command::Kill(args) => commands::kill::run(args),
         Command::Watch(args) => commands::watch::run(args),
+        Command::Cas(command) => commands::cas::run(command),
         Command::Keypair(args) => commands::keypair::run(&args),
         Command::Sign(args) => commands::sign::run(&args),
         Command::Verify(args) => commands::verify::run(&args),

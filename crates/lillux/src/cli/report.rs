@@ -6,7 +6,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use lillux::PathError;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 /// How a call ended, as the exit code says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,24 +29,42 @@ impl From<Exit> for ExitCode {
 /// A call that was carried out: its fields, and whether they are good news.
 /// `success` comes first and follows from the exit code.
 pub(crate) struct Report {
-    fields: Map<String, Value>,
+    /// Kept as text: a `RawValue` among the fields stays as it is, digit for digit.
+    text: String,
     exit: Exit,
 }
 
 impl Report {
-    pub(crate) fn new(fields: impl serde::Serialize) -> Self {
+    pub(crate) fn new(fields: impl Serialize) -> Self {
         Self::ending(Exit::Done, fields)
     }
 
     /// A report whose exit code is not 0: carried out, with a bad outcome.
-    pub(crate) fn ending(exit: Exit, fields: impl serde::Serialize) -> Self {
-        let mut all = Map::new();
-        all.insert("success".into(), Value::Bool(exit == Exit::Done));
-        if let Ok(Value::Object(fields)) = serde_json::to_value(fields) {
-            all.extend(fields);
+    pub(crate) fn ending(exit: Exit, fields: impl Serialize) -> Self {
+        #[derive(Serialize)]
+        struct Reported<T> {
+            success: bool,
+            #[serde(flatten)]
+            fields: T,
         }
-        Self { fields: all, exit }
+        let success = exit == Exit::Done;
+        let reported = Reported { success, fields };
+        let mut text = serde_json::to_string(&reported)
+            .unwrap_or_else(|_| json!({ "success": success }).to_string());
+        text.push('\n');
+        Self { text, exit }
     }
+
+    /// The call wrote its result to [`raw_output`]; there is no object to print.
+    pub(crate) fn raw(exit: Exit) -> Self {
+        let text = String::new();
+        Self { text, exit }
+    }
+}
+
+/// Standard output, for the one option that asks for bytes in place of an object.
+pub(crate) fn raw_output() -> impl Write {
+    io::stdout().lock()
 }
 
 /// A call that could not be carried out: what went wrong and what to do.
@@ -56,6 +75,8 @@ pub(crate) struct Failure {
     pub(crate) code: &'static str,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
+    /// Standard output was promised to raw bytes: tell it on standard error alone.
+    pub(crate) only_words: bool,
 }
 
 impl Failure {
@@ -69,6 +90,7 @@ impl Failure {
             code,
             message: message.to_string(),
             hint: None,
+            only_words: false,
         }
     }
 
@@ -98,7 +120,7 @@ impl From<PathError> for Failure {
 /// Prints the outcome and gives the exit code.
 pub(crate) fn print(outcome: Result<Report, Failure>) -> ExitCode {
     match outcome {
-        Ok(report) => emit(&Value::Object(report.fields), "", report.exit),
+        Ok(report) => emit(&report.text, "", report.exit),
         Err(failure) => {
             let hint = failure.hint.as_ref();
             let hint = hint.map_or_else(String::new, |h| format!("  hint: {h}\n"));
@@ -114,26 +136,20 @@ pub(crate) fn print_usage(failure: &Failure, words: &str) -> ExitCode {
     if let Some(hint) = &failure.hint {
         error["hint"] = json!(hint);
     }
-    emit(
-        &json!({ "success": false, "error": error }),
-        words,
-        failure.exit,
-    )
+    let object = json!({ "success": false, "error": error });
+    let text = if failure.only_words {
+        String::new()
+    } else {
+        format!("{object}\n")
+    };
+    emit(&text, words, failure.exit)
 }
 
 /// A reader that went away (`lillux … | head -c 1`) is not our failure to tell.
-fn emit(object: &Value, words: &str, exit: Exit) -> ExitCode {
+fn emit(text: &str, words: &str, exit: Exit) -> ExitCode {
     let _ = io::stderr().write_all(words.as_bytes());
-    let mut line = object.to_string();
-    line.push('\n');
-    match io::stdout().write_all(line.as_bytes()) {
+    match io::stdout().write_all(text.as_bytes()) {
         Ok(()) => exit.into(),
         Err(_) => Exit::Failed.into(),
-    }
-}
-
-impl From<lillux::cas::CasError> for Failure {
-    fn from(error: lillux::cas::CasError) -> Self {
-        Self::new(Exit::Failed, "cas", error)
     }
 }

@@ -112,7 +112,7 @@ pub(crate) struct WatchArgs {
     /// A process id, or the handle that `spawn` printed.
     #[arg(long, value_name = "P", value_parser = target, allow_hyphen_values = true)]
     pub(crate) pid: Option<Target>,
-    /// A SQLite file with a table `threads` (thread_id, status).
+    /// A SQLite file with a table `threads` (`thread_id`, `status`).
     #[arg(long, value_name = "F", requires = "thread_id")]
     pub(crate) db: Option<PathBuf>,
     /// The run to wait for.

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use base64ct::{Base64, Encoding as _};
 use lillux::cas::Cas;
 use lillux::process::{
     Captured, Environment, ExecError, Exit as ProcessExit, LaunchError, Output, Overflow,
@@ -10,8 +11,8 @@ use lillux::process::{
 };
 use serde_json::{Map, Value, json};
 
-use super::super::args::{ExecArgs, Inherit, ProgramArgs};
-use super::super::report::{Exit, Failure, Report};
+use crate::cli::args::{ExecArgs, Inherit, ProgramArgs};
+use crate::cli::report::{Exit, Failure, Report};
 
 pub(crate) fn run(args: ExecArgs, supervisor: io::Result<Supervisor>) -> Result<Report, Failure> {
     let supervisor = supervisor.map_err(|e| Failure::new(Exit::Failed, "supervisor", e))?;
@@ -91,7 +92,7 @@ fn report(output: &Output) -> Report {
 fn describe_stream(fields: &mut Map<String, Value>, name: &str, captured: &Captured) {
     fields.insert(name.into(), json!(captured.text()));
     if std::str::from_utf8(&captured.bytes).is_err() {
-        let encoded = super::base64(&captured.bytes);
+        let encoded = Base64::encode_string(&captured.bytes);
         fields.insert(format!("{name}_base64"), json!(encoded));
     }
     let Some(overflow) = &captured.overflow else {

@@ -3,8 +3,8 @@
 use lillux::process::{Handle, HandleError, Killed};
 use serde_json::json;
 
-use super::super::args::{KillArgs, Target};
-use super::super::report::{Failure, Report};
+use crate::cli::args::{KillArgs, Target};
+use crate::cli::report::{Failure, Report};
 
 pub(crate) fn run(args: KillArgs) -> Result<Report, Failure> {
     let (pid, method) = match args.pid {

@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub(crate) mod cas;
 pub(crate) mod envelope;
 pub(crate) mod exec;
 pub(crate) mod keypair;
@@ -10,10 +11,3 @@ pub(crate) mod status;
 pub(crate) mod time;
 pub(crate) mod verify;
 pub(crate) mod watch;
-
-use base64ct::{Base64, Encoding};
-
-/// Bytes that are not text, in JSON.
-fn base64(bytes: &[u8]) -> String {
-    Base64::encode_string(bytes)
-}

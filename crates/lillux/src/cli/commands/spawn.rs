@@ -3,8 +3,8 @@
 use lillux::process::{SpawnError, spawn};
 use serde_json::json;
 
-use super::super::args::SpawnArgs;
-use super::super::report::{Exit, Failure, Report};
+use crate::cli::args::SpawnArgs;
+use crate::cli::report::{Exit, Failure, Report};
 
 pub(crate) fn run(args: SpawnArgs) -> Result<Report, Failure> {
     let handle = spawn(super::exec::command(args.program), args.log.as_deref())?;

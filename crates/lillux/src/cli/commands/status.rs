@@ -3,8 +3,8 @@
 use lillux::process::{Handle, HandleError};
 use serde_json::json;
 
-use super::super::args::{StatusArgs, Target};
-use super::super::report::{Exit, Failure, Report};
+use crate::cli::args::{StatusArgs, Target};
+use crate::cli::report::{Exit, Failure, Report};
 
 pub(crate) fn run(args: StatusArgs) -> Result<Report, Failure> {
     let (pid, running) = match args.pid {

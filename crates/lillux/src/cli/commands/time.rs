@@ -1,6 +1,6 @@
 //! `lillux time`
 
-use super::super::report::Report;
+use crate::cli::report::Report;
 
 pub(crate) fn run() -> Report {
     Report::new(lillux::time::now())

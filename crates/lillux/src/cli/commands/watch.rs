@@ -4,8 +4,8 @@ use lillux::process::{Handle, HandleError};
 use lillux::watch::{self, RunError, WatchError};
 use serde_json::{Value, json};
 
-use super::super::args::{Target, WatchArgs};
-use super::super::report::{Exit, Failure, Report};
+use crate::cli::args::{Target, WatchArgs};
+use crate::cli::report::{Exit, Failure, Report};
 
 pub(crate) fn run(args: WatchArgs) -> Result<Report, Failure> {
     let timeout = args.timeout;
