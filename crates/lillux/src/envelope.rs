@@ -223,3 +223,34 @@ impl From<cipher::Refused> for OpenError {
         Self::Changed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without the commitment this envelope would be authentic to Bob: header and
+    /// payload are whole under the content key that he was given.
+    #[test]
+    fn a_recipient_given_another_content_key_than_the_rest_notices() {
+        let [alice, bob] = [(); 2].map(|()| OpeningKey::generate().unwrap());
+        let [for_all, for_bob] = [(); 2].map(|()| ContentKey::generate().unwrap());
+        let recipient = |key: &ContentKey, to: &OpeningKey| Recipient {
+            fingerprint: to.public().fingerprint(),
+            wrapped: key.wrap(to.public()).ok().unwrap(),
+        };
+        let mut document = Document {
+            created: now_seconds(),
+            label: String::new(),
+            recipients: vec![recipient(&for_all, &alice), recipient(&for_bob, &bob)],
+            commitment: for_all.commitment(),
+            ciphertext: Vec::new(),
+        };
+        let associated = document.associated();
+        document.ciphertext = for_bob
+            .encrypt(b"a lie", associated.as_bytes())
+            .ok()
+            .unwrap();
+        let refused = Envelope(document).open(&bob, None).unwrap_err();
+        assert_eq!(refused, OpenError::Changed);
+    }
+}

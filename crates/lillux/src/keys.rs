@@ -1,7 +1,7 @@
 //! Ed25519 keys and signatures.
 //!
-//! What is signed is a [`Hash`]: the signature is over the 64 ASCII characters of
-//! its hex form. Private keys are PKCS#8 PEM files that only their owner may
+//! What is signed is a [`Hash`](struct@Hash): the signature is over the 64 ASCII
+//! characters of its hex form. Private keys are PKCS#8 PEM files that only their owner may
 //! read, public keys `SubjectPublicKeyInfo` PEM, and a public key's short name is
 //! its [`Fingerprint`].
 //!
@@ -67,11 +67,12 @@ pub use signature::{ParseSignatureError, Signature};
 
 pub(crate) use encoding::{private_from_pem, private_to_pem, public_from_pem, public_to_pem};
 pub(crate) use file::{read_private, read_public, write_pair};
-pub(crate) use random::random;
+pub(crate) use random::{SecretBytes, random};
 
 /// The private half of a pair: it signs.
 pub struct SigningKey {
-    key: ed25519_dalek::SigningKey,
+    // On the heap, so that moving the key leaves no copy of it behind.
+    key: Box<ed25519_dalek::SigningKey>,
     public: PublicKey,
 }
 
@@ -124,7 +125,7 @@ impl SigningKey {
     }
 
     fn from_secret(secret: &[u8; 32]) -> Self {
-        let key = ed25519_dalek::SigningKey::from_bytes(secret);
+        let key = Box::new(ed25519_dalek::SigningKey::from_bytes(secret));
         let public = PublicKey::new(key.verifying_key());
         Self { key, public }
     }

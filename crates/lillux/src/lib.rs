@@ -9,6 +9,7 @@ pub mod hash;
 pub mod keys;
 pub mod process;
 pub mod time;
+pub mod watch;
 
 pub use error::PathError;
 pub use hash::Hash;

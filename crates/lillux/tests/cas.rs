@@ -233,7 +233,7 @@ fn a_collection_says_what_it_does_and_stops_when_in_doubt() {
       {"success":true,"hash":"76f75e61…","size":4,"kind":"blob","existed":false}
     $ lillux cas gc --root s
     exit 2
-      {"success":false,"error":{"code":"usage","message":"the following required arguments were not provided:"}}
+      {"success":false,"error":{"code":"usage","message":"the following required arguments were not provided: <--keep <HASH>...|--keep-from <FILE>|--keep-nothing>"}}
       error: the following required arguments were not provided:
         <--keep <HASH>...|--keep-from <FILE>|--keep-nothing>
 
@@ -366,7 +366,7 @@ fn what_cannot_be_done_says_why_and_what_to_do() {
       For more information, try '--help'.
     $ lillux cas put
     exit 2
-      {"success":false,"error":{"code":"usage","message":"the following required arguments were not provided:"}}
+      {"success":false,"error":{"code":"usage","message":"the following required arguments were not provided: --root <DIR>"}}
       error: the following required arguments were not provided:
         --root <DIR>
 

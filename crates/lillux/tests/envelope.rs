@@ -333,6 +333,10 @@ fn what_cannot_be_sealed_says_why() {
 }
 
 #[test]
+#[cfg_attr(
+    debug_assertions,
+    ignore = "takes a minute unoptimised: cargo test --release"
+)]
 fn the_largest_secret_goes_in_and_comes_out() {
     let key = key();
     let bytes = sealed(&vec![7; MAX_PAYLOAD], std::slice::from_ref(&key), "");

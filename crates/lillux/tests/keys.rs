@@ -5,6 +5,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use base64ct::{Base64, Encoding};
 use lillux::Hash;
 use lillux::keys::{Existing, KeyError, KeyTextError, PairFiles, PublicKey, Signature, SigningKey};
 use proptest::prelude::*;
@@ -136,7 +137,6 @@ fn one_key_has_one_fingerprint_however_its_file_is_spelled() {
 
 #[test]
 fn the_private_key_is_written_as_version_1_and_read_as_version_2_too() {
-    use base64ct::{Base64, Encoding};
     let key = SigningKey::generate().unwrap();
     let inside = |pem: &str| Base64::decode_vec(pem.lines().nth(1).unwrap()).unwrap();
     let v1 = inside(&key.to_pem());
@@ -218,24 +218,20 @@ fn every_kind_of_wrong_text_has_an_error_of_its_own() {
 
 #[test]
 fn a_public_key_that_protects_nothing_is_refused() {
-    // The neutral element (y = 1), its spelling beyond the field (y = p + 1), a
-    // point of order 4 (y = 0), and bytes that are no point.
-    let mut beyond = [0xff; 32];
-    (beyond[0], beyond[31]) = (0xee, 0x7f);
-    let mut one = [0; 32];
-    one[0] = 1;
-    let mut none = [0; 32];
-    none[0] = 2;
-    for bytes in [one, beyond, [0; 32], none] {
-        use base64ct::{Base64, Encoding};
+    // The neutral element (y = 1), a point of order 4 (y = 0), bytes that are no
+    // point (y = 2), and every y spelled beyond the field, some of them sound points.
+    let y = |low, rest, high| {
+        let mut bytes = [rest; 32];
+        (bytes[0], bytes[31]) = (low, high);
+        bytes
+    };
+    let beyond = (0xed..=0xff).map(|low| y(low, 0xff, 0x7f));
+    for bytes in (0..=2).map(|low| y(low, 0, 0)).chain(beyond) {
         let head = [0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 112, 3, 0x21, 0];
         let base64 = Base64::encode_string(&[&head[..], &bytes].concat());
         let pem = format!("-----BEGIN PUBLIC KEY-----\n{base64}\n-----END PUBLIC KEY-----\n");
-        assert_eq!(
-            PublicKey::from_pem(pem).unwrap_err(),
-            KeyTextError::UnsafePoint,
-            "{bytes:?}"
-        );
+        let refused = PublicKey::from_pem(pem);
+        assert_eq!(refused, Err(KeyTextError::UnsafePoint), "{bytes:x?}");
     }
 }
 

@@ -5,32 +5,49 @@ mod commands;
 mod input;
 mod report;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use lillux::process::Supervisor;
 
 use args::{Cli, Command};
 use report::{Failure, Report};
 
 /// Reads the arguments, runs the command, prints its one JSON object.
 pub(crate) fn main() -> ExitCode {
+    // Forked off before anything else: the process is never smaller, and the
+    // fork gets ready while the arguments are read.
+    let is_exec = std::env::args_os()
+        .nth(1)
+        .is_some_and(|name| name == "exec");
+    let supervisor = is_exec.then(Supervisor::start);
     match Cli::try_parse() {
-        Ok(cli) => report::print(dispatch(cli.command)),
+        Ok(cli) => report::print(dispatch(cli.command, supervisor)),
         Err(error) => refuse_usage(&error),
     }
 }
 
-fn dispatch(command: Command) -> Result<Report, Failure> {
+fn dispatch(
+    command: Command,
+    supervisor: Option<io::Result<Supervisor>>,
+) -> Result<Report, Failure> {
     match command {
-        Command::Time => commands::time::run(),
-
+        Command::Exec(args) => {
+            let supervisor = supervisor.unwrap_or_else(Supervisor::start);
+            commands::exec::run(args, supervisor)
+        }
+        Command::Spawn(args) => commands::spawn::run(args),
+        Command::Status(args) => commands::status::run(args),
+        Command::Kill(args) => commands::kill::run(args),
+        Command::Watch(args) => commands::watch::run(args),
         Command::Cas(command) => commands::cas::run(command),
-
         Command::Keypair(args) => commands::keypair::run(&args),
         Command::Sign(args) => commands::sign::run(&args),
         Command::Verify(args) => commands::verify::run(&args),
         Command::Envelope(command) => commands::envelope::run(&command),
+        Command::Time => Ok(commands::time::run()),
     }
 }
 
@@ -47,7 +64,21 @@ fn refuse_usage(error: &clap::Error) -> ExitCode {
         };
     }
     let text = error.render().to_string();
-    let message = text.lines().next().unwrap_or_default();
-    let failure = Failure::usage(message.strip_prefix("error: ").unwrap_or(message));
+    let failure = match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Failure::usage("no command was given")
+        }
+        _ => Failure::usage(first_paragraph(&text)),
+    };
     report::print_usage(&failure, &text)
+}
+
+/// What clap has to say before it shows the usage, in one line.
+fn first_paragraph(text: &str) -> String {
+    let lines = text.lines().take_while(|line| !line.is_empty());
+    let message = lines.map(str::trim).collect::<Vec<_>>().join(" ");
+    message
+        .strip_prefix("error: ")
+        .unwrap_or(&message)
+        .to_owned()
 }

@@ -80,6 +80,10 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "takes an error or a text, whichever the caller has"
+    )]
     pub(crate) fn new(exit: Exit, code: &'static str, message: impl ToString) -> Self {
         Self {
             exit,

@@ -18,14 +18,15 @@ use crate::keys::{
 /// Its file is PKCS#8 PEM under the same rules as a
 /// [`SigningKey`](crate::keys::SigningKey)'s.
 pub struct OpeningKey {
-    pub(super) key: <Kem as hpke::Kem>::PrivateKey,
+    // On the heap, so that moving the key leaves no copy of it behind.
+    pub(super) key: Box<<Kem as hpke::Kem>::PrivateKey>,
     public: SealingKey,
 }
 
 impl OpeningKey {
     /// A new key from the operating system's randomness.
     pub fn generate() -> Result<Self, NoRandomness> {
-        let (key, _) = Kem::derive_keypair(random::<32>()?.as_slice());
+        let (key, _) = Kem::derive_keypair(random()?.as_slice());
         Ok(Self::new(key))
     }
 
@@ -72,6 +73,7 @@ impl OpeningKey {
 
     fn new(key: <Kem as hpke::Kem>::PrivateKey) -> Self {
         let public = SealingKey::new(Kem::sk_to_pk(&key));
+        let key = Box::new(key);
         Self { key, public }
     }
 }

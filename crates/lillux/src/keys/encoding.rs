@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use super::error::{Algorithm, KeyTextError};
 use super::pem::{self, Block, Label};
+use super::random::SecretBytes;
 
 /// What other keys are called when one of them comes by.
 const KNOWN: [(ObjectIdentifier, &str); 9] = [
@@ -70,7 +71,7 @@ pub(crate) fn public_to_pem(algorithm: Algorithm, key: &[u8; 32]) -> String {
 
 /// A private key as it was read; the public one is there in version 2 of PKCS#8.
 pub(crate) struct PrivateHalf {
-    pub(crate) key: Zeroizing<[u8; 32]>,
+    pub(crate) key: SecretBytes,
     pub(crate) public: Option<[u8; 32]>,
 }
 
@@ -92,7 +93,7 @@ pub(crate) fn private_from_pem(
     let [4, 32, inner @ ..] = info.private_key.as_bytes() else {
         return Err(KeyTextError::Structure);
     };
-    let mut key = Zeroizing::new([0; 32]);
+    let mut key = SecretBytes::default();
     if inner.len() != key.len() {
         return Err(KeyTextError::Structure);
     }

@@ -7,9 +7,13 @@ use zeroize::Zeroizing;
 #[error("the operating system gave no random bytes: {0}")]
 pub struct NoRandomness(#[from] getrandom::Error);
 
-/// Fresh random bytes that are zeroed when dropped.
-pub(crate) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, NoRandomness> {
-    let mut bytes = Zeroizing::new([0; N]);
+/// 32 secret bytes, zeroed when dropped. On the heap, because whatever is moved
+/// leaves a copy on the stack that nobody zeroes.
+pub(crate) type SecretBytes = Box<Zeroizing<[u8; 32]>>;
+
+/// Fresh random bytes.
+pub(crate) fn random() -> Result<SecretBytes, NoRandomness> {
+    let mut bytes = SecretBytes::default();
     getrandom::fill(bytes.as_mut_slice())?;
     Ok(bytes)
 }

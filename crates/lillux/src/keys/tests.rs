@@ -44,7 +44,7 @@ fn the_vectors_of_rfc_8032_hold_and_pass_the_strict_check() {
 fn keys_are_zeroed_when_dropped() {
     fn zeroed<T: ZeroizeOnDrop>(_: &T) {}
     let key = SigningKey::generate().unwrap();
-    zeroed(&key.key);
+    zeroed(&*key.key);
     zeroed(&key.to_pem());
 }
 

@@ -6,9 +6,9 @@ use base64ct::{Base64, Encoding};
 use lillux::envelope::{Envelope, OpeningKey, SealError, SealingKey, Secret, seal as seal_to};
 use serde_json::{Map, Value, json};
 
-use super::super::args::{EnvelopeCommand, InspectArgs, OpenArgs, SealArgs};
-use super::super::input::{self, Input};
-use super::super::report::{Exit, Failure, Report};
+use crate::cli::args::{EnvelopeCommand, InspectArgs, OpenArgs, SealArgs};
+use crate::cli::input::{self, Input};
+use crate::cli::report::{Exit, Failure, Report};
 
 pub(crate) fn run(command: &EnvelopeCommand) -> Result<Report, Failure> {
     match command {

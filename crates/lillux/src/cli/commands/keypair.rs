@@ -4,8 +4,8 @@ use lillux::envelope::OpeningKey;
 use lillux::keys::{Existing, Fingerprint, KeyError, PairFiles, SigningKey};
 use serde_json::json;
 
-use super::super::args::{KeyKind, KeypairArgs};
-use super::super::report::{Failure, Report};
+use crate::cli::args::{KeyKind, KeypairArgs};
+use crate::cli::report::{Failure, Report};
 
 pub(crate) fn run(args: &KeypairArgs) -> Result<Report, Failure> {
     let existing = if args.force {

@@ -3,8 +3,8 @@
 use lillux::keys::SigningKey;
 use serde_json::json;
 
-use super::super::args::SignArgs;
-use super::super::report::{Failure, Report};
+use crate::cli::args::SignArgs;
+use crate::cli::report::{Failure, Report};
 
 pub(crate) fn run(args: &SignArgs) -> Result<Report, Failure> {
     let key = SigningKey::read(&args.key)?;

@@ -3,8 +3,8 @@
 use lillux::keys::PublicKey;
 use serde_json::json;
 
-use super::super::args::VerifyArgs;
-use super::super::report::{Exit, Failure, Report};
+use crate::cli::args::VerifyArgs;
+use crate::cli::report::{Exit, Failure, Report};
 
 pub(crate) fn run(args: &VerifyArgs) -> Result<Report, Failure> {
     let key = PublicKey::read(&args.public_key)?;

@@ -1,0 +1,342 @@
+//! Running a command to its end.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::net::unix::pipe;
+use tokio::time::sleep;
+
+use super::capture::{Capture, Captured, Stream};
+use super::command::{Command, OutputCallback, Stdin};
+use super::handle::Handle;
+use super::image::{Image, LaunchError};
+use super::keeper::{Event, Job, KeeperError, Supervisor};
+
+/// How much is read from a stream at a time: what a pipe holds.
+const CHUNK: usize = 64 * 1024;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl Exit {
+    fn from_wait_status(status: i32) -> Self {
+        let status = ExitStatus::from_raw(status);
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Code(code),
+            (None, signal) => Self::Signal(signal.unwrap_or_default()),
+        }
+    }
+
+    /// One number for both: the exit code, or the signal's number negated.
+    pub fn return_code(self) -> i32 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => -signal,
+        }
+    }
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub struct Output {
+    /// How its main process ended.
+    pub exit: Exit,
+    /// What it and its descendants wrote to standard output.
+    pub stdout: Captured,
+    /// What they wrote to standard error.
+    pub stderr: Captured,
+    /// Whether it was ended because its time was up.
+    pub timed_out: bool,
+    /// From the call to the end of the tree.
+    pub duration: Duration,
+    /// How many of its processes could not be killed: they run as another user
+    /// or hang in the kernel. They have been sent `SIGKILL`.
+    pub survivors: u32,
+}
+
+impl Output {
+    /// Whether it ended by itself, in time, with code 0.
+    pub fn success(&self) -> bool {
+        self.exit == Exit::Code(0) && !self.timed_out
+    }
+}
+
+/// Why there is no [`Output`].
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    /// The command could not be started.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// The process that keeps the command died, or none could be had. The
+    /// command, if it ran, has been killed.
+    #[error("{0}")]
+    Keeper(String),
+    /// Pipes could not be made or read.
+    #[error("cannot talk to the process: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl From<KeeperError> for ExecError {
+    fn from(error: KeeperError) -> Self {
+        Self::Keeper(error.to_string())
+    }
+}
+
+impl Supervisor {
+    /// Runs a command and waits until its tree is gone.
+    ///
+    /// When the main process ends, descendants that are still there are ended
+    /// too: they have the command's grace between `SIGTERM` and `SIGKILL`. The
+    /// same happens when the time is up, when this future is dropped, and when
+    /// the calling program dies.
+    ///
+    /// Must be called within a Tokio runtime that has I/O and time enabled.
+    pub async fn exec(&self, mut command: Command<'_>) -> Result<Output, ExecError> {
+        let begun = Instant::now();
+        let image = Image::build(&command)?;
+        let stdin = std::mem::take(&mut command.stdin);
+        let (stdin, input) = input_for(stdin)?;
+        let (stdout, its_stdout) = output_pipe()?;
+        let (stderr, its_stderr) = output_pipe()?;
+
+        let stdio = [stdin.as_fd(), its_stdout.as_fd(), its_stderr.as_fd()];
+        let mut job = self.submit(&image, stdio, command.grace).await?;
+        drop((stdin, its_stdout, its_stderr));
+        match job.event().await? {
+            Event::Started { pid, start_time } => {
+                if let Some(on_start) = command.on_start.take() {
+                    on_start(&Handle::new(pid, start_time)?);
+                }
+            }
+            Event::Refused { step, errno } => {
+                job.release();
+                let source = io::Error::from_raw_os_error(errno);
+                return Err(image.explain(&command, step, source).into());
+            }
+            Event::Ready | Event::Exited { .. } | Event::Gone { .. } => return Err(out_of_turn()),
+        }
+        drop(image);
+
+        let mut streams = Streams {
+            stdout: Some(stdout),
+            stderr: Some(stderr),
+            captures: [
+                Capture::new(command.output_limit, command.spill.clone()),
+                Capture::new(command.output_limit, command.spill.take()),
+            ],
+            on_output: command.on_output.take(),
+        };
+        let ended = {
+            let watch = watch(job, command.timeout, command.grace);
+            let read = streams.read();
+            let write = write_all(input);
+            tokio::pin!(watch, read, write);
+            let (mut reading, mut writing) = (true, true);
+            loop {
+                tokio::select! {
+                    ended = &mut watch => break ended?,
+                    result = &mut read, if reading => { result?; reading = false; }
+                    () = &mut write, if writing => writing = false,
+                }
+            }
+        };
+        streams.read_what_is_left().await?;
+        let [stdout, stderr] = streams.captures;
+        Ok(Output {
+            exit: Exit::from_wait_status(ended.status),
+            stdout: stdout.finish().await,
+            stderr: stderr.finish().await,
+            timed_out: ended.timed_out,
+            survivors: ended.survivors,
+            duration: begun.elapsed(),
+        })
+    }
+}
+
+struct Ended {
+    status: i32,
+    timed_out: bool,
+    survivors: u32,
+}
+
+/// Listens to the keeper until the tree is gone, and ends the tree when its time is up.
+async fn watch(
+    mut job: Job,
+    timeout: Option<Duration>,
+    grace: Duration,
+) -> Result<Ended, ExecError> {
+    let mut ended = Ended {
+        status: 0,
+        timed_out: false,
+        survivors: 0,
+    };
+    let mut exited = false;
+    let time_is_up = async {
+        match timeout {
+            Some(timeout) => sleep(timeout).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(time_is_up);
+    loop {
+        tokio::select! {
+            // A process that ends as its time is up has ended in time.
+            biased;
+            event = job.event() => match event? {
+                Event::Exited { status } => (ended.status, exited) = (status, true),
+                Event::Gone { survivors } if exited => {
+                    ended.survivors = survivors;
+                    if survivors == 0 && !ended.timed_out {
+                        job.release();
+                    }
+                    return Ok(ended);
+                }
+                Event::Gone { survivors } => return Err(unkillable(survivors)),
+                Event::Ready | Event::Started { .. } | Event::Refused { .. } => {
+                    return Err(out_of_turn());
+                }
+            },
+            // Once the main process has ended, the keeper ends the rest without being asked.
+            () = &mut time_is_up, if !ended.timed_out && !exited => {
+                ended.timed_out = true;
+                job.end(grace)?;
+            }
+        }
+    }
+}
+
+fn unkillable(survivors: u32) -> ExecError {
+    ExecError::Keeper(format!(
+        "the process could not be killed, it hangs in the kernel or runs as another user \
+         ({survivors} processes left)"
+    ))
+}
+
+fn out_of_turn() -> ExecError {
+    ExecError::Keeper("the process that kept the command spoke out of turn".into())
+}
+
+/// The two output streams and what becomes of them.
+struct Streams<'a> {
+    stdout: Option<pipe::Receiver>,
+    stderr: Option<pipe::Receiver>,
+    captures: [Capture; 2],
+    on_output: Option<OutputCallback<'a>>,
+}
+
+impl Streams<'_> {
+    /// Reads both until both are closed.
+    async fn read(&mut self) -> io::Result<()> {
+        let mut chunk = vec![0; CHUNK];
+        while self.stdout.is_some() || self.stderr.is_some() {
+            let stream = tokio::select! {
+                ready = readable(self.stdout.as_ref()) => { ready?; Stream::Stdout }
+                ready = readable(self.stderr.as_ref()) => { ready?; Stream::Stderr }
+            };
+            self.read_once(stream, &mut chunk, pipe::Receiver::try_read)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Reads what the pipes still hold once nobody of the tree is left to
+    /// write. Somebody outside the tree may hold an end open, so it does not
+    /// wait for them to be closed. It asks the pipes themselves: the runtime
+    /// may not have heard yet that there is something in them.
+    async fn read_what_is_left(&mut self) -> io::Result<()> {
+        let mut chunk = vec![0; CHUNK];
+        let ask = |pipe: &pipe::Receiver, chunk: &mut [u8]| Ok(rustix::io::read(pipe, chunk)?);
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            while self.read_once(stream, &mut chunk, ask).await? {}
+        }
+        Ok(())
+    }
+
+    /// Reads a stream once, without waiting. Tells whether there may be more.
+    async fn read_once(
+        &mut self,
+        stream: Stream,
+        chunk: &mut [u8],
+        read: impl Fn(&pipe::Receiver, &mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<bool> {
+        let (pipe, capture) = match stream {
+            Stream::Stdout => (&mut self.stdout, &mut self.captures[0]),
+            Stream::Stderr => (&mut self.stderr, &mut self.captures[1]),
+        };
+        let Some(open) = pipe.as_ref() else {
+            return Ok(false);
+        };
+        match read(open, chunk) {
+            Ok(0) => *pipe = None,
+            Ok(length) => {
+                let bytes = &chunk[..length];
+                if let Some(on_output) = &mut self.on_output {
+                    on_output(stream, bytes);
+                }
+                capture.take(bytes).await;
+                return Ok(true);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(true),
+            Err(error) => return Err(error),
+        }
+        Ok(false)
+    }
+}
+
+async fn readable(pipe: Option<&pipe::Receiver>) -> io::Result<()> {
+    match pipe {
+        Some(pipe) => pipe.readable().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What is still to be written to standard input, and where.
+type Input = Option<(pipe::Sender, Vec<u8>)>;
+
+/// What the process gets as standard input, and our end of it.
+fn input_for(stdin: Stdin) -> io::Result<(OwnedFd, Input)> {
+    match stdin {
+        Stdin::Null => Ok((File::open("/dev/null")?.into(), None)),
+        Stdin::Fd(fd) => Ok((fd, None)),
+        Stdin::Bytes(bytes) if bytes.is_empty() => input_for(Stdin::Null),
+        Stdin::Bytes(bytes) => {
+            let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
+            rustix::io::ioctl_fionbio(&ours, true)?;
+            Ok((theirs, Some((pipe::Sender::from_owned_fd(ours)?, bytes))))
+        }
+    }
+}
+
+/// Writes standard input and closes it. A process that stops reading has had enough.
+async fn write_all(input: Input) {
+    let Some((pipe, bytes)) = input else { return };
+    let mut left = bytes.as_slice();
+    while !left.is_empty() {
+        if pipe.writable().await.is_err() {
+            return;
+        }
+        match pipe.try_write(left) {
+            Ok(written) => left = &left[written..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn output_pipe() -> io::Result<(pipe::Receiver, OwnedFd)> {
+    let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    Ok((pipe::Receiver::from_owned_fd(ours)?, theirs))
+}

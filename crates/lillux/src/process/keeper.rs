@@ -1,0 +1,37 @@
+//! Who a process's tree hangs from.
+//!
+//! A process whose parent ends is given to its nearest living ancestor that is
+//! a *subreaper*. So a tree can be held together if, and only if, a subreaper
+//! stands above it and above nothing else: then every descendant, however it
+//! forked, is below that one process, and "the tree is gone" is the kernel's
+//! answer "you have no children".
+//!
+//! ```text
+//! your program ── warden ─┬─ keeper ── command ── …     a tree
+//!                         ├─ keeper ── command ── …     another
+//!                         └─ keeper                     idle, for the next
+//! ```
+//!
+//! - A **keeper** is a subreaper that runs one command at a time. It is told
+//!   what to run over a socket, and when to end it. When the socket closes,
+//!   because the future was dropped or because your program died of whatever
+//!   cause, it ends its tree and then itself.
+//! - The **warden** forks keepers. It is forked off early, when your program is
+//!   still small, so a keeper costs the same however large the program grows.
+//!   It is a subreaper too: should a keeper be killed, what it kept falls to
+//!   the warden, which ends it.
+//!
+//! Both are forks that never execute another program, possibly of a process
+//! with threads. Between a fork and an exec such a process may hold any lock in
+//! an unknown state, so their code allocates nothing and takes no lock.
+
+mod host;
+mod keep;
+mod sys;
+mod warden;
+mod wire;
+
+pub use host::Supervisor;
+pub(super) use host::{Job, KeeperError};
+pub(super) use sys::{Mode, Plan, Stack, launch};
+pub(super) use wire::Event;

@@ -1,0 +1,276 @@
+//! The program's side: starting the warden, borrowing keepers, talking to them.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::io::ioctl_fionbio;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
+    SocketType, recv, send, sendmsg, socketpair,
+};
+use rustix::process::getpid;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+use super::super::image::Image;
+use super::super::table;
+use super::sys;
+use super::warden;
+use super::wire::{Event, Run};
+
+/// How many keepers wait for another command. More are ended when their command has.
+const MAX_IDLE: usize = 8;
+
+/// Runs commands, each as a tree that ends as one. See the [module](crate::process).
+///
+/// Starting it forks the process. So start it first thing in `main`: before
+/// threads, before secrets are read, while the program is small. What is forked
+/// off keeps a copy of the memory of that moment. A program that starts it
+/// later works as well.
+///
+/// Clones share the same keepers. When the last one is dropped and the last
+/// command has ended, nothing is left behind.
+#[derive(Clone)]
+pub struct Supervisor {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    warden: Mutex<Warden>,
+    idle: Mutex<Vec<OwnedFd>>,
+}
+
+struct Warden {
+    pid: i32,
+    socket: OwnedFd,
+}
+
+impl Supervisor {
+    /// Forks off the process that all commands will hang from.
+    pub fn start() -> io::Result<Self> {
+        // Without it, keepers would see no tree to end, and have nobody to tell.
+        if table::stat(getpid().as_raw_nonzero().get()).is_none() {
+            return Err(io::Error::other("cannot read /proc: is it mounted?"));
+        }
+        let (warden, first_keeper) = start_warden()?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                warden: Mutex::new(warden),
+                idle: Mutex::new(vec![first_keeper]),
+            }),
+        })
+    }
+
+    /// Hands a command to a keeper.
+    pub(in super::super) async fn submit(
+        &self,
+        image: &Image,
+        stdio: [BorrowedFd<'_>; 3],
+        grace: Duration,
+    ) -> Result<Job, KeeperError> {
+        let message = message(image, grace);
+        // An idle keeper may have been killed while nobody looked.
+        while let Some(socket) = self.take_idle() {
+            let mut job = Job::new(self.clone(), socket)?;
+            if job.send(&message, stdio).await.is_ok() {
+                return Ok(job);
+            }
+        }
+        let mut job = self.new_keeper().await?;
+        job.send(&message, stdio).await?;
+        Ok(job)
+    }
+
+    /// Asks the warden for one more keeper, and starts another warden if it is
+    /// gone. One that is just dying still takes the request, so the keeper is
+    /// heard of before anything is entrusted to it.
+    async fn new_keeper(&self) -> Result<Job, KeeperError> {
+        let (ours, theirs) = pair()?;
+        let asked = pass(&lock(&self.shared.warden).socket, &theirs);
+        drop(theirs);
+        let mut job = Job::new(self.clone(), ours)?;
+        if asked.is_ok() && job.next_event().await.is_ok() {
+            return Ok(job);
+        }
+        let keeper = self.replace_warden()?;
+        Job::new(self.clone(), keeper).map_err(KeeperError::from)
+    }
+
+    fn replace_warden(&self) -> io::Result<OwnedFd> {
+        let mut warden = lock(&self.shared.warden);
+        let (successor, keeper) = start_warden()?;
+        let gone = std::mem::replace(&mut *warden, successor);
+        drop(gone.socket);
+        sys::reap(gone.pid);
+        Ok(keeper)
+    }
+
+    fn take_idle(&self) -> Option<OwnedFd> {
+        self.idle().pop()
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<OwnedFd>> {
+        lock(&self.shared.idle)
+    }
+}
+
+impl std::fmt::Debug for Supervisor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Supervisor").finish_non_exhaustive()
+    }
+}
+
+/// The conversation with a keeper broke off. What it kept has been, or is being, killed.
+#[derive(Debug, thiserror::Error)]
+#[error("the process that kept the command is gone: {0}")]
+pub(in super::super) struct KeeperError(#[from] io::Error);
+
+/// A command in a keeper's hands. Dropping it ends the tree.
+pub(in super::super) struct Job {
+    supervisor: Supervisor,
+    socket: UnixStream,
+    inbox: Inbox,
+}
+
+/// An event that has arrived in part.
+#[derive(Default)]
+struct Inbox {
+    bytes: [u8; Event::SIZE],
+    filled: usize,
+}
+
+impl Job {
+    fn new(supervisor: Supervisor, socket: OwnedFd) -> io::Result<Self> {
+        Ok(Self {
+            supervisor,
+            socket: UnixStream::from_std(socket.into())?,
+            inbox: Inbox::default(),
+        })
+    }
+
+    async fn send(&mut self, message: &[u8], stdio: [BorrowedFd<'_>; 3]) -> io::Result<()> {
+        let mut sent = self
+            .socket
+            .async_io(Interest::WRITABLE, || {
+                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+                let mut control = SendAncillaryBuffer::new(&mut space);
+                control.push(SendAncillaryMessage::ScmRights(&stdio));
+                let data = [IoSlice::new(message)];
+                Ok(sendmsg(
+                    &self.socket,
+                    &data,
+                    &mut control,
+                    SendFlags::NOSIGNAL,
+                )?)
+            })
+            .await?;
+        while sent < message.len() {
+            sent += self
+                .socket
+                .async_io(Interest::WRITABLE, || {
+                    Ok(send(&self.socket, &message[sent..], SendFlags::NOSIGNAL)?)
+                })
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// The next thing the keeper has to tell of its command. May be dropped and called again.
+    pub(in super::super) async fn event(&mut self) -> Result<Event, KeeperError> {
+        loop {
+            match self.next_event().await? {
+                Event::Ready => {}
+                event => return Ok(event),
+            }
+        }
+    }
+
+    async fn next_event(&mut self) -> Result<Event, KeeperError> {
+        let Self { socket, inbox, .. } = self;
+        while inbox.filled < Event::SIZE {
+            let room = &mut inbox.bytes[inbox.filled..];
+            let received = socket
+                .async_io(Interest::READABLE, || {
+                    Ok(recv(&*socket, &mut *room, RecvFlags::empty())?.0)
+                })
+                .await?;
+            if received == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            inbox.filled += received;
+        }
+        inbox.filled = 0;
+        Event::from_bytes(inbox.bytes)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData).into())
+    }
+
+    /// Asks the keeper to end the tree. The keeper is not used again after that:
+    /// the request may reach it when it has nothing left to end.
+    pub(in super::super) fn end(&self, grace: Duration) -> Result<(), KeeperError> {
+        let grace = milliseconds(grace).to_ne_bytes();
+        send(&self.socket, &grace, SendFlags::NOSIGNAL).map_err(io::Error::from)?;
+        Ok(())
+    }
+
+    /// Gives the keeper back, for another command.
+    pub(in super::super) fn release(self) {
+        let mut idle = self.supervisor.idle();
+        if idle.len() < MAX_IDLE
+            && let Ok(socket) = self.socket.into_std()
+        {
+            idle.push(socket.into());
+        }
+    }
+}
+
+fn message(image: &Image, grace: Duration) -> Vec<u8> {
+    let run = Run {
+        // `Image::build` has seen to it that this fits.
+        block: u32::try_from(image.block.len()).unwrap_or(u32::MAX),
+        argc: image.argc,
+        envc: image.envc,
+        grace_ms: milliseconds(grace),
+    };
+    [&run.to_bytes(), image.block.as_slice()].concat()
+}
+
+fn milliseconds(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// A warden, and a first keeper that it forks without being asked.
+fn start_warden() -> io::Result<(Warden, OwnedFd)> {
+    let (socket, its_socket) = pair()?;
+    let (keeper, its_keeper) = pair()?;
+    let pid = sys::fork_off(|| warden::run(its_socket, its_keeper))?;
+    Ok((Warden { pid, socket }, keeper))
+}
+
+/// A connected pair: ours does not block, theirs does.
+fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    ioctl_fionbio(&ours, true)?;
+    Ok((ours, theirs))
+}
+
+fn pass(to: &OwnedFd, fd: &OwnedFd) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = [fd.as_fd()];
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(to, &[IoSlice::new(&[1])], &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// A panic elsewhere leaves a list of sockets as good as it was.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

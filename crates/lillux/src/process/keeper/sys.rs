@@ -1,0 +1,408 @@
+//! The system calls that neither the standard library nor rustix wraps: fork
+//! without exec, clone that shares memory until exec, signal masks.
+//!
+//! Everything here may run in a process forked from one with threads, or in a
+//! clone that shares its parent's memory, so nothing allocates, locks or
+//! panics after the fork.
+
+#![expect(
+    unsafe_code,
+    reason = "fork, clone and execve are unsafe by nature; each block says why it is sound"
+)]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use super::super::image::{Step, Strings};
+use super::super::table;
+
+/// Where a new process stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Mode {
+    /// A child of the caller, leading a process group of its own, killed if the caller dies.
+    Kept,
+    /// Nobody's child, leading a session of its own.
+    Detached,
+}
+
+/// All that a launch needs, prepared beforehand.
+pub(in super::super) struct Plan<'a> {
+    pub(in super::super) strings: Strings<'a>,
+    pub(in super::super) stdio: [BorrowedFd<'a>; 3],
+    pub(in super::super) mode: Mode,
+}
+
+/// A process that has been started.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct Launched {
+    pub(in super::super) pid: i32,
+    /// 0 if `/proc` did not tell.
+    pub(in super::super) start_time: u64,
+}
+
+/// The stacks on which a clone runs until it executes its program.
+pub(in super::super) struct Stack {
+    base: *mut c_void,
+}
+
+impl Stack {
+    /// Two of these: a detached process is a clone of a clone.
+    const HALF: usize = 64 * 1024;
+
+    pub(in super::super) fn new() -> io::Result<Self> {
+        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no memory of ours.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                Self::HALF * 2,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { base })
+    }
+
+    /// Stacks grow down, so these are their ends.
+    fn tops(&self) -> [*mut c_void; 2] {
+        // SAFETY: both are within, or one past the end of, the mapping made in `new`.
+        unsafe {
+            [
+                self.base.byte_add(Self::HALF),
+                self.base.byte_add(Self::HALF * 2),
+            ]
+        }
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, made in `new` with this length, and no clone runs on it any more:
+        // `launch` returns only after its clones have executed a program or ended.
+        unsafe { libc::munmap(self.base, Self::HALF * 2) };
+    }
+}
+
+/// Shared with the clone, which runs in our memory while we are suspended.
+struct Launch<'a> {
+    plan: &'a Plan<'a>,
+    inner_stack: *mut c_void,
+    failed: Option<(Step, i32)>,
+    launched: Launched,
+}
+
+/// Starts a process. On failure nothing is left running, and the step and error number are told.
+pub(in super::super) fn launch(
+    plan: &Plan<'_>,
+    stack: &mut Stack,
+) -> Result<Launched, (Step, i32)> {
+    let [outer, inner] = stack.tops();
+    let mut launch = Launch {
+        plan,
+        inner_stack: inner,
+        failed: None,
+        launched: Launched {
+            pid: 0,
+            start_time: 0,
+        },
+    };
+    match plan.mode {
+        Mode::Kept => {
+            let child = launch.clone_onto(outer, become_program);
+            match (launch.failed, child) {
+                (None, Some(pid)) => launch.note(pid),
+                (Some(_), Some(pid)) => reap(pid),
+                (_, None) => {}
+            }
+        }
+        Mode::Detached => {
+            let mask = block_signals();
+            if let Some(between) = launch.clone_onto(outer, fork_again) {
+                reap(between);
+            }
+            restore_signals(&mask);
+        }
+    }
+    match launch.failed {
+        None => Ok(launch.launched),
+        Some(failure) => Err(failure),
+    }
+}
+
+impl Launch<'_> {
+    fn clone_onto(
+        &mut self,
+        stack: *mut c_void,
+        entry: extern "C" fn(*mut c_void) -> c_int,
+    ) -> Option<i32> {
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        // SAFETY: this is what posix_spawn does. The clone shares our memory, but VFORK suspends this
+        // thread until it executes or exits, so `self` and the stack outlive it and nobody else uses them.
+        // It runs with all signals blocked, so no handler of ours runs in it. `entry` makes only system calls
+        // and never returns into our frames.
+        let pid = unsafe { libc::clone(entry, stack, flags, ptr::from_mut(self).cast()) };
+        if pid < 0 {
+            self.failed = Some((Step::Clone, errno()));
+            return None;
+        }
+        Some(pid)
+    }
+
+    /// Called by the parent, who alone can reap the process: so even if it has
+    /// ended already, the number is still its own.
+    fn note(&mut self, pid: i32) {
+        let start_time = table::stat(pid).map_or(0, |stat| stat.start_time);
+        self.launched = Launched { pid, start_time };
+    }
+}
+
+/// The clone between a caller and a detached process. By exiting it makes the
+/// process nobody's child.
+extern "C" fn fork_again(argument: *mut c_void) -> c_int {
+    // SAFETY: `clone_onto` passed its `self`, which it does not use until we exit.
+    let launch = unsafe { &mut *argument.cast::<Launch<'_>>() };
+    let child = launch.clone_onto(launch.inner_stack, become_program);
+    if let (None, Some(pid)) = (launch.failed, child) {
+        launch.note(pid);
+    }
+    exit(0)
+}
+
+/// The last thing a clone does: take its place and execute.
+extern "C" fn become_program(argument: *mut c_void) -> c_int {
+    // SAFETY: `clone_onto` passed its `self`, which it does not use until we execute or exit.
+    let launch = unsafe { &mut *argument.cast::<Launch<'_>>() };
+    let Plan {
+        strings,
+        stdio,
+        mode,
+    } = launch.plan;
+    // SAFETY: only async-signal-safe calls, on descriptors and NUL-terminated strings that the suspended
+    // caller keeps alive; argv and envp end in a null pointer, as `Strings` promises.
+    unsafe {
+        match mode {
+            Mode::Kept => {
+                libc::setpgid(0, 0);
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            }
+            Mode::Detached => {
+                libc::setsid();
+                default_signals();
+            }
+        }
+        for (target, source) in (0..).zip(stdio) {
+            // The sources are all above 2, so no target overwrites one.
+            if libc::dup2(source.as_raw_fd(), target) < 0 {
+                launch.failed = Some((Step::Stdio, errno()));
+                exit(127)
+            }
+        }
+        if libc::chdir(strings.cwd.as_ptr()) < 0 {
+            launch.failed = Some((Step::Cwd, errno()));
+            exit(127)
+        }
+        let mut none: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+        libc::execve(
+            strings.program.as_ptr(),
+            strings.argv.as_ptr(),
+            strings.envp.as_ptr(),
+        );
+    }
+    launch.failed = Some((Step::Exec, errno()));
+    exit(127)
+}
+
+/// Forks, and runs `role` in the child. `role` must neither allocate nor lock: see the module.
+pub(super) fn fork_off(role: impl FnOnce()) -> io::Result<i32> {
+    // SAFETY: the child runs `role` and exits; all roles keep to what is allowed after a fork.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            role();
+            exit(0)
+        }
+        pid => Ok(pid),
+    }
+}
+
+/// Leaves the terminal, the folder and the signal handlers of the program forked from.
+pub(super) fn leave_program() -> io::Result<()> {
+    block_signals();
+    default_signals();
+    // SAFETY: plain system calls on constants. The standard streams replaced are this fork's copies.
+    unsafe {
+        libc::setsid();
+        libc::chdir(c"/".as_ptr());
+        libc::prctl(libc::PR_SET_NAME, c"lillux-keeper".as_ptr());
+        // Its memory is a copy of the program's: not for a debugger's eyes.
+        libc::prctl(libc::PR_SET_DUMPABLE, 0);
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        if null < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        for stream in 0..3 {
+            libc::dup2(null, stream);
+        }
+    }
+    Ok(())
+}
+
+/// Closes every descriptor but the standard streams and those to keep, which become 3 and up in their order.
+pub(super) fn keep_only<const N: usize>(keep: [OwnedFd; N]) -> io::Result<[OwnedFd; N]> {
+    let above = (0..N).fold(3, |above: RawFd, _| above + 1);
+    // SAFETY: the descriptors closed are this fork's copies, which no value in its memory will use: it runs
+    // nothing but its role, which owns `keep` alone. `keep` is moved above all targets first, so that no
+    // move overwrites another.
+    unsafe {
+        let mut high = [-1; N];
+        for (slot, fd) in high.iter_mut().zip(&keep) {
+            *slot = libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, above);
+            if *slot < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        mem::forget(keep);
+        for (target, fd) in (3..).zip(high) {
+            if libc::dup3(fd, target, libc::O_CLOEXEC) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        libc::syscall(libc::SYS_close_range, above, u32::MAX, 0);
+        let mut next = 2;
+        Ok([(); N].map(|()| {
+            next += 1;
+            OwnedFd::from_raw_fd(next)
+        }))
+    }
+}
+
+/// Readable whenever a child has ended. `SIGCHLD` must be blocked.
+pub(super) fn child_events() -> io::Result<OwnedFd> {
+    // SAFETY: the set is initialised by sigemptyset before use; the new descriptor is ours alone.
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Memory for one launch, outside the heap.
+pub(super) struct Arena {
+    base: *mut c_void,
+    bytes: usize,
+    pointers: usize,
+}
+
+impl Arena {
+    /// Room for this many bytes and pointers, all zero.
+    pub(super) fn new(bytes: usize, pointers: usize) -> io::Result<Self> {
+        let length = pointers * size_of::<*const c_char>() + bytes;
+        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no memory of ours.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            base,
+            bytes,
+            pointers,
+        })
+    }
+
+    pub(super) fn parts(&mut self) -> (&mut [*const c_char], &mut [u8]) {
+        let table = self.base.cast::<*const c_char>();
+        // SAFETY: the mapping is page-aligned, zeroed (a null pointer and a zero byte are valid values), as
+        // long as the two parts together, which do not overlap, and borrowed mutably.
+        unsafe {
+            (
+                std::slice::from_raw_parts_mut(table, self.pointers),
+                std::slice::from_raw_parts_mut(table.add(self.pointers).cast(), self.bytes),
+            )
+        }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let length = self.pointers * size_of::<*const c_char>() + self.bytes;
+        // SAFETY: the mapping is ours, made in `new` with this length; no borrow of it is left.
+        unsafe { libc::munmap(self.base, length) };
+    }
+}
+
+/// Ends this process at once, without running anything that belongs to the program it was forked from.
+pub(super) fn exit(code: c_int) -> ! {
+    // SAFETY: _exit only ends the process.
+    unsafe { libc::_exit(code) }
+}
+
+/// Waits for a child of ours that has ended or is about to. If somebody else
+/// in this program has reaped it already, that is as good.
+pub(super) fn reap(pid: i32) {
+    // SAFETY: waitpid with a null status pointer writes nothing.
+    while unsafe { libc::waitpid(pid, ptr::null_mut(), 0) } < 0 && errno() == libc::EINTR {}
+}
+
+fn block_signals() -> libc::sigset_t {
+    // SAFETY: both sets are local; sigfillset initialises one, sigprocmask the other.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        before
+    }
+}
+
+fn restore_signals(mask: &libc::sigset_t) {
+    // SAFETY: the mask came from `block_signals`.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
+}
+
+/// Undoes what the program does on signals: an exec resets handlers, but what
+/// is ignored stays ignored. The C library would refuse the numbers it uses
+/// itself, so the kernel is asked.
+fn default_signals() {
+    const LAST: c_int = 64;
+    // The kernel's `struct sigaction` on every architecture fits into this; zero is SIG_DFL.
+    let default = [0usize; 4];
+    for number in 1..=LAST {
+        // SAFETY: installs no code, reads at most the 32 bytes of `default`, writes nothing. Numbers that
+        // cannot be changed are refused.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                number,
+                default.as_ptr(),
+                ptr::null_mut::<c_void>(),
+                8usize,
+            )
+        };
+    }
+}
+
+fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}

@@ -1,0 +1,24 @@
+//! Alone in its program, because it counts what the program has open.
+
+mod support;
+
+use std::fs;
+
+use lillux::process::{Command, Supervisor};
+use support::{MARK, mark, marked};
+
+#[tokio::test]
+async fn many_calls_leave_no_descriptor_and_no_process_behind() {
+    let supervisor = Supervisor::start().unwrap();
+    let mark = mark();
+    let descriptors = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let call = || Command::new("true").env(MARK, &mark);
+    supervisor.exec(call()).await.unwrap();
+    let before = descriptors();
+    for _ in 0..200 {
+        supervisor.exec(call()).await.unwrap();
+        supervisor.exec(Command::new("/nowhere")).await.unwrap_err();
+    }
+    assert_eq!(descriptors(), before);
+    assert_eq!(marked(&mark), []);
+}

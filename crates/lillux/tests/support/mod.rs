@@ -1,0 +1,65 @@
+//! What the process tests share: marked processes, found again through `/proc`.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "each test program compiles this anew, uses its part, and fails by panicking"
+)]
+
+use std::fs;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use lillux::process::Handle;
+
+/// The name of the variable that marks a process and all its descendants.
+pub const MARK: &str = "LILLUX_TEST_MARK";
+
+/// A text that no other test and no other run has.
+pub fn mark() -> String {
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    format!("mark-{}-{number}-end", std::process::id())
+}
+
+/// The living processes whose environment or arguments hold the mark.
+pub fn marked(mark: &str) -> Vec<Handle> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap() {
+        let folder = entry.unwrap().path();
+        let holds = |file: &str| {
+            fs::read(folder.join(file)).is_ok_and(|bytes| {
+                bytes
+                    .windows(mark.len())
+                    .any(|window| window == mark.as_bytes())
+            })
+        };
+        let Some(pid) = folder
+            .file_name()
+            .and_then(|name| name.to_str()?.parse().ok())
+        else {
+            continue;
+        };
+        if (holds("environ") || holds("cmdline"))
+            && let Ok(handle) = Handle::of_running(pid)
+        {
+            found.push(handle);
+        }
+    }
+    found
+}
+
+/// Waits for every marked process to end, and fails if one is still there after some seconds.
+pub fn assert_all_end(mark: &str) {
+    for handle in marked(mark) {
+        let ended = handle.wait(Some(Duration::from_secs(10))).unwrap();
+        assert!(ended, "process {handle} is still there");
+    }
+    assert_eq!(marked(mark), []);
+}
+
+/// The path of the binary under test.
+pub fn lillux() -> &'static str {
+    env!("CARGO_BIN_EXE_lillux")
+}
