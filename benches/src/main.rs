@@ -9,6 +9,7 @@
     reason = "a program: groups share one shape, nobody links to it"
 )]
 
+mod cas;
 mod measure;
 mod processes;
 mod signing;
@@ -23,7 +24,11 @@ use table::Row;
 /// A group's name and what measures it.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 2] = [("processes", processes::run), ("signing", signing::run)];
+const GROUPS: [Group; 3] = [
+    ("cas", cas::run),
+    ("processes", processes::run),
+    ("signing", signing::run),
+];
 
 #[expect(
     clippy::print_stdout,

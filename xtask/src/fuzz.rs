@@ -14,13 +14,15 @@ use crate::run::{cargo, output, program, show};
 use crate::say::say;
 use crate::tools::Tool;
 
-/// What libFuzzer steers by, in the words of the stable compiler. Assertions
-/// of arithmetic stay on: an overflow is a finding.
-const COVERAGE: &str = "--cfg fuzzing -C debug-assertions -C passes=sancov-module \
+/// What libFuzzer steers by, in the words of the stable compiler: what
+/// `cargo fuzz --sanitizer none` passes. From the environment, because there
+/// it wins over the flags of every configuration file.
+const COVERAGE: &str = "--cfg fuzzing -C passes=sancov-module -C codegen-units=1 \
     -C llvm-args=-sanitizer-coverage-level=4 \
     -C llvm-args=-sanitizer-coverage-inline-8bit-counters \
     -C llvm-args=-sanitizer-coverage-pc-table \
-    -C llvm-args=-sanitizer-coverage-trace-compares";
+    -C llvm-args=-sanitizer-coverage-trace-compares \
+    -C llvm-args=-simplifycfg-branch-fold-threshold=0";
 
 /// Runs every target, or the one named.
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
@@ -38,7 +40,10 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
             fs::create_dir_all(folder)
                 .with_context(|| format!("cannot create the folder {}", folder.display()))?;
         }
+        // What is found goes to the first folder; the seeds are only read.
+        let seeds = folder.join("seeds").join(&target);
         let mut fuzzer = program(build.join(&target), [corpus]);
+        fuzzer.args(seeds.is_dir().then_some(seeds));
         fuzzer
             .arg(format!("-artifact_prefix={}/", artifacts.display()))
             .arg(format!("-max_total_time={}", wanted.seconds))
@@ -124,7 +129,8 @@ fn targets(folder: &Path) -> Result<Vec<String>> {
 /// are on keeps the coverage flags away from build scripts and macros.
 fn build(folder: &Path, host: &str) -> Result<PathBuf> {
     let target_folder = place::kept("fuzz");
-    let mut build = cargo(["build", "--locked", "--release", "--bins", "--target", host]);
+    // Not `--locked`: this lock file follows what lillux depends on.
+    let mut build = cargo(["build", "--release", "--bins", "--target", host]);
     build
         .arg("--manifest-path")
         .arg(folder.join("Cargo.toml"))

@@ -29,7 +29,7 @@ pub(crate) fn program<S: AsRef<OsStr>>(
 
 /// Shows the command, runs it, and fails unless it succeeds.
 pub(crate) fn show(command: &mut Command) -> Result<()> {
-    say!("$ {}", words(command));
+    say!("$ {}", line(command));
     let status = command.status().with_context(|| cannot_start(command))?;
     if !status.success() {
         bail!("`{}` failed ({status})", words(command));
@@ -57,25 +57,23 @@ fn cannot_start(command: &Command) -> String {
     format!("cannot start {}", command.get_program().display())
 }
 
-/// The command as one could type it: variables set for it, file name, arguments.
-fn words(command: &Command) -> String {
+/// The command as one could type it, the variables set for it first.
+fn line(command: &Command) -> String {
     let variables = command.get_envs().filter_map(|(name, value)| {
         let value = value?.to_string_lossy();
-        Some(format!("{}={}", name.to_string_lossy(), quoted(&value)))
+        Some(format!("{}={} ", name.to_string_lossy(), quoted(&value)))
     });
+    variables.chain([words(command)]).collect()
+}
+
+/// The program, without its folder, and its arguments.
+fn words(command: &Command) -> String {
     let name = std::path::Path::new(command.get_program());
-    let name = name
-        .file_name()
-        .unwrap_or(name.as_os_str())
-        .to_string_lossy();
-    let arguments = command
-        .get_args()
-        .map(|word| quoted(&word.to_string_lossy()));
-    variables
-        .chain([name.into_owned()])
-        .chain(arguments)
-        .collect::<Vec<_>>()
-        .join(" ")
+    let name = name.file_name().unwrap_or(name.as_os_str());
+    let arguments = command.get_args();
+    let words = [name].into_iter().chain(arguments);
+    let words: Vec<_> = words.map(|word| quoted(&word.to_string_lossy())).collect();
+    words.join(" ")
 }
 
 fn quoted(word: &str) -> String {
@@ -96,7 +94,7 @@ mod tests {
         let mut command = program("/usr/bin/env", ["echo", "two words", "it's", ""]);
         command.env("FLAGS", "-D warnings");
         assert_eq!(
-            words(&command),
+            line(&command),
             r"FLAGS='-D warnings' env echo 'two words' 'it'\''s' ''"
         );
     }
