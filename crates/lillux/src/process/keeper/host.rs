@@ -23,7 +23,7 @@ use super::warden;
 use super::wire::{Event, Run};
 
 /// How many keepers wait for another command. More are ended when their command has.
-const MAX_IDLE: usize = 8;
+const MAX_IDLE: usize = 64;
 
 /// Runs commands, each as a tree that ends as one. See the [module](crate::process).
 ///
@@ -110,8 +110,9 @@ impl Supervisor {
         image: &Image,
         stdio: [BorrowedFd<'_>; 3],
         grace: Duration,
+        announce: bool,
     ) -> Result<Job, KeeperError> {
-        let message = message(image, grace);
+        let message = message(image, grace, announce);
         // An idle keeper may have been killed while nobody looked.
         while let Some(socket) = self.take_idle() {
             let mut job = Job::new(self.clone(), socket)?;
@@ -261,15 +262,16 @@ impl Job {
     }
 }
 
-fn message(image: &Image, grace: Duration) -> Vec<u8> {
+fn message(image: &Image, grace: Duration, announce: bool) -> Vec<u8> {
     let run = Run {
         // `Image::build` has seen to it that this fits.
         block: u32::try_from(image.block.len()).unwrap_or(u32::MAX),
         argc: image.argc,
         envc: image.envc,
         grace_ms: milliseconds(grace),
+        announce,
     };
-    [&run.to_bytes(), image.block.as_slice()].concat()
+    [run.to_bytes().as_slice(), image.block.as_slice()].concat()
 }
 
 fn milliseconds(time: Duration) -> u32 {
