@@ -6,17 +6,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::fs::{Access, access};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
     SocketType, recv, send, sendmsg, socketpair,
 };
-use rustix::process::getpid;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use super::super::image::Image;
-use super::super::table;
 use super::keep;
 use super::sys;
 use super::warden;
@@ -92,7 +91,7 @@ impl Supervisor {
         lone_keeper: Option<Forked>,
     ) -> io::Result<Self> {
         // Without it, keepers see no tree to end, and have nobody to tell.
-        if table::stat(getpid().as_raw_nonzero().get()).is_none() {
+        if access("/proc/self/stat", Access::READ_OK).is_err() {
             return Err(io::Error::other("cannot read /proc: is it mounted?"));
         }
         Ok(Self {

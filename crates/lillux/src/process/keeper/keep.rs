@@ -38,7 +38,6 @@ pub(super) fn run(socket: OwnedFd) {
         children,
         stack,
     };
-    keeper.tell(Event::Ready);
     while let Some((run, stdio)) = keeper.next_job() {
         let pid = match keeper.start(run, stdio) {
             None => return,
@@ -152,11 +151,10 @@ impl Keeper {
                     Held::Done
                 };
             }
-            let now = monotonic();
             stage = match stage {
                 Stage::Running if main_status.is_some() => end_tree(grace, &tree),
-                Stage::Ending { until } if now >= until => Stage::Killing {
-                    until: now + GIVE_UP,
+                Stage::Ending { until } if monotonic() >= until => Stage::Killing {
+                    until: monotonic() + GIVE_UP,
                 },
                 other => other,
             };
@@ -165,12 +163,12 @@ impl Keeper {
                 Stage::Ending { until } => Some(until),
                 Stage::Killing { until } => {
                     let left = table::signal(Signal::KILL, tree);
-                    if now >= until {
+                    if monotonic() >= until {
                         let survivors = u32::try_from(left).unwrap_or(u32::MAX);
                         self.tell(Event::Stuck { survivors });
                         return Held::Done;
                     }
-                    Some(now + KILL_AGAIN)
+                    Some(monotonic() + KILL_AGAIN)
                 }
             };
             let heard = self.wait_for_news(program_is_there, wait_until);

@@ -45,7 +45,7 @@ impl Run {
 /// What a keeper tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Event {
-    /// The keeper is there. Said once, before anything is asked of it.
+    /// The keeper is there: said once, by the warden, of one that was asked for.
     Ready,
     /// The command runs. Said only if asked for.
     Started { pid: i32, start_time: u64 },
