@@ -5,39 +5,45 @@ mod commands;
 mod input;
 mod report;
 
-use std::io;
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{Args, FromArgMatches, Parser};
 use lillux::process::Supervisor;
 
-use args::{Cli, Command};
+use args::{Cli, Command, ExecArgs};
 use report::{Failure, Report};
 
 /// Reads the arguments, runs the command, prints its one JSON object.
 pub(crate) fn main() -> ExitCode {
-    // Forked off before anything else: the process is never smaller, and the
-    // fork gets ready while the arguments are read.
-    let is_exec = std::env::args_os()
-        .nth(1)
-        .is_some_and(|name| name == "exec");
-    let supervisor = is_exec.then(Supervisor::for_one_command);
-    match Cli::try_parse() {
-        Ok(cli) => report::print(dispatch(cli.command, supervisor)),
-        Err(error) => refuse_usage(&error),
+    match quick_exec() {
+        Some(outcome) => report::print(outcome),
+        None => match Cli::try_parse() {
+            Ok(cli) => report::print(dispatch(cli.command)),
+            Err(error) => refuse_usage(&error),
+        },
     }
 }
 
-fn dispatch(
-    command: Command,
-    supervisor: Option<io::Result<Supervisor>>,
-) -> Result<Report, Failure> {
+/// `exec` is what scripts call in loops, and for a short command the time is
+/// spent here. So its keeper is forked off before anything else, while the
+/// process is at its smallest, and only the part of the parser that it needs is
+/// built. Gives `None` for everything else, wrong usage and `--help` included.
+fn quick_exec() -> Option<Result<Report, Failure>> {
+    let mut words = std::env::args_os().skip(1);
+    if words.next()? != "exec" {
+        return None;
+    }
+    let supervisor = Supervisor::for_one_command();
+    let parser = ExecArgs::augment_args(clap::Command::new("exec").no_binary_name(true));
+    let matches = parser.try_get_matches_from(words).ok()?;
+    let args = ExecArgs::from_arg_matches(&matches).ok()?;
+    Some(commands::exec::run(args, supervisor))
+}
+
+fn dispatch(command: Command) -> Result<Report, Failure> {
     match command {
-        Command::Exec(args) => {
-            let supervisor = supervisor.unwrap_or_else(Supervisor::for_one_command);
-            commands::exec::run(args, supervisor)
-        }
+        Command::Exec(args) => commands::exec::run(args, Supervisor::for_one_command()),
         Command::Spawn(args) => commands::spawn::run(args),
         Command::Status(args) => commands::status::run(args),
         Command::Kill(args) => commands::kill::run(args),

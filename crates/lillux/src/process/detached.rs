@@ -9,7 +9,7 @@ use std::path::Path;
 use super::command::{Command, Stdin};
 use super::handle::Handle;
 use super::image::{Image, LaunchError, Strings, pointers_needed};
-use super::keeper::{Mode, Plan, Stack, launch};
+use super::keeper::{Plan, Stack, launch_detached};
 use crate::error::{At, PathError};
 
 /// Why a detached process could not be started.
@@ -53,17 +53,17 @@ pub fn spawn(mut command: Command<'_>, log: Option<&Path>) -> Result<Handle, Spa
     let mut pointers = vec![std::ptr::null(); pointers_needed(image.argc, image.envc)];
     let strings = Strings::read(&image.block, image.argc, image.envc, &mut pointers)
         .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-    // The launch puts these in the places of 0, 1 and 2 one after the other, so none may stand there.
+    // They are put in the places of 0, 1 and 2 one after the other, so none may stand there.
     let [stdin, output] = [above_stdio(&stdin)?, above_stdio(&output)?];
     let plan = Plan {
         strings,
         stdio: [stdin.as_fd(), output.as_fd(), output.as_fd()],
-        mode: Mode::Detached,
     };
-    let launched = launch(&plan, &mut Stack::new()?).map_err(|(step, errno)| {
+    let launched = launch_detached(&plan, &mut Stack::new()?);
+    let (pid, start_time) = launched.map_err(|(step, errno)| {
         image.explain(&command, step, io::Error::from_raw_os_error(errno))
     })?;
-    Ok(Handle::new(launched.pid, launched.start_time)?)
+    Ok(Handle::new(pid, start_time)?)
 }
 
 fn above_stdio(fd: impl AsFd) -> io::Result<OwnedFd> {

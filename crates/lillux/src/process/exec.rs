@@ -12,9 +12,9 @@ use tokio::net::unix::pipe;
 use tokio::time::sleep;
 
 use super::capture::{Capture, Captured, Stream};
-use super::command::{Command, OutputCallback, Stdin};
+use super::command::{Command, OutputCallback, StartCallback, Stdin};
 use super::handle::Handle;
-use super::image::{Image, LaunchError};
+use super::image::{Image, LaunchError, Step};
 use super::keeper::{Event, Job, KeeperError, Supervisor};
 
 /// How much is read from a stream at a time: what a pipe holds.
@@ -111,22 +111,9 @@ impl Supervisor {
         let (stderr, its_stderr) = output_pipe()?;
 
         let stdio = [stdin.as_fd(), its_stdout.as_fd(), its_stderr.as_fd()];
-        let mut job = self.submit(&image, stdio, command.grace).await?;
+        let announce = command.on_start.is_some();
+        let job = self.submit(&image, stdio, command.grace, announce).await?;
         drop((stdin, its_stdout, its_stderr));
-        match job.event().await? {
-            Event::Started { pid, start_time } => {
-                if let Some(on_start) = command.on_start.take() {
-                    on_start(&Handle::new(pid, start_time)?);
-                }
-            }
-            Event::Refused { step, errno } => {
-                job.release();
-                let source = io::Error::from_raw_os_error(errno);
-                return Err(image.explain(&command, step, source).into());
-            }
-            Event::Ready | Event::Exited { .. } | Event::Gone { .. } => return Err(out_of_turn()),
-        }
-        drop(image);
 
         let mut streams = Streams {
             stdout: Some(stdout),
@@ -138,14 +125,21 @@ impl Supervisor {
             on_output: command.on_output.take(),
         };
         let ended = {
-            let watch = watch(job, command.timeout, command.grace);
+            let on_start = command.on_start.take();
+            let watch = watch(job, command.timeout, command.grace, on_start);
             let read = streams.read();
             let write = write_all(input);
             tokio::pin!(watch, read, write);
             let (mut reading, mut writing) = (true, true);
             loop {
                 tokio::select! {
-                    ended = &mut watch => break ended?,
+                    ended = &mut watch => break match ended {
+                        Err(Refusal::Launch { step, source }) => {
+                            return Err(image.explain(&command, step, source).into());
+                        }
+                        Err(Refusal::Other(error)) => return Err(error),
+                        Ok(ended) => ended,
+                    },
                     result = &mut read, if reading => { result?; reading = false; }
                     () = &mut write, if writing => writing = false,
                 }
@@ -170,18 +164,27 @@ struct Ended {
     survivors: u32,
 }
 
+/// Why a command did not come to its end.
+enum Refusal {
+    Launch { step: Step, source: io::Error },
+    Other(ExecError),
+}
+
+impl<E: Into<ExecError>> From<E> for Refusal {
+    fn from(error: E) -> Self {
+        Self::Other(error.into())
+    }
+}
+
 /// Listens to the keeper until the tree is gone, and ends the tree when its time is up.
 async fn watch(
     mut job: Job,
     timeout: Option<Duration>,
     grace: Duration,
-) -> Result<Ended, ExecError> {
-    let mut ended = Ended {
-        status: 0,
-        timed_out: false,
-        survivors: 0,
-    };
-    let mut exited = false;
+    mut on_start: Option<StartCallback<'_>>,
+) -> Result<Ended, Refusal> {
+    let mut timed_out = false;
+    let mut exited = None;
     let time_is_up = async {
         match timeout {
             Some(timeout) => sleep(timeout).await,
@@ -189,31 +192,43 @@ async fn watch(
         }
     };
     tokio::pin!(time_is_up);
-    loop {
+    let (status, survivors) = loop {
         tokio::select! {
             // A process that ends as its time is up has ended in time.
             biased;
-            event = job.event() => match event? {
-                Event::Exited { status } => (ended.status, exited) = (status, true),
-                Event::Gone { survivors } if exited => {
-                    ended.survivors = survivors;
-                    if survivors == 0 && !ended.timed_out {
-                        job.release();
+            event = job.event() => match (event?, exited) {
+                (Event::Started { pid, start_time }, None) => {
+                    let handle = Handle::new(pid, start_time)?;
+                    if let Some(on_start) = on_start.take() {
+                        on_start(&handle);
                     }
-                    return Ok(ended);
                 }
-                Event::Gone { survivors } => return Err(unkillable(survivors)),
-                Event::Ready | Event::Started { .. } | Event::Refused { .. } => {
-                    return Err(out_of_turn());
+                (Event::Refused { step, errno }, None) => {
+                    job.release();
+                    let source = io::Error::from_raw_os_error(errno);
+                    return Err(Refusal::Launch { step, source });
                 }
+                (Event::Exited { status }, None) => exited = Some(status),
+                (Event::Ended { status }, None) | (Event::Gone, Some(status)) => break (status, 0),
+                (Event::Stuck { survivors }, Some(status)) => break (status, survivors),
+                (Event::Stuck { survivors }, None) => return Err(unkillable(survivors).into()),
+                (event, _) => return Err(out_of_turn(event).into()),
             },
             // Once the main process has ended, the keeper ends the rest without being asked.
-            () = &mut time_is_up, if !ended.timed_out && !exited => {
-                ended.timed_out = true;
+            () = &mut time_is_up, if !timed_out && exited.is_none() => {
+                timed_out = true;
                 job.end(grace)?;
             }
         }
+    };
+    if survivors == 0 && !timed_out {
+        job.release();
     }
+    Ok(Ended {
+        status,
+        timed_out,
+        survivors,
+    })
 }
 
 fn unkillable(survivors: u32) -> ExecError {
@@ -223,8 +238,10 @@ fn unkillable(survivors: u32) -> ExecError {
     ))
 }
 
-fn out_of_turn() -> ExecError {
-    ExecError::Keeper("the process that kept the command spoke out of turn".into())
+fn out_of_turn(event: Event) -> ExecError {
+    ExecError::Keeper(format!(
+        "the process that kept the command spoke out of turn: {event:?}"
+    ))
 }
 
 /// The two output streams and what becomes of them.

@@ -33,5 +33,5 @@ mod wire;
 
 pub use host::Supervisor;
 pub(super) use host::{Job, KeeperError};
-pub(super) use sys::{Mode, Plan, Stack, launch};
+pub(super) use sys::{Plan, Stack, launch_detached};
 pub(super) use wire::Event;

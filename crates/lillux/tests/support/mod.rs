@@ -9,7 +9,7 @@
 
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lillux::process::Handle;
 
@@ -50,13 +50,16 @@ pub fn marked(mark: &str) -> Vec<Handle> {
     found
 }
 
-/// Waits for every marked process to end, and fails if one is still there after some seconds.
+/// Waits until no marked process is left, and fails if one is still there after some seconds.
+/// Looks more than once: a process may fork while it is being ended.
 pub fn assert_all_end(mark: &str) {
-    for handle in marked(mark) {
-        let ended = handle.wait(Some(Duration::from_secs(10))).unwrap();
-        assert!(ended, "process {handle} is still there");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let left = marked(mark);
+        let Some(one) = left.first() else { return };
+        let ended = one.wait(Some(deadline.saturating_duration_since(Instant::now())));
+        assert!(ended.unwrap(), "still there: {left:?}");
     }
-    assert_eq!(marked(mark), []);
 }
 
 /// The path of the binary under test.

@@ -39,8 +39,8 @@ pub(crate) fn run(args: ExecArgs, supervisor: io::Result<Supervisor>) -> Result<
         command = command.stdin_fd(own.map_err(|e| Failure::new(Exit::Failed, "stdin", e))?);
     }
     let output = runtime.block_on(supervisor.exec(command));
-    // This process is about to end, and its keeper with it: nobody needs to wait.
-    std::mem::forget(supervisor);
+    // This process is about to end, and its keeper with it: nobody needs to tidy up.
+    std::mem::forget((supervisor, runtime));
     Ok(report(&output?))
 }
 

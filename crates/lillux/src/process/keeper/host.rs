@@ -6,24 +6,23 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::fs::{Access, access};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
     SocketType, recv, send, sendmsg, socketpair,
 };
-use rustix::process::getpid;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use super::super::image::Image;
-use super::super::table;
 use super::keep;
 use super::sys;
 use super::warden;
 use super::wire::{Event, Run};
 
 /// How many keepers wait for another command. More are ended when their command has.
-const MAX_IDLE: usize = 8;
+const MAX_IDLE: usize = 64;
 
 /// Runs commands, each as a tree that ends as one. See the [module](crate::process).
 ///
@@ -92,7 +91,7 @@ impl Supervisor {
         lone_keeper: Option<Forked>,
     ) -> io::Result<Self> {
         // Without it, keepers see no tree to end, and have nobody to tell.
-        if table::stat(getpid().as_raw_nonzero().get()).is_none() {
+        if access("/proc/self/stat", Access::READ_OK).is_err() {
             return Err(io::Error::other("cannot read /proc: is it mounted?"));
         }
         Ok(Self {
@@ -110,8 +109,9 @@ impl Supervisor {
         image: &Image,
         stdio: [BorrowedFd<'_>; 3],
         grace: Duration,
+        announce: bool,
     ) -> Result<Job, KeeperError> {
-        let message = message(image, grace);
+        let message = message(image, grace, announce);
         // An idle keeper may have been killed while nobody looked.
         while let Some(socket) = self.take_idle() {
             let mut job = Job::new(self.clone(), socket)?;
@@ -261,15 +261,16 @@ impl Job {
     }
 }
 
-fn message(image: &Image, grace: Duration) -> Vec<u8> {
+fn message(image: &Image, grace: Duration, announce: bool) -> Vec<u8> {
     let run = Run {
         // `Image::build` has seen to it that this fits.
         block: u32::try_from(image.block.len()).unwrap_or(u32::MAX),
         argc: image.argc,
         envc: image.envc,
         grace_ms: milliseconds(grace),
+        announce,
     };
-    [&run.to_bytes(), image.block.as_slice()].concat()
+    [run.to_bytes().as_slice(), image.block.as_slice()].concat()
 }
 
 fn milliseconds(time: Duration) -> u32 {

@@ -2,7 +2,7 @@
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -10,9 +10,9 @@ use rustix::io::{Errno, read};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper, wait};
 
-use super::super::image::{Step, Strings, pointers_needed};
+use super::super::image::{Strings, pointers_needed};
 use super::super::table;
-use super::sys::{self, Arena, Launched, Mode, Plan, Stack, launch};
+use super::sys::{self, Arena, Failed, Plan, Stack, launch};
 use super::wire::{Event, Run};
 use crate::time::monotonic;
 
@@ -38,22 +38,22 @@ pub(super) fn run(socket: OwnedFd) {
         children,
         stack,
     };
-    keeper.tell(Event::Ready);
     while let Some((run, stdio)) = keeper.next_job() {
-        let kept = match keeper.start(run, stdio) {
+        let pid = match keeper.start(run, stdio) {
             None => return,
             Some(Err((step, errno))) => {
                 keeper.tell(Event::Refused { step, errno });
                 continue;
             }
-            Some(Ok(launched)) => launched,
+            Some(Ok(pid)) => pid,
         };
-        keeper.tell(Event::Started {
-            pid: kept.pid,
-            start_time: kept.start_time,
-        });
+        if run.announce {
+            // Nobody but us can have reaped it, so even if it has ended, the number is its own.
+            let start_time = table::stat(pid).map_or(0, |stat| stat.start_time);
+            keeper.tell(Event::Started { pid, start_time });
+        }
         let grace = Duration::from_millis(run.grace_ms.into());
-        if keeper.hold(kept.pid, grace) != Held::AllGone {
+        if keeper.hold(pid, grace) != Held::AllGone {
             return;
         }
     }
@@ -115,7 +115,7 @@ impl Keeper {
     }
 
     /// Reads the rest of the job and launches it. `None` if the program went away meanwhile.
-    fn start(&mut self, run: Run, stdio: [OwnedFd; 3]) -> Option<Result<Launched, (Step, i32)>> {
+    fn start(&mut self, run: Run, stdio: [OwnedFd; 3]) -> Option<Result<i32, Failed>> {
         let pointers = pointers_needed(run.argc, run.envc);
         let mut arena = Arena::new(run.block as usize, pointers).ok()?;
         let (table, block) = arena.parts();
@@ -123,12 +123,11 @@ impl Keeper {
         let plan = Plan {
             strings: Strings::read(block, run.argc, run.envc, table)?,
             stdio: [stdio[0].as_fd(), stdio[1].as_fd(), stdio[2].as_fd()],
-            mode: Mode::Kept,
         };
-        let launched = launch(&plan, &mut self.stack);
+        let pid = launch(&plan, &mut self.stack);
         // Or the keeper would hold the tree's streams open.
         drop(stdio);
-        Some(launched)
+        Some(pid)
     }
 
     /// Holds a tree until nothing of it is left.
@@ -138,20 +137,24 @@ impl Keeper {
         let mut program_is_there = true;
         let mut stage = Stage::Running;
         loop {
-            let (main_ended, all_gone) = self.reap(main);
+            let (main_status, all_gone) = reap(main);
+            match (main_status, all_gone) {
+                (Some(status), true) => self.tell(Event::Ended { status }),
+                (Some(status), false) => self.tell(Event::Exited { status }),
+                (None, true) => self.tell(Event::Gone),
+                (None, false) => {}
+            }
             if all_gone {
-                self.tell(Event::Gone { survivors: 0 });
                 return if program_is_there {
                     Held::AllGone
                 } else {
                     Held::Done
                 };
             }
-            let now = monotonic();
             stage = match stage {
-                Stage::Running if main_ended => end_tree(grace, &tree),
-                Stage::Ending { until } if now >= until => Stage::Killing {
-                    until: now + GIVE_UP,
+                Stage::Running if main_status.is_some() => end_tree(grace, &tree),
+                Stage::Ending { until } if monotonic() >= until => Stage::Killing {
+                    until: monotonic() + GIVE_UP,
                 },
                 other => other,
             };
@@ -160,12 +163,12 @@ impl Keeper {
                 Stage::Ending { until } => Some(until),
                 Stage::Killing { until } => {
                     let left = table::signal(Signal::KILL, tree);
-                    if now >= until {
+                    if monotonic() >= until {
                         let survivors = u32::try_from(left).unwrap_or(u32::MAX);
-                        self.tell(Event::Gone { survivors });
+                        self.tell(Event::Stuck { survivors });
                         return Held::Done;
                     }
-                    Some(now + KILL_AGAIN)
+                    Some(monotonic() + KILL_AGAIN)
                 }
             };
             let heard = self.wait_for_news(program_is_there, wait_until);
@@ -179,24 +182,6 @@ impl Keeper {
             };
             if matches!(stage, Stage::Running) {
                 stage = end_tree(grace, &tree);
-            }
-        }
-    }
-
-    /// Reaps whatever has ended. Tells whether the main process was among it,
-    /// and whether no child is left.
-    fn reap(&self, main: i32) -> (bool, bool) {
-        let mut main_ended = false;
-        loop {
-            match wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == main => {
-                    main_ended = true;
-                    let status = status.as_raw();
-                    self.tell(Event::Exited { status });
-                }
-                Ok(Some(_)) | Err(Errno::INTR) => {}
-                Ok(None) => return (main_ended, false),
-                Err(_) => return (main_ended, true),
             }
         }
     }
@@ -262,6 +247,22 @@ enum Heard {
     ProgramIsGone,
 }
 
+/// Reaps whatever has ended. Gives the main process's status if it was among
+/// it, and tells whether no child is left.
+fn reap(main: i32) -> (Option<i32>, bool) {
+    let mut main_status = None;
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == main => {
+                main_status = Some(status.as_raw());
+            }
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return (main_status, false),
+            Err(_) => return (main_status, true),
+        }
+    }
+}
+
 /// Asks every process of the tree to end. A stopped one is woken, or it could not.
 fn end_tree(grace: Duration, tree: &impl Fn(i32) -> bool) -> Stage {
     if !grace.is_zero() {
@@ -273,9 +274,8 @@ fn end_tree(grace: Duration, tree: &impl Fn(i32) -> bool) -> Stage {
     }
 }
 
-/// Empties a descriptor of child events; what happened is then asked of the kernel.
+/// Takes note that children have ended; which ones is then asked of the
+/// kernel. Of one signal at most one is pending, so one read takes it all.
 pub(super) fn drain(children: &OwnedFd) {
-    let children: BorrowedFd<'_> = children.as_fd();
-    let mut buffer = [0; 512];
-    while read(children, &mut buffer).is_ok_and(|length| length > 0) {}
+    let _ = read(children, &mut [0; 128]);
 }

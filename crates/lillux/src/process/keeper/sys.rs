@@ -19,29 +19,15 @@ use std::ptr;
 use super::super::image::{Step, Strings};
 use super::super::table;
 
-/// Where a new process stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Mode {
-    /// A child of the caller, leading a process group of its own, killed if the caller dies.
-    Kept,
-    /// Nobody's child, leading a session of its own.
-    Detached,
-}
-
 /// All that a launch needs, prepared beforehand.
 pub(in super::super) struct Plan<'a> {
     pub(in super::super) strings: Strings<'a>,
+    /// None of them may be 0, 1 or 2.
     pub(in super::super) stdio: [BorrowedFd<'a>; 3],
-    pub(in super::super) mode: Mode,
 }
 
-/// A process that has been started.
-#[derive(Debug, Clone, Copy)]
-pub(in super::super) struct Launched {
-    pub(in super::super) pid: i32,
-    /// 0 if `/proc` did not tell.
-    pub(in super::super) start_time: u64,
-}
+/// The step that failed and its error number.
+pub(in super::super) type Failed = (Step, i32);
 
 /// The stacks on which a clone runs until it executes its program.
 pub(in super::super) struct Stack {
@@ -94,54 +80,57 @@ impl Drop for Stack {
 struct Launch<'a> {
     plan: &'a Plan<'a>,
     inner_stack: *mut c_void,
-    failed: Option<(Step, i32)>,
-    launched: Launched,
+    failed: Option<Failed>,
+    /// Only of a detached process: number and start time.
+    detached: (i32, u64),
 }
 
-/// Starts a process. On failure nothing is left running, and the step and error number are told.
-pub(in super::super) fn launch(
+/// Starts a process as a child of the caller, leading a process group of its
+/// own, killed if the caller dies. All signals must be blocked. On failure
+/// nothing is left running.
+pub(in super::super) fn launch(plan: &Plan<'_>, stack: &mut Stack) -> Result<i32, Failed> {
+    let [outer, inner] = stack.tops();
+    let mut launch = Launch::new(plan, inner);
+    let pid = launch.clone_onto(outer, become_kept)?;
+    match launch.failed {
+        None => Ok(pid),
+        Some(failed) => {
+            reap(pid);
+            Err(failed)
+        }
+    }
+}
+
+/// Starts a process as nobody's child, leading a session of its own. Gives its
+/// number and start time. On failure nothing is left running.
+pub(in super::super) fn launch_detached(
     plan: &Plan<'_>,
     stack: &mut Stack,
-) -> Result<Launched, (Step, i32)> {
+) -> Result<(i32, u64), Failed> {
     let [outer, inner] = stack.tops();
-    let mut launch = Launch {
-        plan,
-        inner_stack: inner,
-        failed: None,
-        launched: Launched {
-            pid: 0,
-            start_time: 0,
-        },
-    };
-    match plan.mode {
-        Mode::Kept => {
-            let child = launch.clone_onto(outer, become_program);
-            match (launch.failed, child) {
-                (None, Some(pid)) => launch.note(pid),
-                (Some(_), Some(pid)) => reap(pid),
-                (_, None) => {}
-            }
-        }
-        Mode::Detached => {
-            let mask = block_signals();
-            if let Some(between) = launch.clone_onto(outer, fork_again) {
-                reap(between);
-            }
-            restore_signals(&mask);
-        }
-    }
-    match launch.failed {
-        None => Ok(launch.launched),
-        Some(failure) => Err(failure),
-    }
+    let mut launch = Launch::new(plan, inner);
+    let mask = block_signals();
+    let between = launch.clone_onto(outer, fork_again);
+    restore_signals(&mask);
+    reap(between?);
+    launch.failed.map_or(Ok(launch.detached), Err)
 }
 
-impl Launch<'_> {
+impl<'a> Launch<'a> {
+    fn new(plan: &'a Plan<'a>, inner_stack: *mut c_void) -> Self {
+        Self {
+            plan,
+            inner_stack,
+            failed: None,
+            detached: (0, 0),
+        }
+    }
+
     fn clone_onto(
         &mut self,
         stack: *mut c_void,
         entry: extern "C" fn(*mut c_void) -> c_int,
-    ) -> Option<i32> {
+    ) -> Result<i32, Failed> {
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         // SAFETY: this is what posix_spawn does. The clone shares our memory, but VFORK suspends this
         // thread until it executes or exits, so `self` and the stack outlive it and nobody else uses them.
@@ -149,54 +138,49 @@ impl Launch<'_> {
         // and never returns into our frames.
         let pid = unsafe { libc::clone(entry, stack, flags, ptr::from_mut(self).cast()) };
         if pid < 0 {
-            self.failed = Some((Step::Clone, errno()));
-            return None;
+            return Err((Step::Clone, errno()));
         }
-        Some(pid)
-    }
-
-    /// Called by the parent, who alone can reap the process: so even if it has
-    /// ended already, the number is still its own.
-    fn note(&mut self, pid: i32) {
-        let start_time = table::stat(pid).map_or(0, |stat| stat.start_time);
-        self.launched = Launched { pid, start_time };
+        Ok(pid)
     }
 }
 
 /// The clone between a caller and a detached process. By exiting it makes the
-/// process nobody's child.
+/// process nobody's child. Until then it alone could reap it, so what it notes
+/// of the number is of that process, even if it has ended already.
 extern "C" fn fork_again(argument: *mut c_void) -> c_int {
     // SAFETY: `clone_onto` passed its `self`, which it does not use until we exit.
     let launch = unsafe { &mut *argument.cast::<Launch<'_>>() };
-    let child = launch.clone_onto(launch.inner_stack, become_program);
-    if let (None, Some(pid)) = (launch.failed, child) {
-        launch.note(pid);
+    match launch.clone_onto(launch.inner_stack, become_detached) {
+        Ok(pid) => launch.detached = (pid, table::stat(pid).map_or(0, |stat| stat.start_time)),
+        Err(failed) => launch.failed = Some(failed),
     }
     exit(0)
 }
 
+extern "C" fn become_kept(argument: *mut c_void) -> c_int {
+    // SAFETY: plain system calls on constants.
+    unsafe {
+        libc::setpgid(0, 0);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+    }
+    become_program(argument)
+}
+
+extern "C" fn become_detached(argument: *mut c_void) -> c_int {
+    // SAFETY: a plain system call.
+    unsafe { libc::setsid() };
+    default_signals();
+    become_program(argument)
+}
+
 /// The last thing a clone does: take its place and execute.
-extern "C" fn become_program(argument: *mut c_void) -> c_int {
+fn become_program(argument: *mut c_void) -> ! {
     // SAFETY: `clone_onto` passed its `self`, which it does not use until we execute or exit.
     let launch = unsafe { &mut *argument.cast::<Launch<'_>>() };
-    let Plan {
-        strings,
-        stdio,
-        mode,
-    } = launch.plan;
+    let Plan { strings, stdio } = launch.plan;
     // SAFETY: only async-signal-safe calls, on descriptors and NUL-terminated strings that the suspended
     // caller keeps alive; argv and envp end in a null pointer, as `Strings` promises.
     unsafe {
-        match mode {
-            Mode::Kept => {
-                libc::setpgid(0, 0);
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            }
-            Mode::Detached => {
-                libc::setsid();
-                default_signals();
-            }
-        }
         for (target, source) in (0..).zip(stdio) {
             // The sources are all above 2, so no target overwrites one.
             if libc::dup2(source.as_raw_fd(), target) < 0 {

@@ -5,12 +5,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::io::dup;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper, wait};
 
 use super::super::table;
 use super::keep;
 use super::sys;
+use super::wire::Event;
 
 /// More keepers than this at one time are refused.
 const MAX_KEEPERS: usize = 4096;
@@ -29,7 +31,8 @@ pub(super) fn run(socket: OwnedFd, first_keeper: OwnedFd) {
     let mut warden = Warden {
         keepers: [0; MAX_KEEPERS],
     };
-    warden.fork_keeper(first_keeper);
+    warden.fork_keeper(&first_keeper);
+    drop(first_keeper);
 
     let mut program = Some(socket);
     loop {
@@ -48,7 +51,7 @@ pub(super) fn run(socket: OwnedFd, first_keeper: OwnedFd) {
         }
         if asked && let Some(socket) = &program {
             match receive_socket(socket) {
-                Some(keeper) => warden.fork_keeper(keeper),
+                Some(keeper) => warden.fork_keeper(&keeper),
                 None => program = None,
             }
         }
@@ -64,14 +67,16 @@ struct Warden {
 }
 
 impl Warden {
-    /// If there is no room or no process to be had, the socket is dropped, and
-    /// the program, seeing its end close, knows.
-    fn fork_keeper(&mut self, socket: OwnedFd) {
-        let Some(slot) = self.keepers.iter_mut().find(|pid| **pid == 0) else {
+    /// Forks a keeper and says so. If there is no room or no process to be had,
+    /// the socket is dropped, and the program, seeing its end close, knows.
+    fn fork_keeper(&mut self, socket: &OwnedFd) {
+        let slot = self.keepers.iter_mut().find(|pid| **pid == 0);
+        let (Some(slot), Ok(its_socket)) = (slot, dup(socket)) else {
             return;
         };
-        if let Ok(pid) = sys::fork_off(|| keep::run(socket)) {
+        if let Ok(pid) = sys::fork_off(|| keep::run(its_socket)) {
             *slot = pid;
+            let _ = send(socket, &Event::Ready.to_bytes(), SendFlags::NOSIGNAL);
         }
     }
 

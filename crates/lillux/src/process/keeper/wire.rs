@@ -14,13 +14,16 @@ pub(super) struct Run {
     pub(super) envc: u32,
     /// How long the tree may take to end if the program dies or leaves things behind.
     pub(super) grace_ms: u32,
+    /// Whether somebody waits to hear that it started.
+    pub(super) announce: bool,
 }
 
 impl Run {
-    pub(super) const SIZE: usize = 16;
+    pub(super) const SIZE: usize = 20;
 
     pub(super) fn to_bytes(self) -> [u8; Self::SIZE] {
-        let numbers = [self.block, self.argc, self.envc, self.grace_ms];
+        let announce = u32::from(self.announce);
+        let numbers = [self.block, self.argc, self.envc, self.grace_ms, announce];
         let mut bytes = [0; Self::SIZE];
         for (slot, number) in bytes.chunks_exact_mut(4).zip(numbers) {
             slot.copy_from_slice(&number.to_ne_bytes());
@@ -34,6 +37,7 @@ impl Run {
             argc: u32_at(&bytes, 4),
             envc: u32_at(&bytes, 8),
             grace_ms: u32_at(&bytes, 12),
+            announce: u32_at(&bytes, 16) != 0,
         }
     }
 }
@@ -41,17 +45,20 @@ impl Run {
 /// What a keeper tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Event {
-    /// The keeper is there. Said once, before anything is asked of it.
+    /// The keeper is there: said once, by the warden, of one that was asked for.
     Ready,
-    /// The command runs.
+    /// The command runs. Said only if asked for.
     Started { pid: i32, start_time: u64 },
     /// It could not be started; the keeper is free again.
     Refused { step: Step, errno: i32 },
-    /// The main process ended. Its tree may still be there.
+    /// The main process ended, and left others behind, which are being ended.
     Exited { status: i32 },
-    /// Nothing of the tree is left but `survivors`, which could not be killed.
-    /// Without any, the keeper is free again.
-    Gone { survivors: u32 },
+    /// The main process ended, and nothing of its tree is left; the keeper is free again.
+    Ended { status: i32 },
+    /// After [`Event::Exited`]: the same, now.
+    Gone,
+    /// These many could not be killed, the main process perhaps among them. The keeper gives up.
+    Stuck { survivors: u32 },
 }
 
 impl Event {
@@ -63,7 +70,9 @@ impl Event {
             Self::Started { pid, start_time } => (1, pid, start_time),
             Self::Refused { step, errno } => (2, errno, step as u64),
             Self::Exited { status } => (3, status, 0),
-            Self::Gone { survivors } => (4, 0, u64::from(survivors)),
+            Self::Gone => (4, 0, 0),
+            Self::Ended { status } => (6, status, 0),
+            Self::Stuck { survivors } => (7, 0, u64::from(survivors)),
         };
         let mut bytes = [0; Self::SIZE];
         bytes[..4].copy_from_slice(&tag.to_ne_bytes());
@@ -88,14 +97,16 @@ impl Event {
                 errno: a,
             },
             3 => Self::Exited { status: a },
-            4 => Self::Gone { survivors: low },
+            4 => Self::Gone,
             5 => Self::Ready,
+            6 => Self::Ended { status: a },
+            7 => Self::Stuck { survivors: low },
             _ => return None,
         })
     }
 }
 
-fn u32_at(bytes: &[u8; 16], at: usize) -> u32 {
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let mut four = [0; 4];
     four.copy_from_slice(&bytes[at..at + 4]);
     u32::from_ne_bytes(four)
@@ -112,6 +123,7 @@ mod tests {
             argc: 2,
             envc: u32::MAX,
             grace_ms: 4,
+            announce: true,
         };
         assert_eq!(Run::from_bytes(run.to_bytes()), run);
         for event in [
@@ -125,7 +137,9 @@ mod tests {
                 errno: libc::ENOENT,
             },
             Event::Exited { status: 0x0900 },
-            Event::Gone { survivors: 2 },
+            Event::Ended { status: 0x0900 },
+            Event::Gone,
+            Event::Stuck { survivors: 2 },
         ] {
             assert_eq!(Event::from_bytes(event.to_bytes()), Some(event));
         }
