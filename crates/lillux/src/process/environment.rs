@@ -17,12 +17,14 @@ pub enum Environment {
 }
 
 impl Environment {
-    /// The variables to start with, then those of `added`; later ones win.
-    pub(super) fn with(self, added: &[(OsString, OsString)]) -> BTreeMap<OsString, OsString> {
-        std::env::vars_os()
-            .filter(|(name, _)| self.passes(name))
-            .chain(added.iter().cloned())
-            .collect()
+    /// The variables to start with, less those that `added` sets, then those; of the same name the last wins.
+    pub(super) fn with(self, added: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+        let added: BTreeMap<_, _> = added.iter().cloned().collect();
+        let mut all: Vec<_> = std::env::vars_os()
+            .filter(|(name, _)| self.passes(name) && !added.contains_key(name))
+            .collect();
+        all.extend(added);
+        all
     }
 
     fn passes(self, name: &OsStr) -> bool {
@@ -58,7 +60,8 @@ mod tests {
     fn what_is_added_wins() {
         let added = [("PATH".into(), "/a".into()), ("PATH".into(), "/b".into())];
         let all = Environment::Inherit.with(&added);
-        assert_eq!(all[OsStr::new("PATH")], "/b");
+        let paths: Vec<_> = all.iter().filter(|(name, _)| name == "PATH").collect();
+        assert_eq!(paths, [&("PATH".into(), "/b".into())]);
         assert_eq!(Environment::Exact.with(&added).len(), 1);
     }
 }

@@ -7,6 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use rustix::buffer::spare_capacity;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe;
 use tokio::time::sleep;
@@ -107,17 +108,18 @@ impl Supervisor {
         let image = Image::build(&command)?;
         let stdin = std::mem::take(&mut command.stdin);
         let (stdin, input) = input_for(stdin)?;
-        let (stdout, its_stdout) = output_pipe()?;
-        let (stderr, its_stderr) = output_pipe()?;
+        let (stdout, its_stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+        let (stderr, its_stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
 
         let stdio = [stdin.as_fd(), its_stdout.as_fd(), its_stderr.as_fd()];
         let announce = command.on_start.is_some();
         let job = self.submit(&image, stdio, command.grace, announce).await?;
         drop((stdin, its_stdout, its_stderr));
 
+        // From here on the command is under way; what is left to be done is done beside it.
         let mut streams = Streams {
-            stdout: Some(stdout),
-            stderr: Some(stderr),
+            stdout: Some(receiver(stdout)?),
+            stderr: Some(receiver(stderr)?),
             captures: [
                 Capture::new(command.output_limit, command.spill.clone()),
                 Capture::new(command.output_limit, command.spill.take()),
@@ -141,7 +143,7 @@ impl Supervisor {
                         Ok(ended) => ended,
                     },
                     result = &mut read, if reading => { result?; reading = false; }
-                    () = &mut write, if writing => writing = false,
+                    result = &mut write, if writing => { result?; writing = false; }
                 }
             }
         };
@@ -255,13 +257,13 @@ struct Streams<'a> {
 impl Streams<'_> {
     /// Reads both until both are closed.
     async fn read(&mut self) -> io::Result<()> {
-        let mut chunk = vec![0; CHUNK];
+        let mut chunk = Vec::with_capacity(CHUNK);
         while self.stdout.is_some() || self.stderr.is_some() {
             let stream = tokio::select! {
                 ready = readable(self.stdout.as_ref()) => { ready?; Stream::Stdout }
                 ready = readable(self.stderr.as_ref()) => { ready?; Stream::Stderr }
             };
-            self.read_once(stream, &mut chunk, pipe::Receiver::try_read)
+            self.read_once(stream, &mut chunk, pipe::Receiver::try_read_buf)
                 .await?;
         }
         Ok(())
@@ -272,9 +274,11 @@ impl Streams<'_> {
     /// wait for them to be closed. It asks the pipes themselves: the runtime
     /// may not have heard yet that there is something in them.
     async fn read_what_is_left(&mut self) -> io::Result<()> {
-        let mut chunk = vec![0; CHUNK];
-        let ask = |pipe: &pipe::Receiver, chunk: &mut [u8]| Ok(rustix::io::read(pipe, chunk)?);
+        let ask = |pipe: &pipe::Receiver, chunk: &mut Vec<u8>| {
+            Ok(rustix::io::read(pipe, spare_capacity(chunk))?)
+        };
         for stream in [Stream::Stdout, Stream::Stderr] {
+            let mut chunk = Vec::with_capacity(CHUNK);
             while self.read_once(stream, &mut chunk, ask).await? {}
         }
         Ok(())
@@ -284,8 +288,8 @@ impl Streams<'_> {
     async fn read_once(
         &mut self,
         stream: Stream,
-        chunk: &mut [u8],
-        read: impl Fn(&pipe::Receiver, &mut [u8]) -> io::Result<usize>,
+        chunk: &mut Vec<u8>,
+        read: impl Fn(&pipe::Receiver, &mut Vec<u8>) -> io::Result<usize>,
     ) -> io::Result<bool> {
         let (pipe, capture) = match stream {
             Stream::Stdout => (&mut self.stdout, &mut self.captures[0]),
@@ -294,14 +298,14 @@ impl Streams<'_> {
         let Some(open) = pipe.as_ref() else {
             return Ok(false);
         };
+        chunk.clear();
         match read(open, chunk) {
             Ok(0) => *pipe = None,
-            Ok(length) => {
-                let bytes = &chunk[..length];
+            Ok(_) => {
                 if let Some(on_output) = &mut self.on_output {
-                    on_output(stream, bytes);
+                    on_output(stream, chunk);
                 }
-                capture.take(bytes).await;
+                capture.take(chunk).await;
                 return Ok(true);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -320,7 +324,7 @@ async fn readable(pipe: Option<&pipe::Receiver>) -> io::Result<()> {
 }
 
 /// What is still to be written to standard input, and where.
-type Input = Option<(pipe::Sender, Vec<u8>)>;
+type Input = Option<(OwnedFd, Vec<u8>)>;
 
 /// What the process gets as standard input, and our end of it.
 fn input_for(stdin: Stdin) -> io::Result<(OwnedFd, Input)> {
@@ -330,30 +334,32 @@ fn input_for(stdin: Stdin) -> io::Result<(OwnedFd, Input)> {
         Stdin::Bytes(bytes) if bytes.is_empty() => input_for(Stdin::Null),
         Stdin::Bytes(bytes) => {
             let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
-            rustix::io::ioctl_fionbio(&ours, true)?;
-            Ok((theirs, Some((pipe::Sender::from_owned_fd(ours)?, bytes))))
+            Ok((theirs, Some((ours, bytes))))
         }
     }
 }
 
 /// Writes standard input and closes it. A process that stops reading has had enough.
-async fn write_all(input: Input) {
-    let Some((pipe, bytes)) = input else { return };
+async fn write_all(input: Input) -> io::Result<()> {
+    let Some((pipe, bytes)) = input else {
+        return Ok(());
+    };
+    rustix::io::ioctl_fionbio(&pipe, true)?;
+    let pipe = pipe::Sender::from_owned_fd(pipe)?;
     let mut left = bytes.as_slice();
     while !left.is_empty() {
-        if pipe.writable().await.is_err() {
-            return;
-        }
+        pipe.writable().await?;
         match pipe.try_write(left) {
             Ok(written) => left = &left[written..],
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return,
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => return Err(error),
         }
     }
+    Ok(())
 }
 
-fn output_pipe() -> io::Result<(pipe::Receiver, OwnedFd)> {
-    let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
-    rustix::io::ioctl_fionbio(&ours, true)?;
-    Ok((pipe::Receiver::from_owned_fd(ours)?, theirs))
+fn receiver(pipe: OwnedFd) -> io::Result<pipe::Receiver> {
+    rustix::io::ioctl_fionbio(&pipe, true)?;
+    pipe::Receiver::from_owned_fd(pipe)
 }

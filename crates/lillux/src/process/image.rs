@@ -102,8 +102,9 @@ impl Image {
     pub(super) fn build(command: &Command<'_>) -> Result<Self, LaunchError> {
         let environment = command.environment.with(&command.added);
         let cwd = working_folder(command.cwd.as_deref())?;
-        let path = environment.get(OsStr::new("PATH"));
-        let program = find(&command.program, path.map(OsString::as_os_str), &cwd)?;
+        let path = environment.iter().find(|(name, _)| name == "PATH");
+        let path = path.map(|(_, value)| value.as_os_str());
+        let program = find(&command.program, path, &cwd)?;
 
         let mut block = Vec::with_capacity(4096);
         push(&mut block, program.as_os_str(), || {

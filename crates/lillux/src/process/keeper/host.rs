@@ -112,15 +112,21 @@ impl Supervisor {
         announce: bool,
     ) -> Result<Job, KeeperError> {
         let message = message(image, grace, announce);
-        // An idle keeper may have been killed while nobody looked.
+        // An idle keeper may have been killed while nobody looked. What it has
+        // not heard to the end it has not begun.
         while let Some(socket) = self.take_idle() {
-            let mut job = Job::new(self.clone(), socket)?;
-            if job.send(&message, stdio).await.is_ok() {
+            let Ok(sent) = send_first(&socket, &message, stdio) else {
+                continue;
+            };
+            // Only now: the keeper is at work while the runtime is told of its socket.
+            let job = Job::new(self.clone(), socket)?;
+            if job.send(&message[sent..]).await.is_ok() {
                 return Ok(job);
             }
         }
-        let mut job = self.new_keeper().await?;
-        job.send(&message, stdio).await?;
+        let job = self.new_keeper().await?;
+        let sent = send_first(job.socket.as_fd(), &message, stdio)?;
+        job.send(&message[sent..]).await?;
         Ok(job)
     }
 
@@ -186,29 +192,15 @@ impl Job {
         })
     }
 
-    async fn send(&mut self, message: &[u8], stdio: [BorrowedFd<'_>; 3]) -> io::Result<()> {
-        let mut sent = self
-            .socket
-            .async_io(Interest::WRITABLE, || {
-                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-                let mut control = SendAncillaryBuffer::new(&mut space);
-                control.push(SendAncillaryMessage::ScmRights(&stdio));
-                let data = [IoSlice::new(message)];
-                Ok(sendmsg(
-                    &self.socket,
-                    &data,
-                    &mut control,
-                    SendFlags::NOSIGNAL,
-                )?)
-            })
-            .await?;
-        while sent < message.len() {
-            sent += self
+    async fn send(&self, mut rest: &[u8]) -> io::Result<()> {
+        while !rest.is_empty() {
+            let sent = self
                 .socket
                 .async_io(Interest::WRITABLE, || {
-                    Ok(send(&self.socket, &message[sent..], SendFlags::NOSIGNAL)?)
+                    Ok(send(&self.socket, rest, SendFlags::NOSIGNAL)?)
                 })
                 .await?;
+            rest = &rest[sent..];
         }
         Ok(())
     }
@@ -259,6 +251,16 @@ impl Job {
             idle.push(socket.into());
         }
     }
+}
+
+/// Sends the beginning of a message, and the standard streams with it. Nothing
+/// is on its way to an idle keeper, so there is always room for some of it.
+fn send_first(keeper: impl AsFd, message: &[u8], stdio: [BorrowedFd<'_>; 3]) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&stdio));
+    let data = [IoSlice::new(message)];
+    Ok(sendmsg(keeper, &data, &mut control, SendFlags::NOSIGNAL)?)
 }
 
 fn message(image: &Image, grace: Duration, announce: bool) -> Vec<u8> {
