@@ -12,7 +12,8 @@ pub(crate) use keys::{
     VerifyArgs,
 };
 pub(crate) use processes::{
-    ExecArgs, Inherit, KillArgs, ProgramArgs, SpawnArgs, StatusArgs, Target, WatchArgs,
+    ExecArgs, Inherit, KillArgs, ProgramArgs, SpawnArgs, StatusArgs, Target, WatchArgs, seconds,
+    variable,
 };
 
 /// Processes, a content store, keys, sealed secrets, time: a kernel for scripts.

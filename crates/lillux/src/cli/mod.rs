@@ -3,42 +3,27 @@
 mod args;
 mod commands;
 mod input;
+mod quick;
 mod report;
 
 use std::process::ExitCode;
 
+use clap::Parser;
 use clap::error::ErrorKind;
-use clap::{Args, FromArgMatches, Parser};
 use lillux::process::Supervisor;
 
-use args::{Cli, Command, ExecArgs};
+use args::{Cli, Command};
 use report::{Failure, Report};
 
 /// Reads the arguments, runs the command, prints its one JSON object.
 pub(crate) fn main() -> ExitCode {
-    match quick_exec() {
+    match quick::exec() {
         Some(outcome) => report::print(outcome),
         None => match Cli::try_parse() {
             Ok(cli) => report::print(dispatch(cli.command)),
             Err(error) => refuse_usage(&error),
         },
     }
-}
-
-/// `exec` is what scripts call in loops, and for a short command the time is
-/// spent here. So its keeper is forked off before anything else, while the
-/// process is at its smallest, and only the part of the parser that it needs is
-/// built. Gives `None` for everything else, wrong usage and `--help` included.
-fn quick_exec() -> Option<Result<Report, Failure>> {
-    let mut words = std::env::args_os().skip(1);
-    if words.next()? != "exec" {
-        return None;
-    }
-    let supervisor = Supervisor::for_one_command();
-    let parser = ExecArgs::augment_args(clap::Command::new("exec").no_binary_name(true));
-    let matches = parser.try_get_matches_from(words).ok()?;
-    let args = ExecArgs::from_arg_matches(&matches).ok()?;
-    Some(commands::exec::run(args, supervisor))
 }
 
 fn dispatch(command: Command) -> Result<Report, Failure> {

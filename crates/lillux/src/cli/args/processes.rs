@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 /// A program and its surroundings.
-#[derive(Debug, Args)]
+#[derive(Debug, PartialEq, Args)]
 pub(crate) struct ProgramArgs {
     /// The program: a path, or a name to be found on PATH.
     #[arg(long, value_name = "C")]
@@ -26,7 +26,7 @@ pub(crate) struct ProgramArgs {
     pub(crate) inherit: Inherit,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
 pub(crate) enum Inherit {
     /// All of them.
     All,
@@ -36,7 +36,7 @@ pub(crate) enum Inherit {
     None,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, PartialEq, Args)]
 #[command(after_help = "Examples:\n  \
         lillux exec --cmd echo --arg hello\n  \
         lillux exec --cmd sh --arg -c --arg 'setsid sleep 300 & sleep 300' --timeout 1\n  \
@@ -143,14 +143,14 @@ fn target(text: &str) -> Result<Target, String> {
     }
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
+pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("a variable is given as NAME=VALUE".into()),
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     match seconds_or_zero(text)? {
         Duration::ZERO => Err("it must be more than 0".into()),
         time => Ok(time),
