@@ -9,11 +9,12 @@ use std::time::Duration;
 use rustix::fs::{Access, access};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
-    SocketType, recv, send, sendmsg, socketpair,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    send, sendmsg, socketpair,
 };
 use tokio::io::Interest;
 use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
 
 use super::super::image::Image;
 use super::keep;
@@ -79,6 +80,7 @@ impl Supervisor {
         let (socket, its_socket) = pair()?;
         let pid = sys::fork_off(|| {
             if sys::leave_program().is_ok() {
+                sys::yield_to_others();
                 keep::run(its_socket);
             }
         })?;
@@ -118,22 +120,21 @@ impl Supervisor {
             let Ok(sent) = send_first(&socket, &message, stdio) else {
                 continue;
             };
-            // Only now: the keeper is at work while the runtime is told of its socket.
-            let job = Job::new(self.clone(), socket)?;
-            if job.send(&message[sent..]).await.is_ok() {
-                return Ok(job);
+            if let Ok(socket) = send_rest(socket, &message[sent..]).await {
+                // Only now: the keeper is at work while the runtime is told of its socket.
+                return Ok(Job::new(self.clone(), socket)?);
             }
         }
-        let job = self.new_keeper().await?;
-        let sent = send_first(job.socket.as_fd(), &message, stdio)?;
-        job.send(&message[sent..]).await?;
-        Ok(job)
+        let socket = self.new_keeper().await?;
+        let sent = send_first(&socket, &message, stdio)?;
+        let socket = send_rest(socket, &message[sent..]).await?;
+        Ok(Job::new(self.clone(), socket)?)
     }
 
     /// Asks the warden for one more keeper, and starts a warden if there is
     /// none or it is gone. One that is just dying still takes the request, so
     /// the keeper is heard of before anything is entrusted to it.
-    async fn new_keeper(&self) -> Result<Job, KeeperError> {
+    async fn new_keeper(&self) -> Result<OwnedFd, KeeperError> {
         let (ours, theirs) = pair()?;
         let asked = match &*lock(&self.shared.warden) {
             Some(warden) => pass(&warden.socket, &theirs).is_ok(),
@@ -142,11 +143,11 @@ impl Supervisor {
         drop(theirs);
         let mut job = Job::new(self.clone(), ours)?;
         if asked && job.next_event().await.is_ok() {
-            return Ok(job);
+            return Ok(job.into_socket()?);
         }
         let (successor, keeper) = start_warden()?;
         *lock(&self.shared.warden) = Some(successor);
-        Ok(Job::new(self.clone(), keeper)?)
+        Ok(keeper)
     }
 
     fn take_idle(&self) -> Option<OwnedFd> {
@@ -172,7 +173,9 @@ pub(in super::super) struct KeeperError(#[from] io::Error);
 /// A command in a keeper's hands. Dropping it ends the tree.
 pub(in super::super) struct Job {
     supervisor: Supervisor,
-    socket: UnixStream,
+    /// Only listened to: with a stream, the runtime would also be woken each
+    /// time the keeper has read something.
+    socket: pipe::Receiver,
     inbox: Inbox,
 }
 
@@ -187,22 +190,9 @@ impl Job {
     fn new(supervisor: Supervisor, socket: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             supervisor,
-            socket: UnixStream::from_std(socket.into())?,
+            socket: pipe::Receiver::from_owned_fd_unchecked(socket)?,
             inbox: Inbox::default(),
         })
-    }
-
-    async fn send(&self, mut rest: &[u8]) -> io::Result<()> {
-        while !rest.is_empty() {
-            let sent = self
-                .socket
-                .async_io(Interest::WRITABLE, || {
-                    Ok(send(&self.socket, rest, SendFlags::NOSIGNAL)?)
-                })
-                .await?;
-            rest = &rest[sent..];
-        }
-        Ok(())
     }
 
     /// The next thing the keeper has to tell of its command. May be dropped and called again.
@@ -218,16 +208,13 @@ impl Job {
     async fn next_event(&mut self) -> Result<Event, KeeperError> {
         let Self { socket, inbox, .. } = self;
         while inbox.filled < Event::SIZE {
-            let room = &mut inbox.bytes[inbox.filled..];
-            let received = socket
-                .async_io(Interest::READABLE, || {
-                    Ok(recv(&*socket, &mut *room, RecvFlags::empty())?.0)
-                })
-                .await?;
-            if received == 0 {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            socket.readable().await?;
+            match socket.try_read(&mut inbox.bytes[inbox.filled..]) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                Ok(received) => inbox.filled += received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
             }
-            inbox.filled += received;
         }
         inbox.filled = 0;
         Event::from_bytes(inbox.bytes)
@@ -242,13 +229,18 @@ impl Job {
         Ok(())
     }
 
+    fn into_socket(self) -> io::Result<OwnedFd> {
+        self.socket.into_nonblocking_fd()
+    }
+
     /// Gives the keeper back, for another command.
     pub(in super::super) fn release(self) {
-        let mut idle = self.supervisor.idle();
-        if idle.len() < MAX_IDLE
-            && let Ok(socket) = self.socket.into_std()
-        {
-            idle.push(socket.into());
+        let supervisor = self.supervisor.clone();
+        if let Ok(socket) = self.into_socket() {
+            let mut idle = supervisor.idle();
+            if idle.len() < MAX_IDLE {
+                idle.push(socket);
+            }
         }
     }
 }
@@ -261,6 +253,20 @@ fn send_first(keeper: impl AsFd, message: &[u8], stdio: [BorrowedFd<'_>; 3]) -> 
     control.push(SendAncillaryMessage::ScmRights(&stdio));
     let data = [IoSlice::new(message)];
     Ok(sendmsg(keeper, &data, &mut control, SendFlags::NOSIGNAL)?)
+}
+
+/// Sends the rest of a message that did not fit into the socket at once.
+async fn send_rest(socket: OwnedFd, mut rest: &[u8]) -> io::Result<OwnedFd> {
+    if rest.is_empty() {
+        return Ok(socket);
+    }
+    let stream = UnixStream::from_std(socket.into())?;
+    while !rest.is_empty() {
+        let send = || Ok(send(&stream, rest, SendFlags::NOSIGNAL)?);
+        let sent = stream.async_io(Interest::WRITABLE, send).await?;
+        rest = &rest[sent..];
+    }
+    Ok(stream.into_std()?.into())
 }
 
 fn message(image: &Image, grace: Duration, announce: bool) -> Vec<u8> {

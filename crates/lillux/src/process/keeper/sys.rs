@@ -240,6 +240,20 @@ pub(super) fn leave_program() -> io::Result<()> {
     Ok(())
 }
 
+/// Lets others go first when this process is woken. The keeper of a program
+/// that ends would otherwise end before it, on the same processor, and whoever
+/// waits for the program would wait for both. Children start as usual.
+pub(super) fn yield_to_others() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: reads and sets the scheduling of this process; an unusual one is somebody's wish and is left alone.
+    unsafe {
+        if libc::sched_getscheduler(0) == libc::SCHED_OTHER {
+            let batch = libc::SCHED_BATCH | libc::SCHED_RESET_ON_FORK;
+            libc::sched_setscheduler(0, batch, &raw const parameters);
+        }
+    }
+}
+
 /// Closes every descriptor but the standard streams and those to keep, which become 3 and up in their order.
 pub(super) fn keep_only<const N: usize>(keep: [OwnedFd; N]) -> io::Result<[OwnedFd; N]> {
     let above = (0..N).fold(3, |above: RawFd, _| above + 1);
