@@ -47,7 +47,7 @@ pub use capture::{Captured, Overflow, Stream};
 pub use command::{Command, DEFAULT_GRACE, DEFAULT_OUTPUT_LIMIT, Stdin};
 pub use detached::{SpawnError, spawn};
 pub use environment::Environment;
-pub use exec::{ExecError, Exit, Output};
+pub use exec::{Begun, ExecError, Exit, Output};
 pub use handle::{Handle, HandleError, Killed};
 pub use image::LaunchError;
 pub use keeper::Supervisor;

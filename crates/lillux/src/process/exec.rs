@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::capture::{Capture, Captured, Stream};
 use super::command::{Command, OutputCallback, StartCallback, Stdin};
 use super::handle::Handle;
 use super::image::{Image, LaunchError, Step};
-use super::keeper::{Event, Job, KeeperError, Supervisor};
+use super::keeper::{Event, Job, KeeperError, Order, Supervisor};
 
 /// How much is read from a stream at a time: what a pipe holds.
 const CHUNK: usize = 64 * 1024;
@@ -103,20 +103,56 @@ impl Supervisor {
     /// the calling program dies.
     ///
     /// Must be called within a Tokio runtime that has I/O and time enabled.
-    pub async fn exec(&self, mut command: Command<'_>) -> Result<Output, ExecError> {
+    pub async fn exec(&self, command: Command<'_>) -> Result<Output, ExecError> {
+        self.begin(command)?.finish().await
+    }
+
+    /// Begins a command, to be finished later: `exec` in two steps, for a
+    /// program that has something to do in between, such as building its
+    /// runtime. If a keeper is idle the command starts at once, else with
+    /// [`Begun::finish`]. Its time counts from there, too.
+    pub fn begin<'a>(&self, mut command: Command<'a>) -> Result<Begun<'a>, ExecError> {
         let begun = Instant::now();
         let image = Image::build(&command)?;
-        let stdin = std::mem::take(&mut command.stdin);
-        let (stdin, input) = input_for(stdin)?;
+        let (stdin, input) = input_for(std::mem::take(&mut command.stdin))?;
         let (stdout, its_stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let (stderr, its_stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-
-        let stdio = [stdin.as_fd(), its_stdout.as_fd(), its_stderr.as_fd()];
+        let its_streams = [stdin, its_stdout, its_stderr];
         let announce = command.on_start.is_some();
-        let job = self.submit(&image, stdio, command.grace, announce).await?;
-        drop((stdin, its_stdout, its_stderr));
+        let order = self.order(&image, its_streams, command.grace, announce);
+        Ok(Begun {
+            begun,
+            command,
+            image,
+            order,
+            input,
+            output: [stdout, stderr],
+        })
+    }
+}
 
-        // From here on the command is under way; what is left to be done is done beside it.
+/// A command that has begun. Dropping it ends its tree.
+pub struct Begun<'a> {
+    begun: Instant,
+    command: Command<'a>,
+    image: Image,
+    order: Order,
+    input: Input,
+    output: [OwnedFd; 2],
+}
+
+impl Begun<'_> {
+    /// Waits until the command's tree is gone, as [`Supervisor::exec`] does.
+    pub async fn finish(self) -> Result<Output, ExecError> {
+        let Self {
+            begun,
+            mut command,
+            image,
+            order,
+            input,
+            output: [stdout, stderr],
+        } = self;
+        let job = order.job().await?;
         let mut streams = Streams {
             stdout: Some(receiver(stdout)?),
             stderr: Some(receiver(stderr)?),
@@ -157,6 +193,14 @@ impl Supervisor {
             survivors: ended.survivors,
             duration: begun.elapsed(),
         })
+    }
+}
+
+impl std::fmt::Debug for Begun<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Begun")
+            .field("command", &self.command)
+            .finish_non_exhaustive()
     }
 }
 

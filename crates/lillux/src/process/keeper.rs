@@ -32,6 +32,6 @@ mod warden;
 mod wire;
 
 pub use host::Supervisor;
-pub(super) use host::{Job, KeeperError};
+pub(super) use host::{Job, KeeperError, Order};
 pub(super) use sys::{Plan, Stack, launch_detached};
 pub(super) use wire::Event;

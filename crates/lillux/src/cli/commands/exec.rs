@@ -16,12 +16,6 @@ use crate::cli::report::{Exit, Failure, Report};
 
 pub(crate) fn run(args: ExecArgs, supervisor: io::Result<Supervisor>) -> Result<Report, Failure> {
     let supervisor = supervisor.map_err(|e| Failure::new(Exit::Failed, "supervisor", e))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build()
-        .map_err(|e| Failure::new(Exit::Failed, "runtime", e))?;
-
     let mut command = command(args.program)
         .grace(args.grace)
         .output_limit(args.max_output);
@@ -38,7 +32,14 @@ pub(crate) fn run(args: ExecArgs, supervisor: io::Result<Supervisor>) -> Result<
         let own = io::stdin().as_fd().try_clone_to_owned();
         command = command.stdin_fd(own.map_err(|e| Failure::new(Exit::Failed, "stdin", e))?);
     }
-    let output = runtime.block_on(supervisor.exec(command));
+    // The command is under way while the runtime is built.
+    let begun = supervisor.begin(command)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(|e| Failure::new(Exit::Failed, "runtime", e))?;
+    let output = runtime.block_on(begun.finish());
     // This process is about to end, and its keeper with it: nobody needs to tidy up.
     std::mem::forget((supervisor, runtime));
     Ok(report(&output?))

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -105,30 +105,27 @@ impl Supervisor {
         })
     }
 
-    /// Hands a command to a keeper.
-    pub(in super::super) async fn submit(
+    /// Hands a command to an idle keeper, if there is one, as far as its socket
+    /// takes it at once.
+    pub(in super::super) fn order(
         &self,
         image: &Image,
-        stdio: [BorrowedFd<'_>; 3],
+        stdio: [OwnedFd; 3],
         grace: Duration,
         announce: bool,
-    ) -> Result<Job, KeeperError> {
+    ) -> Order {
         let message = message(image, grace, announce);
-        // An idle keeper may have been killed while nobody looked. What it has
-        // not heard to the end it has not begun.
-        while let Some(socket) = self.take_idle() {
-            let Ok(sent) = send_first(&socket, &message, stdio) else {
-                continue;
-            };
-            if let Ok(socket) = send_rest(socket, &message[sent..]).await {
-                // Only now: the keeper is at work while the runtime is told of its socket.
-                return Ok(Job::new(self.clone(), socket)?);
-            }
+        // One may have been killed while nobody looked.
+        let taken = std::iter::from_fn(|| self.take_idle()).find_map(|keeper| {
+            let sent = send_first(&keeper, &message, &stdio).ok()?;
+            Some((keeper, sent))
+        });
+        Order {
+            supervisor: self.clone(),
+            message,
+            stdio,
+            taken,
         }
-        let socket = self.new_keeper().await?;
-        let sent = send_first(&socket, &message, stdio)?;
-        let socket = send_rest(socket, &message[sent..]).await?;
-        Ok(Job::new(self.clone(), socket)?)
     }
 
     /// Asks the warden for one more keeper, and starts a warden if there is
@@ -162,6 +159,37 @@ impl Supervisor {
 impl std::fmt::Debug for Supervisor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Supervisor").finish_non_exhaustive()
+    }
+}
+
+/// A command on its way to a keeper. Dropped, it is called off: a keeper that
+/// has heard all of it ends it, one that has heard a part has not begun.
+pub(in super::super) struct Order {
+    supervisor: Supervisor,
+    message: Vec<u8>,
+    stdio: [OwnedFd; 3],
+    /// The keeper that took it, and how much of the message it was sent.
+    taken: Option<(OwnedFd, usize)>,
+}
+
+impl Order {
+    /// Sees to it that a keeper has all of it.
+    pub(in super::super) async fn job(self) -> Result<Job, KeeperError> {
+        let Self {
+            supervisor,
+            message,
+            stdio,
+            taken,
+        } = self;
+        if let Some((keeper, sent)) = taken
+            && let Ok(keeper) = send_rest(keeper, &message[sent..]).await
+        {
+            return Ok(Job::new(supervisor, keeper)?);
+        }
+        let keeper = supervisor.new_keeper().await?;
+        let sent = send_first(&keeper, &message, &stdio)?;
+        let keeper = send_rest(keeper, &message[sent..]).await?;
+        Ok(Job::new(supervisor, keeper)?)
     }
 }
 
@@ -247,7 +275,8 @@ impl Job {
 
 /// Sends the beginning of a message, and the standard streams with it. Nothing
 /// is on its way to an idle keeper, so there is always room for some of it.
-fn send_first(keeper: impl AsFd, message: &[u8], stdio: [BorrowedFd<'_>; 3]) -> io::Result<usize> {
+fn send_first(keeper: &OwnedFd, message: &[u8], stdio: &[OwnedFd; 3]) -> io::Result<usize> {
+    let stdio = stdio.each_ref().map(AsFd::as_fd);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&stdio));
