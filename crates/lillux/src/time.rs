@@ -1,6 +1,6 @@
 //! What time it is: wall clock and monotonic, read together.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::{Timestamp, Unit};
 use rustix::time::{ClockId, clock_gettime};
@@ -37,6 +37,30 @@ pub fn now_seconds() -> String {
 /// Time since boot.
 pub fn monotonic() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
+}
+
+/// A moment after which waiting is over, if there is one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// A time so long that it ends beyond the clock never ends.
+    pub(crate) fn after(timeout: Option<Duration>) -> Self {
+        Self(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
+    }
+
+    /// The time left, but no more than `longest`.
+    pub(crate) fn left_within(self, longest: Duration) -> Duration {
+        self.0.map_or(longest, |deadline| {
+            deadline
+                .saturating_duration_since(Instant::now())
+                .min(longest)
+        })
+    }
+
+    pub(crate) fn has_passed(self) -> bool {
+        self.0.is_some_and(|deadline| Instant::now() >= deadline)
+    }
 }
 
 #[cfg(test)]

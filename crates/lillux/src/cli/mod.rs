@@ -10,25 +10,29 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
-use lillux::process::Supervisor;
 
 use args::{Cli, Command};
 use report::{Failure, Report};
 
 /// Reads the arguments, runs the command, prints its one JSON object.
 pub(crate) fn main() -> ExitCode {
-    match quick::exec() {
-        Some(outcome) => report::print(outcome),
-        None => match Cli::try_parse() {
-            Ok(cli) => report::print(dispatch(cli.command)),
-            Err(error) => refuse_usage(&error),
-        },
+    if let Some(code) = quick::exec() {
+        return code;
+    }
+    match Cli::try_parse() {
+        Ok(cli) => report::print(dispatch(cli.command)),
+        Err(error) => refuse_usage(&error),
     }
 }
 
 fn dispatch(command: Command) -> Result<Report, Failure> {
     match command {
-        Command::Exec(args) => commands::exec::run(args, Supervisor::for_one_command()),
+        Command::Exec(args) => {
+            let supervisor = commands::exec::supervisor()?;
+            let outcome = commands::exec::run(args, &supervisor);
+            supervisor.shut_down();
+            outcome
+        }
         Command::Spawn(args) => commands::spawn::run(args),
         Command::Status(args) => commands::status::run(args),
         Command::Kill(args) => commands::kill::run(args),

@@ -8,22 +8,28 @@
 //! the same; a test holds the two together.
 
 use std::ffi::OsString;
+use std::process::ExitCode;
 
-use lillux::process::{DEFAULT_GRACE, DEFAULT_OUTPUT_LIMIT, Supervisor};
+use lillux::process::{DEFAULT_GRACE, DEFAULT_OUTPUT_LIMIT};
 
 use super::args::{ExecArgs, Inherit, ProgramArgs, seconds, variable};
-use super::commands;
-use super::report::{Failure, Report};
+use super::{commands, report};
 
-/// Runs `exec` if that is what was typed, and plainly.
-pub(super) fn exec() -> Option<Result<Report, Failure>> {
+/// Runs `exec` if that is what was typed, and plainly. Prints, too, and only
+/// then waits for the keeper to end.
+pub(super) fn exec() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     if words.next()? != "exec" {
         return None;
     }
-    let supervisor = Supervisor::for_one_command();
+    let supervisor = match commands::exec::supervisor() {
+        Ok(supervisor) => supervisor,
+        Err(failure) => return Some(report::print(Err(failure))),
+    };
     let args = read(words)?;
-    Some(commands::exec::run(args, supervisor))
+    let code = report::print(commands::exec::run(args, &supervisor));
+    supervisor.shut_down();
+    Some(code)
 }
 
 /// The arguments, if each is a known option with its value as the next word,

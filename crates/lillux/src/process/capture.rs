@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::cas::{Cas, CasError};
+use crate::cas::{BlobWriter, Cas, CasError};
 use crate::hash::Hash;
 
 /// One of the two output streams.
@@ -58,16 +57,10 @@ pub(super) struct Capture {
     total: u64,
     limit: usize,
     store: Option<Cas>,
-    spill: Option<Spill>,
-}
-
-/// A blob being written by a thread that may wait for the disk.
-///
-/// `None` ends the stream. A channel that closes without it belongs to a call
-/// that was cancelled, whose blob nobody will ask for.
-struct Spill {
-    chunks: mpsc::Sender<Option<Vec<u8>>>,
-    writer: JoinHandle<Result<Option<Hash>, CasError>>,
+    /// The blob, in the hands of a thread that may wait for the disk. Nobody
+    /// finishes that of a command that is cancelled, so it leaves nothing.
+    spill: Option<JoinHandle<Result<BlobWriter, CasError>>>,
+    failed: Option<CasError>,
 }
 
 impl Capture {
@@ -78,10 +71,11 @@ impl Capture {
             limit,
             store,
             spill: None,
+            failed: None,
         }
     }
 
-    /// Takes the next bytes. Waits only for a store that cannot keep up.
+    /// Takes the next bytes. Waits only while the last ones are being stored.
     pub(super) async fn take(&mut self, bytes: &[u8]) {
         let room = self.limit - self.kept.len();
         let (kept, excess) = bytes.split_at(room.min(bytes.len()));
@@ -91,19 +85,37 @@ impl Capture {
             return;
         }
         if let Some(store) = self.store.take() {
-            let spill = Spill::start(store);
-            spill.write(self.kept.clone()).await;
-            self.spill = Some(spill);
+            let beginning = self.kept.clone();
+            self.spill = Some(spawn_blocking(move || write(store.writer()?, &beginning)));
         }
-        if let Some(spill) = &self.spill {
-            spill.write(excess.to_vec()).await;
+        if let Some(blob) = self.blob().await {
+            let excess = excess.to_vec();
+            self.spill = Some(spawn_blocking(move || write(blob, &excess)));
         }
     }
 
-    pub(super) async fn finish(self) -> Captured {
+    /// The blob once all of it so far is written, if there is one and it could be.
+    async fn blob(&mut self) -> Option<BlobWriter> {
+        match self.spill.take()?.await {
+            Ok(Ok(blob)) => Some(blob),
+            Ok(Err(error)) => {
+                self.failed = Some(error);
+                None
+            }
+            // The runtime is shutting down, and this future with it.
+            Err(_) => None,
+        }
+    }
+
+    pub(super) async fn finish(mut self) -> Captured {
         let exceeded = self.total > self.kept.len() as u64;
-        let overflow = match self.spill {
-            Some(spill) => Some(spill.finish().await),
+        let stored = match self.blob().await {
+            Some(blob) => spawn_blocking(move || blob.finish()).await.ok(),
+            None => self.failed.take().map(Err),
+        };
+        let overflow = match stored {
+            Some(Ok(stored)) => Some(Overflow::Stored(stored.hash)),
+            Some(Err(error)) => Some(Overflow::Failed(error)),
             None if exceeded => Some(Overflow::Dropped),
             None => None,
         };
@@ -115,35 +127,10 @@ impl Capture {
     }
 }
 
-impl Spill {
-    fn start(store: Cas) -> Self {
-        // Few, so that a fast process waits for a slow disk instead of filling memory.
-        let (chunks, mut receiver) = mpsc::channel::<Option<Vec<u8>>>(4);
-        let writer = tokio::task::spawn_blocking(move || {
-            let mut blob = store.writer()?;
-            while let Some(chunk) = receiver.blocking_recv() {
-                // A blob that could not be written says why when it is finished.
-                if chunk.is_none_or(|chunk| blob.write_all(&chunk).is_err()) {
-                    return Ok(Some(blob.finish()?.hash));
-                }
-            }
-            Ok(None)
-        });
-        Self { chunks, writer }
-    }
-
-    /// A writer that failed has closed its end, and tells why at the end.
-    async fn write(&self, chunk: Vec<u8>) {
-        let _ = self.chunks.send(Some(chunk)).await;
-    }
-
-    async fn finish(self) -> Overflow {
-        let _ = self.chunks.send(None).await;
-        match self.writer.await {
-            Ok(Ok(Some(hash))) => Overflow::Stored(hash),
-            Ok(Err(error)) => Overflow::Failed(error),
-            // The runtime is shutting down, and this future with it.
-            Ok(Ok(None)) | Err(_) => Overflow::Dropped,
-        }
+fn write(mut blob: BlobWriter, bytes: &[u8]) -> Result<BlobWriter, CasError> {
+    match blob.write_all(bytes) {
+        Ok(()) => Ok(blob),
+        // The blob knows the place, and says it when it is finished.
+        Err(error) => Err(blob.finish().err().unwrap_or(CasError::Source(error))),
     }
 }

@@ -16,7 +16,10 @@ use super::capture::{Capture, Captured, Stream};
 use super::command::{Command, OutputCallback, StartCallback, Stdin};
 use super::handle::Handle;
 use super::image::{Image, LaunchError, Step};
-use super::keeper::{Event, Job, KeeperError, Order, Supervisor};
+use super::keeper::{Event, GIVE_UP, Job, KeeperError, Order, Run, Supervisor};
+
+/// What is added to the time that a keeper may take, for being scheduled late.
+const MARGIN: Duration = Duration::from_secs(2);
 
 /// How much is read from a stream at a time: what a pipe holds.
 const CHUNK: usize = 64 * 1024;
@@ -28,6 +31,8 @@ pub enum Exit {
     Code(i32),
     /// By this signal.
     Signal(i32),
+    /// Not as far as anybody knows: see [`Output::survivors`].
+    Unknown,
 }
 
 impl Exit {
@@ -39,11 +44,12 @@ impl Exit {
         }
     }
 
-    /// One number for both: the exit code, or the signal's number negated.
+    /// One number for all: the exit code, or the signal's number negated, or the least there is.
     pub fn return_code(self) -> i32 {
         match self {
             Self::Code(code) => code,
             Self::Signal(signal) => -signal,
+            Self::Unknown => i32::MIN,
         }
     }
 }
@@ -61,8 +67,8 @@ pub struct Output {
     pub timed_out: bool,
     /// From the call to the end of the tree.
     pub duration: Duration,
-    /// How many of its processes could not be killed: they run as another user
-    /// or hang in the kernel. They have been sent `SIGKILL`.
+    /// How many of its processes, at least, could not be killed: they run as
+    /// another user or hang in the kernel.
     pub survivors: u32,
 }
 
@@ -112,16 +118,23 @@ impl Supervisor {
     /// runtime. If a keeper is idle the command starts at once, else with
     /// [`Begun::finish`]. Its time counts from there, too.
     pub fn begin<'a>(&self, mut command: Command<'a>) -> Result<Begun<'a>, ExecError> {
-        let begun = Instant::now();
+        let at = Instant::now();
         let image = Image::build(&command)?;
         let (stdin, input) = input_for(std::mem::take(&mut command.stdin))?;
         let (stdout, its_stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let (stderr, its_stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-        let its_streams = [stdin, its_stdout, its_stderr];
-        let announce = command.on_start.is_some();
-        let order = self.order(&image, its_streams, command.grace, announce);
+        let run = Run {
+            // `Image::build` has seen to it that this fits.
+            block: u32::try_from(image.block.len()).unwrap_or(u32::MAX),
+            argc: image.argc,
+            envc: image.envc,
+            timeout: command.timeout,
+            grace: command.grace,
+            announce: command.on_start.is_some(),
+        };
+        let order = self.order(&image, run, [stdin, its_stdout, its_stderr]);
         Ok(Begun {
-            begun,
+            at,
             command,
             image,
             order,
@@ -133,7 +146,7 @@ impl Supervisor {
 
 /// A command that has begun. Dropping it ends its tree.
 pub struct Begun<'a> {
-    begun: Instant,
+    at: Instant,
     command: Command<'a>,
     image: Image,
     order: Order,
@@ -145,7 +158,7 @@ impl Begun<'_> {
     /// Waits until the command's tree is gone, as [`Supervisor::exec`] does.
     pub async fn finish(self) -> Result<Output, ExecError> {
         let Self {
-            begun,
+            at,
             mut command,
             image,
             order,
@@ -163,8 +176,11 @@ impl Begun<'_> {
             on_output: command.on_output.take(),
         };
         let ended = {
-            let on_start = command.on_start.take();
-            let watch = watch(job, command.timeout, command.grace, on_start);
+            let patience = command.timeout.map(|timeout| {
+                let ending = command.grace.saturating_add(GIVE_UP + MARGIN);
+                timeout.saturating_add(ending)
+            });
+            let watch = watch(job, patience, command.on_start.take());
             let read = streams.read();
             let write = write_all(input);
             tokio::pin!(watch, read, write);
@@ -186,12 +202,12 @@ impl Begun<'_> {
         streams.read_what_is_left().await?;
         let [stdout, stderr] = streams.captures;
         Ok(Output {
-            exit: Exit::from_wait_status(ended.status),
+            exit: ended.exit.unwrap_or(Exit::Unknown),
             stdout: stdout.finish().await,
             stderr: stderr.finish().await,
             timed_out: ended.timed_out,
             survivors: ended.survivors,
-            duration: begun.elapsed(),
+            duration: at.elapsed(),
         })
     }
 }
@@ -205,7 +221,7 @@ impl std::fmt::Debug for Begun<'_> {
 }
 
 struct Ended {
-    status: i32,
+    exit: Option<Exit>,
     timed_out: bool,
     survivors: u32,
 }
@@ -222,66 +238,64 @@ impl<E: Into<ExecError>> From<E> for Refusal {
     }
 }
 
-/// Listens to the keeper until the tree is gone, and ends the tree when its time is up.
+/// Listens to the keeper until the tree is gone. A keeper that has not been
+/// heard of for as long as it can take is stuck itself, and is killed.
 async fn watch(
     mut job: Job,
-    timeout: Option<Duration>,
-    grace: Duration,
+    patience: Option<Duration>,
     mut on_start: Option<StartCallback<'_>>,
 ) -> Result<Ended, Refusal> {
-    let mut timed_out = false;
-    let mut exited = None;
-    let time_is_up = async {
-        match timeout {
-            Some(timeout) => sleep(timeout).await,
+    let too_long = async {
+        match patience {
+            Some(patience) => sleep(patience).await,
             None => std::future::pending().await,
         }
     };
-    tokio::pin!(time_is_up);
-    let (status, survivors) = loop {
-        tokio::select! {
-            // A process that ends as its time is up has ended in time.
-            biased;
-            event = job.event() => match (event?, exited) {
-                (Event::Started { pid, start_time }, None) => {
-                    let handle = Handle::new(pid, start_time)?;
-                    if let Some(on_start) = on_start.take() {
-                        on_start(&handle);
-                    }
-                }
-                (Event::Refused { step, errno }, None) => {
-                    job.release();
-                    let source = io::Error::from_raw_os_error(errno);
-                    return Err(Refusal::Launch { step, source });
-                }
-                (Event::Exited { status }, None) => exited = Some(status),
-                (Event::Ended { status }, None) | (Event::Gone, Some(status)) => break (status, 0),
-                (Event::Stuck { survivors }, Some(status)) => break (status, survivors),
-                (Event::Stuck { survivors }, None) => return Err(unkillable(survivors).into()),
-                (event, _) => return Err(out_of_turn(event).into()),
-            },
-            // Once the main process has ended, the keeper ends the rest without being asked.
-            () = &mut time_is_up, if !timed_out && exited.is_none() => {
-                timed_out = true;
-                job.end(grace)?;
+    tokio::pin!(too_long);
+    loop {
+        let event = tokio::select! {
+            event = job.event() => event?,
+            () = &mut too_long => {
+                job.kill_keeper();
+                return Err(ExecError::Keeper(
+                    "the process that kept the command did not answer and was killed".into(),
+                )
+                .into());
             }
+        };
+        match event {
+            Event::Started { pid, start_time } => {
+                let handle = Handle::new(pid, start_time)?;
+                if let Some(on_start) = on_start.take() {
+                    on_start(&handle);
+                }
+            }
+            Event::Refused { step, errno } => {
+                job.release();
+                let source = io::Error::from_raw_os_error(errno);
+                return Err(Refusal::Launch { step, source });
+            }
+            Event::Ended { status, timed_out } => {
+                job.release();
+                return Ok(Ended {
+                    exit: Some(Exit::from_wait_status(status)),
+                    timed_out,
+                    survivors: 0,
+                });
+            }
+            Event::Stuck {
+                survivors,
+                timed_out,
+            } => {
+                return Ok(Ended {
+                    exit: None,
+                    timed_out,
+                    survivors,
+                });
+            }
+            Event::Ready { .. } => return Err(out_of_turn(event).into()),
         }
-    };
-    if survivors == 0 && !timed_out {
-        job.release();
     }
-    Ok(Ended {
-        status,
-        timed_out,
-        survivors,
-    })
-}
-
-fn unkillable(survivors: u32) -> ExecError {
-    ExecError::Keeper(format!(
-        "the process could not be killed, it hangs in the kernel or runs as another user \
-         ({survivors} processes left)"
-    ))
 }
 
 fn out_of_turn(event: Event) -> ExecError {
@@ -309,21 +323,38 @@ impl Streams<'_> {
             };
             self.read_once(stream, &mut chunk, pipe::Receiver::try_read_buf)
                 .await?;
+            // A process that writes faster than its output is taken must not keep all else waiting.
+            tokio::task::yield_now().await;
         }
         Ok(())
     }
 
-    /// Reads what the pipes still hold once nobody of the tree is left to
-    /// write. Somebody outside the tree may hold an end open, so it does not
-    /// wait for them to be closed. It asks the pipes themselves: the runtime
-    /// may not have heard yet that there is something in them.
+    /// Reads what the pipes hold now that nobody of the tree is left to write.
+    /// Somebody outside the tree may hold an end open and even write to it, so
+    /// it waits for nothing and takes no more than there is. It asks the pipes
+    /// themselves: the runtime may not have heard yet that there is something
+    /// in them.
     async fn read_what_is_left(&mut self) -> io::Result<()> {
-        let ask = |pipe: &pipe::Receiver, chunk: &mut Vec<u8>| {
-            Ok(rustix::io::read(pipe, spare_capacity(chunk))?)
-        };
         for stream in [Stream::Stdout, Stream::Stderr] {
-            let mut chunk = Vec::with_capacity(CHUNK);
-            while self.read_once(stream, &mut chunk, ask).await? {}
+            let pipe = match stream {
+                Stream::Stdout => &self.stdout,
+                Stream::Stderr => &self.stderr,
+            };
+            let mut left = match pipe {
+                Some(pipe) => rustix::io::ioctl_fionread(pipe)?,
+                None => 0,
+            };
+            while left > 0 {
+                let most = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
+                let mut chunk = Vec::with_capacity(most);
+                let ask = |pipe: &pipe::Receiver, chunk: &mut Vec<u8>| {
+                    Ok(rustix::io::read(pipe, spare_capacity(chunk))?)
+                };
+                if !self.read_once(stream, &mut chunk, ask).await? {
+                    break;
+                }
+                left = left.saturating_sub(chunk.len() as u64);
+            }
         }
         Ok(())
     }

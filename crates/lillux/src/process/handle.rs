@@ -4,13 +4,14 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::table::{self, Stat};
+use crate::time::Deadline;
 
 /// A process, by number, start time and boot: never mistaken for a later one
 /// that was given the same number. Prints and parses as `PID:START:BOOT`, to
@@ -76,8 +77,15 @@ impl Handle {
 
     /// The process that has this number now.
     pub fn of_running(pid: i32) -> Result<Self, HandleError> {
-        match table::stat(pid) {
-            Some(stat) if pid > 0 && stat.is_running() => Ok(Self::new(pid, stat.start_time)?),
+        table::check()?;
+        match table::stat(pid)? {
+            Some(stat) if pid > 0 => {
+                let handle = Self::new(pid, stat.start_time)?;
+                match handle.open()? {
+                    Some(_) => Ok(handle),
+                    None => Err(HandleError::NoProcess(pid)),
+                }
+            }
             _ => Err(HandleError::NoProcess(pid)),
         }
     }
@@ -95,7 +103,24 @@ impl Handle {
     /// Whether this very process runs. A zombie does not, nor does another
     /// process with the same number.
     pub fn is_alive(&self) -> Result<bool, HandleError> {
-        Ok(self.stat()?.is_some_and(|stat| stat.is_running()))
+        Ok(self.open()?.is_some())
+    }
+
+    /// Waits until the process has ended, at most for `timeout`. Tells whether it has.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, HandleError> {
+        let deadline = Deadline::after(timeout);
+        let Some(process) = self.open()? else {
+            return Ok(true);
+        };
+        loop {
+            let left = deadline.left_within(Duration::from_hours(1));
+            if has_ended_within(&process, left) {
+                return Ok(true);
+            }
+            if deadline.has_passed() {
+                return Ok(false);
+            }
+        }
     }
 
     /// Ends the process, its group and session if it leads them, and all its
@@ -106,142 +131,189 @@ impl Handle {
         if self.pid <= 1 || self.pid == getpid().as_raw_nonzero().get() {
             return Err(HandleError::Untouchable(self.pid));
         }
-        if boot()? != self.boot || self.is_recycled() {
+        table::check()?;
+        if boot()? != self.boot {
             return Ok(Killed::AlreadyDead);
         }
-        let mut targets = self.targets()?;
-        if targets.is_empty() {
+        let mut tree = Tree::default();
+        tree.extend(self)?;
+        if tree.members.is_empty() {
             return Ok(Killed::AlreadyDead);
         }
         if !grace.is_zero() {
-            self.signal(&targets, Signal::TERM)?;
-            self.signal(&targets, Signal::CONT)?;
-            wait_for_end(&mut targets, grace);
-            if self.targets()?.is_empty() {
+            tree.signal(Signal::TERM);
+            tree.signal(Signal::CONT);
+            tree.wait(Deadline::after(Some(grace)));
+            tree.extend(self)?;
+            if tree.members.is_empty() {
                 return Ok(Killed::Terminated);
             }
         }
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Deadline::after(Some(Duration::from_secs(5)));
         loop {
-            let mut targets = self.targets()?;
-            if targets.is_empty() {
+            let refused = tree.signal(Signal::KILL);
+            // What is left may fork while it is killed, so it is looked for again.
+            tree.wait(Deadline::after(Some(Duration::from_millis(100))));
+            tree.extend(self)?;
+            if tree.members.is_empty() {
                 return Ok(Killed::Killed);
             }
-            self.signal(&targets, Signal::KILL)?;
-            // What is left may fork while it is killed, so it is looked for again.
-            wait_for_end(&mut targets, Duration::from_millis(100));
-            if Instant::now() > deadline {
-                return Err(self.refused(io::ErrorKind::TimedOut.into()));
-            }
+            let source = match refused {
+                Refused::All(error) => error.into(),
+                Refused::Some if deadline.has_passed() => io::ErrorKind::TimedOut.into(),
+                Refused::Some => continue,
+            };
+            let pid = self.pid;
+            return Err(HandleError::Refused { pid, source });
         }
     }
 
-    /// Waits until the process has ended, at most for `timeout`. Tells whether it has.
-    pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, HandleError> {
-        let Some(pid) = Pid::from_raw(self.pid) else {
-            return Ok(true);
-        };
-        // Opened first and checked afterwards: what is checked is what is waited for.
-        let Ok(target) = pidfd_open(pid, PidfdFlags::empty()) else {
-            return Ok(true);
-        };
-        if !self.is_alive()? {
-            return Ok(true);
-        }
-        let mut targets = vec![target];
-        match timeout {
-            Some(timeout) => wait_for_end(&mut targets, timeout),
-            None => {
-                while !targets.is_empty() {
-                    wait_for_end(&mut targets, Duration::from_hours(1));
-                }
-            }
-        }
-        Ok(targets.is_empty())
-    }
-
-    fn stat(&self) -> Result<Option<Stat>, HandleError> {
-        if boot()? != self.boot {
+    /// The process itself, if it has not ended. The descriptor is opened first
+    /// and checked afterwards: what is checked is what is used.
+    fn open(&self) -> Result<Option<OwnedFd>, HandleError> {
+        let Some(process) = open(self.pid)? else {
             return Ok(None);
-        }
-        let stat = table::stat(self.pid);
-        Ok(stat.filter(|stat| stat.start_time == self.start_time))
+        };
+        let is_it = boot()? == self.boot && self.is_start_of(table::stat(self.pid)?);
+        Ok((is_it && !has_ended_within(&process, Duration::ZERO)).then_some(process))
     }
 
-    fn is_recycled(&self) -> bool {
-        table::stat(self.pid).is_some_and(|stat| stat.start_time != self.start_time)
+    fn is_start_of(&self, stat: Option<Stat>) -> bool {
+        stat.is_some_and(|stat| stat.start_time == self.start_time)
     }
 
-    /// The process itself, those of the group and session it leads, and its
-    /// descendants. A leader that has ended still lends its number to them:
-    /// the kernel gives it to nobody else before they are gone.
-    fn targets(&self) -> Result<Vec<OwnedFd>, HandleError> {
+    /// Whether the number is now another process's.
+    fn is_recycled(&self) -> io::Result<bool> {
+        let stat = table::stat(self.pid)?;
+        Ok(stat.is_some() && !self.is_start_of(stat))
+    }
+}
+
+/// Processes to be ended. Once found they are held by descriptor, since their
+/// ties may be cut: a child of one that ends belongs to nobody any more.
+#[derive(Default)]
+struct Tree {
+    members: Vec<Member>,
+}
+
+struct Member {
+    pid: i32,
+    start_time: u64,
+    process: OwnedFd,
+}
+
+/// Who did not take a signal.
+enum Refused {
+    /// Nobody, or not everybody.
+    Some,
+    All(rustix::io::Errno),
+}
+
+impl Tree {
+    /// Adds what belongs to the process of a handle: itself, the group and
+    /// session it leads, its descendants and those of all members. A leader
+    /// that has ended still lends its number to its group: the kernel gives it
+    /// to nobody else before they are gone. Once it is given to somebody else,
+    /// nothing goes by the number any more.
+    fn extend(&mut self, handle: &Handle) -> Result<(), HandleError> {
         let me = getpid().as_raw_nonzero().get();
-        let mut targets = Vec::new();
-        let mut refused = None;
+        let by_number = !handle.is_recycled()?;
+        let mut found = Vec::new();
+        let mut failed = None;
         table::each(|pid| {
-            let Some(raw) = Pid::from_raw(pid).filter(|_| pid != me) else {
+            if pid == me || self.members.iter().any(|member| member.pid == pid) {
+                return;
+            }
+            let process = match open(pid) {
+                Ok(Some(process)) => process,
+                Ok(None) => return,
+                Err(error) => return failed = Some(error),
+            };
+            let mut ancestry = table::ancestry(pid).peekable();
+            let Some((_, stat)) = ancestry.peek().copied() else {
                 return;
             };
-            let target = match pidfd_open(raw, PidfdFlags::empty()) {
-                Ok(target) => target,
-                Err(error) => return refused = Some(error),
-            };
-            let belongs = table::stat(pid).is_some_and(|stat| {
-                stat.is_running()
-                    && (pid == self.pid
-                        || stat.group == self.pid
-                        || stat.session == self.pid
-                        || table::is_descendant(pid, self.pid))
-            });
-            if belongs {
-                targets.push(target);
+            let numbers = [pid, stat.group, stat.session, stat.parent];
+            let of_number = by_number
+                && (numbers.contains(&handle.pid) || table::is_descendant(pid, handle.pid));
+            let of_member = ancestry.any(|(above, stat)| self.holds(above, stat.start_time));
+            if (of_number || of_member) && !has_ended_within(&process, Duration::ZERO) {
+                let start_time = stat.start_time;
+                let member = Member {
+                    pid,
+                    start_time,
+                    process,
+                };
+                found.push((member, of_member));
             }
         })?;
-        // Processes come and go during a walk; only running out of descriptors matters.
-        match refused {
-            Some(error) if error == rustix::io::Errno::MFILE => Err(self.refused(error.into())),
-            _ => Ok(targets),
+        if let Some(error) = failed {
+            return Err(error.into());
         }
-    }
-
-    /// Signals all targets. One that ended meanwhile is fine; one that we may not signal is told.
-    fn signal(&self, targets: &[OwnedFd], signal: Signal) -> Result<(), HandleError> {
-        for target in targets {
-            match pidfd_send_signal(target, signal) {
-                Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-                Err(error) => return Err(self.refused(error.into())),
-            }
-        }
+        let still_by_number = !handle.is_recycled()?;
+        let found = found.into_iter();
+        let sure = found.filter(|(_, of_member)| *of_member || still_by_number);
+        self.members.extend(sure.map(|(member, _)| member));
         Ok(())
     }
 
-    fn refused(&self, source: io::Error) -> HandleError {
-        HandleError::Refused {
-            pid: self.pid,
-            source,
+    fn holds(&self, pid: i32, start_time: u64) -> bool {
+        let mut members = self.members.iter();
+        members.any(|member| (member.pid, member.start_time) == (pid, start_time))
+    }
+
+    /// Signals all members; one that ended meanwhile is fine.
+    fn signal(&self, signal: Signal) -> Refused {
+        let mut refused = None;
+        let mut taken = false;
+        for member in &self.members {
+            match pidfd_send_signal(&member.process, signal) {
+                Ok(()) | Err(rustix::io::Errno::SRCH) => taken = true,
+                Err(error) => refused = Some(error),
+            }
+        }
+        match refused {
+            Some(error) if !taken => Refused::All(error),
+            _ => Refused::Some,
+        }
+    }
+
+    /// Waits until all members have ended or it is too late; leaves those that have not.
+    fn wait(&mut self, deadline: Deadline) {
+        loop {
+            self.members
+                .retain(|member| !has_ended_within(&member.process, Duration::ZERO));
+            let Some(one) = self.members.first() else {
+                return;
+            };
+            let left = deadline.left_within(Duration::from_hours(1));
+            if !has_ended_within(&one.process, left) && deadline.has_passed() {
+                return;
+            }
         }
     }
 }
 
-/// Waits until all targets have ended or the time is up; leaves those that have not.
-fn wait_for_end(targets: &mut Vec<OwnedFd>, timeout: Duration) {
-    let deadline = Instant::now() + timeout;
-    while !targets.is_empty() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).unwrap_or_default();
-        let mut watched: Vec<_> = targets
-            .iter()
-            .map(|target| PollFd::new(target, PollFlags::IN))
-            .collect();
-        let ready = poll(&mut watched, Some(&left));
-        let ended: Vec<_> = watched.iter().map(|fd| !fd.revents().is_empty()).collect();
-        if matches!(ready, Ok(0)) {
-            return;
-        }
-        let mut ended = ended.iter();
-        targets.retain(|_| !ended.next().copied().unwrap_or(false));
+/// A descriptor of the process with this number, if there is one.
+fn open(pid: i32) -> io::Result<Option<OwnedFd>> {
+    use rustix::io::Errno;
+    let Some(pid) = Pid::from_raw(pid) else {
+        return Ok(None);
+    };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(process) => Ok(Some(process)),
+        // The number is nobody's, or only a thread's.
+        Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
     }
+}
+
+/// Whether a process has ended, or does within this time. One whose first
+/// thread has ended while others go on has not, though it looks like a zombie.
+fn has_ended_within(process: &OwnedFd, time: Duration) -> bool {
+    let time = Timespec::try_from(time).unwrap_or_default();
+    let mut watched = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut watched, Some(&time)).is_ok_and(|ended| ended > 0)
 }
 
 fn boot() -> io::Result<String> {

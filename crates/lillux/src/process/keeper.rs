@@ -13,13 +13,14 @@
 //! ```
 //!
 //! - A **keeper** is a subreaper that runs one command at a time. It is told
-//!   what to run over a socket, and when to end it. When the socket closes,
+//!   what to run over a socket, and for how long. When the socket closes,
 //!   because the future was dropped or because your program died of whatever
-//!   cause, it ends its tree and then itself.
+//!   cause, it ends its tree and then itself. It keeps the time, too: a
+//!   program that is stopped or busy does not prolong its commands.
 //! - The **warden** forks keepers. It is forked off early, when your program is
 //!   still small, so a keeper costs the same however large the program grows.
 //!   It is a subreaper too: should a keeper be killed, what it kept falls to
-//!   the warden, which ends it.
+//!   the warden, which ends it. Should one be stopped, the warden wakes it.
 //!
 //! Both are forks that never execute another program, possibly of a process
 //! with threads. Between a fork and an exec such a process may hold any lock in
@@ -33,5 +34,6 @@ mod wire;
 
 pub use host::Supervisor;
 pub(super) use host::{Job, KeeperError, Order};
+pub(super) use keep::GIVE_UP;
 pub(super) use sys::{Plan, Stack, launch_detached};
-pub(super) use wire::Event;
+pub(super) use wire::{Event, Run};

@@ -1,16 +1,22 @@
 //! The process table, read from `/proc`.
 //!
-//! Nothing here allocates: the keeper, forked from a process that may have
-//! threads, uses it too.
+//! Nothing here but [`check`] allocates: keepers, forked from a process that
+//! may have threads, use it too.
 
 use std::fmt::Write;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::str;
+use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
+};
+
+use crate::time::monotonic;
 
 /// A chain of ancestors longer than this is not followed further. A descendant
 /// that deep is found once those above it are gone and it has moved up.
@@ -19,8 +25,6 @@ const MAX_DEPTH: usize = 64;
 /// What is read of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
-    /// `R`, `S`, `Z`, …
-    pub(super) state: u8,
     /// 0 for a process without a parent that we may see.
     pub(super) parent: i32,
     pub(super) group: i32,
@@ -37,35 +41,57 @@ impl Stat {
         let text = str::from_utf8(text.get(after_name..)?).ok()?;
         let mut fields = text.split_ascii_whitespace();
         Some(Self {
-            state: *fields.next()?.as_bytes().first()?,
-            parent: fields.next()?.parse().ok()?,
+            // The state comes first.
+            parent: fields.nth(1)?.parse().ok()?,
             group: fields.next()?.parse().ok()?,
             session: fields.next()?.parse().ok()?,
             start_time: fields.nth(15)?.parse().ok()?,
         })
     }
+}
 
-    /// A zombie has ended; only its parent has not looked yet.
-    pub(super) fn is_running(&self) -> bool {
-        !matches!(self.state, b'Z' | b'X' | b'x')
+/// Fails unless `/proc` is there and shows this process under the number it
+/// has. In a process namespace with the `/proc` of another, what is read here
+/// would be signalled there.
+pub(super) fn check() -> io::Result<()> {
+    let me = std::process::id().to_string();
+    match std::fs::read_link("/proc/self") {
+        Ok(own) if own.as_os_str() == me.as_str() => Ok(()),
+        Ok(_) => Err(io::Error::other(
+            "/proc belongs to another process namespace; mount this one's",
+        )),
+        Err(error) => Err(io::Error::new(
+            error.kind(),
+            format!("cannot read /proc, is it mounted? ({error})"),
+        )),
     }
 }
 
 /// The process with this number, if there is one now.
-pub(super) fn stat(pid: i32) -> Option<Stat> {
+pub(super) fn stat(pid: i32) -> io::Result<Option<Stat>> {
     let mut path = Text::<32>::default();
-    write!(path, "/proc/{pid}/stat\0").ok()?;
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let file = openat(CWD, path.as_c_str()?, flags, Mode::empty()).ok()?;
+    let text = write!(path, "/proc/{pid}/stat\0").ok();
+    let Some(path) = text.and_then(|()| path.as_c_str()) else {
+        return Ok(None);
+    };
     // The name takes at most 64 bytes and the fields up to the start time
     // at most 21 each.
     let mut buffer = [0; 768];
-    let length = rustix::io::read(&file, &mut buffer).ok()?;
-    Stat::parse(buffer.get(..length)?)
+    let read = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .and_then(|file| rustix::io::read(&file, &mut buffer));
+    match read {
+        Ok(length) => Ok(buffer.get(..length).and_then(Stat::parse)),
+        Err(Errno::NOENT | Errno::SRCH) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
-/// Calls `visit` with the number of every process.
+/// Calls `visit` with the number of every process. New ones get higher numbers
+/// and would be visited, too, so a walk among processes that fork without end
+/// is broken off; whoever waits for an end walks again.
 pub(super) fn each(mut visit: impl FnMut(i32)) -> io::Result<()> {
+    const LONGEST: Duration = Duration::from_secs(1);
+    let until = monotonic() + LONGEST;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = openat(CWD, c"/proc", flags, Mode::empty())?;
     let mut buffer = [MaybeUninit::uninit(); 4096];
@@ -76,21 +102,33 @@ pub(super) fn each(mut visit: impl FnMut(i32)) -> io::Result<()> {
         if let Some(pid) = str::from_utf8(name).ok().and_then(|n| n.parse().ok()) {
             visit(pid);
         }
+        if monotonic() > until {
+            break;
+        }
     }
     Ok(())
 }
 
+/// A process and those above it, each with its number, as far as they can be
+/// told: a parent that is younger than its child is none, but a newcomer with
+/// the parent's number.
+pub(super) fn ancestry(pid: i32) -> impl Iterator<Item = (i32, Stat)> {
+    let mut next = Some((pid, u64::MAX));
+    let chain = std::iter::from_fn(move || {
+        let (pid, child_start) = next.take()?;
+        let stat = stat(pid).ok()??;
+        if stat.start_time > child_start {
+            return None;
+        }
+        next = (stat.parent > 1).then_some((stat.parent, stat.start_time));
+        Some((pid, stat))
+    });
+    chain.take(MAX_DEPTH)
+}
+
 /// Whether `ancestor` is above `pid`.
 pub(super) fn is_descendant(pid: i32, ancestor: i32) -> bool {
-    let mut current = pid;
-    for _ in 0..MAX_DEPTH {
-        match stat(current) {
-            Some(stat) if stat.parent == ancestor => return true,
-            Some(stat) if stat.parent > 1 => current = stat.parent,
-            _ => return false,
-        }
-    }
-    false
+    ancestry(pid).any(|(_, stat)| stat.parent == ancestor)
 }
 
 /// Signals every process for which `chosen` holds, and tells how many there were.
@@ -99,9 +137,8 @@ pub(super) fn is_descendant(pid: i32, ancestor: i32) -> bool {
 /// in between and its number is used again, the signal reaches nobody,
 /// never the newcomer.
 pub(super) fn signal(signal: Signal, chosen: impl Fn(i32) -> bool) -> usize {
-    let mut signalled = 0;
-    // A walk that fails half-way has signalled what it saw; whoever waits
-    // for the processes to end walks again.
+    let mut count = 0;
+    // What a walk that fails half-way did not see, the next one will.
     let _ = each(|pid| {
         let Some(target) = Pid::from_raw(pid) else {
             return;
@@ -109,11 +146,42 @@ pub(super) fn signal(signal: Signal, chosen: impl Fn(i32) -> bool) -> usize {
         let Ok(target) = pidfd_open(target, PidfdFlags::empty()) else {
             return;
         };
-        if chosen(pid) && pidfd_send_signal(target, signal).is_ok() {
-            signalled += 1;
+        if chosen(pid) {
+            count += 1;
+            let _ = pidfd_send_signal(target, signal);
         }
     });
-    signalled
+    count
+}
+
+/// Kills this process's own children, from the kernel's list of them. Where
+/// there is no such list, does nothing.
+pub(super) fn kill_children() {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let path = c"/proc/thread-self/children";
+    let Ok(list) = openat(CWD, path, flags, Mode::empty()) else {
+        return;
+    };
+    let mut number = 0i32;
+    let mut buffer = [0; 1024];
+    while let Ok(length @ 1..) = rustix::io::read(&list, &mut buffer) {
+        for byte in buffer.iter().take(length) {
+            if byte.is_ascii_digit() {
+                number = number.wrapping_mul(10) + i32::from(byte - b'0');
+            } else if let Some(child) = Pid::from_raw(std::mem::take(&mut number)) {
+                let _ = kill_process(child, Signal::KILL);
+            }
+        }
+    }
+}
+
+/// Kills a child of this process that leads its group, and the group. It must
+/// not have been reaped, or its number may be another's.
+pub(super) fn kill_leader(child: i32) {
+    if let Some(child) = Pid::from_raw(child) {
+        let _ = kill_process(child, Signal::KILL);
+        let _ = kill_process_group(child, Signal::KILL);
+    }
 }
 
 /// A short text on the stack.
@@ -160,14 +228,12 @@ mod tests {
         assert_eq!(
             stat,
             Stat {
-                state: b'Z',
                 parent: 5,
                 group: 6,
                 session: 7,
                 start_time: 4242
             }
         );
-        assert!(!stat.is_running());
         for length in 0..text.len() - 8 {
             assert_eq!(Stat::parse(&text[..length]), None);
         }
@@ -180,9 +246,9 @@ mod tests {
         let mut found = false;
         each(|pid| found |= pid == me).unwrap();
         assert!(found);
-        assert_eq!(stat(me).unwrap().parent, parent);
+        assert_eq!(stat(me).unwrap().unwrap().parent, parent);
         assert!(is_descendant(me, parent));
         assert!(!is_descendant(parent, me));
-        assert!(stat(i32::MAX).is_none());
+        assert!(stat(i32::MAX).unwrap().is_none());
     }
 }

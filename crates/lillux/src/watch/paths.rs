@@ -13,8 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use serde::Serialize;
 
-use super::Deadline;
 use crate::error::{At, PathError};
+use crate::time::Deadline;
 
 /// Why a path could not be watched.
 #[derive(Debug, thiserror::Error)]
@@ -54,8 +54,11 @@ pub enum ChangeKind {
 /// Waits until one of the paths changes, at most for `timeout`: then `None`.
 ///
 /// A path that does not exist yet may come to be; its folder must exist. A
-/// file that is replaced by another, as editors do, has changed. A folder
-/// changes when an entry of it does, not when something further down does.
+/// file that is replaced by another, as editors do, has changed, and so has a
+/// link whose target has. A folder changes when an entry of it does, not when
+/// something further down does. What the kernel does not tell is not seen: a
+/// write through another name of the same file, a folder further up that is
+/// renamed, a change made by another machine.
 pub fn paths(paths: &[PathBuf], timeout: Option<Duration>) -> Result<Option<Change>, WatchError> {
     if paths.is_empty() {
         return Err(WatchError::Nothing);
@@ -91,14 +94,25 @@ impl Watch {
                 watch.add(path)?.all = true;
                 continue;
             }
-            let folder = match path.parent() {
-                Some(parent) if parent != Path::new("") => parent,
-                _ => Path::new("."),
-            };
-            let name = path.file_name().unwrap_or_default().to_owned();
-            watch.add(folder)?.names.insert(name, path.clone());
+            watch.add_file(path, path)?;
+            if path.is_symlink()
+                && let Ok(target) = path.canonicalize()
+            {
+                watch.add_file(&target, path)?;
+            }
         }
         Ok(watch)
+    }
+
+    /// Watches a file, to be told under the name that was `given`.
+    fn add_file(&mut self, file: &Path, given: &Path) -> Result<(), PathError> {
+        let folder = match file.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        let name = file.file_name().unwrap_or_default().to_owned();
+        self.add(folder)?.names.insert(name, given.to_owned());
+        Ok(())
     }
 
     fn add(&mut self, folder: &Path) -> Result<&mut Folder, PathError> {
@@ -146,10 +160,14 @@ impl Watch {
     }
 
     fn change(&self, number: i32, events: ReadFlags, name: Option<&OsStr>) -> Option<Change> {
+        if events.contains(ReadFlags::QUEUE_OVERFLOW) {
+            return self.change_of_any();
+        }
         let folder = self.folders.get(&number)?;
         let removed = ReadFlags::DELETE | ReadFlags::MOVED_FROM;
         let created = ReadFlags::CREATE | ReadFlags::MOVED_TO;
-        let itself = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF;
+        let itself =
+            ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED;
         let path = match name {
             _ if events.intersects(itself) => folder.path.clone(),
             Some(name) => match folder.names.get(name) {
@@ -168,5 +186,15 @@ impl Watch {
             ChangeKind::Modified
         };
         Some(Change { path, kind })
+    }
+
+    /// More happened than the kernel could note down, so anything may have changed.
+    fn change_of_any(&self) -> Option<Change> {
+        let folder = self.folders.values().next()?;
+        let path = folder.names.values().next().unwrap_or(&folder.path);
+        Some(Change {
+            path: path.clone(),
+            kind: ChangeKind::Modified,
+        })
     }
 }

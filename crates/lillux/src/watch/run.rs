@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use super::Deadline;
 use super::paths::{Watch, WatchError};
+use crate::time::Deadline;
 
 /// The values of `status` after which a run does not change any more.
 pub const ENDED: [&str; 4] = ["completed", "error", "cancelled", "continued"];
@@ -57,7 +57,8 @@ pub fn run(
         path: record.to_owned(),
         source,
     };
-    let connection = open(record).map_err(failed)?;
+    let busy = deadline.left_within(BUSY);
+    let connection = open(record, busy).map_err(failed)?;
     // Watched before it is read, so that no change falls between.
     let mut beside = record.as_os_str().to_owned();
     beside.push("-wal");
@@ -79,10 +80,10 @@ pub fn run(
     }
 }
 
-fn open(record: &Path) -> rusqlite::Result<Connection> {
+fn open(record: &Path, busy: Duration) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(record, flags)?;
-    connection.busy_timeout(BUSY)?;
+    connection.busy_timeout(busy)?;
     Ok(connection)
 }
 

@@ -14,8 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::args::{ExecArgs, Inherit, ProgramArgs};
 use crate::cli::report::{Exit, Failure, Report};
 
-pub(crate) fn run(args: ExecArgs, supervisor: io::Result<Supervisor>) -> Result<Report, Failure> {
-    let supervisor = supervisor.map_err(|e| Failure::new(Exit::Failed, "supervisor", e))?;
+pub(crate) fn run(args: ExecArgs, supervisor: &Supervisor) -> Result<Report, Failure> {
     let mut command = command(args.program)
         .grace(args.grace)
         .output_limit(args.max_output);
@@ -40,9 +39,14 @@ pub(crate) fn run(args: ExecArgs, supervisor: io::Result<Supervisor>) -> Result<
         .build()
         .map_err(|e| Failure::new(Exit::Failed, "runtime", e))?;
     let output = runtime.block_on(begun.finish());
-    // This process is about to end, and its keeper with it: nobody needs to tidy up.
-    std::mem::forget((supervisor, runtime));
+    // This process is about to end: nobody needs to tidy up.
+    std::mem::forget(runtime);
     Ok(report(&output?))
+}
+
+/// Forks off who will keep the command.
+pub(crate) fn supervisor() -> Result<Supervisor, Failure> {
+    Supervisor::for_one_command().map_err(|e| Failure::new(Exit::Failed, "supervisor", e))
 }
 
 /// The part of a command that `exec` and `spawn` share.
@@ -69,6 +73,9 @@ fn report(output: &Output) -> Report {
         describe_stream(&mut fields, name, captured);
     }
     fields.insert("return_code".into(), json!(output.exit.return_code()));
+    if output.exit == ProcessExit::Unknown {
+        fields.insert("return_code".into(), Value::Null);
+    }
     if let ProcessExit::Signal(signal) = output.exit {
         fields.insert("signal".into(), json!(signal));
     }

@@ -6,18 +6,22 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::{Access, access};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
     send, sendmsg, socketpair,
 };
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open, waitid,
+};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
+use tokio::time::timeout;
 
 use super::super::image::Image;
-use super::keep;
+use super::super::table;
+use super::keep::{self, Service};
 use super::sys;
 use super::warden;
 use super::wire::{Event, Run};
@@ -25,12 +29,16 @@ use super::wire::{Event, Run};
 /// How many keepers wait for another command. More are ended when their command has.
 const MAX_IDLE: usize = 64;
 
+/// A warden that takes longer to fork a keeper has been stopped, or worse.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Runs commands, each as a tree that ends as one. See the [module](crate::process).
 ///
 /// Starting it forks the process. So start it first thing in `main`: before
 /// threads, before secrets are read, while the program is small. What is forked
-/// off keeps a copy of the memory of that moment. A program that starts it
-/// later works as well.
+/// off keeps a copy of the memory of that moment, and commands run with its
+/// user, limits and umask: a program that gives up privileges does so before.
+/// A program that starts it later works as well.
 ///
 /// Clones share the same keepers. When the last one is dropped and the last
 /// command has ended, nothing is left behind.
@@ -42,27 +50,64 @@ pub struct Supervisor {
 struct Shared {
     /// Sockets first: they are dropped in this order, and what hangs from
     /// them must see them close before it is waited for.
-    idle: Mutex<Vec<OwnedFd>>,
+    idle: Mutex<Vec<Keeper>>,
     warden: Mutex<Option<Warden>>,
-    _lone_keeper: Option<Forked>,
+    lone_keeper: Mutex<Option<Forked>>,
+}
+
+/// A keeper that waits for a command.
+struct Keeper {
+    socket: OwnedFd,
+    identity: Identity,
+}
+
+/// Which process a keeper is, as far as we have heard.
+#[derive(Clone, Copy)]
+struct Identity {
+    pid: Option<i32>,
+    /// The warden, or this program.
+    parent: i32,
 }
 
 struct Warden {
     socket: OwnedFd,
-    _process: Forked,
+    process: Forked,
 }
 
 /// A child of ours that ends by itself once its socket is closed. Somebody has
 /// to wait for it, or it stays as a zombie; that may take a tree's grace, so
-/// it is a thread's task.
-struct Forked(i32);
+/// it is a thread's task unless the program has nothing else to do.
+struct Forked {
+    pid: i32,
+    process: Option<OwnedFd>,
+}
+
+impl Forked {
+    fn new(pid: i32) -> io::Result<Self> {
+        let number = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidData)?;
+        let process = Some(pidfd_open(number, PidfdFlags::empty())?);
+        Ok(Self { pid, process })
+    }
+
+    fn wait(mut self) {
+        self.process.as_ref().map(wait_for);
+        self.process = None;
+    }
+}
 
 impl Drop for Forked {
     fn drop(&mut self) {
-        let pid = self.0;
-        // Without a thread it stays a zombie until the program ends: no reason to fail.
-        let _ = std::thread::Builder::new().spawn(move || sys::reap(pid));
+        if let Some(process) = self.process.take() {
+            // Without a thread it stays a zombie until the program ends: no reason to fail.
+            let _ = std::thread::Builder::new().spawn(move || wait_for(&process));
+        }
     }
+}
+
+/// If somebody else in this program has reaped it already, that is as good.
+fn wait_for(process: &OwnedFd) {
+    let ended = || waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED);
+    while matches!(ended(), Err(rustix::io::Errno::INTR)) {}
 }
 
 impl Supervisor {
@@ -78,46 +123,60 @@ impl Supervisor {
     /// killed alone, without its descendants.
     pub fn for_one_command() -> io::Result<Self> {
         let (socket, its_socket) = pair()?;
-        let pid = sys::fork_off(|| {
-            if sys::leave_program().is_ok() {
-                sys::yield_to_others();
-                keep::run(its_socket);
+        let program = pidfd_open(getpid(), PidfdFlags::empty())?;
+        let pid = sys::fork_off(|| match sys::keep_only([its_socket, program]) {
+            Ok([socket, program]) if sys::leave_program().is_ok() => {
+                keep::run(socket, program, Service::One)
             }
+            _ => true,
         })?;
-        Self::new(socket, None, Some(Forked(pid)))
+        let identity = Identity {
+            pid: Some(pid),
+            parent: getpid().as_raw_nonzero().get(),
+        };
+        Self::new(Keeper { socket, identity }, None, Some(Forked::new(pid)?))
     }
 
     fn new(
-        first_keeper: OwnedFd,
+        first_keeper: Keeper,
         warden: Option<Warden>,
         lone_keeper: Option<Forked>,
     ) -> io::Result<Self> {
-        // Without it, keepers see no tree to end, and have nobody to tell.
-        if access("/proc/self/stat", Access::READ_OK).is_err() {
-            return Err(io::Error::other("cannot read /proc: is it mounted?"));
-        }
+        table::check()?;
         Ok(Self {
             shared: Arc::new(Shared {
                 idle: Mutex::new(vec![first_keeper]),
                 warden: Mutex::new(warden),
-                _lone_keeper: lone_keeper,
+                lone_keeper: Mutex::new(lone_keeper),
             }),
         })
     }
 
+    /// Ends what was forked off and waits for it, if this is the last clone
+    /// and no command runs. Dropping does the same without waiting.
+    pub fn shut_down(self) {
+        let Ok(shared) = Arc::try_unwrap(self.shared) else {
+            return;
+        };
+        drop(shared.idle);
+        let warden = shared.warden.into_inner().unwrap_or_default();
+        if let Some(Warden { socket, process }) = warden {
+            drop(socket);
+            process.wait();
+        }
+        let lone_keeper = shared.lone_keeper.into_inner().unwrap_or_default();
+        if let Some(process) = lone_keeper {
+            process.wait();
+        }
+    }
+
     /// Hands a command to an idle keeper, if there is one, as far as its socket
     /// takes it at once.
-    pub(in super::super) fn order(
-        &self,
-        image: &Image,
-        stdio: [OwnedFd; 3],
-        grace: Duration,
-        announce: bool,
-    ) -> Order {
-        let message = message(image, grace, announce);
+    pub(in super::super) fn order(&self, image: &Image, run: Run, stdio: [OwnedFd; 3]) -> Order {
+        let message = [run.to_bytes().as_slice(), image.block.as_slice()].concat();
         // One may have been killed while nobody looked.
         let taken = std::iter::from_fn(|| self.take_idle()).find_map(|keeper| {
-            let sent = send_first(&keeper, &message, &stdio).ok()?;
+            let sent = send_first(&keeper.socket, &message, &stdio).ok()?;
             Some((keeper, sent))
         });
         Order {
@@ -131,27 +190,38 @@ impl Supervisor {
     /// Asks the warden for one more keeper, and starts a warden if there is
     /// none or it is gone. One that is just dying still takes the request, so
     /// the keeper is heard of before anything is entrusted to it.
-    async fn new_keeper(&self) -> Result<OwnedFd, KeeperError> {
+    async fn new_keeper(&self) -> Result<Keeper, KeeperError> {
         let (ours, theirs) = pair()?;
         let asked = match &*lock(&self.shared.warden) {
-            Some(warden) => pass(&warden.socket, &theirs).is_ok(),
-            None => false,
+            Some(warden) if pass(&warden.socket, &theirs).is_ok() => Some(warden.process.pid),
+            _ => None,
         };
         drop(theirs);
-        let mut job = Job::new(self.clone(), ours)?;
-        if asked && job.next_event().await.is_ok() {
-            return Ok(job.into_socket()?);
+        if let Some(parent) = asked {
+            let identity = Identity { pid: None, parent };
+            let keeper = Keeper {
+                socket: ours,
+                identity,
+            };
+            let mut job = Job::new(self.clone(), keeper)?;
+            if let Ok(Ok(_)) = timeout(PATIENCE, job.next_event()).await {
+                return Ok(job.into_keeper()?);
+            }
+            // Should it only have been stopped, it can end now.
+            if let Some(warden) = Pid::from_raw(parent) {
+                let _ = kill_process(warden, Signal::CONT);
+            }
         }
         let (successor, keeper) = start_warden()?;
         *lock(&self.shared.warden) = Some(successor);
         Ok(keeper)
     }
 
-    fn take_idle(&self) -> Option<OwnedFd> {
+    fn take_idle(&self) -> Option<Keeper> {
         self.idle().pop()
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<OwnedFd>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Keeper>> {
         lock(&self.shared.idle)
     }
 }
@@ -169,7 +239,7 @@ pub(in super::super) struct Order {
     message: Vec<u8>,
     stdio: [OwnedFd; 3],
     /// The keeper that took it, and how much of the message it was sent.
-    taken: Option<(OwnedFd, usize)>,
+    taken: Option<(Keeper, usize)>,
 }
 
 impl Order {
@@ -187,7 +257,7 @@ impl Order {
             return Ok(Job::new(supervisor, keeper)?);
         }
         let keeper = supervisor.new_keeper().await?;
-        let sent = send_first(&keeper, &message, &stdio)?;
+        let sent = send_first(&keeper.socket, &message, &stdio)?;
         let keeper = send_rest(keeper, &message[sent..]).await?;
         Ok(Job::new(supervisor, keeper)?)
     }
@@ -204,6 +274,7 @@ pub(in super::super) struct Job {
     /// Only listened to: with a stream, the runtime would also be woken each
     /// time the keeper has read something.
     socket: pipe::Receiver,
+    identity: Identity,
     inbox: Inbox,
 }
 
@@ -215,10 +286,11 @@ struct Inbox {
 }
 
 impl Job {
-    fn new(supervisor: Supervisor, socket: OwnedFd) -> io::Result<Self> {
+    fn new(supervisor: Supervisor, keeper: Keeper) -> io::Result<Self> {
         Ok(Self {
             supervisor,
-            socket: pipe::Receiver::from_owned_fd_unchecked(socket)?,
+            socket: pipe::Receiver::from_owned_fd_unchecked(keeper.socket)?,
+            identity: keeper.identity,
             inbox: Inbox::default(),
         })
     }
@@ -227,7 +299,7 @@ impl Job {
     pub(in super::super) async fn event(&mut self) -> Result<Event, KeeperError> {
         loop {
             match self.next_event().await? {
-                Event::Ready => {}
+                Event::Ready { .. } => {}
                 event => return Ok(event),
             }
         }
@@ -245,29 +317,42 @@ impl Job {
             }
         }
         inbox.filled = 0;
-        Event::from_bytes(inbox.bytes)
-            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData).into())
+        let event = Event::from_bytes(inbox.bytes)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+        if let Event::Ready { pid } = event {
+            self.identity.pid = Some(pid);
+        }
+        Ok(event)
     }
 
-    /// Asks the keeper to end the tree. The keeper is not used again after that:
-    /// the request may reach it when it has nothing left to end.
-    pub(in super::super) fn end(&self, grace: Duration) -> Result<(), KeeperError> {
-        let grace = milliseconds(grace).to_ne_bytes();
-        send(&self.socket, &grace, SendFlags::NOSIGNAL).map_err(io::Error::from)?;
-        Ok(())
+    /// Kills a keeper that does not answer. Its command dies with it; the rest
+    /// of the tree falls to the warden.
+    pub(in super::super) fn kill_keeper(&self) {
+        let Identity { pid, parent } = self.identity;
+        // A number that is another's by now has another parent.
+        if let Some(pid) = pid
+            && let Ok(Some(stat)) = table::stat(pid)
+            && stat.parent == parent
+            && let Some(pid) = Pid::from_raw(pid)
+        {
+            let _ = kill_process(pid, Signal::KILL);
+        }
     }
 
-    fn into_socket(self) -> io::Result<OwnedFd> {
-        self.socket.into_nonblocking_fd()
+    fn into_keeper(self) -> io::Result<Keeper> {
+        Ok(Keeper {
+            socket: self.socket.into_nonblocking_fd()?,
+            identity: self.identity,
+        })
     }
 
     /// Gives the keeper back, for another command.
     pub(in super::super) fn release(self) {
         let supervisor = self.supervisor.clone();
-        if let Ok(socket) = self.into_socket() {
+        if let Ok(keeper) = self.into_keeper() {
             let mut idle = supervisor.idle();
             if idle.len() < MAX_IDLE {
-                idle.push(socket);
+                idle.push(keeper);
             }
         }
     }
@@ -285,45 +370,40 @@ fn send_first(keeper: &OwnedFd, message: &[u8], stdio: &[OwnedFd; 3]) -> io::Res
 }
 
 /// Sends the rest of a message that did not fit into the socket at once.
-async fn send_rest(socket: OwnedFd, mut rest: &[u8]) -> io::Result<OwnedFd> {
+async fn send_rest(keeper: Keeper, mut rest: &[u8]) -> io::Result<Keeper> {
     if rest.is_empty() {
-        return Ok(socket);
+        return Ok(keeper);
     }
-    let stream = UnixStream::from_std(socket.into())?;
+    let stream = UnixStream::from_std(keeper.socket.into())?;
     while !rest.is_empty() {
         let send = || Ok(send(&stream, rest, SendFlags::NOSIGNAL)?);
         let sent = stream.async_io(Interest::WRITABLE, send).await?;
         rest = &rest[sent..];
     }
-    Ok(stream.into_std()?.into())
-}
-
-fn message(image: &Image, grace: Duration, announce: bool) -> Vec<u8> {
-    let run = Run {
-        // `Image::build` has seen to it that this fits.
-        block: u32::try_from(image.block.len()).unwrap_or(u32::MAX),
-        argc: image.argc,
-        envc: image.envc,
-        grace_ms: milliseconds(grace),
-        announce,
-    };
-    [run.to_bytes().as_slice(), image.block.as_slice()].concat()
-}
-
-fn milliseconds(time: Duration) -> u32 {
-    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+    Ok(Keeper {
+        socket: stream.into_std()?.into(),
+        identity: keeper.identity,
+    })
 }
 
 /// A warden, and a first keeper that it forks without being asked.
-fn start_warden() -> io::Result<(Warden, OwnedFd)> {
+fn start_warden() -> io::Result<(Warden, Keeper)> {
     let (socket, its_socket) = pair()?;
     let (keeper, its_keeper) = pair()?;
-    let pid = sys::fork_off(|| warden::run(its_socket, its_keeper))?;
-    let warden = Warden {
-        socket,
-        _process: Forked(pid),
+    let program = pidfd_open(getpid(), PidfdFlags::empty())?;
+    let pid = sys::fork_off(|| {
+        warden::run(its_socket, its_keeper, program);
+        true
+    })?;
+    let process = Forked::new(pid)?;
+    let keeper = Keeper {
+        socket: keeper,
+        identity: Identity {
+            pid: None,
+            parent: pid,
+        },
     };
-    Ok((warden, keeper))
+    Ok((Warden { socket, process }, keeper))
 }
 
 /// A connected pair: ours does not block, theirs does.

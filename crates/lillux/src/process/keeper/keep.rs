@@ -22,25 +22,31 @@ const KILL_AGAIN: Duration = Duration::from_millis(10);
 
 /// What is not dead this long after being killed hangs in the kernel or belongs
 /// to another user; it is reported, not waited for.
-const GIVE_UP: Duration = Duration::from_secs(5);
+pub(in super::super) const GIVE_UP: Duration = Duration::from_secs(5);
 
-/// Runs one command after the other until the program is gone.
-pub(super) fn run(socket: OwnedFd) {
-    let (Ok([socket]), Ok(stack)) = (sys::keep_only([socket]), Stack::new()) else {
-        return;
-    };
-    let Ok(children) = sys::child_events() else {
-        return;
+/// How many commands a keeper is for.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Service {
+    One,
+    Many,
+}
+
+/// Runs one command after the other until the program is gone. Gives `false`
+/// if something of the last one is left.
+pub(super) fn run(socket: OwnedFd, program: OwnedFd, service: Service) -> bool {
+    let (Ok(children), Ok(stack)) = (sys::child_events(), Stack::new()) else {
+        return true;
     };
     let _ = set_child_subreaper(Some(getpid()));
     let mut keeper = Keeper {
         socket,
+        program,
         children,
         stack,
     };
     while let Some((run, stdio)) = keeper.next_job() {
         let pid = match keeper.start(run, stdio) {
-            None => return,
+            None => return true,
             Some(Err((step, errno))) => {
                 keeper.tell(Event::Refused { step, errno });
                 continue;
@@ -49,43 +55,43 @@ pub(super) fn run(socket: OwnedFd) {
         };
         if run.announce {
             // Nobody but us can have reaped it, so even if it has ended, the number is its own.
-            let start_time = table::stat(pid).map_or(0, |stat| stat.start_time);
+            let start_time = table::stat(pid).ok().flatten();
+            let start_time = start_time.map_or(0, |stat| stat.start_time);
             keeper.tell(Event::Started { pid, start_time });
         }
-        let grace = Duration::from_millis(run.grace_ms.into());
-        if keeper.hold(pid, grace) != Held::AllGone {
-            return;
+        match keeper.hold(pid, run) {
+            Held::AllGone if service == Service::Many => {}
+            Held::AllGone | Held::ProgramIsGone => return true,
+            Held::Stuck => return false,
         }
     }
+    true
 }
 
 struct Keeper {
     socket: OwnedFd,
+    /// The program itself. It may die while a fork of it holds the socket open.
+    program: OwnedFd,
     children: OwnedFd,
     stack: Stack,
 }
 
 /// How a tree was left.
-#[derive(PartialEq)]
 enum Held {
-    /// Nothing of it is left, and the program is there for more.
     AllGone,
-    /// The program is gone, or something could not be killed.
-    Done,
+    ProgramIsGone,
+    Stuck,
 }
 
 /// What is being done about the tree. All times are of the monotonic clock.
 #[derive(Clone, Copy)]
 enum Stage {
-    Running,
+    /// Asked to end then, if ever.
+    Running { until: Option<Duration> },
     /// Asked to end; killed from then on.
-    Ending {
-        until: Duration,
-    },
+    Ending { until: Duration },
     /// Killed again and again until then.
-    Killing {
-        until: Duration,
-    },
+    Killing { until: Duration },
 }
 
 impl Keeper {
@@ -131,96 +137,87 @@ impl Keeper {
     }
 
     /// Holds a tree until nothing of it is left.
-    fn hold(&self, main: i32, grace: Duration) -> Held {
-        let me = getpid().as_raw_nonzero().get();
-        let tree = |pid| table::is_descendant(pid, me);
+    fn hold(&self, main: i32, run: Run) -> Held {
         let mut program_is_there = true;
-        let mut stage = Stage::Running;
+        let mut timed_out = false;
+        let mut main_status = None;
+        let mut stage = Stage::Running {
+            until: run
+                .timeout
+                .map(|timeout| monotonic().saturating_add(timeout)),
+        };
         loop {
-            let (main_status, all_gone) = reap(main);
-            match (main_status, all_gone) {
-                (Some(status), true) => self.tell(Event::Ended { status }),
-                (Some(status), false) => self.tell(Event::Exited { status }),
-                (None, true) => self.tell(Event::Gone),
-                (None, false) => {}
-            }
+            let all_gone = reap(main, &mut main_status);
             if all_gone {
+                let status = main_status.unwrap_or_default();
+                self.tell(Event::Ended { status, timed_out });
                 return if program_is_there {
                     Held::AllGone
                 } else {
-                    Held::Done
+                    Held::ProgramIsGone
                 };
             }
-            stage = match stage {
-                Stage::Running if main_status.is_some() => end_tree(grace, &tree),
-                Stage::Ending { until } if monotonic() >= until => Stage::Killing {
-                    until: monotonic() + GIVE_UP,
-                },
-                other => other,
-            };
             let wait_until = match stage {
-                Stage::Running => None,
-                Stage::Ending { until } => Some(until),
-                Stage::Killing { until } => {
-                    let left = table::signal(Signal::KILL, tree);
+                Stage::Running { until } => {
+                    let time_is_up = until.is_some_and(|until| monotonic() >= until);
+                    if main_status.is_some() || time_is_up || !program_is_there {
+                        // A process that ends as its time is up has ended in time.
+                        timed_out = time_is_up && main_status.is_none();
+                        stage = end_tree(run.grace);
+                        continue;
+                    }
+                    until
+                }
+                Stage::Ending { until } => {
                     if monotonic() >= until {
-                        let survivors = u32::try_from(left).unwrap_or(u32::MAX);
-                        self.tell(Event::Stuck { survivors });
-                        return Held::Done;
+                        let until = monotonic() + GIVE_UP;
+                        stage = Stage::Killing { until };
+                        continue;
+                    }
+                    Some(until)
+                }
+                Stage::Killing { until } => {
+                    let left = kill_tree(main_status.is_none().then_some(main));
+                    if monotonic() >= until {
+                        let survivors = u32::try_from(left).unwrap_or(u32::MAX).max(1);
+                        self.tell(Event::Stuck {
+                            survivors,
+                            timed_out,
+                        });
+                        return Held::Stuck;
                     }
                     Some(monotonic() + KILL_AGAIN)
                 }
             };
-            let heard = self.wait_for_news(program_is_there, wait_until);
-            let grace = match heard {
-                Heard::Nothing => continue,
-                Heard::End { grace } => grace,
-                Heard::ProgramIsGone => {
-                    program_is_there = false;
-                    grace
-                }
-            };
-            if matches!(stage, Stage::Running) {
-                stage = end_tree(grace, &tree);
-            }
+            program_is_there &= self.wait_for_news(program_is_there, wait_until);
         }
     }
 
-    /// Waits until a child has ended, the program says something, or it is that late.
-    fn wait_for_news(&self, program_is_there: bool, until: Option<Duration>) -> Heard {
-        let listen = if program_is_there {
-            PollFlags::IN
-        } else {
-            PollFlags::empty()
-        };
-        let socket: &OwnedFd = if program_is_there {
-            &self.socket
-        } else {
-            &self.children
-        };
+    /// Waits until a child has ended, the program is gone, or it is that late.
+    /// Tells whether the program is there.
+    fn wait_for_news(&self, program_is_there: bool, until: Option<Duration>) -> bool {
+        // A program says nothing while its command runs, so its socket is readable when it is closed.
         let mut watched = [
             PollFd::new(&self.children, PollFlags::IN),
-            PollFd::new(socket, listen),
+            PollFd::new(&self.socket, PollFlags::IN),
+            PollFd::new(&self.program, PollFlags::IN),
         ];
+        let count = if program_is_there { 3 } else { 1 };
+        let watched = &mut watched[..count];
         let timeout = until.map(|until| {
             let left = until.saturating_sub(monotonic());
-            Timespec::try_from(left).unwrap_or_default()
+            Timespec::try_from(left).unwrap_or(Timespec {
+                tv_sec: i64::MAX,
+                tv_nsec: 0,
+            })
         });
-        let _ = poll(&mut watched, timeout.as_ref());
-        let spoken = program_is_there && !watched[1].revents().is_empty();
+        if poll(watched, timeout.as_ref()).is_err() {
+            return true;
+        }
         if !watched[0].revents().is_empty() {
             drain(&self.children);
         }
-        if !spoken {
-            return Heard::Nothing;
-        }
-        let mut grace = [0; 4];
-        match self.read_exactly(&mut grace) {
-            Some(()) => Heard::End {
-                grace: Duration::from_millis(u32::from_ne_bytes(grace).into()),
-            },
-            None => Heard::ProgramIsGone,
-        }
+        watched[1..].iter().all(|fd| fd.revents().is_empty())
     }
 
     fn read_exactly(&self, mut into: &mut [u8]) -> Option<()> {
@@ -241,37 +238,47 @@ impl Keeper {
     }
 }
 
-enum Heard {
-    Nothing,
-    End { grace: Duration },
-    ProgramIsGone,
-}
-
-/// Reaps whatever has ended. Gives the main process's status if it was among
-/// it, and tells whether no child is left.
-fn reap(main: i32) -> (Option<i32>, bool) {
-    let mut main_status = None;
+/// Reaps whatever has ended, and notes the main process's status if it is
+/// among it. Tells whether no child is left.
+fn reap(main: i32, main_status: &mut Option<i32>) -> bool {
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == main => {
-                main_status = Some(status.as_raw());
+                *main_status = Some(status.as_raw());
             }
             Ok(Some(_)) | Err(Errno::INTR) => {}
-            Ok(None) => return (main_status, false),
-            Err(_) => return (main_status, true),
+            Ok(None) => return false,
+            Err(_) => return true,
         }
     }
 }
 
 /// Asks every process of the tree to end. A stopped one is woken, or it could not.
-fn end_tree(grace: Duration, tree: &impl Fn(i32) -> bool) -> Stage {
+fn end_tree(grace: Duration) -> Stage {
+    let me = getpid().as_raw_nonzero().get();
+    let tree = |pid| table::is_descendant(pid, me);
     if !grace.is_zero() {
         table::signal(Signal::TERM, tree);
         table::signal(Signal::CONT, tree);
     }
     Stage::Ending {
-        until: monotonic() + grace,
+        until: monotonic().saturating_add(grace),
     }
+}
+
+/// Kills what is left, and tells how many that were.
+///
+/// First the children, of which the kernel keeps a list that is quick to read:
+/// they are ours to reap, so their numbers are theirs. Whatever forks and
+/// exits in a hurry comes to be one. Then the main process and its group by
+/// number, should `/proc` not show them. Then all that is below us.
+fn kill_tree(main: Option<i32>) -> usize {
+    let me = getpid().as_raw_nonzero().get();
+    table::kill_children();
+    if let Some(main) = main {
+        table::kill_leader(main);
+    }
+    table::signal(Signal::KILL, |pid| table::is_descendant(pid, me))
 }
 
 /// Takes note that children have ended; which ones is then asked of the

@@ -81,11 +81,13 @@ struct Launch<'a> {
     plan: &'a Plan<'a>,
     inner_stack: *mut c_void,
     failed: Option<Failed>,
+    /// Who launches. If it dies before its death is a signal, nobody would be told.
+    keeper: i32,
     /// Only of a detached process: number and start time.
     detached: (i32, u64),
 }
 
-/// Starts a process as a child of the caller, leading a process group of its
+/// Starts a process as a child of the caller, leading a session of its
 /// own, killed if the caller dies. All signals must be blocked. On failure
 /// nothing is left running.
 pub(in super::super) fn launch(plan: &Plan<'_>, stack: &mut Stack) -> Result<i32, Failed> {
@@ -122,6 +124,7 @@ impl<'a> Launch<'a> {
             plan,
             inner_stack,
             failed: None,
+            keeper: rustix::process::getpid().as_raw_nonzero().get(),
             detached: (0, 0),
         }
     }
@@ -151,24 +154,40 @@ extern "C" fn fork_again(argument: *mut c_void) -> c_int {
     // SAFETY: `clone_onto` passed its `self`, which it does not use until we exit.
     let launch = unsafe { &mut *argument.cast::<Launch<'_>>() };
     match launch.clone_onto(launch.inner_stack, become_detached) {
-        Ok(pid) => launch.detached = (pid, table::stat(pid).map_or(0, |stat| stat.start_time)),
+        Ok(pid) if launch.failed.is_some() => reap(pid),
+        Ok(pid) => {
+            let stat = table::stat(pid).ok().flatten();
+            launch.detached = (pid, stat.map_or(0, |stat| stat.start_time));
+        }
         Err(failed) => launch.failed = Some(failed),
     }
     exit(0)
 }
 
 extern "C" fn become_kept(argument: *mut c_void) -> c_int {
-    // SAFETY: plain system calls on constants.
+    // SAFETY: plain system calls on constants; the launch is read as in `become_program`.
     unsafe {
-        libc::setpgid(0, 0);
+        libc::setsid();
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != (*argument.cast::<Launch<'_>>()).keeper {
+            exit(127)
+        }
     }
     become_program(argument)
 }
 
 extern "C" fn become_detached(argument: *mut c_void) -> c_int {
-    // SAFETY: a plain system call.
-    unsafe { libc::setsid() };
+    // SAFETY: plain system calls. The descriptors marked are the clone's own copies, those of the program
+    // that are not to outlive it in a process that may run for years.
+    unsafe {
+        libc::setsid();
+        libc::syscall(
+            libc::SYS_close_range,
+            3,
+            u32::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        );
+    }
     default_signals();
     become_program(argument)
 }
@@ -205,22 +224,23 @@ fn become_program(argument: *mut c_void) -> ! {
     exit(127)
 }
 
-/// Forks, and runs `role` in the child. `role` must neither allocate nor lock: see the module.
-pub(super) fn fork_off(role: impl FnOnce()) -> io::Result<i32> {
+/// Forks, and runs `role` in the child, with all signals blocked, so that no
+/// handler of the program runs in it. `role` must neither allocate nor lock:
+/// see the module. The child's exit code tells whether all went well.
+pub(super) fn fork_off(role: impl FnOnce() -> bool) -> io::Result<i32> {
+    let mask = block_signals();
     // SAFETY: the child runs `role` and exits; all roles keep to what is allowed after a fork.
-    match unsafe { libc::fork() } {
+    let forked = match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => {
-            role();
-            exit(0)
-        }
+        0 => exit(c_int::from(!role())),
         pid => Ok(pid),
-    }
+    };
+    restore_signals(&mask);
+    forked
 }
 
-/// Leaves the terminal, the folder and the signal handlers of the program forked from.
+/// Leaves the terminal, the folder, the standard streams and the signal handlers of the program forked from.
 pub(super) fn leave_program() -> io::Result<()> {
-    block_signals();
     default_signals();
     // SAFETY: plain system calls on constants. The standard streams replaced are this fork's copies.
     unsafe {
@@ -236,22 +256,11 @@ pub(super) fn leave_program() -> io::Result<()> {
         for stream in 0..3 {
             libc::dup2(null, stream);
         }
-    }
-    Ok(())
-}
-
-/// Lets others go first when this process is woken. The keeper of a program
-/// that ends would otherwise end before it, on the same processor, and whoever
-/// waits for the program would wait for both. Children start as usual.
-pub(super) fn yield_to_others() {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: reads and sets the scheduling of this process; an unusual one is somebody's wish and is left alone.
-    unsafe {
-        if libc::sched_getscheduler(0) == libc::SCHED_OTHER {
-            let batch = libc::SCHED_BATCH | libc::SCHED_RESET_ON_FORK;
-            libc::sched_setscheduler(0, batch, &raw const parameters);
+        if null > 2 {
+            libc::close(null);
         }
     }
+    Ok(())
 }
 
 /// Closes every descriptor but the standard streams and those to keep, which become 3 and up in their order.
@@ -274,7 +283,11 @@ pub(super) fn keep_only<const N: usize>(keep: [OwnedFd; N]) -> io::Result<[Owned
                 return Err(io::Error::last_os_error());
             }
         }
-        libc::syscall(libc::SYS_close_range, above, u32::MAX, 0);
+        // Older kernels than 5.9 have no such call, and keeping the program's descriptors open would
+        // keep its pipes and locks.
+        if libc::syscall(libc::SYS_close_range, above, u32::MAX, 0) < 0 {
+            return Err(io::Error::last_os_error());
+        }
         let mut next = 2;
         Ok([(); N].map(|()| {
             next += 1;

@@ -7,21 +7,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::dup;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
-use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper, wait};
+use rustix::process::{Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
 
 use super::super::table;
-use super::keep;
+use super::keep::{self, Service};
 use super::sys;
 use super::wire::Event;
 
 /// More keepers than this at one time are refused.
 const MAX_KEEPERS: usize = 4096;
 
-/// Runs the warden until the program is gone and so are all keepers.
-pub(super) fn run(socket: OwnedFd, first_keeper: OwnedFd) {
-    let (Ok(()), Ok([socket, first_keeper])) =
-        (sys::leave_program(), sys::keep_only([socket, first_keeper]))
-    else {
+/// Runs the warden until the program is gone and so is all that hung from it.
+pub(super) fn run(socket: OwnedFd, first_keeper: OwnedFd, program: OwnedFd) {
+    let kept = sys::keep_only([socket, first_keeper, program]);
+    let (Ok([socket, first_keeper, program]), Ok(())) = (kept, sys::leave_program()) else {
         return;
     };
     let Ok(children) = sys::child_events() else {
@@ -29,39 +28,45 @@ pub(super) fn run(socket: OwnedFd, first_keeper: OwnedFd) {
     };
     let _ = set_child_subreaper(Some(getpid()));
     let mut warden = Warden {
+        program,
         keepers: [0; MAX_KEEPERS],
     };
     warden.fork_keeper(&first_keeper);
     drop(first_keeper);
 
-    let mut program = Some(socket);
+    let mut program_is_there = true;
     loop {
         let mut watched = [
             PollFd::new(&children, PollFlags::IN),
-            PollFd::new(&children, PollFlags::empty()),
+            PollFd::new(&socket, PollFlags::IN),
+            PollFd::new(&warden.program, PollFlags::IN),
         ];
-        if let Some(socket) = &program {
-            watched[1] = PollFd::new(socket, PollFlags::IN);
+        let count = if program_is_there { 3 } else { 1 };
+        let watched = &mut watched[..count];
+        if poll(watched, None).is_err() {
+            continue;
         }
-        let _ = poll(&mut watched, None);
-        let asked = !watched[1].revents().is_empty();
-        if !watched[0].revents().is_empty() {
-            keep::drain(&children);
-            warden.reap();
-        }
-        if asked && let Some(socket) = &program {
-            match receive_socket(socket) {
+        let [ended, asked, gone] =
+            [0, 1, 2].map(|at| watched.get(at).is_some_and(|fd| !fd.revents().is_empty()));
+        if asked {
+            match receive_socket(&socket) {
                 Some(keeper) => warden.fork_keeper(&keeper),
-                None => program = None,
+                None => program_is_there = false,
             }
         }
-        if program.is_none() && warden.is_alone() {
+        program_is_there &= !gone;
+        if ended {
+            keep::drain(&children);
+        }
+        let nobody_is_left = warden.reap();
+        if !program_is_there && nobody_is_left {
             return;
         }
     }
 }
 
 struct Warden {
+    program: OwnedFd,
     /// 0 where there is none.
     keepers: [i32; MAX_KEEPERS],
 }
@@ -71,50 +76,54 @@ impl Warden {
     /// the socket is dropped, and the program, seeing its end close, knows.
     fn fork_keeper(&mut self, socket: &OwnedFd) {
         let slot = self.keepers.iter_mut().find(|pid| **pid == 0);
-        let (Some(slot), Ok(its_socket)) = (slot, dup(socket)) else {
+        let (Some(slot), Ok(its_socket), Ok(program)) = (slot, dup(socket), dup(&self.program))
+        else {
             return;
         };
-        if let Ok(pid) = sys::fork_off(|| keep::run(its_socket)) {
+        let keeper = || match sys::keep_only([its_socket, program]) {
+            Ok([socket, program]) => keep::run(socket, program, Service::Many),
+            Err(_) => true,
+        };
+        if let Ok(pid) = sys::fork_off(keeper) {
             *slot = pid;
-            let _ = send(socket, &Event::Ready.to_bytes(), SendFlags::NOSIGNAL);
+            let ready = Event::Ready { pid };
+            let _ = send(socket, &ready.to_bytes(), SendFlags::NOSIGNAL);
         }
     }
 
-    fn is_alone(&self) -> bool {
-        self.keepers.iter().all(|pid| *pid == 0)
-    }
-
-    /// Takes note of keepers that ended. If one did not end by itself, what it
-    /// kept is now ours: children that are no keepers, and all below them.
-    fn reap(&mut self) {
+    /// Takes note of children that ended, and tells whether none is left. If a
+    /// keeper did not end by itself, what it kept is now ours: children that
+    /// are no keepers, and all below them. A keeper that was stopped goes on.
+    fn reap(&mut self) -> bool {
         let mut all_in_order = true;
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-            let pid = pid.as_raw_nonzero().get();
-            match self.keepers.iter_mut().find(|keeper| **keeper == pid) {
-                Some(slot) => *slot = 0,
-                None => all_in_order = false,
+        let nobody_is_left = loop {
+            let (pid, status) = match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some(ended)) => ended,
+                Ok(None) => break false,
+                Err(_) => break true,
+            };
+            let number = pid.as_raw_nonzero().get();
+            let slot = self.keepers.iter_mut().find(|keeper| **keeper == number);
+            if status.stopped() {
+                if slot.is_some() {
+                    let _ = kill_process(pid, Signal::CONT);
+                }
+                continue;
             }
-            all_in_order &= status.exit_status() == Some(0);
-        }
-        if all_in_order {
-            return;
-        }
-        let me = getpid().as_raw_nonzero().get();
-        table::signal(Signal::KILL, |pid| {
-            self.stands_below_me_without_a_keeper(pid, me)
-        });
-    }
-
-    fn stands_below_me_without_a_keeper(&self, pid: i32, me: i32) -> bool {
-        let mut current = pid;
-        while !self.keepers.contains(&current) {
-            match table::stat(current) {
-                Some(stat) if stat.parent == me => return true,
-                Some(stat) if stat.parent > 1 => current = stat.parent,
-                _ => return false,
+            all_in_order &= slot.is_some() && status.exit_status() == Some(0);
+            if let Some(slot) = slot {
+                *slot = 0;
             }
+        };
+        if !all_in_order {
+            let me = getpid().as_raw_nonzero().get();
+            table::signal(Signal::KILL, |pid| {
+                let mut below_no_keeper =
+                    table::ancestry(pid).take_while(|(pid, _)| !self.keepers.contains(pid));
+                below_no_keeper.any(|(_, stat)| stat.parent == me)
+            });
         }
-        false
+        nobody_is_left
     }
 }
 

@@ -3,41 +3,56 @@
 //! Both ends are the same build, forked from one another, so the layout is
 //! nobody else's business and needs no version.
 
+use std::time::Duration;
+
 use super::super::image::Step;
 
-/// Precedes the block of an [`Image`](super::super::image::Image); the three
-/// standard streams travel with its first byte.
+/// A command to be run. Precedes the block of an
+/// [`Image`](super::super::image::Image); the three standard streams travel
+/// with its first byte. It is all that a program ever says: to call a command
+/// off, it closes the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Run {
-    pub(super) block: u32,
-    pub(super) argc: u32,
-    pub(super) envc: u32,
-    /// How long the tree may take to end if the program dies or leaves things behind.
-    pub(super) grace_ms: u32,
+pub(in super::super) struct Run {
+    pub(in super::super) block: u32,
+    pub(in super::super) argc: u32,
+    pub(in super::super) envc: u32,
+    /// How long the tree may run.
+    pub(in super::super) timeout: Option<Duration>,
+    /// How long it may then take to end.
+    pub(in super::super) grace: Duration,
     /// Whether somebody waits to hear that it started.
-    pub(super) announce: bool,
+    pub(in super::super) announce: bool,
 }
 
 impl Run {
-    pub(super) const SIZE: usize = 20;
+    pub(super) const SIZE: usize = 32;
 
     pub(super) fn to_bytes(self) -> [u8; Self::SIZE] {
         let announce = u32::from(self.announce);
-        let numbers = [self.block, self.argc, self.envc, self.grace_ms, announce];
+        let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let counts = [self.block, self.argc, self.envc, announce];
+        let timeout = self.timeout.map_or(u64::MAX, nanoseconds);
+        let times = [timeout, nanoseconds(self.grace)];
         let mut bytes = [0; Self::SIZE];
-        for (slot, number) in bytes.chunks_exact_mut(4).zip(numbers) {
+        let (low, high) = bytes.split_at_mut(16);
+        for (slot, number) in low.chunks_exact_mut(4).zip(counts) {
             slot.copy_from_slice(&number.to_ne_bytes());
+        }
+        for (slot, time) in high.chunks_exact_mut(8).zip(times) {
+            slot.copy_from_slice(&time.to_ne_bytes());
         }
         bytes
     }
 
     pub(super) fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
+        let timeout = u64_at(&bytes, 16);
         Self {
             block: u32_at(&bytes, 0),
             argc: u32_at(&bytes, 4),
             envc: u32_at(&bytes, 8),
-            grace_ms: u32_at(&bytes, 12),
-            announce: u32_at(&bytes, 16) != 0,
+            announce: u32_at(&bytes, 12) != 0,
+            timeout: (timeout != u64::MAX).then_some(Duration::from_nanos(timeout)),
+            grace: Duration::from_nanos(u64_at(&bytes, 24)),
         }
     }
 }
@@ -45,20 +60,16 @@ impl Run {
 /// What a keeper tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Event {
-    /// The keeper is there: said once, by the warden, of one that was asked for.
-    Ready,
+    /// The keeper is there: said once, by the warden.
+    Ready { pid: i32 },
     /// The command runs. Said only if asked for.
     Started { pid: i32, start_time: u64 },
     /// It could not be started; the keeper is free again.
     Refused { step: Step, errno: i32 },
-    /// The main process ended, and left others behind, which are being ended.
-    Exited { status: i32 },
-    /// The main process ended, and nothing of its tree is left; the keeper is free again.
-    Ended { status: i32 },
-    /// After [`Event::Exited`]: the same, now.
-    Gone,
-    /// These many could not be killed, the main process perhaps among them. The keeper gives up.
-    Stuck { survivors: u32 },
+    /// The main process ended so, and nothing of its tree is left; the keeper is free again.
+    Ended { status: i32, timed_out: bool },
+    /// At least so many processes could not be killed. The keeper gives up.
+    Stuck { survivors: u32, timed_out: bool },
 }
 
 impl Event {
@@ -66,13 +77,14 @@ impl Event {
 
     pub(super) fn to_bytes(self) -> [u8; Self::SIZE] {
         let (tag, a, b): (u32, i32, u64) = match self {
-            Self::Ready => (5, 0, 0),
-            Self::Started { pid, start_time } => (1, pid, start_time),
-            Self::Refused { step, errno } => (2, errno, step as u64),
-            Self::Exited { status } => (3, status, 0),
-            Self::Gone => (4, 0, 0),
-            Self::Ended { status } => (6, status, 0),
-            Self::Stuck { survivors } => (7, 0, u64::from(survivors)),
+            Self::Ready { pid } => (1, pid, 0),
+            Self::Started { pid, start_time } => (2, pid, start_time),
+            Self::Refused { step, errno } => (3, errno, step as u64),
+            Self::Ended { status, timed_out } => (4, status, timed_out.into()),
+            Self::Stuck {
+                survivors,
+                timed_out,
+            } => (5, survivors.cast_signed(), timed_out.into()),
         };
         let mut bytes = [0; Self::SIZE];
         bytes[..4].copy_from_slice(&tag.to_ne_bytes());
@@ -82,25 +94,28 @@ impl Event {
     }
 
     pub(super) fn from_bytes(bytes: [u8; Self::SIZE]) -> Option<Self> {
-        let a = u32_at(&bytes, 4).cast_signed();
-        let mut b = [0; 8];
-        b.copy_from_slice(&bytes[8..]);
-        let b = u64::from_ne_bytes(b);
-        let low = u32::try_from(b).unwrap_or(u32::MAX);
+        let a = u32_at(&bytes, 4);
+        let b = u64_at(&bytes, 8);
         Some(match u32_at(&bytes, 0) {
-            1 => Self::Started {
-                pid: a,
+            1 => Self::Ready {
+                pid: a.cast_signed(),
+            },
+            2 => Self::Started {
+                pid: a.cast_signed(),
                 start_time: b,
             },
-            2 => Self::Refused {
-                step: Step::from_u32(low),
-                errno: a,
+            3 => Self::Refused {
+                step: Step::from_u32(u32::try_from(b).ok()?),
+                errno: a.cast_signed(),
             },
-            3 => Self::Exited { status: a },
-            4 => Self::Gone,
-            5 => Self::Ready,
-            6 => Self::Ended { status: a },
-            7 => Self::Stuck { survivors: low },
+            4 => Self::Ended {
+                status: a.cast_signed(),
+                timed_out: b != 0,
+            },
+            5 => Self::Stuck {
+                survivors: a,
+                timed_out: b != 0,
+            },
             _ => return None,
         })
     }
@@ -112,22 +127,35 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(four)
 }
 
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut eight = [0; 8];
+    eight.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_ne_bytes(eight)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_is_said_is_what_is_heard() {
-        let run = Run {
-            block: 1,
-            argc: 2,
-            envc: u32::MAX,
-            grace_ms: 4,
-            announce: true,
-        };
-        assert_eq!(Run::from_bytes(run.to_bytes()), run);
+        for timeout in [
+            None,
+            Some(Duration::ZERO),
+            Some(Duration::from_millis(1500)),
+        ] {
+            let run = Run {
+                block: 1,
+                argc: 2,
+                envc: u32::MAX,
+                timeout,
+                grace: Duration::from_nanos(7),
+                announce: true,
+            };
+            assert_eq!(Run::from_bytes(run.to_bytes()), run);
+        }
         for event in [
-            Event::Ready,
+            Event::Ready { pid: 3 },
             Event::Started {
                 pid: 7,
                 start_time: u64::MAX - 1,
@@ -136,10 +164,14 @@ mod tests {
                 step: Step::Cwd,
                 errno: libc::ENOENT,
             },
-            Event::Exited { status: 0x0900 },
-            Event::Ended { status: 0x0900 },
-            Event::Gone,
-            Event::Stuck { survivors: 2 },
+            Event::Ended {
+                status: 0x0900,
+                timed_out: true,
+            },
+            Event::Stuck {
+                survivors: 2,
+                timed_out: false,
+            },
         ] {
             assert_eq!(Event::from_bytes(event.to_bytes()), Some(event));
         }
