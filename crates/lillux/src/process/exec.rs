@@ -155,6 +155,13 @@ pub struct Begun<'a> {
 }
 
 impl Begun<'_> {
+    /// Blocks until the keeper has something to tell, at most for `time`. With
+    /// [`Command::on_start`] that is when the command runs. A program that is
+    /// alone on its processor lets the keeper have it so.
+    pub fn let_start(&self, time: Duration) {
+        self.order.wait(time);
+    }
+
     /// Waits until the command's tree is gone, as [`Supervisor::exec`] does.
     pub async fn finish(self) -> Result<Output, ExecError> {
         let Self {
@@ -321,10 +328,11 @@ impl Streams<'_> {
                 ready = readable(self.stdout.as_ref()) => { ready?; Stream::Stdout }
                 ready = readable(self.stderr.as_ref()) => { ready?; Stream::Stderr }
             };
-            self.read_once(stream, &mut chunk, pipe::Receiver::try_read_buf)
-                .await?;
-            // A process that writes faster than its output is taken must not keep all else waiting.
-            tokio::task::yield_now().await;
+            let read = pipe::Receiver::try_read_buf;
+            if self.read_once(stream, &mut chunk, read).await? {
+                // One that writes faster than its output is taken must not keep all else waiting.
+                tokio::task::yield_now().await;
+            }
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use base64ct::{Base64, Encoding as _};
 use lillux::cas::Cas;
@@ -31,8 +32,10 @@ pub(crate) fn run(args: ExecArgs, supervisor: &Supervisor) -> Result<Report, Fai
         let own = io::stdin().as_fd().try_clone_to_owned();
         command = command.stdin_fd(own.map_err(|e| Failure::new(Exit::Failed, "stdin", e))?);
     }
-    // The command is under way while the runtime is built.
-    let begun = supervisor.begin(command)?;
+    // The runtime is built while the command is under way, but not before: the
+    // keeper is often waiting for this very processor.
+    let begun = supervisor.begin(command.on_start(|_| {}))?;
+    begun.let_start(Duration::from_millis(100));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -243,6 +244,15 @@ pub(in super::super) struct Order {
 }
 
 impl Order {
+    /// Blocks until the keeper that took it has something to tell.
+    pub(in super::super) fn wait(&self, time: Duration) {
+        if let Some((keeper, _)) = &self.taken {
+            let mut watched = [PollFd::new(&keeper.socket, PollFlags::IN)];
+            let time = Timespec::try_from(time).unwrap_or_default();
+            let _ = poll(&mut watched, Some(&time));
+        }
+    }
+
     /// Sees to it that a keeper has all of it.
     pub(in super::super) async fn job(self) -> Result<Job, KeeperError> {
         let Self {
