@@ -134,6 +134,67 @@ fn what_a_dead_leader_left_in_its_session_is_ended_too() {
 }
 
 #[test]
+fn one_that_left_the_session_and_ignores_term_is_killed_though_its_parent_obeys() {
+    let mark = mark();
+    let stubborn = "setsid sh -c 'trap \"\" TERM; while :; do sleep 300; done' & sleep 300";
+    let handle = shell(stubborn, &mark);
+    wait_for(4, &mark);
+    assert_eq!(
+        handle.kill(Duration::from_millis(300)).unwrap(),
+        Killed::Killed
+    );
+    assert_eq!(marked(&mark), []);
+}
+
+#[test]
+fn a_process_whose_first_thread_has_ended_is_alive() {
+    let mark = mark();
+    let script = "import ctypes, threading, time\n\
+                  threading.Thread(target=time.sleep, args=(300,)).start()\n\
+                  ctypes.CDLL(None).pthread_exit(None)";
+    let command = Command::new("python3").args(["-c", script]);
+    let handle = spawn(command.env(MARK, &mark), None).unwrap();
+    let looks_dead = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", handle.pid())).unwrap();
+        stat.contains(") Z ")
+    };
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while !looks_dead() {
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    assert!(handle.is_alive().unwrap());
+    assert!(!handle.wait(Some(Duration::from_millis(50))).unwrap());
+    assert_ne!(handle.kill(Duration::ZERO).unwrap(), Killed::AlreadyDead);
+    assert!(!handle.is_alive().unwrap());
+}
+
+#[test]
+fn a_spawned_process_holds_nothing_open_of_the_one_that_spawned_it() {
+    let script = "exec 9> lock; \"$LILLUX\" spawn --cmd sleep --arg 300";
+    let folder = tempfile::tempdir().unwrap();
+    let output = StdCommand::new("sh")
+        .args(["-c", script])
+        .current_dir(folder.path())
+        .env("LILLUX", lillux())
+        .output()
+        .unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let handle: Handle = report["handle"].as_str().unwrap().parse().unwrap();
+    let open = fs::read_dir(format!("/proc/{}/fd", handle.pid())).unwrap();
+    assert_eq!(open.count(), 3);
+    handle.kill(Duration::ZERO).unwrap();
+}
+
+#[test]
+fn times_beyond_the_clock_do_not_panic() {
+    let mark = mark();
+    let handle = shell("sleep 300", &mark);
+    assert_eq!(handle.kill(Duration::MAX).unwrap(), Killed::Terminated);
+    assert!(handle.wait(Some(Duration::MAX)).unwrap());
+}
+
+#[test]
 fn a_zombie_is_dead() {
     let mut child = StdCommand::new("sleep").arg("300").spawn().unwrap();
     let handle = Handle::of_running(i32::try_from(child.id()).unwrap()).unwrap();
@@ -196,25 +257,60 @@ fn a_number_that_is_used_again_does_not_fool_a_handle() {
         kill -0 $pid && echo the stranger is unharmed
         kill -9 $pid
     "#;
-    let output = StdCommand::new("unshare")
-        .args([
-            "--map-root-user",
-            "--pid",
-            "--fork",
-            "--mount-proc",
-            "--kill-child",
-        ])
-        .args(["sh", "-c", script])
-        .env("LILLUX", lillux())
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}{errors}");
+    let text = in_own_namespace(script);
     let lines: Vec<_> = text.lines().collect();
     assert!(lines[0].contains(r#""alive":true"#), "{text}");
     assert!(lines[1].contains(r#""method":"terminated""#), "{text}");
     assert!(lines[2].contains(r#""alive":false"#), "{text}");
     assert!(lines[3].contains(r#""method":"already_dead""#), "{text}");
     assert_eq!(lines[4], "the stranger is unharmed");
+}
+
+/// The same while the kill is under way: the leader ends at once, another of
+/// its tree uses up the grace, and meanwhile the number goes to a stranger.
+#[test]
+fn a_number_that_is_used_again_during_the_grace_does_not_fool_a_kill() {
+    let script = r#"
+        set -e
+        field() { sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p"; }
+        spawned=$("$LILLUX" spawn --cmd sh --arg -c --arg 'setsid sh -c "trap \"\" TERM; echo > stubborn; while :; do sleep 300; done" & sleep 300')
+        handle=$(echo "$spawned" | field handle)
+        pid=$(echo "$spawned" | field pid)
+        while ! [ -e stubborn ]; do :; done
+        "$LILLUX" kill --pid "$handle" --grace 2 > result &
+        stranger=0
+        while [ $stranger != $pid ]; do    # until all that used the number have been reaped
+            (:)
+            echo $((pid - 1)) > /proc/sys/kernel/ns_last_pid
+            test $stranger = 0 || kill -9 $stranger
+            sleep 300 &
+            stranger=$!
+            test -s result && { echo "the grace is over"; exit 1; }
+        done
+        while ! [ -s result ]; do :; done
+        cat result
+        kill -0 $stranger && echo the stranger is unharmed
+        kill -9 $stranger
+    "#;
+    let text = in_own_namespace(script);
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].contains(r#""method":"killed""#), "{text}");
+    assert_eq!(lines[1], "the stranger is unharmed");
+}
+
+/// Runs a script as the first process of a namespace, in a folder of its own.
+fn in_own_namespace(script: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let output = StdCommand::new("unshare")
+        .args(["--map-root-user", "--pid", "--fork"])
+        .args(["--mount-proc", "--kill-child"])
+        .args(["sh", "-c", script])
+        .current_dir(folder.path())
+        .env("LILLUX", lillux())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}{errors}");
+    text
 }

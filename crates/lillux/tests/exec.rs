@@ -370,6 +370,88 @@ async fn a_supervisor_that_is_dropped_leaves_no_process_behind() {
 }
 
 #[tokio::test]
+async fn a_callback_that_is_slower_than_the_command_does_not_stop_the_clock() {
+    let slow = |_: Stream, _: &[u8]| {
+        let until = Instant::now() + Duration::from_millis(5);
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+    };
+    let command = Command::new("yes")
+        .on_output(slow)
+        .timeout(Duration::from_millis(300));
+    let output = exec(command).await.unwrap();
+    assert!(output.timed_out);
+    assert!(
+        output.duration < Duration::from_secs(5),
+        "{:?}",
+        output.duration
+    );
+}
+
+#[test]
+fn both_streams_are_stored_by_a_runtime_with_one_thread_for_it() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let command = Command::new("sh")
+        .args(["-c", "seq 300000; seq 300000 >&2"])
+        .output_limit(10)
+        .spill_to(Cas::open(folder.path()).unwrap())
+        .timeout(Duration::from_mins(1));
+    let output = runtime.block_on(exec(command)).unwrap();
+    assert!(output.success());
+    for stream in [&output.stdout, &output.stderr] {
+        assert!(matches!(stream.overflow, Some(Overflow::Stored(_))));
+    }
+}
+
+#[tokio::test]
+async fn somebody_else_who_holds_a_stream_does_not_hold_up_the_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
+    // One outside the tree writes to the command's own standard output, without end.
+    let script = format!("echo $$ > {}; echo mine; exec sleep 0.3", fifo.display());
+    let path = fifo.clone();
+    let outsider = std::thread::spawn(move || {
+        let pid = fs::read_to_string(path).unwrap();
+        let stream = format!("exec > /proc/{}/fd/1; exec yes", pid.trim());
+        std::process::Command::new("sh")
+            .args(["-c", &stream])
+            .spawn()
+            .unwrap()
+    });
+    let output = exec(Command::new("sh").args(["-c", &script]))
+        .await
+        .unwrap();
+    let mut outsider = outsider.join().unwrap();
+    outsider.kill().unwrap();
+    outsider.wait().unwrap();
+    assert!(output.success());
+    assert!(
+        output.duration < Duration::from_secs(10),
+        "{:?}",
+        output.duration
+    );
+}
+
+#[tokio::test]
+async fn a_time_beyond_the_clock_is_as_good_as_none() {
+    let command = Command::new("echo")
+        .arg("hi")
+        .timeout(Duration::MAX)
+        .grace(Duration::MAX);
+    assert!(exec(command).await.unwrap().success());
+    let nothing = exec(Command::new("sleep").arg("300").timeout(Duration::ZERO));
+    assert!(nothing.await.unwrap().timed_out);
+}
+
+#[tokio::test]
 async fn a_supervisor_for_one_command_serves_more_than_one() {
     let supervisor = Supervisor::for_one_command().unwrap();
     let echo = |word: &'static str| supervisor.exec(Command::new("echo").arg(word));

@@ -280,3 +280,135 @@ async fn futures_join<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Out
     })
     .await
 }
+
+#[tokio::test]
+async fn a_keeper_that_is_stopped_is_woken_and_keeps_the_time() {
+    let supervisor = Supervisor::start().unwrap();
+    let mark = mark();
+    let command = Command::new("sh")
+        .args(["-c", "kill -STOP $PPID; echo stopped it; sleep 300"])
+        .env(MARK, &mark)
+        .timeout(Duration::from_millis(500));
+    let output = supervisor.exec(command).await.unwrap();
+    assert!(output.timed_out);
+    assert_eq!(output.stdout.text(), "stopped it\n");
+    assert_eq!(marked(&mark), []);
+}
+
+#[tokio::test]
+async fn a_warden_that_is_stopped_does_not_stop_the_rest() {
+    let supervisor = Supervisor::start().unwrap();
+    let (stopped, is_stopped) = tokio::sync::oneshot::channel();
+    let mut stopped = Some(stopped);
+    let script = "kill -STOP $(cut -d ' ' -f 4 /proc/$PPID/stat); echo stopped it; sleep 300";
+    let mut stops_it = Box::pin(
+        supervisor.exec(
+            Command::new("sh")
+                .args(["-c", script])
+                .on_output(move |_, _| {
+                    stopped.take().map(|stopped| stopped.send(()));
+                }),
+        ),
+    );
+    // While it runs, so that the next one needs a keeper of its own.
+    tokio::select! {
+        output = &mut stops_it => panic!("ended by itself: {output:?}"),
+        output = async {
+            is_stopped.await.unwrap();
+            supervisor.exec(Command::new("echo").arg("still here")).await
+        } => assert_eq!(output.unwrap().stdout.text(), "still here\n"),
+    }
+}
+
+#[test]
+fn a_program_that_is_stopped_does_not_prolong_its_command() {
+    let mark = mark();
+    let mut program = StdCommand::new(lillux())
+        .args([
+            "exec",
+            "--timeout",
+            "0.5",
+            "--cmd",
+            "sh",
+            "--arg",
+            "-c",
+            "--arg",
+        ])
+        .args(["exec env $0=x sleep 300", "--arg", &mark])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let sleeps = |handle: &&lillux::process::Handle| {
+        std::fs::read_to_string(format!("/proc/{}/comm", handle.pid()))
+            .is_ok_and(|name| name == "sleep\n")
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let command = loop {
+        let all = marked(&mark);
+        if let Some(command) = all.iter().find(sleeps) {
+            break command.clone();
+        }
+        assert!(Instant::now() < deadline);
+        std::thread::yield_now();
+    };
+    let pid = rustix::process::Pid::from_child(&program);
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    assert!(command.wait(Some(Duration::from_secs(20))).unwrap());
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    assert_eq!(program.wait().unwrap().code(), Some(124));
+}
+
+#[tokio::test]
+async fn one_hop_ahead_is_not_far_enough() {
+    // Each process forks the next and exits, so none is there for long.
+    let hopper = "import os, signal\n\
+                  signal.signal(signal.SIGTERM, signal.SIG_IGN)\n\
+                  os.setsid() if os.fork() == 0 else os.wait()\n\
+                  while True:\n\
+                  \x20   if os.fork(): os._exit(0)\n";
+    let supervisor = Supervisor::start().unwrap();
+    let mark = mark();
+    let command = Command::new("python3")
+        .args(["-c", hopper])
+        .env(MARK, &mark)
+        .grace(Duration::from_millis(100))
+        .timeout(Duration::from_millis(700));
+    let output = supervisor.exec(command).await.unwrap();
+    assert_eq!(output.survivors, 0);
+    assert_eq!(marked(&mark), []);
+}
+
+#[test]
+fn another_namespaces_proc_is_not_mistaken_for_ones_own() {
+    let output = StdCommand::new("unshare")
+        .args(["--map-root-user", "--pid", "--fork"])
+        .arg(lillux())
+        .args(["exec", "--cmd", "true"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains("/proc belongs to another process namespace"),
+        "{text}"
+    );
+}
+
+#[test]
+fn no_zombie_is_left_where_the_first_process_reaps_nobody() {
+    let script = "import os, subprocess, sys\n\
+                  for _ in range(5): subprocess.run([sys.argv[1], 'exec', '--cmd', 'true'], stdout=subprocess.DEVNULL, check=True)\n\
+                  print([p for p in os.listdir('/proc') if p.isdigit()])\n";
+    let output = StdCommand::new("unshare")
+        .args(["--map-root-user", "--pid", "--fork", "--mount-proc"])
+        .args(["python3", "-c", script, lillux()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(
+        text,
+        "['1']\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

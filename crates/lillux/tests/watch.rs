@@ -82,6 +82,21 @@ fn a_file_that_comes_changes_is_replaced_or_goes_is_told() {
 }
 
 #[test]
+fn a_link_changes_when_its_target_does() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (link, target) = (folder.path().join("link"), elsewhere.path().join("target"));
+    fs::write(&target, "1").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    let path = link.clone();
+    let change = once_waiting(
+        || paths(&[path], LONG).unwrap(),
+        || fs::write(&target, "2").unwrap(),
+    );
+    let kind = ChangeKind::Modified;
+    assert_eq!(change, Some(Change { path: link, kind }));
+}
+
+#[test]
 fn a_folder_tells_which_entry_changed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();

@@ -140,10 +140,12 @@ impl Handle {
         if tree.members.is_empty() {
             return Ok(Killed::AlreadyDead);
         }
-        if !grace.is_zero() {
+        let deadline = Deadline::after(Some(grace));
+        while !deadline.has_passed() {
             tree.signal(Signal::TERM);
             tree.signal(Signal::CONT);
-            tree.wait(Deadline::after(Some(grace)));
+            tree.wait(deadline);
+            // One that was just forked has heard nothing yet.
             tree.extend(self)?;
             if tree.members.is_empty() {
                 return Ok(Killed::Terminated);
