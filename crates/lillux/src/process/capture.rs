@@ -56,11 +56,24 @@ pub(super) struct Capture {
     kept: Vec<u8>,
     total: u64,
     limit: usize,
-    store: Option<Cas>,
-    /// The blob, in the hands of a thread that may wait for the disk. Nobody
+    spill: Spill,
+    /// What is still to be stored.
+    pending: Vec<u8>,
+}
+
+/// Where the whole stream goes once it is longer than the limit.
+enum Spill {
+    /// There is no store.
+    Nowhere,
+    /// A store, not needed so far.
+    Store(Cas),
+    /// A blob, all of it so far written.
+    Blob(BlobWriter),
+    /// A blob in the hands of a thread that may wait for the disk. Nobody
     /// finishes that of a command that is cancelled, so it leaves nothing.
-    spill: Option<JoinHandle<Result<BlobWriter, CasError>>>,
-    failed: Option<CasError>,
+    Writing(JoinHandle<Result<BlobWriter, CasError>>),
+    /// It could not be written.
+    Failed(CasError),
 }
 
 impl Capture {
@@ -69,13 +82,13 @@ impl Capture {
             kept: Vec::new(),
             total: 0,
             limit,
-            store,
-            spill: None,
-            failed: None,
+            spill: store.map_or(Spill::Nowhere, Spill::Store),
+            pending: Vec::new(),
         }
     }
 
-    /// Takes the next bytes. Waits only while the last ones are being stored.
+    /// Takes the next bytes. Waits only while earlier ones are being stored.
+    /// May be dropped while it waits: what it was given is taken all the same.
     pub(super) async fn take(&mut self, bytes: &[u8]) {
         let room = self.limit - self.kept.len();
         let (kept, excess) = bytes.split_at(room.min(bytes.len()));
@@ -84,40 +97,60 @@ impl Capture {
         if excess.is_empty() {
             return;
         }
-        if let Some(store) = self.store.take() {
-            let beginning = self.kept.clone();
-            self.spill = Some(spawn_blocking(move || write(store.writer()?, &beginning)));
+        match self.spill {
+            Spill::Nowhere | Spill::Failed(_) => return,
+            Spill::Store(_) => self.pending.extend_from_slice(&self.kept),
+            Spill::Blob(_) | Spill::Writing(_) => {}
         }
-        if let Some(blob) = self.blob().await {
-            let excess = excess.to_vec();
-            self.spill = Some(spawn_blocking(move || write(blob, &excess)));
+        self.pending.extend_from_slice(excess);
+        self.written().await;
+        self.write_pending();
+    }
+
+    /// Waits until what was being written is written, or could not be.
+    async fn written(&mut self) {
+        if let Spill::Writing(writing) = &mut self.spill {
+            self.spill = match writing.await {
+                Ok(Ok(blob)) => Spill::Blob(blob),
+                Ok(Err(error)) => Spill::Failed(error),
+                // The runtime is shutting down, and this future with it.
+                Err(_) => Spill::Nowhere,
+            };
         }
     }
 
-    /// The blob once all of it so far is written, if there is one and it could be.
-    async fn blob(&mut self) -> Option<BlobWriter> {
-        match self.spill.take()?.await {
-            Ok(Ok(blob)) => Some(blob),
-            Ok(Err(error)) => {
-                self.failed = Some(error);
-                None
+    /// Has a thread write what is pending, unless one is writing.
+    fn write_pending(&mut self) {
+        self.spill = match std::mem::replace(&mut self.spill, Spill::Nowhere) {
+            Spill::Store(store) => {
+                let pending = std::mem::take(&mut self.pending);
+                Spill::Writing(spawn_blocking(move || write(store.writer()?, &pending)))
             }
-            // The runtime is shutting down, and this future with it.
-            Err(_) => None,
-        }
+            Spill::Blob(blob) => {
+                let pending = std::mem::take(&mut self.pending);
+                Spill::Writing(spawn_blocking(move || write(blob, &pending)))
+            }
+            other => other,
+        };
     }
 
     pub(super) async fn finish(mut self) -> Captured {
-        let exceeded = self.total > self.kept.len() as u64;
-        let stored = match self.blob().await {
-            Some(blob) => spawn_blocking(move || blob.finish()).await.ok(),
-            None => self.failed.take().map(Err),
-        };
-        let overflow = match stored {
-            Some(Ok(stored)) => Some(Overflow::Stored(stored.hash)),
-            Some(Err(error)) => Some(Overflow::Failed(error)),
-            None if exceeded => Some(Overflow::Dropped),
-            None => None,
+        while !self.pending.is_empty() && !matches!(self.spill, Spill::Nowhere | Spill::Failed(_)) {
+            self.written().await;
+            self.write_pending();
+        }
+        self.written().await;
+        let overflow = match self.spill {
+            Spill::Blob(blob) => match spawn_blocking(move || blob.finish()).await {
+                Ok(Ok(stored)) => Some(Overflow::Stored(stored.hash)),
+                Ok(Err(error)) => Some(Overflow::Failed(error)),
+                Err(_) => Some(Overflow::Dropped),
+            },
+            Spill::Failed(error) => Some(Overflow::Failed(error)),
+            Spill::Nowhere | Spill::Store(_) | Spill::Writing(_) => {
+                let exceeded = self.total > self.kept.len() as u64;
+                exceeded.then_some(Overflow::Dropped)
+            }
         };
         Captured {
             bytes: self.kept,
@@ -132,5 +165,33 @@ fn write(mut blob: BlobWriter, bytes: &[u8]) -> Result<BlobWriter, CasError> {
         Ok(()) => Ok(blob),
         // The blob knows the place, and says it when it is finished.
         Err(error) => Err(blob.finish().err().unwrap_or(CasError::Source(error))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_take_that_is_dropped_loses_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Cas::open(folder.path()).unwrap();
+        let mut capture = Capture::new(3, Some(store.clone()));
+        let mut all = Vec::new();
+        for number in 0..200u8 {
+            let bytes = [number; 100];
+            all.extend_from_slice(&bytes);
+            tokio::select! {
+                biased;
+                () = capture.take(&bytes) => {}
+                () = std::future::ready(()) => {}
+            }
+        }
+        let captured = capture.finish().await;
+        assert_eq!(captured.total, all.len() as u64);
+        let Some(Overflow::Stored(hash)) = captured.overflow else {
+            panic!("{captured:?}");
+        };
+        assert!(store.get(&hash).unwrap() == all);
     }
 }
