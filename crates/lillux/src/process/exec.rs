@@ -73,9 +73,9 @@ pub struct Output {
 }
 
 impl Output {
-    /// Whether it ended by itself, in time, with code 0.
+    /// Whether it ended by itself, in time, with code 0, and left nothing behind.
     pub fn success(&self) -> bool {
-        self.exit == Exit::Code(0) && !self.timed_out
+        self.exit == Exit::Code(0) && !self.timed_out && self.survivors == 0
     }
 }
 
@@ -292,10 +292,11 @@ async fn watch(
             }
             Event::Stuck {
                 survivors,
+                status,
                 timed_out,
             } => {
                 return Ok(Ended {
-                    exit: None,
+                    exit: status.map(Exit::from_wait_status),
                     timed_out,
                     survivors,
                 });

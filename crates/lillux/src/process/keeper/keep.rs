@@ -182,6 +182,7 @@ impl Keeper {
                         let survivors = u32::try_from(left).unwrap_or(u32::MAX).max(1);
                         self.tell(Event::Stuck {
                             survivors,
+                            status: main_status,
                             timed_out,
                         });
                         return Held::Stuck;

@@ -68,8 +68,13 @@ pub(in super::super) enum Event {
     Refused { step: Step, errno: i32 },
     /// The main process ended so, and nothing of its tree is left; the keeper is free again.
     Ended { status: i32, timed_out: bool },
-    /// At least so many processes could not be killed. The keeper gives up.
-    Stuck { survivors: u32, timed_out: bool },
+    /// At least so many processes could not be killed; the main process ended
+    /// so, if it did. The keeper gives up.
+    Stuck {
+        survivors: u32,
+        status: Option<i32>,
+        timed_out: bool,
+    },
 }
 
 impl Event {
@@ -83,8 +88,12 @@ impl Event {
             Self::Ended { status, timed_out } => (4, status, timed_out.into()),
             Self::Stuck {
                 survivors,
+                status,
                 timed_out,
-            } => (5, survivors.cast_signed(), timed_out.into()),
+            } => {
+                let known = status.map_or(0, |status| 2 | u64::from(status.cast_unsigned()) << 32);
+                (5, survivors.cast_signed(), known | u64::from(timed_out))
+            }
         };
         let mut bytes = [0; Self::SIZE];
         bytes[..4].copy_from_slice(&tag.to_ne_bytes());
@@ -114,7 +123,11 @@ impl Event {
             },
             5 => Self::Stuck {
                 survivors: a,
-                timed_out: b != 0,
+                status: u32::try_from(b >> 32)
+                    .ok()
+                    .filter(|_| b & 2 != 0)
+                    .map(u32::cast_signed),
+                timed_out: b & 1 != 0,
             },
             _ => return None,
         })
@@ -170,6 +183,12 @@ mod tests {
             },
             Event::Stuck {
                 survivors: 2,
+                status: None,
+                timed_out: true,
+            },
+            Event::Stuck {
+                survivors: 2,
+                status: Some(0x0900),
                 timed_out: false,
             },
         ] {
