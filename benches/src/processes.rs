@@ -28,7 +28,8 @@ pub fn run() -> Result<Vec<Row>> {
     let mut rows = vec![
         from_the_library(&supervisor, &runtime)?,
         many_at_once(&supervisor, &runtime)?,
-        from_a_shell()?,
+        from_a_shell("sh")?,
+        from_a_shell("bash")?,
     ];
     rows.extend(growth(&supervisor, &runtime)?);
     Ok(rows)
@@ -83,29 +84,31 @@ fn concurrently(supervisor: &Supervisor, runtime: &Runtime) -> Result<()> {
 }
 
 /// `lillux exec` where a script would have run the program itself. Both are
-/// started from the same loop in the same shell.
-fn from_a_shell() -> Result<Row> {
+/// started from the same loop in the same shell. Shells differ in what it
+/// costs them to start anything at all.
+fn from_a_shell(shell: &str) -> Result<Row> {
     let lillux = std::env::var("LILLUX_BIN")
         .context("LILLUX_BIN does not name the lillux binary; run: cargo xtask bench")?;
     let (floor, ours) = try_interleaved(
         ROUNDS,
-        || shell_loop(&["/bin/true"]),
-        || shell_loop(&[&lillux, "exec", "--cmd", "/bin/true"]),
+        || shell_loop(shell, &["/bin/true"]),
+        || shell_loop(shell, &[&lillux, "exec", "--cmd", "/bin/true"]),
     )?;
     let batch = f64::from(BATCH);
     let times = (floor / batch, ours / batch);
-    Ok(Row::time("lillux exec /bin/true from a shell", times, 2.5))
+    let what = format!("lillux exec /bin/true from {shell}");
+    Ok(Row::time(&what, times, 2.5))
 }
 
 /// Runs the command a batch of times from one shell; the first failure ends it.
-fn shell_loop(command: &[&str]) -> Result<()> {
+fn shell_loop(shell: &str, command: &[&str]) -> Result<()> {
     let script = "n=$0; while [ $n -gt 0 ]; do \"$@\" >/dev/null || exit; n=$((n - 1)); done";
-    let mut shell = StdCommand::new("/bin/sh");
-    shell.args(["-c", script, &BATCH.to_string()]).args(command);
-    let status = shell
+    let status = StdCommand::new(shell)
+        .args(["-c", script, &BATCH.to_string()])
+        .args(command)
         .stdin(Stdio::null())
         .status()
-        .context("cannot start /bin/sh")?;
+        .with_context(|| format!("cannot start {shell}"))?;
     ensure!(
         status.success(),
         "`{}` failed ({status})",

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use super::super::image::Image;
 use super::super::table;
 use super::keep::{self, Service};
-use super::sys;
+use super::sys::{self, Reset};
 use super::warden;
 use super::wire::{Event, Run};
 
@@ -126,7 +126,7 @@ impl Supervisor {
         let (socket, its_socket) = pair()?;
         let program = pidfd_open(getpid(), PidfdFlags::empty())?;
         let pid = sys::fork_off(|| match sys::keep_only([its_socket, program]) {
-            Ok([socket, program]) if sys::leave_program().is_ok() => {
+            Ok([socket, program]) if sys::leave_program(Reset::BrokenPipe).is_ok() => {
                 keep::run(socket, program, Service::One)
             }
             _ => true,

@@ -45,7 +45,15 @@ pub(super) fn run(socket: OwnedFd, program: OwnedFd, service: Service) -> bool {
         stack,
     };
     while let Some((run, stdio)) = keeper.next_job() {
-        let pid = match keeper.start(run, stdio) {
+        let [stdin, stdout, stderr] = stdio;
+        let started = keeper.start(run, [&stdin, &stdout, &stderr]);
+        // Whoever writes to it is to know when nobody reads any more.
+        drop(stdin);
+        // The others stay open here: what the command wrote is read when it has
+        // ended, and the program need not be woken to hear of a stream's end
+        // just before it hears of the command's.
+        let _outputs = (stdout, stderr);
+        let pid = match started {
             None => return true,
             Some(Err((step, errno))) => {
                 keeper.tell(Event::Refused { step, errno });
@@ -121,19 +129,16 @@ impl Keeper {
     }
 
     /// Reads the rest of the job and launches it. `None` if the program went away meanwhile.
-    fn start(&mut self, run: Run, stdio: [OwnedFd; 3]) -> Option<Result<i32, Failed>> {
+    fn start(&mut self, run: Run, stdio: [&OwnedFd; 3]) -> Option<Result<i32, Failed>> {
         let pointers = pointers_needed(run.argc, run.envc);
         let mut arena = Arena::new(run.block as usize, pointers).ok()?;
         let (table, block) = arena.parts();
         self.read_exactly(block)?;
         let plan = Plan {
             strings: Strings::read(block, run.argc, run.envc, table)?,
-            stdio: [stdio[0].as_fd(), stdio[1].as_fd(), stdio[2].as_fd()],
+            stdio: stdio.map(AsFd::as_fd),
         };
-        let pid = launch(&plan, &mut self.stack);
-        // Or the keeper would hold the tree's streams open.
-        drop(stdio);
-        Some(pid)
+        Some(launch(&plan, &mut self.stack))
     }
 
     /// Holds a tree until nothing of it is left.

@@ -239,9 +239,13 @@ pub(super) fn fork_off(role: impl FnOnce() -> bool) -> io::Result<i32> {
     forked
 }
 
-/// Leaves the terminal, the folder, the standard streams and the signal handlers of the program forked from.
-pub(super) fn leave_program() -> io::Result<()> {
-    default_signals();
+/// Leaves the terminal, the folder and the standard streams of the program forked from, and what that does
+/// on signals.
+pub(super) fn leave_program(signals: Reset) -> io::Result<()> {
+    match signals {
+        Reset::All => default_signals(),
+        Reset::BrokenPipe => default_signal(libc::SIGPIPE),
+    }
     // SAFETY: plain system calls on constants. The standard streams replaced are this fork's copies.
     unsafe {
         libc::setsid();
@@ -392,26 +396,38 @@ fn restore_signals(mask: &libc::sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
 }
 
-/// Undoes what the program does on signals: an exec resets handlers, but what
-/// is ignored stays ignored. The C library would refuse the numbers it uses
-/// itself, so the kernel is asked.
+/// Which signals are to do again what they do by default. An exec resets
+/// handlers, but what is ignored stays ignored.
+#[derive(Clone, Copy)]
+pub(super) enum Reset {
+    /// All: what a large program ignores is its own affair.
+    All,
+    /// The one that every Rust program ignores. What a small one ignores
+    /// besides was handed down to it, as by `nohup`, and is handed on. Asking
+    /// for each of 64 takes longer than the rest of getting ready.
+    BrokenPipe,
+}
+
 fn default_signals() {
     const LAST: c_int = 64;
+    (1..=LAST).for_each(default_signal);
+}
+
+/// The C library would refuse the numbers it uses itself, so the kernel is asked.
+fn default_signal(number: c_int) {
     // The kernel's `struct sigaction` on every architecture fits into this; zero is SIG_DFL.
     let default = [0usize; 4];
-    for number in 1..=LAST {
-        // SAFETY: installs no code, reads at most the 32 bytes of `default`, writes nothing. Numbers that
-        // cannot be changed are refused.
-        unsafe {
-            libc::syscall(
-                libc::SYS_rt_sigaction,
-                number,
-                default.as_ptr(),
-                ptr::null_mut::<c_void>(),
-                8usize,
-            )
-        };
-    }
+    // SAFETY: installs no code, reads at most the 32 bytes of `default`, writes nothing. A number that cannot
+    // be changed is refused.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            number,
+            default.as_ptr(),
+            ptr::null_mut::<c_void>(),
+            8usize,
+        )
+    };
 }
 
 fn errno() -> i32 {

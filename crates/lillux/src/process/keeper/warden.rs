@@ -11,7 +11,7 @@ use rustix::process::{Signal, WaitOptions, getpid, kill_process, set_child_subre
 
 use super::super::table;
 use super::keep::{self, Service};
-use super::sys;
+use super::sys::{self, Reset};
 use super::wire::Event;
 
 /// More keepers than this at one time are refused.
@@ -20,7 +20,8 @@ const MAX_KEEPERS: usize = 4096;
 /// Runs the warden until the program is gone and so is all that hung from it.
 pub(super) fn run(socket: OwnedFd, first_keeper: OwnedFd, program: OwnedFd) {
     let kept = sys::keep_only([socket, first_keeper, program]);
-    let (Ok([socket, first_keeper, program]), Ok(())) = (kept, sys::leave_program()) else {
+    let (Ok([socket, first_keeper, program]), Ok(())) = (kept, sys::leave_program(Reset::All))
+    else {
         return;
     };
     let Ok(children) = sys::child_events() else {
