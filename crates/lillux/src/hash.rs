@@ -4,7 +4,6 @@ use std::fmt;
 use std::io::{self, Read};
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 /// How much of a stream is held in memory at a time, whatever its length.
@@ -146,19 +145,7 @@ impl FromStr for Hash {
     }
 }
 
-impl Serialize for Hash {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Hash {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
+crate::text::serde_as_text!(Hash);
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`process`] | commands whose every descendant ends with them; detached processes and handles that survive their pid |
 //! | [`cas`] | bytes and JSON objects kept under their hash, durable, checked on every read |
+//! | [`hash`] | SHA-256 as a type, of streams of any length |
 //! | [`canonical`] | one text for each JSON value, so that it has one hash |
 //! | [`keys`] | Ed25519 key files, signatures over hashes, fingerprints |
 //! | [`envelope`] | secrets sealed to one or several public keys |
@@ -48,6 +49,7 @@ mod error;
 pub mod hash;
 pub mod keys;
 pub mod process;
+mod text;
 pub mod time;
 pub mod watch;
 

@@ -291,10 +291,10 @@ fn wrong_words_are_wrong_usage() {
     "#);
     assert_snapshot!(place.run("envelope", ""), @r#"
     exit 2
-    {"success":false,"error":{"code":"usage","message":"'lillux envelope' requires a subcommand but one was not provided [subcommands: seal, open, inspect]"}}
+    {"success":false,"error":{"code":"usage","message":"'lillux envelope' requires a subcommand but one was not provided [subcommands: seal, open, inspect, help]"}}
     --- stderr
     error: 'lillux envelope' requires a subcommand but one was not provided
-      [subcommands: seal, open, inspect]
+      [subcommands: seal, open, inspect, help]
 
     Usage: lillux envelope <COMMAND>
 

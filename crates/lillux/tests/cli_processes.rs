@@ -150,6 +150,7 @@ fn what_cannot_be_started_says_why() {
             &["exec", "--cmd", "no-such-program"],
             &["exec", "--cmd", ""],
             &["exec", "--cmd", "./plain"],
+            &["exec", "--cmd", "./."],
             &["exec", "--cmd", "./script"],
             &["exec", "--cmd", "true", "--cwd", "nowhere"],
             &["exec", "--cmd", "true", "--cwd", "plain"],
@@ -184,6 +185,8 @@ fn wrong_usage_is_explained() {
             &["watch"],
             &["watch", "--db", "x"],
             &["watch", "--path", "x", "--pid", "1"],
+            &["watch", "--thread-id", "t", "--pid", "1"],
+            &["exec", "--cmd", "true", "--max-output", "-1"],
         ]
     ));
 }

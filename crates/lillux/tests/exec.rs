@@ -32,7 +32,7 @@ async fn both_streams_and_the_exit_code_come_back() {
 async fn a_signal_is_not_mistaken_for_an_exit_code() {
     let output = shell("kill -SEGV $$").await;
     assert_eq!(output.exit, Exit::Signal(11));
-    assert_eq!(output.exit.return_code(), -11);
+    assert_eq!(output.exit.return_code(), Some(-11));
 }
 
 #[tokio::test]

@@ -412,3 +412,30 @@ fn no_zombie_is_left_where_the_first_process_reaps_nobody() {
         String::from_utf8_lossy(&output.stderr)
     );
 }
+
+#[test]
+fn a_command_that_kills_or_stops_the_keeper_of_the_binary_gains_nothing() {
+    for (signal, code) in [("KILL", 1), ("STOP", 124)] {
+        let mark = mark();
+        let script = format!("(setsid sleep 300 &); sleep 300 & kill -{signal} $PPID; sleep 300");
+        let status = StdCommand::new(lillux())
+            .args([
+                "exec",
+                "--timeout",
+                "1",
+                "--cmd",
+                "sh",
+                "--arg",
+                "-c",
+                "--arg",
+                &script,
+            ])
+            .env(MARK, &mark)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(code), "{signal}");
+        assert_eq!(marked(&mark), [], "{signal}");
+    }
+}

@@ -557,6 +557,7 @@ fn a_put_of_what_a_sweep_is_about_to_remove_waits_and_writes_it_anew() {
     let sweep = cas.lock(LOCK, FlockOperation::LockExclusive).unwrap();
     std::thread::scope(|scope| {
         let put = scope.spawn(|| cas.put(b"wanted").unwrap());
+        // A put that does not wait is done in a fraction of this.
         std::thread::sleep(Duration::from_millis(100));
         assert!(!put.is_finished(), "the put did not wait for the sweep");
         fs::remove_file(cas.path_of(Kind::Blob, &hash)).unwrap();

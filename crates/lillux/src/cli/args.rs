@@ -25,7 +25,6 @@ pub(crate) use processes::{
 #[command(
     name = "lillux",
     version,
-    disable_help_subcommand = true,
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 integrity failure, 4 permission refused, 124 timed out.\n\
                   `lillux COMMAND --help` shows examples."
 )]

@@ -1,11 +1,10 @@
 //! The short way to `exec`.
 //!
 //! Scripts call `exec` in loops, and for a short command most of the time goes
-//! into getting there. So its keeper is forked off before anything else, while
-//! the process is at its smallest, and its plainest arguments are read without
-//! building the parser, which would take as long as the fork. Whatever is not
-//! plain goes the long way, so what can be typed is decided in one place all
-//! the same; a test holds the two together.
+//! into getting there. So its plainest arguments are read without building the
+//! parser, which would take as long as the fork of its keeper, and make that
+//! larger. Whatever is not plain goes the long way, so what can be typed is
+//! decided in one place all the same; a test holds the two together.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -22,11 +21,11 @@ pub(super) fn exec() -> Option<ExitCode> {
     if words.next()? != "exec" {
         return None;
     }
+    let args = read(words)?;
     let supervisor = match commands::exec::supervisor() {
         Ok(supervisor) => supervisor,
         Err(failure) => return Some(report::print(Err(failure))),
     };
-    let args = read(words)?;
     let code = report::print(commands::exec::run(args, &supervisor));
     supervisor.shut_down();
     Some(code)

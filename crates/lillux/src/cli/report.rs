@@ -150,6 +150,11 @@ fn emit(text: &str, words: &str, exit: Exit) -> ExitCode {
     let _ = io::stderr().write_all(words.as_bytes());
     match io::stdout().write_all(text.as_bytes()) {
         Ok(()) => exit.into(),
-        Err(_) => Exit::Failed.into(),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Failed.into(),
+        Err(error) => {
+            let words = format!("error: cannot write to standard output: {error}\n");
+            let _ = io::stderr().write_all(words.as_bytes());
+            Exit::Failed.into()
+        }
     }
 }

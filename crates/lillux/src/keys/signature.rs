@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use base64ct::{Base64UrlUnpadded, Encoding};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// How many characters 64 bytes take, without padding.
 const CHARACTERS: usize = 86;
@@ -82,19 +81,7 @@ impl FromStr for Signature {
     }
 }
 
-impl Serialize for Signature {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Signature {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
+crate::text::serde_as_text!(Signature);
 
 #[cfg(test)]
 mod tests {

@@ -21,6 +21,9 @@ use super::keeper::{Event, GIVE_UP, Job, KeeperError, Order, Run, Supervisor};
 /// What is added to the time that a keeper may take, for being scheduled late.
 const MARGIN: Duration = Duration::from_secs(2);
 
+/// How long a keeper that the command has stopped stays so.
+const WAKE: Duration = Duration::from_secs(1);
+
 /// How much is read from a stream at a time: what a pipe holds.
 const CHUNK: usize = 64 * 1024;
 
@@ -44,12 +47,12 @@ impl Exit {
         }
     }
 
-    /// One number for all: the exit code, or the signal's number negated, or the least there is.
-    pub fn return_code(self) -> i32 {
+    /// One number for both: the exit code, or the signal's number negated.
+    pub fn return_code(self) -> Option<i32> {
         match self {
-            Self::Code(code) => code,
-            Self::Signal(signal) => -signal,
-            Self::Unknown => i32::MIN,
+            Self::Code(code) => Some(code),
+            Self::Signal(signal) => Some(-signal),
+            Self::Unknown => None,
         }
     }
 }
@@ -261,13 +264,25 @@ async fn watch(
     tokio::pin!(too_long);
     loop {
         let event = tokio::select! {
-            event = job.event() => event?,
+            event = job.event() => event,
+            () = sleep(WAKE) => {
+                job.wake_keeper();
+                continue;
+            }
             () = &mut too_long => {
                 job.kill_keeper();
+                job.sweep().await;
                 return Err(ExecError::Keeper(
                     "the process that kept the command did not answer and was killed".into(),
                 )
                 .into());
+            }
+        };
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                job.sweep().await;
+                return Err(error.into());
             }
         };
         match event {

@@ -6,6 +6,9 @@ use clap::{Args, Subcommand};
 use lillux::Hash;
 
 #[derive(Debug, Subcommand)]
+#[command(after_help = "Example:\n  \
+    date | lillux cas put --root store\n\n\
+    `lillux cas COMMAND --help` shows more.")]
 pub(crate) enum CasCommand {
     /// Store a blob, or a JSON object, and tell its hash.
     #[command(after_help = "Examples:\n  \

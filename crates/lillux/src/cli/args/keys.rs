@@ -77,7 +77,12 @@ pub(crate) struct Content {
 }
 
 #[derive(Debug, Subcommand)]
-#[command(arg_required_else_help = false)]
+#[command(
+    arg_required_else_help = false,
+    after_help = "Example:\n  \
+        printf %s \"$SECRET\" | lillux envelope seal --to alice.pem --out db.envelope\n\n\
+        `lillux envelope COMMAND --help` shows more."
+)]
 pub(crate) enum EnvelopeCommand {
     /// Seal a secret to one or several public keys.
     #[command(

@@ -57,7 +57,7 @@ pub(crate) struct ExecArgs {
     #[arg(long, value_name = "S", value_parser = seconds_or_zero, allow_negative_numbers = true, default_value = "0.5")]
     pub(crate) grace: Duration,
     /// How many bytes of each output stream to print.
-    #[arg(long, value_name = "N", default_value_t = lillux::process::DEFAULT_OUTPUT_LIMIT)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = lillux::process::DEFAULT_OUTPUT_LIMIT)]
     pub(crate) max_output: usize,
     /// Keep a stream that is longer than that in the content store at DIR.
     #[arg(long, value_name = "DIR")]
@@ -116,7 +116,7 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "F", requires = "thread_id")]
     pub(crate) db: Option<PathBuf>,
     /// The run to wait for.
-    #[arg(long, value_name = "T", requires = "db")]
+    #[arg(long, value_name = "T", requires = "db", conflicts_with_all = ["path", "pid"])]
     pub(crate) thread_id: Option<String>,
     /// Give up after this many seconds.
     #[arg(long, value_name = "S", value_parser = seconds_or_zero, allow_negative_numbers = true)]

@@ -76,9 +76,6 @@ fn report(output: &Output) -> Report {
         describe_stream(&mut fields, name, captured);
     }
     fields.insert("return_code".into(), json!(output.exit.return_code()));
-    if output.exit == ProcessExit::Unknown {
-        fields.insert("return_code".into(), Value::Null);
-    }
     if let ProcessExit::Signal(signal) = output.exit {
         fields.insert("signal".into(), json!(signal));
     }
@@ -140,10 +137,12 @@ impl From<LaunchError> for Failure {
                 .hint("give the program's path, or set PATH with --env PATH=…"),
             LaunchError::TooLong { .. } => Self::new(Exit::Failed, "too_long", message),
             LaunchError::Cwd { source, .. } => from_io("cwd", &source, message),
-            LaunchError::Program { source, .. } => {
+            LaunchError::Program { source, program } => {
+                let is_folder = std::path::Path::new(&program).is_dir();
                 let failure = from_io("program", &source, message);
                 match source.raw_os_error() {
                     Some(libc::ENOEXEC) => failure.hint("a script needs a first line such as `#!/bin/sh`, or run it with --cmd sh --arg FILE"),
+                    Some(libc::EACCES) if is_folder => failure.hint("it is a folder"),
                     Some(libc::EACCES) => failure.hint("is it executable? `chmod +x FILE`"),
                     _ => failure,
                 }

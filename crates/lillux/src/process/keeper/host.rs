@@ -13,19 +13,21 @@ use rustix::net::{
     send, sendmsg, socketpair,
 };
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, pidfd_open,
+    set_child_subreaper, wait, waitid,
 };
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::super::image::Image;
 use super::super::table;
-use super::keep::{self, Service};
+use super::keep::{self, GIVE_UP, Service};
 use super::sys::{self, Reset};
 use super::warden;
 use super::wire::{Event, Run};
+use crate::time::Deadline;
 
 /// How many keepers wait for another command. More are ended when their command has.
 const MAX_IDLE: usize = 64;
@@ -119,10 +121,13 @@ impl Supervisor {
     }
 
     /// For a program that runs one command and ends: it forks once where
-    /// [`Supervisor::start`] forks twice. The price is that a command whose
-    /// keeper is killed, by name or by the kernel for want of memory, is
-    /// killed alone, without its descendants.
+    /// [`Supervisor::start`] forks twice. The program itself is then what
+    /// stands behind the keeper: should that be killed, what it kept falls to
+    /// the program, which ends everything below it. So it is for a program
+    /// that has no other children. Should both be killed at once, what had
+    /// left the command stays.
     pub fn for_one_command() -> io::Result<Self> {
+        set_child_subreaper(Some(getpid()))?;
         let (socket, its_socket) = pair()?;
         let program = pidfd_open(getpid(), PidfdFlags::empty())?;
         let pid = sys::fork_off(|| match sys::keep_only([its_socket, program]) {
@@ -336,8 +341,19 @@ impl Job {
     }
 
     /// Kills a keeper that does not answer. Its command dies with it; the rest
-    /// of the tree falls to the warden.
+    /// of the tree falls to the warden, or to us.
     pub(in super::super) fn kill_keeper(&self) {
+        self.signal_keeper(Signal::KILL);
+    }
+
+    /// Wakes a keeper that has been stopped, unless that is the warden's task.
+    pub(in super::super) fn wake_keeper(&self) {
+        if self.is_ours() {
+            self.signal_keeper(Signal::CONT);
+        }
+    }
+
+    fn signal_keeper(&self, signal: Signal) {
         let Identity { pid, parent } = self.identity;
         // A number that is another's by now has another parent.
         if let Some(pid) = pid
@@ -345,7 +361,29 @@ impl Job {
             && stat.parent == parent
             && let Some(pid) = Pid::from_raw(pid)
         {
-            let _ = kill_process(pid, Signal::KILL);
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Whether the keeper is a child of this program, not of a warden.
+    fn is_ours(&self) -> bool {
+        self.identity.parent == getpid().as_raw_nonzero().get()
+    }
+
+    /// After the loss of its keeper: ends what has fallen to this program, if
+    /// that is where it falls.
+    pub(in super::super) async fn sweep(&self) {
+        if !self.is_ours() {
+            return;
+        }
+        let me = getpid().as_raw_nonzero().get();
+        let deadline = Deadline::after(Some(GIVE_UP));
+        while table::signal(Signal::KILL, |pid| table::is_descendant(pid, me)) > 0
+            && !deadline.has_passed()
+        {
+            // Those that have ended are ours to reap.
+            while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+            sleep(Duration::from_millis(5)).await;
         }
     }
 
