@@ -1,7 +1,5 @@
 //! How the binary is linked.
 
-#![expect(clippy::print_stdout, reason = "how a build script talks to cargo")]
-
 use std::env;
 
 /// A static program that may stand anywhere in memory moves itself at every
