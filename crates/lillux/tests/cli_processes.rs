@@ -211,6 +211,29 @@ fn the_promised_example_returns_in_time_and_leaves_no_sleeper() {
     assert_eq!(sleepers.count(), 0);
 }
 
+#[test]
+fn a_caller_that_ignores_signals_does_not_confuse_it() {
+    for (ignored, number, handed_on) in [("CHLD", 17, false), ("PIPE", 13, false), ("HUP", 1, true)]
+    {
+        let ignore = format!("--ignore-signal={ignored}");
+        let script = "sed -n 's/SigIgn://p' /proc/self/status; exit 3";
+        let output = Command::new("env")
+            .args([&ignore, lillux(), "exec", "--timeout", "20"])
+            .args(["--cmd", "sh", "--arg", "-c", "--arg", script])
+            .output()
+            .unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["return_code"], 3, "{ignored}: {report}");
+        let mask = report["stdout"].as_str().unwrap().trim();
+        let mask = u64::from_str_radix(mask, 16).unwrap();
+        assert_eq!(
+            mask >> (number - 1) & 1 == 1,
+            handed_on,
+            "{ignored}: {report}"
+        );
+    }
+}
+
 /// Runs a script with the address space of everything in it limited to 256 MiB.
 fn in_little_memory(script: &str) -> String {
     let output = Command::new("sh")

@@ -131,7 +131,7 @@ impl Supervisor {
         let (socket, its_socket) = pair()?;
         let program = pidfd_open(getpid(), PidfdFlags::empty())?;
         let pid = sys::fork_off(|| match sys::keep_only([its_socket, program]) {
-            Ok([socket, program]) if sys::leave_program(Reset::BrokenPipe).is_ok() => {
+            Ok([socket, program]) if sys::leave_program(Reset::Needed).is_ok() => {
                 keep::run(socket, program, Service::One)
             }
             _ => true,

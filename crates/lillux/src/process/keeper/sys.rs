@@ -244,7 +244,9 @@ pub(super) fn fork_off(role: impl FnOnce() -> bool) -> io::Result<i32> {
 pub(super) fn leave_program(signals: Reset) -> io::Result<()> {
     match signals {
         Reset::All => default_signals(),
-        Reset::BrokenPipe => default_signal(libc::SIGPIPE),
+        Reset::Needed => [libc::SIGPIPE, libc::SIGCHLD]
+            .into_iter()
+            .for_each(default_signal),
     }
     // SAFETY: plain system calls on constants. The standard streams replaced are this fork's copies.
     unsafe {
@@ -402,10 +404,11 @@ fn restore_signals(mask: &libc::sigset_t) {
 pub(super) enum Reset {
     /// All: what a large program ignores is its own affair.
     All,
-    /// The one that every Rust program ignores. What a small one ignores
-    /// besides was handed down to it, as by `nohup`, and is handed on. Asking
-    /// for each of 64 takes longer than the rest of getting ready.
-    BrokenPipe,
+    /// `SIGPIPE`, which every Rust program ignores, and `SIGCHLD`, without which
+    /// a keeper hears nothing. What a small program ignores besides was handed
+    /// down to it, as by `nohup`, and is handed on. Asking for each of 64 takes
+    /// longer than the rest of getting ready.
+    Needed,
 }
 
 fn default_signals() {
