@@ -34,7 +34,7 @@ pub enum Exit {
     Code(i32),
     /// By this signal.
     Signal(i32),
-    /// Not as far as anybody knows: see [`Output::survivors`].
+    /// Nobody knows, or it has not: see [`Output::survivors`].
     Unknown,
 }
 

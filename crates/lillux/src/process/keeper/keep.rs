@@ -154,12 +154,24 @@ impl Keeper {
         loop {
             let all_gone = reap(main, &mut main_status);
             if all_gone {
-                let status = main_status.unwrap_or_default();
-                self.tell(Event::Ended { status, timed_out });
-                return if program_is_there {
-                    Held::AllGone
-                } else {
-                    Held::ProgramIsGone
+                return match main_status {
+                    Some(status) => {
+                        self.tell(Event::Ended { status, timed_out });
+                        if program_is_there {
+                            Held::AllGone
+                        } else {
+                            Held::ProgramIsGone
+                        }
+                    }
+                    // Somebody else has reaped it. Better to know nothing than to guess.
+                    None => {
+                        self.tell(Event::Stuck {
+                            survivors: 0,
+                            status: None,
+                            timed_out,
+                        });
+                        Held::Stuck
+                    }
                 };
             }
             let wait_until = match stage {

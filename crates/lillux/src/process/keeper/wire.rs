@@ -69,7 +69,7 @@ pub(in super::super) enum Event {
     /// The main process ended so, and nothing of its tree is left; the keeper is free again.
     Ended { status: i32, timed_out: bool },
     /// At least so many processes could not be killed; the main process ended
-    /// so, if it did. The keeper gives up.
+    /// so, if it is known. The keeper gives up.
     Stuck {
         survivors: u32,
         status: Option<i32>,
