@@ -154,24 +154,20 @@ impl Keeper {
         loop {
             let all_gone = reap(main, &mut main_status);
             if all_gone {
-                return match main_status {
-                    Some(status) => {
-                        self.tell(Event::Ended { status, timed_out });
-                        if program_is_there {
-                            Held::AllGone
-                        } else {
-                            Held::ProgramIsGone
-                        }
-                    }
+                let Some(status) = main_status else {
                     // Somebody else has reaped it. Better to know nothing than to guess.
-                    None => {
-                        self.tell(Event::Stuck {
-                            survivors: 0,
-                            status: None,
-                            timed_out,
-                        });
-                        Held::Stuck
-                    }
+                    self.tell(Event::Stuck {
+                        survivors: 0,
+                        status: None,
+                        timed_out,
+                    });
+                    return Held::Stuck;
+                };
+                self.tell(Event::Ended { status, timed_out });
+                return if program_is_there {
+                    Held::AllGone
+                } else {
+                    Held::ProgramIsGone
                 };
             }
             let wait_until = match stage {
