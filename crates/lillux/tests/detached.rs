@@ -277,7 +277,7 @@ fn a_number_that_is_used_again_during_the_grace_does_not_fool_a_kill() {
         handle=$(echo "$spawned" | field handle)
         pid=$(echo "$spawned" | field pid)
         while ! [ -e stubborn ]; do :; done
-        "$LILLUX" kill --pid "$handle" --grace 2 > result &
+        "$LILLUX" kill --pid "$handle" --grace 4 > result &
         stranger=0
         while [ $stranger != $pid ]; do    # until all that used the number have been reaped
             (:)
