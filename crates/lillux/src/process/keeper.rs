@@ -22,6 +22,9 @@
 //!   It is a subreaper too: should a keeper be killed, what it kept falls to
 //!   the warden, which ends it. Should one be stopped, the warden wakes it.
 //!
+//! A program that runs one command and ends does without a warden and stands
+//! behind its one keeper itself.
+//!
 //! Both are forks that never execute another program, possibly of a process
 //! with threads. Between a fork and an exec such a process may hold any lock in
 //! an unknown state, so their code allocates nothing and takes no lock.
