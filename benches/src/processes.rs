@@ -1,5 +1,6 @@
 //! What running a program costs through lillux.
 
+use std::collections::HashMap;
 use std::fs;
 use std::process::{Command as StdCommand, Stdio};
 
@@ -145,7 +146,7 @@ fn growth(supervisor: &Supervisor, runtime: &Runtime) -> Result<Vec<Row>> {
             1.0,
             Unit::Pieces,
         ),
-        row("memory", before.memory, after.memory, 1.05, Unit::Bytes),
+        row("all memory", before.memory, after.memory, 1.05, Unit::Bytes),
     ])
 }
 
@@ -155,16 +156,34 @@ struct Holdings {
 }
 
 impl Holdings {
+    /// The program's open descriptors, and the memory of the program and of all that it has forked off.
     fn now() -> Result<Self> {
-        let count = fs::read_dir("/proc/self/fd")?.count();
-        let status = fs::read_to_string("/proc/self/status")?;
-        let resident = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"))
-            .context("/proc/self/status tells no VmRSS")?;
+        let descriptors = fs::read_dir("/proc/self/fd")?.count();
+        let mut processes = HashMap::new();
+        for entry in fs::read_dir("/proc")? {
+            let entry = entry?;
+            let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+            let field = |name: &str| {
+                let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+                value.split_whitespace().next()?.parse::<u32>().ok()
+            };
+            if let (Some(pid), Some(parent)) = (field("Pid:"), field("PPid:")) {
+                processes.insert(pid, (parent, field("VmRSS:").unwrap_or(0)));
+            }
+        }
+        let me = std::process::id();
+        let is_ours = |pid: &u32| {
+            let above = |pid: &u32| processes.get(pid).map(|(parent, _)| *parent);
+            std::iter::successors(Some(*pid), above).any(|pid| pid == me)
+        };
+        let kibibytes: u32 = processes
+            .iter()
+            .filter(|(pid, _)| is_ours(pid))
+            .map(|(_, (_, resident))| *resident)
+            .sum();
         Ok(Self {
-            descriptors: f64::from(u32::try_from(count)?),
-            memory: resident.parse::<f64>()? * 1024.0,
+            descriptors: f64::from(u32::try_from(descriptors)?),
+            memory: f64::from(kibibytes) * 1024.0,
         })
     }
 }
