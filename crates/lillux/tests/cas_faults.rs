@@ -11,7 +11,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use lillux::cas::Cas;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpid, kill_process_group, set_child_subreaper, waitpgid,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -156,6 +158,8 @@ fn whatever_is_killed_when_everything_in_the_store_is_whole() {
             echo "[$i, 0.5]" | "$1" cas put --root "$2" --object
         done
     "#;
+    // What a killed shell leaves behind becomes ours to wait for.
+    set_child_subreaper(Some(getpid())).unwrap();
     for round in 1..=10_u64 {
         // Two writers of the same content.
         let writers = [1, 2].map(|_| {
@@ -172,6 +176,9 @@ fn whatever_is_killed_when_everything_in_the_store_is_whole() {
             let group = Pid::from_child(&writer);
             kill_process_group(group, Signal::KILL).unwrap();
             writer.wait().unwrap();
+            // A put in the middle of a flush dies later than its shell, and
+            // holds its temporary file until then.
+            while waitpgid(group, WaitOptions::empty()).is_ok() {}
         }
         let report = Cas::open(&root).unwrap().verify_all().unwrap();
         assert!(report.is_sound() && report.strays.is_empty(), "{report:?}");
