@@ -1,0 +1,139 @@
+//! Places in a file, for errors that show where.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// A place in a text: line and column, both from 1, the column in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Position {
+    /// The line, from 1.
+    pub line: u32,
+    /// The character in the line, from 1.
+    pub column: u32,
+}
+
+impl Position {
+    /// The first character of a text.
+    pub const START: Self = Self { line: 1, column: 1 };
+
+    /// The place of a byte. One beyond the end is the end.
+    pub fn of(text: &[u8], offset: usize) -> Self {
+        let before = &text[..offset.min(text.len())];
+        let line_start = before
+            .iter()
+            .rposition(|&b| b == b'\n')
+            .map_or(0, |i| i + 1);
+        let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+        let column = String::from_utf8_lossy(&before[line_start..])
+            .chars()
+            .count()
+            + 1;
+        Self {
+            line: u32::try_from(line).unwrap_or(u32::MAX),
+            column: u32::try_from(column).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// A place with the line that is there, as much of it as helps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Excerpt {
+    /// The place.
+    #[serde(flatten)]
+    pub position: Position,
+    /// The text of the line. A long one is cut to a window around the place.
+    pub source: String,
+    /// Where in `source` the place is, in characters from 0.
+    #[serde(skip)]
+    pub caret: usize,
+}
+
+impl Excerpt {
+    /// How many characters of a line are shown.
+    const WINDOW: usize = 120;
+
+    /// The line of a place in a text.
+    pub fn of(text: &[u8], position: Position) -> Self {
+        let line = usize::try_from(position.line).unwrap_or(usize::MAX);
+        let bytes = text.split(|&b| b == b'\n').nth(line.saturating_sub(1));
+        let line = String::from_utf8_lossy(bytes.unwrap_or_default());
+        // Control characters could move the cursor of a terminal.
+        let visible = |c: char| if c.is_control() { ' ' } else { c };
+        let characters: Vec<_> = line.trim_end().chars().map(visible).collect();
+        let column = usize::try_from(position.column).unwrap_or(usize::MAX);
+        let caret = column.saturating_sub(1).min(characters.len());
+        let start = if characters.len() > Self::WINDOW {
+            caret.saturating_sub(Self::WINDOW / 2)
+        } else {
+            0
+        };
+        Self {
+            position,
+            source: characters.iter().skip(start).take(Self::WINDOW).collect(),
+            caret: caret - start,
+        }
+    }
+
+    /// The line of a byte in a text.
+    pub fn at(text: &[u8], offset: usize) -> Self {
+        Self::of(text, Position::of(text, offset))
+    }
+}
+
+/// Two lines: the source with its number, and a caret under the place.
+impl fmt::Display for Excerpt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.position.line.to_string();
+        writeln!(f, "  {number} | {}", self.source)?;
+        write!(
+            f,
+            "  {:1$} | {2:>3$}",
+            "",
+            number.len(),
+            '^',
+            self.caret + 1
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_counts_characters_and_survives_any_bytes() {
+        let text = "a\nä = !\n".as_bytes();
+        assert_eq!(Position::of(text, 0), Position::START);
+        assert_eq!(Position::of(text, 7), Position { line: 2, column: 5 });
+        assert_eq!(Position::of(text, 999), Position { line: 3, column: 1 });
+        assert_eq!(Position::of(b"\xff\xfe", 1).column, 2);
+    }
+
+    #[test]
+    fn an_excerpt_points_at_its_place() {
+        let text = "a\nä = !\n".as_bytes();
+        assert_eq!(Excerpt::at(text, 7).to_string(), "  2 | ä = !\n    |     ^");
+    }
+
+    #[test]
+    fn a_long_line_is_shown_around_its_place() {
+        let mut text = vec![b'x'; 100_000];
+        text[50_000] = b'!';
+        let excerpt = Excerpt::at(&text, 50_000);
+        assert_eq!(excerpt.source.len(), Excerpt::WINDOW);
+        assert_eq!(&excerpt.source[excerpt.caret..=excerpt.caret], "!");
+    }
+
+    #[test]
+    fn an_excerpt_cannot_move_the_cursor_of_a_terminal() {
+        let excerpt = Excerpt::at(b"a\x1b[2Jb\r\n", 0);
+        assert_eq!(excerpt.source, "a [2Jb");
+    }
+}
