@@ -34,6 +34,12 @@ pub enum SpaceError {
     /// Somebody is writing to it.
     #[error("{} changes while it is read", .0.display())]
     Changing(PathBuf),
+    /// A file of a space that is no item: not in a folder of one, or of an unknown kind.
+    #[error("{} is not an item: no extractor knows its extension, or it is in none of tools, directives, knowledge and config", .0.display())]
+    NotAnItem(PathBuf),
+    /// A folder that belongs to no space.
+    #[error("{} is in none of the spaces", .0.display())]
+    OutsideSpaces(PathBuf),
     /// The name of a file is not UTF-8.
     #[error("the name of {} is not UTF-8", .0.display())]
     Name(PathBuf),
