@@ -24,7 +24,7 @@ impl Position {
             .iter()
             .rposition(|&b| b == b'\n')
             .map_or(0, |i| i + 1);
-        let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+        let line = before.split(|&b| b == b'\n').count();
         let column = String::from_utf8_lossy(&before[line_start..])
             .chars()
             .count()
