@@ -2,6 +2,7 @@
 
 mod comment;
 mod id;
+pub mod metadata;
 mod place;
 pub mod signature;
 pub mod space;

@@ -1,0 +1,97 @@
+//! Which files go to which parser, and where each field is found: data.
+
+mod places;
+mod table;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub(super) use places::{Place, Places};
+
+use super::error::MetadataError;
+use super::text;
+use super::typed::named;
+use crate::ItemKind;
+
+named! {
+    /// The parsers that are built in.
+    Parser {
+        /// Python, of whose values only literals count.
+        Python = "python",
+        /// JavaScript, of whose exports only literals count.
+        JavaScript = "javascript",
+        /// TypeScript, likewise.
+        TypeScript = "typescript",
+        /// YAML 1.2.
+        Yaml = "yaml",
+        /// Comment lines at the beginning of a file of any language.
+        Header = "header",
+        /// Front matter and prose, and the XML element of a directive.
+        Markdown = "markdown",
+    }
+}
+
+/// How a language writes a comment that ends with its line; such a one carries the signature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Comment {
+    /// What begins it.
+    pub prefix: String,
+    /// What ends it, where the end of the line does not.
+    pub suffix: Option<String>,
+}
+
+/// How files of one extension are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// What reads them.
+    pub parser: Parser,
+    /// How they write a comment.
+    pub comment: Comment,
+    /// The kinds of items that are written in such files.
+    pub kinds: BTreeSet<ItemKind>,
+}
+
+/// The rules for all extensions, and the places of the fields for each parser.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Extractors {
+    rules: BTreeMap<String, Rule>,
+    places: BTreeMap<Parser, Places>,
+}
+
+impl Extractors {
+    /// Reads the rules from the text of `tool_extractor.yaml`.
+    pub fn from_yaml(bytes: &[u8]) -> Result<Self, MetadataError> {
+        text::checked(bytes)
+            .and_then(table::read)
+            .map_err(|problem| problem.within(bytes))
+    }
+
+    /// Lays other rules over these. An extension, and a field of a parser, that both have is the other's.
+    pub fn merge(&mut self, over: Self) {
+        self.rules.extend(over.rules);
+        for (parser, places) in over.places {
+            self.places.entry(parser).or_default().merge(places);
+        }
+    }
+
+    /// The rule for an extension, which is written with its dot and in its case: `.py`.
+    pub fn rule(&self, extension: &str) -> Option<&Rule> {
+        self.rules.get(extension)
+    }
+
+    /// The extensions that items of a kind may have, in alphabetical order.
+    pub fn extensions(&self, kind: ItemKind) -> impl Iterator<Item = &str> {
+        self.rules
+            .iter()
+            .filter(move |(_, rule)| rule.kinds.contains(&kind))
+            .map(|(extension, _)| extension.as_str())
+    }
+
+    /// Where a parser finds the fields.
+    pub(super) fn places(&self, parser: Parser) -> &Places {
+        static NOWHERE: Places = Places::nowhere();
+        self.places.get(&parser).unwrap_or(&NOWHERE)
+    }
+}

@@ -1,0 +1,251 @@
+//! JavaScript and TypeScript: the literals that a module exports under known
+//! names, and the tags of its leading doc comment.
+
+mod doc;
+mod literal;
+mod string;
+
+use std::collections::HashMap;
+
+use tree_sitter::Node as Syntax;
+
+use super::error::Problem;
+use super::extractors::Places;
+use super::found::Found;
+use super::syntax::{self, Grammar, source};
+
+/// Reads a module, of either system.
+pub(super) fn read(text: &str, grammar: Grammar, places: &Places) -> Result<Found, Problem> {
+    let tree = syntax::parse(text, grammar)?;
+    let root = tree.root_node();
+    let mut module = Module {
+        text,
+        places,
+        variables: HashMap::new(),
+        found: Found::only_fields(),
+    };
+    let mut leading = true;
+    for statement in root.named_children(&mut root.walk()) {
+        match statement.kind() {
+            "comment" if leading => doc::read(text, statement, places, &mut module.found)?,
+            "comment" | "hash_bang_line" => {}
+            _ => leading = false,
+        }
+        module.declare(statement);
+    }
+    let mut cursor = root.walk();
+    for statement in root.named_children(&mut cursor) {
+        module.statement(statement)?;
+    }
+    Ok(module.found)
+}
+
+struct Module<'t, 'n> {
+    text: &'t str,
+    places: &'t Places,
+    /// The variables of the module, and what they are given where they are declared.
+    variables: HashMap<&'t str, Option<Syntax<'n>>>,
+    found: Found,
+}
+
+impl<'t, 'n> Module<'t, 'n> {
+    fn declare(&mut self, statement: Syntax<'n>) {
+        let declaration = match statement.kind() {
+            "export_statement" => statement.child_by_field_name("declaration"),
+            _ => Some(statement),
+        };
+        for (name, value) in declaration.into_iter().flat_map(declarators) {
+            self.variables.insert(source(self.text, name), value);
+        }
+    }
+
+    fn statement(&mut self, statement: Syntax<'n>) -> Result<(), Problem> {
+        match statement.kind() {
+            "export_statement" => self.export(statement),
+            "expression_statement" => match syntax::inside(statement) {
+                Some(assignment) if assignment.kind() == "assignment_expression" => {
+                    self.assignment(assignment)
+                }
+                Some(assignment) if assignment.kind() == "augmented_assignment_expression" => {
+                    self.changed(assignment)
+                }
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// `export const X = …`, `export { X, y as X }`.
+    fn export(&mut self, export: Syntax<'n>) -> Result<(), Problem> {
+        let from_elsewhere = export.child_by_field_name("source").is_some();
+        if let Some(declaration) = export.child_by_field_name("declaration") {
+            for (name, value) in declarators(declaration) {
+                self.give(name, value)?;
+            }
+            if is_code(declaration)
+                && let Some(name) = declaration.child_by_field_name("name")
+            {
+                self.give(name, None)?;
+            }
+        }
+        for clause in export.named_children(&mut export.walk()) {
+            if clause.kind() != "export_clause" {
+                continue;
+            }
+            for specifier in clause.named_children(&mut clause.walk()) {
+                let Some(local) = specifier.child_by_field_name("name") else {
+                    continue;
+                };
+                let exported = specifier.child_by_field_name("alias").unwrap_or(local);
+                if from_elsewhere && let Some(name) = self.known(exported) {
+                    return Err(elsewhere(exported, name));
+                }
+                let value = self.variable(local);
+                self.give(exported, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `module.exports = {…}`, `module.exports.X = …`, `exports.X = …`.
+    fn assignment(&mut self, assignment: Syntax<'n>) -> Result<(), Problem> {
+        let mut whole = false;
+        let mut names = Vec::new();
+        let mut value = Some(assignment);
+        while let Some(node) = value
+            && node.kind() == "assignment_expression"
+        {
+            if let Some(left) = node.child_by_field_name("left") {
+                let target: String = source(self.text, left).split_whitespace().collect();
+                match target.strip_prefix("module.").unwrap_or(&target) {
+                    "exports" => whole = true,
+                    member if member.starts_with("exports.") => {
+                        names.extend(left.child_by_field_name("property"));
+                    }
+                    _ => self.not_reassigned(left)?,
+                }
+            }
+            value = node.child_by_field_name("right");
+        }
+        let value = value.map(|value| self.resolved(value));
+        for name in names {
+            self.give(name, value)?;
+        }
+        match value {
+            Some(object) if whole && object.kind() == "object" => self.members(object),
+            _ => Ok(()),
+        }
+    }
+
+    fn members(&mut self, object: Syntax<'n>) -> Result<(), Problem> {
+        let mut cursor = object.walk();
+        for member in object.named_children(&mut cursor) {
+            match member.kind() {
+                "pair" => {
+                    let key = member.child_by_field_name("key");
+                    let value = member.child_by_field_name("value");
+                    if let Some((key, value)) = key.zip(value) {
+                        let value = self.resolved(value);
+                        self.give(key, Some(value))?;
+                    }
+                }
+                "shorthand_property_identifier" => {
+                    let value = self.variable(member);
+                    self.give(member, value)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn changed(&self, assignment: Syntax<'_>) -> Result<(), Problem> {
+        match assignment.child_by_field_name("left") {
+            Some(left) => self.not_reassigned(left),
+            None => Ok(()),
+        }
+    }
+
+    /// A variable of the module that is given another value later is no literal.
+    fn not_reassigned(&self, target: Syntax<'_>) -> Result<(), Problem> {
+        let object = target.child_by_field_name("object").unwrap_or(target);
+        match self.known(object) {
+            Some(name) if self.variables.contains_key(name) => Err(Problem::new(
+                target.start_byte(),
+                format!(
+                    "`{name}` is changed after its declaration; metadata is read without running the file"
+                ),
+            )
+            .hint("write the whole value in one literal")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the value of a known name.
+    fn give(&mut self, name: Syntax<'_>, value: Option<Syntax<'_>>) -> Result<(), Problem> {
+        let Some(known) = self.known(name) else {
+            return Ok(());
+        };
+        let value = match value {
+            Some(value) => literal::read(self.text, known, value)?,
+            None => return Err(literal::computed(known, name)),
+        };
+        self.found.add(self.text, known, value)
+    }
+
+    fn known(&self, name: Syntax<'_>) -> Option<&'t str> {
+        let name = source(self.text, name).trim_matches(['"', '\'']);
+        self.places.wants(name).then_some(name)
+    }
+
+    fn variable(&self, name: Syntax<'_>) -> Option<Syntax<'n>> {
+        self.variables
+            .get(source(self.text, name))
+            .copied()
+            .flatten()
+    }
+
+    fn resolved(&self, value: Syntax<'n>) -> Syntax<'n> {
+        match value.kind() {
+            "identifier" => self.variable(value).unwrap_or(value),
+            _ => value,
+        }
+    }
+}
+
+/// The names of a declaration with the values that they are given.
+fn declarators(declaration: Syntax<'_>) -> Vec<(Syntax<'_>, Option<Syntax<'_>>)> {
+    if !matches!(
+        declaration.kind(),
+        "lexical_declaration" | "variable_declaration"
+    ) {
+        return Vec::new();
+    }
+    let mut cursor = declaration.walk();
+    let parts = declaration.named_children(&mut cursor);
+    parts
+        .filter_map(|part| {
+            let name = part.child_by_field_name("name")?;
+            let value = part.child_by_field_name("value");
+            (name.kind() == "identifier").then_some((name, value))
+        })
+        .collect()
+}
+
+/// Whether a declaration is of something that runs, and not of a type.
+fn is_code(declaration: Syntax<'_>) -> bool {
+    matches!(
+        declaration.kind(),
+        "function_declaration"
+            | "generator_function_declaration"
+            | "class_declaration"
+            | "enum_declaration"
+    )
+}
+
+fn elsewhere(node: Syntax<'_>, name: &str) -> Problem {
+    let message = format!(
+        "`{name}` is exported from another file; metadata is read from this file alone, without running it"
+    );
+    Problem::new(node.start_byte(), message).hint("write the value here as a literal")
+}

@@ -1,0 +1,155 @@
+//! As much XML as a directive needs. What could expand or reach out is refused.
+
+use quick_xml::escape::resolve_xml_entity;
+use quick_xml::events::{BytesRef, BytesStart, Event};
+use quick_xml::{Reader, XmlVersion};
+
+use crate::metadata::error::{Problem, brief};
+use crate::metadata::node::DEEPEST;
+
+/// More than any element has.
+const MOST_ATTRIBUTES: usize = 64;
+
+/// An element, with the byte of the text where it begins.
+#[derive(Debug)]
+pub(super) struct Element {
+    pub(super) name: String,
+    pub(super) at: usize,
+    pub(super) attributes: Vec<Attribute>,
+    pub(super) children: Vec<Element>,
+    /// All text that is directly inside, together.
+    pub(super) text: String,
+    /// Where that text begins.
+    pub(super) text_at: usize,
+}
+
+/// An attribute, with the byte of the text where its value begins.
+#[derive(Debug)]
+pub(super) struct Attribute {
+    pub(super) name: String,
+    pub(super) value: String,
+    pub(super) at: usize,
+}
+
+/// Reads one element from the beginning of a text. What follows it is not looked at.
+pub(super) fn element(text: &str) -> Result<Element, Problem> {
+    let mut reader = Reader::from_str(text);
+    reader.config_mut().allow_dangling_amp = true;
+    let mut open: Vec<Element> = Vec::new();
+    loop {
+        let at = usize::try_from(reader.buffer_position()).unwrap_or(text.len());
+        let event = reader.read_event().map_err(|error| {
+            let at = usize::try_from(reader.error_position()).unwrap_or(text.len());
+            Problem::new(at, format!("not valid XML: {error}"))
+        })?;
+        let closed = match event {
+            Event::Start(start) => {
+                if open.len() >= DEEPEST {
+                    return Err(Problem::new(at, "the elements are nested too deeply"));
+                }
+                open.push(opened(text, &start, at)?);
+                None
+            }
+            Event::Empty(start) => Some(opened(text, &start, at)?),
+            Event::End(_) => open.pop(),
+            Event::Text(content) => {
+                push(&mut open, &content.xml10_content(), at);
+                None
+            }
+            Event::CData(content) => {
+                push(&mut open, &content.xml10_content(), at);
+                None
+            }
+            Event::GeneralRef(reference) => {
+                push(&mut open, &resolved(&reference, at)?, at);
+                None
+            }
+            Event::Comment(_) => None,
+            Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {
+                let message = "a directive may hold elements and text, but no declarations";
+                return Err(Problem::new(at, message));
+            }
+            Event::Eof => return Err(unclosed(&open, at)),
+        };
+        if let Some(element) = closed {
+            match open.last_mut() {
+                Some(parent) => parent.children.push(element),
+                None => return Ok(element),
+            }
+        }
+    }
+}
+
+fn opened(text: &str, start: &BytesStart<'_>, at: usize) -> Result<Element, Problem> {
+    let mut attributes = Vec::new();
+    for attribute in start.attributes() {
+        let attribute =
+            attribute.map_err(|error| Problem::new(at, format!("not valid XML: {error}")))?;
+        let name = attribute.key.as_ref();
+        let value_at = attribute
+            .value
+            .as_ptr()
+            .addr()
+            .checked_sub(text.as_ptr().addr());
+        let value_at = value_at.filter(|at| *at <= text.len()).unwrap_or(at);
+        let value = attribute
+            .normalized_value(XmlVersion::Implicit1_0)
+            .map_err(|error| {
+                let message = format!("not valid XML: {error}");
+                Problem::new(value_at, message)
+            })?;
+        attributes.push(Attribute {
+            name: name.to_owned(),
+            value: value.into_owned(),
+            at: value_at,
+        });
+        if attributes.len() > MOST_ATTRIBUTES {
+            return Err(Problem::new(at, "the element has too many attributes"));
+        }
+    }
+    Ok(Element {
+        name: start.name().as_ref().to_owned(),
+        at,
+        attributes,
+        children: Vec::new(),
+        text: String::new(),
+        text_at: at,
+    })
+}
+
+fn push(open: &mut [Element], content: &str, at: usize) {
+    if let Some(element) = open.last_mut() {
+        if element.text.trim().is_empty() {
+            let indent = content.len() - content.trim_start().len();
+            element.text_at = at + indent;
+        }
+        element.text.push_str(content);
+    }
+}
+
+/// A character by its number, or one of the five that XML names.
+fn resolved(reference: &BytesRef<'_>, at: usize) -> Result<String, Problem> {
+    let name = reference.xml10_content();
+    match reference.resolve_char_ref() {
+        Ok(Some(character)) => return Ok(character.to_string()),
+        Ok(None) => {}
+        Err(error) => return Err(Problem::new(at, format!("not valid XML: {error}"))),
+    }
+    match resolve_xml_entity(&name) {
+        Some(text) => Ok(text.to_owned()),
+        None => Err(
+            Problem::new(at, format!("there is no entity `&{};`", brief(&name)))
+                .hint("write `&amp;` for an ampersand"),
+        ),
+    }
+}
+
+fn unclosed(open: &[Element], end: usize) -> Problem {
+    match open.last() {
+        Some(element) => {
+            let message = format!("`<{}>` is never closed", brief(&element.name));
+            Problem::new(element.at, message)
+        }
+        None => Problem::new(end, "an element is missing here"),
+    }
+}
