@@ -5,34 +5,45 @@
 //! otherwise of a key that is made now and forgotten at the end of this program.
 //! Only the public half goes into the binary, as the bundle's trust file.
 
-#![expect(clippy::expect_used, reason = "a build that cannot sign must not go on")]
+#![expect(
+    clippy::expect_used,
+    reason = "a build that cannot sign must not go on"
+)]
 
-#[path = "src/comment.rs"]
-#[expect(dead_code, reason = "shared with the library, which uses all of it")]
-mod comment;
-#[path = "src/place.rs"]
-#[expect(dead_code, reason = "shared with the library, which uses all of it")]
-mod place;
-#[path = "src/signature.rs"]
-#[expect(dead_code, unused_imports, reason = "shared with the library, which uses all of it")]
-mod signature;
-#[path = "src/trust/file.rs"]
-#[expect(dead_code, reason = "shared with the library, which uses all of it")]
-mod trust_file;
+/// What the library verifies with, so that signing cannot differ from it.
+#[path = "src"]
+#[allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    reason = "shared with the library, which uses all of it"
+)]
+mod library {
+    pub mod comment;
+    pub mod place;
+    pub mod signature;
+    pub mod trust {
+        pub mod file;
+    }
+}
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use comment::Comment;
+use library::comment::{self, Comment};
+use library::place;
+use library::signature;
+use library::trust::file::TrustFile;
 use lillux::Hash;
 use lillux::keys::SigningKey;
-use trust_file::TrustFile;
 
 fn main() {
     let space = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../system/.ai");
-    let space = space.canonicalize().expect("the folder system/.ai is there");
+    let space = space
+        .canonicalize()
+        .expect("the folder system/.ai is there");
     tell(&format!("rerun-if-changed={}", space.display()));
     tell("rerun-if-changed=build.rs");
     tell("rerun-if-env-changed=RYE_RELEASE_KEY");
@@ -58,9 +69,11 @@ fn main() {
     let mut all = String::new();
     for (path, bytes) in files {
         let comment = comment_of(&path);
-        let signed = signature::sign(&bytes, &comment, &key, &time, None).expect("it has no provenance");
+        let signed =
+            signature::sign(&bytes, &comment, &key, &time, None).expect("it has no provenance");
         let place = folder.join(&path);
-        fs::create_dir_all(place.parent().expect("it is in a folder")).expect("a folder can be made");
+        fs::create_dir_all(place.parent().expect("it is in a folder"))
+            .expect("a folder can be made");
         fs::write(&place, &signed).expect("a signed file can be written");
         let hash = Hash::of(&signed);
         let _ = writeln!(all, "{hash} {path}");
@@ -79,40 +92,43 @@ fn main() {
 }
 
 /// What Cargo is told goes to standard output.
-#[expect(clippy::print_stdout, reason = "the way to talk to Cargo")]
 fn tell(instruction: &str) {
     println!("cargo::{instruction}");
 }
 
 fn signing_key() -> (SigningKey, &'static str) {
-    match env::var_os("RYE_RELEASE_KEY").filter(|path| !path.is_empty()) {
-        Some(path) => {
-            tell(&format!("rerun-if-changed={}", Path::new(&path).display()));
-            let key = SigningKey::read(Path::new(&path)).expect("RYE_RELEASE_KEY names a private key");
-            (key, "rye release")
-        }
-        None => {
-            let key = SigningKey::generate().expect("the operating system has randomness");
-            (key, "rye build, a key that was thrown away")
-        }
-    }
+    let release = env::var_os("RYE_RELEASE_KEY").filter(|path| !path.is_empty());
+    let Some(path) = release.map(PathBuf::from) else {
+        let key = SigningKey::generate().expect("the operating system has randomness");
+        return (key, "rye build, a key that was thrown away");
+    };
+    tell(&format!("rerun-if-changed={}", path.display()));
+    let key = SigningKey::read(&path).expect("RYE_RELEASE_KEY names a private key");
+    (key, "rye release")
 }
 
 /// The time in the signature lines: now, or what a reproducible build asks for.
 fn time() -> String {
-    let epoch = env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok());
+    let epoch = env::var("SOURCE_DATE_EPOCH")
+        .ok()
+        .and_then(|text| text.parse().ok());
     epoch.map_or_else(lillux::time::now_seconds, lillux::time::seconds)
 }
 
 fn collect(space: &Path, folder: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
     for entry in fs::read_dir(folder).expect("a folder of the system space can be read") {
-        let path = entry.expect("a folder of the system space can be read").path();
+        let path = entry
+            .expect("a folder of the system space can be read")
+            .path();
         if path.is_dir() {
             collect(space, &path, files);
         } else {
             let relative = path.strip_prefix(space).expect("it is below it");
             let relative = relative.to_str().expect("its name is UTF-8").to_owned();
-            files.insert(relative, fs::read(&path).expect("a file of the system space can be read"));
+            files.insert(
+                relative,
+                fs::read(&path).expect("a file of the system space can be read"),
+            );
         }
     }
 }

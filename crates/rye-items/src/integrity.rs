@@ -95,7 +95,10 @@ impl fmt::Display for Problem {
             }
             Self::Revoked(revocation) => write!(f, "it is signed by a revoked key: {revocation}"),
             Self::BadSignature { fingerprint } => {
-                write!(f, "its signature is not one of {fingerprint} over its content")
+                write!(
+                    f,
+                    "its signature is not one of {fingerprint} over its content"
+                )
             }
         }
     }
@@ -104,7 +107,11 @@ impl fmt::Display for Problem {
 fn listed(trusted: &[Arc<TrustedKey>]) -> String {
     let mut text = String::new();
     for key in trusted {
-        let separator = if text.is_empty() { "trusted are " } else { ", " };
+        let separator = if text.is_empty() {
+            "trusted are "
+        } else {
+            ", "
+        };
         let _ = write!(text, "{separator}{}", key.key.fingerprint());
         if let Some(owner) = &key.owner {
             let _ = write!(text, " ({owner})");
@@ -137,7 +144,8 @@ impl IntegrityError {
     pub fn hint(&self) -> String {
         match (self.space, &self.problem) {
             (Some(Space::System), _) => {
-                "the system space is damaged: install rye again, or unset RYE_SYSTEM_SPACE".to_owned()
+                "the system space is damaged: install rye again, or unset RYE_SYSTEM_SPACE"
+                    .to_owned()
             }
             (_, Problem::Untrusted { fingerprint, .. }) => {
                 format!("if you know whose key {fingerprint} is: rye keys trust FILE")

@@ -86,6 +86,11 @@ impl Item {
 
     /// What the item says about itself.
     pub fn metadata(&self, extractors: &Extractors) -> Result<Metadata, MetadataError> {
-        metadata::extract(&self.bytes, &self.extension, self.reference.kind, extractors)
+        metadata::extract(
+            &self.bytes,
+            &self.extension,
+            self.reference.kind,
+            extractors,
+        )
     }
 }

@@ -150,7 +150,10 @@ impl Library {
 
     /// What a found item shadows: the files of the same name further down.
     pub fn shadowed(&self, found: &Found<'_>) -> Vec<Found<'_>> {
-        let after = self.spaces.roots().skip_while(|root| !std::ptr::eq(*root, found.root));
+        let after = self
+            .spaces
+            .roots()
+            .skip_while(|root| !std::ptr::eq(*root, found.root));
         after
             .skip(1)
             .filter_map(|root| lookup::find_in(root, &self.extractors, &found.reference).ok()?)
@@ -160,7 +163,9 @@ impl Library {
     /// All files of a kind, space by space, shadowed ones included.
     pub fn list(&self, kind: ItemKind) -> Vec<Result<(Entry, Found<'_>), SpaceError>> {
         let roots = self.spaces.roots();
-        roots.flat_map(|root| lookup::list(root, kind, &self.extractors)).collect()
+        roots
+            .flat_map(|root| lookup::list(root, kind, &self.extractors))
+            .collect()
     }
 
     /// Finds an item, reads it once, and verifies what was read.
@@ -170,7 +175,11 @@ impl Library {
     }
 
     /// Reads a found item once, and verifies what was read.
-    pub fn verify(&self, found: &Found<'_>, trust: &Trust<'_>) -> Result<Verified<Item>, ItemError> {
+    pub fn verify(
+        &self,
+        found: &Found<'_>,
+        trust: &Trust<'_>,
+    ) -> Result<Verified<Item>, ItemError> {
         let raw = read(found)?;
         let checked = verify::check(&raw.bytes, &self.form(found), trust);
         let space = found.root.space();
@@ -179,7 +188,9 @@ impl Library {
             Err(problem) if self.dev_mode && space != Space::System => {
                 Ok(waived(found, raw, self.integrity_error(found, problem)))
             }
-            Err(problem) => Err(ItemError::Integrity(Box::new(self.integrity_error(found, problem)))),
+            Err(problem) => Err(ItemError::Integrity(Box::new(
+                self.integrity_error(found, problem),
+            ))),
         }
     }
 
@@ -213,7 +224,10 @@ impl Library {
         }
     }
 
-    #[expect(clippy::unused_self, reason = "the one place where a problem gets its item")]
+    #[expect(
+        clippy::unused_self,
+        reason = "the one place where a problem gets its item"
+    )]
     fn integrity_error(&self, found: &Found<'_>, problem: Problem) -> IntegrityError {
         IntegrityError {
             item: found.reference.to_string(),

@@ -41,7 +41,7 @@ pub enum LookupError {
         near: Vec<ItemRef>,
     },
     /// Two files of one id in the same space.
-    #[error("{reference} is two files, {}; one of them must go", paths(.paths))]
+    #[error("{reference} is two files, {}; one of them must go", joined(.paths))]
     Twice {
         /// The name.
         reference: ItemRef,
@@ -65,7 +65,9 @@ impl LookupError {
     /// The command that helps.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::NotFound { reference, near, .. } => Some(match near.first() {
+            Self::NotFound {
+                reference, near, ..
+            } => Some(match near.first() {
                 Some(nearest) => format!("did you mean {nearest}?"),
                 None => format!("rye search {}", reference.id.name()),
             }),
@@ -76,8 +78,11 @@ impl LookupError {
     }
 }
 
-fn paths(paths: &[PathBuf]) -> String {
-    let shown: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+fn joined(paths: &[PathBuf]) -> String {
+    let shown: Vec<_> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
     shown.join(" and ")
 }
 
@@ -119,7 +124,10 @@ pub(crate) fn find_in<'a>(
     if hits.len() > 1 {
         return Err(LookupError::Twice {
             reference: reference.clone(),
-            paths: hits.iter().map(|(relative, _)| root.path_of(relative)).collect(),
+            paths: hits
+                .iter()
+                .map(|(relative, _)| root.path_of(relative))
+                .collect(),
         });
     }
     Ok(hits.pop().map(|(relative, extension)| Found {
@@ -181,7 +189,9 @@ pub(crate) fn name_of<'a>(
     let name_start = inner.rfind('/').map_or(0, |slash| slash + 1);
     let dot = inner[name_start..].rfind('.')? + name_start;
     let (stem, extension) = inner.split_at(dot);
-    extractors.extensions(kind).find(|known| *known == extension)?;
+    extractors
+        .extensions(kind)
+        .find(|known| *known == extension)?;
     let id: ItemId = stem.parse().ok()?;
     Some(Found {
         root,
@@ -204,7 +214,10 @@ fn not_found(spaces: &Spaces, extractors: &Extractors, reference: &ItemRef) -> L
     near.truncate(3);
     LookupError::NotFound {
         reference: reference.clone(),
-        searched: spaces.roots().map(|root| root.path_of(kind.folder())).collect(),
+        searched: spaces
+            .roots()
+            .map(|root| root.path_of(kind.folder()))
+            .collect(),
         near: near.into_iter().map(|(_, other)| other).collect(),
     }
 }

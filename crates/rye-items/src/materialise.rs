@@ -39,7 +39,9 @@ impl Verified<Item> {
         copy.as_file()
             .set_permissions(Permissions::from_mode(0o400))
             .at("set the mode of", &path)?;
-        copy.persist(&path).map_err(|e| e.error).at("write", &path)?;
+        copy.persist(&path)
+            .map_err(|e| e.error)
+            .at("write", &path)?;
         Ok(path)
     }
 

@@ -124,7 +124,11 @@ impl OwnKeys {
     ) -> Result<PathBuf, OwnKeyError> {
         let path = self.ai.join(REVOKED).join(format!("{fingerprint}.toml"));
         let since = lillux::time::now_seconds();
-        write_signed(&path, &Revocation::text(fingerprint, &since, reason, key), signer)?;
+        write_signed(
+            &path,
+            &Revocation::text(fingerprint, &since, reason, key),
+            signer,
+        )?;
         Ok(path)
     }
 
@@ -163,8 +167,8 @@ pub fn read_key_file(path: &Path) -> Result<TrustFile, OwnKeyError> {
 
 fn write_signed(path: &Path, text: &str, signer: &SigningKey) -> Result<(), OwnKeyError> {
     let time = lillux::time::now_seconds();
-    let signed = signature::sign(text.as_bytes(), &Comment::HASH, signer, &time, None)
-        .unwrap_or_default();
+    let signed =
+        signature::sign(text.as_bytes(), &Comment::HASH, signer, &time, None).unwrap_or_default();
     let folder = path.parent().unwrap_or(path);
     durable::create_folder(folder, 0o700)?;
     Ok(durable::write(path, &signed, 0o644, Existing::Replace)?)

@@ -200,7 +200,9 @@ impl<'a> Trust<'a> {
             return Err(format!("{fingerprint} vouches for itself through others"));
         }
         if chain.len() >= LONGEST_CHAIN {
-            return Err(format!("more than {LONGEST_CHAIN} keys vouch for each other"));
+            return Err(format!(
+                "more than {LONGEST_CHAIN} keys vouch for each other"
+            ));
         }
         if revoked == Revoked::Fail
             && let Some(revocation) = self.revocation(fingerprint)
@@ -208,7 +210,10 @@ impl<'a> Trust<'a> {
             return Err(format!("it is signed by a revoked key: {revocation}"));
         }
         chain.push(fingerprint);
-        let own = self.spaces.roots().filter(|root| root.space() != Space::Project);
+        let own = self
+            .spaces
+            .roots()
+            .filter(|root| root.space() != Space::Project);
         let mut why = None;
         for root in own {
             match self.speaks_for(root, fingerprint, chain, revoked) {

@@ -81,14 +81,16 @@ pub(crate) fn claim(bytes: &[u8], form: &Form) -> Result<Claim, Problem> {
 
 fn trusted(line: &SignatureLine, trust: &Trust<'_>) -> Result<Arc<TrustedKey>, Problem> {
     let fingerprint = line.fingerprint;
-    trust.standing(fingerprint).map_err(|distrust| match distrust {
-        Distrust::Revoked(revocation) => Problem::Revoked(revocation),
-        Distrust::Unknown { ignored } => Problem::Untrusted {
-            fingerprint,
-            trusted: trust.trusted(),
-            ignored,
-        },
-    })
+    trust
+        .standing(fingerprint)
+        .map_err(|distrust| match distrust {
+            Distrust::Revoked(revocation) => Problem::Revoked(revocation),
+            Distrust::Unknown { ignored } => Problem::Untrusted {
+                fingerprint,
+                trusted: trust.trusted(),
+                ignored,
+            },
+        })
 }
 
 /// Where the directive element of a text is, from `<directive` to the first
@@ -98,7 +100,9 @@ pub(crate) fn element(text: &[u8]) -> Option<Range<usize>> {
     const CLOSE: &[u8] = b"</directive>";
     let find = |from: usize, what: &[u8]| {
         let rest = text.get(from..)?;
-        rest.windows(what.len()).position(|w| w == what).map(|at| from + at)
+        rest.windows(what.len())
+            .position(|w| w == what)
+            .map(|at| from + at)
     };
     let mut from = 0;
     loop {

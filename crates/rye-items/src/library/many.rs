@@ -44,14 +44,22 @@ impl Library {
         cache: Option<&Path>,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Vec<Checked<'a>> {
-        let cache = if files.len() < WORTH_A_CACHE { None } else { cache };
+        let cache = if files.len() < WORTH_A_CACHE {
+            None
+        } else {
+            cache
+        };
         let cache = VerifiedCache::open(cache);
         let trust = self.trust();
         let outcomes = parallel(&files, progress, |(entry, found)| {
             self.verify_one(entry, found, &trust, &cache)
         });
         cache.save();
-        files.into_iter().map(|(_, found)| found).zip(outcomes).collect()
+        files
+            .into_iter()
+            .map(|(_, found)| found)
+            .zip(outcomes)
+            .collect()
     }
 
     fn verify_one(

@@ -66,7 +66,10 @@ impl Library {
 
     /// Verifies a file that is in no space, whatever its comment style is.
     pub fn verify_outside(&self, path: &Path, trust: &Trust<'_>) -> Result<Signed, ItemError> {
-        let size = path.metadata().at("look at", path).map_err(SpaceError::from)?;
+        let size = path
+            .metadata()
+            .at("look at", path)
+            .map_err(SpaceError::from)?;
         if !size.is_file() {
             return Err(SpaceError::NotAFile(path.to_owned()))?;
         }
@@ -74,7 +77,9 @@ impl Library {
             let (path, size) = (path.to_owned(), size.len());
             return Err(SpaceError::TooLarge { path, size })?;
         }
-        let bytes = std::fs::read(path).at("read", path).map_err(SpaceError::from)?;
+        let bytes = std::fs::read(path)
+            .at("read", path)
+            .map_err(SpaceError::from)?;
         check_any_style(&bytes, path, &self.extractors, trust).map_err(|problem| {
             ItemError::Integrity(Box::new(IntegrityError {
                 item: path.display().to_string(),
@@ -94,7 +99,9 @@ fn check_any_style(
     extractors: &Extractors,
     trust: &Trust<'_>,
 ) -> Result<Signed, Problem> {
-    let extension = path.extension().map(|e| format!(".{}", e.to_string_lossy()));
+    let extension = path
+        .extension()
+        .map(|e| format!(".{}", e.to_string_lossy()));
     let rule = extension.and_then(|extension| extractors.rule(&extension));
     let styles = match rule {
         Some(rule) => vec![rule.comment.clone()],

@@ -89,7 +89,10 @@ impl Library {
             claim.coverage == crate::item::Coverage::Whole
                 && claim.line.provenance.as_deref() == provenance
                 && claim.line.fingerprint == key.public().fingerprint()
-                && key.public().verify(&claim.line.hash, &claim.line.signature).is_ok()
+                && key
+                    .public()
+                    .verify(&claim.line.hash, &claim.line.signature)
+                    .is_ok()
         }) {
             return Ok(SignOutcome::Unchanged);
         }
@@ -98,7 +101,10 @@ impl Library {
             .map_err(|e| SignError::Provenance(e.what))?;
         let changing = || SpaceError::Changing(found.path());
         // Links are followed, as reading did, and stay links.
-        let path = found.root.real_path(&found.relative)?.ok_or_else(changing)?;
+        let path = found
+            .root
+            .real_path(&found.relative)?
+            .ok_or_else(changing)?;
         if found.root.look(&found.relative)? != Some(raw.identity) {
             return Err(changing())?;
         }

@@ -13,7 +13,7 @@ pub(super) use places::{Place, Places};
 use super::error::MetadataError;
 use super::text;
 use super::typed::named;
-use crate::ItemKind;
+use crate::{Comment, ItemKind};
 
 named! {
     /// The parsers that are built in.
@@ -31,15 +31,6 @@ named! {
         /// Front matter and prose, and the XML element of a directive.
         Markdown = "markdown",
     }
-}
-
-/// How a language writes a comment that ends with its line; such a one carries the signature.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Comment {
-    /// What begins it.
-    pub prefix: String,
-    /// What ends it, where the end of the line does not.
-    pub suffix: Option<String>,
 }
 
 /// How files of one extension are read.
@@ -87,6 +78,17 @@ impl Extractors {
             .iter()
             .filter(move |(_, rule)| rule.kinds.contains(&kind))
             .map(|(extension, _)| extension.as_str())
+    }
+
+    /// The comments of all languages, each once.
+    pub fn comments(&self) -> Vec<Comment> {
+        let mut all: Vec<Comment> = Vec::new();
+        for rule in self.rules.values() {
+            if !all.contains(&rule.comment) {
+                all.push(rule.comment.clone());
+            }
+        }
+        all
     }
 
     /// Where a parser finds the fields.

@@ -33,7 +33,8 @@ impl TrustFile {
     /// Reads a trust file, signed or not. The error is a sentence.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
-        let text: Text = toml::from_str(text).map_err(|e| format!("it cannot be read: {}", one_line(&e)))?;
+        let text: Text =
+            toml::from_str(text).map_err(|e| format!("it cannot be read: {}", one_line(&e)))?;
         let key = PublicKey::from_pem(&text.public_key.pem).map_err(|e| format!("its key: {e}"))?;
         if text.fingerprint != key.fingerprint().to_string() {
             let found = key.fingerprint();

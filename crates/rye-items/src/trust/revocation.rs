@@ -111,7 +111,9 @@ impl Trust<'_> {
         };
         let holds = text.fingerprint == fingerprint.to_string()
             && signed.hash() == signed.line.hash
-            && key.verify(&signed.line.hash, &signed.line.signature).is_ok();
+            && key
+                .verify(&signed.line.hash, &signed.line.signature)
+                .is_ok();
         holds.then_some(text)
     }
 }

@@ -44,7 +44,12 @@ impl Home {
 
     fn revoke(&self, space: &str, key: &SigningKey, signer: &SigningKey) {
         let fingerprint = key.public().fingerprint();
-        let text = Revocation::text(fingerprint, "2026-05-01T00:00:00Z", Some("lost"), Some(key.public()));
+        let text = Revocation::text(
+            fingerprint,
+            "2026-05-01T00:00:00Z",
+            Some("lost"),
+            Some(key.public()),
+        );
         let name = format!("{REVOKED}/{fingerprint}.toml");
         self.write(space, &name, &signed(&text, signer));
     }
@@ -59,17 +64,28 @@ impl Home {
         );
         let spaces = spaces.unwrap();
         let standing = Trust::new(&spaces).standing(key.public().fingerprint());
-        standing.map(|key| key.space).map_err(|distrust| match distrust {
-            Distrust::Revoked(revocation) => revocation.to_string(),
-            Distrust::Unknown { ignored } => {
-                ignored.into_iter().map(|i| i.why).collect::<Vec<_>>().join("; ")
-            }
-        })
+        standing
+            .map(|key| key.space)
+            .map_err(|distrust| match distrust {
+                Distrust::Revoked(revocation) => revocation.to_string(),
+                Distrust::Unknown { ignored } => ignored
+                    .into_iter()
+                    .map(|i| i.why)
+                    .collect::<Vec<_>>()
+                    .join("; "),
+            })
     }
 }
 
 fn signed(text: &str, signer: &SigningKey) -> Vec<u8> {
-    signature::sign(text.as_bytes(), &Comment::HASH, signer, "2026-04-10T03:28:17Z", None).unwrap()
+    signature::sign(
+        text.as_bytes(),
+        &Comment::HASH,
+        signer,
+        "2026-04-10T03:28:17Z",
+        None,
+    )
+    .unwrap()
 }
 
 fn key() -> SigningKey {
@@ -82,7 +98,11 @@ fn the_user_and_the_system_may_trust_a_key_by_itself() {
         let (home, one) = (Home::new(), key());
         home.trust(space, &one, &one);
         assert_eq!(home.standing(&one), Ok(expected));
-        assert_eq!(home.standing(&key()), Err(String::new()), "another key is unknown");
+        assert_eq!(
+            home.standing(&key()),
+            Err(String::new()),
+            "another key is unknown"
+        );
     }
 }
 
@@ -91,12 +111,18 @@ fn a_project_cannot_trust_itself() {
     let (home, one, friend) = (Home::new(), key(), key());
     home.trust("project", &one, &one);
     let why = home.standing(&one).unwrap_err();
-    assert!(why.starts_with("a project cannot trust a key on its own"), "{why}");
+    assert!(
+        why.starts_with("a project cannot trust a key on its own"),
+        "{why}"
+    );
     // Nor through a second key of its own.
     home.trust("project", &friend, &friend);
     home.trust("project", &one, &friend);
     let why = home.standing(&one).unwrap_err();
-    assert!(why.contains("which neither the user nor the system trusts"), "{why}");
+    assert!(
+        why.contains("which neither the user nor the system trusts"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -135,15 +161,20 @@ fn what_is_wrong_with_a_trust_file_is_said() {
     let own = one.public().fingerprint().to_string();
     let wrong_name = text.replace(&own, "0123456789abcdef");
     let not_its = String::from_utf8(signed(&foreign.to_text(), &other)).unwrap();
-    let forged = good.replace(&good[..good.find('\n').unwrap()], {
-        let line = String::from_utf8(signed(&text, &other)).unwrap();
-        let line = line.lines().next().unwrap().to_owned();
-        &line.replace(&other.public().fingerprint().to_string(), &own)
-    });
+    let others_line = String::from_utf8(signed(&text, &other)).unwrap();
+    let others_line = others_line.lines().next().unwrap();
+    let claim = others_line.replace(&other.public().fingerprint().to_string(), &own);
+    let forged = good.replace(good.lines().next().unwrap(), &claim);
     for (bytes, why) in [
         (text.clone(), "it is not signed"),
-        (good.replace("keys/trusted", "keys/other"), "it was changed after it was signed"),
-        (String::from_utf8(signed(&wrong_name, &one)).unwrap(), "its fingerprint is not that of its key"),
+        (
+            good.replace("keys/trusted", "keys/other"),
+            "it was changed after it was signed",
+        ),
+        (
+            String::from_utf8(signed(&wrong_name, &one)).unwrap(),
+            "its fingerprint is not that of its key",
+        ),
         (not_its, "it holds another key"),
         (forged, "the signature is not one of key"),
         ("\u{0}".to_owned(), "it cannot be read: "),
@@ -177,7 +208,10 @@ fn a_chain_of_vouchers_has_an_end() {
     }
     assert_eq!(home.standing(&keys[LONGEST_CHAIN - 1]), Ok(Space::User));
     let why = home.standing(&keys[LONGEST_CHAIN]).unwrap_err();
-    assert!(why.contains("more than 8 keys vouch for each other"), "{why}");
+    assert!(
+        why.contains("more than 8 keys vouch for each other"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -189,7 +223,10 @@ fn a_revoked_key_fails_with_the_date_and_so_does_whom_it_vouched_for() {
     assert_eq!(home.standing(&friend), Ok(Space::User));
     home.revoke("user", &one, &own);
     let why = home.standing(&one).unwrap_err();
-    assert!(why.ends_with("was revoked on 2026-05-01T00:00:00Z (lost)"), "{why}");
+    assert!(
+        why.ends_with("was revoked on 2026-05-01T00:00:00Z (lost)"),
+        "{why}"
+    );
     let why = home.standing(&friend).unwrap_err();
     assert!(why.starts_with("it is signed by a revoked key"), "{why}");
     assert_eq!(home.standing(&own), Ok(Space::User));
@@ -201,7 +238,10 @@ fn a_key_can_revoke_itself_wherever_the_file_lies() {
         let (home, one) = (Home::new(), key());
         home.trust("user", &one, &one);
         home.revoke(space, &one, &one);
-        assert!(home.standing(&one).unwrap_err().contains("was revoked on"), "{space}");
+        assert!(
+            home.standing(&one).unwrap_err().contains("was revoked on"),
+            "{space}"
+        );
     }
 }
 
@@ -212,7 +252,10 @@ fn a_project_cannot_revoke_a_key_of_the_users() {
     home.revoke("project", &own, &stranger);
     assert_eq!(home.standing(&own), Ok(Space::User));
     home.trust("user", &stranger, &own);
-    assert!(home.standing(&own).is_err(), "unless the user trusts who says so");
+    assert!(
+        home.standing(&own).is_err(),
+        "unless the user trusts who says so"
+    );
 }
 
 #[test]
@@ -220,7 +263,11 @@ fn a_damaged_revocation_does_not_bring_the_key_back() {
     let (home, own, one) = (Home::new(), key(), key());
     home.trust("user", &own, &own);
     home.trust("user", &one, &one);
-    home.write("user", &format!("{REVOKED}/{}.toml", one.public().fingerprint()), b"garbage");
+    home.write(
+        "user",
+        &format!("{REVOKED}/{}.toml", one.public().fingerprint()),
+        b"garbage",
+    );
     assert!(home.standing(&one).unwrap_err().ends_with("was revoked"));
 }
 

@@ -59,7 +59,11 @@ impl Tick {
     /// Now, on the clock that file systems stamp with.
     pub fn now() -> Self {
         let now = clock_gettime(ClockId::RealtimeCoarse);
-        Self(now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec))
+        Self(
+            now.tv_sec
+                .saturating_mul(1_000_000_000)
+                .saturating_add(now.tv_nsec),
+        )
     }
 }
 
@@ -119,7 +123,10 @@ impl VerifiedCache {
     /// Writes the new entries down, if there are any. A cache that cannot be
     /// written is only slower.
     pub fn save(self) {
-        let new = self.new.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let new = self
+            .new
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
         if let (Some(file), false) = (&self.file, new.is_empty()) {
             let _ = write(file, merge(&self.old, new));
         }
@@ -129,7 +136,10 @@ impl VerifiedCache {
 /// The new ones and the old ones, of two with the same key the new one.
 fn merge(old: &[u8], new: Vec<[u8; RECORD]>) -> Vec<[u8; RECORD]> {
     let mut all = new;
-    all.extend(old.chunks_exact(RECORD).filter_map(|record| <[u8; RECORD]>::try_from(record).ok()));
+    all.extend(
+        old.chunks_exact(RECORD)
+            .filter_map(|record| <[u8; RECORD]>::try_from(record).ok()),
+    );
     all.sort_by(|one, other| one[..KEY].cmp(&other[..KEY]));
     all.dedup_by(|later, earlier| later[..KEY] == earlier[..KEY]);
     if all.len() > MOST {
@@ -151,7 +161,9 @@ fn write(file: &Path, records: Vec<[u8; RECORD]>) -> std::io::Result<()> {
     let sum = Hash::of(&bytes);
     bytes.extend(sum.as_bytes());
     // Mode 0600, and never half-written under its name.
-    let mut temporary = tempfile::Builder::new().prefix(".verified-").tempfile_in(folder)?;
+    let mut temporary = tempfile::Builder::new()
+        .prefix(".verified-")
+        .tempfile_in(folder)?;
     temporary.write_all(&bytes)?;
     temporary.persist(file)?;
     Ok(())
@@ -161,7 +173,7 @@ fn write(file: &Path, records: Vec<[u8; RECORD]>) -> std::io::Result<()> {
 fn records(mut file: Vec<u8>) -> Option<Vec<u8>> {
     let end = file.len().checked_sub(SUM)?;
     let whole = file.starts_with(MAGIC)
-        && (end - MAGIC.len()).is_multiple_of(RECORD)
+        && end.checked_sub(MAGIC.len())?.is_multiple_of(RECORD)
         && Hash::of(&file[..end]).as_bytes()[..] == file[end..];
     if !whole {
         return None;
@@ -196,7 +208,13 @@ fn key(identity: &FileIdentity, form: &Form) -> Option<[u8; KEY]> {
 }
 
 fn value(record: &[u8]) -> Option<Seen> {
-    let hash = |from: usize| record.get(from..from + 32)?.try_into().ok().map(Hash::from_bytes);
+    let hash = |from: usize| {
+        record
+            .get(from..from + 32)?
+            .try_into()
+            .ok()
+            .map(Hash::from_bytes)
+    };
     Some(Seen {
         hash: hash(48)?,
         key: hash(80)?,

@@ -31,7 +31,12 @@ fn what_was_entered_is_found_in_the_same_state_and_in_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let cache = VerifiedCache::open(Some(folder.path()));
     for inode in 0..500 {
-        cache.put(&state(inode, 7), &form(), Tick(8), &seen(&inode.to_string()));
+        cache.put(
+            &state(inode, 7),
+            &form(),
+            Tick(8),
+            &seen(&inode.to_string()),
+        );
     }
     cache.save();
     let cache = VerifiedCache::open(Some(folder.path()));
@@ -76,13 +81,19 @@ fn a_damaged_cache_is_an_empty_one() {
     let good = fs::read(&file).unwrap();
     for length in 0..good.len() {
         fs::write(&file, &good[..length]).unwrap();
-        assert_eq!(VerifiedCache::open(Some(folder.path())).get(&state(1, 7), &form()), None);
+        assert_eq!(
+            VerifiedCache::open(Some(folder.path())).get(&state(1, 7), &form()),
+            None
+        );
     }
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 1;
         fs::write(&file, &bad).unwrap();
-        assert_eq!(VerifiedCache::open(Some(folder.path())).get(&state(1, 7), &form()), None);
+        assert_eq!(
+            VerifiedCache::open(Some(folder.path())).get(&state(1, 7), &form()),
+            None
+        );
     }
 }
 
