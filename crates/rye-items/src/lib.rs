@@ -3,6 +3,7 @@
 mod comment;
 mod id;
 mod place;
+pub mod search;
 pub mod signature;
 pub mod space;
 
