@@ -1,5 +1,4 @@
 //! `rye config show`: each value and where it is from.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 

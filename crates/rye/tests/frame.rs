@@ -1,5 +1,4 @@
 //! What holds for every command: help, wrong usage, colour, JSON, pipes.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 

@@ -1,5 +1,4 @@
 //! `rye vault`: what it prints, where, and what it never prints.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 

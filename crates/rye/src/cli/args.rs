@@ -1,6 +1,8 @@
 //! What can be typed. No behaviour here.
 
 mod config;
+mod items;
+mod keys;
 mod vault;
 
 use std::path::PathBuf;
@@ -10,7 +12,9 @@ use clap::{Args, Parser, Subcommand};
 use crate::settings::Color;
 
 pub(crate) use config::ConfigCommand;
-pub(crate) use vault::{GetArgs, ListArgs, RmArgs, SetArgs, VaultCommand};
+pub(crate) use items::{ExportArgs, InitArgs, LoadArgs, SignArgs, SystemCommand, VerifyArgs};
+pub(crate) use keys::{GenerateArgs, KeysCommand, RevokeArgs, TrustArgs};
+pub(crate) use vault::{GetArgs, ListArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand};
 
 /// Run signed tools, and nothing that was not verified.
 #[derive(Debug, Parser)]
@@ -57,12 +61,29 @@ pub(crate) struct Global {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Make a key, a space for the project and a first tool, signed.
+    Init(InitArgs),
+    /// Show an item: what it is, who signed it, its content.
+    Load(LoadArgs),
+    /// Sign items with your key.
+    Sign(SignArgs),
+    /// Check that items are what their signers signed.
+    Verify(VerifyArgs),
+    /// Make, list, trust and revoke signing keys.
+    #[command(subcommand)]
+    Keys(KeysCommand),
     /// Keep secrets, sealed to your own key.
     #[command(subcommand)]
     Vault(VaultCommand),
     /// Show what holds for a call, and where each value is from.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// The items that ship with rye.
+    #[command(subcommand)]
+    System(SystemCommand),
+    /// Check the installation, and say how to put right what is wrong.
+    #[command(after_help = "Exits 1 when something fails.\n\nExample:\n  rye doctor")]
+    Doctor,
     /// Print completions for a shell.
     #[command(after_help = "Examples:\n  \
         rye completions bash >~/.local/share/bash-completion/completions/rye\n  \

@@ -1,6 +1,7 @@
 //! From arguments to output and an exit code.
 
 mod args;
+mod batch;
 mod commands;
 mod context;
 mod errors;
@@ -10,6 +11,7 @@ mod printer;
 mod progress;
 mod secret_input;
 mod table;
+mod targets;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -51,6 +53,13 @@ fn dispatch(command: Command, options: &Options, printer: &mut Printer) -> Outco
     }
     let context = Context::open(options, printer)?;
     match command {
+        Command::Init(args) => commands::init::run(&args, &context),
+        Command::Load(args) => commands::load::run(&args, &context),
+        Command::Sign(args) => commands::sign::run(&args, &context),
+        Command::Verify(args) => commands::verify::run(&args, &context),
+        Command::Keys(command) => commands::keys::run(&command, &context),
+        Command::System(command) => commands::system::run(&command),
+        Command::Doctor => Ok(commands::doctor::run(&context)),
         Command::Vault(command) => commands::vault::run(command, &context),
         Command::Config(command) => Ok(commands::config::run(&command, &context)),
         Command::Completions(args) => Ok(commands::completions::run(&args)),

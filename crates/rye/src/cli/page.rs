@@ -31,6 +31,11 @@ impl Page {
         let _ = writeln!(self.text, "{line}");
     }
 
+    /// Lines that are ready, with their newlines.
+    pub(crate) fn text(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
     pub(crate) fn table(&mut self, table: &Table) {
         table.write(&mut self.text, self.width);
     }
@@ -47,10 +52,10 @@ pub(crate) fn paint<T: Display>(style: Style, text: T) -> impl Display {
     Painted(style, text)
 }
 
-/// A text from elsewhere that cannot steer the terminal: what is no newline and
-/// would not be seen is spelled out.
+/// A text from elsewhere that cannot steer the terminal: what is neither newline nor
+/// tab and would not be seen is spelled out.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| c.is_control() && c != '\n' || is_direction(c);
+    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || is_direction(c);
     if !text.contains(steers) {
         return Cow::Borrowed(text);
     }
@@ -76,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_text_from_elsewhere_cannot_steer_the_terminal() {
-        assert_eq!(plain("two\nlines, ä"), "two\nlines, ä");
+        assert_eq!(plain("two\n\tlines, ä"), "two\n\tlines, ä");
         assert_eq!(plain("a\x1b[2Jb\r\u{202e}"), r"a\u{1b}[2Jb\r\u{202e}");
     }
 }

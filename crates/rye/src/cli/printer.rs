@@ -32,6 +32,21 @@ pub(crate) trait Report {
     }
 }
 
+/// A report that went past the printer, by [`Printer::raw`].
+pub(crate) struct Written;
+
+impl Report for Written {
+    fn json(&self) -> Value {
+        Value::Null
+    }
+
+    fn show(&self, _: &mut Page) {}
+
+    fn is_written(&self) -> bool {
+        true
+    }
+}
+
 /// How a command ends.
 pub(crate) type Outcome = Result<Box<dyn Report>, Failure>;
 
@@ -83,13 +98,6 @@ impl Printer {
     /// Prints what was asked for as it is: help, version, completions.
     pub(crate) fn text(self, text: &str) -> ExitCode {
         self.emit(text, "", Exit::Done)
-    }
-
-    /// Says something on the way, on standard error.
-    pub(crate) fn note(self, text: &str) {
-        if !self.quiet {
-            self.error_words(&format!("{}\n", plain(text)));
-        }
     }
 
     /// Says what a person should know though the call goes on.

@@ -1,6 +1,7 @@
 //! A bar for what takes more than a second, on a terminal, on standard error.
 
 use std::io::{self, IsTerminal as _};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -16,7 +17,7 @@ pub(crate) struct Progress {
     total: u64,
     doing: &'static str,
     start: Instant,
-    bar: Option<ProgressBar>,
+    bar: Mutex<Option<ProgressBar>>,
 }
 
 impl Progress {
@@ -26,30 +27,35 @@ impl Progress {
             total: total as u64,
             doing,
             start: Instant::now(),
-            bar: None,
+            bar: Mutex::default(),
         }
     }
 
     /// So many are done.
-    pub(crate) fn reach(&mut self, done: usize) {
+    pub(crate) fn reach(&self, done: usize) {
         if !self.wanted || self.start.elapsed() < PATIENCE {
             return;
         }
-        let bar = self.bar.get_or_insert_with(|| {
-            let bar = ProgressBar::with_draw_target(Some(self.total), ProgressDrawTarget::stderr());
-            if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len}") {
-                bar.set_style(style);
-            }
-            bar.set_message(self.doing);
-            bar
-        });
+        let Ok(mut bar) = self.bar.lock() else {
+            return;
+        };
+        let bar = bar.get_or_insert_with(|| self.begin());
         bar.set_position(done as u64);
+    }
+
+    fn begin(&self) -> ProgressBar {
+        let bar = ProgressBar::with_draw_target(Some(self.total), ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len}") {
+            bar.set_style(style);
+        }
+        bar.set_message(self.doing);
+        bar
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if let Some(bar) = self.bar.take() {
+        if let Ok(Some(bar)) = self.bar.get_mut().map(Option::take) {
             bar.finish_and_clear();
         }
     }

@@ -24,7 +24,7 @@ impl Cell {
     }
 
     pub(crate) fn styled(style: Style, text: impl AsRef<str>) -> Self {
-        let text = plain(text.as_ref()).replace('\n', " ");
+        let text = plain(text.as_ref()).replace(['\n', '\t'], " ");
         Self { text, style }
     }
 }

@@ -14,7 +14,7 @@ use crate::cli::args::{GetArgs, ListArgs, RmArgs, SetArgs, VaultCommand};
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::page::{BAD, BOLD, DIM, Page, paint};
-use crate::cli::printer::{Outcome, Printer, Report};
+use crate::cli::printer::{Outcome, Printer, Report, Written};
 use crate::cli::secret_input;
 use crate::cli::table::{Cell, Table};
 
@@ -76,21 +76,6 @@ fn get(args: &GetArgs, vault: &Vault, printer: Printer) -> Outcome {
         )
     })?;
     Ok(Box::new(Written))
-}
-
-/// The secret went past the printer, which would keep copies of it.
-struct Written;
-
-impl Report for Written {
-    fn json(&self) -> Value {
-        Value::Null
-    }
-
-    fn show(&self, _: &mut Page) {}
-
-    fn is_written(&self) -> bool {
-        true
-    }
 }
 
 /// The JSON of an opened secret, in memory that is zeroed.
