@@ -15,6 +15,7 @@ pub mod signature;
 pub mod space;
 mod system;
 pub mod trust;
+pub mod vault;
 pub mod verify;
 
 pub use comment::Comment;
