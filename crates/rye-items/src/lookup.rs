@@ -186,19 +186,26 @@ pub(crate) fn name_of<'a>(
     extractors: &Extractors,
 ) -> Option<Found<'a>> {
     let inner = relative.strip_prefix(kind.folder())?.strip_prefix('/')?;
-    let name_start = inner.rfind('/').map_or(0, |slash| slash + 1);
-    let dot = inner[name_start..].rfind('.')? + name_start;
-    let (stem, extension) = inner.split_at(dot);
-    extractors
-        .extensions(kind)
-        .find(|known| *known == extension)?;
-    let id: ItemId = stem.parse().ok()?;
+    let (id, extension) = split_name(kind, inner, extractors)?;
     Some(Found {
         root,
         reference: ItemRef::new(kind, id),
         relative: relative.to_owned(),
         extension: extension.to_owned(),
     })
+}
+
+/// The id and the extension of a file, told from its path below the folder of its kind.
+pub(crate) fn split_name<'p>(
+    kind: ItemKind,
+    path: &'p str,
+    extractors: &Extractors,
+) -> Option<(ItemId, &'p str)> {
+    let name_start = path.rfind('/').map_or(0, |slash| slash + 1);
+    let dot = path[name_start..].rfind('.')? + name_start;
+    let (stem, extension) = path.split_at(dot);
+    let known = extractors.rule(extension)?.kinds.contains(&kind);
+    known.then(|| Some((stem.parse().ok()?, extension)))?
 }
 
 fn not_found(spaces: &Spaces, extractors: &Extractors, reference: &ItemRef) -> LookupError {
