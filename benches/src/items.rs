@@ -118,11 +118,12 @@ impl Tree {
         let library = Library::open(&Options {
             project: Some(&project),
             user: Some(&user),
+            cache: Some(cache),
             ..Options::new(&SYSTEM)
         })?;
         let listed = library.list(ItemKind::Tool).into_iter().flatten();
         let own = listed.filter(|(_, found)| found.root.space() == Space::Project);
-        let checked = library.verify_many(own.collect(), Some(cache), &|_| ());
+        let checked = library.verify_many(own.collect(), &|_| ());
         ensure!(checked.len() == FILES && checked.iter().all(|(_, outcome)| outcome.is_ok()));
         Ok(())
     }
