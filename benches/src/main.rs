@@ -12,6 +12,7 @@
 mod cas;
 mod measure;
 mod processes;
+mod search;
 mod signing;
 mod table;
 
@@ -24,9 +25,10 @@ use table::Row;
 /// A group's name and what measures it.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 3] = [
+const GROUPS: [Group; 4] = [
     ("cas", cas::run),
     ("processes", processes::run),
+    ("search", search::run),
     ("signing", signing::run),
 ];
 
@@ -36,9 +38,15 @@ const GROUPS: [Group; 3] = [
     reason = "the printer of the benches"
 )]
 fn main() -> ExitCode {
-    let filter = std::env::args().nth(1).unwrap_or_default();
-    match measure_all(&filter) {
-        Ok(rows) => {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let outcome = match arguments.split_first() {
+        Some((first, rest)) if first == search::ONCE => search::once(rest).map(|()| None),
+        Some((filter, _)) => measure_all(filter).map(Some),
+        None => measure_all("").map(Some),
+    };
+    match outcome {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(rows)) => {
             println!("{}", table::render(&rows));
             let over = rows.iter().any(Row::is_over);
             if over {
