@@ -13,6 +13,7 @@ mod cas;
 mod items;
 mod measure;
 mod processes;
+mod search;
 mod signing;
 mod table;
 
@@ -29,6 +30,7 @@ const GROUPS: [Group; 4] = [
     ("cas", cas::run),
     ("items", items::run),
     ("processes", processes::run),
+    ("search", search::run),
     ("signing", signing::run),
 ];
 
@@ -38,9 +40,15 @@ const GROUPS: [Group; 4] = [
     reason = "the printer of the benches"
 )]
 fn main() -> ExitCode {
-    let filter = std::env::args().nth(1).unwrap_or_default();
-    match measure_all(&filter) {
-        Ok(rows) => {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let outcome = match arguments.split_first() {
+        Some((first, rest)) if first == search::ONCE => search::once(rest).map(|()| None),
+        Some((filter, _)) => measure_all(filter).map(Some),
+        None => measure_all("").map(Some),
+    };
+    match outcome {
+        Ok(None) => ExitCode::SUCCESS,
+        Ok(Some(rows)) => {
             println!("{}", table::render(&rows));
             let over = rows.iter().any(Row::is_over);
             if over {
