@@ -48,3 +48,19 @@ fn what_is_wrong_with_a_file_or_a_variable_is_told_with_its_place() {
     transcript += &world.transcript(&["config show"]);
     assert_transcript!(transcript);
 }
+
+#[test]
+fn a_projects_file_counts_when_it_is_signed() {
+    let world = World::new();
+    world.write("project/.ai/config/rye.yaml", "search:\n  limit: 9\n");
+    let mut transcript = world.transcript(&["config show", "config show --json --quiet"]);
+    world.run(&["keys", "generate"]);
+    transcript += &world.transcript(&["sign config:rye --quiet", "config show"]);
+    let signed = world.read("project/.ai/config/rye.yaml");
+    world.write("project/.ai/config/rye.yaml", &signed.replace('9', "8"));
+    transcript += &world.transcript(&["config show"]);
+    // The user's own counts as it is.
+    world.write("home/.ai/config/rye.yaml", "search:\n  limit: 5\n");
+    transcript += &world.transcript(&["config show --quiet"]);
+    assert_transcript!(transcript);
+}
