@@ -10,6 +10,7 @@
 )]
 
 mod cas;
+mod items;
 mod measure;
 mod processes;
 mod signing;
@@ -24,8 +25,9 @@ use table::Row;
 /// A group's name and what measures it.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 3] = [
+const GROUPS: [Group; 4] = [
     ("cas", cas::run),
+    ("items", items::run),
     ("processes", processes::run),
     ("signing", signing::run),
 ];

@@ -10,6 +10,7 @@ mod materialise;
 pub mod metadata;
 mod own_keys;
 mod place;
+pub mod search;
 pub mod signature;
 pub mod space;
 mod system;

@@ -228,7 +228,7 @@ fn distance(wanted: &ItemId, other: &ItemId) -> Option<usize> {
     let names = edits(wanted.name(), other.name()) + 1;
     let written_with_extension = wanted.name().split('.').next() == Some(other.name());
     let distance = whole.min(names);
-    let close = distance * 3 <= wanted.name().len().max(3) || written_with_extension;
+    let close = distance * 2 <= wanted.name().len() || written_with_extension;
     close.then_some(distance)
 }
 

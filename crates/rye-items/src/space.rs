@@ -21,6 +21,7 @@ pub use error::SpaceError;
 pub use folder::{FileIdentity, LARGEST_FILE, RawFile};
 pub use root::Root;
 pub use walk::Entry;
+pub(crate) use walk::{Observer, is_passed_by};
 
 /// One of the three, from the least to the most specific.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,12 +1,13 @@
 //! One tree of items: a folder on the disk, or one inside the binary.
 
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use super::Space;
 use super::embedded::Embedded;
 use super::error::SpaceError;
 use super::folder::{FileIdentity, Folder, RawFile};
-use super::walk::{self, Entry};
+use super::walk::{self, Entry, Observer};
 
 /// The file that gives a bundle its name, relative to `.ai/`.
 const BUNDLE: &str = "bundle.yaml";
@@ -76,6 +77,14 @@ impl Root {
         }
     }
 
+    /// The open `.ai` folder, for what is on the disk.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.tree {
+            Tree::Folder(folder) => Some(folder.fd.as_fd()),
+            Tree::Embedded(_) => None,
+        }
+    }
+
     /// Where a file is, for people: a path, or `embedded:NAME/…` inside the binary.
     pub fn path_of(&self, relative: &str) -> PathBuf {
         match &self.tree {
@@ -115,8 +124,17 @@ impl Root {
     /// package managers and caches are left out. What could not be looked at
     /// comes as an error in its place.
     pub fn walk(&self, below: &str) -> Vec<Result<Entry, SpaceError>> {
+        self.observed_walk(below, &mut ())
+    }
+
+    /// The same, with somebody who hears of each folder before it is listed.
+    pub(crate) fn observed_walk(
+        &self,
+        below: &str,
+        observer: &mut dyn Observer,
+    ) -> Vec<Result<Entry, SpaceError>> {
         match &self.tree {
-            Tree::Folder(folder) => walk::folder(folder, below),
+            Tree::Folder(folder) => walk::folder(folder, below, observer),
             Tree::Embedded(embedded) => embedded
                 .below(&format!("{below}/"))
                 .iter()

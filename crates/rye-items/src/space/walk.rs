@@ -1,6 +1,6 @@
 //! All files below a folder of a space.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use lillux::At as _;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, fstat, statat};
@@ -10,6 +10,12 @@ use super::folder::{FileIdentity, Folder};
 
 /// Folders of package managers and caches: full of files, none of them items.
 const SKIPPED: [&str; 2] = ["node_modules", "__pycache__"];
+
+/// Whether a name is passed by: hidden, or a folder of a package manager or cache.
+pub(crate) fn is_passed_by(name: &str) -> bool {
+    name.starts_with('.') || SKIPPED.contains(&name)
+}
+
 /// Deeper than any tree that was made on purpose.
 const DEEPEST: usize = 64;
 
@@ -40,14 +46,44 @@ impl Entry {
     }
 }
 
-pub(super) fn folder(root: &Folder, below: &str) -> Vec<Result<Entry, SpaceError>> {
+/// Who wants to hear of a walk while it goes on, so as to watch what it passes.
+pub(crate) trait Observer {
+    /// A folder is about to be listed: what happens in it from now on is either
+    /// in the list or can be heard of by who watches the folder now.
+    fn folder(&mut self, folder: BorrowedFd<'_>);
+
+    /// A link that leads to a folder, to nothing, or nowhere good: what it leads
+    /// to can change without any folder of the walk being told.
+    fn loose_link(&mut self);
+}
+
+/// Nobody.
+impl Observer for () {
+    fn folder(&mut self, _: BorrowedFd<'_>) {}
+    fn loose_link(&mut self) {}
+}
+
+pub(super) fn folder(
+    root: &Folder,
+    below: &str,
+    observer: &mut dyn Observer,
+) -> Vec<Result<Entry, SpaceError>> {
     let mut walk = Walk {
         root,
+        observer,
         above: Vec::new(),
         found: Vec::new(),
     };
     match root.open_beneath(below, OFlags::RDONLY | OFlags::DIRECTORY) {
-        Ok(Some(fd)) => walk.enter(fd, below, false),
+        Ok(Some(fd)) => {
+            let here = statat(&root.fd, below, AtFlags::SYMLINK_NOFOLLOW);
+            let is_link = |stat| FileType::from_raw_mode(stat) == FileType::Symlink;
+            let linked = here.is_ok_and(|stat| is_link(stat.st_mode));
+            if linked {
+                walk.observer.loose_link();
+            }
+            walk.enter(fd, below, linked);
+        }
         Ok(None) => {}
         Err(error) => walk.found.push((below.to_owned(), Err(error))),
     }
@@ -58,6 +94,7 @@ pub(super) fn folder(root: &Folder, below: &str) -> Vec<Result<Entry, SpaceError
 
 struct Walk<'a> {
     root: &'a Folder,
+    observer: &'a mut dyn Observer,
     /// The folders that are being walked, by device and inode: a link to one of
     /// them would be walked for ever.
     above: Vec<(u64, u64)>,
@@ -77,6 +114,7 @@ impl Walk<'_> {
         if self.above.contains(&here) || self.above.len() >= DEEPEST {
             return Err(SpaceError::LinkLoop(self.root.join(path)));
         }
+        self.observer.folder(fd.as_fd());
         self.above.push(here);
         let outcome = self.entries(fd, path, linked);
         self.above.pop();
@@ -135,16 +173,23 @@ impl Walk<'_> {
         let fd = match self.root.open_beneath(&path, OFlags::PATH) {
             Ok(Some(fd)) => fd,
             // A link to nothing is nothing.
-            Ok(None) => return,
-            Err(error) => return self.found.push((path, Err(error))),
+            Ok(None) => return self.observer.loose_link(),
+            Err(error) => {
+                self.observer.loose_link();
+                return self.found.push((path, Err(error)));
+            }
         };
         match fstat(&fd) {
             Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile => self.file(path, &stat, linked),
-                FileType::Directory => self.folder(&path, linked),
-                _ => {}
+                FileType::Directory => {
+                    self.observer.loose_link();
+                    self.folder(&path, linked);
+                }
+                _ => self.observer.loose_link(),
             },
             Err(error) => {
+                self.observer.loose_link();
                 let error = Err(error).at("look at", self.root.join(&path));
                 self.found.push((path, error.map_err(SpaceError::from)));
             }

@@ -1,0 +1,6 @@
+//! The catalogue over real files.
+
+mod corpus;
+mod house;
+mod ranking;
+mod spaces;
