@@ -16,6 +16,7 @@
 
 mod many;
 mod path;
+mod reader;
 mod sign;
 
 use std::path::{Path, PathBuf};

@@ -186,19 +186,27 @@ pub(crate) fn name_of<'a>(
     extractors: &Extractors,
 ) -> Option<Found<'a>> {
     let inner = relative.strip_prefix(kind.folder())?.strip_prefix('/')?;
-    let name_start = inner.rfind('/').map_or(0, |slash| slash + 1);
-    let dot = inner[name_start..].rfind('.')? + name_start;
-    let (stem, extension) = inner.split_at(dot);
-    extractors
-        .extensions(kind)
-        .find(|known| *known == extension)?;
-    let id: ItemId = stem.parse().ok()?;
+    let (id, extension) = id_of(kind, inner, extractors)?;
     Some(Found {
         root,
         reference: ItemRef::new(kind, id),
         relative: relative.to_owned(),
         extension: extension.to_owned(),
     })
+}
+
+/// The id and the extension of a file below the folder of its kind; none if it
+/// is no item.
+pub(crate) fn id_of<'p>(
+    kind: ItemKind,
+    inner: &'p str,
+    extractors: &Extractors,
+) -> Option<(ItemId, &'p str)> {
+    let name_start = inner.rfind('/').map_or(0, |slash| slash + 1);
+    let dot = inner[name_start..].rfind('.')? + name_start;
+    let (stem, extension) = inner.split_at(dot);
+    let known = extractors.rule(extension)?.kinds.contains(&kind);
+    known.then(|| Some((stem.parse().ok()?, extension)))?
 }
 
 fn not_found(spaces: &Spaces, extractors: &Extractors, reference: &ItemRef) -> LookupError {
