@@ -35,8 +35,8 @@ pub enum Problem {
     Changed {
         /// The hash that was signed.
         expected: Hash,
-        /// The hash of what is there.
-        found: Hash,
+        /// The hash of what is there; unknown where only that it differs was kept.
+        found: Option<Hash>,
     },
     /// The key that signed does not count.
     Untrusted {
@@ -77,10 +77,16 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line(error) => error.fmt(f),
-            Self::Changed { expected, found } => write!(
-                f,
-                "its content changed after it was signed: expected {expected}, found {found}"
-            ),
+            Self::Changed { expected, found } => {
+                write!(
+                    f,
+                    "its content changed after it was signed: expected {expected}"
+                )?;
+                match found {
+                    Some(found) => write!(f, ", found {found}"),
+                    None => Ok(()),
+                }
+            }
             Self::Untrusted {
                 fingerprint,
                 trusted,

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lillux::Hash;
+use lillux::hash::Hasher;
 
 use crate::comment::Comment;
 use crate::id::{ItemKind, ItemRef};
@@ -99,6 +100,8 @@ pub enum ItemError {
 pub struct Library {
     spaces: Spaces,
     extractors: Extractors,
+    /// Of all tables that the extractors were read from.
+    extractors_hash: Hash,
     ignored: Vec<Ignored>,
     dev_mode: bool,
 }
@@ -115,10 +118,11 @@ impl Library {
         } = *options;
         let spaces = Spaces::open(project, user, bundles, embedded)?;
         let mut ignored = Vec::new();
-        let extractors = read_extractors(&spaces, &mut ignored)?;
+        let (extractors, extractors_hash) = read_extractors(&spaces, &mut ignored)?;
         Ok(Self {
             spaces,
             extractors,
+            extractors_hash,
             ignored,
             dev_mode,
         })
@@ -182,7 +186,7 @@ impl Library {
         trust: &Trust<'_>,
     ) -> Result<Verified<Item>, ItemError> {
         let raw = read(found)?;
-        let checked = verify::check(&raw.bytes, &self.form(found), trust);
+        let checked = verify::check(&raw.bytes, &self.form_of(found), trust);
         let space = found.root.space();
         match checked {
             Ok(signed) => Ok(verified(found, raw, signed)),
@@ -217,11 +221,15 @@ impl Library {
         Ok(Some(raw.bytes))
     }
 
-    fn form(&self, found: &Found<'_>) -> Form {
-        let rule = self.extractors.rule(&found.extension);
+    fn form_of(&self, found: &Found<'_>) -> Form {
+        self.form(&found.extension, found.reference.kind)
+    }
+
+    fn form(&self, extension: &str, kind: ItemKind) -> Form {
+        let rule = self.extractors.rule(extension);
         Form {
             comment: rule.map_or(Comment::HASH, |rule| rule.comment.clone()),
-            partial: found.reference.kind == ItemKind::Directive,
+            partial: kind == ItemKind::Directive,
         }
     }
 
@@ -255,9 +263,13 @@ fn check_config(raw: &RawFile, trust: &Trust<'_>) -> Result<Signed, Problem> {
 
 /// The tables of all spaces, the more specific over the more general. One that
 /// does not verify is not used, wherever it is.
-fn read_extractors(spaces: &Spaces, ignored: &mut Vec<Ignored>) -> Result<Extractors, ItemError> {
+fn read_extractors(
+    spaces: &Spaces,
+    ignored: &mut Vec<Ignored>,
+) -> Result<(Extractors, Hash), ItemError> {
     let trust = Trust::new(spaces);
     let mut all = Extractors::default();
+    let mut hasher = Hasher::default();
     let mut roots: Vec<_> = spaces.roots().collect();
     roots.reverse();
     for root in roots {
@@ -267,13 +279,19 @@ fn read_extractors(spaces: &Spaces, ignored: &mut Vec<Ignored>) -> Result<Extrac
         let path = root.path_of(EXTRACTORS);
         let read = check_config(&raw, &trust)
             .map_err(|problem| problem.to_string())
-            .and_then(|_| Extractors::from_yaml(&raw.bytes).map_err(|e| e.to_string()));
+            .and_then(|signed| {
+                let table = Extractors::from_yaml(&raw.bytes).map_err(|e| e.to_string())?;
+                Ok((table, signed.line.hash))
+            });
         match read {
-            Ok(table) => all.merge(table),
+            Ok((table, hash)) => {
+                all.merge(table);
+                hasher.update(hash.as_bytes());
+            }
             Err(why) => ignored.push(Ignored { path, why }),
         }
     }
-    Ok(all)
+    Ok((all, hasher.finish().0))
 }
 
 fn verified(found: &Found<'_>, raw: RawFile, signed: Signed) -> Verified<Item> {

@@ -186,7 +186,7 @@ pub(crate) fn name_of<'a>(
     extractors: &Extractors,
 ) -> Option<Found<'a>> {
     let inner = relative.strip_prefix(kind.folder())?.strip_prefix('/')?;
-    let (id, extension) = id_of(kind, inner, extractors)?;
+    let (id, extension) = split_name(kind, inner, extractors)?;
     Some(Found {
         root,
         reference: ItemRef::new(kind, id),
@@ -195,16 +195,15 @@ pub(crate) fn name_of<'a>(
     })
 }
 
-/// The id and the extension of a file below the folder of its kind; none if it
-/// is no item.
-pub(crate) fn id_of<'p>(
+/// The id and the extension of a file, told from its path below the folder of its kind.
+pub(crate) fn split_name<'p>(
     kind: ItemKind,
-    inner: &'p str,
+    path: &'p str,
     extractors: &Extractors,
 ) -> Option<(ItemId, &'p str)> {
-    let name_start = inner.rfind('/').map_or(0, |slash| slash + 1);
-    let dot = inner[name_start..].rfind('.')? + name_start;
-    let (stem, extension) = inner.split_at(dot);
+    let name_start = path.rfind('/').map_or(0, |slash| slash + 1);
+    let dot = path[name_start..].rfind('.')? + name_start;
+    let (stem, extension) = path.split_at(dot);
     let known = extractors.rule(extension)?.kinds.contains(&kind);
     known.then(|| Some((stem.parse().ok()?, extension)))?
 }

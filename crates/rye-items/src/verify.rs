@@ -46,17 +46,34 @@ pub(crate) struct Claim {
 /// Checks bytes: the line, the hash, the key, the signature, in this order.
 pub fn check(bytes: &[u8], form: &Form, trust: &Trust<'_>) -> Result<Signed, Problem> {
     let claim = claim(bytes, form)?;
-    let key = trusted(&claim.line, trust)?;
-    key.key
-        .verify(&claim.line.hash, &claim.line.signature)
-        .map_err(|_| Problem::BadSignature {
-            fingerprint: claim.line.fingerprint,
-        })?;
+    let key = judge(&claim.line, true, trust)?;
     Ok(Signed {
         line: claim.line,
         key,
         coverage: claim.coverage,
     })
+}
+
+/// Judges a line that was read before, together with whether its hash was that
+/// of the bytes.
+pub(crate) fn judge(
+    line: &SignatureLine,
+    intact: bool,
+    trust: &Trust<'_>,
+) -> Result<Arc<TrustedKey>, Problem> {
+    if !intact {
+        return Err(Problem::Changed {
+            expected: line.hash,
+            found: None,
+        });
+    }
+    let key = trusted(line, trust)?;
+    key.key
+        .verify(&line.hash, &line.signature)
+        .map_err(|_| Problem::BadSignature {
+            fingerprint: line.fingerprint,
+        })?;
+    Ok(key)
 }
 
 /// The line of a file whose hash is that of its bytes.
@@ -70,7 +87,7 @@ pub(crate) fn claim(bytes: &[u8], form: &Form) -> Result<Claim, Problem> {
     } else {
         return Err(Problem::Changed {
             expected: split.line.hash,
-            found,
+            found: Some(found),
         });
     };
     Ok(Claim {

@@ -28,7 +28,7 @@ fn items_are_found_by_words_and_narrowed_by_options() {
         "search --limit 2 --space project",
         "search --space project --space user",
         "search count --risk low --type tool",
-        "search rye/writing-tools --type knowledge --limit 1 --json --space project",
+        "search zzzzzz --json --type knowledge --space project --quiet",
         "search zzzzzz",
         "search x --limit 0",
         "search x --type thing",
@@ -37,7 +37,7 @@ fn items_are_found_by_words_and_narrowed_by_options() {
     let document = json(&world.run(&["search", "text/count", "--json"]));
     let hit = &document["hits"][0];
     assert_eq!(hit["item"], "tool:text/count");
-    assert_eq!(hit["signature"]["state"], "signed");
+    assert_eq!(hit["signature"]["state"], "verified");
     assert_eq!(hit["shadows"][0]["space"], "user");
 }
 

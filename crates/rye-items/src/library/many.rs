@@ -69,7 +69,7 @@ impl Library {
         trust: &Trust<'_>,
         cache: &VerifiedCache,
     ) -> Result<Good, ItemError> {
-        let form = self.form(found);
+        let form = self.form_of(found);
         if let Some(seen) = entry.identity.and_then(|state| cache.get(&state, &form))
             && let Ok(signer) = trust.standing(seen.fingerprint())
             && Seen::key_hash(&signer.key) == seen.key

@@ -76,7 +76,7 @@ impl Library {
         }
         let raw = read(found)?;
         let content = signature::unsigned(&raw.bytes);
-        let form = self.form(found);
+        let form = self.form_of(found);
         let kind = found.reference.kind;
         metadata::extract(&raw.bytes, &found.extension, kind, &self.extractors).map_err(
             |source| ItemError::Metadata {

@@ -131,7 +131,7 @@ impl From<IntegrityError> for Failure {
         match &error.problem {
             Problem::Changed { expected, found } => failure
                 .detail("expected", expected.to_string())
-                .detail("found", found.to_string()),
+                .detail("found", found.map(|hash| hash.to_string())),
             Problem::Untrusted {
                 fingerprint,
                 trusted,

@@ -80,7 +80,7 @@ pub(crate) struct LoadArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "The best come first. The beginning of a word finds it, and so does one with a letter wrong.\n\
-    Without words, all items are listed. Who signed is what the files say; `rye verify` checks it.\n\n\
+    Without words, all items are listed.\n\n\
     Examples:\n  \
     rye search count words\n  \
     rye search --type knowledge signing\n  \

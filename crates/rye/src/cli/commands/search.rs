@@ -1,8 +1,9 @@
 //! `rye search`
 
 use rye_items::search::{Answer, Catalogue, Hit, Place, Query};
+use rye_items::signature::SignatureError;
 use rye_items::trust::Trust;
-use rye_items::{ItemKind, Space};
+use rye_items::{ItemKind, Library, Problem, Space};
 use serde_json::{Value, json};
 
 use crate::cli::args::SearchArgs;
@@ -41,53 +42,41 @@ pub(crate) fn run(args: &SearchArgs, context: &Context) -> Outcome {
             .warn(&unread.message, unread.hint.as_deref());
     }
     let trust = library.trust();
-    let signed = answer.hits.iter().map(|hit| standing(hit, &trust));
+    let judged = answer.hits.iter().map(|hit| judged(hit, &library, &trust));
     Ok(Box::new(Found {
-        signed: signed.collect(),
+        judged: judged.collect(),
         answer,
     }))
 }
 
-/// What a hit's signature line is worth. The signature itself is not checked:
-/// that is for whoever loads or runs the item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Signed {
-    No,
-    Changed,
-    Untrusted,
-    Trusted,
+/// What a hit's signature is worth: trusted by whom, or what is wrong with it.
+fn judged(hit: &Hit, library: &Library, trust: &Trust<'_>) -> Result<(), Problem> {
+    library.judge(hit.signature.as_ref(), trust).map(drop)
 }
 
-fn standing(hit: &Hit, trust: &Trust<'_>) -> Signed {
-    match &hit.signature {
-        None => Signed::No,
-        Some(claim) if !claim.intact => Signed::Changed,
-        Some(claim) if trust.standing(claim.line.fingerprint).is_err() => Signed::Untrusted,
-        Some(_) => Signed::Trusted,
-    }
-}
-
-impl Signed {
-    fn word(self) -> &'static str {
-        match self {
-            Self::No => "unsigned",
-            Self::Changed => "changed",
-            Self::Untrusted => "untrusted",
-            Self::Trusted => "signed",
-        }
+/// One word for people.
+fn word(judged: &Result<(), Problem>) -> &'static str {
+    match judged {
+        Ok(()) => "verified",
+        Err(Problem::Line(SignatureError::Unsigned)) => "unsigned",
+        Err(Problem::Line(_)) => "malformed",
+        Err(Problem::Changed { .. }) => "changed",
+        Err(Problem::Untrusted { .. }) => "untrusted",
+        Err(Problem::Revoked(_)) => "revoked",
+        Err(Problem::BadSignature { .. }) => "forged",
     }
 }
 
 struct Found {
     answer: Answer,
     /// For each hit.
-    signed: Vec<Signed>,
+    judged: Vec<Result<(), Problem>>,
 }
 
 impl Report for Found {
     fn json(&self) -> Value {
-        let hits = self.answer.hits.iter().zip(&self.signed);
-        let hits: Vec<_> = hits.map(|(hit, signed)| described(hit, *signed)).collect();
+        let hits = self.answer.hits.iter().zip(&self.judged);
+        let hits: Vec<_> = hits.map(|(hit, judged)| described(hit, judged)).collect();
         let unread = self.answer.unread.iter();
         let unread: Vec<_> = unread
             .map(|unread| json!({ "message": unread.message, "hint": unread.hint }))
@@ -107,16 +96,16 @@ impl Report for Found {
             return;
         }
         let mut table = Table::new(["ITEM", "SPACE", "STATE", "DESCRIPTION"]);
-        for (hit, signed) in hits.iter().zip(&self.signed) {
-            let style = match signed {
-                Signed::Trusted => GOOD,
-                Signed::No | Signed::Untrusted => WARN,
-                Signed::Changed => BAD,
+        for (hit, judged) in hits.iter().zip(&self.judged) {
+            let style = match judged {
+                Ok(()) => GOOD,
+                Err(Problem::Line(_) | Problem::Untrusted { .. }) => WARN,
+                Err(_) => BAD,
             };
             table.row([
                 hit.reference.to_string().into(),
                 hit.place.space.as_str().into(),
-                Cell::styled(style, signed.word()),
+                Cell::styled(style, word(judged)),
                 about(hit),
             ]);
         }
@@ -145,7 +134,7 @@ fn about(hit: &Hit) -> Cell {
     )
 }
 
-fn described(hit: &Hit, signed: Signed) -> Value {
+fn described(hit: &Hit, judged: &Result<(), Problem>) -> Value {
     let twins: Vec<_> = hit
         .twins
         .iter()
@@ -166,7 +155,7 @@ fn described(hit: &Hit, signed: Signed) -> Value {
         "risk": hit.risk,
         "version": hit.version,
         "signature": {
-            "state": signed.word(),
+            "state": word(judged),
             "signer": hit.signature.as_ref().map(|claim| claim.line.fingerprint),
             "time": hit.signature.as_ref().map(|claim| &claim.line.time),
         },
