@@ -9,13 +9,13 @@ fn every_value_knows_its_origin() {
     let mut world = World::new();
     let first = world.transcript(&["config show", "config show --json"]);
     world.write(
-        "home/.ai/config/rye.yaml",
+        "user/.ai/config/rye.yaml",
         "# mine\nsearch:\n  limit: 7\ncache_dir: ~/cache\n",
     );
     world.set("RYE_DEBUG", "1");
     world.set("RYE_DEV_MODE", "1");
     world.set("NO_COLOR", "1");
-    world.set("USER_SPACE", world.path("home").to_str().unwrap());
+    world.set("USER_SPACE", world.path("user").to_str().unwrap());
     let second = world.transcript(&["config show --project .."]);
     assert_transcript!(first + &second);
 }
@@ -37,10 +37,10 @@ fn what_is_wrong_with_a_file_or_a_variable_is_told_with_its_place() {
         "dev_mode: true\n",
         "color: [\n",
     ] {
-        world.write("home/.ai/config/rye.yaml", text);
+        world.write("user/.ai/config/rye.yaml", text);
         transcript += &world.transcript(&["config show", "config show --json"]);
     }
-    std::fs::remove_file(world.path("home/.ai/config/rye.yaml")).unwrap();
+    std::fs::remove_file(world.path("user/.ai/config/rye.yaml")).unwrap();
     world.set("RYE_DEV_MODE", "maybe");
     transcript += &world.transcript(&["config show"]);
     world.unset("RYE_DEV_MODE");
@@ -60,7 +60,7 @@ fn a_projects_file_counts_when_it_is_signed() {
     world.write("project/.ai/config/rye.yaml", &signed.replace('9', "8"));
     transcript += &world.transcript(&["config show"]);
     // The user's own counts as it is.
-    world.write("home/.ai/config/rye.yaml", "search:\n  limit: 5\n");
+    world.write("user/.ai/config/rye.yaml", "search:\n  limit: 5\n");
     transcript += &world.transcript(&["config show --quiet"]);
     assert_transcript!(transcript);
 }

@@ -33,7 +33,7 @@ fn what_is_wrong_is_told_with_its_fix() {
     let tool = world.read("project/.ai/tools/hello.py");
     world.write("project/.ai/tools/hello.py", &(tool + "# more\n"));
     world.write("project/.ai/config/rye.yaml", "color: never\n");
-    world.write("home/.cache", "a file, where a folder should be");
+    world.write("user/.cache", "a file, where a folder should be");
     world.set("RYE_DEV_MODE", "1");
     assert_transcript!(world.transcript(&["doctor", "doctor --quiet --json"]));
 }
@@ -44,7 +44,7 @@ fn an_open_key_and_work_in_progress() {
     world.run(&["init"]);
     world.write("project/.ai/tools/new.sh", "echo\n");
     let first = world.transcript(&["doctor"]);
-    let key = world.path("home/.ai/config/keys/signing/private_key.pem");
+    let key = world.path("user/.ai/config/keys/signing/private_key.pem");
     fs::set_permissions(key, fs::Permissions::from_mode(0o644)).ok();
     assert_transcript!(first + &world.transcript(&["doctor"]));
 }

@@ -38,7 +38,7 @@ fn init_in_the_home_folder_makes_one_space() {
     let output = world
         .command()
         .arg("init")
-        .current_dir(world.path("home"))
+        .current_dir(world.path("user"))
         .output();
     assert!(output.is_ok_and(|output| output.status.success()));
     let output = world.command().args(["load", "hello", "--json"]).output();
@@ -137,7 +137,7 @@ fn signing_everything_trusts_nobody() {
         .and_then(|key| key["fingerprint"].as_str())
         .unwrap_or_default();
     let file = format!(".ai/config/keys/trusted/{own}.toml");
-    let text = stranger.read(&format!("home/{file}"));
+    let text = stranger.read(&format!("user/{file}"));
     world.write(&format!("project/{file}"), &text);
     stranger.write("project/.ai/tools/gift.py", TOOL);
     stranger.run(&["sign", "gift"]);
@@ -165,7 +165,7 @@ fn without_a_key_nothing_is_signed_and_none_is_made() {
     world.write("project/.ai/tools/a.py", TOOL);
     assert_transcript!(world.transcript(&["sign a", "sign a --json"]));
     assert_eq!(world.read("project/.ai/tools/a.py"), TOOL);
-    assert!(!world.path("home/.ai").exists());
+    assert!(!world.path("user/.ai").exists());
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_link_named_rye_sign_is_that_command() {
     world.write("project/.ai/tools/a.py", TOOL);
     let link = world.path("rye_sign");
     symlink(env!("CARGO_BIN_EXE_rye"), &link).ok();
-    let home = world.path("home");
+    let home = world.path("user");
     let output = std::process::Command::new(link)
         .arg("a")
         .env_clear()
@@ -188,10 +188,10 @@ fn a_link_named_rye_sign_is_that_command() {
 #[test]
 fn an_item_is_shown_with_who_vouches_for_it() {
     let world = ready();
-    world.write("home/.ai/tools/hello.py", TOOL);
+    world.write("user/.ai/tools/hello.py", TOOL);
     let mut transcript = world.transcript(&["load hello", "load hello --json"]);
     transcript += &world.transcript(&[
-        "load helo",
+        "load hullo",
         "load tool:hello --content",
         "load rye/core/runtimes/bash/bash --to project",
         "load rye/core/runtimes/bash/bash --to project",

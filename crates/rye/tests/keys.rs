@@ -40,7 +40,7 @@ fn a_key_is_made_once_and_shown() {
         "keys generate --force --json",
         "keys show",
     ]);
-    let mode = fs::metadata(world.path("home/.ai/config/keys/signing/private_key.pem"));
+    let mode = fs::metadata(world.path("user/.ai/config/keys/signing/private_key.pem"));
     assert_eq!(
         mode.map(|m| m.permissions().mode() & 0o777).ok(),
         Some(0o600)
@@ -97,7 +97,7 @@ fn what_counts_and_what_does_not_is_listed() {
     let file = format!(".ai/config/keys/trusted/{grace}.toml");
     world.write(
         &format!("project/{file}"),
-        &other.read(&format!("home/{file}")),
+        &other.read(&format!("user/{file}")),
     );
     let listed = json(&world.run(&["keys", "list", "--json"]));
     let keys = listed["keys"].as_array().cloned().unwrap_or_default();

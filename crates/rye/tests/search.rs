@@ -19,7 +19,7 @@ fn items_are_found_by_words_and_narrowed_by_options() {
         "project/.ai/tools/text/count.py",
         &tool("Counts the words of a file"),
     );
-    world.write("home/.ai/tools/text/count.py", &tool("An older one"));
+    world.write("user/.ai/tools/text/count.py", &tool("An older one"));
     world.write("project/.ai/tools/broken.py", "__version__ = compute()\n");
     world.run(&["sign", "text/count"]);
     assert_transcript!(world.transcript(&[

@@ -60,9 +60,9 @@ impl World {
     /// A home and a folder for a project.
     pub fn bare() -> Self {
         let folder = tempfile::tempdir_in("/tmp").unwrap();
-        fs::create_dir(folder.path().join("home")).unwrap();
+        fs::create_dir(folder.path().join("user")).unwrap();
         fs::create_dir(folder.path().join("project")).unwrap();
-        let home = folder.path().join("home").to_str().unwrap().to_owned();
+        let home = folder.path().join("user").to_str().unwrap().to_owned();
         let path = "/usr/local/bin:/usr/bin:/bin".to_owned();
         let variables = vec![("HOME".to_owned(), home), ("PATH".to_owned(), path)];
         Self { folder, variables }
