@@ -16,7 +16,7 @@ use rye_items::Space;
 pub(crate) use error::SettingsError;
 pub(crate) use file::ConfigFile;
 pub(crate) use places::Places;
-pub(crate) use read::{Judged, config_files, places_here, variable};
+pub(crate) use read::{Judged, config_files, places_here, real, variable};
 
 /// How many hits a search shows where nobody says otherwise.
 const SEARCH_LIMIT: u32 = 20;

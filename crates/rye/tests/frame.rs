@@ -51,7 +51,7 @@ fn colour_is_for_terminals_unless_asked_for() {
     assert!(colored(&world, &["--no-such"]) && colored(&world, &["--help"]));
     assert!(!colored(&world, &["config", "show", "--color=never"]));
     world.unset("RYE_COLOR");
-    world.write("home/.ai/config/rye.yaml", "color: always\n");
+    world.write("user/.ai/config/rye.yaml", "color: always\n");
     assert!(colored(&world, &call) && colored(&world, &fail));
     world.set("NO_COLOR", "1");
     assert!(!colored(&world, &call) && !colored(&world, &fail));

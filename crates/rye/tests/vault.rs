@@ -69,7 +69,7 @@ fn what_was_tampered_with_is_an_integrity_failure() {
     for name in ["A", "B", "C", "D"] {
         set(&world, name, "user", b"sesame");
     }
-    let file = |name: &str| world.path(&format!("home/.ai/vault/{name}.json"));
+    let file = |name: &str| world.path(&format!("user/.ai/vault/{name}.json"));
     let text = fs::read_to_string(file("A")).unwrap();
     fs::write(file("A"), &text[..text.len() / 2]).unwrap();
     fs::copy(file("C"), file("B")).unwrap();
@@ -94,7 +94,7 @@ fn what_was_tampered_with_is_an_integrity_failure() {
 fn keys_that_are_open_or_lost_are_told_with_the_next_command() {
     let world = World::new();
     set(&world, "A", "user", b"a");
-    let key = world.path("home/.ai/config/keys/vault/private_key.pem");
+    let key = world.path("user/.ai/config/keys/vault/private_key.pem");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).unwrap();
     let mut transcript = world.transcript(&["vault get A"]);
     transcript += &set(&world, "B", "user", b"b");

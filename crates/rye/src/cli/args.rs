@@ -12,7 +12,9 @@ use clap::{Args, Parser, Subcommand};
 use crate::settings::Color;
 
 pub(crate) use config::ConfigCommand;
-pub(crate) use items::{ExportArgs, InitArgs, LoadArgs, SignArgs, SystemCommand, VerifyArgs};
+pub(crate) use items::{
+    ExportArgs, InitArgs, LoadArgs, SearchArgs, SignArgs, SystemCommand, VerifyArgs,
+};
 pub(crate) use keys::{GenerateArgs, KeysCommand, RevokeArgs, TrustArgs};
 pub(crate) use vault::{GetArgs, ListArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand};
 
@@ -63,6 +65,8 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Make a key, a space for the project and a first tool, signed.
     Init(InitArgs),
+    /// Find items by words.
+    Search(SearchArgs),
     /// Show an item: what it is, who signed it, its content.
     Load(LoadArgs),
     /// Sign items with your key.

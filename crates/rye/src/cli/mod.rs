@@ -54,6 +54,7 @@ fn dispatch(command: Command, options: &Options, printer: &mut Printer) -> Outco
     let context = Context::open(options, printer)?;
     match command {
         Command::Init(args) => commands::init::run(&args, &context),
+        Command::Search(args) => commands::search::run(&args, &context),
         Command::Load(args) => commands::load::run(&args, &context),
         Command::Sign(args) => commands::sign::run(&args, &context),
         Command::Verify(args) => commands::verify::run(&args, &context),

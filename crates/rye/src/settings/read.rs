@@ -25,10 +25,20 @@ pub(crate) fn places_here(options: &Options) -> Result<Places, SettingsError> {
     // The current folder is told without links, the user's may be told with them.
     let is_space = |folder: &Path| Some(folder) != user.as_deref() && folder.join(".ai").is_dir();
     let mut places = Places::find(options, &variable, &current, &is_space);
-    if let Ok(real) = std::fs::canonicalize(&places.project.value) {
-        places.project.value = real;
-    }
+    places.project.value = real(places.project.value);
     Ok(places)
+}
+
+/// A path without links and `..`, as far as it is there.
+pub(crate) fn real(path: PathBuf) -> PathBuf {
+    let whole = std::fs::canonicalize(&path);
+    whole
+        .ok()
+        .or_else(|| {
+            let above = std::fs::canonicalize(path.parent()?).ok()?;
+            Some(above.join(path.file_name()?))
+        })
+        .unwrap_or(path)
 }
 
 /// What a file of a space is worth.

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use rye_items::Space;
+use lillux::keys::Fingerprint;
+use rye_items::{ItemKind, Space};
 
 use super::SpaceChoice;
 
@@ -74,6 +75,44 @@ pub(crate) struct LoadArgs {
     /// Copy the item, with its signature, into this space.
     #[arg(long, value_name = "SPACE", value_enum)]
     pub(crate) to: Option<SpaceChoice>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The best come first. The beginning of a word finds it, and so does one with a letter wrong.\n\
+    Without words, all items are listed.\n\n\
+    Examples:\n  \
+    rye search count words\n  \
+    rye search --type knowledge signing\n  \
+    rye search --space project --limit 50"
+)]
+pub(crate) struct SearchArgs {
+    /// Words, in any order.
+    #[arg(value_name = "QUERY")]
+    pub(crate) words: Vec<String>,
+    /// Only items of this type: tool, directive, knowledge, config. May be repeated.
+    #[arg(long = "type", value_name = "TYPE", value_parser = kind)]
+    pub(crate) kinds: Vec<ItemKind>,
+    /// Only items of this space. May be repeated.
+    #[arg(long = "space", value_enum)]
+    pub(crate) spaces: Vec<AnySpace>,
+    /// Only items of this category and those below it.
+    #[arg(long, value_name = "C")]
+    pub(crate) category: Option<String>,
+    /// Only items that say to be signed by this key.
+    #[arg(long, value_name = "FINGERPRINT")]
+    pub(crate) signer: Option<Fingerprint>,
+    /// Only items of this risk: low, medium, high, critical.
+    #[arg(long, value_parser = ["low", "medium", "high", "critical"], hide_possible_values = true)]
+    pub(crate) risk: Option<String>,
+    /// How many at most, 1 to 200. Else the setting search.limit.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
+    pub(crate) limit: Option<u32>,
+}
+
+fn kind(text: &str) -> Result<ItemKind, &'static str> {
+    text.parse()
+        .map_err(|_| "the types are tool, directive, knowledge and config")
 }
 
 #[derive(Debug, Subcommand)]

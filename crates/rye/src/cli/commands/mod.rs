@@ -6,6 +6,7 @@ pub(crate) mod doctor;
 pub(crate) mod init;
 pub(crate) mod keys;
 pub(crate) mod load;
+pub(crate) mod search;
 pub(crate) mod sign;
 pub(crate) mod system;
 pub(crate) mod vault;

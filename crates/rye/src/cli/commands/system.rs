@@ -11,6 +11,7 @@ use crate::cli::args::{ExportArgs, SystemCommand};
 use crate::cli::failure::Failure;
 use crate::cli::page::{DIM, Page, paint};
 use crate::cli::printer::{Outcome, Report};
+use crate::settings;
 
 pub(crate) fn run(command: &SystemCommand) -> Outcome {
     match command {
@@ -21,6 +22,7 @@ pub(crate) fn run(command: &SystemCommand) -> Outcome {
 /// Writes into an empty place only: a bundle of two versions would be neither.
 fn export(args: &ExportArgs) -> Outcome {
     let folder = std::path::absolute(&args.folder).at("find", &args.folder)?;
+    let folder = settings::real(folder);
     let space = folder.join(".ai");
     if space.symlink_metadata().is_ok() {
         let message = format!("{} is there already", space.display());
