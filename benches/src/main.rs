@@ -26,7 +26,7 @@ use table::Row;
 /// A group's name and what measures it.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 4] = [
+const GROUPS: [Group; 5] = [
     ("cas", cas::run),
     ("items", items::run),
     ("processes", processes::run),
