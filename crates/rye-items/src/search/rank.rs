@@ -64,7 +64,7 @@ pub(super) fn rank(view: &View, wanted: &[Wanted], shown: &[bool]) -> (Vec<Match
             for term in word.terms(at, segment) {
                 let full = if term.full { bit } else { 0 };
                 for posting in term.postings {
-                    let document = base + posting.document;
+                    let document = base.saturating_add(posting.document);
                     let Some(here) = matches.get_mut(wide(document)) else {
                         continue;
                     };

@@ -204,7 +204,7 @@ impl Segment {
             Listed {
                 place,
                 letters: letters.get(range).unwrap_or_default(),
-                files: entry.files,
+                files: entry.files.min(self.documents as u64),
                 postings: Postings::new(postings.get(files).unwrap_or_default()),
             }
         })
