@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use rye_items::search::{Catalogue, Query};
-use rye_items::{Library, Options, SYSTEM};
+use rye_items::{Library, Memory, Options, SYSTEM};
 
 use crate::measure::try_interleaved;
 use crate::table::Row;
@@ -92,6 +93,7 @@ pub fn run() -> Result<Vec<Row>> {
 /// A project full of items, and a cache.
 struct Tree {
     folder: tempfile::TempDir,
+    memory: Arc<Memory>,
 }
 
 impl Tree {
@@ -104,7 +106,8 @@ impl Tree {
             fs::create_dir_all(path.parent().context("no parent")?)?;
             fs::write(path, text)?;
         }
-        Ok(Self { folder })
+        let memory = Arc::default();
+        Ok(Self { folder, memory })
     }
 
     fn cache(&self) -> PathBuf {
@@ -116,6 +119,7 @@ impl Tree {
         let library = Library::open(&Options {
             project: Some(self.folder.path()),
             cache: Some(&self.cache()),
+            memory: Some(&self.memory),
             ..Options::new(&SYSTEM)
         })?;
         let answer = catalogue.search(library.spaces(), &library, &Query::new(words));
