@@ -32,7 +32,13 @@ const AFTER_CHANGE: f64 = 5.0;
 const SMALL: f64 = 3.0;
 
 /// Queries of all kinds: a word, two, a beginning, a mistake, a word of every item.
-const QUERIES: [&str; 5] = ["deploy", "deploy cluster", "depl", "delpoy", "shared"];
+const QUERIES: [&str; 5] = [
+    "deploy",
+    "deploy cluster",
+    "depl",
+    "delpoy", // misspelt
+    "shared",
+];
 /// The beginning of ten thousand words; for information.
 const BEGINNING: (&str, f64) = ("item", 0.05);
 
