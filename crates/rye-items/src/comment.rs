@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
 /// A one-line comment: what opens it, and what closes it where something must.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Comment {
     /// What stands before the text: `#`, `//`, `<!--`.
     pub prefix: Cow<'static, str>,

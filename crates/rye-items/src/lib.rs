@@ -1,6 +1,7 @@
 //! Items: the signed files that tools, directives, knowledge and configuration are.
 
 mod comment;
+mod derived;
 mod id;
 mod integrity;
 mod item;

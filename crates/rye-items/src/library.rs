@@ -26,6 +26,7 @@ use lillux::Hash;
 use lillux::hash::Hasher;
 
 use crate::comment::Comment;
+use crate::derived::Derived;
 use crate::id::{ItemKind, ItemRef};
 use crate::integrity::{IntegrityError, Problem};
 use crate::item::{Coverage, Item, Verified};
@@ -54,6 +55,8 @@ pub struct Options<'a> {
     pub bundles: &'a [PathBuf],
     /// The bundle inside the program.
     pub embedded: &'static Embedded,
+    /// The folder for what is derived from files; without one, only slower.
+    pub cache: Option<&'a Path>,
     /// Let project and user items pass that do not verify, with a warning on them.
     pub dev_mode: bool,
 }
@@ -66,6 +69,7 @@ impl Options<'_> {
             user: None,
             bundles: &[],
             embedded,
+            cache: None,
             dev_mode: false,
         }
     }
@@ -103,6 +107,7 @@ pub struct Library {
     /// Of all tables that the extractors were read from.
     extractors_hash: Hash,
     ignored: Vec<Ignored>,
+    cache: Option<PathBuf>,
     dev_mode: bool,
 }
 
@@ -114,16 +119,19 @@ impl Library {
             user,
             bundles,
             embedded,
+            cache,
             dev_mode,
         } = *options;
         let spaces = Spaces::open(project, user, bundles, embedded)?;
         let mut ignored = Vec::new();
-        let (extractors, extractors_hash) = read_extractors(&spaces, &mut ignored)?;
+        let derived = Derived::new(cache);
+        let (extractors, extractors_hash) = read_extractors(&spaces, &derived, &mut ignored)?;
         Ok(Self {
             spaces,
             extractors,
             extractors_hash,
             ignored,
+            cache: cache.map(Path::to_owned),
             dev_mode,
         })
     }
@@ -265,6 +273,7 @@ fn check_config(raw: &RawFile, trust: &Trust<'_>) -> Result<Signed, Problem> {
 /// does not verify is not used, wherever it is.
 fn read_extractors(
     spaces: &Spaces,
+    derived: &Derived,
     ignored: &mut Vec<Ignored>,
 ) -> Result<(Extractors, Hash), ItemError> {
     let trust = Trust::new(spaces);
@@ -280,7 +289,8 @@ fn read_extractors(
         let read = check_config(&raw, &trust)
             .map_err(|problem| problem.to_string())
             .and_then(|signed| {
-                let table = Extractors::from_yaml(&raw.bytes).map_err(|e| e.to_string())?;
+                let make = || Extractors::from_yaml(&raw.bytes).map_err(|e| e.to_string());
+                let table = derived.get("extractors", &signed.line.hash, make)?;
                 Ok((table, signed.line.hash))
             });
         match read {

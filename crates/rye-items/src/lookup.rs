@@ -115,11 +115,10 @@ pub(crate) fn find_in<'a>(
 ) -> Result<Option<Found<'a>>, LookupError> {
     let stem = format!("{}/{}", reference.kind.folder(), reference.id);
     let mut hits = Vec::new();
-    for extension in extractors.extensions(reference.kind) {
-        let relative = format!("{stem}{extension}");
-        if root.look(&relative)?.is_some() {
-            hits.push((relative, extension.to_owned()));
-        }
+    let extensions = extractors.extensions(reference.kind);
+    for relative in root.with_extension(&stem, extensions)? {
+        let extension = relative[stem.len()..].to_owned();
+        hits.push((relative, extension));
     }
     if hits.len() > 1 {
         return Err(LookupError::Twice {

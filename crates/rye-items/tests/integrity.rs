@@ -295,7 +295,6 @@ fn what_cannot_be_read_is_not_signed_and_stays_as_it_is() {
 #[test]
 fn many_files_are_signed_and_verified_and_the_second_look_notices_every_change() {
     let home = Home::new();
-    let cache = home.path().join("cache");
     for number in 0..300 {
         write(
             &home.at(&format!("tools/many/t{number}.py")),
@@ -316,7 +315,7 @@ fn many_files_are_signed_and_verified_and_the_second_look_notices_every_change()
         let own = listed
             .filter(|(_, f)| f.root.space() == Space::Project)
             .collect();
-        let checked = library.verify_many(own, Some(&cache), &|_| ());
+        let checked = library.verify_many(own, &|_| ());
         let failed = checked.iter().filter(|(_, outcome)| outcome.is_err());
         let names = failed.map(|(found, _)| found.reference.id.name().to_owned());
         (checked.len(), names.collect::<Vec<_>>())

@@ -33,6 +33,7 @@ fn what_is_wrong_is_told_with_its_fix() {
     let tool = world.read("project/.ai/tools/hello.py");
     world.write("project/.ai/tools/hello.py", &(tool + "# more\n"));
     world.write("project/.ai/config/rye.yaml", "color: never\n");
+    fs::remove_dir_all(world.path("user/.cache")).unwrap();
     world.write("user/.cache", "a file, where a folder should be");
     world.set("RYE_DEV_MODE", "1");
     assert_transcript!(world.transcript(&["doctor", "doctor --quiet --json"]));

@@ -1,6 +1,5 @@
 //! Verifying thousands of files, on all cores, remembering those that hold.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -41,15 +40,10 @@ impl Library {
     pub fn verify_many<'a>(
         &'a self,
         files: Vec<(Entry, Found<'a>)>,
-        cache: Option<&Path>,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Vec<Checked<'a>> {
-        let cache = if files.len() < WORTH_A_CACHE {
-            None
-        } else {
-            cache
-        };
-        let cache = VerifiedCache::open(cache);
+        let worth_it = files.len() >= WORTH_A_CACHE;
+        let cache = VerifiedCache::open(self.cache.as_deref().filter(|_| worth_it));
         let trust = self.trust();
         let outcomes = parallel(&files, progress, |(entry, found)| {
             self.verify_one(entry, found, &trust, &cache)
@@ -121,10 +115,11 @@ pub(crate) fn parallel<T: Sync, R: Send>(
             progress(done.fetch_add(batch.len(), Ordering::Relaxed) + batch.len());
         }
     };
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let mut outcomes = if threads.min(batches.len()) <= 1 {
+    let mut outcomes = if batches.len() <= 1 {
         worker()
     } else {
+        // Asking how many costs some twenty system calls.
+        let threads = thread::available_parallelism().map_or(1, usize::from);
         thread::scope(|scope| {
             let others: Vec<_> = (1..threads).map(|_| scope.spawn(worker)).collect();
             let mut all = worker();

@@ -94,15 +94,11 @@ fn one(name: &str, shape: Shape, node: &Node) -> Result<(), Problem> {
                 format!("`{name}` must be more than 0 seconds"),
             )),
         },
-        (Shape::RiskLevel, Data::Text(text)) => {
-            let known = RiskLevel::ALL.iter().map(|level| level.as_str());
-            among(name, text, node, known)
-        }
-        (Shape::Effect, Data::Text(text)) => {
-            let known = Effect::ALL.iter().map(|effect| effect.as_str());
-            among(name, text, node, known)
-        }
-        (Shape::Text | Shape::RiskLevel | Shape::Effect, _) => wrong("a text"),
+        (Shape::RiskLevel, Data::Text(text)) if RiskLevel::from_name(text).is_some() => Ok(()),
+        (Shape::Effect, Data::Text(text)) if Effect::from_name(text).is_some() => Ok(()),
+        (Shape::Text, _) => wrong("a text"),
+        (Shape::RiskLevel, _) => wrong(&one_of(RiskLevel::ALL.iter().map(|level| level.as_str()))),
+        (Shape::Effect, _) => wrong(&one_of(Effect::ALL.iter().map(|effect| effect.as_str()))),
         (Shape::Texts, _) => wrong("a list of texts"),
         (Shape::Flag, _) => wrong("true or false"),
         (Shape::Seconds, _) => wrong("a number of seconds"),
@@ -117,7 +113,11 @@ fn mismatch(name: &str, expected: &str, node: &Node) -> Problem {
         Some((each, name)) => format!("{each} `{name}`"),
         None => format!("`{name}`"),
     };
-    let message = format!("{name} must be {expected}, not {}", node.kind());
+    let found = match &node.data {
+        Data::Text(text) if expected.starts_with("one of") => format!("`{}`", brief(text)),
+        _ => node.kind().to_owned(),
+    };
+    let message = format!("{name} must be {expected}, not {found}");
     let problem = Problem::new(node.at, message);
     match (&node.data, expected) {
         (Data::Number(number), "a text") => {
@@ -125,25 +125,20 @@ fn mismatch(name: &str, expected: &str, node: &Node) -> Problem {
         }
         (Data::Bool(flag), "a text") => problem.hint(format!("write it in quotes: \"{flag}\"")),
         (Data::Text(text), "a list of texts") if text.chars().all(|c| !c.is_control()) => {
-            problem.hint(format!("write it as a list: [\"{}\"]", brief(text)))
+            let items: Vec<_> = text
+                .split(',')
+                .map(|item| format!("\"{}\"", item.trim()))
+                .collect();
+            problem.hint(format!(
+                "write it as a list: [{}]",
+                brief(&items.join(", "))
+            ))
         }
         _ => problem,
     }
 }
 
-fn among(
-    name: &str,
-    text: &str,
-    node: &Node,
-    known: impl Iterator<Item = &'static str>,
-) -> Result<(), Problem> {
-    let known: Vec<_> = known.collect();
-    if known.contains(&text) {
-        return Ok(());
-    }
-    let known = known.join(", ");
-    Err(Problem::new(
-        node.at,
-        format!("`{name}` must be one of {known}, not `{}`", brief(text)),
-    ))
+fn one_of(names: impl Iterator<Item = &'static str>) -> String {
+    let names: Vec<_> = names.collect();
+    format!("one of {}", names.join(", "))
 }

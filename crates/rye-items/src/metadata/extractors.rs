@@ -34,7 +34,7 @@ named! {
 }
 
 /// How files of one extension are read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// What reads them.
     pub parser: Parser,
@@ -45,7 +45,7 @@ pub struct Rule {
 }
 
 /// The rules for all extensions, and the places of the fields for each parser.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extractors {
     rules: BTreeMap<String, Rule>,
     places: BTreeMap<Parser, Places>,

@@ -75,7 +75,8 @@ impl Node {
     pub(super) fn kind(&self) -> &'static str {
         match &self.data {
             Data::Null => "nothing",
-            Data::Bool(_) => "true or false",
+            Data::Bool(true) => "true",
+            Data::Bool(false) => "false",
             Data::Number(_) => "a number",
             Data::Text(_) => "a text",
             Data::List(_) => "a list",

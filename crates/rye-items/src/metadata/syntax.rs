@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use tree_sitter::{Language, Node, ParseOptions, Parser, Tree};
 
@@ -52,7 +53,7 @@ pub(super) fn parse(text: &str, grammar: Grammar) -> Result<Tree, Problem> {
             Problem::new(0, format!("the file is too tangled to be read as {name}"))
         })?;
     match first_error(tree.root_node()) {
-        Some(problem) => Err(described(text, grammar, problem)),
+        Some((node, outermost)) => Err(described(grammar, node, outermost)),
         None => Ok(tree),
     }
 }
@@ -67,68 +68,95 @@ fn parser(slot: &mut Option<Parser>, grammar: Grammar) -> Option<&mut Parser> {
 }
 
 /// Parses with a bound on the work, since recovery from errors can go astray.
-/// The bound is a count and not a time, so that a file is always or never read.
+///
+/// The bound is a count, so that a file is always or never read. Some few texts
+/// (a hundred thousand lines that are each continued on the next) make a single
+/// step long; only those meet the time limit, which is many times what a file
+/// of that size takes.
 fn bounded(parser: &mut Parser, text: &str) -> Option<Tree> {
     let bytes = text.as_bytes();
     let mut steps = 10_000 + bytes.len() / 4;
+    let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    let limit = Duration::from_secs(5) + Duration::from_micros(4) * size;
+    let begun = Instant::now();
     let mut progress = |_: &tree_sitter::ParseState| match steps.checked_sub(1) {
-        Some(left) => {
+        Some(left) if begun.elapsed() < limit => {
             steps = left;
             ControlFlow::Continue(())
         }
-        None => ControlFlow::Break(()),
+        _ => ControlFlow::Break(()),
     };
     let options = ParseOptions::new().progress_callback(&mut progress);
     let mut input = |at: usize, _| bytes.get(at..).unwrap_or_default();
     parser.parse_with_options(&mut input, None, Some(options))
 }
 
-/// The first node that stands for text which fits no rule, or that is missing.
-fn first_error(root: Node<'_>) -> Option<Node<'_>> {
+/// The first node that stands for text which fits no rule, or that is missing,
+/// and the outermost error that it is part of.
+fn first_error(root: Node<'_>) -> Option<(Node<'_>, Option<Node<'_>>)> {
     if !root.has_error() {
         return None;
     }
     let mut cursor = root.walk();
+    let mut outermost = None;
     loop {
         let node = cursor.node();
+        if node.is_error() {
+            outermost = outermost.or(Some(node));
+        }
         if node.is_missing() {
-            return Some(node);
+            return Some((node, outermost));
         }
         // An error may hold what was understood before it; the innermost says most.
         if node.has_error() && cursor.goto_first_child() {
             continue;
         }
         if node.is_error() {
-            return Some(node);
+            return Some((node, outermost));
         }
-        loop {
-            if cursor.goto_next_sibling() {
-                break;
-            }
-            if !cursor.goto_parent() {
-                return Some(root);
-            }
-            if cursor.node().is_error() {
-                return Some(cursor.node());
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() || cursor.node().is_error() {
+                return Some((cursor.node(), outermost));
             }
         }
     }
 }
 
-fn described(text: &str, grammar: Grammar, node: Node<'_>) -> Problem {
-    let name = grammar.name();
-    let at = node.start_byte();
+fn described(grammar: Grammar, node: Node<'_>, outermost: Option<Node<'_>>) -> Problem {
+    let invalid = |at: usize, what: &str| {
+        let name = grammar.name();
+        Problem::new(at, format!("not valid {name}: {what}"))
+    };
+    match outermost.and_then(unclosed) {
+        Some((at, mark @ ("(" | "[" | "{"))) => {
+            return invalid(at, &format!("`{mark}` is never closed"));
+        }
+        Some((at, _)) => return invalid(at, "this string is never closed"),
+        None => {}
+    }
     if node.is_missing() {
-        let message = format!("not valid {name}: `{}` is missing here", node.kind());
-        return Problem::new(at, message);
+        return invalid(
+            node.start_byte(),
+            &format!("`{}` is missing here", node.kind()),
+        );
     }
-    let message = format!("not valid {name}: the syntax is wrong here");
-    // An error begins where the statement does that it spoils; what it lacks
-    // is often at the end of the file.
-    if node.end_byte() >= text.trim_end().len() && node.start_byte() < node.end_byte() {
-        return Problem::new(at, message).hint("look for a bracket or quote that is never closed");
+    invalid(node.start_byte(), "the syntax is wrong here")
+}
+
+/// The innermost bracket or quote that an error opens and does not close.
+fn unclosed(error: Node<'_>) -> Option<(usize, &'_ str)> {
+    let mut open: Vec<(usize, &str)> = Vec::new();
+    for part in error.children(&mut error.walk()) {
+        match part.kind() {
+            mark @ ("(" | "[" | "{" | "string_start") => open.push((part.start_byte(), mark)),
+            ")" | "]" | "}" | "string_end" => drop(open.pop()),
+            quote @ ("'" | "\"" | "`") if open.pop_if(|(_, mark)| *mark == quote).is_none() => {
+                open.push((part.start_byte(), quote));
+            }
+            _ => {}
+        }
     }
-    Problem::new(at, message)
+    open.pop()
 }
 
 /// The text of a node.

@@ -10,6 +10,7 @@ mod oracle;
 mod python;
 mod yaml;
 
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
@@ -35,15 +36,22 @@ fn values(metadata: &Metadata) -> Value {
 }
 
 /// An error as a person sees it.
-#[expect(dead_code)]
 #[track_caller]
 fn refused<T: std::fmt::Debug>(result: Result<T, MetadataError>) -> String {
     let error = result.unwrap_err();
-    let hint = error.hint.iter().map(|hint| format!("\nhint: {hint}"));
-    format!(
-        "{}: {error}\n{}{}",
-        error.excerpt.position,
-        error.excerpt,
-        hint.collect::<String>()
-    )
+    let mut shown = format!("{}: {error}\n{}\n", error.excerpt.position, error.excerpt);
+    if let Some(hint) = error.hint {
+        writeln!(shown, "  hint: {hint}").unwrap();
+    }
+    shown
+}
+
+/// The errors of several tools, one after the other.
+#[track_caller]
+fn refusals(extension: &str, texts: &[&str]) -> String {
+    let shown: Vec<_> = texts
+        .iter()
+        .map(|text| refused(tool(extension, text)))
+        .collect();
+    shown.join("\n")
 }

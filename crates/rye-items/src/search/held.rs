@@ -74,7 +74,7 @@ pub(super) enum Stored {
 }
 
 impl Stored {
-    fn key(&self) -> &Hash {
+    pub(super) fn key(&self) -> &Hash {
         match self {
             Self::Under(key) | Self::Never(key) => key,
         }
@@ -140,7 +140,7 @@ impl Held {
             return Arc::clone(old);
         }
         let found = self.walk(root, reader, watcher);
-        let (segment, is_new) = update(&key, root, reader, old, &found);
+        let (segment, is_new) = update(&key, root, reader, old, &found, processors());
         if is_new && let Some(store) = store {
             store.save(&key, &segment);
         }
@@ -209,4 +209,8 @@ impl Held {
             lock(watcher).forget(self.number);
         }
     }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -9,8 +9,8 @@
 
 use super::bytes::wide;
 use super::resolve::Wanted;
-use super::segment::{Counts, Field};
-use super::view::View;
+use super::segment::{Counts, Field, Occurs};
+use super::view::{Norm, View};
 
 /// Weights of a word in name, path, tags or title, description, parameters.
 const WEIGHTS: [f32; Field::COUNT - 1] = [6.0, 2.0, 4.0, 3.0, 2.0];
@@ -58,27 +58,35 @@ pub(super) fn rank(view: &View, wanted: &[Wanted], shown: &[bool]) -> (Vec<Match
     let mut touched = Vec::new();
     for (number, word) in wanted.iter().enumerate() {
         let bit = 1 << number;
-        for term in &word.terms {
-            let full = if term.full { bit } else { 0 };
-            for &(segment, place) in term.places.iter().filter(|(at, _)| shown[*at]) {
-                let base = view.base(segment);
-                for (local, counts) in view.segments[segment].postings(place) {
-                    let document = base + local;
+        let segments = view.segments.iter().enumerate();
+        for (at, segment) in segments.filter(|(at, _)| shown[*at]) {
+            let base = view.base(at);
+            for term in word.terms(at, segment) {
+                let full = if term.full { bit } else { 0 };
+                for posting in term.postings {
+                    let document = base.saturating_add(posting.document);
                     let Some(here) = matches.get_mut(wide(document)) else {
                         continue;
                     };
-                    if here.any == 0 {
-                        found.push(document);
-                    }
                     if here.any & bit == 0 {
+                        if here.any == 0 {
+                            found.push(document);
+                        }
                         touched.push(document);
                     }
                     here.any |= bit;
                     here.full |= full;
-                    if counts[Field::Name as usize] > 0 {
-                        here.name |= full;
-                    }
-                    here.weight += term.weight * weight(&counts, view.norms[wide(document)]);
+                    let norm = view.norms[wide(document)];
+                    let weight = match posting.found {
+                        Occurs::OnceInBody => in_body(norm.body),
+                        Occurs::In(counts) => {
+                            if counts[Field::Name as usize] > 0 {
+                                here.name |= full;
+                            }
+                            in_fields(&counts, norm)
+                        }
+                    };
+                    here.weight += term.weight * weight;
                 }
             }
         }
@@ -96,23 +104,27 @@ pub(super) fn rank(view: &View, wanted: &[Wanted], shown: &[bool]) -> (Vec<Match
     (matches, found)
 }
 
-/// What a word counts in a file.
-#[inline]
-fn weight(counts: &Counts, [description, body]: [f32; 2]) -> f32 {
+/// What a word counts in all fields of a file.
+fn in_fields(counts: &Counts, norm: Norm) -> f32 {
     let mut sum = 0.0;
     for (field, weight) in WEIGHTS.into_iter().enumerate() {
         if counts[field] > 0 {
             let often = f32::from(counts[field].min(MOST_IN_FIELD));
             let norm = if field == Field::Description as usize {
-                description
+                norm.description
             } else {
                 1.0
             };
-            sum += weight * often / norm;
+            sum += weight * often * norm;
         }
     }
-    let often = f32::from(counts[Field::Body as usize]) / body;
-    sum + BODY * often / (HALF + often)
+    sum + in_body(f32::from(counts[Field::Body as usize]) * norm.body)
+}
+
+/// What a word counts that is so often in a body of average length.
+#[inline]
+fn in_body(often: f32) -> f32 {
+    BODY * often / (HALF + often)
 }
 
 /// How much of what the query says is in a file.

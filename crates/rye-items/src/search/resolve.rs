@@ -1,13 +1,15 @@
 //! The words of a query as words of the index: the word itself, its other forms,
 //! words that begin with it, and where there is none of these, words like it.
 //!
-//! What a word stands for depends on all segments together, never on how files
-//! are spread over them.
+//! What a word stands for, and how much it says, depends on all segments
+//! together, never on how files are spread over them.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
+use std::ops::Range;
 
 use super::forms::forms;
 use super::query::Word;
+use super::segment::{Postings, Segment};
 use super::typo;
 use super::view::View;
 
@@ -24,30 +26,69 @@ const MISTAKES: [f32; 3] = [EXACT, 0.6, 0.35];
 
 /// Letters from which on the beginning of a word stands for it.
 const SHORTEST_BEGINNING: usize = 2;
-/// How many words one may stand for; the more frequent ones are kept.
-const MOST: usize = 64;
-/// How many files those may be in together, as a multiple of all files.
-const MOST_FILES: u64 = 4;
-const FEW_FILES: u64 = 1000;
 
 /// A word of a query, and what it stands for.
 #[derive(Debug)]
 pub(super) struct Wanted {
     /// How much it says: the rarer, the more.
     pub(super) rarity: f32,
-    /// The words of the index, ordered.
-    pub(super) terms: Vec<Term>,
+    /// For each segment, the words of it that are meant.
+    meant: Vec<Meant>,
 }
 
-/// A word of the index that a word of a query stands for.
-#[derive(Debug, Clone)]
-pub(super) struct Term {
+/// A word of a segment that a word of a query stands for.
+pub(super) struct Term<'a> {
     pub(super) weight: f32,
     /// It is the word that was asked for, or a form of it.
     pub(super) full: bool,
-    /// Its place in each segment that has it.
-    pub(super) places: Vec<(usize, usize)>,
-    frequency: u64,
+    pub(super) postings: Postings<'a>,
+}
+
+/// What a word stands for in one segment.
+#[derive(Debug, Default)]
+struct Meant {
+    single: Vec<Single>,
+    longer: Longer,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Single {
+    place: usize,
+    weight: f32,
+    full: bool,
+}
+
+/// All words with the same beginning, which are neighbours.
+#[derive(Debug, Default)]
+struct Longer {
+    places: Range<usize>,
+    weight: f32,
+    beginning: usize,
+}
+
+impl Wanted {
+    /// The words of a segment that are meant, always in the same order.
+    pub(super) fn terms<'a>(
+        &'a self,
+        at: usize,
+        segment: &'a Segment,
+    ) -> impl Iterator<Item = Term<'a>> {
+        let Meant { single, longer } = &self.meant[at];
+        let singles = single.iter().map(|term| Term {
+            weight: term.weight,
+            full: term.full,
+            postings: segment.postings(term.place),
+        });
+        let others = segment.listed(longer.places.clone());
+        let others = others
+            .filter(|listed| single.iter().all(|term| term.place != listed.place))
+            .map(|listed| Term {
+                weight: longer.weight * share(longer.beginning, listed.letters.len()),
+                full: false,
+                postings: listed.postings,
+            });
+        singles.chain(others)
+    }
 }
 
 /// What the words stand for. One that is like nothing at all is left out.
@@ -66,7 +107,7 @@ pub(super) fn resolve(view: &View, words: &[Word]) -> Vec<Wanted> {
     let last = units.len().saturating_sub(1);
     let wanted = units.into_iter().enumerate();
     wanted
-        .filter_map(|(at, (unit, parts))| wanted_for(view, unit, parts, at == last))
+        .filter_map(|(at, (unit, parts))| Resolving::new(view).wanted(unit, parts, at == last))
         .collect()
 }
 
@@ -74,110 +115,102 @@ fn is_known(view: &View, word: &str) -> bool {
     view.segments.iter().any(|s| s.find(word).is_some())
 }
 
-fn wanted_for(view: &View, word: &str, parts: &[String], is_last: bool) -> Option<Wanted> {
-    let mut terms: BTreeMap<Vec<u8>, Term> = BTreeMap::new();
-    add(&mut terms, view, word, &Term::new(EXACT, true));
-    let exact = terms.values().map(|term| term.frequency).max();
-    for form in forms(word) {
-        add(&mut terms, view, &form, &Term::new(FORM, true));
-    }
-    for part in parts {
-        add(&mut terms, view, part, &Term::new(PART, false));
-    }
-    let longer = match () {
-        () if terms.is_empty() => ONLY_LONGER,
-        () if is_last => LONGER_LAST,
-        () => LONGER,
-    };
-    if word.chars().count() >= SHORTEST_BEGINNING {
-        let found = beginning_with(view, word, longer);
-        for (letters, term) in most_frequent(view, found) {
-            terms.entry(letters).or_insert(term);
-        }
-    }
-    if terms.is_empty() {
-        terms.extend(most_frequent(view, like(view, word)));
-    }
-    let frequency = exact.or_else(|| terms.values().map(|term| term.frequency).max())?;
-    Some(Wanted {
-        rarity: rarity(view.len() as u64, frequency),
-        terms: terms.into_values().collect(),
-    })
+struct Resolving<'a> {
+    view: &'a View,
+    meant: Vec<Meant>,
+    /// In how many files the words are, each word by itself.
+    files: u64,
 }
 
-fn add(terms: &mut BTreeMap<Vec<u8>, Term>, view: &View, word: &str, new: &Term) {
-    for (at, segment) in view.segments.iter().enumerate() {
-        if let Some(place) = segment.find(word) {
-            let term = terms.entry(word.into()).or_insert_with(|| new.clone());
-            term.add(at, place, segment.frequency(place));
-        }
-    }
-}
-
-impl Term {
-    fn new(weight: f32, full: bool) -> Self {
+impl<'a> Resolving<'a> {
+    fn new(view: &'a View) -> Self {
         Self {
-            weight,
-            full,
-            places: Vec::new(),
-            frequency: 0,
+            view,
+            meant: view.segments.iter().map(|_| Meant::default()).collect(),
+            files: 0,
         }
     }
 
-    fn add(&mut self, segment: usize, place: usize, frequency: u64) {
-        self.places.push((segment, place));
-        self.frequency += frequency;
+    fn wanted(mut self, word: &str, parts: &[String], is_last: bool) -> Option<Wanted> {
+        self.add(word, EXACT, true);
+        let exact = self.files;
+        for form in forms(word) {
+            self.add(&form, FORM, true);
+        }
+        for part in parts {
+            self.add(part, PART, false);
+        }
+        let longer = match () {
+            () if self.files == 0 => ONLY_LONGER,
+            () if is_last => LONGER_LAST,
+            () => LONGER,
+        };
+        if word.chars().count() >= SHORTEST_BEGINNING {
+            self.add_longer(word, longer);
+        }
+        if self.files == 0 {
+            self.add_like(word);
+        }
+        let all = self.view.len() as u64;
+        let files = if exact > 0 {
+            exact
+        } else {
+            self.files.min(all)
+        };
+        (files > 0).then(|| Wanted {
+            rarity: rarity(all, files),
+            meant: self.meant,
+        })
     }
-}
 
-/// All longer words with this beginning; the longer, the less they count.
-fn beginning_with(view: &View, word: &str, weight: f32) -> BTreeMap<Vec<u8>, Term> {
-    let mut found: BTreeMap<Vec<u8>, Term> = BTreeMap::new();
-    for (at, segment) in view.segments.iter().enumerate() {
-        let start = segment.lower_bound(word.as_bytes());
-        let places = (start..segment.terms()).map(|place| (place, segment.term(place)));
-        let places = places.take_while(|(_, letters)| letters.starts_with(word.as_bytes()));
-        for (place, letters) in places.filter(|(_, letters)| letters.len() > word.len()) {
-            let new = || Term::new(weight * share(word.len(), letters.len()), false);
-            let term = found.entry(letters.into()).or_insert_with(new);
-            term.add(at, place, segment.frequency(place));
+    fn add(&mut self, word: &str, weight: f32, full: bool) {
+        for (segment, meant) in self.view.segments.iter().zip(&mut self.meant) {
+            if let Some(place) = segment.find(word)
+                && meant.single.iter().all(|term| term.place != place)
+            {
+                self.files += segment.frequency(place);
+                meant.single.push(Single {
+                    place,
+                    weight,
+                    full,
+                });
+            }
         }
     }
-    found
-}
 
-/// All words that differ in a letter or two.
-fn like(view: &View, word: &str) -> BTreeMap<Vec<u8>, Term> {
-    let most = typo::allowed(word);
-    let mut found: BTreeMap<Vec<u8>, Term> = BTreeMap::new();
-    if most == 0 {
-        return found;
-    }
-    for (at, segment) in view.segments.iter().enumerate() {
-        let near = typo::near(word, most, segment.terms(), |place| segment.term(place));
-        for (place, mistakes) in near {
-            let weight = MISTAKES.get(mistakes).copied().unwrap_or_default();
-            let term = found.entry(segment.term(place).into());
-            let term = term.or_insert(Term::new(weight, false));
-            term.add(at, place, segment.frequency(place));
+    /// All longer words with this beginning; the longer, the less they count.
+    fn add_longer(&mut self, word: &str, weight: f32) {
+        for (segment, meant) in self.view.segments.iter().zip(&mut self.meant) {
+            let places = segment.beginning_with(word.as_bytes());
+            let listed = segment.listed(places.clone());
+            self.files += listed.map(|listed| listed.files).sum::<u64>();
+            meant.longer = Longer {
+                places,
+                weight,
+                beginning: word.len(),
+            };
         }
     }
-    found
-}
 
-/// As many of the words as a query can look through at once: the nearest, and
-/// of those the most frequent.
-fn most_frequent(view: &View, found: BTreeMap<Vec<u8>, Term>) -> Vec<(Vec<u8>, Term)> {
-    let mut found: Vec<_> = found.into_iter().collect();
-    // The sort is stable: words of one frequency stay in their order.
-    found.sort_by_key(|(_, term)| std::cmp::Reverse(term.frequency));
-    let mut left = (MOST_FILES * view.len() as u64).max(FEW_FILES);
-    let fits = |(_, term): &(_, Term)| {
-        let fits = term.frequency <= left;
-        left = left.saturating_sub(term.frequency);
-        fits
-    };
-    found.into_iter().take(MOST).filter(fits).collect()
+    /// All words that differ in a letter or two.
+    fn add_like(&mut self, word: &str) {
+        let most = typo::allowed(word);
+        if most == 0 {
+            return;
+        }
+        for (segment, meant) in self.view.segments.iter().zip(&mut self.meant) {
+            let near = typo::near(word, most, segment.terms(), |place| segment.term(place));
+            for (place, mistakes) in near {
+                let weight = MISTAKES.get(mistakes).copied().unwrap_or_default();
+                self.files += segment.frequency(place);
+                meant.single.push(Single {
+                    place,
+                    weight,
+                    full: false,
+                });
+            }
+        }
+    }
 }
 
 /// What part of a longer word its beginning is, in bytes.

@@ -28,7 +28,7 @@ use super::bytes::{Cursor, checksum, narrow, wide};
 
 pub(super) use analyse::{Analysed, Lexicon};
 pub(super) use build::{Source, build};
-pub(super) use postings::{Counts, Field, Postings};
+pub(super) use postings::{Counts, Field, Occurs, Postings};
 pub(super) use record::{Record, Settled, identity_bytes, signer};
 
 use record::FIXED;
@@ -54,6 +54,37 @@ pub(super) struct Segment {
     /// All words of all descriptions, and of all bodies.
     lengths: [u64; 2],
     parts: Parts,
+}
+
+/// A word of a segment.
+pub(super) struct Listed<'a> {
+    pub(super) place: usize,
+    pub(super) letters: &'a [u8],
+    /// In how many files it is.
+    pub(super) files: u64,
+    pub(super) postings: Postings<'a>,
+}
+
+/// Where the letters of a word end, and its postings; in how many files it is.
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    letters: usize,
+    postings: usize,
+    files: u64,
+}
+
+impl Entry {
+    fn read(bytes: &[u8; ENTRY]) -> Self {
+        let (numbers, _) = bytes.as_chunks::<8>();
+        let number = |at: usize| u64::from_le_bytes(numbers[at]);
+        // What does not fit is beyond any end, and so is nothing.
+        let place = |at| usize::try_from(number(at)).unwrap_or(usize::MAX);
+        Self {
+            letters: place(0),
+            postings: place(1),
+            files: number(2),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -156,57 +187,72 @@ impl Segment {
         self.part(&self.parts.texts).get(start..end)
     }
 
-    fn entry(&self, term: usize) -> Option<[u64; 3]> {
+    /// Words that are neighbours, in order.
+    pub(super) fn listed(&self, places: Range<usize>) -> impl Iterator<Item = Listed<'_>> {
         let (entries, _) = self.part(&self.parts.words).as_chunks::<ENTRY>();
-        let mut cursor = Cursor(entries.get(term)?);
-        Some([cursor.u64()?, cursor.u64()?, cursor.u64()?])
+        let before = places.start.checked_sub(1).and_then(|at| entries.get(at));
+        let mut start = before.map(Entry::read).unwrap_or_default();
+        let letters = self.part(&self.parts.letters);
+        let postings = self.part(&self.parts.postings);
+        let count = places.len();
+        let here = entries.iter().skip(places.start).take(count);
+        here.zip(places).map(move |(entry, place)| {
+            let entry = Entry::read(entry);
+            let range = start.letters..entry.letters;
+            let files = start.postings..entry.postings;
+            start = entry;
+            Listed {
+                place,
+                letters: letters.get(range).unwrap_or_default(),
+                files: entry.files.min(self.documents as u64),
+                postings: Postings::new(postings.get(files).unwrap_or_default()),
+            }
+        })
     }
 
-    /// A slice of a part: from where the entry before ends to where this one does.
-    fn span(&self, term: usize, part: &Range<usize>, column: usize) -> &[u8] {
-        let start = match term.checked_sub(1) {
-            Some(before) => self.entry(before).map_or(0, |entry| entry[column]),
-            None => 0,
-        };
-        let end = self.entry(term).map_or(0, |entry| entry[column]);
-        let range = usize::try_from(start).ok().zip(usize::try_from(end).ok());
-        range
-            .and_then(|(start, end)| self.part(part).get(start..end))
-            .unwrap_or_default()
+    fn one(&self, term: usize) -> Option<Listed<'_>> {
+        self.listed(term..term.saturating_add(1)).next()
     }
 
     /// The letters of a word.
     pub(super) fn term(&self, term: usize) -> &[u8] {
-        self.span(term, &self.parts.letters, 0)
+        self.one(term).map_or(&[], |listed| listed.letters)
     }
 
     /// In how many files a word is.
     pub(super) fn frequency(&self, term: usize) -> u64 {
-        self.entry(term).map_or(0, |entry| entry[2])
+        self.one(term).map_or(0, |listed| listed.files)
     }
 
     /// The files that a word is in.
     pub(super) fn postings(&self, term: usize) -> Postings<'_> {
-        Postings::new(self.span(term, &self.parts.postings, 1))
+        self.one(term).map_or(Postings::new(&[]), |l| l.postings)
     }
 
-    /// The place of the first word that is not before this one.
-    pub(super) fn lower_bound(&self, word: &[u8]) -> usize {
-        let (mut low, mut high) = (0, self.terms);
+    /// The place of a word.
+    pub(super) fn find(&self, word: &str) -> Option<usize> {
+        let place = self.first_not(0, |letters| letters < word.as_bytes());
+        (place < self.terms && self.term(place) == word.as_bytes()).then_some(place)
+    }
+
+    /// The places of all words with this beginning.
+    pub(super) fn beginning_with(&self, beginning: &[u8]) -> Range<usize> {
+        let start = self.first_not(0, |letters| letters < beginning);
+        start..self.first_not(start, |letters| letters.starts_with(beginning))
+    }
+
+    /// The first place from `low` on for whose word something does not hold, that
+    /// holds for all words before it.
+    fn first_not(&self, mut low: usize, holds: impl Fn(&[u8]) -> bool) -> usize {
+        let mut high = self.terms;
         while low < high {
             let middle = low.midpoint(high);
-            if self.term(middle) < word {
+            if holds(self.term(middle)) {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
         low
-    }
-
-    /// The place of a word.
-    pub(super) fn find(&self, word: &str) -> Option<usize> {
-        let place = self.lower_bound(word.as_bytes());
-        (place < self.terms && self.term(place) == word.as_bytes()).then_some(place)
     }
 }

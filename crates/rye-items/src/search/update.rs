@@ -1,6 +1,5 @@
 //! A segment brought up to date: unchanged files as they were, the others read.
 
-use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
 
@@ -23,6 +22,7 @@ pub(super) fn update(
     reader: &dyn Reader,
     old: Option<Arc<Segment>>,
     found: &[Found],
+    threads: usize,
 ) -> (Arc<Segment>, bool) {
     let known = old.as_deref();
     let plan = plan(known, found);
@@ -32,7 +32,7 @@ pub(super) fn update(
         .filter(|(_, file)| !matches!(file, Known::Unchanged(_)))
         .map(|(index, _)| index)
         .collect();
-    let (mut read, lexicons) = read_all(root, reader, found, &changed);
+    let (mut read, lexicons) = read_all(root, reader, found, &changed, threads);
     let mut read = read.drain(..).peekable();
     let mut sources = Vec::with_capacity(found.len());
     let mut differs = false;
@@ -107,16 +107,16 @@ fn plan(old: Option<&Segment>, found: &[Found]) -> Vec<Known> {
 /// A file that was read: its place, what it says, and with which lexicon.
 type Read = (usize, Option<Analysed>, usize);
 
-/// Reads files on all processors. What each says does not depend on which one
+/// Reads files on some threads. What each says does not depend on which one
 /// read it; only the numbers of its words do, and those go no further.
 fn read_all(
     root: &Root,
     reader: &dyn Reader,
     found: &[Found],
     wanted: &[usize],
+    threads: usize,
 ) -> (Vec<Read>, Vec<Lexicon>) {
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = processors.min(wanted.len() / WORTH_A_THREAD + 1);
+    let threads = threads.clamp(1, wanted.len() / WORTH_A_THREAD + 1);
     let share = wanted.len().div_ceil(threads).max(1);
     let shares: Vec<_> = wanted.chunks(share).collect();
     let work = |(number, share): (usize, &[usize])| {

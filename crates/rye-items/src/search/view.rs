@@ -21,9 +21,15 @@ pub(super) struct View {
     ranks: Vec<u32>,
     /// For each place in that order, whether another item begins there.
     begins: Vec<bool>,
-    /// For each file, how its description and its body compare in length with
-    /// the average: what a word in them counts is divided by this.
-    pub(super) norms: Vec<[f32; 2]>,
+    pub(super) norms: Vec<Norm>,
+}
+
+/// How the description and the body of a file compare in length with the
+/// average: what a word in them counts is multiplied by this.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Norm {
+    pub(super) description: f32,
+    pub(super) body: f32,
 }
 
 impl View {
@@ -35,7 +41,7 @@ impl View {
             documents = documents.saturating_add(segment.documents());
         }
         let (ordered, begins) = order(&segments, &bases);
-        let mut ranks = vec![0; ordered.len()];
+        let mut ranks = vec![0; wide(documents)];
         for (rank, &document) in ordered.iter().enumerate() {
             ranks[wide(document)] = narrow(rank);
         }
@@ -148,23 +154,26 @@ fn order(segments: &[Arc<Segment>], bases: &[u32]) -> (Vec<u32>, Vec<bool>) {
     (ordered, begins)
 }
 
-fn norms(segments: &[Arc<Segment>]) -> Vec<[f32; 2]> {
+fn norms(segments: &[Arc<Segment>]) -> Vec<Norm> {
     let documents: u64 = segments.iter().map(|s| u64::from(s.documents())).sum();
     let mut sums = [0_u64; 2];
     for segment in segments {
         for (sum, length) in sums.iter_mut().zip(segment.lengths()) {
-            *sum += length;
+            *sum = sum.saturating_add(length);
         }
     }
     let averages = sums.map(|sum| (ratio(sum, documents)).max(1.0));
     let norm = |length: u16, field: usize| {
         let relative = f32::from(length) / averages[field];
-        1.0 - LENGTH_COUNTS[field] + LENGTH_COUNTS[field] * relative
+        1.0 / (1.0 - LENGTH_COUNTS[field] + LENGTH_COUNTS[field] * relative)
     };
     segments
         .iter()
         .flat_map(|segment| (0..segment.documents()).map(|n| segment.lengths_of(n)))
-        .map(|[_, description, body]| [norm(description, 0), norm(body, 1)])
+        .map(|[_, description, body]| Norm {
+            description: norm(description, 0),
+            body: norm(body, 1),
+        })
         .collect()
 }
 

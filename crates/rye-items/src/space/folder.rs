@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use lillux::At as _;
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
@@ -100,6 +100,25 @@ impl Folder {
         let stat = fstat(&fd).at("look at", self.join(relative))?;
         let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         Ok(regular.then(|| FileIdentity::of(&stat)))
+    }
+
+    /// The names in a folder, if they are few; none for a folder with many. What
+    /// is not there has none.
+    pub(super) fn few_names(&self, relative: &str) -> Result<Option<Vec<String>>, SpaceError> {
+        const FEW: usize = 200;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let Some(fd) = self.open_beneath(relative, flags)? else {
+            return Ok(Some(Vec::new()));
+        };
+        let mut names = Vec::new();
+        for entry in Dir::new(fd).at("read the folder", self.join(relative))? {
+            let entry = entry.at("read the folder", self.join(relative))?;
+            if names.len() == FEW {
+                return Ok(None);
+            }
+            names.extend(entry.file_name().to_str().ok().map(str::to_owned));
+        }
+        Ok(Some(names))
     }
 
     /// Reads a file whole: all of one state of it, or an error.

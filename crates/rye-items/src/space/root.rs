@@ -101,6 +101,32 @@ impl Root {
         }
     }
 
+    /// The regular files whose paths are this stem and one of the extensions.
+    pub fn with_extension<'e>(
+        &self,
+        stem: &str,
+        extensions: impl Iterator<Item = &'e str>,
+    ) -> Result<Vec<String>, SpaceError> {
+        let mut candidates: Vec<_> = extensions.map(|e| format!("{stem}{e}")).collect();
+        // One look at a folder is less than many at what is not in it.
+        if let Tree::Folder(folder) = &self.tree
+            && let (parent, _) = stem.rsplit_once('/').unwrap_or((".", stem))
+            && let Some(names) = folder.few_names(parent)?
+        {
+            candidates.retain(|path| {
+                let name = path.rsplit('/').next().unwrap_or(path);
+                names.iter().any(|there| there == name)
+            });
+        }
+        let mut found = Vec::new();
+        for path in candidates {
+            if self.look(&path)?.is_some() {
+                found.push(path);
+            }
+        }
+        Ok(found)
+    }
+
     /// Reads a file, once and whole; none where there is nothing.
     pub fn read(&self, relative: &str) -> Result<Option<RawFile>, SpaceError> {
         match &self.tree {

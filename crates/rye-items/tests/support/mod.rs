@@ -60,6 +60,7 @@ impl Home {
             user: Some(&self.user()),
             bundles: &[],
             embedded: &SYSTEM,
+            cache: Some(&self.path().join("cache")),
             dev_mode,
         })
     }

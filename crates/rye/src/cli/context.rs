@@ -52,6 +52,7 @@ impl Context {
             user: self.user(),
             bundles: &places.system_space.value,
             embedded: &SYSTEM,
+            cache: self.cache(),
             dev_mode: self.settings.dev_mode.value,
         })?;
         for ignored in library.ignored() {

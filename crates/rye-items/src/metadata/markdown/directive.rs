@@ -119,7 +119,8 @@ fn adapted(name: &str, mut node: Node) -> Node {
                 }
             }
         }
-        "tags" => tags(&mut node),
+        "tags" | "requires_env" => items(&mut node),
+        "timeout" | "requires_approval" => scalar(&mut node),
         _ => {}
     }
     node
@@ -129,13 +130,18 @@ fn adapted(name: &str, mut node: Node) -> Node {
 fn numbers(node: &mut Node) {
     if let Data::Map(limits) = &mut node.data {
         for limit in limits {
-            if let Data::Text(text) = &limit.value.data
-                && let Ok(read) = yaml::value(text)
-                && matches!(read.data, Data::Number(_))
-            {
-                limit.value.data = read.data;
-            }
+            scalar(&mut limit.value);
         }
+    }
+}
+
+/// A text that YAML reads as a number, true or false is that.
+fn scalar(node: &mut Node) {
+    if let Data::Text(text) = &node.data
+        && let Ok(read) = yaml::value(text)
+        && matches!(read.data, Data::Number(_) | Data::Bool(_))
+    {
+        node.data = read.data;
     }
 }
 
@@ -153,7 +159,7 @@ fn lists(node: &mut Node) {
 }
 
 /// `<tags>a, b</tags>` and `<tags><tag>a</tag><tag>b</tag></tags>` are lists.
-fn tags(node: &mut Node) {
+fn items(node: &mut Node) {
     let at = node.at;
     match &mut node.data {
         Data::Text(text) => {

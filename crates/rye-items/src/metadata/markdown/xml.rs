@@ -1,6 +1,7 @@
 //! As much XML as a directive needs. What could expand or reach out is refused.
 
-use quick_xml::escape::resolve_xml_entity;
+use quick_xml::escape::{EscapeError, resolve_xml_entity};
+use quick_xml::events::attributes::AttrError;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 
@@ -83,8 +84,7 @@ pub(super) fn element(text: &str) -> Result<Element, Problem> {
 fn opened(text: &str, start: &BytesStart<'_>, at: usize) -> Result<Element, Problem> {
     let mut attributes = Vec::new();
     for attribute in start.attributes() {
-        let attribute =
-            attribute.map_err(|error| Problem::new(at, format!("not valid XML: {error}")))?;
+        let attribute = attribute.map_err(|error| invalid_attribute(&error, at))?;
         let name = attribute.key.as_ref();
         let value_at = attribute
             .value
@@ -94,10 +94,7 @@ fn opened(text: &str, start: &BytesStart<'_>, at: usize) -> Result<Element, Prob
         let value_at = value_at.filter(|at| *at <= text.len()).unwrap_or(at);
         let value = attribute
             .normalized_value(XmlVersion::Implicit1_0)
-            .map_err(|error| {
-                let message = format!("not valid XML: {error}");
-                Problem::new(value_at, message)
-            })?;
+            .map_err(|error| invalid_value(&error, value_at))?;
         attributes.push(Attribute {
             name: name.to_owned(),
             value: value.into_owned(),
@@ -115,6 +112,37 @@ fn opened(text: &str, start: &BytesStart<'_>, at: usize) -> Result<Element, Prob
         text: String::new(),
         text_at: at,
     })
+}
+
+/// An attribute that is none. Places in the error count from the name of the element on.
+fn invalid_attribute(error: &AttrError, at: usize) -> Problem {
+    let (offset, what) = match error {
+        AttrError::ExpectedEq(offset) => (offset, "an attribute needs `=` and a value"),
+        AttrError::ExpectedValue(offset) => (offset, "an attribute needs a value"),
+        AttrError::UnquotedValue(offset) => (offset, "the value of an attribute needs quotes"),
+        AttrError::ExpectedQuote(offset, _) => (offset, "the quotes of a value are never closed"),
+        AttrError::Duplicated(offset, _) => (offset, "the attribute is given twice"),
+    };
+    Problem::new(at + 1 + offset, format!("not valid XML: {what}"))
+}
+
+fn invalid_value(error: &quick_xml::Error, at: usize) -> Problem {
+    let problem = match error {
+        quick_xml::Error::Escape(EscapeError::UnrecognizedEntity(_, name)) => unknown(name, at),
+        quick_xml::Error::Escape(EscapeError::UnterminatedEntity(_)) => {
+            Problem::new(at, "not valid XML: an entity needs `;` at its end")
+        }
+        error => Problem::new(at, format!("not valid XML: {error}")),
+    };
+    problem.hint("write `&amp;` for an ampersand")
+}
+
+fn unknown(entity: &str, at: usize) -> Problem {
+    Problem::new(
+        at,
+        format!("not valid XML: there is no entity `&{};`", brief(entity)),
+    )
+    .hint("write `&amp;` for an ampersand")
 }
 
 fn push(open: &mut [Element], content: &str, at: usize) {
@@ -137,10 +165,7 @@ fn resolved(reference: &BytesRef<'_>, at: usize) -> Result<String, Problem> {
     }
     match resolve_xml_entity(&name) {
         Some(text) => Ok(text.to_owned()),
-        None => Err(
-            Problem::new(at, format!("there is no entity `&{};`", brief(&name)))
-                .hint("write `&amp;` for an ampersand"),
-        ),
+        None => Err(unknown(&name, at)),
     }
 }
 

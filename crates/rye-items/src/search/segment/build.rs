@@ -169,7 +169,8 @@ impl Building {
             let before = old
                 .filter(|_| old_word == Some(word))
                 .map(|old| old.postings(ours));
-            let before = before.into_iter().flatten().filter_map(|(number, counts)| {
+            let before = before.into_iter().flatten().filter_map(|posting| {
+                let (number, counts) = posting.counts();
                 let new = kept.get(wide(number)).copied().unwrap_or(GONE);
                 (new != GONE).then_some((new, counts))
             });

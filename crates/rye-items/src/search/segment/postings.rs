@@ -27,10 +27,40 @@ pub(in super::super) type Counts = [u16; Field::COUNT];
 
 const BODY: usize = Field::Body as usize;
 
+/// What most postings say, and what they need not say.
+const ONCE_IN_BODY: Counts = {
+    let mut counts = [0; Field::COUNT];
+    counts[BODY] = 1;
+    counts
+};
+
+/// A file that a word is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct Posting {
+    pub(in super::super) document: u32,
+    pub(in super::super) found: Occurs,
+}
+
+/// Where in a file a word is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Occurs {
+    OnceInBody,
+    In(Counts),
+}
+
+impl Posting {
+    pub(super) fn counts(&self) -> (u32, Counts) {
+        match self.found {
+            Occurs::OnceInBody => (self.document, ONCE_IN_BODY),
+            Occurs::In(counts) => (self.document, counts),
+        }
+    }
+}
+
 /// Adds a file to the postings of a word. By far the most are a word that is
 /// once in the body, so that takes no more than the file's number.
 pub(super) fn put(bytes: &mut Vec<u8>, gap: u32, counts: &Counts) {
-    let once_in_body = counts[..BODY].iter().all(|&n| n == 0) && counts[BODY] == 1;
+    let once_in_body = *counts == ONCE_IN_BODY;
     put_number(bytes, u64::from(gap) << 1 | u64::from(once_in_body));
     if once_in_body {
         return;
@@ -69,21 +99,19 @@ impl<'a> Postings<'a> {
 }
 
 impl Iterator for Postings<'_> {
-    type Item = (u32, Counts);
+    type Item = Posting;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let head = self.cursor.number()?;
         let document = self.next.checked_add(u32::try_from(head >> 1).ok()?)?;
         self.next = document.checked_add(1)?;
-        let counts = if head & 1 == 1 {
-            let mut counts = [0; Field::COUNT];
-            counts[BODY] = 1;
-            counts
+        let found = if head & 1 == 1 {
+            Occurs::OnceInBody
         } else {
-            self.counts()?
+            Occurs::In(self.counts()?)
         };
-        Some((document, counts))
+        Some(Posting { document, found })
     }
 }
 
@@ -106,7 +134,8 @@ mod tests {
                 expected.push((next + gap, counts));
                 next += gap + 1;
             }
-            prop_assert_eq!(Postings::new(&bytes).collect::<Vec<_>>(), expected);
+            let read: Vec<_> = Postings::new(&bytes).map(|posting| posting.counts()).collect();
+            prop_assert_eq!(read, expected);
         }
 
         #[test]

@@ -9,9 +9,11 @@ use tempfile::TempDir;
 
 use crate::comment::Comment;
 use crate::id::{ItemId, ItemKind};
+use crate::search::segment::Settled;
+use crate::search::settled::{settled, tick};
 use crate::search::{Answer, Candidate, Catalogue, Claim, Document, Query, Reader};
 use crate::signature::split;
-use crate::space::{Embedded, Spaces};
+use crate::space::{Embedded, FileIdentity, Spaces};
 
 /// A project, a user and a cache in a temporary folder.
 pub(super) struct House {
@@ -78,6 +80,20 @@ impl House {
     }
 }
 
+/// Waits until every file below a folder would look different after a change.
+pub(super) fn settle(folder: &Path) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            settle(&path);
+        }
+        let identity = FileIdentity::of(&rustix::fs::lstat(&path).unwrap());
+        while settled(&identity, tick()) == Settled::No {
+            std::thread::yield_now();
+        }
+    }
+}
+
 /// The ids of hits, in order.
 pub(super) fn ids(answer: &Answer) -> Vec<String> {
     let hits = answer.hits.iter();
@@ -89,6 +105,8 @@ pub(super) fn ids(answer: &Answer) -> Vec<String> {
 #[derive(Default)]
 pub(super) struct Lines {
     pub(super) read: AtomicUsize,
+    /// How often it was shown a path: not at all where nothing is walked.
+    pub(super) shown: AtomicUsize,
     pub(super) version: u32,
 }
 
@@ -98,6 +116,7 @@ impl Reader for Lines {
     }
 
     fn identify(&self, kind: ItemKind, path: &str) -> Option<ItemId> {
+        self.shown.fetch_add(1, Ordering::Relaxed);
         let (id, extension) = path.rsplit_once('.')?;
         let known = match kind {
             ItemKind::Tool => ["py", "yaml"].contains(&extension),

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
     let outside = targets.outside.iter();
     rows.extend(outside.map(|path| verify_outside(&library, path, &trust)));
     let progress = Progress::new(context.printer, "verifying", targets.items.len());
-    let checked = library.verify_many(targets.items, context.cache(), &|done| progress.reach(done));
+    let checked = library.verify_many(targets.items, &|done| progress.reach(done));
     drop(progress);
     rows.extend(
         checked

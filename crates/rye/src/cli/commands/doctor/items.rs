@@ -47,7 +47,7 @@ fn verify_space(
     let mut failures: Vec<_> = failures.map(|(_, failure)| failure).collect();
     let progress = Progress::new(context.printer, "verifying", targets.items.len());
     let total = targets.items.len();
-    let checked = library.verify_many(targets.items, context.cache(), &|done| progress.reach(done));
+    let checked = library.verify_many(targets.items, &|done| progress.reach(done));
     drop(progress);
     let wrong = checked.into_iter().filter_map(|(_, outcome)| outcome.err());
     failures.extend(wrong.map(Failure::from));

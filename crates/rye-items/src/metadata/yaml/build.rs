@@ -1,0 +1,241 @@
+//! Builds values from events: keys, aliases and merges, within limits.
+
+use std::collections::HashMap;
+
+use serde_saphyr::granit_parser::ScalarStyle;
+
+use crate::metadata::error::Problem;
+use crate::metadata::node::{DEEPEST, Data, Entry, Node};
+
+/// How much aliases may copy, in values of a few dozen bytes.
+const MOST_COPIES: usize = 100_000;
+/// How much text counts as one value.
+const TEXT_PER_COPY: usize = 64;
+
+/// A value that is complete, and how many levels it has below it.
+#[derive(Clone)]
+struct Built {
+    node: Node,
+    depth: usize,
+}
+
+/// A list or mapping that is not closed yet.
+struct Open {
+    at: usize,
+    anchor: usize,
+    depth: usize,
+    collection: Collection,
+}
+
+enum Collection {
+    List(Vec<Node>),
+    Map(Mapping),
+}
+
+#[derive(Default)]
+struct Mapping {
+    entries: Vec<Entry>,
+    places: HashMap<String, usize>,
+    key: Option<Key>,
+    merged: Vec<Node>,
+}
+
+enum Key {
+    Text(String, usize),
+    Merge,
+}
+
+/// What has been built so far.
+pub(super) struct Builder<'t> {
+    text: &'t str,
+    open: Vec<Open>,
+    anchors: HashMap<usize, Built>,
+    copies: usize,
+    root: Option<Node>,
+}
+
+impl<'t> Builder<'t> {
+    pub(super) fn new(text: &'t str) -> Self {
+        Self {
+            text,
+            open: Vec::new(),
+            anchors: HashMap::new(),
+            copies: 0,
+            root: None,
+        }
+    }
+
+    pub(super) fn finish(self) -> Node {
+        self.root.unwrap_or(Node::new(0, Data::Null))
+    }
+
+    pub(super) fn scalar(
+        &mut self,
+        at: usize,
+        data: Data,
+        anchor: usize,
+        style: ScalarStyle,
+    ) -> Result<(), Problem> {
+        let merges = style == ScalarStyle::Plain && data == Data::Text("<<".to_owned());
+        if merges
+            && let Some(mapping) = self.mapping()
+            && mapping.key.is_none()
+        {
+            mapping.key = Some(Key::Merge);
+            return Ok(());
+        }
+        let node = Node::new(at, data);
+        self.complete(Built { node, depth: 0 }, anchor)
+    }
+
+    pub(super) fn open_list(&mut self, at: usize, anchor: usize) -> Result<(), Problem> {
+        self.open(at, anchor, Collection::List(Vec::new()))
+    }
+
+    pub(super) fn open_map(&mut self, at: usize, anchor: usize) -> Result<(), Problem> {
+        self.open(at, anchor, Collection::Map(Mapping::default()))
+    }
+
+    pub(super) fn close(&mut self) -> Result<(), Problem> {
+        let Some(open) = self.open.pop() else {
+            return Ok(());
+        };
+        let data = match open.collection {
+            Collection::List(items) => Data::List(items),
+            Collection::Map(mapping) => Data::Map(mapping.with_merged(self)?),
+        };
+        let node = Node::new(open.at, data);
+        let depth = open.depth + 1;
+        self.complete(Built { node, depth }, open.anchor)
+    }
+
+    pub(super) fn alias(&mut self, at: usize, anchor: usize) -> Result<(), Problem> {
+        let Some(built) = self.anchors.get(&anchor) else {
+            return Err(Problem::new(at, "the alias refers to what it is part of"));
+        };
+        let mut built = built.clone();
+        built.node.at = at;
+        self.copied(at, &built.node)?;
+        if self.open.len() + built.depth > DEEPEST {
+            return Err(too_deep(at));
+        }
+        self.complete(built, 0)
+    }
+
+    fn open(&mut self, at: usize, anchor: usize, collection: Collection) -> Result<(), Problem> {
+        if self.open.len() >= DEEPEST {
+            return Err(too_deep(at));
+        }
+        self.open.push(Open {
+            at,
+            anchor,
+            depth: 0,
+            collection,
+        });
+        Ok(())
+    }
+
+    /// Puts a value where it belongs.
+    fn complete(&mut self, built: Built, anchor: usize) -> Result<(), Problem> {
+        if anchor != 0 {
+            self.copied(built.node.at, &built.node)?;
+            self.anchors.insert(anchor, built.clone());
+        }
+        let Some(open) = self.open.last_mut() else {
+            self.root = Some(built.node);
+            return Ok(());
+        };
+        open.depth = open.depth.max(built.depth);
+        match &mut open.collection {
+            Collection::List(items) => items.push(built.node),
+            Collection::Map(mapping) => mapping.take(self.text, built.node)?,
+        }
+        Ok(())
+    }
+
+    fn mapping(&mut self) -> Option<&mut Mapping> {
+        match &mut self.open.last_mut()?.collection {
+            Collection::Map(mapping) => Some(mapping),
+            Collection::List(_) => None,
+        }
+    }
+
+    /// Counts what a copy costs, so that a few lines cannot fill the memory.
+    fn copied(&mut self, at: usize, node: &Node) -> Result<(), Problem> {
+        let mut waiting = vec![node];
+        while let Some(node) = waiting.pop() {
+            self.copies += 1;
+            match &node.data {
+                Data::Text(text) => self.copies += text.len() / TEXT_PER_COPY,
+                Data::List(items) => waiting.extend(items),
+                Data::Map(entries) => {
+                    for entry in entries {
+                        self.copies += entry.key.len() / TEXT_PER_COPY;
+                        waiting.push(&entry.value);
+                    }
+                }
+                Data::Null | Data::Bool(_) | Data::Number(_) => {}
+            }
+            if self.copies > MOST_COPIES {
+                return Err(Problem::new(at, "the aliases repeat too much"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Mapping {
+    /// Takes a key or the value of one, whichever is next.
+    fn take(&mut self, text: &str, node: Node) -> Result<(), Problem> {
+        match self.key.take() {
+            None => {
+                let Data::Text(key) = node.data else {
+                    let message = format!("a key must be a text, not {}", node.kind());
+                    return Err(Problem::new(node.at, message).hint("write the key in quotes"));
+                };
+                if let Some(first) = self.places.insert(key.clone(), node.at) {
+                    return Err(Problem::twice(text, &key, first, node.at));
+                }
+                self.key = Some(Key::Text(key, node.at));
+            }
+            Some(Key::Text(key, at)) => self.entries.push(Entry {
+                key,
+                at,
+                value: node,
+            }),
+            Some(Key::Merge) => match node.data {
+                Data::Map(_) => self.merged.push(node),
+                Data::List(items) => self.merged.extend(items),
+                _ => return Err(not_mergeable(&node)),
+            },
+        }
+        Ok(())
+    }
+
+    /// The entries, and those of merged mappings that it does not have itself.
+    fn with_merged(mut self, builder: &mut Builder<'_>) -> Result<Vec<Entry>, Problem> {
+        for merged in std::mem::take(&mut self.merged) {
+            builder.copied(merged.at, &merged)?;
+            let Data::Map(entries) = merged.data else {
+                return Err(not_mergeable(&merged));
+            };
+            for entry in entries {
+                if !self.places.contains_key(&entry.key) {
+                    self.places.insert(entry.key.clone(), entry.at);
+                    self.entries.push(entry);
+                }
+            }
+        }
+        Ok(self.entries)
+    }
+}
+
+fn not_mergeable(node: &Node) -> Problem {
+    let message = format!("only mappings can be merged, not {}", node.kind());
+    Problem::new(node.at, message)
+}
+
+/// More levels than any file needs.
+pub(super) fn too_deep(at: usize) -> Problem {
+    Problem::new(at, "the values are nested too deeply")
+}

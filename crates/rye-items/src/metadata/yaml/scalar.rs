@@ -1,0 +1,122 @@
+//! What a scalar of YAML means: the core schema of version 1.2.
+
+use std::borrow::Cow;
+
+use serde_json::Number;
+use serde_saphyr::granit_parser::{ScalarStyle, Tag};
+
+use crate::metadata::error::{Problem, brief};
+use crate::metadata::node::Data;
+
+/// The value of a scalar, by its tag or else by how it is written.
+pub(super) fn resolve(
+    text: Cow<'_, str>,
+    style: ScalarStyle,
+    tag: Option<&Tag>,
+    at: usize,
+) -> Result<Data, Problem> {
+    let Some(tag) = tag else {
+        return match style {
+            ScalarStyle::Plain => Ok(plain(&text, at)?.unwrap_or_else(|| Data::Text(text.into()))),
+            _ => Ok(Data::Text(text.into())),
+        };
+    };
+    let name = match tag.core_suffix() {
+        Some(name) => name,
+        None if tag.original() == "!" => "str",
+        None => return Err(unsupported(tag, at)),
+    };
+    if name == "str" {
+        return Ok(Data::Text(text.into()));
+    }
+    let data = plain(&text, at)?;
+    match (name, data) {
+        ("null", Some(data @ Data::Null))
+        | ("bool", Some(data @ Data::Bool(_)))
+        | ("float", Some(data @ Data::Number(_))) => Ok(data),
+        ("int", Some(Data::Number(number))) if !number.is_f64() => Ok(Data::Number(number)),
+        _ => Err(Problem::new(
+            at,
+            format!("`{}` is not what its tag `!!{name}` says", brief(&text)),
+        )),
+    }
+}
+
+/// Checks the tag of a list or a mapping, which can only say what is plain to see.
+pub(super) fn expect_collection(tag: Option<&Tag>, name: &str, at: usize) -> Result<(), Problem> {
+    match tag {
+        Some(tag) if tag.core_suffix() != Some(name) && tag.original() != "!" => {
+            Err(unsupported(tag, at))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn unsupported(tag: &Tag, at: usize) -> Problem {
+    let message = format!("the tag `{}` is not supported", brief(&tag.original()));
+    Problem::new(at, message)
+}
+
+/// The value of a scalar without quotes, unless it is a text.
+fn plain(text: &str, at: usize) -> Result<Option<Data>, Problem> {
+    Ok(Some(match text {
+        "" | "~" | "null" | "Null" | "NULL" => Data::Null,
+        "true" | "True" | "TRUE" => Data::Bool(true),
+        "false" | "False" | "FALSE" => Data::Bool(false),
+        _ => match number(text) {
+            Ok(Some(number)) => Data::Number(number),
+            Ok(None) => return Ok(None),
+            Err(reason) => {
+                return Err(
+                    Problem::new(at, format!("the number `{}` {reason}", brief(text)))
+                        .hint("write it in quotes if it is a text"),
+                );
+            }
+        },
+    }))
+}
+
+fn number(text: &str) -> Result<Option<Number>, &'static str> {
+    const TOO_LARGE: &str = "does not fit into 64 bits";
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if matches!(digits, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
+        return Err("is not finite");
+    }
+    for (prefix, radix) in [("0x", 16), ("0o", 8)] {
+        if let Some(digits) = text.strip_prefix(prefix)
+            && !digits.is_empty()
+            && digits.chars().all(|c| c.is_digit(radix))
+        {
+            let number = u64::from_str_radix(digits, radix).map_err(|_| TOO_LARGE)?;
+            return Ok(Some(number.into()));
+        }
+    }
+    if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
+        if digits.len() > 1 && digits.starts_with('0') {
+            return Err("begins with a zero, which leaves open what base it has");
+        }
+        let number: i128 = text.parse().map_err(|_| TOO_LARGE)?;
+        return Number::from_i128(number).map(Some).ok_or(TOO_LARGE);
+    }
+    if !is_float(digits) {
+        return Ok(None);
+    }
+    let number: f64 = text.parse().map_err(|_| "is not valid")?;
+    Number::from_f64(number).map(Some).ok_or("is not finite")
+}
+
+/// `1.5`, `.5`, `1.`, `1e9` and the like, without a sign.
+fn is_float(digits: &str) -> bool {
+    let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (digits, None),
+    };
+    let all_digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    let exponent_is_valid = exponent.is_none_or(|exponent| {
+        let digits = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
+        !digits.is_empty() && all_digits(digits)
+    });
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let some_digits = !whole.is_empty() || !fraction.is_empty();
+    exponent_is_valid && some_digits && all_digits(whole) && all_digits(fraction)
+}
