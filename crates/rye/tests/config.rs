@@ -28,6 +28,14 @@ fn without_a_home_there_is_nowhere_for_the_user() {
 }
 
 #[test]
+fn a_project_that_is_named_must_be_there() {
+    let mut world = World::new();
+    let first = world.transcript(&["config show --project ../none"]);
+    world.set("RYE_PROJECT", "/none");
+    assert_transcript!(first + &world.transcript(&["verify hello", "search x --json"]));
+}
+
+#[test]
 fn what_is_wrong_with_a_file_or_a_variable_is_told_with_its_place() {
     let mut world = World::new();
     let mut transcript = String::new();

@@ -33,6 +33,17 @@ impl Context {
         })
     }
 
+    /// Fails where a folder that was named for the project is not there.
+    pub(crate) fn need_project(&self) -> Result<(), Failure> {
+        let project = &self.settings.places.project;
+        if project.value.is_dir() {
+            return Ok(());
+        }
+        let folder = project.value.display();
+        let message = format!("there is no folder {folder} ({})", project.origin);
+        Err(Failure::usage(message).hint(format!("rye init --project {folder}")))
+    }
+
     /// The items of all spaces, as they are now.
     pub(crate) fn library(&self) -> Result<Library, Failure> {
         let places = &self.settings.places;

@@ -14,6 +14,11 @@ use crate::cli::targets::{Targets, is_about_keys};
 pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
     let library = context.library()?;
     let key = context.own_keys()?.signing()?;
+    let fingerprint = key.public().fingerprint();
+    if library.trust().standing(fingerprint).is_err() {
+        let text = format!("your key {fingerprint} is not trusted: what it signs will not verify");
+        context.printer.warn(&text, Some("rye doctor"));
+    }
     let space = args.space.map_or_else(|| own_space(&library), Space::from);
     let within = |other: Space| other == space;
     let targets = if args.all {
