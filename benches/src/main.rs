@@ -10,8 +10,10 @@
 )]
 
 mod cas;
+mod items;
 mod measure;
 mod processes;
+mod search;
 mod signing;
 mod table;
 
@@ -24,9 +26,11 @@ use table::Row;
 /// A group's name and what measures it.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 3] = [
+const GROUPS: [Group; 5] = [
     ("cas", cas::run),
+    ("items", items::run),
     ("processes", processes::run),
+    ("search", search::run),
     ("signing", signing::run),
 ];
 

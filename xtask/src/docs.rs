@@ -8,8 +8,27 @@ use crate::place;
 use crate::run::{cargo, output, program, show};
 use crate::say::say;
 
-/// Where the reference of the `lillux` binary is, from the workspace's folder.
-const LILLUX: &str = "docs/reference/lillux.md";
+/// A binary that tells its own reference.
+struct Binary {
+    name: &'static str,
+    /// Where the reference is, from the workspace's folder.
+    reference: &'static str,
+    /// The guides, as links from there.
+    guides: &'static str,
+}
+
+const BINARIES: [Binary; 2] = [
+    Binary {
+        name: "lillux",
+        reference: "docs/reference/lillux.md",
+        guides: "[the guide](../lillux.md)",
+    },
+    Binary {
+        name: "rye",
+        reference: "docs/reference/rye.md",
+        guides: "[configuration](../configuration.md), [the vault](../vault.md)",
+    },
+];
 
 /// Regenerates the references and builds rustdoc; `--check` only compares.
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
@@ -37,48 +56,56 @@ pub(crate) fn rustdoc() -> Result<()> {
 
 /// Fails if a generated reference is not what would be generated now.
 pub(crate) fn check() -> Result<()> {
-    let path = place::workspace().join(LILLUX);
-    let there = fs::read_to_string(&path).unwrap_or_default();
-    let wanted = reference()?;
-    if there == wanted {
-        return Ok(());
+    for binary in &BINARIES {
+        let path = place::workspace().join(binary.reference);
+        let there = fs::read_to_string(&path).unwrap_or_default();
+        let wanted = reference(binary)?;
+        if there == wanted {
+            continue;
+        }
+        let differs = there
+            .lines()
+            .zip(wanted.lines())
+            .position(|(there, wanted)| there != wanted);
+        let line = 1 + differs.unwrap_or_else(|| there.lines().count().min(wanted.lines().count()));
+        let name = binary.reference;
+        bail!("{name} is stale from line {line} on; run: cargo xtask docs");
     }
-    let differs = there
-        .lines()
-        .zip(wanted.lines())
-        .position(|(there, wanted)| there != wanted);
-    let line = 1 + differs.unwrap_or_else(|| there.lines().count().min(wanted.lines().count()));
-    bail!("{LILLUX} is stale from line {line} on; run: cargo xtask docs");
+    Ok(())
 }
 
 fn generate() -> Result<()> {
-    let path = place::workspace().join(LILLUX);
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)
-            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+    for binary in &BINARIES {
+        let path = place::workspace().join(binary.reference);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)
+                .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+        }
+        fs::write(&path, reference(binary)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        say!("wrote {}", binary.reference);
     }
-    fs::write(&path, reference()?).with_context(|| format!("cannot write {}", path.display()))?;
-    say!("wrote {LILLUX}");
     Ok(())
 }
 
 /// The help of the real binary and of each of its commands, as Markdown.
-fn reference() -> Result<String> {
+fn reference(binary: &Binary) -> Result<String> {
+    let name = binary.name;
     show(&mut cargo([
         "build",
         "--locked",
         "--package",
-        "lillux",
+        name,
         "--bin",
-        "lillux",
+        name,
     ]))?;
-    let binary = place::built("debug", "lillux")?;
+    let program_path = place::built("debug", name)?;
     let mut pages = Vec::new();
-    walk(&mut vec!["lillux".to_owned()], &mut pages, &|command| {
-        let mut help = program(&binary, &command[1..]);
+    walk(&mut vec![name.to_owned()], &mut pages, &|command| {
+        let mut help = program(&program_path, &command[1..]);
         output(help.arg("--help").env("NO_COLOR", "1"))
     })?;
-    Ok(markdown(&pages))
+    Ok(markdown(binary, &pages))
 }
 
 /// One command's words, `["lillux", "cas", "put"]`, and its help.
@@ -115,11 +142,12 @@ fn commands_in(help: &str) -> Vec<String> {
         .collect()
 }
 
-fn markdown(pages: &[Page]) -> String {
-    let mut text = String::from(
+fn markdown(binary: &Binary, pages: &[Page]) -> String {
+    let Binary { name, guides, .. } = binary;
+    let mut text = format!(
         "<!-- Generated from the binary's own help by `cargo xtask docs`. Edit the help, not this. -->\n\n\
-         # `lillux`: every command and option\n\n\
-         What each is for, with examples: [the guide](../lillux.md).\n",
+         # `{name}`: every command and option\n\n\
+         What each is for, with examples: {guides}.\n",
     );
     for (command, help) in pages {
         let help: Vec<_> = help.trim_end().lines().map(str::trim_end).collect();
@@ -181,7 +209,10 @@ Options:
 
     #[test]
     fn a_page_becomes_a_heading_and_a_block_without_trailing_spaces() {
-        let text = markdown(&[(vec!["lillux".into(), "time".into()], "Tell  \n\n".into())]);
+        let text = markdown(
+            &BINARIES[0],
+            &[(vec!["lillux".into(), "time".into()], "Tell  \n\n".into())],
+        );
         assert!(
             text.ends_with("\n## `lillux time`\n\n```text\nTell\n```\n"),
             "{text}"

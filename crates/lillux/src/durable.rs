@@ -6,7 +6,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
@@ -37,13 +37,23 @@ pub enum WriteError {
 }
 
 /// Writes one file. Its mode is `mode` less the umask.
-pub(crate) fn write(
-    path: &Path,
-    bytes: &[u8],
-    mode: u32,
-    existing: Existing,
-) -> Result<(), WriteError> {
+pub fn write(path: &Path, bytes: &[u8], mode: u32, existing: Existing) -> Result<(), WriteError> {
     Staged::new(path, bytes, mode)?.publish(existing)?;
+    Ok(sync_folder(folder_of(path))?)
+}
+
+/// Puts new bytes in the place of a file that is there, keeping its mode and, where
+/// that is allowed, its owner.
+pub fn rewrite(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+    refuse_special(path)?;
+    let there = fs::metadata(path).at("look at", path)?;
+    let staged = Staged::new(path, bytes, 0o600)?;
+    let file = staged.temporary.as_file();
+    // The owner first: the kernel takes set-user-id bits away when it changes.
+    let _ = fchown(file, Some(there.uid()), Some(there.gid()));
+    file.set_permissions(there.permissions())
+        .at("set the mode of", path)?;
+    staged.publish(Existing::Replace)?;
     Ok(sync_folder(folder_of(path))?)
 }
 
@@ -98,14 +108,14 @@ impl<'a> Staged<'a> {
 }
 
 /// Makes the renames inside a folder survive a power cut.
-pub(crate) fn sync_folder(folder: &Path) -> Result<(), PathError> {
+pub fn sync_folder(folder: &Path) -> Result<(), PathError> {
     let opened = File::open(folder).at("open the folder", folder)?;
     opened.sync_all().at("flush the folder", folder)
 }
 
 /// Makes a folder and what is missing above it, durably. The folder itself gets
 /// `mode`, those above what the umask leaves; one that exists keeps its mode.
-pub(crate) fn create_folder(folder: &Path, mode: u32) -> Result<(), PathError> {
+pub fn create_folder(folder: &Path, mode: u32) -> Result<(), PathError> {
     let missing: Vec<_> = folder
         .ancestors()
         .take_while(|part| !part.as_os_str().is_empty() && !part.exists())
@@ -170,6 +180,20 @@ mod tests {
             let refused = write(&special, b"x", 0o600, Existing::Replace).unwrap_err();
             assert!(matches!(refused, WriteError::NotAFile(p) if p == special));
         }
+    }
+
+    #[test]
+    fn a_rewritten_file_keeps_its_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, b"one").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o775)).unwrap();
+        rewrite(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o775);
+        let missing = dir.path().join("missing");
+        assert!(rewrite(&missing, b"").is_err() && !missing.exists());
     }
 
     #[test]

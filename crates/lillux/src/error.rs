@@ -23,7 +23,8 @@ impl PathError {
 }
 
 /// Gives an I/O result its place: `fs::read(p).at("read", p)?`.
-pub(crate) trait At<T> {
+pub trait At<T> {
+    /// Adds what was tried, and where.
     fn at(self, action: &'static str, path: impl AsRef<Path>) -> Result<T, PathError>;
 }
 

@@ -9,6 +9,7 @@
 //! | [`canonical`] | one text for each JSON value, so that it has one hash |
 //! | [`keys`] | Ed25519 key files, signatures over hashes, fingerprints |
 //! | [`envelope`] | secrets sealed to one or several public keys |
+//! | [`durable`] | files that are there whole or not at all, also after a power cut |
 //! | [`watch`] | waiting for a file, or for the end of a recorded run |
 //! | [`time`] | wall clock and monotonic clock, read together |
 //!
@@ -43,7 +44,7 @@ compile_error!("lillux runs on Linux: ending whole process trees needs its subre
 
 pub mod canonical;
 pub mod cas;
-mod durable;
+pub mod durable;
 pub mod envelope;
 mod error;
 pub mod hash;
@@ -53,5 +54,5 @@ mod text;
 pub mod time;
 pub mod watch;
 
-pub use error::PathError;
+pub use error::{At, PathError};
 pub use hash::Hash;

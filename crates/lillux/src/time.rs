@@ -34,6 +34,12 @@ pub fn now_seconds() -> String {
     format!("{:.0}", wall.round(Unit::Second).unwrap_or(wall))
 }
 
+/// A moment given in seconds since 1970, in the same form.
+pub fn seconds(epoch: i64) -> String {
+    let wall = Timestamp::from_second(epoch).unwrap_or_default();
+    format!("{wall:.0}")
+}
+
 /// Time since boot.
 pub fn monotonic() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()

@@ -38,7 +38,7 @@ mod typed;
 mod yaml;
 
 pub use error::MetadataError;
-pub use extractors::{Comment, Extractors, Parser, Rule};
+pub use extractors::{Extractors, Parser, Rule};
 pub use typed::{Effect, Field, Metadata, RiskLevel};
 
 use crate::ItemKind;

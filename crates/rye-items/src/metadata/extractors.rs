@@ -13,7 +13,7 @@ pub(super) use places::{Place, Places};
 use super::error::MetadataError;
 use super::text;
 use super::typed::named;
-use crate::ItemKind;
+use crate::{Comment, ItemKind};
 
 named! {
     /// The parsers that are built in.
@@ -33,17 +33,8 @@ named! {
     }
 }
 
-/// How a language writes a comment that ends with its line; such a one carries the signature.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Comment {
-    /// What begins it.
-    pub prefix: String,
-    /// What ends it, where the end of the line does not.
-    pub suffix: Option<String>,
-}
-
 /// How files of one extension are read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// What reads them.
     pub parser: Parser,
@@ -54,7 +45,7 @@ pub struct Rule {
 }
 
 /// The rules for all extensions, and the places of the fields for each parser.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extractors {
     rules: BTreeMap<String, Rule>,
     places: BTreeMap<Parser, Places>,
@@ -87,6 +78,17 @@ impl Extractors {
             .iter()
             .filter(move |(_, rule)| rule.kinds.contains(&kind))
             .map(|(extension, _)| extension.as_str())
+    }
+
+    /// The comments of all languages, each once.
+    pub fn comments(&self) -> Vec<Comment> {
+        let mut all: Vec<Comment> = Vec::new();
+        for rule in self.rules.values() {
+            if !all.contains(&rule.comment) {
+                all.push(rule.comment.clone());
+            }
+        }
+        all
     }
 
     /// Where a parser finds the fields.

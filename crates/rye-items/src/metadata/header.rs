@@ -2,11 +2,12 @@
 //! literals to dunder names.
 
 use super::error::Problem;
-use super::extractors::{Comment, Places};
+use super::extractors::Places;
 use super::found::Found;
 use super::node::{Data, Node};
 use super::text::{Line, is_signature, lines};
 use super::yaml;
+use crate::Comment;
 
 /// Reads a file by what a line of its language's comments looks like.
 pub(super) fn read(text: &str, comment: &Comment, places: &Places) -> Result<Found, Problem> {
@@ -62,13 +63,10 @@ impl<'t> Remark<'t> {
         if line.is_blank() || is_signature(line.text) || line.text.starts_with("#!") {
             return Some(empty);
         }
-        let inside = line
-            .text
-            .trim_start()
-            .strip_prefix(comment.prefix.as_str())?;
+        let inside = line.text.trim_start().strip_prefix(&*comment.prefix)?;
         let inside = inside.trim_end();
         let inside = match &comment.suffix {
-            Some(suffix) => inside.strip_suffix(suffix.as_str())?.trim_end(),
+            Some(suffix) => inside.strip_suffix(&**suffix)?.trim_end(),
             None => inside,
         };
         let text = inside.trim_start();

@@ -2,21 +2,39 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 /// A name in the file, and the keys that lead into its value: `CONFIG.risk_level`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::metadata) struct Place {
     pub(in crate::metadata) name: String,
     pub(in crate::metadata) path: Vec<String>,
 }
 
 /// The places of each field, in the order in which they are tried.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    from = "BTreeMap<String, Vec<Place>>",
+    into = "BTreeMap<String, Vec<Place>>"
+)]
 pub(in crate::metadata) struct Places {
     fields: BTreeMap<String, Vec<Place>>,
     /// All names, so that a parser need not look at others.
     names: BTreeSet<String>,
     /// The names that are a field on their own, without keys into their value.
     direct: BTreeSet<String>,
+}
+
+impl From<BTreeMap<String, Vec<Place>>> for Places {
+    fn from(fields: BTreeMap<String, Vec<Place>>) -> Self {
+        Self::new(fields)
+    }
+}
+
+impl From<Places> for BTreeMap<String, Vec<Place>> {
+    fn from(places: Places) -> Self {
+        places.fields
+    }
 }
 
 impl Places {

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::places::{Place, Places};
-use super::{Comment, Extractors, Parser, Rule};
+use super::{Extractors, Parser, Rule};
+use crate::Comment;
 use crate::ItemKind;
 use crate::metadata::error::{Problem, brief};
 use crate::metadata::node::{Data, Entry, Node};
@@ -92,7 +93,10 @@ fn comment(entry: &Entry) -> Result<Comment, Problem> {
         _ => prefix = Some(mark(entry)?),
     }
     let prefix = prefix.ok_or_else(|| Problem::new(entry.at, "`comment` has no `prefix`"))?;
-    Ok(Comment { prefix, suffix })
+    Ok(Comment {
+        prefix: prefix.into(),
+        suffix: suffix.map(Into::into),
+    })
 }
 
 fn mark(entry: &Entry) -> Result<String, Problem> {

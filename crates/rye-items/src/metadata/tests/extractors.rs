@@ -4,8 +4,9 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::{SHIPPED, refused, values};
+use crate::Comment;
 use crate::ItemKind;
-use crate::metadata::{Comment, Extractors, Parser, extract};
+use crate::metadata::{Extractors, Parser, extract};
 
 fn read(text: &str) -> Extractors {
     Extractors::from_yaml(text.as_bytes()).unwrap()
@@ -26,8 +27,8 @@ fn the_shipped_table_covers_what_items_are_written_in() {
     assert!(tools.is_sorted());
     let comment = |extension| SHIPPED.rule(extension).unwrap().comment.clone();
     let mark = |prefix: &str, suffix: Option<&str>| Comment {
-        prefix: prefix.to_owned(),
-        suffix: suffix.map(str::to_owned),
+        prefix: prefix.to_owned().into(),
+        suffix: suffix.map(|s| s.to_owned().into()),
     };
     assert_eq!(comment(".py"), mark("#", None));
     assert_eq!(comment(".ts"), mark("//", None));

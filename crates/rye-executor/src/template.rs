@@ -1,0 +1,77 @@
+//! Templates: what stands between a runtime's words and the words of a call.
+//!
+//! Two passes, each over a text once. The first puts in `${VAR}` and
+//! `${VAR:-default}` from the environment; the second `{name}` from what the
+//! call knows. A value that was put in is never scanned for `${…}`, and a value
+//! that came from the caller is never scanned at all: what looks like a
+//! placeholder in a parameter is passed on as it is.
+
+mod names;
+mod variables;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+pub use names::{Names, Origin, UnknownPlaceholder};
+pub use variables::{Quoting, variables};
+
+/// Environment variables.
+pub type Variables = BTreeMap<String, String>;
+
+/// Both passes over one text. A text that is exactly one placeholder gives the
+/// value with its type.
+pub fn render(text: &str, variables: &Variables, quoting: Quoting, names: &Names) -> Value {
+    // What the first pass puts in must not be read by the second, nor the other
+    // way round; so the text is cut at the variables first.
+    let pieces = variables::pieces(text, variables, quoting);
+    if let [variables::Piece::Text(whole)] = pieces.as_slice() {
+        return names.value(whole);
+    }
+    let mut result = String::new();
+    for piece in pieces {
+        match piece {
+            variables::Piece::Text(text) => result.push_str(&names.text(text)),
+            variables::Piece::Value(value) => result.push_str(&value),
+        }
+    }
+    Value::String(result)
+}
+
+/// Both passes over the text of a command, in which every placeholder must be known.
+pub fn render_command(
+    text: &str,
+    variables: &Variables,
+    names: &Names,
+) -> Result<String, UnknownPlaceholder> {
+    for piece in variables::pieces(text, variables, Quoting::None) {
+        if let variables::Piece::Text(text) = piece {
+            names.require_all(text)?;
+        }
+    }
+    Ok(names::as_text(&render(
+        text,
+        variables,
+        Quoting::None,
+        names,
+    )))
+}
+
+/// Both passes over all texts in a value; keys are left alone.
+pub fn render_value(value: &Value, variables: &Variables, names: &Names) -> Value {
+    match value {
+        Value::String(text) => render(text, variables, Quoting::None, names),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| render_value(item, variables, names))
+            .collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, field)| (key.clone(), render_value(field, variables, names)))
+            .collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

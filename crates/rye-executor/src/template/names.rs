@@ -1,0 +1,142 @@
+//! `{name}`.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// How deep placeholders may stand in what placeholders stand for.
+const ROUNDS: usize = 3;
+
+/// Where a value comes from, and so whether it is a template itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A path, a parameter of the call: put in as it is.
+    Fact,
+    /// A value of the chain's configuration: its placeholders count too.
+    Configuration,
+}
+
+/// A placeholder in a command that stands for nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{{{0}}}` in the command stands for nothing")]
+pub struct UnknownPlaceholder(pub String);
+
+/// What placeholders stand for.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    values: BTreeMap<String, (Value, Origin)>,
+}
+
+impl Names {
+    /// Gives a name its value, over the one it had.
+    pub fn set(&mut self, name: impl Into<String>, value: impl Into<Value>, origin: Origin) {
+        self.values.insert(name.into(), (value.into(), origin));
+    }
+
+    /// The value of a name.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.values.get(name).map(|(value, _)| value)
+    }
+
+    /// What a text stands for: a value if it is exactly one placeholder, else a text.
+    pub(super) fn value(&self, text: &str) -> Value {
+        self.value_within(text, ROUNDS)
+    }
+
+    pub(super) fn text(&self, text: &str) -> String {
+        self.text_within(text, ROUNDS)
+    }
+
+    pub(super) fn require_all(&self, text: &str) -> Result<(), UnknownPlaceholder> {
+        for part in parts(text) {
+            if let Part::Placeholder { name, .. } = part
+                && !self.values.contains_key(name)
+            {
+                return Err(UnknownPlaceholder(name.to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    fn value_within(&self, text: &str, rounds: usize) -> Value {
+        let mut parts = parts(text);
+        if let (Some(Part::Placeholder { name, .. }), None) = (parts.next(), parts.next())
+            && let Some((value, origin)) = self.values.get(name)
+        {
+            return match (value, origin) {
+                (Value::String(inner), Origin::Configuration) if rounds > 1 => {
+                    self.value_within(inner, rounds - 1)
+                }
+                _ => value.clone(),
+            };
+        }
+        Value::String(self.text_within(text, rounds))
+    }
+
+    fn text_within(&self, text: &str, rounds: usize) -> String {
+        let mut result = String::new();
+        for part in parts(text) {
+            match part {
+                Part::Text(text) => result.push_str(text),
+                Part::Placeholder { name, written } => match self.values.get(name) {
+                    None => result.push_str(written),
+                    Some((Value::String(inner), Origin::Configuration)) if rounds > 1 => {
+                        result.push_str(&self.text_within(inner, rounds - 1));
+                    }
+                    Some((value, _)) => result.push_str(&as_text(value)),
+                },
+            }
+        }
+        result
+    }
+}
+
+/// A value inside a text: a string as it is, everything else as JSON.
+pub(super) fn as_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+enum Part<'t> {
+    Text(&'t str),
+    Placeholder { name: &'t str, written: &'t str },
+}
+
+/// Cuts a text at its placeholders: `{`, a name, `}`. Other braces are text, and
+/// so is `${name}`, which is a shell's.
+fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let mut from = 0;
+        while let Some(at) = rest[from..].find('{').map(|at| from + at) {
+            if let Some(name) = name_at(&rest[at + 1..])
+                && !rest[..at].ends_with('$')
+            {
+                if at > 0 {
+                    let (text, other) = rest.split_at(at);
+                    rest = other;
+                    return Some(Part::Text(text));
+                }
+                let (written, other) = rest.split_at(name.len() + 2);
+                rest = other;
+                return Some(Part::Placeholder { name, written });
+            }
+            from = at + 1;
+        }
+        Some(Part::Text(std::mem::take(&mut rest)))
+    })
+}
+
+fn name_at(text: &str) -> Option<&str> {
+    let (name, _) = text.split_once('}')?;
+    let first = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let all = name
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    (first && all).then_some(name)
+}

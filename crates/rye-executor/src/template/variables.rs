@@ -1,0 +1,90 @@
+//! `${VAR}` and `${VAR:-default}`.
+
+use super::Variables;
+
+/// What is done with a variable's value before it is put in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quoting {
+    /// Nothing: the text is one argument, and nobody parses it again.
+    None,
+    /// It becomes one word of a shell: the text is what a shell gets after `-c`.
+    Shell,
+}
+
+/// A part of a text.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Piece<'t> {
+    /// As it stands in the template.
+    Text(&'t str),
+    /// What was put in for a variable.
+    Value(String),
+}
+
+/// The text with its variables put in.
+pub fn variables(text: &str, variables: &Variables, quoting: Quoting) -> String {
+    let pieces = pieces(text, variables, quoting).into_iter();
+    pieces
+        .map(|piece| match piece {
+            Piece::Text(text) => text.to_owned(),
+            Piece::Value(value) => value,
+        })
+        .collect()
+}
+
+pub(super) fn pieces<'t>(text: &'t str, variables: &Variables, quoting: Quoting) -> Vec<Piece<'t>> {
+    let mut pieces = Vec::new();
+    let (mut rest, mut from) = (text, 0);
+    while let Some(at) = rest[from..].find("${").map(|at| from + at) {
+        let Some((reference, length)) = reference(&rest[at..]) else {
+            from = at + 2;
+            continue;
+        };
+        if at > 0 {
+            pieces.push(Piece::Text(&rest[..at]));
+        }
+        let value = variables.get(reference.name).filter(|value| {
+            // As in a shell, `:-` also stands in for what is empty.
+            !(value.is_empty() && reference.default.is_some())
+        });
+        let value = value.map_or(reference.default.unwrap_or_default(), String::as_str);
+        pieces.push(Piece::Value(match quoting {
+            Quoting::None => value.to_owned(),
+            Quoting::Shell => quoted(value),
+        }));
+        (rest, from) = (&rest[at + length..], 0);
+    }
+    if !rest.is_empty() || pieces.is_empty() {
+        pieces.push(Piece::Text(rest));
+    }
+    pieces
+}
+
+struct Reference<'t> {
+    name: &'t str,
+    default: Option<&'t str>,
+}
+
+/// A reference at the beginning of a text, and its length.
+fn reference(text: &str) -> Option<(Reference<'_>, usize)> {
+    let end = text.find('}')?;
+    let inner = text.get(2..end)?;
+    let (name, default) = match inner.split_once(":-") {
+        Some((name, default)) => (name, Some(default)),
+        None => (inner, None),
+    };
+    let first = name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_');
+    let all = name
+        .chars()
+        .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
+    (first && all).then_some((Reference { name, default }, end + 1))
+}
+
+/// One word of a shell.
+fn quoted(value: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
+    if !value.is_empty() && value.chars().all(plain) {
+        value.to_owned()
+    } else {
+        format!("'{}'", value.replace('\'', r"'\''"))
+    }
+}

@@ -1,0 +1,141 @@
+//! What was derived from a file, kept by the hash of the file's content.
+//!
+//! Parsing costs more than reading. The same content parses to the same, so
+//! what it gave is kept in the cache folder under the hash of the content and
+//! of the code's version, and can never be out of date. Nothing that a
+//! signature decides is kept here.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use lillux::Hash;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Goes up when the same content gives something else.
+const VERSION: &str = concat!("derived ", env!("CARGO_PKG_VERSION"), " 1");
+/// How many entries a folder may have before old ones go.
+const CROWDED: usize = 256;
+/// How long an entry stays in a crowded folder.
+const OLD: Duration = Duration::from_hours(24 * 30);
+
+/// A folder of derived values, if there is one.
+#[derive(Debug, Clone)]
+pub(crate) struct Derived {
+    folder: Option<PathBuf>,
+}
+
+impl Derived {
+    pub(crate) fn new(cache: Option<&Path>) -> Self {
+        Self {
+            folder: cache.map(|cache| cache.join("derived")),
+        }
+    }
+
+    /// What content of this hash gave before, or gives now. Neither a damaged
+    /// entry nor a folder that cannot be written is a failure.
+    pub(crate) fn get<T: Serialize + DeserializeOwned, E>(
+        &self,
+        what: &str,
+        content: &Hash,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let Some(path) = self.path(what, content) else {
+            return make();
+        };
+        let kept = fs::read(&path).ok();
+        if let Some(kept) = kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
+            return Ok(kept);
+        }
+        let made = make()?;
+        if let Ok(bytes) = serde_json::to_vec(&made) {
+            let _ = keep(&path, &bytes);
+        }
+        Ok(made)
+    }
+
+    fn path(&self, what: &str, content: &Hash) -> Option<PathBuf> {
+        let name = Hash::of(format!("{VERSION}\0{what}\0{content}")).to_hex();
+        Some(self.folder.as_ref()?.join(&name[..2]).join(&name[2..]))
+    }
+}
+
+fn keep(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)?;
+    let mut temporary = tempfile::Builder::new()
+        .prefix(".new-")
+        .tempfile_in(folder)?;
+    temporary.write_all(bytes)?;
+    temporary.persist(path)?;
+    let entries: Vec<_> = fs::read_dir(folder)?.flatten().collect();
+    if entries.len() > CROWDED {
+        let now = SystemTime::now();
+        for entry in entries {
+            let written = entry.metadata().and_then(|about| about.modified());
+            let age = written
+                .ok()
+                .and_then(|written| now.duration_since(written).ok());
+            if age.is_some_and(|age| age > OLD) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn what_was_made_once_is_not_made_again_until_the_content_differs() {
+        let folder = tempfile::tempdir().unwrap();
+        let derived = Derived::new(Some(folder.path()));
+        let made = Cell::new(0);
+        let get = |what: &str, content: &str| {
+            derived.get::<String, ()>(what, &Hash::of(content), || {
+                made.set(made.get() + 1);
+                Ok(format!("{what} of {content}"))
+            })
+        };
+        for _ in 0..3 {
+            assert_eq!(get("a", "x").unwrap(), "a of x");
+            assert_eq!(get("b", "x").unwrap(), "b of x");
+            assert_eq!(get("a", "y").unwrap(), "a of y");
+        }
+        assert_eq!(made.get(), 3);
+        // A damaged entry is made anew.
+        for shard in fs::read_dir(folder.path().join("derived"))
+            .unwrap()
+            .flatten()
+        {
+            for entry in fs::read_dir(shard.path()).unwrap().flatten() {
+                fs::write(entry.path(), b"\"torn").unwrap();
+            }
+        }
+        assert_eq!(get("a", "x").unwrap(), "a of x");
+        assert_eq!(made.get(), 4);
+    }
+
+    #[test]
+    fn a_failure_is_not_kept_and_without_a_folder_all_works() {
+        let folder = tempfile::tempdir().unwrap();
+        let derived = Derived::new(Some(folder.path()));
+        let content = Hash::of("x");
+        assert_eq!(derived.get::<u8, _>("a", &content, || Err("no")), Err("no"));
+        assert_eq!(derived.get::<u8, &str>("a", &content, || Ok(1)), Ok(1));
+        for nowhere in [None, Some(Path::new("/proc/none"))] {
+            let derived = Derived::new(nowhere);
+            assert_eq!(derived.get::<u8, ()>("a", &content, || Ok(2)), Ok(2));
+        }
+    }
+}

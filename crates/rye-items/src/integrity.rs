@@ -1,0 +1,167 @@
+//! Why an item is not what it claims to be.
+
+use std::fmt::{self, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lillux::Hash;
+use lillux::keys::Fingerprint;
+
+use crate::place::Excerpt;
+use crate::signature::SignatureError;
+use crate::space::Space;
+use crate::trust::{Ignored, Revocation, TrustedKey};
+
+/// An item whose bytes are not vouched for: which, where, what was expected and
+/// found, and what to do.
+#[derive(Debug, Clone)]
+pub struct IntegrityError {
+    /// The item, as it is referred to; a path for a file outside the spaces.
+    pub item: String,
+    /// The file.
+    pub path: PathBuf,
+    /// Its space, if it is in one.
+    pub space: Option<Space>,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// What is wrong with an item's signature.
+#[derive(Debug, Clone)]
+pub enum Problem {
+    /// There is no signature, or its line cannot be read.
+    Line(SignatureError),
+    /// The bytes are not those that were signed.
+    Changed {
+        /// The hash that was signed.
+        expected: Hash,
+        /// The hash of what is there; unknown where only that it differs was kept.
+        found: Option<Hash>,
+    },
+    /// The key that signed does not count.
+    Untrusted {
+        /// The key.
+        fingerprint: Fingerprint,
+        /// The keys that do.
+        trusted: Vec<Arc<TrustedKey>>,
+        /// Files that would make it count, and do not.
+        ignored: Vec<Ignored>,
+    },
+    /// The key that signed was revoked.
+    Revoked(Revocation),
+    /// The signature is not the key's.
+    BadSignature {
+        /// The key that it claims to be of.
+        fingerprint: Fingerprint,
+    },
+}
+
+impl Problem {
+    /// A stable word for scripts.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Line(SignatureError::Unsigned) => "unsigned",
+            Self::Line(SignatureError::Malformed { .. }) => "malformed_signature",
+            Self::Line(SignatureError::Two { .. }) => "two_signatures",
+            Self::Line(SignatureError::WrongComment { .. }) => "wrong_comment",
+            Self::Line(SignatureError::Misplaced { .. }) => "misplaced_signature",
+            Self::Changed { .. } => "content_changed",
+            Self::Untrusted { .. } => "untrusted_key",
+            Self::Revoked(_) => "revoked_key",
+            Self::BadSignature { .. } => "bad_signature",
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(error) => error.fmt(f),
+            Self::Changed { expected, found } => {
+                write!(
+                    f,
+                    "its content changed after it was signed: expected {expected}"
+                )?;
+                match found {
+                    Some(found) => write!(f, ", found {found}"),
+                    None => Ok(()),
+                }
+            }
+            Self::Untrusted {
+                fingerprint,
+                trusted,
+                ignored,
+            } => {
+                write!(f, "it is signed by {fingerprint}, which is not trusted; ")?;
+                f.write_str(&listed(trusted))?;
+                for Ignored { path, why } in ignored {
+                    write!(f, "; {} was ignored: {why}", path.display())?;
+                }
+                Ok(())
+            }
+            Self::Revoked(revocation) => write!(f, "it is signed by a revoked key: {revocation}"),
+            Self::BadSignature { fingerprint } => {
+                write!(
+                    f,
+                    "its signature is not one of {fingerprint} over its content"
+                )
+            }
+        }
+    }
+}
+
+fn listed(trusted: &[Arc<TrustedKey>]) -> String {
+    let mut text = String::new();
+    for key in trusted {
+        let separator = if text.is_empty() {
+            "trusted are "
+        } else {
+            ", "
+        };
+        let _ = write!(text, "{separator}{}", key.key.fingerprint());
+        if let Some(owner) = &key.owner {
+            let _ = write!(text, " ({owner})");
+        }
+    }
+    if text.is_empty() {
+        "no key is".clone_into(&mut text);
+    }
+    text
+}
+
+impl fmt::Display for IntegrityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cannot be trusted: {}", self.item, self.problem)
+    }
+}
+
+impl std::error::Error for IntegrityError {}
+
+impl IntegrityError {
+    /// The place in the file, where there is one.
+    pub fn excerpt(&self) -> Option<&Excerpt> {
+        match &self.problem {
+            Problem::Line(error) => error.excerpt(),
+            _ => None,
+        }
+    }
+
+    /// The command that puts it right, if the content is as it should be.
+    pub fn hint(&self) -> String {
+        match (self.space, &self.problem) {
+            (Some(Space::System), _) => {
+                "the system space is damaged: install rye again, or unset RYE_SYSTEM_SPACE"
+                    .to_owned()
+            }
+            (_, Problem::Untrusted { fingerprint, .. }) => {
+                format!("if you know whose key {fingerprint} is: rye keys trust FILE")
+            }
+            (None, Problem::Revoked(_)) => "ask for a copy signed by another key".to_owned(),
+            (None, _) => "ask its author for a good copy".to_owned(),
+            (Some(_), Problem::Line(SignatureError::Unsigned)) => {
+                format!("after reading it: rye sign {}", self.item)
+            }
+            (Some(_), _) => format!("if its content is what you want: rye sign {}", self.item),
+        }
+    }
+}

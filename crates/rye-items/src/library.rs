@@ -1,0 +1,356 @@
+//! The items of a project, the user and the system, as one library.
+//!
+//! ```no_run
+//! use rye_items::{Embedded, Library, Options};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let library = Library::open(&Options {
+//!     project: Some("/work/project".as_ref()),
+//!     ..Options::new(&Embedded::EMPTY)
+//! })?;
+//! let tool = library.load(&"my/tool".parse()?)?; // found, read once, verified
+//! println!("{} bytes, signed by {:?}", tool.bytes().len(), tool.signer);
+//! # Ok(())
+//! # }
+//! ```
+
+mod many;
+mod path;
+mod reader;
+mod sign;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lillux::Hash;
+use lillux::hash::Hasher;
+
+use crate::comment::Comment;
+use crate::derived::Derived;
+use crate::id::{ItemKind, ItemRef};
+use crate::integrity::{IntegrityError, Problem};
+use crate::item::{Coverage, Item, Verified};
+use crate::lookup::{self, Found, LookupError};
+use crate::metadata::{Extractors, MetadataError};
+use crate::signature;
+use crate::space::{Embedded, Entry, RawFile, Root, Space, SpaceError, Spaces};
+use crate::trust::{Ignored, Trust};
+use crate::verify::{self, Form, Signed};
+
+pub use many::{Checked, Good};
+pub use path::PathItem;
+pub use sign::{SignError, SignOutcome};
+
+/// Where the extractor table is, relative to `.ai/`.
+const EXTRACTORS: &str = "tools/rye/core/extractors/tool_extractor.yaml";
+
+/// Which spaces, and how strictly.
+#[derive(Debug, Clone, Copy)]
+pub struct Options<'a> {
+    /// The folder of the project.
+    pub project: Option<&'a Path>,
+    /// The folder that has the user's space: their home.
+    pub user: Option<&'a Path>,
+    /// Folders with further bundles of the system space, before the embedded one.
+    pub bundles: &'a [PathBuf],
+    /// The bundle inside the program.
+    pub embedded: &'static Embedded,
+    /// The folder for what is derived from files; without one, only slower.
+    pub cache: Option<&'a Path>,
+    /// Let project and user items pass that do not verify, with a warning on them.
+    pub dev_mode: bool,
+}
+
+impl Options<'_> {
+    /// The system space alone.
+    pub fn new(embedded: &'static Embedded) -> Self {
+        Self {
+            project: None,
+            user: None,
+            bundles: &[],
+            embedded,
+            cache: None,
+            dev_mode: false,
+        }
+    }
+}
+
+/// An item that cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ItemError {
+    /// Its name leads nowhere, or to several files.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// Its file cannot be read.
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+    /// Its bytes are not vouched for.
+    #[error(transparent)]
+    Integrity(Box<IntegrityError>),
+    /// What it says about itself cannot be read.
+    #[error("{}: {source}", path.display())]
+    Metadata {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        source: Box<MetadataError>,
+    },
+}
+
+/// The spaces, and how their files are read. Made for one call: cheap to open,
+/// and what changed on the disk is seen by the next.
+#[derive(Debug)]
+pub struct Library {
+    spaces: Spaces,
+    extractors: Extractors,
+    /// Of all tables that the extractors were read from.
+    extractors_hash: Hash,
+    ignored: Vec<Ignored>,
+    cache: Option<PathBuf>,
+    dev_mode: bool,
+}
+
+impl Library {
+    /// Opens the spaces and reads the extractor tables.
+    pub fn open(options: &Options<'_>) -> Result<Self, ItemError> {
+        let Options {
+            project,
+            user,
+            bundles,
+            embedded,
+            cache,
+            dev_mode,
+        } = *options;
+        let spaces = Spaces::open(project, user, bundles, embedded)?;
+        let mut ignored = Vec::new();
+        let derived = Derived::new(cache);
+        let (extractors, extractors_hash) = read_extractors(&spaces, &derived, &mut ignored)?;
+        Ok(Self {
+            spaces,
+            extractors,
+            extractors_hash,
+            ignored,
+            cache: cache.map(Path::to_owned),
+            dev_mode,
+        })
+    }
+
+    /// The spaces.
+    pub fn spaces(&self) -> &Spaces {
+        &self.spaces
+    }
+
+    /// Which file goes to which parser.
+    pub fn extractors(&self) -> &Extractors {
+        &self.extractors
+    }
+
+    /// Files that would have changed how others are read, and do not count.
+    pub fn ignored(&self) -> &[Ignored] {
+        &self.ignored
+    }
+
+    /// The keys of the spaces.
+    pub fn trust(&self) -> Trust<'_> {
+        Trust::new(&self.spaces)
+    }
+
+    /// Finds an item's file: project, user, system.
+    pub fn find(&self, reference: &ItemRef) -> Result<Found<'_>, LookupError> {
+        lookup::find(&self.spaces, &self.extractors, reference)
+    }
+
+    /// What a found item shadows: the files of the same name further down.
+    pub fn shadowed(&self, found: &Found<'_>) -> Vec<Found<'_>> {
+        let after = self
+            .spaces
+            .roots()
+            .skip_while(|root| !std::ptr::eq(*root, found.root));
+        after
+            .skip(1)
+            .filter_map(|root| lookup::find_in(root, &self.extractors, &found.reference).ok()?)
+            .collect()
+    }
+
+    /// All files of a kind, space by space, shadowed ones included.
+    pub fn list(&self, kind: ItemKind) -> Vec<Result<(Entry, Found<'_>), SpaceError>> {
+        let roots = self.spaces.roots();
+        roots
+            .flat_map(|root| lookup::list(root, kind, &self.extractors))
+            .collect()
+    }
+
+    /// Finds an item, reads it once, and verifies what was read.
+    pub fn load(&self, reference: &ItemRef) -> Result<Verified<Item>, ItemError> {
+        let found = self.find(reference)?;
+        self.verify(&found, &self.trust())
+    }
+
+    /// Reads a found item once, and verifies what was read.
+    pub fn verify(
+        &self,
+        found: &Found<'_>,
+        trust: &Trust<'_>,
+    ) -> Result<Verified<Item>, ItemError> {
+        let raw = read(found)?;
+        let checked = verify::check(&raw.bytes, &self.form_of(found), trust);
+        let space = found.root.space();
+        match checked {
+            Ok(signed) => Ok(verified(found, raw, signed)),
+            Err(problem) if self.dev_mode && space != Space::System => {
+                Ok(waived(found, raw, self.integrity_error(found, problem)))
+            }
+            Err(problem) => Err(ItemError::Integrity(Box::new(
+                self.integrity_error(found, problem),
+            ))),
+        }
+    }
+
+    /// A file of configuration, if it is there and counts. The user's own counts
+    /// as it is; in another space it must verify, and what does not is told.
+    pub fn config(
+        &self,
+        root: &Root,
+        relative: &str,
+        trust: &Trust<'_>,
+    ) -> Result<Option<Vec<u8>>, Ignored> {
+        let path = root.path_of(relative);
+        let ignored = |why: String| Ignored {
+            path: path.clone(),
+            why,
+        };
+        let Some(raw) = root.read(relative).map_err(|e| ignored(e.to_string()))? else {
+            return Ok(None);
+        };
+        if root.space() != Space::User {
+            check_config(&raw, trust).map_err(|problem| ignored(problem.to_string()))?;
+        }
+        Ok(Some(raw.bytes))
+    }
+
+    fn form_of(&self, found: &Found<'_>) -> Form {
+        self.form(&found.extension, found.reference.kind)
+    }
+
+    fn form(&self, extension: &str, kind: ItemKind) -> Form {
+        let rule = self.extractors.rule(extension);
+        Form {
+            comment: rule.map_or(Comment::HASH, |rule| rule.comment.clone()),
+            partial: kind == ItemKind::Directive,
+        }
+    }
+
+    #[expect(
+        clippy::unused_self,
+        reason = "the one place where a problem gets its item"
+    )]
+    fn integrity_error(&self, found: &Found<'_>, problem: Problem) -> IntegrityError {
+        IntegrityError {
+            item: found.reference.to_string(),
+            path: found.path(),
+            space: Some(found.root.space()),
+            problem,
+        }
+    }
+}
+
+fn read(found: &Found<'_>) -> Result<RawFile, ItemError> {
+    let raw = found.root.read(&found.relative)?;
+    // It was there a moment ago.
+    Ok(raw.ok_or_else(|| SpaceError::Changing(found.path()))?)
+}
+
+fn check_config(raw: &RawFile, trust: &Trust<'_>) -> Result<Signed, Problem> {
+    let form = Form {
+        comment: Comment::HASH,
+        partial: false,
+    };
+    verify::check(&raw.bytes, &form, trust)
+}
+
+/// The tables of all spaces, the more specific over the more general. One that
+/// does not verify is not used, wherever it is.
+fn read_extractors(
+    spaces: &Spaces,
+    derived: &Derived,
+    ignored: &mut Vec<Ignored>,
+) -> Result<(Extractors, Hash), ItemError> {
+    let trust = Trust::new(spaces);
+    let mut all = Extractors::default();
+    let mut hasher = Hasher::default();
+    let mut roots: Vec<_> = spaces.roots().collect();
+    roots.reverse();
+    for root in roots {
+        let Some(raw) = root.read(EXTRACTORS)? else {
+            continue;
+        };
+        let path = root.path_of(EXTRACTORS);
+        let read = check_config(&raw, &trust)
+            .map_err(|problem| problem.to_string())
+            .and_then(|signed| {
+                let make = || Extractors::from_yaml(&raw.bytes).map_err(|e| e.to_string());
+                let table = derived.get("extractors", &signed.line.hash, make)?;
+                Ok((table, signed.line.hash))
+            });
+        match read {
+            Ok((table, hash)) => {
+                all.merge(table);
+                hasher.update(hash.as_bytes());
+            }
+            Err(why) => ignored.push(Ignored { path, why }),
+        }
+    }
+    Ok((all, hasher.finish().0))
+}
+
+fn verified(found: &Found<'_>, raw: RawFile, signed: Signed) -> Verified<Item> {
+    let unsigned: Arc<[u8]> = signature::unsigned(&raw.bytes).into();
+    let (bytes, content) = match signed.coverage {
+        Coverage::Whole => (raw.bytes.into(), unsigned),
+        Coverage::Partial => {
+            let range = verify::element(&unsigned).unwrap_or(0..0);
+            let element: Arc<[u8]> = unsigned[range].into();
+            (Arc::clone(&element), element)
+        }
+    };
+    Verified::new(Item {
+        hash: signed.line.hash,
+        coverage: signed.coverage,
+        signature: Some(signed.line),
+        signer: Some(signed.key),
+        waived: None,
+        ..unverified(found, raw.identity, bytes, content)
+    })
+}
+
+fn waived(found: &Found<'_>, raw: RawFile, error: IntegrityError) -> Verified<Item> {
+    let content = signature::unsigned(&raw.bytes).into();
+    Verified::new(Item {
+        waived: Some(error),
+        ..unverified(found, raw.identity, raw.bytes.into(), content)
+    })
+}
+
+fn unverified(
+    found: &Found<'_>,
+    identity: Option<crate::space::FileIdentity>,
+    bytes: Arc<[u8]>,
+    content: Arc<[u8]>,
+) -> Item {
+    Item {
+        reference: found.reference.clone(),
+        space: found.root.space(),
+        bundle: found.root.bundle().map(str::to_owned),
+        path: found.path(),
+        extension: found.extension.clone(),
+        coverage: Coverage::Whole,
+        identity,
+        hash: Hash::of(&content),
+        signature: None,
+        signer: None,
+        waived: None,
+        bytes,
+        content,
+    }
+}

@@ -1,0 +1,137 @@
+//! Verifying thousands of files, on all cores, remembering those that hold.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use lillux::Hash;
+
+use super::{ItemError, Library, read};
+use crate::integrity::Problem;
+use crate::item::Coverage;
+use crate::lookup::Found;
+use crate::space::Entry;
+use crate::trust::{Trust, TrustedKey};
+use crate::verify::{self, Seen, Tick, VerifiedCache};
+
+/// A file whose signature holds.
+#[derive(Debug, Clone)]
+pub struct Good {
+    /// The hash of the covered bytes.
+    pub hash: Hash,
+    /// The key that signed.
+    pub signer: Arc<TrustedKey>,
+    /// How much the signature covers.
+    pub coverage: Coverage,
+}
+
+/// A file and what was found out about it.
+pub type Checked<'a> = (Found<'a>, Result<Good, ItemError>);
+
+/// Below this, opening the cache costs more than it saves.
+const WORTH_A_CACHE: usize = 32;
+/// How many files a thread takes at a time.
+const BATCH: usize = 64;
+
+impl Library {
+    /// Verifies files, in parallel. A file that is in the state in which it was
+    /// verified before is not read again: only its key is looked at anew.
+    /// `progress` is called now and then with the number of those done.
+    pub fn verify_many<'a>(
+        &'a self,
+        files: Vec<(Entry, Found<'a>)>,
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Vec<Checked<'a>> {
+        let worth_it = files.len() >= WORTH_A_CACHE;
+        let cache = VerifiedCache::open(self.cache.as_deref().filter(|_| worth_it));
+        let trust = self.trust();
+        let outcomes = parallel(&files, progress, |(entry, found)| {
+            self.verify_one(entry, found, &trust, &cache)
+        });
+        cache.save();
+        files
+            .into_iter()
+            .map(|(_, found)| found)
+            .zip(outcomes)
+            .collect()
+    }
+
+    fn verify_one(
+        &self,
+        entry: &Entry,
+        found: &Found<'_>,
+        trust: &Trust<'_>,
+        cache: &VerifiedCache,
+    ) -> Result<Good, ItemError> {
+        let form = self.form_of(found);
+        if let Some(seen) = entry.identity.and_then(|state| cache.get(&state, &form))
+            && let Ok(signer) = trust.standing(seen.fingerprint())
+            && Seen::key_hash(&signer.key) == seen.key
+        {
+            return Ok(Good {
+                hash: seen.hash,
+                signer,
+                coverage: seen.coverage,
+            });
+        }
+        let tick = Tick::now();
+        let raw = read(found)?;
+        let signed = verify::check(&raw.bytes, &form, trust).map_err(|problem: Problem| {
+            ItemError::Integrity(Box::new(self.integrity_error(found, problem)))
+        })?;
+        if let Some(identity) = raw.identity {
+            let seen = Seen {
+                hash: signed.line.hash,
+                key: Seen::key_hash(&signed.key.key),
+                coverage: signed.coverage,
+            };
+            cache.put(&identity, &form, tick, &seen);
+        }
+        Ok(Good {
+            hash: signed.line.hash,
+            signer: signed.key,
+            coverage: signed.coverage,
+        })
+    }
+}
+
+/// Does something with each of many, on all cores; the outcomes are in the
+/// order of the inputs.
+pub(crate) fn parallel<T: Sync, R: Send>(
+    inputs: &[T],
+    progress: &(dyn Fn(usize) + Sync),
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let batches: Vec<_> = inputs.chunks(BATCH).collect();
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let worker = || {
+        let mut outcomes = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(batch) = batches.get(index) else {
+                return outcomes;
+            };
+            outcomes.push((index, batch.iter().map(&work).collect::<Vec<_>>()));
+            progress(done.fetch_add(batch.len(), Ordering::Relaxed) + batch.len());
+        }
+    };
+    let mut outcomes = if batches.len() <= 1 {
+        worker()
+    } else {
+        // Asking how many costs some twenty system calls.
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(worker)).collect();
+            let mut all = worker();
+            for other in others {
+                match other.join() {
+                    Ok(outcomes) => all.extend(outcomes),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            all
+        })
+    };
+    outcomes.sort_unstable_by_key(|(index, _)| *index);
+    outcomes.into_iter().flat_map(|(_, batch)| batch).collect()
+}

@@ -1,0 +1,137 @@
+//! Items named by the path of their file.
+
+use std::path::{Path, PathBuf};
+
+use lillux::At as _;
+
+use super::{ItemError, Library};
+use crate::id::ItemKind;
+use crate::integrity::{IntegrityError, Problem};
+use crate::lookup::{self, Found};
+use crate::metadata::Extractors;
+use crate::signature::SignatureError;
+use crate::space::{Entry, LARGEST_FILE, SpaceError};
+use crate::trust::Trust;
+use crate::verify::{self, Form, Signed};
+
+/// What a path turned out to be.
+#[derive(Debug)]
+pub enum PathItem<'a> {
+    /// Items of a space: the file, or all files below the folder.
+    Items(Vec<(Entry, Found<'a>)>),
+    /// A regular file in no space.
+    Outside(PathBuf),
+}
+
+impl Library {
+    /// The items at a path: one, or those below a folder. What could not be
+    /// looked at comes as an error of its own.
+    pub fn at_path(&self, path: &Path) -> Result<(PathItem<'_>, Vec<SpaceError>), SpaceError> {
+        let absolute = std::path::absolute(path).at("look at", path)?;
+        let there = absolute.symlink_metadata().at("look at", path)?;
+        let place = without_links_above(&absolute);
+        for root in self.spaces.roots() {
+            let Some(folder) = root.as_folder() else {
+                continue;
+            };
+            let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+            let Ok(inner) = place.strip_prefix(&real) else {
+                continue;
+            };
+            let Some(inner) = inner.to_str() else {
+                return Err(SpaceError::Name(absolute));
+            };
+            let (mut items, mut errors) = (Vec::new(), Vec::new());
+            for kind in ItemKind::ALL {
+                for listed in lookup::list(root, kind, &self.extractors) {
+                    match listed {
+                        Ok((entry, found)) if is_at_or_below(&entry.path, inner) => {
+                            items.push((entry, found));
+                        }
+                        Ok(_) => {}
+                        Err(error) => errors.push(error),
+                    }
+                }
+            }
+            if items.is_empty() && errors.is_empty() && !there.is_dir() {
+                return Err(SpaceError::NotAnItem(absolute));
+            }
+            return Ok((PathItem::Items(items), errors));
+        }
+        if absolute.is_dir() {
+            return Err(SpaceError::OutsideSpaces(absolute));
+        }
+        Ok((PathItem::Outside(absolute), Vec::new()))
+    }
+
+    /// Verifies a file that is in no space, whatever its comment style is.
+    pub fn verify_outside(&self, path: &Path, trust: &Trust<'_>) -> Result<Signed, ItemError> {
+        let size = path
+            .metadata()
+            .at("look at", path)
+            .map_err(SpaceError::from)?;
+        if !size.is_file() {
+            return Err(SpaceError::NotAFile(path.to_owned()))?;
+        }
+        if size.len() > LARGEST_FILE {
+            let (path, size) = (path.to_owned(), size.len());
+            return Err(SpaceError::TooLarge { path, size })?;
+        }
+        let bytes = std::fs::read(path)
+            .at("read", path)
+            .map_err(SpaceError::from)?;
+        check_any_style(&bytes, path, &self.extractors, trust).map_err(|problem| {
+            ItemError::Integrity(Box::new(IntegrityError {
+                item: path.display().to_string(),
+                path: path.to_owned(),
+                space: None,
+                problem,
+            }))
+        })
+    }
+}
+
+/// The style of the file's extension; where that is unknown, the one its
+/// signature line is written in.
+fn check_any_style(
+    bytes: &[u8],
+    path: &Path,
+    extractors: &Extractors,
+    trust: &Trust<'_>,
+) -> Result<Signed, Problem> {
+    let extension = path
+        .extension()
+        .map(|e| format!(".{}", e.to_string_lossy()));
+    let rule = extension.and_then(|extension| extractors.rule(&extension));
+    let styles = match rule {
+        Some(rule) => vec![rule.comment.clone()],
+        None => extractors.comments(),
+    };
+    let mut outcome = Err(Problem::Line(SignatureError::Unsigned));
+    for comment in styles {
+        let partial = comment.suffix.is_some();
+        outcome = verify::check(bytes, &Form { comment, partial }, trust);
+        match &outcome {
+            Err(Problem::Line(SignatureError::WrongComment { .. })) => {}
+            _ => break,
+        }
+    }
+    outcome
+}
+
+/// The path with all links resolved but the last step: whether that one may
+/// be followed is for the space to say.
+fn without_links_above(path: &Path) -> PathBuf {
+    let real = path.parent().and_then(|parent| parent.canonicalize().ok());
+    match (real, path.file_name()) {
+        (Some(parent), Some(name)) => parent.join(name),
+        _ => path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+    }
+}
+
+fn is_at_or_below(path: &str, folder: &str) -> bool {
+    folder.is_empty()
+        || path
+            .strip_prefix(folder)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}

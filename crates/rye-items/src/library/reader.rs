@@ -1,0 +1,93 @@
+//! What search reads of an item, and what may be said of its signature.
+
+use std::sync::Arc;
+
+use lillux::Hash;
+
+use super::Library;
+use crate::id::{ItemId, ItemKind};
+use crate::integrity::Problem;
+use crate::item::Coverage;
+use crate::lookup;
+use crate::metadata;
+use crate::search::{Candidate, Claim, Document, Reader};
+use crate::signature::{self, SignatureError};
+use crate::trust::{Trust, TrustedKey};
+use crate::verify;
+
+/// Goes up when the same file gives another document.
+const READING: &str = concat!("items ", env!("CARGO_PKG_VERSION"), " 1");
+
+impl Library {
+    /// Whether what search found carries a signature that holds, by a key that counts.
+    pub fn judge(
+        &self,
+        claim: Option<&Claim>,
+        trust: &Trust<'_>,
+    ) -> Result<Arc<TrustedKey>, Problem> {
+        let claim = claim.ok_or(Problem::Line(SignatureError::Unsigned))?;
+        verify::judge(&claim.line, claim.intact, trust)
+    }
+}
+
+impl Reader for Library {
+    fn version(&self) -> Hash {
+        Hash::of(format!("{READING} {}", self.extractors_hash))
+    }
+
+    fn identify(&self, kind: ItemKind, path: &str) -> Option<ItemId> {
+        let (id, _) = lookup::split_name(kind, path, &self.extractors)?;
+        // What makes a folder a package is no tool.
+        (id.name() != "__init__").then_some(id)
+    }
+
+    fn read(&self, candidate: &Candidate<'_>, bytes: &[u8]) -> Document {
+        let extension = candidate
+            .path
+            .rfind('.')
+            .map_or("", |dot| &candidate.path[dot..]);
+        let form = self.form(extension, candidate.kind);
+        let claim = verify::claim(bytes, &form);
+        // Of a partial item only what is covered is ever looked at.
+        let element = match &claim {
+            Ok(claim) if claim.coverage == Coverage::Partial => verify::element(bytes),
+            _ => None,
+        };
+        let shown = element.map_or(bytes, |range| &bytes[range]);
+        let signature = match claim {
+            Ok(claim) => Some(Claim {
+                line: claim.line,
+                intact: true,
+            }),
+            Err(Problem::Changed { .. }) => {
+                let split = signature::split(bytes, &form.comment).ok();
+                split.map(|split| Claim {
+                    line: split.line,
+                    intact: false,
+                })
+            }
+            Err(_) => None,
+        };
+        let document = Document {
+            signature,
+            body: String::from_utf8_lossy(&signature::unsigned(shown)).into_owned(),
+            ..Document::default()
+        };
+        match metadata::extract(shown, extension, candidate.kind, &self.extractors) {
+            Ok(metadata) => Document {
+                title: metadata.title().unwrap_or_default().to_owned(),
+                description: metadata.description().unwrap_or_default().to_owned(),
+                tags: metadata.tags(),
+                parameters: metadata.parameter_names(),
+                category: metadata.category().map(str::to_owned),
+                risk: metadata.risk_level().map(|risk| risk.as_str().to_owned()),
+                version: metadata.version().map(str::to_owned),
+                ..document
+            },
+            Err(error) => Document {
+                problem: Some(format!("{}: {error}", error.excerpt.position)),
+                ..document
+            },
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Signing items where they are.
+
+use std::path::PathBuf;
+
+use lillux::durable::{self, WriteError};
+use lillux::keys::SigningKey;
+
+use super::many::parallel;
+use super::{ItemError, Library, read};
+use crate::lookup::Found;
+use crate::metadata;
+use crate::signature;
+use crate::space::{Space, SpaceError};
+use crate::verify;
+
+/// What signing did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignOutcome {
+    /// The file has a new signature line.
+    Signed,
+    /// This key had signed exactly this content; nothing was written.
+    Unchanged,
+}
+
+/// An item that cannot be signed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SignError {
+    /// The system space is signed when it is built.
+    #[error("{0} is in the system space, which is read only")]
+    System(String),
+    /// It cannot be found, read or understood.
+    #[error(transparent)]
+    Item(#[from] ItemError),
+    /// `provider@user` is malformed.
+    #[error("{0}")]
+    Provenance(String),
+    /// It cannot be written.
+    #[error("cannot sign {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: WriteError,
+    },
+}
+
+impl From<SpaceError> for SignError {
+    fn from(error: SpaceError) -> Self {
+        Self::Item(error.into())
+    }
+}
+
+impl Library {
+    /// Signs many items, in parallel; the outcomes are in the order of the items.
+    pub fn sign_many(
+        &self,
+        items: &[Found<'_>],
+        key: &SigningKey,
+        provenance: Option<&str>,
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Vec<Result<SignOutcome, SignError>> {
+        parallel(items, progress, |found| self.sign(found, key, provenance))
+    }
+
+    /// Signs an item: its file is replaced in one step, with its mode kept. An
+    /// item whose metadata cannot be read is not signed.
+    pub fn sign(
+        &self,
+        found: &Found<'_>,
+        key: &SigningKey,
+        provenance: Option<&str>,
+    ) -> Result<SignOutcome, SignError> {
+        if found.root.space() == Space::System {
+            return Err(SignError::System(found.reference.to_string()));
+        }
+        let raw = read(found)?;
+        let content = signature::unsigned(&raw.bytes);
+        let form = self.form_of(found);
+        let kind = found.reference.kind;
+        metadata::extract(&raw.bytes, &found.extension, kind, &self.extractors).map_err(
+            |source| ItemError::Metadata {
+                path: found.path(),
+                source: Box::new(source),
+            },
+        )?;
+        let present = verify::claim(&raw.bytes, &form).ok();
+        if present.is_some_and(|claim| {
+            claim.coverage == crate::item::Coverage::Whole
+                && claim.line.provenance.as_deref() == provenance
+                && claim.line.fingerprint == key.public().fingerprint()
+                && key
+                    .public()
+                    .verify(&claim.line.hash, &claim.line.signature)
+                    .is_ok()
+        }) {
+            return Ok(SignOutcome::Unchanged);
+        }
+        let time = lillux::time::now_seconds();
+        let signed = signature::sign(&content, &form.comment, key, &time, provenance)
+            .map_err(|e| SignError::Provenance(e.what))?;
+        let changing = || SpaceError::Changing(found.path());
+        // Links are followed, as reading did, and stay links.
+        let path = found
+            .root
+            .real_path(&found.relative)?
+            .ok_or_else(changing)?;
+        if found.root.look(&found.relative)? != Some(raw.identity) {
+            return Err(changing())?;
+        }
+        durable::rewrite(&path, &signed).map_err(|source| SignError::Write { path, source })?;
+        Ok(SignOutcome::Signed)
+    }
+}

@@ -1,0 +1,255 @@
+//! From a name to a file: project, user, system; the first hit wins.
+
+use std::path::PathBuf;
+
+use crate::id::{ItemId, ItemKind, ItemRef};
+use crate::metadata::Extractors;
+use crate::space::{Entry, Root, SpaceError, Spaces};
+
+/// A file that an item's name leads to. Not read yet.
+#[derive(Debug, Clone)]
+pub struct Found<'a> {
+    /// The tree it is in.
+    pub root: &'a Root,
+    /// Its name, in full.
+    pub reference: ItemRef,
+    /// Relative to the root's `.ai/`.
+    pub relative: String,
+    /// With its dot: `.py`.
+    pub extension: String,
+}
+
+impl Found<'_> {
+    /// Where the file is, for people.
+    pub fn path(&self) -> PathBuf {
+        self.root.path_of(&self.relative)
+    }
+}
+
+/// A name that leads to no file, or to more than one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LookupError {
+    /// There is nothing of that name.
+    #[error("there is no {reference}")]
+    NotFound {
+        /// The name.
+        reference: ItemRef,
+        /// The folders looked through.
+        searched: Vec<PathBuf>,
+        /// Names that resemble it, the nearest first.
+        near: Vec<ItemRef>,
+    },
+    /// Two files of one id in the same space.
+    #[error("{reference} is two files, {}; one of them must go", joined(.paths))]
+    Twice {
+        /// The name.
+        reference: ItemRef,
+        /// The files.
+        paths: Vec<PathBuf>,
+    },
+    /// A mere file name that several tools of a space have.
+    #[error("`{name}` may be {}; say which", .candidates.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "))]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// The tools of that name.
+        candidates: Vec<ItemRef>,
+    },
+    /// A file on the way cannot be used.
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+}
+
+impl LookupError {
+    /// The command that helps.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotFound {
+                reference, near, ..
+            } => Some(match near.first() {
+                Some(nearest) => format!("did you mean {nearest}?"),
+                None => format!("rye search {}", reference.id.name()),
+            }),
+            Self::Twice { paths, .. } => paths.last().map(|path| format!("rm {}", path.display())),
+            Self::Ambiguous { .. } => None,
+            Self::Space(error) => error.hint(),
+        }
+    }
+}
+
+fn joined(paths: &[PathBuf]) -> String {
+    let shown: Vec<_> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    shown.join(" and ")
+}
+
+/// Finds the file of an item.
+pub(crate) fn find<'a>(
+    spaces: &'a Spaces,
+    extractors: &Extractors,
+    reference: &ItemRef,
+) -> Result<Found<'a>, LookupError> {
+    for root in spaces.roots() {
+        if let Some(found) = find_in(root, extractors, reference)? {
+            return Ok(found);
+        }
+    }
+    if reference.kind == ItemKind::Tool && reference.id.is_bare() {
+        for root in spaces.roots() {
+            if let Some(found) = find_by_name(root, extractors, reference.id.name())? {
+                return Ok(found);
+            }
+        }
+    }
+    Err(not_found(spaces, extractors, reference))
+}
+
+/// Finds the file of an item in one tree.
+pub(crate) fn find_in<'a>(
+    root: &'a Root,
+    extractors: &Extractors,
+    reference: &ItemRef,
+) -> Result<Option<Found<'a>>, LookupError> {
+    let stem = format!("{}/{}", reference.kind.folder(), reference.id);
+    let mut hits = Vec::new();
+    let extensions = extractors.extensions(reference.kind);
+    for relative in root.with_extension(&stem, extensions)? {
+        let extension = relative[stem.len()..].to_owned();
+        hits.push((relative, extension));
+    }
+    if hits.len() > 1 {
+        return Err(LookupError::Twice {
+            reference: reference.clone(),
+            paths: hits
+                .iter()
+                .map(|(relative, _)| root.path_of(relative))
+                .collect(),
+        });
+    }
+    Ok(hits.pop().map(|(relative, extension)| Found {
+        root,
+        reference: reference.clone(),
+        relative,
+        extension,
+    }))
+}
+
+/// A tool by its mere file name, wherever it is below `tools/`.
+fn find_by_name<'a>(
+    root: &'a Root,
+    extractors: &Extractors,
+    name: &str,
+) -> Result<Option<Found<'a>>, LookupError> {
+    let mut hits: Vec<_> = list(root, ItemKind::Tool, extractors)
+        .into_iter()
+        .filter_map(Result::ok)
+        .filter(|(_, found)| found.reference.id.name() == name)
+        .map(|(_, found)| found)
+        .collect();
+    if hits.len() > 1 {
+        return Err(LookupError::Ambiguous {
+            name: name.to_owned(),
+            candidates: hits.into_iter().map(|found| found.reference).collect(),
+        });
+    }
+    Ok(hits.pop())
+}
+
+/// The files of a kind in one tree, ordered by path. Whether two of them have
+/// the same id is not looked at.
+pub(crate) fn list<'a>(
+    root: &'a Root,
+    kind: ItemKind,
+    extractors: &Extractors,
+) -> Vec<Result<(Entry, Found<'a>), SpaceError>> {
+    root.walk(kind.folder())
+        .into_iter()
+        .filter_map(|entry| match entry {
+            Ok(entry) => {
+                let found = name_of(root, kind, &entry.path, extractors)?;
+                Some(Ok((entry, found)))
+            }
+            Err(error) => Some(Err(error)),
+        })
+        .collect()
+}
+
+/// The name of the item that a file is; none if it is no item.
+pub(crate) fn name_of<'a>(
+    root: &'a Root,
+    kind: ItemKind,
+    relative: &str,
+    extractors: &Extractors,
+) -> Option<Found<'a>> {
+    let inner = relative.strip_prefix(kind.folder())?.strip_prefix('/')?;
+    let (id, extension) = split_name(kind, inner, extractors)?;
+    Some(Found {
+        root,
+        reference: ItemRef::new(kind, id),
+        relative: relative.to_owned(),
+        extension: extension.to_owned(),
+    })
+}
+
+/// The id and the extension of a file, told from its path below the folder of its kind.
+pub(crate) fn split_name<'p>(
+    kind: ItemKind,
+    path: &'p str,
+    extractors: &Extractors,
+) -> Option<(ItemId, &'p str)> {
+    let name_start = path.rfind('/').map_or(0, |slash| slash + 1);
+    let dot = path[name_start..].rfind('.')? + name_start;
+    let (stem, extension) = path.split_at(dot);
+    let known = extractors.rule(extension)?.kinds.contains(&kind);
+    known.then(|| Some((stem.parse().ok()?, extension)))?
+}
+
+fn not_found(spaces: &Spaces, extractors: &Extractors, reference: &ItemRef) -> LookupError {
+    let kind = reference.kind;
+    let mut near: Vec<(usize, ItemRef)> = spaces
+        .roots()
+        .flat_map(|root| list(root, kind, extractors))
+        .filter_map(|entry| Some(entry.ok()?.1.reference))
+        .filter_map(|other| Some((distance(&reference.id, &other.id)?, other)))
+        .collect();
+    near.sort();
+    near.dedup();
+    near.truncate(3);
+    LookupError::NotFound {
+        reference: reference.clone(),
+        searched: spaces
+            .roots()
+            .map(|root| root.path_of(kind.folder()))
+            .collect(),
+        near: near.into_iter().map(|(_, other)| other).collect(),
+    }
+}
+
+/// How far one id is from another; none if they have nothing to do with each other.
+fn distance(wanted: &ItemId, other: &ItemId) -> Option<usize> {
+    let whole = edits(wanted.as_str(), other.as_str());
+    let names = edits(wanted.name(), other.name()) + 1;
+    let written_with_extension = wanted.name().split('.').next() == Some(other.name());
+    let distance = whole.min(names);
+    let close = distance * 2 <= wanted.name().len() || written_with_extension;
+    close.then_some(distance)
+}
+
+/// Levenshtein's distance.
+fn edits(one: &str, other: &str) -> usize {
+    let other: Vec<_> = other.bytes().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}

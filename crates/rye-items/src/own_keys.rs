@@ -1,0 +1,175 @@
+//! The user's own key, and what is signed with it: whom they trust and no longer trust.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lillux::durable::{self, Existing, WriteError};
+use lillux::keys::{Fingerprint, KeyError, PairFiles, PublicKey, SigningKey};
+use lillux::{At as _, PathError};
+
+use crate::comment::Comment;
+use crate::signature;
+use crate::trust::{REVOKED, Revocation, TRUSTED, TrustFile};
+
+/// The keys in the user's space.
+#[derive(Debug, Clone)]
+pub struct OwnKeys {
+    ai: PathBuf,
+}
+
+/// A key of the user's that cannot be had, or a file about a key that cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OwnKeyError {
+    /// There is no key yet.
+    #[error("there is no signing key {}", .0.display())]
+    Missing(PathBuf),
+    /// There is one, and it was not to be replaced.
+    #[error("there is a signing key already, {}", .0.display())]
+    Exists(PathBuf),
+    /// The key cannot be used.
+    #[error(transparent)]
+    Key(KeyError),
+    /// A file cannot be read.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// A file about a key cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The file named holds no public key.
+    #[error("{} is neither a public key nor a trust file: {why}", path.display())]
+    NoKey {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl OwnKeyError {
+    /// The command that helps.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Missing(_) => Some("rye keys generate".to_owned()),
+            Self::Exists(_) => Some("rye keys show".to_owned()),
+            Self::Key(error) => error.hint(),
+            Self::Path(_) | Self::Write(_) | Self::NoKey { .. } => None,
+        }
+    }
+}
+
+impl OwnKeys {
+    /// In the space of the user whose folder this is.
+    pub fn of(user: &Path) -> Self {
+        Self {
+            ai: user.join(".ai"),
+        }
+    }
+
+    /// The files of the pair.
+    pub fn files(&self) -> PairFiles {
+        PairFiles::inside(&self.folder())
+    }
+
+    /// Reads the signing key.
+    pub fn signing(&self) -> Result<SigningKey, OwnKeyError> {
+        let path = self.files().private;
+        SigningKey::read(&path).map_err(|error| match error {
+            KeyError::Missing(path) => OwnKeyError::Missing(path),
+            other => OwnKeyError::Key(other),
+        })
+    }
+
+    /// Makes a pair, and the file that trusts it.
+    pub fn generate(&self, owner: &str, existing: Existing) -> Result<SigningKey, OwnKeyError> {
+        let key = SigningKey::generate().map_err(|e| OwnKeyError::Key(e.into()))?;
+        // Trusted before it is there to be used: a crash in between leaves a
+        // trusted key that nobody has.
+        self.trust_own(&key, owner)?;
+        let written = key.write_pair(&self.folder(), existing);
+        if let Err(error) = written {
+            let _ = fs::remove_file(self.trust_path(key.public().fingerprint()));
+            return Err(match error {
+                KeyError::Exists(path) => OwnKeyError::Exists(path),
+                other => OwnKeyError::Key(other),
+            });
+        }
+        Ok(key)
+    }
+
+    /// Writes the self-signed file that trusts the user's own key.
+    pub fn trust_own(&self, key: &SigningKey, owner: &str) -> Result<PathBuf, OwnKeyError> {
+        let file = TrustFile {
+            key: key.public().clone(),
+            owner: Some(owner.to_owned()),
+            attestation: None,
+        };
+        self.trust(&file, key)
+    }
+
+    /// Writes the file that trusts a key, signed with the user's.
+    pub fn trust(&self, file: &TrustFile, signer: &SigningKey) -> Result<PathBuf, OwnKeyError> {
+        let path = self.trust_path(file.key.fingerprint());
+        write_signed(&path, &file.to_text(), signer)?;
+        Ok(path)
+    }
+
+    /// Writes the file that revokes a key, signed with the user's.
+    pub fn revoke(
+        &self,
+        fingerprint: Fingerprint,
+        reason: Option<&str>,
+        key: Option<&PublicKey>,
+        signer: &SigningKey,
+    ) -> Result<PathBuf, OwnKeyError> {
+        let path = self.ai.join(REVOKED).join(format!("{fingerprint}.toml"));
+        let since = lillux::time::now_seconds();
+        write_signed(
+            &path,
+            &Revocation::text(fingerprint, &since, reason, key),
+            signer,
+        )?;
+        Ok(path)
+    }
+
+    /// Where the file is that trusts a key.
+    pub fn trust_path(&self, fingerprint: Fingerprint) -> PathBuf {
+        self.ai.join(TRUSTED).join(format!("{fingerprint}.toml"))
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.ai.join("config/keys/signing")
+    }
+}
+
+/// Reads a public key from a PEM file or a trust file.
+pub fn read_key_file(path: &Path) -> Result<TrustFile, OwnKeyError> {
+    const LARGEST: u64 = 64 << 10;
+    let about = fs::metadata(path).at("look at", path)?;
+    let no_key = |why: &str| OwnKeyError::NoKey {
+        path: path.to_owned(),
+        why: why.to_owned(),
+    };
+    if !about.is_file() || about.len() > LARGEST {
+        return Err(no_key("it is not a small regular file"));
+    }
+    let bytes = fs::read(path).at("read", path)?;
+    if bytes.trim_ascii_start().starts_with(b"-----BEGIN") {
+        let key = PublicKey::from_pem(&bytes).map_err(|e| no_key(&e.to_string()))?;
+        return Ok(TrustFile {
+            key,
+            owner: None,
+            attestation: None,
+        });
+    }
+    TrustFile::parse(&bytes).map_err(|why| no_key(&why))
+}
+
+fn write_signed(path: &Path, text: &str, signer: &SigningKey) -> Result<(), OwnKeyError> {
+    let time = lillux::time::now_seconds();
+    let signed =
+        signature::sign(text.as_bytes(), &Comment::HASH, signer, &time, None).unwrap_or_default();
+    let folder = path.parent().unwrap_or(path);
+    durable::create_folder(folder, 0o700)?;
+    Ok(durable::write(path, &signed, 0o644, Existing::Replace)?)
+}

@@ -1,0 +1,150 @@
+//! Numbers and texts as bytes, read in place and never beyond their end.
+
+/// Odd, so that multiplying by it loses nothing.
+const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Tells bytes that were damaged from those that were written. Not against
+/// somebody who means to deceive: who can write the file can also write this.
+///
+/// Each step is a bijection of what it takes in, so a change within any one
+/// word of eight bytes is always noticed.
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
+    let mut lanes = [1, 2, 3, 4].map(|n: u64| PRIME.wrapping_mul(n));
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    let mut last = [0; 32];
+    last[..rest.len()].copy_from_slice(rest);
+    for block in blocks.iter().chain([&last]) {
+        let (words, _) = block.as_chunks::<8>();
+        for (lane, word) in lanes.iter_mut().zip(words) {
+            let mixed = *lane ^ u64::from_le_bytes(*word);
+            *lane = mixed.wrapping_mul(PRIME).rotate_left(31);
+        }
+    }
+    let length = bytes.len() as u64;
+    lanes.into_iter().fold(length, |sum, lane| {
+        let mixed = (sum ^ lane).wrapping_mul(PRIME);
+        mixed ^ (mixed >> 29)
+    })
+}
+
+/// Writes a number in as few bytes as it needs, seven bits each.
+pub(super) fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(low_bits(number) | 0x80);
+        number >>= 7;
+    }
+    bytes.push(low_bits(number));
+}
+
+fn low_bits(number: u64) -> u8 {
+    number.to_le_bytes()[0] & 0x7f
+}
+
+/// Writes a text after its length.
+pub(super) fn put_text(bytes: &mut Vec<u8>, text: &str) {
+    put_number(bytes, text.len() as u64);
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+/// A place in bytes that are read from front to back. What is not there is none.
+#[derive(Debug, Clone)]
+pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    pub(super) fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    pub(super) fn u64(&mut self) -> Option<u64> {
+        self.array().copied().map(u64::from_le_bytes)
+    }
+
+    /// What [`put_number`] wrote.
+    #[inline]
+    pub(super) fn number(&mut self) -> Option<u64> {
+        let (&first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        if first < 0x80 {
+            return Some(u64::from(first));
+        }
+        let mut number = u64::from(first & 0x7f);
+        let mut shift = 7;
+        while shift < 64 {
+            let (&byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(number);
+            }
+            shift += 7;
+        }
+        None
+    }
+
+    /// What [`put_text`] wrote.
+    pub(super) fn text(&mut self) -> Option<&'a str> {
+        let length = usize::try_from(self.number()?).ok()?;
+        std::str::from_utf8(self.take(length)?).ok()
+    }
+}
+
+/// A number of things in memory. More than fit do not occur: each takes more
+/// than one byte of an address space that is not that much larger.
+pub(super) fn narrow(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// The same, back.
+pub(super) fn wide(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn numbers_and_texts_read_back_as_written(number: u64, text: String) {
+            let mut bytes = Vec::new();
+            put_number(&mut bytes, number);
+            put_text(&mut bytes, &text);
+            let mut cursor = Cursor(&bytes);
+            prop_assert_eq!(cursor.number(), Some(number));
+            prop_assert_eq!(cursor.text(), Some(text.as_str()));
+            prop_assert_eq!(cursor.number(), None);
+        }
+
+        #[test]
+        fn every_flip_and_every_cut_is_noticed(
+            bytes in prop::collection::vec(any::<u8>(), 1..200),
+            place: prop::sample::Index,
+            flip in 1u8..,
+        ) {
+            let sum = checksum(&bytes);
+            let place = place.index(bytes.len());
+            prop_assert_ne!(checksum(&bytes[..place]), sum);
+            let mut flipped = bytes;
+            flipped[place] ^= flip;
+            prop_assert_ne!(checksum(&flipped), sum);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_harm(bytes: Vec<u8>) {
+            let mut cursor = Cursor(&bytes);
+            while cursor.number().is_some() {
+                cursor.text();
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Whatever happens to the files, what was known before makes no difference.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use proptest::prelude::*;
+
+use super::house::House;
+use crate::search::{Catalogue, Query};
+use crate::space::Space;
+
+const WORDS: [&str; 8] = [
+    "alpha", "beta", "gamma", "delta", "alphabet", "betray", "gammon", "delat",
+];
+
+/// Something that a person does to files. Numbers are places, names and words.
+#[derive(Debug, Clone)]
+enum Edit {
+    Write(u8, u8),
+    SameSize(u8, u8),
+    Replace(u8, u8),
+    Remove(u8),
+    Rename(u8, u8),
+    RemoveFolder(u8),
+    MoveFolder(u8, u8),
+    MoveAway(u8),
+    BringBack(u8),
+    Link(u8, u8),
+    LinkFolder(u8, u8),
+    HardLink(u8, u8),
+    NewSpace(u8),
+}
+
+fn edits() -> impl Strategy<Value = Vec<Edit>> {
+    let edit = prop_oneof![
+        6 => any::<(u8, u8)>().prop_map(|(a, b)| Edit::Write(a, b)),
+        3 => any::<(u8, u8)>().prop_map(|(a, b)| Edit::SameSize(a, b)),
+        2 => any::<(u8, u8)>().prop_map(|(a, b)| Edit::Replace(a, b)),
+        2 => any::<u8>().prop_map(Edit::Remove),
+        2 => any::<(u8, u8)>().prop_map(|(a, b)| Edit::Rename(a, b)),
+        1 => any::<u8>().prop_map(Edit::RemoveFolder),
+        1 => any::<(u8, u8)>().prop_map(|(a, b)| Edit::MoveFolder(a, b)),
+        1 => any::<u8>().prop_map(Edit::MoveAway),
+        1 => any::<u8>().prop_map(Edit::BringBack),
+        1 => any::<(u8, u8)>().prop_map(|(a, b)| Edit::Link(a, b)),
+        1 => any::<(u8, u8)>().prop_map(|(a, b)| Edit::LinkFolder(a, b)),
+        1 => any::<(u8, u8)>().prop_map(|(a, b)| Edit::HardLink(a, b)),
+        1 => any::<u8>().prop_map(Edit::NewSpace),
+    ];
+    prop::collection::vec(edit, 1..25)
+}
+
+/// One of some files, in the project or the user's space.
+fn file(number: u8) -> (&'static str, String) {
+    let space = ["project", "user"][usize::from(number & 1)];
+    let folder = ["tools", "tools/x", "tools/x/y", "knowledge/x"][usize::from(number >> 1 & 3)];
+    let extension = if folder.starts_with("tools") {
+        "py"
+    } else {
+        "md"
+    };
+    (space, format!("{folder}/f{}.{extension}", number >> 3 & 3))
+}
+
+fn folder(number: u8) -> (&'static str, &'static str) {
+    let space = ["project", "user"][usize::from(number & 1)];
+    let folders = ["tools", "tools/x", "tools/x/y", "knowledge"];
+    (space, folders[usize::from(number >> 1 & 3)])
+}
+
+fn text(number: u8) -> String {
+    let word = |shift: u8| WORDS[usize::from(number >> shift & 7)];
+    format!(
+        "# description: {}\n# tags: {}\n{} {number}",
+        word(0),
+        word(3),
+        word(2)
+    )
+}
+
+/// Does it as far as it can be done; what cannot is no edit.
+fn apply(house: &House, edit: &Edit) {
+    let at = |(space, path): (&str, String)| house.path(space).join(".ai").join(path);
+    let folder_at = |n: u8| at((folder(n).0, folder(n).1.to_owned()));
+    let _ = match *edit {
+        Edit::Write(n, t) => {
+            let (space, path) = file(n);
+            let full = at(file(n));
+            // Not through links that lead nowhere, and not over folders.
+            if !full.is_dir() && fs::create_dir_all(full.parent().unwrap()).is_ok() {
+                let _ = fs::write(house.path(space).join(".ai").join(path), text(t));
+            }
+            Ok(())
+        }
+        Edit::SameSize(n, t) => fs::read(at(file(n))).and_then(|old| {
+            let mut new = text(t).into_bytes();
+            new.resize(old.len(), b'.');
+            fs::write(at(file(n)), new)
+        }),
+        Edit::Replace(n, t) => {
+            let temporary = house.path("temporary");
+            fs::write(&temporary, text(t)).and_then(|()| fs::rename(temporary, at(file(n))))
+        }
+        Edit::Remove(n) => fs::remove_file(at(file(n))),
+        Edit::Rename(n, m) => fs::rename(at(file(n)), at(file(m))),
+        Edit::RemoveFolder(n) => fs::remove_dir_all(folder_at(n)),
+        Edit::MoveFolder(n, m) => fs::rename(folder_at(n), folder_at(m)),
+        Edit::MoveAway(n) => fs::rename(folder_at(n), house.path("away")),
+        Edit::BringBack(n) => fs::rename(house.path("away"), folder_at(n)),
+        Edit::Link(n, m) => symlink(at(file(m)).file_name().unwrap(), at(file(n))),
+        Edit::LinkFolder(n, m) => {
+            let name = ["x", "y", "../tools", "../knowledge"][usize::from(m & 3)];
+            symlink(name, folder_at(n).join("linked"))
+        }
+        // Made before the file is looked at: one that is made later, outside, and
+        // written to is what no watcher is told of.
+        Edit::HardLink(n, t) => {
+            let outside = house.path("outside");
+            let _ = fs::remove_file(&outside);
+            fs::write(&outside, text(t)).and_then(|()| fs::hard_link(&outside, at(file(n))))
+        }
+        Edit::NewSpace(n) => {
+            let space = house.path(file(n).0).join(".ai");
+            fs::remove_dir_all(space)
+        }
+    };
+    // The file with two names changes with every edit.
+    if house.path("outside").exists() {
+        let _ = fs::write(house.path("outside"), format!("gamma {edit:?}"));
+    }
+}
+
+fn queries() -> Vec<Query> {
+    let mut queries: Vec<_> = ["alpha", "gamm delta", "delte", "f1 x", ""]
+        .map(Query::new)
+        .into();
+    let mut lower = Query::new("beta");
+    lower.spaces = vec![Space::User];
+    queries.push(lower);
+    queries
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_known_before_makes_no_difference(edits in edits()) {
+        let house = House::new();
+        house.put("tools/f0.py", &text(0));
+        let stays = Catalogue::watching(Some(&house.cache()));
+        let looks = Catalogue::new(None);
+        for edit in edits {
+            apply(&house, &edit);
+            let (new, bare) = (Catalogue::new(Some(&house.cache())), Catalogue::new(None));
+            for query in queries() {
+                let expected = house.ask(&bare, &query);
+                prop_assert_eq!(&house.ask(&stays, &query), &expected, "stays, after {:?}", &edit);
+                prop_assert_eq!(&house.ask(&looks, &query), &expected, "looks, after {:?}", &edit);
+                prop_assert_eq!(&house.ask(&new, &query), &expected, "new, after {:?}", &edit);
+            }
+        }
+    }
+}

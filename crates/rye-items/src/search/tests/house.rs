@@ -1,0 +1,166 @@
+//! Folders of items to search in, and a reader of a simple format.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use lillux::Hash;
+use tempfile::TempDir;
+
+use crate::comment::Comment;
+use crate::id::{ItemId, ItemKind};
+use crate::search::segment::Settled;
+use crate::search::settled::{settled, tick};
+use crate::search::{Answer, Candidate, Catalogue, Claim, Document, Query, Reader};
+use crate::signature::split;
+use crate::space::{Embedded, FileIdentity, Spaces};
+
+/// A project, a user and a cache in a temporary folder.
+pub(super) struct House {
+    folder: TempDir,
+    pub(super) bundles: Vec<PathBuf>,
+    pub(super) embedded: &'static Embedded,
+}
+
+impl House {
+    pub(super) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["project", "user", "cache"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        Self {
+            folder,
+            bundles: Vec::new(),
+            embedded: &Embedded::EMPTY,
+        }
+    }
+
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    pub(super) fn cache(&self) -> PathBuf {
+        self.path("cache")
+    }
+
+    /// Writes a file below the project's `.ai`.
+    pub(super) fn put(&self, path: &str, text: &str) {
+        self.put_in("project", path, text);
+    }
+
+    /// Writes a file below the `.ai` of `project`, `user` or a bundle.
+    pub(super) fn put_in(&self, space: &str, path: &str, text: &str) {
+        let path = self.path(space).join(".ai").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub(super) fn item(&self, path: &str) -> PathBuf {
+        self.path("project/.ai").join(path)
+    }
+
+    pub(super) fn spaces(&self) -> Spaces {
+        let (project, user) = (self.path("project"), self.path("user"));
+        Spaces::open(Some(&project), Some(&user), &self.bundles, self.embedded).unwrap()
+    }
+
+    /// What a catalogue says.
+    pub(super) fn ask(&self, catalogue: &Catalogue, query: &Query) -> Answer {
+        catalogue.search(&self.spaces(), &Lines::default(), query)
+    }
+
+    /// What one says that knows nothing yet.
+    pub(super) fn ask_anew(&self, query: &Query) -> Answer {
+        self.ask(&Catalogue::new(None), query)
+    }
+
+    /// The ids of the hits for some words.
+    pub(super) fn ids(&self, text: &str) -> Vec<String> {
+        ids(&self.ask_anew(&Query::new(text)))
+    }
+}
+
+/// Waits until every file below a folder would look different after a change.
+pub(super) fn settle(folder: &Path) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            settle(&path);
+        }
+        let identity = FileIdentity::of(&rustix::fs::lstat(&path).unwrap());
+        while settled(&identity, tick()) == Settled::No {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The ids of hits, in order.
+pub(super) fn ids(answer: &Answer) -> Vec<String> {
+    let hits = answer.hits.iter();
+    hits.map(|hit| hit.reference.id.to_string()).collect()
+}
+
+/// Reads files that begin with lines such as `# tags: one, two`; the rest is
+/// the body. Counts how many it read.
+#[derive(Default)]
+pub(super) struct Lines {
+    pub(super) read: AtomicUsize,
+    /// How often it was shown a path: not at all where nothing is walked.
+    pub(super) shown: AtomicUsize,
+    pub(super) version: u32,
+}
+
+impl Reader for Lines {
+    fn version(&self) -> Hash {
+        Hash::of(format!("lines {}", self.version))
+    }
+
+    fn identify(&self, kind: ItemKind, path: &str) -> Option<ItemId> {
+        self.shown.fetch_add(1, Ordering::Relaxed);
+        let (id, extension) = path.rsplit_once('.')?;
+        let known = match kind {
+            ItemKind::Tool => ["py", "yaml"].contains(&extension),
+            _ => extension == "md",
+        };
+        known.then(|| id.parse().ok())?
+    }
+
+    fn read(&self, candidate: &Candidate<'_>, bytes: &[u8]) -> Document {
+        self.read.fetch_add(1, Ordering::Relaxed);
+        let extension = Path::new(candidate.path).extension();
+        let comment = match extension.and_then(|e| e.to_str()) {
+            Some("md") => Comment::MARKUP,
+            _ => Comment::HASH,
+        };
+        let signed = split(bytes, &comment).ok();
+        let signature = signed.as_ref().map(|split| Claim {
+            line: split.line.clone(),
+            intact: split.hash() == split.line.hash,
+        });
+        let text = signed.map_or(bytes, |split| split.after);
+        let text = String::from_utf8_lossy(text);
+        let mut document = Document {
+            signature,
+            ..Document::default()
+        };
+        for line in text.lines() {
+            let field = line.strip_prefix("# ").and_then(|l| l.split_once(": "));
+            let list = |text: &str| text.split(", ").map(str::to_owned).collect();
+            match field {
+                Some(("title", text)) => text.clone_into(&mut document.title),
+                Some(("description", text)) => text.clone_into(&mut document.description),
+                Some(("tags", text)) => document.tags = list(text),
+                Some(("parameters", text)) => document.parameters = list(text),
+                Some(("category", text)) => document.category = Some(text.to_owned()),
+                Some(("risk", text)) => document.risk = Some(text.to_owned()),
+                Some(("version", text)) => document.version = Some(text.to_owned()),
+                Some(("problem", text)) => document.problem = Some(text.to_owned()),
+                _ => {
+                    document.body.push_str(line);
+                    document.body.push('\n');
+                }
+            }
+        }
+        document
+    }
+}

@@ -1,0 +1,181 @@
+//! Files with a signature line: taking it out, putting one in.
+
+use lillux::Hash;
+use lillux::hash::Hasher;
+use lillux::keys::SigningKey;
+
+use super::error::SignatureError;
+use super::line::{MARK, SignatureLine, provenance_problem};
+use crate::comment::Comment;
+use crate::place::Excerpt;
+
+const BOM: &[u8] = b"\xef\xbb\xbf";
+/// How far down a line that stands in the wrong place is looked for.
+const LOOK: usize = 10;
+
+/// A signed file, taken apart. The covered bytes are `before` and `after`, in a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Split<'a> {
+    /// What the line says.
+    pub line: SignatureLine,
+    /// What stands before the line: a byte order mark, a `#!` line, or nothing.
+    pub before: &'a [u8],
+    /// What stands behind it.
+    pub after: &'a [u8],
+}
+
+impl Split<'_> {
+    /// The hash of the covered bytes.
+    pub fn hash(&self) -> Hash {
+        let mut hasher = Hasher::default();
+        hasher.update(self.before);
+        hasher.update(self.after);
+        hasher.finish().0
+    }
+
+    /// The covered bytes.
+    pub fn covered(&self) -> Vec<u8> {
+        [self.before, self.after].concat()
+    }
+}
+
+/// Finds the signature line of a file in its place and reads it.
+pub fn split<'a>(file: &'a [u8], comment: &Comment) -> Result<Split<'a>, SignatureError> {
+    let start = start_of_line(file);
+    let (line, newline) = first_line(&file[start..]);
+    let excerpt = |offset: usize| Excerpt::at(file, start + offset);
+    let Some(text) = comment
+        .inside(line)
+        .filter(|text| text.starts_with(MARK.as_bytes()))
+    else {
+        return Err(why_none(file, start, line, comment));
+    };
+    let offset = line.len() - comment.suffix.as_ref().map_or(0, |s| s.len() + 1) - text.len();
+    let malformed = |what: String, at: usize| SignatureError::Malformed {
+        what,
+        excerpt: excerpt(at),
+    };
+    let text = std::str::from_utf8(text)
+        .map_err(|e| malformed("it is not UTF-8".to_owned(), offset + e.valid_up_to()))?;
+    let read: SignatureLine = text
+        .parse()
+        .map_err(|e: super::LineError| malformed(e.what, offset + e.offset))?;
+    let after = &file[start + line.len() + newline..];
+    if carries_mark(first_line(after).0) {
+        return Err(SignatureError::Two {
+            excerpt: excerpt(line.len() + newline),
+        });
+    }
+    Ok(Split {
+        line: read,
+        before: &file[..start],
+        after,
+    })
+}
+
+/// The file with a signature line of this key, in place of those it had.
+pub fn sign(
+    file: &[u8],
+    comment: &Comment,
+    key: &SigningKey,
+    time: &str,
+    provenance: Option<&str>,
+) -> Result<Vec<u8>, super::LineError> {
+    if let Some(what) = provenance.and_then(provenance_problem) {
+        return Err(super::LineError { what, offset: 0 });
+    }
+    let mut covered = unsigned(file);
+    let newline = if covered.contains(&b'\n') && first_newline_is_crlf(&covered) {
+        "\r\n"
+    } else {
+        "\n"
+    };
+    let start = start_of_line(&covered);
+    // A lone `#!` line gets the newline that must separate it from ours.
+    if start > BOM.len() && !covered[..start].ends_with(b"\n") {
+        covered.extend(newline.bytes());
+    }
+    let start = start_of_line(&covered);
+    let hash = Hash::of(&covered);
+    let line = SignatureLine {
+        time: time.to_owned(),
+        signature: key.sign(&hash),
+        hash,
+        fingerprint: key.public().fingerprint(),
+        provenance: provenance.map(str::to_owned),
+    };
+    let line = comment.around(&line.to_string()) + newline;
+    Ok([&covered[..start], line.as_bytes(), &covered[start..]].concat())
+}
+
+/// The file without the signature lines at its beginning, in whatever comment
+/// style and however many.
+pub fn unsigned(file: &[u8]) -> Vec<u8> {
+    let start = start_of_line(file);
+    let mut rest = &file[start..];
+    loop {
+        let (line, newline) = first_line(rest);
+        if !carries_mark(line) {
+            return [&file[..start], rest].concat();
+        }
+        rest = &rest[line.len() + newline..];
+    }
+}
+
+/// Where the signature line belongs: behind a byte order mark or a `#!` line.
+fn start_of_line(file: &[u8]) -> usize {
+    if file.starts_with(b"#!") {
+        let (line, newline) = first_line(file);
+        line.len() + newline
+    } else if file.starts_with(BOM) {
+        BOM.len()
+    } else {
+        0
+    }
+}
+
+/// The first line, and the length of its newline.
+fn first_line(text: &[u8]) -> (&[u8], usize) {
+    let Some(end) = text.iter().position(|&b| b == b'\n') else {
+        return (text, 0);
+    };
+    match text[..end].strip_suffix(b"\r") {
+        Some(line) => (line, 2),
+        None => (&text[..end], 1),
+    }
+}
+
+fn first_newline_is_crlf(text: &[u8]) -> bool {
+    first_line(text).1 == 2
+}
+
+/// Whether a line is a signature line in some language's comment: punctuation
+/// and blanks, then the mark.
+fn carries_mark(line: &[u8]) -> bool {
+    let opening = |b: &u8| b.is_ascii_punctuation() || *b == b' ' || *b == b'\t';
+    let from = line.iter().position(|b| !opening(b)).unwrap_or(line.len());
+    line[from..].starts_with(MARK.as_bytes())
+}
+
+fn why_none(file: &[u8], start: usize, line: &[u8], comment: &Comment) -> SignatureError {
+    if carries_mark(line) {
+        return SignatureError::WrongComment {
+            expected: comment.around(MARK).trim_end().to_owned(),
+            excerpt: Excerpt::at(file, start),
+        };
+    }
+    let mut offset = 0;
+    for _ in 0..LOOK {
+        let (line, newline) = first_line(&file[offset..]);
+        if carries_mark(line) {
+            return SignatureError::Misplaced {
+                excerpt: Excerpt::at(file, offset),
+            };
+        }
+        offset += line.len() + newline;
+    }
+    SignatureError::Unsigned
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+use std::sync::OnceLock;
+
+use proptest::prelude::*;
+
+use super::*;
+
+static KEY: OnceLock<SigningKey> = OnceLock::new();
+const TIME: &str = "2026-04-10T03:28:17Z";
+
+fn key() -> SigningKey {
+    SigningKey::generate().unwrap()
+}
+
+fn signed(file: &[u8], comment: &Comment, key: &SigningKey) -> Vec<u8> {
+    sign(file, comment, key, TIME, None).unwrap()
+}
+
+#[test]
+fn every_shape_of_file_keeps_its_bytes_around_the_line() {
+    let key = key();
+    for (file, before) in [
+        (&b""[..], &b""[..]),
+        (b"x = 1\n", b""),
+        (b"x = 1", b""),
+        (b"\n\nx", b""),
+        (b"a\r\nb\r\n", b""),
+        (b"a\r\nb\nc", b""),
+        (b"#!/bin/sh\necho\n", b"#!/bin/sh\n"),
+        (b"#!/bin/sh\r\necho\r\n", b"#!/bin/sh\r\n"),
+        (b"\xef\xbb\xbfa: 1\n", b"\xef\xbb\xbf"),
+        (b"\xff\xfe\x00binary", b""),
+    ] {
+        for comment in [Comment::HASH, Comment::SLASHES, Comment::MARKUP] {
+            let once = signed(file, &comment, &key);
+            let parts = split(&once, &comment).unwrap();
+            assert_eq!(parts.before, before);
+            assert_eq!(parts.covered(), file);
+            assert_eq!(parts.hash(), parts.line.hash);
+            assert!(
+                key.public()
+                    .verify(&parts.hash(), &parts.line.signature)
+                    .is_ok()
+            );
+            assert_eq!(
+                signed(&once, &comment, &key),
+                once,
+                "signing again changes nothing"
+            );
+            assert_eq!(unsigned(&once), file);
+        }
+    }
+}
+
+#[test]
+fn the_line_ends_as_the_files_lines_end() {
+    let key = key();
+    let crlf = signed(b"a\r\nb\r\n", &Comment::HASH, &key);
+    assert!(crlf.split(|&b| b == b'\n').next().unwrap().ends_with(b"\r"));
+    let lf = signed(b"a\nb\r\n", &Comment::HASH, &key);
+    assert!(!lf.split(|&b| b == b'\n').next().unwrap().ends_with(b"\r"));
+}
+
+#[test]
+fn a_lone_interpreter_line_gets_the_newline_it_needs() {
+    let key = key();
+    let once = signed(b"#!/bin/true", &Comment::HASH, &key);
+    let parts = split(&once, &Comment::HASH).unwrap();
+    assert_eq!(parts.covered(), b"#!/bin/true\n");
+    assert_eq!(signed(&once, &Comment::HASH, &key), once);
+}
+
+#[test]
+fn what_is_no_signature_in_its_place_says_why() {
+    let key = key();
+    let good = String::from_utf8(signed(b"x = 1\n", &Comment::HASH, &key)).unwrap();
+    let line = good.lines().next().unwrap();
+    let body = line.strip_prefix("# ").unwrap();
+    let text = |file: &str| {
+        split(file.as_bytes(), &Comment::HASH)
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(text("x = 1\n"), "it is not signed");
+    assert_eq!(text(""), "it is not signed");
+    assert_eq!(text("# about rye:signed: lines\n"), "it is not signed");
+    assert_eq!(
+        text(&format!("{line}\n{line}\nx\n")),
+        "it has two signature lines"
+    );
+    for wrong in [
+        format!("// {body}"),
+        format!("<!-- {body} -->"),
+        format!("#{body}"),
+        format!("#  {body}"),
+        format!("#\t{body}"),
+        format!(" # {body}"),
+    ] {
+        assert!(
+            text(&wrong).starts_with("its signature line is not a comment"),
+            "{wrong}"
+        );
+    }
+    for further_down in [
+        format!("x = 1\n{line}\n"),
+        format!("\n{line}\n"),
+        format!("#!x\n\n{line}"),
+    ] {
+        assert!(text(&further_down).starts_with("its signature line must be the first"));
+    }
+    let tail = format!("{line} \nx");
+    assert!(
+        text(&tail).starts_with("its signature line is malformed: the key's"),
+        "{}",
+        text(&tail)
+    );
+    let error = split(line.replace("2026", "20x6").as_bytes(), &Comment::HASH).unwrap_err();
+    assert_eq!(error.excerpt().unwrap().position.to_string(), "1:14");
+    let two = format!("#!/bin/sh\n{line}\n// {body}\n");
+    let error = split(two.as_bytes(), &Comment::HASH).unwrap_err();
+    assert_eq!(error.excerpt().unwrap().position.to_string(), "3:1");
+}
+
+#[test]
+fn signing_puts_right_what_was_wrong_with_the_line() {
+    let key = key();
+    let good = signed(b"x = 1\n", &Comment::HASH, &key);
+    let line = String::from_utf8(good.clone()).unwrap();
+    let line = line.lines().next().unwrap();
+    for before in [
+        format!("{line}\n{line}\n"),
+        format!("//{}\n", &line[1..]),
+        "# rye:signed:garbage\n".to_owned(),
+    ] {
+        assert_eq!(
+            signed(format!("{before}x = 1\n").as_bytes(), &Comment::HASH, &key),
+            good
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_can_be_signed_and_any_changed_byte_shows(
+        file in proptest::collection::vec(any::<u8>(), 0..200),
+        at in any::<prop::sample::Index>(),
+        flip in 1..=255_u8,
+    ) {
+        let key = KEY.get_or_init(key);
+        let once = signed(&file, &Comment::HASH, key);
+        let parts = split(&once, &Comment::HASH).unwrap();
+        prop_assert_eq!(parts.hash(), parts.line.hash);
+        let time = parts.before.len() + "# rye:signed:".len();
+        let time = time..time + TIME.len();
+        let at = at.index(once.len());
+        // The time is the signer's word: no hash covers it.
+        prop_assume!(!time.contains(&at));
+        let mut changed = once.clone();
+        changed[at] ^= flip;
+        let holds = split(&changed, &Comment::HASH).is_ok_and(|parts| {
+            parts.line.fingerprint == key.public().fingerprint()
+                && parts.hash() == parts.line.hash
+                && key.public().verify(&parts.hash(), &parts.line.signature).is_ok()
+        });
+        prop_assert!(!holds);
+    }
+}

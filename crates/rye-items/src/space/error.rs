@@ -1,0 +1,68 @@
+//! What can be wrong with a space or a file in it, before its bytes matter.
+
+use std::path::PathBuf;
+
+use lillux::PathError;
+
+/// A file or folder of a space that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpaceError {
+    /// `.ai` is there, and is a file.
+    #[error("a space must be a folder, {} is none", .0.display())]
+    NotAFolder(PathBuf),
+    /// A bundle was named, and there is no `.ai` in it.
+    #[error("{} is not a bundle: there is no folder `.ai` in it", .0.display())]
+    NoBundle(PathBuf),
+    /// A link on the way leads out of the space.
+    #[error("{} leads out of its space through a link", .0.display())]
+    LeavesSpace(PathBuf),
+    /// Links that lead to each other.
+    #[error("{} is a loop of links", .0.display())]
+    LinkLoop(PathBuf),
+    /// A folder, a pipe or a device.
+    #[error("{} is not a regular file", .0.display())]
+    NotAFile(PathBuf),
+    /// Larger than an item can be.
+    #[error("{} has {size} bytes; an item has at most {} MiB", path.display(), super::LARGEST_FILE >> 20)]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        size: u64,
+    },
+    /// Somebody is writing to it.
+    #[error("{} changes while it is read", .0.display())]
+    Changing(PathBuf),
+    /// A file of a space that is no item: not in a folder of one, or of an unknown kind.
+    #[error("{} is not an item: no extractor knows its extension, or it is in none of tools, directives, knowledge and config", .0.display())]
+    NotAnItem(PathBuf),
+    /// A folder that belongs to no space.
+    #[error("{} is in none of the spaces", .0.display())]
+    OutsideSpaces(PathBuf),
+    /// The name of a file is not UTF-8.
+    #[error("the name of {} is not UTF-8", .0.display())]
+    Name(PathBuf),
+    /// The operating system refused.
+    #[error(transparent)]
+    Path(#[from] PathError),
+}
+
+impl SpaceError {
+    /// What to do about it, where that is one thing.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::NotAFolder(path) => format!("mv {0} {0}.old && rye init", path.display()),
+            Self::NoBundle(_) => {
+                "rye system export DIR makes a bundle; check RYE_SYSTEM_SPACE".to_owned()
+            }
+            Self::LeavesSpace(_) => "copy the file into the space, in place of the link".to_owned(),
+            Self::LinkLoop(path) => format!("rm {}", path.display()),
+            Self::Changing(_) => "run the same command again when the writer is done".to_owned(),
+            Self::Path(error) if error.is_permission() => {
+                format!("chmod u+r {}", error.path.display())
+            }
+            _ => return None,
+        })
+    }
+}

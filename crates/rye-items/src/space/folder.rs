@@ -1,0 +1,200 @@
+//! A folder from which no path leads out, whatever links are in it.
+//!
+//! The kernel sees to that: `openat2` with `RESOLVE_BENEATH` refuses every step
+//! that would leave the folder, also when links change while it walks.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use lillux::At as _;
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::error::SpaceError;
+
+/// Far above any source file, far below what would hurt to hold in memory.
+pub const LARGEST_FILE: u64 = 16 << 20;
+
+/// How often a walk is begun again that a concurrent rename disturbed, or a
+/// read during which the file changed.
+const ATTEMPTS: usize = 8;
+
+/// What tells one state of a file from another without reading it. The change
+/// time is the kernel's own: nobody can set it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FileIdentity {
+    /// The device.
+    pub device: u64,
+    /// The inode.
+    pub inode: u64,
+    /// The size in bytes.
+    pub size: u64,
+    /// When the content changed last, in nanoseconds since 1970.
+    pub modified: i128,
+    /// When anything about the file changed last, in nanoseconds since 1970.
+    pub changed: i128,
+}
+
+impl FileIdentity {
+    /// From what the kernel says about a file.
+    pub fn of(stat: &Stat) -> Self {
+        let time =
+            |seconds: i64, nanos: u64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+        #[expect(
+            clippy::cast_sign_loss,
+            reason = "the kernel reports no negative sizes of files"
+        )]
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size as u64,
+            modified: time(stat.st_mtime, stat.st_mtime_nsec),
+            changed: time(stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+}
+
+/// The bytes of a file, read once, and what the file was when they were.
+#[derive(Debug, Clone)]
+pub struct RawFile {
+    /// All bytes.
+    pub bytes: Vec<u8>,
+    /// The state they belong to; none for what is embedded.
+    pub identity: Option<FileIdentity>,
+}
+
+/// An open folder.
+#[derive(Debug)]
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
+    pub(super) fd: OwnedFd,
+}
+
+impl Folder {
+    /// None where there is nothing of that name.
+    pub(super) fn open(path: &Path) -> Result<Option<Self>, SpaceError> {
+        let path = std::path::absolute(path).at("open", path)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match open(&path, flags, Mode::empty()) {
+            Ok(fd) => Ok(Some(Self { path, fd })),
+            Err(Errno::NOTDIR) if path.exists() => Err(SpaceError::NotAFolder(path)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(Errno::LOOP) => Err(SpaceError::LinkLoop(path)),
+            Err(error) => Err(error).at("open the folder", path)?,
+        }
+    }
+
+    /// Where a path in the folder is.
+    pub(super) fn join(&self, relative: &str) -> PathBuf {
+        self.path.join(relative)
+    }
+
+    /// What is there: its state, if it is a regular file; none if there is nothing.
+    pub(super) fn look(&self, relative: &str) -> Result<Option<FileIdentity>, SpaceError> {
+        let Some(fd) = self.open_beneath(relative, OFlags::PATH)? else {
+            return Ok(None);
+        };
+        let stat = fstat(&fd).at("look at", self.join(relative))?;
+        let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        Ok(regular.then(|| FileIdentity::of(&stat)))
+    }
+
+    /// The names in a folder, if they are few; none for a folder with many. What
+    /// is not there has none.
+    pub(super) fn few_names(&self, relative: &str) -> Result<Option<Vec<String>>, SpaceError> {
+        const FEW: usize = 200;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let Some(fd) = self.open_beneath(relative, flags)? else {
+            return Ok(Some(Vec::new()));
+        };
+        let mut names = Vec::new();
+        for entry in Dir::new(fd).at("read the folder", self.join(relative))? {
+            let entry = entry.at("read the folder", self.join(relative))?;
+            if names.len() == FEW {
+                return Ok(None);
+            }
+            names.extend(entry.file_name().to_str().ok().map(str::to_owned));
+        }
+        Ok(Some(names))
+    }
+
+    /// Reads a file whole: all of one state of it, or an error.
+    pub(super) fn read(&self, relative: &str) -> Result<Option<RawFile>, SpaceError> {
+        // Without O_NONBLOCK a pipe would wait for somebody to write.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let path = || self.join(relative);
+        for _ in 0..ATTEMPTS {
+            let Some(fd) = self.open_beneath(relative, flags)? else {
+                return Ok(None);
+            };
+            let before = fstat(&fd).at("look at", path())?;
+            if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
+                return Err(SpaceError::NotAFile(path()));
+            }
+            let before = FileIdentity::of(&before);
+            if before.size > LARGEST_FILE {
+                let (path, size) = (path(), before.size);
+                return Err(SpaceError::TooLarge { path, size });
+            }
+            let mut file = File::from(fd);
+            let bytes = read_all(&mut file, before.size).at("read", path())?;
+            let after = FileIdentity::of(&fstat(&file).at("look at", path())?);
+            if before == after && bytes.len() as u64 == before.size {
+                let identity = Some(before);
+                return Ok(Some(RawFile { bytes, identity }));
+            }
+        }
+        Err(SpaceError::Changing(path()))
+    }
+
+    /// Where a file really is, after all links on the way to it.
+    pub(super) fn real_path(&self, relative: &str) -> Result<Option<PathBuf>, SpaceError> {
+        use std::os::fd::AsRawFd as _;
+        let Some(fd) = self.open_beneath(relative, OFlags::PATH)? else {
+            return Ok(None);
+        };
+        let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let real = std::fs::read_link(name).at("look at", self.join(relative))?;
+        Ok(Some(real))
+    }
+
+    pub(super) fn open_beneath(
+        &self,
+        relative: &str,
+        flags: OFlags,
+    ) -> Result<Option<OwnedFd>, SpaceError> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let path = || self.join(relative);
+        for _ in 0..ATTEMPTS {
+            match openat2(
+                &self.fd,
+                relative,
+                flags | OFlags::CLOEXEC,
+                Mode::empty(),
+                resolve,
+            ) {
+                Ok(fd) => return Ok(Some(fd)),
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => return Ok(None),
+                Err(Errno::XDEV) => return Err(SpaceError::LeavesSpace(path())),
+                Err(Errno::LOOP) => return Err(SpaceError::LinkLoop(path())),
+                // A socket, or a device without a driver.
+                Err(Errno::NXIO | Errno::NODEV) => return Err(SpaceError::NotAFile(path())),
+                // Something on the way was renamed meanwhile.
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => return Err(error).at("open", path())?,
+            }
+        }
+        Err(SpaceError::Changing(path()))
+    }
+}
+
+/// Reads to the end, but never more than one byte beyond the expected size: a
+/// file that grows without end must not fill the memory.
+fn read_all(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default() + 1);
+    file.take(size + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

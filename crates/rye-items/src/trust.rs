@@ -1,0 +1,249 @@
+//! Which keys count, and why.
+//!
+//! A key is trusted by a file `config/keys/trusted/{fingerprint}.toml` in one of
+//! the spaces. The file is signed, by the key itself or by another trusted one:
+//!
+//! - In the user's and the system's space a self-signed file is a root of trust.
+//! - A **project** cannot add trust on its own: its files count only when they
+//!   are signed by a key that the user or the system trusts. Else a cloned
+//!   repository could trust itself.
+//! - A revoked key counts nowhere, and neither does what only it vouched for.
+//!
+//! A [`Trust`] is made for one call and remembers what it found out; the next
+//! call makes a new one and so sees what has changed.
+
+mod file;
+mod revocation;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lillux::keys::{Fingerprint, PublicKey};
+use serde::Serialize;
+
+use crate::comment::Comment;
+use crate::signature;
+use crate::space::{Root, Space, SpaceError, Spaces};
+
+pub use file::TrustFile;
+pub use revocation::Revocation;
+
+/// Relative to `.ai/`.
+pub(crate) const TRUSTED: &str = "config/keys/trusted";
+pub(crate) const REVOKED: &str = "config/keys/revoked";
+/// How many keys may vouch for each other in a row.
+const LONGEST_CHAIN: usize = 8;
+
+/// A key that counts.
+#[derive(Debug, Clone)]
+pub struct TrustedKey {
+    /// The key.
+    pub key: PublicKey,
+    /// Whose it is, in the words of its file.
+    pub owner: Option<String>,
+    /// The space that trusts it.
+    pub space: Space,
+    /// The file that says so.
+    pub path: PathBuf,
+    /// The key that signed the file.
+    pub vouched_by: Fingerprint,
+}
+
+/// A file about a key that does not count, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Ignored {
+    /// The file.
+    pub path: PathBuf,
+    /// The reason, as a sentence.
+    pub why: String,
+}
+
+/// Why a key does not count.
+#[derive(Debug, Clone)]
+pub enum Distrust {
+    /// No file that counts speaks for it.
+    Unknown {
+        /// Files that would, and do not count.
+        ignored: Vec<Ignored>,
+    },
+    /// It was revoked.
+    Revoked(Revocation),
+}
+
+/// What the spaces say about a key.
+pub type Standing = Result<Arc<TrustedKey>, Distrust>;
+
+/// The keys of the spaces, looked up when asked for.
+#[derive(Debug)]
+pub struct Trust<'a> {
+    spaces: &'a Spaces,
+    known: Mutex<HashMap<Fingerprint, Standing>>,
+}
+
+impl<'a> Trust<'a> {
+    /// Nothing is read yet.
+    pub fn new(spaces: &'a Spaces) -> Self {
+        Self {
+            spaces,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Whether a key counts.
+    pub fn standing(&self, fingerprint: Fingerprint) -> Standing {
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(standing) = known().get(&fingerprint) {
+            return standing.clone();
+        }
+        let standing = self.find_out(fingerprint);
+        known().insert(fingerprint, standing.clone());
+        standing
+    }
+
+    /// Every key that some file speaks about, trusted or not, in the order of
+    /// the fingerprints.
+    pub fn list(&self) -> Vec<(Fingerprint, Standing)> {
+        let mut fingerprints: Vec<Fingerprint> = self
+            .spaces
+            .roots()
+            .flat_map(|root| [TRUSTED, REVOKED].map(|folder| root.walk(folder)))
+            .flatten()
+            .filter_map(|entry| entry.ok()?.name().strip_suffix(".toml")?.parse().ok())
+            .collect();
+        fingerprints.sort_unstable();
+        fingerprints.dedup();
+        let judged = fingerprints.into_iter();
+        judged.map(|key| (key, self.standing(key))).collect()
+    }
+
+    /// The keys that count.
+    pub fn trusted(&self) -> Vec<Arc<TrustedKey>> {
+        let all = self.list().into_iter();
+        all.filter_map(|(_, standing)| standing.ok()).collect()
+    }
+
+    fn find_out(&self, fingerprint: Fingerprint) -> Standing {
+        if let Some(revocation) = self.revocation(fingerprint) {
+            return Err(Distrust::Revoked(revocation));
+        }
+        let mut ignored = Vec::new();
+        for root in self.spaces.roots() {
+            match self.speaks_for(root, fingerprint, &mut vec![fingerprint], Revoked::Fail) {
+                Ok(None) => {}
+                Ok(Some(key)) => return Ok(Arc::new(key)),
+                Err(why) => ignored.push(why),
+            }
+        }
+        Err(Distrust::Unknown { ignored })
+    }
+
+    /// The key that a root's file speaks for; none where it has no such file.
+    fn speaks_for(
+        &self,
+        root: &Root,
+        fingerprint: Fingerprint,
+        chain: &mut Vec<Fingerprint>,
+        revoked: Revoked,
+    ) -> Result<Option<TrustedKey>, Ignored> {
+        let relative = format!("{TRUSTED}/{fingerprint}.toml");
+        let path = root.path_of(&relative);
+        let ignored = |why: String| Ignored {
+            path: path.clone(),
+            why,
+        };
+        let Some(raw) = read(root, &relative).map_err(|e| ignored(e.to_string()))? else {
+            return Ok(None);
+        };
+        let file = TrustFile::parse(&raw).map_err(&ignored)?;
+        if file.key.fingerprint() != fingerprint {
+            let found = file.key.fingerprint();
+            return Err(ignored(format!("it holds another key, {found}")));
+        }
+        let signed = signature::split(&raw, &Comment::HASH).map_err(|e| ignored(e.to_string()))?;
+        if signed.hash() != signed.line.hash {
+            return Err(ignored("it was changed after it was signed".to_owned()));
+        }
+        let signer = signed.line.fingerprint;
+        let signing_key = if signer == fingerprint {
+            if root.space() == Space::Project {
+                return Err(ignored(format!(
+                    "a project cannot trust a key on its own; to trust it: rye keys trust {}",
+                    path.display()
+                )));
+            }
+            file.key.clone()
+        } else {
+            self.voucher(signer, chain, revoked).map_err(ignored)?
+        };
+        signing_key
+            .verify(&signed.line.hash, &signed.line.signature)
+            .map_err(|e| ignored(e.to_string()))?;
+        Ok(Some(TrustedKey {
+            key: file.key,
+            owner: file.owner,
+            space: root.space(),
+            path: path.clone(),
+            vouched_by: signer,
+        }))
+    }
+
+    /// A key whose signature under another key's file counts: one that the user
+    /// or the system trusts.
+    fn voucher(
+        &self,
+        fingerprint: Fingerprint,
+        chain: &mut Vec<Fingerprint>,
+        revoked: Revoked,
+    ) -> Result<PublicKey, String> {
+        if chain.contains(&fingerprint) {
+            return Err(format!("{fingerprint} vouches for itself through others"));
+        }
+        if chain.len() >= LONGEST_CHAIN {
+            return Err(format!(
+                "more than {LONGEST_CHAIN} keys vouch for each other"
+            ));
+        }
+        if revoked == Revoked::Fail
+            && let Some(revocation) = self.revocation(fingerprint)
+        {
+            return Err(format!("it is signed by a revoked key: {revocation}"));
+        }
+        chain.push(fingerprint);
+        let own = self
+            .spaces
+            .roots()
+            .filter(|root| root.space() != Space::Project);
+        let mut why = None;
+        for root in own {
+            match self.speaks_for(root, fingerprint, chain, revoked) {
+                Ok(None) => {}
+                Ok(Some(trusted)) => {
+                    chain.pop();
+                    return Ok(trusted.key);
+                }
+                Err(ignored) => why = Some(ignored.why),
+            }
+        }
+        chain.pop();
+        let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+        Err(format!(
+            "it is signed by {fingerprint}, which neither the user nor the system trusts{why}"
+        ))
+    }
+}
+
+/// Whether a revoked key still counts: only where the question is whether its
+/// own revocations do, which must not end in a circle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Revoked {
+    Fail,
+    Count,
+}
+
+fn read(root: &Root, relative: &str) -> Result<Option<Vec<u8>>, SpaceError> {
+    Ok(root.read(relative)?.map(|file| file.bytes))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! The folder of a space that its secrets are in.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lillux::At as _;
+use lillux::durable::{self, Existing};
+use lillux::envelope::Envelope;
+
+use super::Vault;
+use super::error::VaultError;
+use super::name::SecretName;
+use crate::space::{Embedded, Root, Space, SpaceError, Spaces};
+
+/// Relative to `.ai/`.
+const FOLDER: &str = "vault";
+const EXTENSION: &str = ".json";
+
+/// The secrets of one space.
+pub(super) struct Shelf {
+    spaces: Spaces,
+    space: Space,
+}
+
+impl Shelf {
+    /// The secrets of a space; none where it has no `.ai/`.
+    pub(super) fn open(vault: &Vault, space: Space) -> Result<Option<Self>, VaultError> {
+        let spaces = open(vault)?;
+        let there = spaces.of(space).next().is_some();
+        Ok(there.then_some(Self { spaces, space }))
+    }
+
+    /// The same, with its folder made where there is none.
+    pub(super) fn create(vault: &Vault, space: Space) -> Result<Self, VaultError> {
+        let folder = vault.folder(space).ok_or(VaultError::NoSpace(space))?;
+        let shelf = match Self::open(vault, space)? {
+            Some(shelf) => shelf,
+            // A project has a space only where somebody has made it one.
+            None if space != Space::User => return Err(VaultError::NoSpace(space)),
+            None => {
+                durable::create_folder(&folder.join(".ai"), 0o755)?;
+                Self::open(vault, space)?.ok_or(VaultError::NoSpace(space))?
+            }
+        };
+        if shelf.root()?.real_path(FOLDER)?.is_none() {
+            durable::create_folder(&shelf.root()?.path_of(FOLDER), 0o700)?;
+        }
+        shelf.folder()?;
+        Ok(shelf)
+    }
+
+    /// Where a secret is, for people.
+    pub(super) fn path_of(&self, name: &SecretName) -> PathBuf {
+        let relative = relative(name);
+        self.root()
+            .map_or_else(|_| PathBuf::from(&relative), |root| root.path_of(&relative))
+    }
+
+    pub(super) fn has(&self, name: &SecretName) -> Result<bool, VaultError> {
+        Ok(self.root()?.look(&relative(name))?.is_some())
+    }
+
+    pub(super) fn read(&self, name: &SecretName) -> Result<Option<Envelope>, VaultError> {
+        let Some(file) = self.root()?.read(&relative(name))? else {
+            return Ok(None);
+        };
+        match Envelope::parse(&file.bytes) {
+            Ok(envelope) => Ok(Some(envelope)),
+            Err(source) => Err(VaultError::Envelope {
+                path: self.path_of(name),
+                source,
+            }),
+        }
+    }
+
+    /// All names, in their order.
+    pub(super) fn names(&self) -> Vec<Result<SecretName, VaultError>> {
+        let Ok(root) = self.root() else {
+            return Vec::new();
+        };
+        let names = root.walk(FOLDER).into_iter().map(|entry| {
+            let path = entry?.path;
+            let name = path.strip_prefix(FOLDER).and_then(|path| {
+                path.strip_prefix('/')?
+                    .strip_suffix(EXTENSION)?
+                    .parse()
+                    .ok()
+            });
+            name.ok_or_else(|| VaultError::Stray(root.path_of(&path)))
+        });
+        names.collect()
+    }
+
+    /// Writes a secret's file, whole or not at all, for its owner alone.
+    pub(super) fn write(&self, name: &SecretName, envelope: &Envelope) -> Result<(), VaultError> {
+        let path = self.folder()?.join(format!("{name}{EXTENSION}"));
+        let bytes = envelope.to_bytes();
+        Ok(durable::write(&path, &bytes, 0o600, Existing::Replace)?)
+    }
+
+    pub(super) fn remove(&self, name: &SecretName) -> Result<PathBuf, VaultError> {
+        let folder = self.folder()?;
+        let path = folder.join(format!("{name}{EXTENSION}"));
+        fs::remove_file(&path).at("remove", &path)?;
+        durable::sync_folder(&folder)?;
+        Ok(path)
+    }
+
+    /// The folder itself, after all links, none of which leads out of the space.
+    fn folder(&self) -> Result<PathBuf, VaultError> {
+        let root = self.root()?;
+        let path = root.real_path(FOLDER)?.filter(|path| path.is_dir());
+        Ok(path.ok_or_else(|| SpaceError::NotAFolder(root.path_of(FOLDER)))?)
+    }
+
+    fn root(&self) -> Result<&Root, VaultError> {
+        let root = self.spaces.of(self.space).next();
+        root.ok_or(VaultError::NoSpace(self.space))
+    }
+}
+
+fn open(vault: &Vault) -> Result<Spaces, VaultError> {
+    let project = vault.folder(Space::Project);
+    Ok(Spaces::open(
+        project,
+        vault.folder(Space::User).map(Path::new),
+        &[],
+        &Embedded::EMPTY,
+    )?)
+}
+
+fn relative(name: &SecretName) -> String {
+    format!("{FOLDER}/{name}{EXTENSION}")
+}

@@ -1,0 +1,107 @@
+use super::*;
+use crate::comment::Comment;
+
+fn state(inode: u64, changed: i128) -> FileIdentity {
+    FileIdentity {
+        device: 1,
+        inode,
+        size: 10,
+        modified: 5,
+        changed,
+    }
+}
+
+fn form() -> Form {
+    Form {
+        comment: Comment::HASH,
+        partial: false,
+    }
+}
+
+fn seen(text: &str) -> Seen {
+    Seen {
+        hash: Hash::of(text),
+        key: Hash::of("key"),
+        coverage: Coverage::Whole,
+    }
+}
+
+#[test]
+fn what_was_entered_is_found_in_the_same_state_and_in_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = VerifiedCache::open(Some(folder.path()));
+    for inode in 0..500 {
+        cache.put(
+            &state(inode, 7),
+            &form(),
+            Tick(8),
+            &seen(&inode.to_string()),
+        );
+    }
+    cache.save();
+    let cache = VerifiedCache::open(Some(folder.path()));
+    for inode in 0..500 {
+        let found = cache.get(&state(inode, 7), &form());
+        assert_eq!(found, Some(seen(&inode.to_string())));
+        assert_eq!(cache.get(&state(inode, 6), &form()), None);
+    }
+    let markup = Form {
+        comment: Comment::MARKUP,
+        ..form()
+    };
+    assert_eq!(cache.get(&state(3, 7), &markup), None);
+    cache.put(&state(3, 7), &form(), Tick(9), &seen("new"));
+    cache.save();
+    let cache = VerifiedCache::open(Some(folder.path()));
+    assert_eq!(cache.get(&state(3, 7), &form()), Some(seen("new")));
+    assert_eq!(cache.get(&state(4, 7), &form()), Some(seen("4")));
+}
+
+#[test]
+fn a_file_that_could_still_change_unnoticed_is_not_entered() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = VerifiedCache::open(Some(folder.path()));
+    cache.put(&state(1, 7), &form(), Tick(7), &seen("same tick"));
+    cache.put(&state(2, 8), &form(), Tick(7), &seen("later"));
+    cache.put(&state(3, 6), &form(), Tick(7), &seen("before"));
+    cache.save();
+    let cache = VerifiedCache::open(Some(folder.path()));
+    assert_eq!(cache.get(&state(1, 7), &form()), None);
+    assert_eq!(cache.get(&state(2, 8), &form()), None);
+    assert_eq!(cache.get(&state(3, 6), &form()), Some(seen("before")));
+}
+
+#[test]
+fn a_damaged_cache_is_an_empty_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = VerifiedCache::open(Some(folder.path()));
+    cache.put(&state(1, 7), &form(), Tick(8), &seen("x"));
+    cache.save();
+    let file = folder.path().join("verified");
+    let good = fs::read(&file).unwrap();
+    for length in 0..good.len() {
+        fs::write(&file, &good[..length]).unwrap();
+        assert_eq!(
+            VerifiedCache::open(Some(folder.path())).get(&state(1, 7), &form()),
+            None
+        );
+    }
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        fs::write(&file, &bad).unwrap();
+        assert_eq!(
+            VerifiedCache::open(Some(folder.path())).get(&state(1, 7), &form()),
+            None
+        );
+    }
+}
+
+#[test]
+fn without_a_folder_nothing_is_kept_and_nothing_fails() {
+    for folder in [None, Some(Path::new("/proc/none"))] {
+        let cache = VerifiedCache::open(folder);
+        cache.put(&state(1, 7), &form(), Tick(8), &seen("x"));
+        cache.save();
+    }
+}

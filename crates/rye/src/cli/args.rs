@@ -1,0 +1,103 @@
+//! What can be typed. No behaviour here.
+
+mod config;
+mod items;
+mod keys;
+mod vault;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::settings::Color;
+
+pub(crate) use config::ConfigCommand;
+pub(crate) use items::{
+    ExportArgs, InitArgs, LoadArgs, SearchArgs, SignArgs, SystemCommand, VerifyArgs,
+};
+pub(crate) use keys::{GenerateArgs, KeysCommand, RevokeArgs, TrustArgs};
+pub(crate) use vault::{GetArgs, ListArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand};
+
+/// Run signed tools, and nothing that was not verified.
+#[derive(Debug, Parser)]
+#[command(
+    name = "rye",
+    version,
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 integrity failure, 4 permission refused, 124 timed out.\n\
+                  `rye COMMAND --help` shows examples."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+#[expect(
+    clippy::doc_markdown,
+    reason = "the comments are the help, which is plain text"
+)]
+#[command(next_help_heading = "Options of every command")]
+pub(crate) struct Global {
+    /// The project's folder. Else RYE_PROJECT, else the nearest folder above with `.ai/`.
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) project: Option<PathBuf>,
+    /// Print one JSON document on standard output, and nothing else there.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say nothing on standard error but errors.
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    /// Whether to colour: auto, always, never. Else RYE_COLOR; NO_COLOR is honoured.
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        value_enum,
+        hide_possible_values = true
+    )]
+    pub(crate) color: Option<Color>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a key, a space for the project and a first tool, signed.
+    Init(InitArgs),
+    /// Find items by words.
+    Search(SearchArgs),
+    /// Show an item: what it is, who signed it, its content.
+    Load(LoadArgs),
+    /// Sign items with your key.
+    Sign(SignArgs),
+    /// Check that items are what their signers signed.
+    Verify(VerifyArgs),
+    /// Make, list, trust and revoke signing keys.
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// Keep secrets, sealed to your own key.
+    #[command(subcommand)]
+    Vault(VaultCommand),
+    /// Show what holds for a call, and where each value is from.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// The items that ship with rye.
+    #[command(subcommand)]
+    System(SystemCommand),
+    /// Check the installation, and say how to put right what is wrong.
+    #[command(after_help = "Exits 1 when something fails.\n\nExample:\n  rye doctor")]
+    Doctor,
+    /// Print completions for a shell.
+    #[command(after_help = "Examples:\n  \
+        rye completions bash >~/.local/share/bash-completion/completions/rye\n  \
+        rye completions zsh >~/.zfunc/_rye\n  \
+        rye completions fish >~/.config/fish/completions/rye.fish")]
+    Completions(CompletionsArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
+}

@@ -1,0 +1,122 @@
+//! `rye config show`
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::cli::args::ConfigCommand;
+use crate::cli::context::Context;
+use crate::cli::page::{DIM, Page};
+use crate::cli::printer::Report;
+use crate::cli::table::{Cell, Table};
+use crate::settings::{Setting, Settings};
+
+pub(crate) fn run(command: &ConfigCommand, context: &Context) -> Box<dyn Report> {
+    match command {
+        ConfigCommand::Show => Box::new(Shown(rows(&context.settings), ignored(&context.settings))),
+    }
+}
+
+struct Row {
+    key: &'static str,
+    value: Value,
+    origin: String,
+}
+
+struct Shown(Vec<Row>, Vec<Value>);
+
+fn rows(settings: &Settings) -> Vec<Row> {
+    let places = &settings.places;
+    let path = |path: &Path| Value::from(path.to_string_lossy());
+    let list = places.system_space.value.iter().map(|p| path(p)).collect();
+    vec![
+        row("project", &places.project, path(&places.project.value)),
+        optional("user_space", places.user_space.as_ref(), |p| path(p)),
+        row("system_space", &places.system_space, Value::Array(list)),
+        optional("cache_dir", settings.cache_dir.as_ref(), |p| path(p)),
+        row(
+            "color",
+            &settings.color,
+            settings.color.value.as_str().into(),
+        ),
+        row(
+            "search.limit",
+            &settings.search_limit,
+            settings.search_limit.value.into(),
+        ),
+        row(
+            "dev_mode",
+            &settings.dev_mode,
+            settings.dev_mode.value.into(),
+        ),
+        row("debug", &settings.debug, settings.debug.value.into()),
+    ]
+}
+
+fn row<T>(key: &'static str, setting: &Setting<T>, value: Value) -> Row {
+    Row {
+        key,
+        value,
+        origin: setting.origin.to_string(),
+    }
+}
+
+fn optional<T>(
+    key: &'static str,
+    setting: Option<&Setting<T>>,
+    value: impl Fn(&T) -> Value,
+) -> Row {
+    match setting {
+        Some(setting) => row(key, setting, value(&setting.value)),
+        None => Row {
+            key,
+            value: Value::Null,
+            origin: "HOME is not set".to_owned(),
+        },
+    }
+}
+
+fn ignored(settings: &Settings) -> Vec<Value> {
+    let entries = settings.ignored.iter().map(|ignored| {
+        json!({
+            "path": ignored.path.to_string_lossy(),
+            "space": ignored.space,
+            "reason": ignored.reason,
+            "hint": ignored.hint,
+        })
+    });
+    entries.collect()
+}
+
+impl Report for Shown {
+    fn json(&self) -> Value {
+        let settings: Map<_, _> = self
+            .0
+            .iter()
+            .map(|row| {
+                let entry = json!({ "value": row.value, "origin": row.origin });
+                (row.key.to_owned(), entry)
+            })
+            .collect();
+        json!({ "settings": settings, "ignored": self.1 })
+    }
+
+    fn show(&self, page: &mut Page) {
+        let mut table = Table::new(["KEY", "VALUE", "ORIGIN"]);
+        for row in &self.0 {
+            let value = words(&row.value);
+            table.row([row.key.into(), value.into(), Cell::styled(DIM, &row.origin)]);
+        }
+        page.table(&table);
+    }
+}
+
+fn words(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) if list.is_empty() => "-".to_owned(),
+        Value::Array(list) => list.iter().map(words).collect::<Vec<_>>().join(":"),
+        other => other.to_string(),
+    }
+}

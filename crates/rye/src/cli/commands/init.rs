@@ -1,0 +1,171 @@
+//! `rye init`
+
+use std::path::{Path, PathBuf};
+
+use lillux::durable::{self, Existing};
+use lillux::keys::SigningKey;
+use rye_items::space::Root;
+use rye_items::trust::Distrust;
+use rye_items::{ItemRef, LookupError, OwnKeyError, Space, SpaceError};
+use serde_json::{Value, json};
+
+use super::keys::owner;
+use crate::cli::args::InitArgs;
+use crate::cli::context::Context;
+use crate::cli::failure::Failure;
+use crate::cli::page::{DIM, GOOD, Page, paint};
+use crate::cli::printer::{Outcome, Report};
+
+const FOLDERS: [&str; 4] = ["tools", "directives", "knowledge", "config"];
+const SAMPLE: &str = "tools/hello.py";
+const SAMPLE_TEXT: &str = include_str!("init/hello.py");
+
+pub(crate) fn run(args: &InitArgs, context: &Context) -> Outcome {
+    let mut made = Made::default();
+    let (key, fresh) = own_key(args, context, &mut made)?;
+    if !fresh {
+        own_trust(args, context, &key, &mut made)?;
+    }
+    folders(context.settings.project(), &mut made)?;
+    sample(context, &key, &mut made)?;
+    Ok(Box::new(made))
+}
+
+/// The key, and whether it was made now, with its trust file.
+fn own_key(
+    args: &InitArgs,
+    context: &Context,
+    made: &mut Made,
+) -> Result<(SigningKey, bool), Failure> {
+    let keys = context.own_keys()?;
+    let path = keys.files().private;
+    match keys.signing() {
+        Ok(key) => {
+            made.there("signing key", path);
+            Ok((key, false))
+        }
+        Err(OwnKeyError::Missing(_)) => {
+            let key = keys.generate(&owner(args.owner.as_deref()), Existing::Refuse)?;
+            made.made("signing key", path);
+            made.made("trust in it", keys.trust_path(key.public().fingerprint()));
+            Ok((key, true))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Trusts the user's key, unless somebody has decided otherwise.
+fn own_trust(
+    args: &InitArgs,
+    context: &Context,
+    key: &SigningKey,
+    made: &mut Made,
+) -> Result<(), Failure> {
+    let keys = context.own_keys()?;
+    let fingerprint = key.public().fingerprint();
+    let path = keys.trust_path(fingerprint);
+    let library = context.library()?;
+    match library.trust().standing(fingerprint) {
+        Ok(trusted) => made.there("trust in it", trusted.path.clone()),
+        Err(Distrust::Revoked(revocation)) => {
+            let text = format!("your key does not count: {revocation}");
+            context
+                .printer
+                .warn(&text, Some("rye keys generate --force"));
+        }
+        Err(Distrust::Unknown { .. }) if path.symlink_metadata().is_ok() => {
+            let text = format!("{} does not count, and is left as it is", path.display());
+            let hint = format!("rm {} && rye init", path.display());
+            context.printer.warn(&text, Some(&hint));
+        }
+        Err(Distrust::Unknown { .. }) => {
+            let path = keys.trust_own(key, &owner(args.owner.as_deref()))?;
+            made.made("trust in it", path);
+        }
+    }
+    Ok(())
+}
+
+fn folders(project: &Path, made: &mut Made) -> Result<(), Failure> {
+    for name in FOLDERS {
+        let path = project.join(".ai").join(name);
+        if path.symlink_metadata().is_ok() {
+            made.there("folder", path);
+        } else {
+            durable::create_folder(&path, 0o755)?;
+            made.made("folder", path);
+        }
+    }
+    Ok(())
+}
+
+/// Writes and signs the sample, unless the project has an item of its name.
+fn sample(context: &Context, key: &SigningKey, made: &mut Made) -> Result<(), Failure> {
+    let reference: ItemRef = "tool:hello".parse()?;
+    let library = context.library()?;
+    let roots = library.spaces();
+    // Where the project is the user's own folder, its space is the user's.
+    let root = roots
+        .of(Space::Project)
+        .next()
+        .or_else(|| roots.of(Space::User).next());
+    let Some(root) = root else {
+        return Ok(());
+    };
+    match library.find(&reference) {
+        Ok(found) if std::ptr::eq(found.root, root) => {
+            made.there("sample tool", found.path());
+            return Ok(());
+        }
+        Ok(_) | Err(LookupError::NotFound { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let path = place(root)?;
+    durable::write(&path, SAMPLE_TEXT.as_bytes(), 0o644, Existing::Refuse)?;
+    let found = library.find(&reference)?;
+    library.sign(&found, key, None)?;
+    made.made("sample tool", found.path());
+    Ok(())
+}
+
+/// Where the sample goes, by no link that leads out of the space.
+fn place(root: &Root) -> Result<PathBuf, Failure> {
+    let (above, name) = SAMPLE.rsplit_once('/').unwrap_or(("", SAMPLE));
+    let folder = root.real_path(above)?;
+    let folder = folder.ok_or_else(|| SpaceError::NotAFolder(root.path_of(above)))?;
+    Ok(folder.join(name))
+}
+
+/// What was made and what was there.
+#[derive(Default)]
+struct Made(Vec<(&'static str, PathBuf, bool)>);
+
+impl Made {
+    fn made(&mut self, what: &'static str, path: PathBuf) {
+        self.0.push((what, path, true));
+    }
+
+    fn there(&mut self, what: &'static str, path: PathBuf) {
+        self.0.push((what, path, false));
+    }
+}
+
+impl Report for Made {
+    fn json(&self) -> Value {
+        let list = |wanted: bool| -> Vec<_> {
+            let some = self.0.iter().filter(|(_, _, made)| *made == wanted);
+            some.map(|(what, path, _)| json!({ "what": what, "path": path.to_string_lossy() }))
+                .collect()
+        };
+        json!({ "made": list(true), "there": list(false) })
+    }
+
+    fn show(&self, page: &mut Page) {
+        for (what, path, made) in &self.0 {
+            let (style, word) = if *made { (GOOD, "made") } else { (DIM, "kept") };
+            let path = path.display();
+            page.line(format_args!("{}  {what:<11}  {path}", paint(style, word)));
+        }
+        page.line(paint(DIM, "next: rye verify hello"));
+    }
+}

@@ -1,0 +1,199 @@
+//! `rye keys generate`, `list`, `trust`, `revoke`, `show`
+
+mod list;
+
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+
+use lillux::keys::{Existing, Fingerprint, PublicKey};
+use rye_items::read_key_file;
+use rye_items::trust::Distrust;
+use serde_json::{Value, json};
+
+use crate::cli::args::{GenerateArgs, KeysCommand, RevokeArgs, TrustArgs};
+use crate::cli::context::Context;
+use crate::cli::failure::{Exit, Failure};
+use crate::cli::page::{BOLD, DIM, Page, WARN, paint, plain};
+use crate::cli::printer::{Outcome, Report};
+use crate::settings;
+
+pub(crate) fn run(command: &KeysCommand, context: &Context) -> Outcome {
+    match command {
+        KeysCommand::Generate(args) => generate(args, context),
+        KeysCommand::List => list::run(context),
+        KeysCommand::Trust(args) => trust(args, context),
+        KeysCommand::Revoke(args) => revoke(args, context),
+        KeysCommand::Show => show(context),
+    }
+}
+
+/// Whose key it is where nobody says.
+pub(super) fn owner(given: Option<&str>) -> String {
+    let login = || Some(settings::variable("USER")?.to_string_lossy().into_owned());
+    given
+        .map(str::to_owned)
+        .or_else(login)
+        .unwrap_or_else(|| "me".to_owned())
+}
+
+fn generate(args: &GenerateArgs, context: &Context) -> Outcome {
+    let existing = if args.force {
+        Existing::Replace
+    } else {
+        Existing::Refuse
+    };
+    let keys = context.own_keys()?;
+    let owner = owner(args.owner.as_deref());
+    let key = keys.generate(&owner, existing)?;
+    Ok(Box::new(Own {
+        key: key.public().clone(),
+        private: keys.files().private,
+        trusted: true,
+        made: true,
+    }))
+}
+
+fn show(context: &Context) -> Outcome {
+    let keys = context.own_keys()?;
+    let key = keys.signing()?.public().clone();
+    let library = context.library()?;
+    let trusted = library.trust().standing(key.fingerprint()).is_ok();
+    Ok(Box::new(Own {
+        key,
+        private: keys.files().private,
+        trusted,
+        made: false,
+    }))
+}
+
+/// The user's own key.
+struct Own {
+    key: PublicKey,
+    private: PathBuf,
+    trusted: bool,
+    made: bool,
+}
+
+impl Report for Own {
+    fn json(&self) -> Value {
+        json!({
+            "fingerprint": self.key.fingerprint(),
+            "public_key": self.key.to_pem(),
+            "private_key_path": self.private.to_string_lossy(),
+            "trusted": self.trusted,
+        })
+    }
+
+    fn show(&self, page: &mut Page) {
+        let word = if self.made { "made key" } else { "key" };
+        let fingerprint = paint(BOLD, self.key.fingerprint());
+        page.line(format_args!("{word} {fingerprint}"));
+        let path = format!("private half: {}", self.private.display());
+        page.line(paint(DIM, path));
+        if !self.trusted {
+            page.line(paint(WARN, "it is not trusted; rye init makes it so"));
+        }
+        page.text(&self.key.to_pem());
+    }
+}
+
+fn trust(args: &TrustArgs, context: &Context) -> Outcome {
+    let mut file = read_key_file(&args.file)?;
+    if let Some(owner) = &args.owner {
+        file.owner = Some(owner.clone());
+    }
+    let keys = context.own_keys()?;
+    let signer = keys.signing()?;
+    let fingerprint = file.key.fingerprint();
+    let library = context.library()?;
+    if let Err(Distrust::Revoked(revocation)) = library.trust().standing(fingerprint) {
+        let message = format!("it stays untrusted: {revocation}");
+        let hint = format!("rm {}", revocation.path.display());
+        return Err(Failure::new(Exit::Permission, "revoked_key", message).hint(hint));
+    }
+    let whose = file.owner.as_deref().unwrap_or("unknown").to_owned();
+    if !args.yes {
+        let question =
+            format!("fingerprint {fingerprint}\nowner       {whose}\ntrust what this key signs?");
+        let hint = format!("rye keys trust {} --yes", args.file.display());
+        ask(context, &question, "trusting a key", &hint)?;
+    }
+    // A person's word stands before what the file may say of how it came to be believed.
+    let path = keys.trust(&file, &signer)?;
+    Ok(Box::new(Decided {
+        word: "trusted",
+        fingerprint,
+        owner: Some(whose),
+        path,
+    }))
+}
+
+fn revoke(args: &RevokeArgs, context: &Context) -> Outcome {
+    let keys = context.own_keys()?;
+    let signer = keys.signing()?;
+    let fingerprint = args.fingerprint;
+    let own = signer.public().fingerprint() == fingerprint;
+    if own && !args.yes {
+        let question =
+            format!("{fingerprint} is your own key; nothing you have signed will run.\nrevoke it?");
+        let hint = format!("rye keys revoke {fingerprint} --yes");
+        ask(context, &question, "revoking your own key", &hint)?;
+    }
+    let library = context.library()?;
+    let standing = library.trust().standing(fingerprint).ok();
+    let key = standing.as_ref().map(|trusted| &trusted.key);
+    let key = if own { Some(signer.public()) } else { key };
+    let path = keys.revoke(fingerprint, args.reason.as_deref(), key, &signer)?;
+    Ok(Box::new(Decided {
+        word: "revoked",
+        fingerprint,
+        owner: standing.and_then(|trusted| trusted.owner.clone()),
+        path,
+    }))
+}
+
+/// A person decides; without one it takes `--yes`.
+fn ask(context: &Context, question: &str, what: &str, hint: &str) -> Result<(), Failure> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        let message = format!("{what} is asked for on a terminal, and this is none");
+        return Err(Failure::new(Exit::Permission, "needs_yes", message).hint(hint));
+    }
+    match context.printer.confirm(question) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Failure::new(
+            Exit::Permission,
+            "declined",
+            "declined; nothing was changed",
+        )),
+        Err(error) => Err(Failure::failed(
+            "io",
+            format_args!("cannot read the answer: {error}"),
+        )),
+    }
+}
+
+struct Decided {
+    word: &'static str,
+    fingerprint: Fingerprint,
+    owner: Option<String>,
+    path: PathBuf,
+}
+
+impl Report for Decided {
+    fn json(&self) -> Value {
+        json!({
+            "state": self.word,
+            "fingerprint": self.fingerprint,
+            "owner": self.owner,
+            "path": self.path.to_string_lossy(),
+        })
+    }
+
+    fn show(&self, page: &mut Page) {
+        let owner = self.owner.as_deref().unwrap_or_default();
+        let fingerprint = paint(BOLD, self.fingerprint);
+        page.line(format_args!("{} {fingerprint} {}", self.word, plain(owner)));
+        let undo = format!("to take it back: rm {}", self.path.display());
+        page.line(paint(DIM, undo));
+    }
+}

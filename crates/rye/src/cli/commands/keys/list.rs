@@ -1,0 +1,122 @@
+//! `rye keys list`
+
+use lillux::keys::Fingerprint;
+use rye_items::trust::{Distrust, Standing};
+use serde_json::{Value, json};
+
+use crate::cli::context::Context;
+use crate::cli::page::{BAD, DIM, GOOD, Page, WARN};
+use crate::cli::printer::{Outcome, Report};
+use crate::cli::table::{Cell, Table};
+
+pub(super) fn run(context: &Context) -> Outcome {
+    let library = context.library()?;
+    let own = context.own_keys().ok().and_then(|keys| keys.signing().ok());
+    let own = own.map(|key| key.public().fingerprint());
+    let trust = library.trust();
+    let keys = trust.list().into_iter();
+    let keys = keys.map(|(fingerprint, standing)| row(fingerprint, &standing, own));
+    Ok(Box::new(Keys(keys.collect())))
+}
+
+struct Row {
+    fingerprint: Fingerprint,
+    state: &'static str,
+    own: bool,
+    owner: Option<String>,
+    space: Option<&'static str>,
+    path: String,
+    /// Who vouches for it, or why it does not count.
+    why: String,
+}
+
+fn row(fingerprint: Fingerprint, standing: &Standing, own: Option<Fingerprint>) -> Row {
+    let own = own == Some(fingerprint);
+    match standing {
+        Ok(key) => Row {
+            fingerprint,
+            state: "trusted",
+            own,
+            owner: key.owner.clone(),
+            space: Some(key.space.as_str()),
+            path: key.path.display().to_string(),
+            why: if key.vouched_by == fingerprint {
+                "by itself".to_owned()
+            } else {
+                format!("by {}", key.vouched_by)
+            },
+        },
+        Err(Distrust::Revoked(revocation)) => Row {
+            fingerprint,
+            state: "revoked",
+            own,
+            owner: None,
+            space: None,
+            path: revocation.path.display().to_string(),
+            why: revocation.to_string(),
+        },
+        Err(Distrust::Unknown { ignored }) => Row {
+            fingerprint,
+            state: "ignored",
+            own,
+            owner: None,
+            space: None,
+            path: ignored
+                .first()
+                .map(|file| file.path.display().to_string())
+                .unwrap_or_default(),
+            why: ignored
+                .first()
+                .map(|file| file.why.clone())
+                .unwrap_or_default(),
+        },
+    }
+}
+
+struct Keys(Vec<Row>);
+
+impl Report for Keys {
+    fn json(&self) -> Value {
+        let keys: Vec<_> = self
+            .0
+            .iter()
+            .map(|row| {
+                json!({
+                    "fingerprint": row.fingerprint,
+                    "state": row.state,
+                    "own": row.own,
+                    "owner": row.owner,
+                    "space": row.space,
+                    "path": row.path,
+                    "why": row.why,
+                })
+            })
+            .collect();
+        json!({ "keys": keys })
+    }
+
+    fn show(&self, page: &mut Page) {
+        let mut table = Table::new(["FINGERPRINT", "STATE", "SPACE", "OWNER", "WHY"]);
+        for row in &self.0 {
+            let style = match row.state {
+                "trusted" => GOOD,
+                "revoked" => BAD,
+                _ => WARN,
+            };
+            let owner = row.owner.as_deref().unwrap_or("-");
+            let owner = if row.own {
+                format!("{owner} (you)")
+            } else {
+                owner.to_owned()
+            };
+            table.row([
+                row.fingerprint.to_string().into(),
+                Cell::styled(style, row.state),
+                row.space.unwrap_or("-").into(),
+                owner.into(),
+                Cell::styled(DIM, &row.why),
+            ]);
+        }
+        page.table(&table);
+    }
+}

@@ -1,0 +1,208 @@
+//! `rye load`
+
+use std::path::PathBuf;
+
+use lillux::durable::{self, Existing};
+use rye_items::metadata::Metadata;
+use rye_items::{Coverage, Item, ItemRef, Library, Space, SpaceError, Spaces, Verified};
+use serde_json::{Map, Value, json};
+
+use crate::cli::args::LoadArgs;
+use crate::cli::context::Context;
+use crate::cli::failure::Failure;
+use crate::cli::page::{BOLD, DIM, GOOD, Page, WARN, paint, plain};
+use crate::cli::printer::{Outcome, Printer, Report, Written};
+
+pub(crate) fn run(args: &LoadArgs, context: &Context) -> Outcome {
+    let reference: ItemRef = args.item.parse()?;
+    let library = context.library()?;
+    let found = library.find(&reference)?;
+    let item = library.verify(&found, &library.trust())?;
+    if let Some(waived) = &item.waived {
+        let text = format!("RYE_DEV_MODE lets it pass: {waived}");
+        context.printer.warn(&text, Some(&waived.hint()));
+    }
+    if args.content && !context.printer.json {
+        Printer::raw(item.content()).map_err(|error| {
+            Failure::failed(
+                "io",
+                format_args!("cannot write to standard output: {error}"),
+            )
+        })?;
+        return Ok(Box::new(Written));
+    }
+    if let Some(space) = args.to {
+        return copy(&item, &found.relative, space.into(), &library, context);
+    }
+    let metadata =
+        item.metadata(library.extractors())
+            .map_err(|source| rye_items::ItemError::Metadata {
+                path: item.path.clone(),
+                source: Box::new(source),
+            })?;
+    let shadowed = library.shadowed(&found);
+    let shadowed = shadowed.iter().map(rye_items::Found::path).collect();
+    Ok(Box::new(Loaded {
+        item,
+        metadata,
+        shadowed,
+    }))
+}
+
+struct Loaded {
+    item: Verified<Item>,
+    metadata: Metadata,
+    shadowed: Vec<PathBuf>,
+}
+
+impl Report for Loaded {
+    fn json(&self) -> Value {
+        let Self {
+            item,
+            metadata,
+            shadowed,
+        } = self;
+        let fields: Map<_, _> = metadata
+            .fields
+            .iter()
+            .map(|(name, field)| (name.clone(), field.value.clone()))
+            .collect();
+        let shadowed: Vec<_> = shadowed.iter().map(|path| path.to_string_lossy()).collect();
+        json!({
+            "item": item.reference,
+            "type": item.reference.kind,
+            "space": item.space,
+            "bundle": item.bundle,
+            "path": item.path.to_string_lossy(),
+            "content": String::from_utf8_lossy(item.content()),
+            "metadata": fields,
+            "schema": metadata.config_schema(),
+            "verification": verification(item),
+            "shadowed": shadowed,
+        })
+    }
+
+    fn show(&self, page: &mut Page) {
+        let Self { item, metadata, .. } = self;
+        page.line(paint(BOLD, &item.reference));
+        let mut about = |name: &str, value: &str| {
+            if !value.is_empty() {
+                let name = paint(DIM, format!("{name:<12}"));
+                page.line(format_args!("  {name} {}", plain(value)));
+            }
+        };
+        about("description", metadata.description().unwrap_or_default());
+        about("version", metadata.version().unwrap_or_default());
+        about("runs under", metadata.executor_id().unwrap_or_default());
+        about("parameters", &metadata.parameter_names().join(", "));
+        about("space", item.space.as_str());
+        about("file", &item.path.display().to_string());
+        for path in &self.shadowed {
+            about("shadows", &path.display().to_string());
+        }
+        page.line(format_args!(
+            "  {} {}",
+            paint(DIM, format_args!("{:<12}", "verification")),
+            vouched(item)
+        ));
+        page.line("");
+        let content = String::from_utf8_lossy(item.content());
+        page.line(plain(content.trim_end()));
+    }
+}
+
+fn vouched(item: &Item) -> String {
+    let Some(signer) = &item.signer else {
+        return paint(WARN, "none: RYE_DEV_MODE").to_string();
+    };
+    let fingerprint = signer.key.fingerprint();
+    let owner = signer.owner.as_deref().unwrap_or_default();
+    let time = item.signature.as_ref().map_or("", |line| &line.time);
+    let coverage = match item.coverage {
+        Coverage::Whole => "",
+        Coverage::Partial => ", its <directive> element alone",
+    };
+    let good = paint(GOOD, "signed");
+    let owner = plain(owner);
+    format!("{good} by {fingerprint} {owner} on {time}{coverage}")
+}
+
+fn verification(item: &Item) -> Value {
+    match (&item.signer, &item.waived) {
+        (Some(signer), _) => json!({
+            "state": match item.coverage {
+                Coverage::Whole => "verified",
+                Coverage::Partial => "partial",
+            },
+            "hash": item.hash.to_string(),
+            "signer": signer.key.fingerprint(),
+            "owner": signer.owner,
+            "time": item.signature.as_ref().map(|line| &line.time),
+        }),
+        (None, waived) => json!({
+            "state": "waived",
+            "hash": item.hash.to_string(),
+            "error": waived.clone().map(|error| Failure::from(error).json()),
+        }),
+    }
+}
+
+/// Copies the verified bytes, which keep their signature, into another space.
+fn copy(
+    item: &Verified<Item>,
+    relative: &str,
+    space: Space,
+    library: &Library,
+    context: &Context,
+) -> Outcome {
+    if item.coverage == Coverage::Partial {
+        let message = "only a part of it is signed, so it is not copied";
+        return Err(Failure::failed("partial", message).at(&item.path));
+    }
+    let folder = match space {
+        Space::User => context.settings.user_space()?,
+        _ => context.settings.project(),
+    };
+    if library.spaces().of(space).next().is_none() {
+        durable::create_folder(&folder.join(".ai"), 0o755)?;
+    }
+    let spaces = Spaces::open(
+        Some(context.settings.project()),
+        context.user(),
+        &[],
+        &rye_items::Embedded::EMPTY,
+    )?;
+    let root = spaces.of(space).next();
+    let root = root.ok_or_else(|| {
+        let message = "the project's folder is the user's: there is no project space";
+        Failure::failed("not_found", message).hint("rye load ID --to user")
+    })?;
+    let (above, name) = relative.rsplit_once('/').unwrap_or(("", relative));
+    if root.real_path(above)?.is_none() {
+        durable::create_folder(&root.path_of(above), 0o755)?;
+    }
+    // No link on the way leads out of the space.
+    let real = root.real_path(above)?;
+    let real = real.ok_or_else(|| SpaceError::NotAFolder(root.path_of(above)))?;
+    let path = real.join(name);
+    durable::write(&path, item.bytes(), 0o644, Existing::Refuse)?;
+    let item = item.reference.clone();
+    Ok(Box::new(Copied { item, space, path }))
+}
+
+struct Copied {
+    item: ItemRef,
+    space: Space,
+    path: PathBuf,
+}
+
+impl Report for Copied {
+    fn json(&self) -> Value {
+        json!({ "item": self.item, "space": self.space, "path": self.path.to_string_lossy() })
+    }
+
+    fn show(&self, page: &mut Page) {
+        let path = self.path.display();
+        page.line(format_args!("copied {} to {path}", self.item));
+    }
+}

@@ -1,0 +1,13 @@
+//! One file a command.
+
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod doctor;
+pub(crate) mod init;
+pub(crate) mod keys;
+pub(crate) mod load;
+pub(crate) mod search;
+pub(crate) mod sign;
+pub(crate) mod system;
+pub(crate) mod vault;
+pub(crate) mod verify;

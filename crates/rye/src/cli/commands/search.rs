@@ -1,0 +1,171 @@
+//! `rye search`
+
+use rye_items::search::{Answer, Catalogue, Hit, Place, Query};
+use rye_items::signature::SignatureError;
+use rye_items::trust::Trust;
+use rye_items::{ItemKind, Library, Problem, Space};
+use serde_json::{Value, json};
+
+use crate::cli::args::SearchArgs;
+use crate::cli::context::Context;
+use crate::cli::page::{BAD, DIM, GOOD, Page, WARN, paint};
+use crate::cli::printer::{Outcome, Report};
+use crate::cli::table::{Cell, Table};
+
+/// What people search for where they do not say: configuration is no use to them.
+const USUAL: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
+
+pub(crate) fn run(args: &SearchArgs, context: &Context) -> Outcome {
+    let library = context.library()?;
+    let limit = args.limit.unwrap_or(context.settings.search_limit.value);
+    let kinds = match args.kinds.as_slice() {
+        [] => USUAL.to_vec(),
+        given => given.to_vec(),
+    };
+    let query = Query {
+        kinds,
+        spaces: args
+            .spaces
+            .iter()
+            .map(|space| Space::from(*space))
+            .collect(),
+        category: args.category.clone(),
+        signer: args.signer,
+        risk: args.risk.clone(),
+        limit: usize::try_from(limit).unwrap_or(usize::MAX),
+        ..Query::new(args.words.join(" "))
+    };
+    let answer = Catalogue::new(context.cache()).search(library.spaces(), &library, &query);
+    for unread in &answer.unread {
+        context
+            .printer
+            .warn(&unread.message, unread.hint.as_deref());
+    }
+    let trust = library.trust();
+    let judged = answer.hits.iter().map(|hit| judged(hit, &library, &trust));
+    Ok(Box::new(Found {
+        judged: judged.collect(),
+        answer,
+    }))
+}
+
+/// What a hit's signature is worth: trusted by whom, or what is wrong with it.
+fn judged(hit: &Hit, library: &Library, trust: &Trust<'_>) -> Result<(), Problem> {
+    library.judge(hit.signature.as_ref(), trust).map(drop)
+}
+
+/// One word for people.
+fn word(judged: &Result<(), Problem>) -> &'static str {
+    match judged {
+        Ok(()) => "verified",
+        Err(Problem::Line(SignatureError::Unsigned)) => "unsigned",
+        Err(Problem::Line(_)) => "malformed",
+        Err(Problem::Changed { .. }) => "changed",
+        Err(Problem::Untrusted { .. }) => "untrusted",
+        Err(Problem::Revoked(_)) => "revoked",
+        Err(Problem::BadSignature { .. }) => "forged",
+    }
+}
+
+struct Found {
+    answer: Answer,
+    /// For each hit.
+    judged: Vec<Result<(), Problem>>,
+}
+
+impl Report for Found {
+    fn json(&self) -> Value {
+        let hits = self.answer.hits.iter().zip(&self.judged);
+        let hits: Vec<_> = hits.map(|(hit, judged)| described(hit, judged)).collect();
+        let unread = self.answer.unread.iter();
+        let unread: Vec<_> = unread
+            .map(|unread| json!({ "message": unread.message, "hint": unread.hint }))
+            .collect();
+        json!({
+            "total": self.answer.total,
+            "searched": self.answer.searched,
+            "hits": hits,
+            "unread": unread,
+        })
+    }
+
+    fn show(&self, page: &mut Page) {
+        let Answer { hits, total, .. } = &self.answer;
+        if hits.is_empty() {
+            page.line("no item fits");
+            return;
+        }
+        let mut table = Table::new(["ITEM", "SPACE", "STATE", "DESCRIPTION"]);
+        for (hit, judged) in hits.iter().zip(&self.judged) {
+            let style = match judged {
+                Ok(()) => GOOD,
+                Err(Problem::Line(_) | Problem::Untrusted { .. }) => WARN,
+                Err(_) => BAD,
+            };
+            table.row([
+                hit.reference.to_string().into(),
+                hit.place.space.as_str().into(),
+                Cell::styled(style, word(judged)),
+                about(hit),
+            ]);
+        }
+        page.table(&table);
+        if *total > hits.len() {
+            let more = format!("{} of {total}; --limit N shows more", hits.len());
+            page.line(paint(DIM, more));
+        }
+    }
+}
+
+fn about(hit: &Hit) -> Cell {
+    if let Some(problem) = &hit.problem {
+        return Cell::styled(BAD, problem);
+    }
+    if let Some(shadow) = &hit.shadowed_by {
+        let text = format!("shadowed by {}", shadow.path.display());
+        return Cell::styled(DIM, text);
+    }
+    let first = [&hit.description, &hit.title];
+    Cell::new(
+        first
+            .into_iter()
+            .find(|text| !text.is_empty())
+            .map_or("", |text| text),
+    )
+}
+
+fn described(hit: &Hit, judged: &Result<(), Problem>) -> Value {
+    let twins: Vec<_> = hit
+        .twins
+        .iter()
+        .map(|path| path.to_string_lossy())
+        .collect();
+    json!({
+        "item": hit.reference,
+        "id": hit.reference.id,
+        "type": hit.reference.kind,
+        "space": hit.place.space,
+        "bundle": hit.place.bundle,
+        "path": hit.place.path.to_string_lossy(),
+        "title": hit.title,
+        "description": hit.description,
+        "tags": hit.tags,
+        "parameters": hit.parameters,
+        "category": hit.category,
+        "risk": hit.risk,
+        "version": hit.version,
+        "signature": {
+            "state": word(judged),
+            "signer": hit.signature.as_ref().map(|claim| claim.line.fingerprint),
+            "time": hit.signature.as_ref().map(|claim| &claim.line.time),
+        },
+        "shadows": hit.shadows.iter().map(place).collect::<Vec<_>>(),
+        "shadowed_by": hit.shadowed_by.as_ref().map(place),
+        "twins": twins,
+        "problem": hit.problem,
+    })
+}
+
+fn place(place: &Place) -> Value {
+    json!({ "space": place.space, "path": place.path.to_string_lossy() })
+}

@@ -1,0 +1,98 @@
+//! `rye sign`
+
+use rye_items::{Found, Library, SignError, SignOutcome, Space};
+use serde_json::{Map, json};
+
+use crate::cli::args::SignArgs;
+use crate::cli::batch::{Batch, Row};
+use crate::cli::context::Context;
+use crate::cli::failure::{Exit, Failure};
+use crate::cli::printer::Outcome;
+use crate::cli::progress::Progress;
+use crate::cli::targets::{Targets, is_about_keys};
+
+pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
+    let library = context.library()?;
+    let key = context.own_keys()?.signing()?;
+    let space = args.space.map_or_else(|| own_space(&library), Space::from);
+    let within = |other: Space| other == space;
+    let targets = if args.all {
+        Targets::all(&library, within)
+    } else {
+        Targets::named(&library, &args.targets, within)
+    };
+
+    let failures = targets.failures.into_iter();
+    let mut rows: Vec<_> = failures
+        .map(|(word, failure)| Row::failed(word, failure))
+        .collect();
+    rows.extend(targets.outside.into_iter().map(|path| {
+        let failure = Failure::failed("outside", "a file in none of the spaces is not signed")
+            .at(&path)
+            .hint(format!("cp {} .ai/tools/", path.display()));
+        Row::failed(path.display().to_string(), failure)
+    }));
+    let mut items = Vec::new();
+    for (_, found) in targets.items {
+        if is_about_keys(&found.reference) {
+            rows.push(refuse_key(&found));
+        } else {
+            items.push(found);
+        }
+    }
+    let progress = Progress::new(context.printer, "signing", items.len());
+    let outcomes = library.sign_many(&items, &key, None, &|done| progress.reach(done));
+    drop(progress);
+    rows.extend(
+        items
+            .iter()
+            .zip(outcomes)
+            .map(|(found, outcome)| row(found, outcome)),
+    );
+    Ok(Box::new(Batch {
+        good: &["signed", "unchanged"],
+        not_done: "were not signed",
+        about: "FILE",
+        rows,
+    }))
+}
+
+/// The project's space, or the user's where there is none.
+fn own_space(library: &Library) -> Space {
+    match library.spaces().of(Space::Project).next() {
+        Some(_) => Space::Project,
+        None => Space::User,
+    }
+}
+
+/// With the user's signature under it, its key would count.
+fn refuse_key(found: &Found<'_>) -> Row {
+    let message = format!(
+        "{} is about a key, which signing would trust",
+        found.reference
+    );
+    let failure = Failure::new(Exit::Permission, "about_keys", message)
+        .at(found.path())
+        .hint(format!("rye keys trust {}", found.path().display()));
+    Row::failed(found.reference.to_string(), failure)
+}
+
+fn row(found: &Found<'_>, outcome: Result<SignOutcome, SignError>) -> Row {
+    let path = found.path().display().to_string();
+    let item = found.reference.to_string();
+    let mut fields = Map::new();
+    fields.insert("space".into(), json!(found.root.space()));
+    fields.insert("path".into(), path.as_str().into());
+    let (state, failure) = match outcome {
+        Ok(SignOutcome::Signed) => ("signed", None),
+        Ok(SignOutcome::Unchanged) => ("unchanged", None),
+        Err(error) => ("failed", Some(error.into())),
+    };
+    Row {
+        state,
+        item,
+        about: path,
+        fields,
+        failure,
+    }
+}

@@ -1,0 +1,202 @@
+//! `rye vault set`, `get`, `list`, `rm`
+
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+
+use base64ct::{Base64, Encoding as _};
+use rye_items::Space;
+use rye_items::vault::{Opened, Sealed, SecretName, Vault, VaultError};
+use serde::Serialize;
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use crate::cli::args::{GetArgs, ListArgs, RmArgs, SetArgs, VaultCommand};
+use crate::cli::context::Context;
+use crate::cli::failure::{Exit, Failure};
+use crate::cli::page::{BAD, BOLD, DIM, Page, paint};
+use crate::cli::printer::{Outcome, Printer, Report, Written};
+use crate::cli::secret_input;
+use crate::cli::table::{Cell, Table};
+
+pub(crate) fn run(command: VaultCommand, context: &Context) -> Outcome {
+    let settings = &context.settings;
+    let vault = Vault::new(settings.user_space()?, Some(settings.project()));
+    match command {
+        VaultCommand::Set(args) => set(&args, &vault),
+        VaultCommand::Get(args) => get(&args, &vault, context.printer),
+        VaultCommand::List(args) => list(&args, &vault),
+        VaultCommand::Rm(args) => rm(&args, &vault),
+    }
+}
+
+fn set(args: &SetArgs, vault: &Vault) -> Outcome {
+    let prompt = format!("value for {} (not shown): ", args.name);
+    let secret = secret_input::read(&prompt).map_err(|error| match error.kind() {
+        io::ErrorKind::Interrupted => Failure::failed("cancelled", "cancelled; nothing was kept"),
+        io::ErrorKind::FileTooLarge => VaultError::TooLarge(args.name.clone()).into(),
+        _ => Failure::failed("io", format_args!("cannot read the value: {error}")),
+    })?;
+    let sealed = vault.set(args.space.into(), &args.name, &secret)?;
+    Ok(Box::new(Set(sealed)))
+}
+
+struct Set(Sealed);
+
+impl Report for Set {
+    fn json(&self) -> Value {
+        described(&self.0)
+    }
+
+    fn show(&self, page: &mut Page) {
+        let Sealed { name, space, .. } = &self.0;
+        page.line(format_args!(
+            "sealed {} in the {space} space",
+            paint(BOLD, name)
+        ));
+    }
+}
+
+fn get(args: &GetArgs, vault: &Vault, printer: Printer) -> Outcome {
+    // Before it is opened: what is refused was never in memory.
+    if !args.show && io::stdout().is_terminal() {
+        let message = "a secret is not shown on a terminal unless asked";
+        return Err(Failure::new(Exit::Permission, "permission", message)
+            .hint(format!("rye vault get {} --show", args.name)));
+    }
+    let opened = vault.get(args.space.map(Into::into), &args.name)?;
+    let written = if printer.json {
+        Printer::raw(document(&opened)?.as_bytes())
+    } else {
+        Printer::raw(opened.secret.expose())
+    };
+    written.map_err(|error| {
+        Failure::failed(
+            "io",
+            format_args!("cannot write to standard output: {error}"),
+        )
+    })?;
+    Ok(Box::new(Written))
+}
+
+/// The JSON of an opened secret, in memory that is zeroed.
+fn document(opened: &Opened) -> Result<Zeroizing<String>, Failure> {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        status: &'static str,
+        name: &'a str,
+        space: Space,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        value: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        value_base64: Option<&'a str>,
+    }
+    let bytes = opened.secret.expose();
+    let text = std::str::from_utf8(bytes).ok();
+    let base64 = Zeroizing::new(match text {
+        Some(_) => String::new(),
+        None => Base64::encode_string(bytes),
+    });
+    let document = Document {
+        status: "success",
+        name: opened.sealed.name.as_str(),
+        space: opened.sealed.space,
+        value: text,
+        value_base64: text.is_none().then_some(&base64),
+    };
+    // Escapes take at most six bytes for one; the buffer never grows and leaves copies.
+    let mut buffer = Zeroizing::new(Vec::with_capacity(6 * bytes.len() + 1024));
+    serde_json::to_writer(&mut *buffer, &document)
+        .map_err(|error| Failure::failed("bug", error))?;
+    buffer.push(b'\n');
+    let text = String::from_utf8(std::mem::take(&mut *buffer));
+    text.map(Zeroizing::new)
+        .map_err(|error| Failure::failed("bug", error.utf8_error()))
+}
+
+fn list(args: &ListArgs, vault: &Vault) -> Outcome {
+    let mut listed = List::default();
+    for one in vault.list(args.space.map(Into::into))? {
+        match one {
+            Ok(sealed) => listed.sealed.push(sealed),
+            Err(error) => listed.faulty.push(error.into()),
+        }
+    }
+    Ok(Box::new(listed))
+}
+
+#[derive(Default)]
+struct List {
+    sealed: Vec<Sealed>,
+    faulty: Vec<Failure>,
+}
+
+impl Report for List {
+    fn json(&self) -> Value {
+        let secrets: Vec<_> = self.sealed.iter().map(described).collect();
+        let faulty: Vec<_> = self.faulty.iter().map(Failure::json).collect();
+        json!({ "secrets": secrets, "faulty": faulty })
+    }
+
+    fn show(&self, page: &mut Page) {
+        if self.sealed.is_empty() && self.faulty.is_empty() {
+            page.line("no secrets; `rye vault set NAME` keeps one");
+            return;
+        }
+        if !self.sealed.is_empty() {
+            let mut table = Table::new(["NAME", "SPACE", "SEALED", "KEY"]);
+            for sealed in &self.sealed {
+                let keys: Vec<_> = sealed.recipients.iter().map(ToString::to_string).collect();
+                table.row([
+                    sealed.name.as_str().into(),
+                    sealed.space.as_str().into(),
+                    Cell::styled(DIM, &sealed.created),
+                    Cell::styled(DIM, keys.join(" ")),
+                ]);
+            }
+            page.table(&table);
+        }
+        for fault in &self.faulty {
+            page.line(format_args!("{} {}", paint(BAD, "!"), fault.message));
+        }
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        let worst = self.faulty.iter().max_by_key(|fault| fault.exit as u8)?;
+        let message = match self.faulty.len() {
+            1 => "1 file of the vault is not as it should be".to_owned(),
+            n => format!("{n} files of the vault are not as they should be"),
+        };
+        Some(Failure::new(worst.exit, worst.code, message).maybe_hint(worst.hint.clone()))
+    }
+}
+
+fn rm(args: &RmArgs, vault: &Vault) -> Outcome {
+    let path = vault.remove(args.space.map(Into::into), &args.name)?;
+    let name = args.name.clone();
+    Ok(Box::new(Removed { name, path }))
+}
+
+struct Removed {
+    name: SecretName,
+    path: PathBuf,
+}
+
+impl Report for Removed {
+    fn json(&self) -> Value {
+        json!({ "name": self.name.as_str(), "path": self.path.to_string_lossy() })
+    }
+
+    fn show(&self, page: &mut Page) {
+        page.line(format_args!("removed {}", paint(BOLD, &self.name)));
+    }
+}
+
+fn described(sealed: &Sealed) -> Value {
+    json!({
+        "name": sealed.name.as_str(),
+        "space": sealed.space,
+        "path": sealed.path.to_string_lossy(),
+        "sealed": sealed.created,
+        "keys": sealed.recipients,
+    })
+}

@@ -1,0 +1,109 @@
+//! What a command has at hand: settings, the library of items, a printer.
+
+use std::path::Path;
+
+use rye_items::trust::Trust;
+use rye_items::verify::{self, Form};
+use rye_items::{Comment, IntegrityError, Library, OwnKeys, SYSTEM, Space, Spaces};
+
+use super::color_choice;
+use super::failure::Failure;
+use super::printer::Printer;
+use crate::settings::{self, Judged, Options, Settings, SettingsError};
+
+/// The call's surroundings.
+pub(crate) struct Context {
+    pub(crate) settings: Settings,
+    pub(crate) printer: Printer,
+}
+
+impl Context {
+    /// Reads the settings, says which configuration does not count, and lets the
+    /// printer know the colour.
+    pub(crate) fn open(options: &Options, printer: &mut Printer) -> Result<Self, Failure> {
+        let settings = read_settings(options)?;
+        printer.color = color_choice(settings.color.value);
+        for ignored in &settings.ignored {
+            let text = format!("{} is ignored: {}", ignored.path.display(), ignored.reason);
+            printer.warn(&text, ignored.hint.as_deref());
+        }
+        Ok(Self {
+            settings,
+            printer: *printer,
+        })
+    }
+
+    /// The items of all spaces, as they are now.
+    pub(crate) fn library(&self) -> Result<Library, Failure> {
+        let places = &self.settings.places;
+        let library = Library::open(&rye_items::Options {
+            project: Some(&places.project.value),
+            user: self.user(),
+            bundles: &places.system_space.value,
+            embedded: &SYSTEM,
+            cache: self.cache(),
+            dev_mode: self.settings.dev_mode.value,
+        })?;
+        for ignored in library.ignored() {
+            let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
+            self.printer.warn(&text, None);
+        }
+        Ok(library)
+    }
+
+    /// The folder with the user's space, if there is one.
+    pub(crate) fn user(&self) -> Option<&Path> {
+        let user = self.settings.places.user_space.as_ref()?;
+        Some(&user.value)
+    }
+
+    /// The user's own keys.
+    pub(crate) fn own_keys(&self) -> Result<OwnKeys, Failure> {
+        Ok(OwnKeys::of(self.settings.user_space()?))
+    }
+
+    /// The folder of the cache, if it may have one.
+    pub(crate) fn cache(&self) -> Option<&Path> {
+        let folder = self.settings.cache_dir.as_ref()?;
+        Some(&folder.value)
+    }
+}
+
+fn read_settings(options: &Options) -> Result<Settings, SettingsError> {
+    let places = settings::places_here(options)?;
+    let user = places.user_space.as_ref().map(|user| user.value.as_path());
+    let spaces = Spaces::open(
+        Some(&places.project.value),
+        user,
+        &places.system_space.value,
+        &SYSTEM,
+    )?;
+    let trust = Trust::new(&spaces);
+    let (files, ignored) = settings::config_files(&spaces, |space, path, bytes| {
+        judge(space, path, bytes, &trust)
+    })?;
+    Settings::resolve(options, &settings::variable, places, &files, ignored)
+}
+
+/// Configuration is behaviour: it counts when it is signed by a key that counts.
+fn judge(space: Space, path: &Path, bytes: Vec<u8>, trust: &Trust<'_>) -> Judged {
+    let form = Form {
+        comment: Comment::HASH,
+        partial: false,
+    };
+    match verify::check(&bytes, &form, trust) {
+        Ok(_) => Judged::Counts(bytes),
+        Err(problem) => {
+            let error = IntegrityError {
+                item: "config:rye".to_owned(),
+                path: path.to_owned(),
+                space: Some(space),
+                problem,
+            };
+            Judged::Ignored {
+                reason: error.problem.to_string(),
+                hint: Some(error.hint()),
+            }
+        }
+    }
+}

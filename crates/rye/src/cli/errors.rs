@@ -1,0 +1,212 @@
+//! How what goes wrong below ends a call.
+
+use lillux::durable::WriteError;
+use lillux::keys::KeyError;
+use rye_items::vault::VaultError;
+use rye_items::{
+    IdError, IntegrityError, ItemError, LookupError, OwnKeyError, Problem, SignError, SpaceError,
+};
+use serde_json::json;
+
+use super::failure::{Exit, Failure};
+use crate::settings::SettingsError;
+
+impl From<SettingsError> for Failure {
+    fn from(error: SettingsError) -> Self {
+        match error {
+            SettingsError::Variable { name, .. } => {
+                Self::usage(&error).hint(format!("unset {name}"))
+            }
+            SettingsError::NoUserSpace => {
+                Self::usage(error).hint("export USER_SPACE=/the/folder/with/your/.ai")
+            }
+            SettingsError::File(error) => {
+                let command = format!("${{EDITOR:-vi}} {}", error.path.display());
+                Self::new(Exit::Usage, "bad_config", &error.what)
+                    .at(&error.path)
+                    .excerpt(error.excerpt.as_ref())
+                    .hint(command)
+            }
+            SettingsError::Space(error) => error.into(),
+            SettingsError::Path(error) => error.into(),
+        }
+    }
+}
+
+impl From<SpaceError> for Failure {
+    fn from(error: SpaceError) -> Self {
+        let hint = error.hint();
+        let failure = match error {
+            SpaceError::Path(error) => error.into(),
+            SpaceError::LeavesSpace(_) => Self::new(Exit::Integrity, "leaves_space", error),
+            SpaceError::NoBundle(_) => Self::usage(error),
+            SpaceError::TooLarge { .. } => Self::failed("too_large", error),
+            SpaceError::Changing(_) => Self::failed("changing", error),
+            _ => Self::failed("not_a_file", error),
+        };
+        failure.maybe_hint(hint)
+    }
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Self {
+        let hint = error.hint();
+        let failure = match error {
+            KeyError::Path(error) => error.into(),
+            KeyError::Missing(_) => Self::failed("not_found", error),
+            KeyError::OpenFile { .. } | KeyError::OpenFolder { .. } => {
+                Self::new(Exit::Permission, "permission", error)
+            }
+            KeyError::Exists(_) => Self::failed("exists", error),
+            KeyError::NoRandomness(_) => Self::failed("no_randomness", error),
+            _ => Self::failed("bad_key", error),
+        };
+        failure.maybe_hint(hint)
+    }
+}
+
+impl From<VaultError> for Failure {
+    fn from(error: VaultError) -> Self {
+        let hint = error.hint();
+        let integrity = error.is_integrity();
+        let failure = match error {
+            VaultError::Key(error) => error.into(),
+            VaultError::Space(error) => error.into(),
+            VaultError::Path(error) => error.into(),
+            VaultError::Write(error) => error.into(),
+            VaultError::NoSecret { .. } | VaultError::NoKey { .. } | VaultError::NoSpace(_) => {
+                Self::failed("not_found", error)
+            }
+            VaultError::Both(_) | VaultError::Empty(_) => Self::usage(error),
+            VaultError::TooLarge(_) => Self::failed("too_large", error),
+            _ if integrity => Self::new(Exit::Integrity, "bad_envelope", error),
+            VaultError::Envelope { .. } => Self::failed("unsupported", error),
+            _ => Self::failed("vault", error),
+        };
+        failure.maybe_hint(hint)
+    }
+}
+
+impl From<IdError> for Failure {
+    fn from(error: IdError) -> Self {
+        Self::new(Exit::Usage, "bad_id", error)
+    }
+}
+
+impl From<LookupError> for Failure {
+    fn from(error: LookupError) -> Self {
+        let hint = error.hint();
+        let failure = match error {
+            LookupError::Space(error) => error.into(),
+            LookupError::NotFound {
+                ref searched,
+                ref near,
+                ..
+            } => {
+                let searched: Vec<_> = searched.iter().map(|path| path.to_string_lossy()).collect();
+                Self::failed("not_found", &error)
+                    .detail("searched", json!(searched))
+                    .detail("near", json!(near))
+            }
+            LookupError::Twice { ref paths, .. } => {
+                let paths: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
+                Self::failed("ambiguous", &error).detail("paths", json!(paths))
+            }
+            LookupError::Ambiguous { ref candidates, .. } => {
+                Self::failed("ambiguous", &error).detail("candidates", json!(candidates))
+            }
+            _ => Self::failed("lookup", error),
+        };
+        failure.maybe_hint(hint)
+    }
+}
+
+impl From<IntegrityError> for Failure {
+    fn from(error: IntegrityError) -> Self {
+        let failure = Self::new(Exit::Integrity, error.problem.code(), &error)
+            .at(&error.path)
+            .excerpt(error.excerpt())
+            .hint(error.hint())
+            .detail("item", error.item.as_str());
+        match &error.problem {
+            Problem::Changed { expected, found } => failure
+                .detail("expected", expected.to_string())
+                .detail("found", found.map(|hash| hash.to_string())),
+            Problem::Untrusted {
+                fingerprint,
+                trusted,
+                ignored,
+            } => {
+                let trusted: Vec<_> = trusted
+                    .iter()
+                    .map(|key| json!({ "fingerprint": key.key.fingerprint(), "owner": key.owner }))
+                    .collect();
+                failure
+                    .detail("fingerprint", json!(fingerprint))
+                    .detail("trusted", trusted)
+                    .detail("ignored", json!(ignored))
+            }
+            Problem::Revoked(revocation) => failure.detail("revocation", json!(revocation)),
+            Problem::BadSignature { fingerprint } => {
+                failure.detail("fingerprint", json!(fingerprint))
+            }
+            Problem::Line(_) => failure,
+        }
+    }
+}
+
+impl From<ItemError> for Failure {
+    fn from(error: ItemError) -> Self {
+        match error {
+            ItemError::Lookup(error) => error.into(),
+            ItemError::Space(error) => error.into(),
+            ItemError::Integrity(error) => (*error).into(),
+            ItemError::Metadata { path, source } => Self::failed("bad_metadata", &source.message)
+                .at(path)
+                .excerpt(Some(&source.excerpt))
+                .maybe_hint(source.hint.clone()),
+            _ => Self::failed("item", error),
+        }
+    }
+}
+
+impl From<SignError> for Failure {
+    fn from(error: SignError) -> Self {
+        match error {
+            SignError::Item(error) => error.into(),
+            SignError::System(ref item) => {
+                let hint = format!("rye load {item} --to project");
+                Self::new(Exit::Permission, "read_only", error).hint(hint)
+            }
+            SignError::Provenance(_) => Self::usage(error),
+            SignError::Write { source, .. } => source.into(),
+            _ => Self::failed("sign", error),
+        }
+    }
+}
+
+impl From<OwnKeyError> for Failure {
+    fn from(error: OwnKeyError) -> Self {
+        let hint = error.hint();
+        let failure = match error {
+            OwnKeyError::Key(error) => error.into(),
+            OwnKeyError::Path(error) => error.into(),
+            OwnKeyError::Write(error) => error.into(),
+            OwnKeyError::Missing(_) => Self::failed("no_key", error),
+            OwnKeyError::Exists(_) => Self::failed("exists", error),
+            OwnKeyError::NoKey { .. } => Self::failed("bad_key", error),
+            _ => Self::failed("key", error),
+        };
+        failure.maybe_hint(hint)
+    }
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Path(error) => error.into(),
+            WriteError::Exists(_) => Self::failed("exists", error),
+            WriteError::NotAFile(_) => Self::failed("not_a_file", error),
+        }
+    }
+}

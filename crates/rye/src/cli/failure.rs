@@ -1,0 +1,148 @@
+//! A call that could not be carried out: the cause, the place, the next command.
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use lillux::PathError;
+use rye_items::Excerpt;
+use serde_json::{Value, json};
+
+use super::page::{self, plain};
+
+/// How a call ended, as the exit code says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Done = 0,
+    Failed = 1,
+    Usage = 2,
+    Integrity = 3,
+    Permission = 4,
+    #[expect(dead_code, reason = "for what runs an item, which can take too long")]
+    TimedOut = 124,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// What went wrong and what to do.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    /// A stable word for scripts, `snake_case`.
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+    pub(crate) path: Option<Box<Path>>,
+    pub(crate) excerpt: Option<Box<Excerpt>>,
+    /// The next command.
+    pub(crate) hint: Option<String>,
+    /// What else scripts may want to know.
+    pub(crate) details: Vec<(&'static str, Value)>,
+}
+
+impl Failure {
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "takes an error or a text, whichever the caller has"
+    )]
+    pub(crate) fn new(exit: Exit, code: &'static str, message: impl ToString) -> Self {
+        Self {
+            exit,
+            code,
+            message: message.to_string(),
+            path: None,
+            excerpt: None,
+            hint: None,
+            details: Vec::new(),
+        }
+    }
+
+    pub(crate) fn failed(code: &'static str, message: impl ToString) -> Self {
+        Self::new(Exit::Failed, code, message)
+    }
+
+    pub(crate) fn usage(message: impl ToString) -> Self {
+        Self::new(Exit::Usage, "usage", message)
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn maybe_hint(mut self, hint: Option<String>) -> Self {
+        self.hint = hint.or(self.hint);
+        self
+    }
+
+    pub(crate) fn at(mut self, path: impl Into<PathBuf>) -> Self {
+        self.path = Some(path.into().into_boxed_path());
+        self
+    }
+
+    pub(crate) fn excerpt(mut self, excerpt: Option<&Excerpt>) -> Self {
+        self.excerpt = excerpt.cloned().map(Box::new);
+        self
+    }
+
+    pub(crate) fn detail(mut self, key: &'static str, value: impl Into<Value>) -> Self {
+        self.details.push((key, value.into()));
+        self
+    }
+
+    /// For scripts.
+    pub(crate) fn json(&self) -> Value {
+        let mut error = json!({ "code": self.code, "message": self.message });
+        if let Some(path) = &self.path {
+            error["path"] = path.to_string_lossy().into();
+        }
+        if let Some(excerpt) = &self.excerpt {
+            error["line"] = excerpt.position.line.into();
+            error["column"] = excerpt.position.column.into();
+            error["source"] = excerpt.source.as_str().into();
+        }
+        for (key, value) in &self.details {
+            error[*key] = value.clone();
+        }
+        if let Some(hint) = &self.hint {
+            error["hint"] = hint.as_str().into();
+        }
+        error
+    }
+
+    /// For people.
+    pub(crate) fn words(&self) -> String {
+        let (bad, dim, help) = (page::BAD, page::DIM, page::HELP);
+        let mut text = format!("{bad}error{bad:#}: {}\n", plain(&self.message));
+        if let Some(path) = &self.path {
+            let path = path.display().to_string();
+            let position = match &self.excerpt {
+                Some(excerpt) => format!(":{}", excerpt.position),
+                None => String::new(),
+            };
+            let _ = writeln!(text, "  {dim}-->{dim:#} {}{position}", plain(&path));
+        }
+        if let Some(excerpt) = &self.excerpt {
+            let _ = writeln!(text, "{excerpt}");
+        }
+        if let Some(hint) = &self.hint {
+            let _ = writeln!(text, "  {help}hint{help:#}: {}", plain(hint));
+        }
+        text
+    }
+}
+
+impl From<PathError> for Failure {
+    fn from(error: PathError) -> Self {
+        match error.source.kind() {
+            io::ErrorKind::PermissionDenied => Self::new(Exit::Permission, "permission", error),
+            io::ErrorKind::NotFound => Self::failed("not_found", error),
+            io::ErrorKind::StorageFull => Self::failed("disk_full", error),
+            _ => Self::failed("io", error),
+        }
+    }
+}

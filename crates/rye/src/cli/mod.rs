@@ -1,0 +1,141 @@
+//! From arguments to output and an exit code.
+
+mod args;
+mod batch;
+mod commands;
+mod context;
+mod errors;
+mod failure;
+mod page;
+mod printer;
+mod progress;
+mod secret_input;
+mod table;
+mod targets;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anstream::ColorChoice;
+use clap::Parser as _;
+use clap::error::ErrorKind;
+
+use crate::settings::{self, Color, Options};
+use args::{Cli, Command};
+use context::Context;
+use failure::Failure;
+use printer::{Outcome, Printer};
+
+/// Reads the arguments, runs the command, prints how it ended.
+pub(crate) fn main() -> ExitCode {
+    let arguments = arguments();
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => return refuse_usage(&error, &arguments),
+    };
+    let options = Options {
+        project: cli.global.project,
+        color: cli.global.color,
+    };
+    let mut printer = Printer {
+        json: cli.global.json,
+        quiet: cli.global.quiet,
+        color: early_color(&options),
+    };
+    let outcome = dispatch(cli.command, &options, &mut printer);
+    printer.finish(outcome)
+}
+
+fn dispatch(command: Command, options: &Options, printer: &mut Printer) -> Outcome {
+    if let Command::Completions(args) = command {
+        return Ok(commands::completions::run(&args));
+    }
+    let context = Context::open(options, printer)?;
+    match command {
+        Command::Init(args) => commands::init::run(&args, &context),
+        Command::Search(args) => commands::search::run(&args, &context),
+        Command::Load(args) => commands::load::run(&args, &context),
+        Command::Sign(args) => commands::sign::run(&args, &context),
+        Command::Verify(args) => commands::verify::run(&args, &context),
+        Command::Keys(command) => commands::keys::run(&command, &context),
+        Command::System(command) => commands::system::run(&command),
+        Command::Doctor => Ok(commands::doctor::run(&context)),
+        Command::Vault(command) => commands::vault::run(command, &context),
+        Command::Config(command) => Ok(commands::config::run(&command, &context)),
+        Command::Completions(args) => Ok(commands::completions::run(&args)),
+    }
+}
+
+/// What was typed. A link named `rye_sign` is the command `sign`.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<_> = std::env::args_os().collect();
+    let name = arguments
+        .first()
+        .and_then(|program| Path::new(program).file_name());
+    let command = name.and_then(|name| name.to_str()?.strip_prefix("rye_"));
+    if let Some(command @ "sign") = command {
+        arguments.insert(1, command.into());
+    }
+    arguments
+}
+
+/// The colour for what is said before the settings are known. What is wrong with
+/// it is told with them.
+fn early_color(options: &Options) -> ColorChoice {
+    let early = settings::early_color(options, &settings::variable);
+    let color = early.ok().flatten().map(|setting| setting.value);
+    color_choice(color.unwrap_or_default())
+}
+
+fn color_choice(color: Color) -> ColorChoice {
+    match color {
+        Color::Auto => ColorChoice::Auto,
+        Color::Always => ColorChoice::Always,
+        Color::Never => ColorChoice::Never,
+    }
+}
+
+/// Help and version are what was asked for; the rest is wrong usage, told to people
+/// in clap's words and with `--json` to scripts as well.
+fn refuse_usage(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
+    let typed = |option: &str| {
+        let options = arguments.iter().take_while(|word| *word != "--");
+        options.into_iter().any(|word| word == option)
+    };
+    let printer = Printer {
+        json: typed("--json"),
+        quiet: false,
+        color: early_color(&Options::default()),
+    };
+    let words = error.render().ansi().to_string();
+    let text = error.render().to_string();
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => printer.text(&words),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let failure = Failure::usage("no command was given").hint("rye --help");
+            printer.refuse(&failure, &words)
+        }
+        _ => printer.refuse(&Failure::usage(first_paragraph(&text)), &words),
+    }
+}
+
+/// What clap has to say before it shows the usage, in one line.
+fn first_paragraph(text: &str) -> String {
+    let lines = text.lines().take_while(|line| !line.is_empty());
+    let message = lines.map(str::trim).collect::<Vec<_>>().join(" ");
+    message
+        .strip_prefix("error: ")
+        .unwrap_or(&message)
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_arguments_are_sound() {
+        super::Cli::command().debug_assert();
+    }
+}

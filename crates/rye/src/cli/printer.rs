@@ -1,0 +1,184 @@
+//! The one place that writes to standard output and standard error.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::process::ExitCode;
+
+use anstream::{AutoStream, ColorChoice};
+use serde_json::{Map, Value};
+
+use super::failure::{Exit, Failure};
+use super::page::{self, Page, plain};
+
+/// What a call that was carried out has to say, to scripts and to people.
+pub(crate) trait Report {
+    /// The fields beside `status`, an object.
+    fn json(&self) -> Value;
+
+    /// The same, to be read.
+    fn show(&self, page: &mut Page);
+
+    /// The bad outcome, where there is one: it makes the status and the exit code,
+    /// and people read it below the page.
+    fn failure(&self) -> Option<Failure> {
+        None
+    }
+
+    /// Whether the command has written all there is to say already, by [`Printer::raw`].
+    fn is_written(&self) -> bool {
+        false
+    }
+}
+
+/// A report that went past the printer, by [`Printer::raw`].
+pub(crate) struct Written;
+
+impl Report for Written {
+    fn json(&self) -> Value {
+        Value::Null
+    }
+
+    fn show(&self, _: &mut Page) {}
+
+    fn is_written(&self) -> bool {
+        true
+    }
+}
+
+/// How a command ends.
+pub(crate) type Outcome = Result<Box<dyn Report>, Failure>;
+
+/// Writes as the global options ask.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Printer {
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+    pub(crate) color: ColorChoice,
+}
+
+impl Printer {
+    /// Prints how the call ended and gives the exit code.
+    pub(crate) fn finish(self, outcome: Outcome) -> ExitCode {
+        let (fields, page, failure) = match outcome {
+            Ok(report) if report.is_written() => return Exit::Done.into(),
+            Ok(report) => {
+                let failure = report.failure();
+                if self.json {
+                    (report.json(), Page::new(None), failure)
+                } else {
+                    let mut page = Page::new(width());
+                    report.show(&mut page);
+                    (Value::Null, page, failure)
+                }
+            }
+            Err(failure) => (Value::Null, Page::new(None), Some(failure)),
+        };
+        let words = failure.as_ref().map(Failure::words).unwrap_or_default();
+        let text = if self.json {
+            document(fields, failure.as_ref())
+        } else {
+            page.text
+        };
+        let exit = failure.map_or(Exit::Done, |failure| failure.exit);
+        self.emit(&text, &words, exit)
+    }
+
+    /// Prints a failure in other words for people than its own.
+    pub(crate) fn refuse(self, failure: &Failure, words: &str) -> ExitCode {
+        let text = if self.json {
+            document(Value::Null, Some(failure))
+        } else {
+            String::new()
+        };
+        self.emit(&text, words, failure.exit)
+    }
+
+    /// Prints what was asked for as it is: help, version, completions.
+    pub(crate) fn text(self, text: &str) -> ExitCode {
+        self.emit(text, "", Exit::Done)
+    }
+
+    /// Says what a person should know though the call goes on.
+    pub(crate) fn warn(self, text: &str, hint: Option<&str>) {
+        if self.quiet {
+            return;
+        }
+        let (warn, help) = (page::WARN, page::HELP);
+        let mut words = format!("{warn}warning{warn:#}: {}\n", plain(text));
+        if let Some(hint) = hint {
+            let _ = writeln!(words, "  {help}hint{help:#}: {}", plain(hint));
+        }
+        self.error_words(&words);
+    }
+
+    /// Writes bytes to standard output as they are, past the buffer of the standard
+    /// library, which would keep a copy.
+    pub(crate) fn raw(bytes: &[u8]) -> io::Result<()> {
+        let output = io::stdout().as_fd().try_clone_to_owned();
+        match output.map(File::from)?.write_all(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Asks on the terminal; anything but yes is no.
+    pub(crate) fn confirm(self, question: &str) -> io::Result<bool> {
+        self.error_words(&format!("{} [y/N] ", plain(question)));
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer)?;
+        Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
+    }
+
+    fn error_words(self, words: &str) {
+        let _ = AutoStream::new(io::stderr(), self.color).write_all(words.as_bytes());
+    }
+
+    /// A reader that went away (`rye … | head -1`) is no failure of ours.
+    fn emit(self, text: &str, words: &str, exit: Exit) -> ExitCode {
+        let mut output = AutoStream::new(io::stdout(), self.color);
+        let written = output
+            .write_all(text.as_bytes())
+            .and_then(|()| output.flush());
+        self.error_words(words);
+        match written {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                let failure = Failure::failed(
+                    "io",
+                    format_args!("cannot write to standard output: {error}"),
+                );
+                self.error_words(&failure.words());
+                Exit::Failed.into()
+            }
+            _ => exit.into(),
+        }
+    }
+}
+
+/// The one JSON document of a call, with its newline.
+fn document(fields: Value, failure: Option<&Failure>) -> String {
+    let mut document = Map::new();
+    let status = if failure.is_some() {
+        "error"
+    } else {
+        "success"
+    };
+    document.insert("status".into(), status.into());
+    if let Some(failure) = failure {
+        document.insert("error".into(), failure.json());
+    }
+    if let Value::Object(fields) = fields {
+        document.extend(fields);
+    }
+    format!("{}\n", Value::Object(document))
+}
+
+/// The columns of the terminal, where standard output is one.
+fn width() -> Option<usize> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}

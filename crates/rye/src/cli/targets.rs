@@ -1,0 +1,157 @@
+//! From the words of a command line to items: names, globs, paths, or all.
+
+mod glob;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use rye_items::space::Entry;
+use rye_items::{Found, ItemKind, ItemRef, Library, LookupError, PathItem, Space, SpaceError};
+
+use super::failure::Failure;
+
+/// What a command is about, each file once.
+#[derive(Default)]
+pub(crate) struct Targets<'a> {
+    pub(crate) items: Vec<(Entry, Found<'a>)>,
+    /// Files in no space.
+    pub(crate) outside: Vec<PathBuf>,
+    /// What was named, or listed, and cannot be had.
+    pub(crate) failures: Vec<(String, Failure)>,
+}
+
+/// Files about keys are no items like others: signing one is to trust its key.
+pub(crate) fn is_about_keys(reference: &ItemRef) -> bool {
+    reference.kind == ItemKind::Config && reference.id.as_str().starts_with("keys/")
+}
+
+impl<'a> Targets<'a> {
+    /// What the words name. A glob looks through the spaces that `within` admits.
+    pub(crate) fn named(
+        library: &'a Library,
+        words: &[String],
+        within: impl Fn(Space) -> bool,
+    ) -> Self {
+        let mut targets = Self::default();
+        for word in words {
+            if let Err(failure) = targets.add(library, word, &within) {
+                targets.failures.push((word.clone(), failure));
+            }
+        }
+        targets.once_each()
+    }
+
+    /// All items of the spaces that `within` admits, but files about keys.
+    pub(crate) fn all(library: &'a Library, within: impl Fn(Space) -> bool) -> Self {
+        let mut targets = Self::default();
+        for kind in ItemKind::ALL {
+            targets.list(library, kind, &|found| {
+                within(found.root.space()) && !is_about_keys(&found.reference)
+            });
+        }
+        targets
+    }
+
+    fn add(
+        &mut self,
+        library: &'a Library,
+        word: &str,
+        within: &dyn Fn(Space) -> bool,
+    ) -> Result<(), Failure> {
+        if is_path(word) {
+            return self.add_path(library, Path::new(word));
+        }
+        if word.contains(['*', '?']) {
+            return self.add_glob(library, word, within);
+        }
+        let reference: ItemRef = match word.parse() {
+            Ok(reference) => reference,
+            Err(_) if Path::new(word).exists() => return self.add_path(library, Path::new(word)),
+            Err(error) => return Err(error.into()),
+        };
+        match library.find(&reference) {
+            Ok(found) => {
+                let identity = found.root.look(&found.relative)?.flatten();
+                let entry = Entry {
+                    path: found.relative.clone(),
+                    identity,
+                    linked: false,
+                };
+                self.items.push((entry, found));
+                Ok(())
+            }
+            Err(LookupError::NotFound { .. }) if Path::new(word).exists() => {
+                self.add_path(library, Path::new(word))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn add_path(&mut self, library: &'a Library, path: &Path) -> Result<(), Failure> {
+        let (at, errors) = library.at_path(path)?;
+        for error in errors {
+            self.fail(error);
+        }
+        match at {
+            PathItem::Items(items) if path.is_dir() => {
+                let items = items.into_iter();
+                self.items
+                    .extend(items.filter(|(_, found)| !is_about_keys(&found.reference)));
+            }
+            PathItem::Items(items) => self.items.extend(items),
+            PathItem::Outside(path) => self.outside.push(path),
+        }
+        Ok(())
+    }
+
+    fn add_glob(
+        &mut self,
+        library: &'a Library,
+        word: &str,
+        within: &dyn Fn(Space) -> bool,
+    ) -> Result<(), Failure> {
+        let (kind, pattern) = match word.split_once(':') {
+            Some((kind, pattern)) => (kind.parse()?, pattern),
+            None => (ItemKind::Tool, word),
+        };
+        let before = self.items.len();
+        self.list(library, kind, &|found| {
+            within(found.root.space())
+                && !is_about_keys(&found.reference)
+                && glob::matches(pattern, found.reference.id.as_str())
+        });
+        if self.items.len() == before {
+            let message = format!("no {kind} matches `{pattern}`");
+            return Err(Failure::failed("not_found", message));
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, library: &'a Library, kind: ItemKind, wanted: &dyn Fn(&Found<'a>) -> bool) {
+        for listed in library.list(kind) {
+            match listed {
+                Ok((entry, found)) if wanted(&found) => self.items.push((entry, found)),
+                Ok(_) => {}
+                Err(error) => self.fail(error),
+            }
+        }
+    }
+
+    /// What could not be looked at has no name but its path, which its message tells.
+    fn fail(&mut self, error: SpaceError) {
+        let failure = Failure::from(error);
+        self.failures.push((failure.message.clone(), failure));
+    }
+
+    fn once_each(mut self) -> Self {
+        let mut seen = HashSet::new();
+        self.items.retain(|(_, found)| seen.insert(found.path()));
+        self.outside.retain(|path| seen.insert(path.clone()));
+        self
+    }
+}
+
+/// Whether a word can only be meant as a path.
+fn is_path(word: &str) -> bool {
+    word.starts_with(['/', '.', '~']) || word.contains("/.ai/") || word == ".ai"
+}

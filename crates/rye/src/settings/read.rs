@@ -1,0 +1,85 @@
+//! The edge: the environment, the current folder, the files.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use lillux::At as _;
+use rye_items::{Space, Spaces};
+
+use super::file::ConfigFile;
+use super::{Ignored, Options, Places, SettingsError};
+
+/// The file with settings, relative to a space's `.ai/`.
+const CONFIG: &str = "config/rye.yaml";
+
+/// A variable of the environment; an empty one is none.
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The places as seen from the current folder.
+pub(crate) fn places_here(options: &Options) -> Result<Places, SettingsError> {
+    let current = std::env::current_dir().at("find", Path::new("the current folder"))?;
+    let user = ["USER_SPACE", "HOME"].into_iter().find_map(variable);
+    let user = user.and_then(|user| std::fs::canonicalize(user).ok());
+    // The current folder is told without links, the user's may be told with them.
+    let is_space = |folder: &Path| Some(folder) != user.as_deref() && folder.join(".ai").is_dir();
+    let mut places = Places::find(options, &variable, &current, &is_space);
+    places.project.value = real(places.project.value);
+    Ok(places)
+}
+
+/// A path without links and `..`, as far as it is there.
+pub(crate) fn real(path: PathBuf) -> PathBuf {
+    let whole = std::fs::canonicalize(&path);
+    whole
+        .ok()
+        .or_else(|| {
+            let above = std::fs::canonicalize(path.parent()?).ok()?;
+            Some(above.join(path.file_name()?))
+        })
+        .unwrap_or(path)
+}
+
+/// What a file of a space is worth.
+pub(crate) enum Judged {
+    /// These bytes count.
+    Counts(Vec<u8>),
+    /// It does not count: why, and the command that makes it.
+    Ignored {
+        reason: String,
+        hint: Option<String>,
+    },
+}
+
+/// The configuration files that count, the most specific first, and those that do not.
+/// `judge` verifies the bytes of a file that is not the user's own.
+pub(crate) fn config_files(
+    spaces: &Spaces,
+    mut judge: impl FnMut(Space, &Path, Vec<u8>) -> Judged,
+) -> Result<(Vec<ConfigFile>, Vec<Ignored>), SettingsError> {
+    let home = variable("HOME").map(PathBuf::from);
+    let (mut files, mut ignored) = (Vec::new(), Vec::new());
+    for root in spaces.roots() {
+        let Some(raw) = root.read(CONFIG)? else {
+            continue;
+        };
+        let (space, path) = (root.space(), root.path_of(CONFIG));
+        let judged = match space {
+            Space::User => Judged::Counts(raw.bytes),
+            Space::Project | Space::System => judge(space, &path, raw.bytes),
+        };
+        match judged {
+            Judged::Counts(bytes) => {
+                files.push(ConfigFile::parse(space, &path, &bytes, home.as_deref())?);
+            }
+            Judged::Ignored { reason, hint } => ignored.push(Ignored {
+                space,
+                path,
+                reason,
+                hint,
+            }),
+        }
+    }
+    Ok((files, ignored))
+}

@@ -1,0 +1,66 @@
+//! `rye config show`: each value and where it is from.
+
+mod support;
+
+use support::{World, assert_transcript};
+
+#[test]
+fn every_value_knows_its_origin() {
+    let mut world = World::new();
+    let first = world.transcript(&["config show", "config show --json"]);
+    world.write(
+        "user/.ai/config/rye.yaml",
+        "# mine\nsearch:\n  limit: 7\ncache_dir: ~/cache\n",
+    );
+    world.set("RYE_DEBUG", "1");
+    world.set("RYE_DEV_MODE", "1");
+    world.set("NO_COLOR", "1");
+    world.set("USER_SPACE", world.path("user").to_str().unwrap());
+    let second = world.transcript(&["config show --project .."]);
+    assert_transcript!(first + &second);
+}
+
+#[test]
+fn without_a_home_there_is_nowhere_for_the_user() {
+    let mut world = World::new();
+    world.unset("HOME");
+    assert_transcript!(world.transcript(&["config show", "vault list", "vault list --json"]));
+}
+
+#[test]
+fn what_is_wrong_with_a_file_or_a_variable_is_told_with_its_place() {
+    let mut world = World::new();
+    let mut transcript = String::new();
+    for text in [
+        "colour: never\n",
+        "search:\n  limit: many\n",
+        "dev_mode: true\n",
+        "color: [\n",
+    ] {
+        world.write("user/.ai/config/rye.yaml", text);
+        transcript += &world.transcript(&["config show", "config show --json"]);
+    }
+    std::fs::remove_file(world.path("user/.ai/config/rye.yaml")).unwrap();
+    world.set("RYE_DEV_MODE", "maybe");
+    transcript += &world.transcript(&["config show"]);
+    world.unset("RYE_DEV_MODE");
+    world.set("RYE_SYSTEM_SPACE", "/nowhere");
+    transcript += &world.transcript(&["config show"]);
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn a_projects_file_counts_when_it_is_signed() {
+    let world = World::new();
+    world.write("project/.ai/config/rye.yaml", "search:\n  limit: 9\n");
+    let mut transcript = world.transcript(&["config show", "config show --json --quiet"]);
+    world.run(&["keys", "generate"]);
+    transcript += &world.transcript(&["sign config:rye --quiet", "config show"]);
+    let signed = world.read("project/.ai/config/rye.yaml");
+    world.write("project/.ai/config/rye.yaml", &signed.replace('9', "8"));
+    transcript += &world.transcript(&["config show"]);
+    // The user's own counts as it is.
+    world.write("user/.ai/config/rye.yaml", "search:\n  limit: 5\n");
+    transcript += &world.transcript(&["config show --quiet"]);
+    assert_transcript!(transcript);
+}

@@ -1,0 +1,155 @@
+//! A home, a project and nothing else: what every test of the binary runs in.
+
+#![allow(
+    dead_code,
+    unused_macros,
+    unused_imports,
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "each test program compiles this anew, uses its part, and fails by panicking"
+)]
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// Compares a transcript with the one on file, without what differs from run to run.
+macro_rules! assert_transcript {
+    ($transcript:expr) => {
+        insta::with_settings!({
+            omit_expression => true,
+            filters => [
+                (r"/tmp/\.tmp\w+", "TMP"),
+                (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME"),
+                (r"\b[0-9a-f]{64}\b", "HASH"),
+                (r"\b[A-Za-z0-9_-]{86}\b", "SIGNATURE"),
+                (r"\b[0-9a-f]{16}\b", "FINGERPRINT"),
+                // The system space grows.
+                (r"(system items *|system items.*?about.:.)\d+ verify", "${1}N verify"),
+                (r#""searched":\d+"#, r#""searched":N"#),
+                (r"wrote \d+ signed", "wrote N signed"),
+                // In the order of fingerprints, which differ from run to run.
+                (r"trusted are FINGERPRINT \([^)]*\), FINGERPRINT \([^)]*\)", "trusted are KEYS"),
+                (r#""trusted":\[[^\]]*\]"#, r#""trusted":[KEYS]"#),
+            ],
+        }, {
+            insta::assert_snapshot!($transcript);
+        });
+    };
+}
+pub(crate) use assert_transcript;
+
+/// A world of its own, gone when dropped.
+pub struct World {
+    folder: TempDir,
+    variables: Vec<(String, String)>,
+}
+
+impl World {
+    /// A home and a project with `.ai/`, both empty.
+    pub fn new() -> Self {
+        let world = Self::bare();
+        fs::create_dir(world.path("project/.ai")).unwrap();
+        world
+    }
+
+    /// A home and a folder for a project.
+    pub fn bare() -> Self {
+        let folder = tempfile::tempdir_in("/tmp").unwrap();
+        fs::create_dir(folder.path().join("user")).unwrap();
+        fs::create_dir(folder.path().join("project")).unwrap();
+        let home = folder.path().join("user").to_str().unwrap().to_owned();
+        let path = "/usr/local/bin:/usr/bin:/bin".to_owned();
+        let variables = vec![("HOME".to_owned(), home), ("PATH".to_owned(), path)];
+        Self { folder, variables }
+    }
+
+    /// Another variable in the environment of what follows.
+    pub fn set(&mut self, name: &str, value: impl AsRef<str>) {
+        self.unset(name);
+        let value = value.as_ref().to_owned();
+        self.variables.push((name.to_owned(), value));
+    }
+
+    pub fn unset(&mut self, name: &str) {
+        self.variables.retain(|(other, _)| other != name);
+    }
+
+    pub fn path(&self, relative: &str) -> PathBuf {
+        self.folder.path().join(relative)
+    }
+
+    pub fn read(&self, relative: &str) -> String {
+        fs::read_to_string(self.path(relative)).unwrap()
+    }
+
+    /// Writes a file and the folders above it.
+    pub fn write(&self, relative: &str, text: &str) {
+        let path = self.path(relative);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// `rye` in the project, with nothing of this process's environment.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rye"));
+        command
+            .env_clear()
+            .envs(self.variables.iter().map(|(n, v)| (n, v)))
+            .current_dir(self.path("project"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Output {
+        self.command().args(args).output().unwrap()
+    }
+
+    /// The same with something on standard input.
+    pub fn feed(&self, args: &[&str], input: &[u8]) -> Output {
+        let mut child = self
+            .command()
+            .args(args)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A command that refuses its arguments does not read.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        child.wait_with_output().unwrap()
+    }
+
+    /// What is typed, printed where, and the exit code, call after call. Words are
+    /// separated by spaces.
+    pub fn transcript(&self, calls: &[&str]) -> String {
+        let mut transcript = String::new();
+        for typed in calls {
+            let args: Vec<_> = typed.split(' ').filter(|word| !word.is_empty()).collect();
+            transcript += &told(&format!("rye {typed}"), &self.run(&args));
+        }
+        transcript
+    }
+}
+
+/// One call of a transcript.
+pub fn told(typed: &str, output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    let err = match err.as_ref() {
+        "" => String::new(),
+        err => format!("--- stderr\n{err}"),
+    };
+    let code = output.status.code().unwrap();
+    format!("$ {typed}\n{out}{err}--- exit {code}\n\n")
+}
+
+/// The one JSON document that a call printed.
+pub fn json(output: &Output) -> serde_json::Value {
+    let text = std::str::from_utf8(&output.stdout).unwrap();
+    assert_eq!(text.matches('\n').count(), 1, "{text}");
+    serde_json::from_str(text).unwrap()
+}
