@@ -6,8 +6,7 @@ use rye_items::ItemKind;
 use rye_items::metadata::{Extractors, extract};
 
 static SHIPPED: LazyLock<Extractors> = LazyLock::new(|| {
-    let table =
-        include_bytes!("../../system/.ai/tools/rye/core/extractors/tool_extractor.yaml");
+    let table = include_bytes!("../../system/.ai/tools/rye/core/extractors/tool_extractor.yaml");
     Extractors::from_yaml(table).expect("the shipped table is valid")
 });
 
@@ -27,7 +26,10 @@ pub fn metadata(bytes: &[u8], extension: &str, kind: ItemKind) {
                     metadata.value("risk_level").is_some(),
                     metadata.risk_level().is_some()
                 );
-                assert_eq!(metadata.value("version").is_some(), metadata.version().is_some());
+                assert_eq!(
+                    metadata.value("version").is_some(),
+                    metadata.version().is_some()
+                );
                 assert!(metadata.timeout().is_none_or(|seconds| seconds > 0.0));
             }
         }
