@@ -54,5 +54,5 @@ mod text;
 pub mod time;
 pub mod watch;
 
-pub use error::{At, PathError};
+pub use error::{At, PathError, shell_word};
 pub use hash::Hash;

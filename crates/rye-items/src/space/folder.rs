@@ -80,7 +80,9 @@ impl Folder {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match open(&path, flags, Mode::empty()) {
             Ok(fd) => Ok(Some(Self { path, fd })),
-            Err(Errno::NOTDIR) if path.exists() => Err(SpaceError::NotAFolder(path)),
+            Err(Errno::NOENT | Errno::NOTDIR) if path.symlink_metadata().is_ok() => {
+                Err(SpaceError::NotAFolder(path))
+            }
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(Errno::LOOP) => Err(SpaceError::LinkLoop(path)),
             Err(error) => Err(error).at("open the folder", path)?,

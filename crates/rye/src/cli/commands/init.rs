@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lillux::durable::{self, Existing};
 use lillux::keys::SigningKey;
+use lillux::shell_word;
 use rye_items::space::Root;
 use rye_items::trust::Distrust;
 use rye_items::{ItemRef, LookupError, OwnKeyError, Space, SpaceError};
@@ -75,7 +76,7 @@ fn own_trust(
         }
         Err(Distrust::Unknown { .. }) if path.symlink_metadata().is_ok() => {
             let text = format!("{} does not count, and is left as it is", path.display());
-            let hint = format!("rm {} && rye init", path.display());
+            let hint = format!("rm {} && rye init", shell_word(&path));
             context.printer.warn(&text, Some(&hint));
         }
         Err(Distrust::Unknown { .. }) => {
@@ -89,8 +90,10 @@ fn own_trust(
 fn folders(project: &Path, made: &mut Made) -> Result<(), Failure> {
     for name in FOLDERS {
         let path = project.join(".ai").join(name);
-        if path.symlink_metadata().is_ok() {
+        if path.is_dir() {
             made.there("folder", path);
+        } else if path.symlink_metadata().is_ok() {
+            return Err(SpaceError::NotAFolder(path).into());
         } else {
             durable::create_folder(&path, 0o755)?;
             made.made("folder", path);

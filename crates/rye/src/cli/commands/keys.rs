@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
 use lillux::keys::{Existing, Fingerprint, PublicKey};
+use lillux::shell_word;
 use rye_items::read_key_file;
 use rye_items::trust::Distrust;
 use serde_json::{Value, json};
@@ -108,14 +109,14 @@ fn trust(args: &TrustArgs, context: &Context) -> Outcome {
     let library = context.library()?;
     if let Err(Distrust::Revoked(revocation)) = library.trust().standing(fingerprint) {
         let message = format!("it stays untrusted: {revocation}");
-        let hint = format!("rm {}", revocation.path.display());
+        let hint = format!("rm {}", shell_word(&revocation.path));
         return Err(Failure::new(Exit::Permission, "revoked_key", message).hint(hint));
     }
     let whose = file.owner.as_deref().unwrap_or("unknown").to_owned();
     if !args.yes {
         let question =
             format!("fingerprint {fingerprint}\nowner       {whose}\ntrust what this key signs?");
-        let hint = format!("rye keys trust {} --yes", args.file.display());
+        let hint = format!("rye keys trust {} --yes", shell_word(&args.file));
         ask(context, &question, "trusting a key", &hint)?;
     }
     // A person's word stands before what the file may say of how it came to be believed.
@@ -140,7 +141,15 @@ fn revoke(args: &RevokeArgs, context: &Context) -> Outcome {
         ask(context, &question, "revoking your own key", &hint)?;
     }
     let library = context.library()?;
-    let standing = library.trust().standing(fingerprint).ok();
+    let standing = library.trust().standing(fingerprint);
+    if let Err(Distrust::Revoked(revocation)) = &standing
+        && revocation.path.starts_with(context.settings.user_space()?)
+    {
+        let message = format!("there is nothing to do: {revocation}");
+        let hint = format!("to revoke it anew: rm {}", shell_word(&revocation.path));
+        return Err(Failure::failed("revoked_key", message).hint(hint));
+    }
+    let standing = standing.ok();
     let key = standing.as_ref().map(|trusted| &trusted.key);
     let key = if own { Some(signer.public()) } else { key };
     let path = keys.revoke(fingerprint, args.reason.as_deref(), key, &signer)?;
@@ -192,8 +201,9 @@ impl Report for Decided {
     fn show(&self, page: &mut Page) {
         let owner = self.owner.as_deref().unwrap_or_default();
         let fingerprint = paint(BOLD, self.fingerprint);
-        page.line(format_args!("{} {fingerprint} {}", self.word, plain(owner)));
-        let undo = format!("to take it back: rm {}", self.path.display());
+        let line = format!("{} {fingerprint} {}", self.word, plain(owner));
+        page.line(line.trim_end());
+        let undo = format!("to take it back: rm {}", shell_word(&self.path));
         page.line(paint(DIM, undo));
     }
 }

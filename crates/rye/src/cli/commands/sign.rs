@@ -1,5 +1,8 @@
 //! `rye sign`
 
+use std::path::Path;
+
+use lillux::shell_word;
 use rye_items::{Found, Library, SignError, SignOutcome, Space};
 use serde_json::{Map, json};
 
@@ -34,7 +37,7 @@ pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
     rows.extend(targets.outside.into_iter().map(|path| {
         let failure = Failure::failed("outside", "a file in none of the spaces is not signed")
             .at(&path)
-            .hint(format!("cp {} .ai/tools/", path.display()));
+            .hint(copy_command(&path, context));
         Row::failed(path.display().to_string(), failure)
     }));
     let mut items = Vec::new();
@@ -46,7 +49,8 @@ pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
         }
     }
     let progress = Progress::new(context.printer, "signing", items.len());
-    let outcomes = library.sign_many(&items, &key, None, &|done| progress.reach(done));
+    let provenance = args.provenance.as_deref();
+    let outcomes = library.sign_many(&items, &key, provenance, &|done| progress.reach(done));
     drop(progress);
     rows.extend(
         items
@@ -60,6 +64,14 @@ pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
         about: "FILE",
         rows,
     }))
+}
+
+/// What puts a file into the project, in the folder of its kind.
+fn copy_command(path: &Path, context: &Context) -> String {
+    let markdown = path.extension().is_some_and(|extension| extension == "md");
+    let folder = if markdown { "knowledge" } else { "tools" };
+    let folder = context.settings.project().join(".ai").join(folder);
+    format!("cp {} {}/", shell_word(path), shell_word(folder))
 }
 
 /// The project's space, or the user's where there is none.
@@ -78,7 +90,7 @@ fn refuse_key(found: &Found<'_>) -> Row {
     );
     let failure = Failure::new(Exit::Permission, "about_keys", message)
         .at(found.path())
-        .hint(format!("rye keys trust {}", found.path().display()));
+        .hint(format!("rye keys trust {}", shell_word(found.path())));
     Row::failed(found.reference.to_string(), failure)
 }
 
