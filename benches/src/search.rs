@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use rye_items::search::{Catalogue, Query};
-use rye_items::{Library, Options, SYSTEM};
+use rye_items::{Library, Memory, Options, SYSTEM};
 
 use crate::measure::try_interleaved;
 use crate::table::Row;
@@ -31,7 +32,13 @@ const AFTER_CHANGE: f64 = 5.0;
 const SMALL: f64 = 3.0;
 
 /// Queries of all kinds: a word, two, a beginning, a mistake, a word of every item.
-const QUERIES: [&str; 5] = ["deploy", "deploy cluster", "depl", "delpoy", "shared"];
+const QUERIES: [&str; 5] = [
+    "deploy",
+    "deploy cluster",
+    "depl",
+    "delpoy", // misspelt
+    "shared",
+];
 /// The beginning of ten thousand words; for information.
 const BEGINNING: (&str, f64) = ("item", 0.05);
 
@@ -92,6 +99,7 @@ pub fn run() -> Result<Vec<Row>> {
 /// A project full of items, and a cache.
 struct Tree {
     folder: tempfile::TempDir,
+    memory: Arc<Memory>,
 }
 
 impl Tree {
@@ -104,7 +112,8 @@ impl Tree {
             fs::create_dir_all(path.parent().context("no parent")?)?;
             fs::write(path, text)?;
         }
-        Ok(Self { folder })
+        let memory = Arc::default();
+        Ok(Self { folder, memory })
     }
 
     fn cache(&self) -> PathBuf {
@@ -116,6 +125,7 @@ impl Tree {
         let library = Library::open(&Options {
             project: Some(self.folder.path()),
             cache: Some(&self.cache()),
+            memory: Some(&self.memory),
             ..Options::new(&SYSTEM)
         })?;
         let answer = catalogue.search(library.spaces(), &library, &Query::new(words));

@@ -31,7 +31,8 @@ use crate::id::{ItemKind, ItemRef};
 use crate::integrity::{IntegrityError, Problem};
 use crate::item::{Coverage, Item, Verified};
 use crate::lookup::{self, Found, LookupError};
-use crate::metadata::{Extractors, MetadataError};
+use crate::memory::Memory;
+use crate::metadata::{self, Extractors, Metadata, MetadataError};
 use crate::signature;
 use crate::space::{Embedded, Entry, RawFile, Root, Space, SpaceError, Spaces};
 use crate::trust::{Ignored, Trust};
@@ -57,6 +58,8 @@ pub struct Options<'a> {
     pub embedded: &'static Embedded,
     /// The folder for what is derived from files; without one, only slower.
     pub cache: Option<&'a Path>,
+    /// What this process has found out before; without one, it begins anew.
+    pub memory: Option<&'a Arc<Memory>>,
     /// Let project and user items pass that do not verify, with a warning on them.
     pub dev_mode: bool,
 }
@@ -70,6 +73,7 @@ impl Options<'_> {
             bundles: &[],
             embedded,
             cache: None,
+            memory: None,
             dev_mode: false,
         }
     }
@@ -103,11 +107,13 @@ pub enum ItemError {
 #[derive(Debug)]
 pub struct Library {
     spaces: Spaces,
-    extractors: Extractors,
+    extractors: Arc<Extractors>,
     /// Of all tables that the extractors were read from.
     extractors_hash: Hash,
     ignored: Vec<Ignored>,
     cache: Option<PathBuf>,
+    memory: Arc<Memory>,
+    derived: Derived,
     dev_mode: bool,
 }
 
@@ -120,18 +126,23 @@ impl Library {
             bundles,
             embedded,
             cache,
+            memory,
             dev_mode,
         } = *options;
         let spaces = Spaces::open(project, user, bundles, embedded)?;
         let mut ignored = Vec::new();
+        let memory = memory.cloned().unwrap_or_default();
         let derived = Derived::new(cache);
-        let (extractors, extractors_hash) = read_extractors(&spaces, &derived, &mut ignored)?;
+        let (extractors, extractors_hash) =
+            read_extractors(&spaces, &memory, &derived, &mut ignored)?;
         Ok(Self {
             spaces,
             extractors,
             extractors_hash,
             ignored,
             cache: cache.map(Path::to_owned),
+            memory,
+            derived,
             dev_mode,
         })
     }
@@ -153,7 +164,7 @@ impl Library {
 
     /// The keys of the spaces.
     pub fn trust(&self) -> Trust<'_> {
-        Trust::new(&self.spaces)
+        Trust::remembering(&self.spaces, Arc::clone(&self.memory))
     }
 
     /// Finds an item's file: project, user, system.
@@ -205,6 +216,29 @@ impl Library {
                 self.integrity_error(found, problem),
             ))),
         }
+    }
+
+    /// What an item says about itself.
+    pub fn metadata(&self, item: &Verified<Item>) -> Result<Arc<Metadata>, ItemError> {
+        let Item {
+            extension,
+            reference,
+            ..
+        } = &**item;
+        let mut hasher = Hasher::default();
+        hasher.update(item.bytes());
+        hasher
+            .update(format!("{extension} {} {}", reference.kind, self.extractors_hash).as_bytes());
+        let (hash, _) = hasher.finish();
+        let read = || metadata::extract(item.bytes(), extension, reference.kind, &self.extractors);
+        let kept = || self.derived.get("metadata", &hash, read).map(Arc::new);
+        self.memory
+            .metadata
+            .get(hash, kept)
+            .map_err(|source| ItemError::Metadata {
+                path: item.path.clone(),
+                source: Box::new(source),
+            })
     }
 
     /// A file of configuration, if it is there and counts. The user's own counts
@@ -273,11 +307,12 @@ fn check_config(raw: &RawFile, trust: &Trust<'_>) -> Result<Signed, Problem> {
 /// does not verify is not used, wherever it is.
 fn read_extractors(
     spaces: &Spaces,
+    memory: &Arc<Memory>,
     derived: &Derived,
     ignored: &mut Vec<Ignored>,
-) -> Result<(Extractors, Hash), ItemError> {
-    let trust = Trust::new(spaces);
-    let mut all = Extractors::default();
+) -> Result<(Arc<Extractors>, Hash), ItemError> {
+    let trust = Trust::remembering(spaces, Arc::clone(memory));
+    let mut tables = Vec::new();
     let mut hasher = Hasher::default();
     let mut roots: Vec<_> = spaces.roots().collect();
     roots.reverse();
@@ -290,17 +325,32 @@ fn read_extractors(
             .map_err(|problem| problem.to_string())
             .and_then(|signed| {
                 let make = || Extractors::from_yaml(&raw.bytes).map_err(|e| e.to_string());
-                let table = derived.get("extractors", &signed.line.hash, make)?;
+                let kept = || {
+                    derived
+                        .get("extractors", &signed.line.hash, make)
+                        .map(Arc::new)
+                };
+                let table = memory.extractors.get(signed.line.hash, kept)?;
                 Ok((table, signed.line.hash))
             });
         match read {
             Ok((table, hash)) => {
-                all.merge(table);
+                tables.push(table);
                 hasher.update(hash.as_bytes());
             }
             Err(why) => ignored.push(Ignored { path, why }),
         }
     }
+    let all = match tables.as_slice() {
+        [one] => Arc::clone(one),
+        several => {
+            let mut all = Extractors::default();
+            for table in several {
+                all.merge(Extractors::clone(table));
+            }
+            Arc::new(all)
+        }
+    };
     Ok((all, hasher.finish().0))
 }
 

@@ -54,8 +54,8 @@ impl Match {
 /// What is found in each file, and the files in which something is.
 pub(super) fn rank(view: &View, wanted: &[Wanted], shown: &[bool]) -> (Vec<Match>, Vec<u32>) {
     let mut matches = vec![Match::default(); view.len()];
-    let mut found = Vec::new();
-    let mut touched = Vec::new();
+    let mut found = Vec::with_capacity(view.len());
+    let mut touched = Vec::with_capacity(view.len());
     for (number, word) in wanted.iter().enumerate() {
         let bit = 1 << number;
         let segments = view.segments.iter().enumerate();

@@ -55,6 +55,7 @@ impl Context {
             bundles: &places.system_space.value,
             embedded: &SYSTEM,
             cache: self.cache(),
+            memory: None,
             dev_mode: self.settings.dev_mode.value,
         })?;
         for ignored in library.ignored() {

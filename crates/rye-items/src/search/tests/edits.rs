@@ -131,7 +131,7 @@ fn apply(house: &House, edit: &Edit) {
 }
 
 fn queries() -> Vec<Query> {
-    let mut queries: Vec<_> = ["alpha", "gamm delta", "delte", "f1 x", ""]
+    let mut queries: Vec<_> = ["alpha", "gamm delta", "alphq", "f1 x", ""]
         .map(Query::new)
         .into();
     let mut lower = Query::new("beta");
