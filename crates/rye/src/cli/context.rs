@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use lillux::shell_word;
 use rye_items::trust::Trust;
 use rye_items::verify::{self, Form};
 use rye_items::{Comment, IntegrityError, Library, OwnKeys, SYSTEM, Space, Spaces};
@@ -41,7 +42,8 @@ impl Context {
         }
         let folder = project.value.display();
         let message = format!("there is no folder {folder} ({})", project.origin);
-        Err(Failure::usage(message).hint(format!("rye init --project {folder}")))
+        Err(Failure::usage(message)
+            .hint(format!("rye init --project {}", shell_word(&project.value))))
     }
 
     /// The items of all spaces, as they are now.

@@ -1,5 +1,6 @@
 //! `rye sign`
 
+use lillux::shell_word;
 use rye_items::{Found, Library, SignError, SignOutcome, Space};
 use serde_json::{Map, json};
 
@@ -34,7 +35,7 @@ pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
     rows.extend(targets.outside.into_iter().map(|path| {
         let failure = Failure::failed("outside", "a file in none of the spaces is not signed")
             .at(&path)
-            .hint(format!("cp {} .ai/tools/", path.display()));
+            .hint(format!("cp {} .ai/tools/", shell_word(&path)));
         Row::failed(path.display().to_string(), failure)
     }));
     let mut items = Vec::new();
@@ -78,7 +79,7 @@ fn refuse_key(found: &Found<'_>) -> Row {
     );
     let failure = Failure::new(Exit::Permission, "about_keys", message)
         .at(found.path())
-        .hint(format!("rye keys trust {}", found.path().display()));
+        .hint(format!("rye keys trust {}", shell_word(&found.path())));
     Row::failed(found.reference.to_string(), failure)
 }
 

@@ -2,6 +2,7 @@
 
 use lillux::envelope::OpeningKey;
 use lillux::keys::{KeyError, PairFiles};
+use lillux::shell_word;
 use rye_items::Library;
 use rye_items::trust::Distrust;
 
@@ -70,7 +71,7 @@ fn trust_files(library: &Library, health: &mut Health) {
     let keys = format!("trusted keys: {counted}, revoked: {revoked}");
     health.good("trust files", keys);
     for file in ignored {
-        let fix = format!("rye keys trust {}", file.path.display());
+        let fix = format!("rye keys trust {}", shell_word(&file.path));
         let about = format!("{} is ignored: {}", file.path.display(), file.why);
         health.warn("trust files", about, fix);
     }
