@@ -2,10 +2,14 @@
 
 mod support;
 
+use std::os::unix::fs::symlink;
+
 use lillux::Hash;
-use rye_items::Coverage;
+use lillux::keys::SigningKey;
 use rye_items::search::{Catalogue, Query};
 use rye_items::signature::SignatureLine;
+use rye_items::trust::{Revocation, TrustFile};
+use rye_items::{Coverage, SignError};
 use support::{Home, write};
 
 /// A directive as others publish it: signed over its element alone.
@@ -43,4 +47,47 @@ fn an_element_before_the_signature_line_is_not_taken_for_the_covered_one() {
             .any(|hit| hit.reference.id.as_str() == "d")
     };
     assert!(search("good") && !search("evil"));
+}
+
+#[test]
+fn what_speaks_of_a_key_is_not_signed_under_whatever_name() {
+    let home = Home::new();
+    let stranger = SigningKey::generate().unwrap();
+    let fingerprint = stranger.public().fingerprint();
+    let trust = TrustFile {
+        key: stranger.public().clone(),
+        owner: None,
+        attestation: None,
+    };
+    let trust = trust.to_text();
+    let own = home.key.public().fingerprint();
+    let revocation = Revocation::text(own, "2026-04-10T03:28:17Z", None, None);
+    let place = format!("config/keys/trusted/{fingerprint}.toml");
+    for (relative, text) in [
+        (place.as_str(), &trust),
+        ("config/notes.toml", &trust),
+        ("knowledge/notes.md", &trust),
+        ("tools/run.sh", &trust),
+        ("config/other.toml", &revocation),
+    ] {
+        write(&home.at(relative), text.as_bytes());
+    }
+    symlink(&place["config/".len()..], home.at("config/link.toml")).unwrap();
+    let library = home.open();
+    for item in [
+        &format!("config:keys/trusted/{fingerprint}"),
+        "config:link",
+        "config:notes",
+        "knowledge:notes",
+        "tool:run",
+        "config:other",
+    ] {
+        let found = library.find(&item.parse().unwrap()).unwrap();
+        let error = library.sign(&found, &home.key, None).unwrap_err();
+        assert!(
+            matches!(error, SignError::AboutKeys { .. }),
+            "{item}: {error}"
+        );
+    }
+    assert!(library.trust().standing(fingerprint).is_err());
 }
