@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::fs;
 use std::os::unix::fs::symlink;
 
 use lillux::Hash;
@@ -9,8 +10,8 @@ use lillux::keys::SigningKey;
 use rye_items::search::{Catalogue, Query};
 use rye_items::signature::SignatureLine;
 use rye_items::trust::{Revocation, TrustFile};
-use rye_items::{Coverage, SignError};
-use support::{Home, write};
+use rye_items::{Coverage, ItemKind, SignError, SpaceError};
+use support::{Home, TOOL, write};
 
 /// A directive as others publish it: signed over its element alone.
 fn partial(home: &Home, before: &str, element: &str, after: &str) -> String {
@@ -90,4 +91,47 @@ fn what_speaks_of_a_key_is_not_signed_under_whatever_name() {
         );
     }
     assert!(library.trust().standing(fingerprint).is_err());
+}
+
+#[test]
+fn links_that_multiply_are_followed_only_so_far() {
+    let home = Home::new();
+    home.signed("tools/zz.py", TOOL);
+    for number in 0..40 {
+        let folder = home.at(&format!("tools/d{number}"));
+        fs::create_dir_all(&folder).unwrap();
+        for name in ["a", "b"] {
+            symlink(format!("../d{}", number + 1), folder.join(name)).unwrap();
+        }
+    }
+    let library = home.open();
+    let (found, errors): (Vec<_>, Vec<_>) = library
+        .list(ItemKind::Tool)
+        .into_iter()
+        .partition(Result::is_ok);
+    let errors: Vec<_> = errors.into_iter().filter_map(Result::err).collect();
+    assert!(
+        matches!(errors.as_slice(), [SpaceError::TooManyLinks(_)]),
+        "{errors:?}"
+    );
+    // What is there without links is all there.
+    let mut found = found.into_iter().flatten();
+    assert!(found.any(|(entry, _)| entry.path == "tools/zz.py"));
+}
+
+#[test]
+fn a_tree_without_a_bottom_is_said_to_be_too_deep() {
+    let home = Home::new();
+    fs::create_dir_all(home.at(&format!("tools/{}", "d/".repeat(200)))).unwrap();
+    let library = home.open();
+    let errors = library
+        .list(ItemKind::Tool)
+        .into_iter()
+        .filter_map(Result::err);
+    let errors: Vec<_> = errors.collect();
+    assert!(
+        matches!(errors.as_slice(), [SpaceError::TooDeep(_)]),
+        "{errors:?}"
+    );
+    assert_eq!(errors[0].hint(), None);
 }
