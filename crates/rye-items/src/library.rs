@@ -355,12 +355,13 @@ fn read_extractors(
 }
 
 fn verified(found: &Found<'_>, raw: RawFile, signed: Signed) -> Verified<Item> {
-    let unsigned: Arc<[u8]> = signature::unsigned(&raw.bytes).into();
-    let (bytes, content) = match signed.coverage {
-        Coverage::Whole => (raw.bytes.into(), unsigned),
-        Coverage::Partial => {
-            let range = verify::element(&unsigned).unwrap_or(0..0);
-            let element: Arc<[u8]> = unsigned[range].into();
+    let (bytes, content): (Arc<[u8]>, Arc<[u8]>) = match signed.element {
+        None => {
+            let content = signature::unsigned(&raw.bytes).into();
+            (raw.bytes.into(), content)
+        }
+        Some(range) => {
+            let element: Arc<[u8]> = raw.bytes[range].into();
             (Arc::clone(&element), element)
         }
     };

@@ -251,6 +251,11 @@ impl<'a> Trust<'a> {
     }
 }
 
+/// Whether a text would trust or revoke a key, if it were signed and in its place.
+pub(crate) fn is_about_keys(text: &[u8]) -> bool {
+    TrustFile::parse(text).is_ok() || Revocation::is_text(text)
+}
+
 /// Whether a revoked key still counts: only where the question is whether its
 /// own revocations do, which must not end in a circle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

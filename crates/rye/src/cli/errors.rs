@@ -179,6 +179,13 @@ impl From<SignError> for Failure {
                 let hint = format!("rye load {item} --to project");
                 Self::new(Exit::Permission, "read_only", error).hint(hint)
             }
+            SignError::AboutKeys { ref path, .. } => {
+                let path = path.clone();
+                let hint = format!("rye keys trust {}", path.display());
+                Self::new(Exit::Permission, "about_keys", error)
+                    .at(path)
+                    .hint(hint)
+            }
             SignError::Provenance(_) => Self::usage(error),
             SignError::Write { source, .. } => source.into(),
             _ => Self::failed("sign", error),

@@ -7,10 +7,10 @@ use serde_json::{Map, json};
 use crate::cli::args::SignArgs;
 use crate::cli::batch::{Batch, Row};
 use crate::cli::context::Context;
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::printer::Outcome;
 use crate::cli::progress::Progress;
-use crate::cli::targets::{Targets, is_about_keys};
+use crate::cli::targets::Targets;
 
 pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
     let library = context.library()?;
@@ -38,14 +38,7 @@ pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
             .hint(format!("cp {} .ai/tools/", shell_word(&path)));
         Row::failed(path.display().to_string(), failure)
     }));
-    let mut items = Vec::new();
-    for (_, found) in targets.items {
-        if is_about_keys(&found.reference) {
-            rows.push(refuse_key(&found));
-        } else {
-            items.push(found);
-        }
-    }
+    let items: Vec<_> = targets.items.into_iter().map(|(_, found)| found).collect();
     let progress = Progress::new(context.printer, "signing", items.len());
     let outcomes = library.sign_many(&items, &key, None, &|done| progress.reach(done));
     drop(progress);
@@ -69,18 +62,6 @@ fn own_space(library: &Library) -> Space {
         Some(_) => Space::Project,
         None => Space::User,
     }
-}
-
-/// With the user's signature under it, its key would count.
-fn refuse_key(found: &Found<'_>) -> Row {
-    let message = format!(
-        "{} is about a key, which signing would trust",
-        found.reference
-    );
-    let failure = Failure::new(Exit::Permission, "about_keys", message)
-        .at(found.path())
-        .hint(format!("rye keys trust {}", shell_word(&found.path())));
-    Row::failed(found.reference.to_string(), failure)
 }
 
 fn row(found: &Found<'_>, outcome: Result<SignOutcome, SignError>) -> Row {
