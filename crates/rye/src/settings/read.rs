@@ -61,10 +61,22 @@ pub(crate) fn config_files(
     let home = variable("HOME").map(PathBuf::from);
     let (mut files, mut ignored) = (Vec::new(), Vec::new());
     for root in spaces.roots() {
-        let Some(raw) = root.read(CONFIG)? else {
-            continue;
-        };
         let (space, path) = (root.space(), root.path_of(CONFIG));
+        let raw = match root.read(CONFIG) {
+            Ok(Some(raw)) => raw,
+            Ok(None) => continue,
+            // A project cannot make a pipe of it and so stop every command.
+            Err(error) if space == Space::Project => {
+                ignored.push(Ignored {
+                    space,
+                    path,
+                    reason: error.to_string(),
+                    hint: error.hint(),
+                });
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         let judged = match space {
             Space::User => Judged::Counts(raw.bytes),
             Space::Project | Space::System => judge(space, &path, raw.bytes),
