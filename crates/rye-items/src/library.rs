@@ -317,10 +317,18 @@ fn read_extractors(
     let mut roots: Vec<_> = spaces.roots().collect();
     roots.reverse();
     for root in roots {
-        let Some(raw) = root.read(EXTRACTORS)? else {
-            continue;
-        };
         let path = root.path_of(EXTRACTORS);
+        let raw = match root.read(EXTRACTORS) {
+            Ok(Some(raw)) => raw,
+            Ok(None) => continue,
+            // A project cannot make a pipe of it and so stop every command.
+            Err(error) if root.space() == Space::Project => {
+                let why = error.to_string();
+                ignored.push(Ignored { path, why });
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         let read = check_config(&raw, &trust)
             .map_err(|problem| problem.to_string())
             .and_then(|signed| {

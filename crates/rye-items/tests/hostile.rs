@@ -135,3 +135,33 @@ fn a_tree_without_a_bottom_is_said_to_be_too_deep() {
     );
     assert_eq!(errors[0].hint(), None);
 }
+
+#[test]
+fn a_project_whose_space_is_a_link_out_of_it_is_refused() {
+    let home = Home::new();
+    let outside = home.path().join("outside");
+    write(&outside.join("tools/other.py"), TOOL.as_bytes());
+    fs::remove_dir_all(home.at("")).unwrap();
+    symlink("../outside", home.project().join(".ai")).unwrap();
+    let error = home.try_open(false).unwrap_err();
+    assert!(
+        error.to_string().contains("leads out of its space"),
+        "{error}"
+    );
+    // One that stays inside is the project's own business.
+    fs::remove_file(home.project().join(".ai")).unwrap();
+    fs::rename(&outside, home.project().join("inside")).unwrap();
+    symlink("inside", home.project().join(".ai")).unwrap();
+    assert!(home.open().find(&"other".parse().unwrap()).is_ok());
+}
+
+#[test]
+fn an_extractor_table_that_is_no_file_stops_nothing_and_is_told() {
+    let home = Home::new();
+    home.signed("tools/x.py", TOOL);
+    let table = home.at("tools/rye/core/extractors/tool_extractor.yaml");
+    fs::create_dir_all(&table).unwrap();
+    let library = home.open();
+    assert_eq!(library.ignored()[0].path, table);
+    assert!(library.load(&"x".parse().unwrap()).is_ok());
+}
