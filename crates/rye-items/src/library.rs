@@ -14,6 +14,8 @@
 //! # }
 //! ```
 
+mod beside;
+mod dependencies;
 mod many;
 mod path;
 mod reader;
@@ -38,6 +40,7 @@ use crate::space::{Embedded, Entry, RawFile, Root, Space, SpaceError, Spaces};
 use crate::trust::{Ignored, Trust};
 use crate::verify::{self, Form, Signed};
 
+pub use dependencies::{Dependencies, Scope};
 pub use many::{Checked, Good};
 pub use path::PathItem;
 pub use sign::{SignError, SignOutcome};
