@@ -37,16 +37,3 @@ impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
         })
     }
 }
-
-/// A path as one word of a shell command, for hints that can be pasted.
-pub fn shell_word(path: impl AsRef<Path>) -> String {
-    let text = path.as_ref().display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
-    if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
-        text
-    } else {
-        let quoted = text.replace('\'', r"'\''");
-        let dash = if quoted.starts_with('-') { "./" } else { "" };
-        format!("'{dash}{quoted}'")
-    }
-}

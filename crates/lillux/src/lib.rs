@@ -54,5 +54,6 @@ mod text;
 pub mod time;
 pub mod watch;
 
-pub use error::{At, PathError, shell_word};
+pub use error::{At, PathError};
 pub use hash::Hash;
+pub use text::shell_word;

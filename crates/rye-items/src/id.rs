@@ -162,6 +162,12 @@ impl ItemRef {
         Self { kind, id }
     }
 
+    /// Whether it names a file about keys. Those are no items like others: to sign
+    /// one is to trust or to revoke its key.
+    pub fn is_about_keys(&self) -> bool {
+        self.kind == ItemKind::Config && self.id.as_str().starts_with("keys/")
+    }
+
     /// Reads a reference in which a bare id is of the kind given.
     pub fn parse_as(default: ItemKind, text: &str) -> Result<Self, IdError> {
         let (kind, id) = match text.split_once(':') {

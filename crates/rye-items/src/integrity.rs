@@ -24,8 +24,8 @@ pub struct IntegrityError {
     pub space: Option<Space>,
     /// What is wrong.
     pub problem: Problem,
-    /// Where in the file.
-    pub excerpt: Excerpt,
+    /// Where in the file; none for one that is signed beside it.
+    pub excerpt: Option<Excerpt>,
 }
 
 /// What is wrong with an item's signature.
@@ -140,17 +140,17 @@ impl fmt::Display for IntegrityError {
 impl std::error::Error for IntegrityError {}
 
 impl IntegrityError {
-    /// About a file of these bytes.
+    /// About a file of these bytes, or one that is signed beside it.
     pub fn new(
         item: String,
         path: PathBuf,
         space: Option<Space>,
         problem: Problem,
-        bytes: &[u8],
+        bytes: Option<&[u8]>,
     ) -> Self {
-        let at = |part| Excerpt::at(bytes, signature::place_of(bytes, part));
+        let at = |part| bytes.map(|bytes| Excerpt::at(bytes, signature::place_of(bytes, part)));
         let excerpt = match &problem {
-            Problem::Line(error) => error.excerpt().cloned().unwrap_or_else(|| at(Part::Line)),
+            Problem::Line(error) => error.excerpt().cloned().or_else(|| at(Part::Line)),
             Problem::Changed { .. } => at(Part::Hash),
             Problem::Untrusted { .. } | Problem::Revoked(_) => at(Part::Fingerprint),
             Problem::BadSignature { .. } => at(Part::Signature),

@@ -47,7 +47,10 @@ pub use comment::Comment;
 pub use id::{IdError, IdProblem, ItemId, ItemKind, ItemRef};
 pub use integrity::{IntegrityError, Problem};
 pub use item::{Coverage, Item, Verified};
-pub use library::{Checked, Good, ItemError, Library, Options, PathItem, SignError, SignOutcome};
+pub use library::{
+    Checked, Dependencies, Good, ItemError, Library, Options, PathItem, Scope, SignError,
+    SignOutcome,
+};
 pub use lookup::{Found, LookupError};
 pub use memory::Memory;
 pub use own_keys::{OwnKeyError, OwnKeys, read_key_file};

@@ -14,6 +14,8 @@
 //! # }
 //! ```
 
+mod beside;
+mod dependencies;
 mod many;
 mod path;
 mod reader;
@@ -38,6 +40,7 @@ use crate::space::{Embedded, Entry, RawFile, Root, Space, SpaceError, Spaces};
 use crate::trust::{Ignored, Trust};
 use crate::verify::{self, Form, Signed};
 
+pub use dependencies::{Dependencies, Scope};
 pub use many::{Checked, Good};
 pub use path::PathItem;
 pub use sign::{SignError, SignOutcome};
@@ -286,7 +289,7 @@ fn integrity_error(found: &Found<'_>, problem: Problem, bytes: &[u8]) -> Integri
         found.path(),
         space,
         problem,
-        bytes,
+        Some(bytes),
     )
 }
 
@@ -318,10 +321,18 @@ fn read_extractors(
     let mut roots: Vec<_> = spaces.roots().collect();
     roots.reverse();
     for root in roots {
-        let Some(raw) = root.read(EXTRACTORS)? else {
-            continue;
-        };
         let path = root.path_of(EXTRACTORS);
+        let raw = match root.read(EXTRACTORS) {
+            Ok(Some(raw)) => raw,
+            Ok(None) => continue,
+            // A project cannot make a pipe of it and so stop every command.
+            Err(error) if root.space() == Space::Project => {
+                let why = error.to_string();
+                ignored.push(Ignored { path, why });
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         let read = check_config(&raw, &trust)
             .map_err(|problem| problem.to_string())
             .and_then(|signed| {
@@ -356,12 +367,13 @@ fn read_extractors(
 }
 
 fn verified(found: &Found<'_>, raw: RawFile, signed: Signed) -> Verified<Item> {
-    let unsigned: Arc<[u8]> = signature::unsigned(&raw.bytes).into();
-    let (bytes, content) = match signed.coverage {
-        Coverage::Whole => (raw.bytes.into(), unsigned),
-        Coverage::Partial => {
-            let range = verify::element(&unsigned).unwrap_or(0..0);
-            let element: Arc<[u8]> = unsigned[range].into();
+    let (bytes, content): (Arc<[u8]>, Arc<[u8]>) = match signed.element {
+        None => {
+            let content = signature::unsigned(&raw.bytes).into();
+            (raw.bytes.into(), content)
+        }
+        Some(range) => {
+            let element: Arc<[u8]> = raw.bytes[range].into();
             (Arc::clone(&element), element)
         }
     };

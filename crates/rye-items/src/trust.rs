@@ -17,7 +17,7 @@ mod revocation;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lillux::Hash;
 use lillux::keys::{Fingerprint, PublicKey};
@@ -82,6 +82,8 @@ pub struct Trust<'a> {
     spaces: &'a Spaces,
     memory: Arc<Memory>,
     known: Mutex<HashMap<Fingerprint, Standing>>,
+    /// Each of a thousand files with an untrusted key names the trusted ones.
+    trusted: OnceLock<Vec<Arc<TrustedKey>>>,
 }
 
 impl<'a> Trust<'a> {
@@ -96,6 +98,7 @@ impl<'a> Trust<'a> {
             spaces,
             memory,
             known: Mutex::default(),
+            trusted: OnceLock::new(),
         }
     }
 
@@ -132,8 +135,9 @@ impl<'a> Trust<'a> {
 
     /// The keys that count.
     pub fn trusted(&self) -> Vec<Arc<TrustedKey>> {
-        let all = self.list().into_iter();
-        all.filter_map(|(_, standing)| standing.ok()).collect()
+        let all = || self.list().into_iter();
+        let trusted = || all().filter_map(|(_, standing)| standing.ok()).collect();
+        self.trusted.get_or_init(trusted).clone()
     }
 
     fn find_out(&self, fingerprint: Fingerprint) -> Standing {
@@ -247,6 +251,11 @@ impl<'a> Trust<'a> {
             "it is signed by {fingerprint}, which neither the user nor the system trusts{why}"
         ))
     }
+}
+
+/// Whether a text would trust or revoke a key, if it were signed and in its place.
+pub(crate) fn is_about_keys(text: &[u8]) -> bool {
+    TrustFile::parse(text).is_ok() || Revocation::is_text(text)
 }
 
 /// Whether a revoked key still counts: only where the question is whether its

@@ -10,7 +10,7 @@ use lillux::Hash;
 use crate::comment::Comment;
 use crate::integrity::Problem;
 use crate::item::Coverage;
-use crate::signature::{self, SignatureLine};
+use crate::signature::{self, SignatureLine, Split};
 use crate::trust::{Distrust, Trust, TrustedKey};
 
 pub use cache::{Seen, Tick, VerifiedCache};
@@ -33,6 +33,8 @@ pub struct Signed {
     pub key: Arc<TrustedKey>,
     /// How much it covers.
     pub coverage: Coverage,
+    /// Where in the file the covered element is, if that is all.
+    pub(crate) element: Option<Range<usize>>,
 }
 
 /// A signature that is the named key's over the bytes, if that key is the one
@@ -41,6 +43,8 @@ pub struct Signed {
 pub(crate) struct Claim {
     pub(crate) line: SignatureLine,
     pub(crate) coverage: Coverage,
+    /// Where in the file the covered element is, if that is all.
+    pub(crate) element: Option<Range<usize>>,
 }
 
 /// Checks bytes: the line, the hash, the key, the signature, in this order.
@@ -51,6 +55,7 @@ pub fn check(bytes: &[u8], form: &Form, trust: &Trust<'_>) -> Result<Signed, Pro
         line: claim.line,
         key,
         coverage: claim.coverage,
+        element: claim.element,
     })
 }
 
@@ -81,10 +86,10 @@ pub(crate) fn judge(
 pub(crate) fn claim(bytes: &[u8], form: &Form) -> Result<Claim, Problem> {
     let split = signature::split(bytes, &form.comment).map_err(Problem::Line)?;
     let found = split.hash();
-    let coverage = if found == split.line.hash {
-        Coverage::Whole
-    } else if form.partial && element_hash(split.after) == Some(split.line.hash) {
-        Coverage::Partial
+    let (coverage, element) = if found == split.line.hash {
+        (Coverage::Whole, None)
+    } else if let Some(element) = covered_element(bytes, &split).filter(|_| form.partial) {
+        (Coverage::Partial, Some(element))
     } else {
         return Err(Problem::Changed {
             expected: split.line.hash,
@@ -94,7 +99,18 @@ pub(crate) fn claim(bytes: &[u8], form: &Form) -> Result<Claim, Problem> {
     Ok(Claim {
         line: split.line,
         coverage,
+        element,
     })
+}
+
+/// Where the directive element behind the signature line is, if that is what
+/// was signed. Who uses a partial file uses this range of it and no other: what
+/// stands before the line may hold an element too.
+fn covered_element(file: &[u8], split: &Split<'_>) -> Option<Range<usize>> {
+    let start = file.len() - split.after.len();
+    let range = element(split.after)?;
+    let covered = Hash::of(&split.after[range.clone()]) == split.line.hash;
+    covered.then(|| start + range.start..start + range.end)
 }
 
 fn trusted(line: &SignatureLine, trust: &Trust<'_>) -> Result<Arc<TrustedKey>, Problem> {
@@ -113,7 +129,7 @@ fn trusted(line: &SignatureLine, trust: &Trust<'_>) -> Result<Arc<TrustedKey>, P
 
 /// Where the directive element of a text is, from `<directive` to the first
 /// `</directive>`.
-pub(crate) fn element(text: &[u8]) -> Option<Range<usize>> {
+fn element(text: &[u8]) -> Option<Range<usize>> {
     const OPEN: &[u8] = b"<directive";
     const CLOSE: &[u8] = b"</directive>";
     let find = |from: usize, what: &[u8]| {
@@ -131,8 +147,4 @@ pub(crate) fn element(text: &[u8]) -> Option<Range<usize>> {
             return Some(start..find(from, CLOSE)? + CLOSE.len());
         }
     }
-}
-
-fn element_hash(text: &[u8]) -> Option<Hash> {
-    element(text).map(|range| Hash::of(&text[range]))
 }

@@ -85,7 +85,8 @@ fn what_is_not_there_is_told_with_what_resembles_it() {
     ] {
         let library = home.open();
         let error = library.find(&wanted.parse().unwrap()).unwrap_err();
-        assert_eq!(error.hint().unwrap(), format!("did you mean {near}?"));
+        let hint = format!("if you mean {near}: rye load {near}");
+        assert_eq!(error.hint().unwrap(), hint);
     }
     let error = home.open().find(&"zzzzzz".parse().unwrap()).unwrap_err();
     assert_eq!(error.hint().unwrap(), "rye search zzzzzz");

@@ -67,8 +67,20 @@ fn a_projects_file_counts_when_it_is_signed() {
     let signed = world.read("project/.ai/config/rye.yaml");
     world.write("project/.ai/config/rye.yaml", &signed.replace('9', "8"));
     transcript += &world.transcript(&["config show"]);
+    // A link out of the project is no reason to stop.
+    let file = world.path("project/.ai/config/rye.yaml");
+    std::fs::remove_file(&file).ok();
+    std::os::unix::fs::symlink("/etc/passwd", &file).ok();
+    transcript += &world.transcript(&["config show"]);
     // The user's own counts as it is.
     world.write("user/.ai/config/rye.yaml", "search:\n  limit: 5\n");
     transcript += &world.transcript(&["config show --quiet"]);
     assert_transcript!(transcript);
+}
+
+#[test]
+fn a_projects_file_that_cannot_be_read_is_ignored_and_stops_nothing() {
+    let world = World::new();
+    std::fs::create_dir_all(world.path("project/.ai/config/rye.yaml")).unwrap();
+    assert_transcript!(world.transcript(&["search nothing-at-all"]));
 }

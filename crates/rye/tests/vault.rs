@@ -121,3 +121,16 @@ fn hostile_names_and_places_are_refused() {
     transcript += &set(&bare, "A", "project", b"x");
     assert_transcript!(transcript);
 }
+
+#[test]
+fn the_name_of_a_stray_file_cannot_steer_the_terminal() {
+    let world = World::new();
+    world.write("project/.ai/vault/\x1b]0;owned\x07\x1b[2J.txt", "");
+    let output = world.run(&["vault", "list", "--color", "always"]);
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains(r"\u{1b}]0;owned\u{7}"), "{shown:?}");
+    assert!(
+        !shown.contains("\x1b]") && !shown.contains("\x1b[2J"),
+        "{shown:?}"
+    );
+}

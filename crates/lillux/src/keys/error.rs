@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use super::random::NoRandomness;
 use crate::durable::WriteError;
-use crate::error::{PathError, shell_word};
+use crate::error::PathError;
+use crate::text::shell_word;
 
 /// The two kinds of key this crate works with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -90,7 +90,7 @@ impl Library {
             .map_err(SpaceError::from)?;
         check_any_style(&bytes, path, &self.extractors, trust).map_err(|problem| {
             let item = path.display().to_string();
-            let error = IntegrityError::new(item, path.to_owned(), None, problem, &bytes);
+            let error = IntegrityError::new(item, path.to_owned(), None, problem, Some(&bytes));
             ItemError::Integrity(Box::new(error))
         })
     }

@@ -7,7 +7,6 @@ use lillux::Hash;
 use super::Library;
 use crate::id::{ItemId, ItemKind};
 use crate::integrity::Problem;
-use crate::item::Coverage;
 use crate::lookup;
 use crate::metadata;
 use crate::search::{Candidate, Claim, Document, Reader};
@@ -49,10 +48,7 @@ impl Reader for Library {
         let form = self.form(extension, candidate.kind);
         let claim = verify::claim(bytes, &form);
         // Of a partial item only what is covered is ever looked at.
-        let element = match &claim {
-            Ok(claim) if claim.coverage == Coverage::Partial => verify::element(bytes),
-            _ => None,
-        };
+        let element = claim.as_ref().ok().and_then(|claim| claim.element.clone());
         let shown = element.map_or(bytes, |range| &bytes[range]);
         let signature = match claim {
             Ok(claim) => Some(Claim {

@@ -7,10 +7,12 @@ use lillux::keys::SigningKey;
 
 use super::many::parallel;
 use super::{ItemError, Library, read};
+use crate::id::ItemRef;
 use crate::lookup::Found;
 use crate::metadata;
 use crate::signature;
 use crate::space::{Space, SpaceError};
+use crate::trust;
 use crate::verify;
 
 /// What signing did.
@@ -29,6 +31,15 @@ pub enum SignError {
     /// The system space is signed when it is built.
     #[error("{0} is in the system space, which is read only")]
     System(String),
+    /// It speaks of a key: signing it would be to trust or to revoke that key, wherever
+    /// the file stands now.
+    #[error("{reference} is about a key, which signing would trust or revoke")]
+    AboutKeys {
+        /// The item.
+        reference: ItemRef,
+        /// The file.
+        path: PathBuf,
+    },
     /// It cannot be found, read or understood.
     #[error(transparent)]
     Item(#[from] ItemError),
@@ -64,7 +75,9 @@ impl Library {
     }
 
     /// Signs an item: its file is replaced in one step, with its mode kept. An
-    /// item whose metadata cannot be read is not signed.
+    /// item whose metadata cannot be read is not signed, and neither is a file
+    /// about a key: by its name, or by what it says, since a signature holds
+    /// under any name and links lead to files by others.
     pub fn sign(
         &self,
         found: &Found<'_>,
@@ -76,6 +89,12 @@ impl Library {
         }
         let raw = read(found)?;
         let content = signature::unsigned(&raw.bytes);
+        if found.reference.is_about_keys() || trust::is_about_keys(&content) {
+            return Err(SignError::AboutKeys {
+                reference: found.reference.clone(),
+                path: found.path(),
+            });
+        }
         let form = self.form_of(found);
         let kind = found.reference.kind;
         let readable = signature::readable(&raw.bytes, &form.comment);

@@ -1,9 +1,5 @@
-//! Whether a later change of a file would show in its times.
-//!
-//! The kernel stamps a change with a clock that advances in ticks, and some file
-//! systems keep only whole seconds of it. A file that was read in the tick in
-//! which it changed may change once more in that tick, at the same size, and
-//! look as before. Such a file is read again the next time.
+//! Whether a later change of a file would show in its times. A file of which
+//! that is not sure is read again the next time.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -22,23 +18,10 @@ pub(super) fn tick() -> i128 {
 /// Whether a file that was read after this tick, and looked so, would look
 /// different after any later change.
 pub(super) fn settled(identity: &FileIdentity, tick: i128) -> Settled {
-    let latest = identity.changed.max(identity.modified);
-    if latest + grain(latest) < tick {
+    if identity.is_settled(tick) {
         Settled::Yes
     } else {
         Settled::No
-    }
-}
-
-/// How coarse the times of the file system may be, judged by one of them: FAT
-/// has steps of two seconds, others of one, exFAT of ten milliseconds.
-fn grain(time: i128) -> i128 {
-    if time % SECOND == 0 {
-        2 * SECOND
-    } else if time % (SECOND / 100) == 0 {
-        SECOND / 100
-    } else {
-        0
     }
 }
 

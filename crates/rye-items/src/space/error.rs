@@ -20,6 +20,12 @@ pub enum SpaceError {
     /// Links that lead to each other.
     #[error("{} is a loop of links", .0.display())]
     LinkLoop(PathBuf),
+    /// Nested deeper than any tree that was made on purpose.
+    #[error("{} is nested too deep; what is below it is left out", .0.display())]
+    TooDeep(PathBuf),
+    /// Links to folders full of links: there is no end to the paths through them.
+    #[error("links lead to too many files; those from {} on are left out", .0.display())]
+    TooManyLinks(PathBuf),
     /// A folder, a pipe or a device.
     #[error("{} is not a regular file", .0.display())]
     NotAFile(PathBuf),
@@ -56,6 +62,8 @@ impl SpaceError {
             | Self::NoBundle(path)
             | Self::LeavesSpace(path)
             | Self::LinkLoop(path)
+            | Self::TooDeep(path)
+            | Self::TooManyLinks(path)
             | Self::NotAFile(path)
             | Self::TooLarge { path, .. }
             | Self::Changing(path)

@@ -55,6 +55,31 @@ impl FileIdentity {
             changed: time(stat.st_ctime, stat.st_ctime_nsec),
         }
     }
+
+    /// Whether a file that was read after this tick of the clock, and looked so,
+    /// would look different after any later change.
+    ///
+    /// The kernel stamps a change with a clock that advances in ticks, and some
+    /// file systems keep only whole seconds of it. A file that was read in the
+    /// tick in which it changed may change once more in that tick, at the same
+    /// size, and look as before.
+    pub(crate) fn is_settled(&self, tick: i128) -> bool {
+        let latest = self.changed.max(self.modified);
+        latest + grain(latest) < tick
+    }
+}
+
+/// How coarse the times of the file system may be, judged by one of them: FAT
+/// has steps of two seconds, others of one, exFAT of ten milliseconds.
+fn grain(time: i128) -> i128 {
+    const SECOND: i128 = 1_000_000_000;
+    if time % SECOND == 0 {
+        2 * SECOND
+    } else if time % (SECOND / 100) == 0 {
+        SECOND / 100
+    } else {
+        0
+    }
 }
 
 /// The bytes of a file, read once, and what the file was when they were.
@@ -86,6 +111,25 @@ impl Folder {
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(Errno::LOOP) => Err(SpaceError::LinkLoop(path)),
             Err(error) => Err(error).at("open the folder", path)?,
+        }
+    }
+
+    /// The folder of this name in another; a link in its place must not lead out
+    /// of that one.
+    pub(super) fn open_inside(parent: &Path, name: &str) -> Result<Option<Self>, SpaceError> {
+        let path = std::path::absolute(parent).at("open", parent)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let parent = match open(&path, flags, Mode::empty()) {
+            Ok(fd) => Self { path, fd },
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            Err(Errno::LOOP) => return Err(SpaceError::LinkLoop(path)),
+            Err(error) => return Err(error).at("open the folder", path)?,
+        };
+        let path = parent.join(name);
+        match parent.open_beneath(name, OFlags::RDONLY | OFlags::DIRECTORY)? {
+            Some(fd) => Ok(Some(Self { path, fd })),
+            None if path.symlink_metadata().is_ok() => Err(SpaceError::NotAFolder(path)),
+            None => Ok(None),
         }
     }
 

@@ -29,7 +29,12 @@ enum Tree {
 impl Root {
     /// The space in `{folder}/.ai`; none where there is no such folder.
     pub(super) fn folder(space: Space, folder: &Path) -> Result<Option<Self>, SpaceError> {
-        let Some(folder) = Folder::open(&folder.join(".ai"))? else {
+        let folder = match space {
+            // Whoever made a project must not be able to pass off another folder as its space.
+            Space::Project => Folder::open_inside(folder, ".ai")?,
+            Space::User | Space::System => Folder::open(&folder.join(".ai"))?,
+        };
+        let Some(folder) = folder else {
             return Ok(None);
         };
         let bundle = match space {

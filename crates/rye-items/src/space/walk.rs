@@ -19,6 +19,10 @@ pub(crate) fn is_passed_by(name: &str) -> bool {
 /// Deeper than any tree that was made on purpose.
 const DEEPEST: usize = 64;
 
+/// How much of a tree may be reached through links. A few folders with links to
+/// each other have more paths through them than anybody can wait for.
+const MOST_LINKED: usize = 20_000;
+
 /// A regular file of a space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -72,6 +76,7 @@ pub(super) fn folder(
         root,
         observer,
         above: Vec::new(),
+        links_left: MOST_LINKED,
         found: Vec::new(),
     };
     match root.open_beneath(below, OFlags::RDONLY | OFlags::DIRECTORY) {
@@ -102,6 +107,8 @@ struct Walk<'a> {
     /// The folders that are being walked, by device and inode: a link to one of
     /// them would be walked for ever.
     above: Vec<(u64, u64)>,
+    /// How many more files and folders may be reached through links.
+    links_left: usize,
     found: Vec<(String, Result<Entry, SpaceError>)>,
 }
 
@@ -115,8 +122,11 @@ impl Walk<'_> {
     fn try_enter(&mut self, fd: OwnedFd, path: &str, linked: bool) -> Result<(), SpaceError> {
         let stat = fstat(&fd).at("look at", self.root.join(path))?;
         let here = (stat.st_dev, stat.st_ino);
-        if self.above.contains(&here) || self.above.len() >= DEEPEST {
+        if self.above.contains(&here) {
             return Err(SpaceError::LinkLoop(self.root.join(path)));
+        }
+        if self.above.len() >= DEEPEST {
+            return Err(SpaceError::TooDeep(self.root.join(path)));
         }
         self.observer.folder(fd.as_fd());
         self.above.push(here);
@@ -140,6 +150,10 @@ impl Walk<'_> {
                 continue;
             }
             let inner = format!("{path}/{name}");
+            let linked = linked || entry.file_type() == FileType::Symlink;
+            if linked && !self.may_follow(&inner) {
+                continue;
+            }
             match entry.file_type() {
                 FileType::Directory if SKIPPED.contains(&name) => {}
                 FileType::Directory => self.folder(&inner, linked),
@@ -156,10 +170,21 @@ impl Walk<'_> {
                     }
                 }
                 // A link, or a file system that does not say.
-                _ => self.resolve(inner, linked || entry.file_type() == FileType::Symlink),
+                _ => self.resolve(inner, linked),
             }
         }
         Ok(())
+    }
+
+    /// Whether one more may be reached through a link; the first that may not is told.
+    fn may_follow(&mut self, path: &str) -> bool {
+        let left = self.links_left;
+        if left == 1 {
+            let error = SpaceError::TooManyLinks(self.root.join(path));
+            self.found.push((path.to_owned(), Err(error)));
+        }
+        self.links_left = left.saturating_sub(1);
+        left > 1
     }
 
     fn folder(&mut self, path: &str, linked: bool) {

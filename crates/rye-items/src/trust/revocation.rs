@@ -74,6 +74,15 @@ impl Revocation {
         };
         toml::to_string(&text).unwrap_or_default()
     }
+
+    /// Whether a text is that of a revocation, signed or not.
+    pub(super) fn is_text(bytes: &[u8]) -> bool {
+        read_text(bytes).is_some()
+    }
+}
+
+fn read_text(bytes: &[u8]) -> Option<Text> {
+    toml::from_str(std::str::from_utf8(bytes).ok()?).ok()
 }
 
 impl Trust<'_> {
@@ -100,7 +109,7 @@ impl Trust<'_> {
 
     /// The text of a revocation whose signature counts.
     fn checked(&self, fingerprint: Fingerprint, raw: &[u8]) -> Option<Text> {
-        let text: Text = toml::from_str(std::str::from_utf8(raw).ok()?).ok()?;
+        let text = read_text(raw)?;
         let signed = signature::split(raw, &Comment::HASH).ok()?;
         let signer = signed.line.fingerprint;
         let own = text.public_key.as_ref();

@@ -283,3 +283,19 @@ fn a_trust_file_behind_a_link_out_of_the_space_does_not_count() {
     let why = home.standing(&one).unwrap_err();
     assert!(why.contains("leads out of its space"), "{why}");
 }
+
+#[test]
+fn the_trusted_keys_are_listed_once_for_a_call() {
+    let home = Home::new();
+    let key = SigningKey::generate().unwrap();
+    home.trust("user", &key, &key);
+    let user = home.folder.path().join("user");
+    let spaces = Spaces::open(None, Some(&user), &[], &Embedded::EMPTY).unwrap();
+    let trust = Trust::new(&spaces);
+    assert_eq!(trust.trusted().len(), 1);
+    // Were the folder walked for each of many files, this one would be seen.
+    let other = SigningKey::generate().unwrap();
+    home.trust("user", &other, &other);
+    assert_eq!(trust.trusted().len(), 1);
+    assert_eq!(Trust::new(&spaces).trusted().len(), 2);
+}

@@ -6,6 +6,11 @@
 //! entered only if its change time was already past when the file was read, so
 //! that any later write gives the file another one. Whether the key still
 //! counts is asked anew each time.
+//!
+//! What the kernel itself stamps late or not at all is not seen here either: a
+//! write through a mapping that was writable before, or a disk that was changed
+//! elsewhere by somebody who could set its clock. So this is for looking over
+//! many files; what is loaded or run is always read and verified.
 
 use std::cmp::Ordering;
 use std::fs;
@@ -106,7 +111,7 @@ impl VerifiedCache {
 
     /// Enters what was found out, unless the file could still change unnoticed.
     pub fn put(&self, identity: &FileIdentity, form: &Form, tick: Tick, seen: &Seen) {
-        let (Some(key), true) = (key(identity, form), identity.changed < i128::from(tick.0)) else {
+        let (Some(key), true) = (key(identity, form), identity.is_settled(tick.0.into())) else {
             return;
         };
         let mut record = [0; RECORD];

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use lillux::shell_word;
 use rye_items::trust::Trust;
 use rye_items::verify::{self, Form};
 use rye_items::{Comment, IntegrityError, Library, OwnKeys, SYSTEM, Space, Spaces};
@@ -41,7 +42,8 @@ impl Context {
         }
         let folder = project.value.display();
         let message = format!("there is no folder {folder} ({})", project.origin);
-        Err(Failure::usage(message).hint(format!("rye init --project {folder}")))
+        Err(Failure::usage(message)
+            .hint(format!("rye init --project {}", shell_word(&project.value))))
     }
 
     /// The items of all spaces, as they are now.
@@ -107,7 +109,8 @@ fn judge(space: Space, path: &Path, bytes: Vec<u8>, trust: &Trust<'_>) -> Judged
         Ok(_) => Judged::Counts(bytes),
         Err(problem) => {
             let item = "config:rye".to_owned();
-            let error = IntegrityError::new(item, path.to_owned(), Some(space), problem, &bytes);
+            let error =
+                IntegrityError::new(item, path.to_owned(), Some(space), problem, Some(&bytes));
             Judged::Ignored {
                 reason: error.problem.to_string(),
                 hint: Some(error.hint()),

@@ -130,7 +130,7 @@ impl From<IntegrityError> for Failure {
     fn from(error: IntegrityError) -> Self {
         let failure = Self::new(Exit::Integrity, error.problem.code(), &error)
             .at(&error.path)
-            .excerpt(Some(&error.excerpt))
+            .excerpt(error.excerpt.as_ref())
             .hint(error.hint())
             .detail("item", error.item.as_str());
         match &error.problem {
@@ -189,6 +189,13 @@ impl From<SignError> for Failure {
             SignError::System(ref item) => {
                 let hint = format!("rye load {item} --to project");
                 Self::new(Exit::Permission, "read_only", error).hint(hint)
+            }
+            SignError::AboutKeys { ref path, .. } => {
+                let path = path.clone();
+                let hint = format!("rye keys trust {}", path.display());
+                Self::new(Exit::Permission, "about_keys", error)
+                    .at(path)
+                    .hint(hint)
             }
             SignError::Provenance(_) => Self::usage(error),
             SignError::Write { source, .. } => source.into(),

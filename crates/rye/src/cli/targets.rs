@@ -20,11 +20,6 @@ pub(crate) struct Targets<'a> {
     pub(crate) failures: Vec<(String, Failure)>,
 }
 
-/// Files about keys are no items like others: signing one is to trust its key.
-pub(crate) fn is_about_keys(reference: &ItemRef) -> bool {
-    reference.kind == ItemKind::Config && reference.id.as_str().starts_with("keys/")
-}
-
 impl<'a> Targets<'a> {
     /// What the words name. A glob looks through the spaces that `within` admits.
     pub(crate) fn named(
@@ -46,7 +41,7 @@ impl<'a> Targets<'a> {
         let mut targets = Self::default();
         for kind in ItemKind::ALL {
             targets.list(library, kind, &|found| {
-                within(found.root.space()) && !is_about_keys(&found.reference)
+                within(found.root.space()) && !found.reference.is_about_keys()
             });
         }
         targets
@@ -96,7 +91,7 @@ impl<'a> Targets<'a> {
             PathItem::Items(items) if path.is_dir() => {
                 let items = items.into_iter();
                 self.items
-                    .extend(items.filter(|(_, found)| !is_about_keys(&found.reference)));
+                    .extend(items.filter(|(_, found)| !found.reference.is_about_keys()));
             }
             PathItem::Items(items) => self.items.extend(items),
             PathItem::Outside(path) => self.outside.push(path),
@@ -117,7 +112,7 @@ impl<'a> Targets<'a> {
         let before = self.items.len();
         self.list(library, kind, &|found| {
             within(found.root.space())
-                && !is_about_keys(&found.reference)
+                && !found.reference.is_about_keys()
                 && glob::matches(pattern, found.reference.id.as_str())
         });
         if self.items.len() == before {

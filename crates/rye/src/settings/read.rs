@@ -61,13 +61,16 @@ pub(crate) fn config_files(
     let home = variable("HOME").map(PathBuf::from);
     let (mut files, mut ignored) = (Vec::new(), Vec::new());
     for root in spaces.roots() {
-        let Some(raw) = root.read(CONFIG)? else {
-            continue;
-        };
         let (space, path) = (root.space(), root.path_of(CONFIG));
-        let judged = match space {
-            Space::User => Judged::Counts(raw.bytes),
-            Space::Project | Space::System => judge(space, &path, raw.bytes),
+        let judged = match (space, root.read(CONFIG)) {
+            (_, Ok(None)) => continue,
+            (Space::User, raw) => Judged::Counts(raw?.map(|raw| raw.bytes).unwrap_or_default()),
+            (Space::Project | Space::System, Ok(Some(raw))) => judge(space, &path, raw.bytes),
+            // What somebody else's folder holds must not keep every command from running.
+            (Space::Project | Space::System, Err(error)) => Judged::Ignored {
+                reason: error.to_string(),
+                hint: error.hint(),
+            },
         };
         match judged {
             Judged::Counts(bytes) => {

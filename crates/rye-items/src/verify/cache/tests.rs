@@ -72,6 +72,32 @@ fn a_file_that_could_still_change_unnoticed_is_not_entered() {
 }
 
 #[test]
+fn a_file_system_with_coarse_times_is_given_the_time_it_needs() {
+    const SECOND: i64 = 1_000_000_000;
+    let cache = VerifiedCache::open(None);
+    for (changed, tick, entered) in [
+        // Whole seconds: FAT has steps of two.
+        (1_000 * SECOND, 1_001 * SECOND, false),
+        (1_000 * SECOND, 1_003 * SECOND, true),
+        // exFAT: ten milliseconds.
+        (
+            1_000 * SECOND + 10_000_000,
+            1_000 * SECOND + 15_000_000,
+            false,
+        ),
+        (
+            1_000 * SECOND + 10_000_000,
+            1_000 * SECOND + 25_000_000,
+            true,
+        ),
+    ] {
+        cache.put(&state(1, changed.into()), &form(), Tick(tick), &seen("x"));
+        let new = cache.new.lock().unwrap().drain(..).count();
+        assert_eq!(new == 1, entered, "{changed} at {tick}");
+    }
+}
+
+#[test]
 fn a_damaged_cache_is_an_empty_one() {
     let folder = tempfile::tempdir().unwrap();
     let cache = VerifiedCache::open(Some(folder.path()));

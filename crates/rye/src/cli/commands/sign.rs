@@ -9,10 +9,10 @@ use serde_json::{Map, json};
 use crate::cli::args::SignArgs;
 use crate::cli::batch::{Batch, Row};
 use crate::cli::context::Context;
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::printer::Outcome;
 use crate::cli::progress::Progress;
-use crate::cli::targets::{Targets, is_about_keys};
+use crate::cli::targets::Targets;
 
 pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
     let library = context.library()?;
@@ -40,14 +40,7 @@ pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
             .hint(copy_command(&path, context));
         Row::failed(path.display().to_string(), failure)
     }));
-    let mut items = Vec::new();
-    for (_, found) in targets.items {
-        if is_about_keys(&found.reference) {
-            rows.push(refuse_key(&found));
-        } else {
-            items.push(found);
-        }
-    }
+    let items: Vec<_> = targets.items.into_iter().map(|(_, found)| found).collect();
     let progress = Progress::new(context.printer, "signing", items.len());
     let provenance = args.provenance.as_deref();
     let outcomes = library.sign_many(&items, &key, provenance, &|done| progress.reach(done));
@@ -71,7 +64,7 @@ fn copy_command(path: &Path, context: &Context) -> String {
     let markdown = path.extension().is_some_and(|extension| extension == "md");
     let folder = if markdown { "knowledge" } else { "tools" };
     let folder = context.settings.project().join(".ai").join(folder);
-    format!("cp {} {}/", shell_word(path), shell_word(folder))
+    format!("cp {} {}/", shell_word(path), shell_word(&folder))
 }
 
 /// The project's space, or the user's where there is none.
@@ -80,18 +73,6 @@ fn own_space(library: &Library) -> Space {
         Some(_) => Space::Project,
         None => Space::User,
     }
-}
-
-/// With the user's signature under it, its key would count.
-fn refuse_key(found: &Found<'_>) -> Row {
-    let message = format!(
-        "{} is about a key, which signing would trust",
-        found.reference
-    );
-    let failure = Failure::new(Exit::Permission, "about_keys", message)
-        .at(found.path())
-        .hint(format!("rye keys trust {}", shell_word(found.path())));
-    Row::failed(found.reference.to_string(), failure)
 }
 
 fn row(found: &Found<'_>, outcome: Result<SignOutcome, SignError>) -> Row {

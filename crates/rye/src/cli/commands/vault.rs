@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use crate::cli::args::{GetArgs, ListArgs, RmArgs, SetArgs, VaultCommand};
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::page::{BAD, BOLD, DIM, Page, paint};
+use crate::cli::page::{BAD, BOLD, DIM, Page, paint, plain};
 use crate::cli::printer::{Outcome, Printer, Report, Written};
 use crate::cli::secret_input;
 use crate::cli::table::{Cell, Table};
@@ -156,7 +156,8 @@ impl Report for List {
             page.table(&table);
         }
         for fault in &self.faulty {
-            page.line(format_args!("{} {}", paint(BAD, "!"), fault.message));
+            let message = plain(&fault.message);
+            page.line(format_args!("{} {message}", paint(BAD, "!")));
         }
     }
 
