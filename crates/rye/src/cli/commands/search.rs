@@ -10,6 +10,7 @@ use crate::cli::args::SearchArgs;
 use crate::cli::context::Context;
 use crate::cli::page::{BAD, DIM, GOOD, Page, WARN, paint};
 use crate::cli::printer::{Outcome, Report};
+use crate::cli::progress::Waiting;
 use crate::cli::table::{Cell, Table};
 
 /// What people search for where they do not say: configuration is no use to them.
@@ -35,7 +36,9 @@ pub(crate) fn run(args: &SearchArgs, context: &Context) -> Outcome {
         limit: usize::try_from(limit).unwrap_or(usize::MAX),
         ..Query::new(args.words.join(" "))
     };
+    let waiting = Waiting::new(context.printer, "reading items");
     let answer = Catalogue::new(context.cache()).search(library.spaces(), &library, &query);
+    drop(waiting);
     for unread in &answer.unread {
         context
             .printer
