@@ -175,7 +175,16 @@ impl Library {
 
     /// All files of a kind, space by space, shadowed ones included.
     pub fn list(&self, kind: ItemKind) -> Vec<Result<(Entry, Found<'_>), SpaceError>> {
-        let roots = self.spaces.roots();
+        self.list_within(kind, |_| true)
+    }
+
+    /// The same of some spaces: what is wrong with others is not told.
+    pub fn list_within(
+        &self,
+        kind: ItemKind,
+        within: impl Fn(Space) -> bool,
+    ) -> Vec<Result<(Entry, Found<'_>), SpaceError>> {
+        let roots = self.spaces.roots().filter(|root| within(root.space()));
         roots
             .flat_map(|root| lookup::list(root, kind, &self.extractors))
             .collect()
