@@ -165,3 +165,25 @@ fn an_extractor_table_that_is_no_file_stops_nothing_and_is_told() {
     assert_eq!(library.ignored()[0].path, table);
     assert!(library.load(&"x".parse().unwrap()).is_ok());
 }
+
+#[test]
+fn those_who_sign_a_file_at_once_all_succeed() {
+    let home = Home::new();
+    for round in 0..20 {
+        write(
+            &home.at("tools/x.py"),
+            format!("{TOOL}# {round}\n").as_bytes(),
+        );
+        let library = home.open();
+        let found = library.find(&"x".parse().unwrap()).unwrap();
+        std::thread::scope(|scope| {
+            let signers: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| library.sign(&found, &home.key, None).map(drop)))
+                .collect();
+            for signer in signers {
+                signer.join().unwrap().unwrap();
+            }
+        });
+        assert!(home.load("x").is_ok());
+    }
+}

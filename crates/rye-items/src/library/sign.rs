@@ -15,6 +15,9 @@ use crate::space::{Space, SpaceError};
 use crate::trust;
 use crate::verify;
 
+/// How often signing is begun again of a file that changed meanwhile.
+const ATTEMPTS: usize = 8;
+
 /// What signing did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignOutcome {
@@ -87,6 +90,22 @@ impl Library {
         if found.root.space() == Space::System {
             return Err(SignError::System(found.reference.to_string()));
         }
+        // Somebody else may be signing it, or saving it in an editor.
+        for _ in 0..ATTEMPTS {
+            if let Some(outcome) = self.try_sign(found, key, provenance)? {
+                return Ok(outcome);
+            }
+        }
+        Err(SpaceError::Changing(found.path()))?
+    }
+
+    /// Signs what is there, unless it is no longer what was read: then none.
+    fn try_sign(
+        &self,
+        found: &Found<'_>,
+        key: &SigningKey,
+        provenance: Option<&str>,
+    ) -> Result<Option<SignOutcome>, SignError> {
         let raw = read(found)?;
         let content = signature::unsigned(&raw.bytes);
         if found.reference.is_about_keys() || trust::is_about_keys(&content) {
@@ -113,21 +132,19 @@ impl Library {
                     .verify(&claim.line.hash, &claim.line.signature)
                     .is_ok()
         }) {
-            return Ok(SignOutcome::Unchanged);
+            return Ok(Some(SignOutcome::Unchanged));
         }
         let time = lillux::time::now_seconds();
         let signed = signature::sign(&content, &form.comment, key, &time, provenance)
             .map_err(|e| SignError::Provenance(e.what))?;
-        let changing = || SpaceError::Changing(found.path());
         // Links are followed, as reading did, and stay links.
-        let path = found
-            .root
-            .real_path(&found.relative)?
-            .ok_or_else(changing)?;
+        let Some(path) = found.root.real_path(&found.relative)? else {
+            return Ok(None);
+        };
         if found.root.look(&found.relative)? != Some(raw.identity) {
-            return Err(changing())?;
+            return Ok(None);
         }
         durable::rewrite(&path, &signed).map_err(|source| SignError::Write { path, source })?;
-        Ok(SignOutcome::Signed)
+        Ok(Some(SignOutcome::Signed))
     }
 }
