@@ -32,6 +32,7 @@ use crate::integrity::{IntegrityError, Problem};
 use crate::item::{Coverage, Item, Verified};
 use crate::lookup::{self, Found, LookupError};
 use crate::metadata::{Extractors, MetadataError};
+use crate::own_folder::is_own_folder;
 use crate::signature;
 use crate::space::{Embedded, Entry, RawFile, Root, Space, SpaceError, Spaces};
 use crate::trust::{Ignored, Trust};
@@ -55,7 +56,8 @@ pub struct Options<'a> {
     pub bundles: &'a [PathBuf],
     /// The bundle inside the program.
     pub embedded: &'static Embedded,
-    /// The folder for what is derived from files; without one, only slower.
+    /// The folder for what is derived from files; without one, or with one that
+    /// others can write to, only slower.
     pub cache: Option<&'a Path>,
     /// Let project and user items pass that do not verify, with a warning on them.
     pub dev_mode: bool,
@@ -123,6 +125,7 @@ impl Library {
             dev_mode,
         } = *options;
         let spaces = Spaces::open(project, user, bundles, embedded)?;
+        let cache = cache.filter(|folder| is_own_folder(folder));
         let mut ignored = Vec::new();
         let derived = Derived::new(cache);
         let (extractors, extractors_hash) = read_extractors(&spaces, &derived, &mut ignored)?;

@@ -3,7 +3,8 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
 
 use lillux::Hash;
 use lillux::keys::SigningKey;
@@ -186,4 +187,37 @@ fn those_who_sign_a_file_at_once_all_succeed() {
         });
         assert!(home.load("x").is_ok());
     }
+}
+
+#[test]
+fn a_cache_that_others_can_write_to_is_not_believed() {
+    let home = Home::new();
+    let cache = home.path().join("cache");
+    for number in 0..40 {
+        home.signed(&format!("tools/t{number}.py"), TOOL);
+    }
+    let kept = |folder: &Path| fs::read_dir(folder).map_or(0, Iterator::count);
+    let use_it = || {
+        let library = home.open();
+        let items = library.list(ItemKind::Tool).into_iter().flatten().collect();
+        library.verify_many(items, &|_| {});
+        Catalogue::new(Some(&cache)).search(library.spaces(), &library, &Query::new("x"));
+        library.load(&"t0".parse().unwrap()).unwrap()
+    };
+    let _ = fs::remove_dir_all(&cache);
+    fs::create_dir(&cache).unwrap();
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
+    let item = use_it();
+    assert_eq!(kept(&cache), 0);
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o755)).unwrap();
+    use_it();
+    assert_ne!(kept(&cache), 0);
+    let folder = item.materialise(&cache).unwrap();
+    let folder = folder.parent().unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let error = item.materialise(&cache).unwrap_err();
+    assert!(
+        error.to_string().contains("others can write to it"),
+        "{error}"
+    );
 }

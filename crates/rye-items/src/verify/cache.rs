@@ -24,6 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::Form;
 use crate::item::Coverage;
+use crate::own_folder::create_own_folder;
 use crate::space::FileIdentity;
 
 const MAGIC: &[u8; 16] = b"rye verified 1\n\0";
@@ -157,7 +158,7 @@ fn merge(old: &[u8], new: Vec<[u8; RECORD]>) -> Vec<[u8; RECORD]> {
 
 fn write(file: &Path, records: Vec<[u8; RECORD]>) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(file);
-    fs::create_dir_all(folder)?;
+    create_own_folder(folder)?;
     let mut bytes = Vec::with_capacity(MAGIC.len() + records.len() * RECORD + SUM);
     bytes.extend(MAGIC);
     for record in records {
