@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -20,6 +21,8 @@ use crate::table::Row;
 const FILES: usize = 10_000;
 /// Rounds of each kind.
 const ROUNDS: usize = 9;
+/// Rounds of whole processes.
+const STARTS: usize = 101;
 
 /// Ten thousand signed tools in a hundred folders.
 struct Tree {
@@ -54,7 +57,37 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(vec![
         Row::time("verify 10,000 files: read, hash, check", first, 1.3),
         Row::time("verify them again: first run, second run", again, 0.2),
+        one_item_from_a_new_process()?,
     ])
+}
+
+/// `rye verify` of one item, beside a process that does nothing.
+fn one_item_from_a_new_process() -> Result<Row> {
+    let folder = tempfile::tempdir()?;
+    let rye = std::env::var_os("RYE_BIN").context("RYE_BIN is not set")?;
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&rye);
+        command.env_clear().env("HOME", folder.path().join("home"));
+        finish(command.args(arguments).arg("--project").arg(folder.path()))
+    };
+    run(&["init"])?;
+    let times = try_interleaved(
+        STARTS,
+        || finish(&mut Command::new("/bin/true")),
+        || run(&["verify", "hello"]),
+    )?;
+    Ok(Row::time(
+        "rye verify of one item, from a new process",
+        times,
+        3.0,
+    ))
+}
+
+fn finish(command: &mut Command) -> Result<()> {
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
+    let status = command.status()?;
+    ensure!(status.success(), "{command:?} ended with {status}");
+    Ok(())
 }
 
 impl Tree {

@@ -40,15 +40,9 @@ const GROUPS: [Group; 5] = [
     reason = "the printer of the benches"
 )]
 fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let outcome = match arguments.split_first() {
-        Some((first, rest)) if first == search::ONCE => search::once(rest).map(|()| None),
-        Some((filter, _)) => measure_all(filter).map(Some),
-        None => measure_all("").map(Some),
-    };
-    match outcome {
-        Ok(None) => ExitCode::SUCCESS,
-        Ok(Some(rows)) => {
+    let filter = std::env::args().nth(1).unwrap_or_default();
+    match measure_all(&filter) {
+        Ok(rows) => {
             println!("{}", table::render(&rows));
             let over = rows.iter().any(Row::is_over);
             if over {

@@ -15,8 +15,13 @@ pub(crate) fn main(filter: &[String]) -> Result<()> {
         "--package",
         "lillux",
         "--package",
+        "rye",
+        "--package",
         "rye-benches",
     ]))?;
     let mut benches = program(place::built("release", "rye-benches")?, filter);
-    show(benches.env("LILLUX_BIN", place::built("release", "lillux")?))
+    for (variable, binary) in [("LILLUX_BIN", "lillux"), ("RYE_BIN", "rye")] {
+        benches.env(variable, place::built("release", binary)?);
+    }
+    show(&mut benches)
 }

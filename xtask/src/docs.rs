@@ -26,7 +26,8 @@ const BINARIES: [Binary; 2] = [
     Binary {
         name: "rye",
         reference: "docs/reference/rye.md",
-        guides: "[configuration](../configuration.md), [the vault](../vault.md)",
+        guides: "[items](../items.md), [signing](../signing.md), [search](../search.md), \
+                 [configuration](../configuration.md), [the vault](../vault.md)",
     },
 ];
 

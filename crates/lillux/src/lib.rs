@@ -56,3 +56,4 @@ pub mod watch;
 
 pub use error::{At, PathError};
 pub use hash::Hash;
+pub use text::shell_word;

@@ -1,4 +1,27 @@
-//! Types whose one serialised form is their text.
+//! Types whose one serialised form is their text, and paths as shells read them.
+
+use std::path::Path;
+
+/// A path as one word of a shell command, for a hint that can be pasted.
+///
+/// ```
+/// use lillux::shell_word;
+///
+/// assert_eq!(shell_word("keys/private_key.pem".as_ref()), "keys/private_key.pem");
+/// assert_eq!(shell_word("my keys".as_ref()), "'my keys'");
+/// assert_eq!(shell_word("-rf".as_ref()), "'./-rf'");
+/// ```
+pub fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
+    if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
+        text
+    } else {
+        let quoted = text.replace('\'', r"'\''");
+        let dash = if quoted.starts_with('-') { "./" } else { "" };
+        format!("'{dash}{quoted}'")
+    }
+}
 
 /// Serialises a type by its `Display` and reads it by its `FromStr`.
 macro_rules! serde_as_text {

@@ -8,7 +8,6 @@ use lillux::Hash;
 
 use crate::id::ItemRef;
 use crate::integrity::IntegrityError;
-use crate::metadata::{self, Extractors, Metadata, MetadataError};
 use crate::signature::SignatureLine;
 use crate::space::{FileIdentity, Space};
 use crate::trust::TrustedKey;
@@ -82,15 +81,5 @@ impl Item {
     /// The covered bytes: the file without its signature line.
     pub fn content(&self) -> &[u8] {
         &self.content
-    }
-
-    /// What the item says about itself.
-    pub fn metadata(&self, extractors: &Extractors) -> Result<Metadata, MetadataError> {
-        metadata::extract(
-            &self.bytes,
-            &self.extension,
-            self.reference.kind,
-            extractors,
-        )
     }
 }

@@ -1,4 +1,27 @@
 //! Items: the signed files that tools, directives, knowledge and configuration are.
+//!
+//! | module or type | gives |
+//! |---|---|
+//! | [`Library`] | the items of a project, the user and the system: find, load, verify, sign |
+//! | [`ItemRef`], [`ItemId`] | names that cannot leave their folder |
+//! | [`space`] | the three spaces, and folders that no path leads out of |
+//! | [`signature`] | the line that signs a file, and what it covers |
+//! | [`trust`] | which keys count, and why |
+//! | [`Verified`], [`Item`] | bytes that were checked; nothing else goes on to be used |
+//! | [`metadata`] | what a file says about itself, read without running it |
+//! | [`search`] | all of them, ranked, from a cache that cannot be stale |
+//! | [`vault`] | secrets, sealed to the user's own key |
+//!
+//! ```
+//! use rye_items::{Library, Options, SYSTEM};
+//!
+//! let library = Library::open(&Options::new(&SYSTEM))?;
+//! let runtime = library.load(&"rye/core/runtimes/python/script".parse()?)?;
+//! assert!(runtime.signer.is_some());
+//! let metadata = library.metadata(&runtime)?;
+//! assert_eq!(metadata.executor_id(), Some("rye/core/primitives/execute"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod comment;
 mod derived;
@@ -8,6 +31,7 @@ mod item;
 mod library;
 mod lookup;
 mod materialise;
+mod memory;
 pub mod metadata;
 mod own_folder;
 mod own_keys;
@@ -24,8 +48,12 @@ pub use comment::Comment;
 pub use id::{IdError, IdProblem, ItemId, ItemKind, ItemRef};
 pub use integrity::{IntegrityError, Problem};
 pub use item::{Coverage, Item, Verified};
-pub use library::{Checked, Good, ItemError, Library, Options, PathItem, SignError, SignOutcome};
+pub use library::{
+    Checked, Dependencies, Good, ItemError, Library, Options, PathItem, Scope, SignError,
+    SignOutcome,
+};
 pub use lookup::{Found, LookupError};
+pub use memory::Memory;
 pub use own_folder::is_own_folder;
 pub use own_keys::{OwnKeyError, OwnKeys, read_key_file};
 pub use place::{Excerpt, Position};

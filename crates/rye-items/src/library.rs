@@ -14,6 +14,8 @@
 //! # }
 //! ```
 
+mod beside;
+mod dependencies;
 mod many;
 mod path;
 mod reader;
@@ -31,13 +33,15 @@ use crate::id::{ItemKind, ItemRef};
 use crate::integrity::{IntegrityError, Problem};
 use crate::item::{Coverage, Item, Verified};
 use crate::lookup::{self, Found, LookupError};
-use crate::metadata::{Extractors, MetadataError};
+use crate::memory::Memory;
+use crate::metadata::{self, Extractors, Metadata, MetadataError};
 use crate::own_folder::is_own_folder;
 use crate::signature;
 use crate::space::{Embedded, Entry, RawFile, Root, Space, SpaceError, Spaces};
 use crate::trust::{Ignored, Trust};
 use crate::verify::{self, Form, Signed};
 
+pub use dependencies::{Dependencies, Scope};
 pub use many::{Checked, Good};
 pub use path::PathItem;
 pub use sign::{SignError, SignOutcome};
@@ -59,6 +63,8 @@ pub struct Options<'a> {
     /// The folder for what is derived from files; without one, or with one that
     /// others can write to, only slower.
     pub cache: Option<&'a Path>,
+    /// What this process has found out before; without one, it begins anew.
+    pub memory: Option<&'a Arc<Memory>>,
     /// Let project and user items pass that do not verify, with a warning on them.
     pub dev_mode: bool,
 }
@@ -72,6 +78,7 @@ impl Options<'_> {
             bundles: &[],
             embedded,
             cache: None,
+            memory: None,
             dev_mode: false,
         }
     }
@@ -105,11 +112,13 @@ pub enum ItemError {
 #[derive(Debug)]
 pub struct Library {
     spaces: Spaces,
-    extractors: Extractors,
+    extractors: Arc<Extractors>,
     /// Of all tables that the extractors were read from.
     extractors_hash: Hash,
     ignored: Vec<Ignored>,
     cache: Option<PathBuf>,
+    memory: Arc<Memory>,
+    derived: Derived,
     dev_mode: bool,
 }
 
@@ -122,19 +131,24 @@ impl Library {
             bundles,
             embedded,
             cache,
+            memory,
             dev_mode,
         } = *options;
         let spaces = Spaces::open(project, user, bundles, embedded)?;
         let cache = cache.filter(|folder| is_own_folder(folder));
         let mut ignored = Vec::new();
+        let memory = memory.cloned().unwrap_or_default();
         let derived = Derived::new(cache);
-        let (extractors, extractors_hash) = read_extractors(&spaces, &derived, &mut ignored)?;
+        let (extractors, extractors_hash) =
+            read_extractors(&spaces, &memory, &derived, &mut ignored)?;
         Ok(Self {
             spaces,
             extractors,
             extractors_hash,
             ignored,
             cache: cache.map(Path::to_owned),
+            memory,
+            derived,
             dev_mode,
         })
     }
@@ -156,7 +170,7 @@ impl Library {
 
     /// The keys of the spaces.
     pub fn trust(&self) -> Trust<'_> {
-        Trust::new(&self.spaces)
+        Trust::remembering(&self.spaces, Arc::clone(&self.memory))
     }
 
     /// Finds an item's file: project, user, system.
@@ -217,6 +231,29 @@ impl Library {
                 self.integrity_error(found, problem),
             ))),
         }
+    }
+
+    /// What an item says about itself.
+    pub fn metadata(&self, item: &Verified<Item>) -> Result<Arc<Metadata>, ItemError> {
+        let Item {
+            extension,
+            reference,
+            ..
+        } = &**item;
+        let mut hasher = Hasher::default();
+        hasher.update(item.bytes());
+        hasher
+            .update(format!("{extension} {} {}", reference.kind, self.extractors_hash).as_bytes());
+        let (hash, _) = hasher.finish();
+        let read = || metadata::extract(item.bytes(), extension, reference.kind, &self.extractors);
+        let kept = || self.derived.get("metadata", &hash, read).map(Arc::new);
+        self.memory
+            .metadata
+            .get(hash, kept)
+            .map_err(|source| ItemError::Metadata {
+                path: item.path.clone(),
+                source: Box::new(source),
+            })
     }
 
     /// A file of configuration, if it is there and counts. The user's own counts
@@ -285,11 +322,12 @@ fn check_config(raw: &RawFile, trust: &Trust<'_>) -> Result<Signed, Problem> {
 /// does not verify is not used, wherever it is.
 fn read_extractors(
     spaces: &Spaces,
+    memory: &Arc<Memory>,
     derived: &Derived,
     ignored: &mut Vec<Ignored>,
-) -> Result<(Extractors, Hash), ItemError> {
-    let trust = Trust::new(spaces);
-    let mut all = Extractors::default();
+) -> Result<(Arc<Extractors>, Hash), ItemError> {
+    let trust = Trust::remembering(spaces, Arc::clone(memory));
+    let mut tables = Vec::new();
     let mut hasher = Hasher::default();
     let mut roots: Vec<_> = spaces.roots().collect();
     roots.reverse();
@@ -310,17 +348,32 @@ fn read_extractors(
             .map_err(|problem| problem.to_string())
             .and_then(|signed| {
                 let make = || Extractors::from_yaml(&raw.bytes).map_err(|e| e.to_string());
-                let table = derived.get("extractors", &signed.line.hash, make)?;
+                let kept = || {
+                    derived
+                        .get("extractors", &signed.line.hash, make)
+                        .map(Arc::new)
+                };
+                let table = memory.extractors.get(signed.line.hash, kept)?;
                 Ok((table, signed.line.hash))
             });
         match read {
             Ok((table, hash)) => {
-                all.merge(table);
+                tables.push(table);
                 hasher.update(hash.as_bytes());
             }
             Err(why) => ignored.push(Ignored { path, why }),
         }
     }
+    let all = match tables.as_slice() {
+        [one] => Arc::clone(one),
+        several => {
+            let mut all = Extractors::default();
+            for table in several {
+                all.merge(Extractors::clone(table));
+            }
+            Arc::new(all)
+        }
+    };
     Ok((all, hasher.finish().0))
 }
 

@@ -46,6 +46,9 @@ use error::Problem;
 use extractors::Places;
 use found::Found;
 
+/// A syntax tree takes some fifty times the memory of its text.
+const LARGEST_TREE: usize = 2 << 20;
+
 /// Reads the metadata of a file from its bytes.
 ///
 /// The extension is written with its dot, and one that no rule knows is an
@@ -66,6 +69,16 @@ fn read(
     extractors: &Extractors,
 ) -> Result<Metadata, Problem> {
     let rule = rule(extension, kind, extractors)?;
+    if rule.parser.builds_a_tree() && bytes.len() > LARGEST_TREE {
+        return Err(Problem::new(
+            0,
+            format!(
+                "a program of more than {} MiB is not read",
+                LARGEST_TREE >> 20
+            ),
+        )
+        .hint("keep data in a file of its own, and let the tool read it"));
+    }
     let text = text::checked(bytes)?;
     let places = extractors.places(rule.parser);
     let found = parse(text, rule, kind, places)?;

@@ -19,10 +19,12 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use lillux::Hash;
 use lillux::keys::{Fingerprint, PublicKey};
 use serde::Serialize;
 
 use crate::comment::Comment;
+use crate::memory::Memory;
 use crate::signature;
 use crate::space::{Root, Space, SpaceError, Spaces};
 
@@ -78,6 +80,7 @@ pub type Standing = Result<Arc<TrustedKey>, Distrust>;
 #[derive(Debug)]
 pub struct Trust<'a> {
     spaces: &'a Spaces,
+    memory: Arc<Memory>,
     known: Mutex<HashMap<Fingerprint, Standing>>,
     /// Each of a thousand files with an untrusted key names the trusted ones.
     trusted: OnceLock<Vec<Arc<TrustedKey>>>,
@@ -86,11 +89,21 @@ pub struct Trust<'a> {
 impl<'a> Trust<'a> {
     /// Nothing is read yet.
     pub fn new(spaces: &'a Spaces) -> Self {
+        Self::remembering(spaces, Arc::default())
+    }
+
+    /// The same, with what a process has found out before.
+    pub fn remembering(spaces: &'a Spaces, memory: Arc<Memory>) -> Self {
         Self {
             spaces,
+            memory,
             known: Mutex::default(),
             trusted: OnceLock::new(),
         }
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     /// Whether a key counts.
@@ -159,7 +172,12 @@ impl<'a> Trust<'a> {
         let Some(raw) = read(root, &relative).map_err(|e| ignored(e.to_string()))? else {
             return Ok(None);
         };
-        let file = TrustFile::parse(&raw).map_err(&ignored)?;
+        let parsed = || TrustFile::parse(&raw).map(Arc::new);
+        let file = self
+            .memory
+            .trust_files
+            .get(Hash::of(&raw), parsed)
+            .map_err(&ignored)?;
         if file.key.fingerprint() != fingerprint {
             let found = file.key.fingerprint();
             return Err(ignored(format!("it holds another key, {found}")));
@@ -180,12 +198,12 @@ impl<'a> Trust<'a> {
         } else {
             self.voucher(signer, chain, revoked).map_err(ignored)?
         };
-        signing_key
-            .verify(&signed.line.hash, &signed.line.signature)
+        self.memory
+            .verify(&signing_key, &signed.line.hash, &signed.line.signature)
             .map_err(|e| ignored(e.to_string()))?;
         Ok(Some(TrustedKey {
-            key: file.key,
-            owner: file.owner,
+            key: file.key.clone(),
+            owner: file.owner.clone(),
             space: root.space(),
             path: path.clone(),
             vouched_by: signer,

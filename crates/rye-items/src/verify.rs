@@ -73,8 +73,9 @@ pub(crate) fn judge(
         });
     }
     let key = trusted(line, trust)?;
-    key.key
-        .verify(&line.hash, &line.signature)
+    trust
+        .memory()
+        .verify(&key.key, &line.hash, &line.signature)
         .map_err(|_| Problem::BadSignature {
             fingerprint: line.fingerprint,
         })?;

@@ -39,7 +39,7 @@ fn an_element_before_the_signature_line_is_not_taken_for_the_covered_one() {
     assert_eq!(item.coverage, Coverage::Partial);
     assert_eq!(String::from_utf8_lossy(item.content()), good);
     assert_eq!(item.bytes(), item.content());
-    let metadata = item.metadata(library.extractors()).unwrap();
+    let metadata = library.metadata(&item).unwrap();
     assert_eq!(metadata.version(), Some("1.0.0"));
     let search = |words: &str| {
         let answer = Catalogue::new(None).search(library.spaces(), &library, &Query::new(words));

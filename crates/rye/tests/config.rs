@@ -28,6 +28,14 @@ fn without_a_home_there_is_nowhere_for_the_user() {
 }
 
 #[test]
+fn a_project_that_is_named_must_be_there() {
+    let mut world = World::new();
+    let first = world.transcript(&["config show --project ../none"]);
+    world.set("RYE_PROJECT", "/none");
+    assert_transcript!(first + &world.transcript(&["verify hello", "search x --json"]));
+}
+
+#[test]
 fn what_is_wrong_with_a_file_or_a_variable_is_told_with_its_place() {
     let mut world = World::new();
     let mut transcript = String::new();
@@ -58,6 +66,11 @@ fn a_projects_file_counts_when_it_is_signed() {
     transcript += &world.transcript(&["sign config:rye --quiet", "config show"]);
     let signed = world.read("project/.ai/config/rye.yaml");
     world.write("project/.ai/config/rye.yaml", &signed.replace('9', "8"));
+    transcript += &world.transcript(&["config show"]);
+    // A link out of the project is no reason to stop.
+    let file = world.path("project/.ai/config/rye.yaml");
+    std::fs::remove_file(&file).ok();
+    std::os::unix::fs::symlink("/etc/passwd", &file).ok();
     transcript += &world.transcript(&["config show"]);
     // The user's own counts as it is.
     world.write("user/.ai/config/rye.yaml", "search:\n  limit: 5\n");

@@ -33,6 +33,25 @@ fn init_makes_what_is_missing_and_keeps_what_is_there() {
 }
 
 #[test]
+fn many_at_once_make_one_of_each() {
+    let world = World::bare();
+    let calls: Vec<_> = (0..6)
+        .filter_map(|_| world.command().arg("init").spawn().ok())
+        .collect();
+    for call in calls {
+        let output = call.wait_with_output();
+        assert!(
+            output.as_ref().is_ok_and(|o| o.status.success()),
+            "{output:?}"
+        );
+    }
+    let output = world.run(&["verify", "hello"]);
+    assert!(output.status.success(), "{output:?}");
+    let trusted = fs::read_dir(world.path("user/.ai/config/keys/trusted"));
+    assert_eq!(trusted.map(Iterator::count).ok(), Some(1));
+}
+
+#[test]
 fn init_in_the_home_folder_makes_one_space() {
     let world = World::bare();
     let output = world

@@ -1,11 +1,12 @@
 //! What can be wrong with a key. No message holds anything of the key itself.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::random::NoRandomness;
 use crate::durable::WriteError;
 use crate::error::PathError;
+use crate::text::shell_word;
 
 /// The two kinds of key this crate works with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,19 +157,6 @@ pub enum KeyTextError {
     /// Bytes that are no public key, or one that protects nothing.
     #[error("the public key is not a safe point of its curve")]
     UnsafePoint,
-}
-
-/// A path as one word of a shell command.
-fn shell_word(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%".contains(c);
-    if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
-        text
-    } else {
-        let quoted = text.replace('\'', r"'\''");
-        let dash = if quoted.starts_with('-') { "./" } else { "" };
-        format!("'{dash}{quoted}'")
-    }
 }
 
 #[cfg(test)]

@@ -61,29 +61,31 @@ impl Problem {
 
     pub(super) fn within(self, bytes: &[u8]) -> MetadataError {
         MetadataError {
-            message: self.message,
+            // It may quote a library that quotes the file.
+            message: printable(&self.message, 400),
             excerpt: Excerpt::at(bytes, self.at),
             hint: self.hint,
         }
     }
 }
 
-/// A text of the file in a message: a hostile one must not fill or steer a terminal.
+/// A text of the file in a message, as much of it as helps.
 pub(super) fn brief(text: &str) -> String {
-    const LONGEST: usize = 60;
-    let mut short: String = text
-        .chars()
-        .take(LONGEST)
-        .flat_map(|c| {
-            if c.is_control() {
-                c.escape_debug().collect()
-            } else {
-                vec![c]
+    printable(text, 60)
+}
+
+/// What others made of a file must not fill or steer a terminal.
+fn printable(text: &str, longest: usize) -> String {
+    let mut shown = String::new();
+    for (index, character) in text.chars().enumerate() {
+        match character {
+            _ if index == longest => {
+                shown.push('…');
+                break;
             }
-        })
-        .collect();
-    if text.chars().nth(LONGEST).is_some() {
-        short.push('…');
+            control if control.is_control() => shown.extend(control.escape_debug()),
+            other => shown.push(other),
+        }
     }
-    short
+    shown
 }

@@ -33,6 +33,13 @@ named! {
     }
 }
 
+impl Parser {
+    /// Whether it reads a whole program into a syntax tree.
+    pub(super) fn builds_a_tree(self) -> bool {
+        matches!(self, Self::Python | Self::JavaScript | Self::TypeScript)
+    }
+}
+
 /// How files of one extension are read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {

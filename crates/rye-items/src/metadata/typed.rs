@@ -10,7 +10,7 @@ use super::node::Node;
 use crate::Position;
 
 /// A value and where in the file it is.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Field {
     /// The value.
     pub value: Value,
@@ -19,7 +19,7 @@ pub struct Field {
 }
 
 /// What an item says about itself.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metadata {
     /// All fields by name; those that items share have been checked.
     pub fields: BTreeMap<String, Field>,

@@ -63,6 +63,10 @@ impl<'a> Cursor<'a> {
         Some(taken)
     }
 
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        self.array().copied().map(u32::from_le_bytes)
+    }
+
     pub(super) fn u64(&mut self) -> Option<u64> {
         self.array().copied().map(u64::from_le_bytes)
     }

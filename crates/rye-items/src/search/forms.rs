@@ -46,7 +46,7 @@ pub(super) fn forms(word: &str) -> Vec<String> {
     found
 }
 
-/// `runn` without its last letter.
+/// A stem that ends in a letter twice, without the second: of `running`, `run`.
 fn undoubled(stem: &str) -> Option<&str> {
     let mut letters = stem.chars().rev();
     let (last, before) = (letters.next()?, letters.next()?);

@@ -55,10 +55,7 @@ pub(super) fn answer(view: &View, roots: &[&Root], query: &Query) -> Answer {
         let listed = view.ordered().filter(passes);
         listed.map(|document| Fit::listed(view, document)).collect()
     } else {
-        fitting(view, query, &shown)
-            .into_iter()
-            .filter(|fit| passes(&view.at(fit.rank)))
-            .collect()
+        fitting(view, query, &shown, passes)
     };
     let total = fits.len();
     if query.limit < total {
@@ -87,8 +84,8 @@ impl Fit {
     }
 }
 
-/// All files in which something of the text is.
-fn fitting(view: &View, query: &Query, shown: &[bool]) -> Vec<Fit> {
+/// All files in which something of the text is, and that pass.
+fn fitting(view: &View, query: &Query, shown: &[bool], passes: impl Fn(&u32) -> bool) -> Vec<Fit> {
     let asked = query.words();
     let wanted = resolve(view, &asked);
     let (matches, mut found) = rank(view, &wanted, shown);
@@ -114,6 +111,7 @@ fn fitting(view: &View, query: &Query, shown: &[bool]) -> Vec<Fit> {
             rank: view.rank(document),
         }
     };
+    found.retain(passes);
     found.into_iter().map(fit).collect()
 }
 

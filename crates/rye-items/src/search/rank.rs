@@ -54,8 +54,8 @@ impl Match {
 /// What is found in each file, and the files in which something is.
 pub(super) fn rank(view: &View, wanted: &[Wanted], shown: &[bool]) -> (Vec<Match>, Vec<u32>) {
     let mut matches = vec![Match::default(); view.len()];
-    let mut found = Vec::new();
-    let mut touched = Vec::new();
+    let mut found = Vec::with_capacity(view.len());
+    let mut touched = Vec::with_capacity(view.len());
     for (number, word) in wanted.iter().enumerate() {
         let bit = 1 << number;
         let segments = view.segments.iter().enumerate();
@@ -64,7 +64,7 @@ pub(super) fn rank(view: &View, wanted: &[Wanted], shown: &[bool]) -> (Vec<Match
             for term in word.terms(at, segment) {
                 let full = if term.full { bit } else { 0 };
                 for posting in term.postings {
-                    let document = base + posting.document;
+                    let document = base.saturating_add(posting.document);
                     let Some(here) = matches.get_mut(wide(document)) else {
                         continue;
                     };

@@ -35,8 +35,8 @@ use record::FIXED;
 
 /// Changes with the layout, and with how text becomes words.
 const MARK: &[u8; 8] = b"ryeidx\x00\x01";
-/// An entry of the words: end of its letters, end of its postings, number of files.
-const ENTRY: usize = 24;
+/// An entry of the words: end of its postings, end of its letters, number of files.
+const ENTRY: usize = 16;
 /// Mark, checksum, key, seven numbers.
 const HEAD: usize = 8 + 8 + 32 + 7 * 8;
 
@@ -70,19 +70,19 @@ pub(super) struct Listed<'a> {
 struct Entry {
     letters: usize,
     postings: usize,
-    files: u64,
+    files: u32,
 }
 
 impl Entry {
     fn read(bytes: &[u8; ENTRY]) -> Self {
-        let (numbers, _) = bytes.as_chunks::<8>();
-        let number = |at: usize| u64::from_le_bytes(numbers[at]);
-        // What does not fit is beyond any end, and so is nothing.
-        let place = |at| usize::try_from(number(at)).unwrap_or(usize::MAX);
+        let (postings, rest) = bytes.split_at(8);
+        let number = |bytes: &[u8]| Cursor(bytes).u32().unwrap_or_default();
+        let postings = Cursor(postings).u64().unwrap_or_default();
         Self {
-            letters: place(0),
-            postings: place(1),
-            files: number(2),
+            letters: wide(number(&rest[..4])),
+            // What does not fit is beyond any end, and so is nothing.
+            postings: usize::try_from(postings).unwrap_or(usize::MAX),
+            files: number(&rest[4..]),
         }
     }
 }
@@ -204,7 +204,7 @@ impl Segment {
             Listed {
                 place,
                 letters: letters.get(range).unwrap_or_default(),
-                files: entry.files,
+                files: u64::from(entry.files).min(self.documents as u64),
                 postings: Postings::new(postings.get(files).unwrap_or_default()),
             }
         })

@@ -5,5 +5,6 @@ mod corpus;
 mod edits;
 mod fresh;
 mod house;
+mod made_up;
 mod ranking;
 mod spaces;

@@ -182,11 +182,14 @@ mod tests {
 
     #[test]
     fn a_swapped_a_missing_and_a_wrong_letter_are_one_mistake_each() {
-        let list = ["sarch", "search", "searches", "seerch", "serach", "starchy"];
-        let list = list.map(str::to_owned);
+        let near = ["sarch", "search", "seerch", "serach"]; // misspelt
+        let mut list = near.to_vec();
+        list.extend(["searches", "starchy"]);
+        list.sort_unstable();
+        let list: Vec<_> = list.into_iter().map(str::to_owned).collect();
         let found = found("search", 1, &list);
         let names: Vec<_> = found.iter().map(|(word, _)| word.as_str()).collect();
-        assert_eq!(names, ["sarch", "search", "seerch", "serach"]);
+        assert_eq!(names, near);
         let mistakes: Vec<_> = found.iter().map(|(_, mistakes)| *mistakes).collect();
         assert_eq!(mistakes, [1, 0, 1, 1]);
     }

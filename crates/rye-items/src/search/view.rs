@@ -41,7 +41,7 @@ impl View {
             documents = documents.saturating_add(segment.documents());
         }
         let (ordered, begins) = order(&segments, &bases);
-        let mut ranks = vec![0; ordered.len()];
+        let mut ranks = vec![0; wide(documents)];
         for (rank, &document) in ordered.iter().enumerate() {
             ranks[wide(document)] = narrow(rank);
         }
@@ -159,7 +159,7 @@ fn norms(segments: &[Arc<Segment>]) -> Vec<Norm> {
     let mut sums = [0_u64; 2];
     for segment in segments {
         for (sum, length) in sums.iter_mut().zip(segment.lengths()) {
-            *sum += length;
+            *sum = sum.saturating_add(length);
         }
     }
     let averages = sums.map(|sum| (ratio(sum, documents)).max(1.0));

@@ -6,6 +6,7 @@ use lillux::PathError;
 use lillux::durable::WriteError;
 use lillux::envelope::{OpenError, ParseEnvelopeError, SealError};
 use lillux::keys::KeyError;
+use lillux::shell_word;
 
 use super::name::SecretName;
 use crate::space::{Space, SpaceError};
@@ -104,8 +105,12 @@ impl VaultError {
             } => Some(format!("rye vault set {name}")),
             // Nothing opens what was sealed to it; a new pair is made at the next `set`.
             Self::NoKey { path, name: None } => {
-                let folder = path.parent()?.display();
-                Some(format!("mv {folder} {folder}.old"))
+                let folder = path.parent()?;
+                let (folder, aside) = (
+                    shell_word(folder),
+                    shell_word(&folder.with_extension("old")),
+                );
+                Some(format!("mv {folder} {aside}"))
             }
             Self::Open { path, .. } | Self::Envelope { path, .. } => {
                 let name = path.file_stem()?.to_str()?;

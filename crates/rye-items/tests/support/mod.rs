@@ -61,6 +61,7 @@ impl Home {
             bundles: &[],
             embedded: &SYSTEM,
             cache: Some(&self.path().join("cache")),
+            memory: None,
             dev_mode,
         })
     }

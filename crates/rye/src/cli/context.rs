@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use lillux::shell_word;
 use rye_items::trust::Trust;
 use rye_items::verify::{self, Form};
 use rye_items::{Comment, IntegrityError, Library, OwnKeys, SYSTEM, Space, Spaces};
@@ -33,6 +34,18 @@ impl Context {
         })
     }
 
+    /// Fails where a folder that was named for the project is not there.
+    pub(crate) fn need_project(&self) -> Result<(), Failure> {
+        let project = &self.settings.places.project;
+        if project.value.is_dir() {
+            return Ok(());
+        }
+        let folder = project.value.display();
+        let message = format!("there is no folder {folder} ({})", project.origin);
+        Err(Failure::usage(message)
+            .hint(format!("rye init --project {}", shell_word(&project.value))))
+    }
+
     /// The items of all spaces, as they are now.
     pub(crate) fn library(&self) -> Result<Library, Failure> {
         let places = &self.settings.places;
@@ -42,6 +55,7 @@ impl Context {
             bundles: &places.system_space.value,
             embedded: &SYSTEM,
             cache: self.cache(),
+            memory: None,
             dev_mode: self.settings.dev_mode.value,
         })?;
         for ignored in library.ignored() {

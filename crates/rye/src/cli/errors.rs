@@ -2,6 +2,7 @@
 
 use lillux::durable::WriteError;
 use lillux::keys::KeyError;
+use lillux::shell_word;
 use rye_items::vault::VaultError;
 use rye_items::{
     IdError, IntegrityError, ItemError, LookupError, OwnKeyError, Problem, SignError, SpaceError,
@@ -21,7 +22,7 @@ impl From<SettingsError> for Failure {
                 Self::usage(error).hint("export USER_SPACE=/the/folder/with/your/.ai")
             }
             SettingsError::File(error) => {
-                let command = format!("${{EDITOR:-vi}} {}", error.path.display());
+                let command = format!("${{EDITOR:-vi}} {}", shell_word(&error.path));
                 Self::new(Exit::Usage, "bad_config", &error.what)
                     .at(&error.path)
                     .excerpt(error.excerpt.as_ref())

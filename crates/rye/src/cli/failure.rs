@@ -9,7 +9,7 @@ use lillux::PathError;
 use rye_items::Excerpt;
 use serde_json::{Value, json};
 
-use super::page::{self, plain};
+use super::page::{self, one_line};
 
 /// How a call ended, as the exit code says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,20 +117,20 @@ impl Failure {
     /// For people.
     pub(crate) fn words(&self) -> String {
         let (bad, dim, help) = (page::BAD, page::DIM, page::HELP);
-        let mut text = format!("{bad}error{bad:#}: {}\n", plain(&self.message));
+        let mut text = format!("{bad}error{bad:#}: {}\n", one_line(&self.message));
         if let Some(path) = &self.path {
             let path = path.display().to_string();
             let position = match &self.excerpt {
                 Some(excerpt) => format!(":{}", excerpt.position),
                 None => String::new(),
             };
-            let _ = writeln!(text, "  {dim}-->{dim:#} {}{position}", plain(&path));
+            let _ = writeln!(text, "  {dim}-->{dim:#} {}{position}", one_line(&path));
         }
         if let Some(excerpt) = &self.excerpt {
             let _ = writeln!(text, "{excerpt}");
         }
         if let Some(hint) = &self.hint {
-            let _ = writeln!(text, "  {help}hint{help:#}: {}", plain(hint));
+            let _ = writeln!(text, "  {help}hint{help:#}: {}", one_line(hint));
         }
         text
     }

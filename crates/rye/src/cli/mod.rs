@@ -52,6 +52,9 @@ fn dispatch(command: Command, options: &Options, printer: &mut Printer) -> Outco
         return Ok(commands::completions::run(&args));
     }
     let context = Context::open(options, printer)?;
+    if !matches!(command, Command::Init(_)) {
+        context.need_project()?;
+    }
     match command {
         Command::Init(args) => commands::init::run(&args, &context),
         Command::Search(args) => commands::search::run(&args, &context),

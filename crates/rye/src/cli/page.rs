@@ -70,6 +70,11 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// The same on one line.
+pub(crate) fn one_line(text: &str) -> String {
+    plain(text).replace(['\n', '\t'], " ")
+}
+
 /// Characters that turn the order of the others round.
 fn is_direction(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -10,7 +10,7 @@ use anstream::{AutoStream, ColorChoice};
 use serde_json::{Map, Value};
 
 use super::failure::{Exit, Failure};
-use super::page::{self, Page, plain};
+use super::page::{self, Page, one_line, plain};
 
 /// What a call that was carried out has to say, to scripts and to people.
 pub(crate) trait Report {
@@ -106,9 +106,9 @@ impl Printer {
             return;
         }
         let (warn, help) = (page::WARN, page::HELP);
-        let mut words = format!("{warn}warning{warn:#}: {}\n", plain(text));
+        let mut words = format!("{warn}warning{warn:#}: {}\n", one_line(text));
         if let Some(hint) = hint {
-            let _ = writeln!(words, "  {help}hint{help:#}: {}", plain(hint));
+            let _ = writeln!(words, "  {help}hint{help:#}: {}", one_line(hint));
         }
         self.error_words(&words);
     }

@@ -25,9 +25,10 @@ pub(super) fn read(prompt: &str) -> io::Result<Secret> {
 }
 
 fn ask(terminal: BorrowedFd<'_>, prompt: &str) -> io::Result<Secret> {
-    write!(io::stderr(), "{prompt}")?;
     let line = {
+        // Before the question: what is typed from then on counts and is not shown.
         let _unseen = Unseen::begin(terminal)?;
+        write!(io::stderr(), "{prompt}")?;
         let file = File::from(terminal.try_clone_to_owned()?);
         type_line(file)
     };

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anstyle::Style;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::page::{DIM, plain};
+use super::page::{DIM, one_line};
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -24,7 +24,7 @@ impl Cell {
     }
 
     pub(crate) fn styled(style: Style, text: impl AsRef<str>) -> Self {
-        let text = plain(text.as_ref()).replace(['\n', '\t'], " ");
+        let text = one_line(text.as_ref());
         Self { text, style }
     }
 }

@@ -62,24 +62,15 @@ pub(crate) fn config_files(
     let (mut files, mut ignored) = (Vec::new(), Vec::new());
     for root in spaces.roots() {
         let (space, path) = (root.space(), root.path_of(CONFIG));
-        let raw = match root.read(CONFIG) {
-            Ok(Some(raw)) => raw,
-            Ok(None) => continue,
-            // A project cannot make a pipe of it and so stop every command.
-            Err(error) if space == Space::Project => {
-                ignored.push(Ignored {
-                    space,
-                    path,
-                    reason: error.to_string(),
-                    hint: error.hint(),
-                });
-                continue;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let judged = match space {
-            Space::User => Judged::Counts(raw.bytes),
-            Space::Project | Space::System => judge(space, &path, raw.bytes),
+        let judged = match (space, root.read(CONFIG)) {
+            (_, Ok(None)) => continue,
+            (Space::User, raw) => Judged::Counts(raw?.map(|raw| raw.bytes).unwrap_or_default()),
+            (Space::Project | Space::System, Ok(Some(raw))) => judge(space, &path, raw.bytes),
+            // What somebody else's folder holds must not keep every command from running.
+            (Space::Project | Space::System, Err(error)) => Judged::Ignored {
+                reason: error.to_string(),
+                hint: error.hint(),
+            },
         };
         match judged {
             Judged::Counts(bytes) => {

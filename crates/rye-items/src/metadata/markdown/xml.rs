@@ -1,5 +1,6 @@
 //! As much XML as a directive needs. What could expand or reach out is refused.
 
+use quick_xml::errors::IllFormedError;
 use quick_xml::escape::{EscapeError, resolve_xml_entity};
 use quick_xml::events::attributes::AttrError;
 use quick_xml::events::{BytesRef, BytesStart, Event};
@@ -41,7 +42,7 @@ pub(super) fn element(text: &str) -> Result<Element, Problem> {
         let at = usize::try_from(reader.buffer_position()).unwrap_or(text.len());
         let event = reader.read_event().map_err(|error| {
             let at = usize::try_from(reader.error_position()).unwrap_or(text.len());
-            Problem::new(at, format!("not valid XML: {error}"))
+            invalid(&error, at)
         })?;
         let closed = match event {
             Event::Start(start) => {
@@ -79,6 +80,17 @@ pub(super) fn element(text: &str) -> Result<Element, Problem> {
             }
         }
     }
+}
+
+fn invalid(error: &quick_xml::Error, at: usize) -> Problem {
+    let what = match error {
+        quick_xml::Error::IllFormed(IllFormedError::MismatchedEndTag { expected, found }) => {
+            let (expected, found) = (brief(expected), brief(found));
+            format!("`</{found}>` is here where `</{expected}>` must be")
+        }
+        error => error.to_string(),
+    };
+    Problem::new(at, format!("not valid XML: {what}"))
 }
 
 fn opened(text: &str, start: &BytesStart<'_>, at: usize) -> Result<Element, Problem> {

@@ -44,6 +44,18 @@ fn every_parser_is_among_those_that_are_tried() {
     }
 }
 
+#[test]
+fn a_program_too_large_for_a_syntax_tree_is_refused_at_once() {
+    let text = "x = 1\n".repeat(400_000);
+    for extension in [".py", ".js", ".ts"] {
+        let error = tool(extension, &text).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a program of more than 2 MiB is not read"
+        );
+    }
+}
+
 /// What a thread of a server has, and half of what a test has.
 const SMALL_STACK: usize = 1024 * 1024;
 

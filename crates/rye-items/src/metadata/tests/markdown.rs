@@ -161,6 +161,7 @@ fn what_is_wrong_is_told_with_its_place() {
         "<directive name=\"x\"><metadata></directive>",
         "x\n\n```xml\n<directive name=\"x\">\n  <inputs>\n```\n</inputs></directive>\n",
         "<directive name=\"x\" name=\"y\"/>",
+        "<directive><a></b\n\u{1b}c></directive>",
         "<directive name=x/>",
         "<directive name=\"&x;\"/>",
         "<directive><metadata>&bomb;</metadata></directive>",
@@ -199,7 +200,7 @@ fn what_is_wrong_is_told_with_its_place() {
       2 | - a
         | ^
 
-    1:31: not valid XML: ill-formed document: expected `</metadata>`, but `</directive>` was found
+    1:31: not valid XML: `</directive>` is here where `</metadata>` must be
       1 | <directive name="x"><metadata></directive>
         |                               ^
 
@@ -210,6 +211,10 @@ fn what_is_wrong_is_told_with_its_place() {
     1:21: not valid XML: the attribute is given twice
       1 | <directive name="x" name="y"/>
         |                     ^
+
+    1:15: not valid XML: `</b\n\u{1b}c>` is here where `</a>` must be
+      1 | <directive><a></b
+        |               ^
 
     1:17: not valid XML: the value of an attribute needs quotes
       1 | <directive name=x/>

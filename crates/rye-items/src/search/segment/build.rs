@@ -187,7 +187,7 @@ impl Building {
 
     /// A word that is in no file any more is left out.
     fn word(&mut self, word: &[u8], files: impl Iterator<Item = (u32, Counts)>) {
-        let (mut next, mut count) = (0, 0_u64);
+        let (mut next, mut count) = (0, 0_u32);
         for (document, counts) in files {
             // Out of order only in a segment that somebody made up.
             let Some(gap) = document.checked_sub(next) else {
@@ -199,8 +199,9 @@ impl Building {
         }
         if count > 0 {
             self.letters.extend_from_slice(word);
-            let ends = [self.letters.len() as u64, self.postings.len() as u64];
-            for number in [ends[0], ends[1], count] {
+            let end = self.postings.len() as u64;
+            self.words.extend_from_slice(&end.to_le_bytes());
+            for number in [narrow(self.letters.len()), count] {
                 self.words.extend_from_slice(&number.to_le_bytes());
             }
         }

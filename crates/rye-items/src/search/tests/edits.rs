@@ -131,7 +131,7 @@ fn apply(house: &House, edit: &Edit) {
 }
 
 fn queries() -> Vec<Query> {
-    let mut queries: Vec<_> = ["alpha", "gamm delta", "delte", "f1 x", ""]
+    let mut queries: Vec<_> = ["alpha", "gamm delta", "alphq", "f1 x", ""]
         .map(Query::new)
         .into();
     let mut lower = Query::new("beta");
@@ -141,7 +141,7 @@ fn queries() -> Vec<Query> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
     fn what_was_known_before_makes_no_difference(edits in edits()) {
@@ -151,9 +151,9 @@ proptest! {
         let looks = Catalogue::new(None);
         for edit in edits {
             apply(&house, &edit);
-            let new = Catalogue::new(Some(&house.cache()));
+            let (new, bare) = (Catalogue::new(Some(&house.cache())), Catalogue::new(None));
             for query in queries() {
-                let expected = house.ask_anew(&query);
+                let expected = house.ask(&bare, &query);
                 prop_assert_eq!(&house.ask(&stays, &query), &expected, "stays, after {:?}", &edit);
                 prop_assert_eq!(&house.ask(&looks, &query), &expected, "looks, after {:?}", &edit);
                 prop_assert_eq!(&house.ask(&new, &query), &expected, "new, after {:?}", &edit);

@@ -52,21 +52,18 @@ fn what_a_person_means_comes_first() {
             "deploy/kubernetes kubernetes/networking kubernetes/probes",
         ),
         ("transl", "text/translate"),
-        ("cach", "cache/clear deploy/static_site"),
+        ("cach", "cache/clear deploy/static_site"), // misspelt
         // A letter or two wrong.
-        ("comit", "git/commit"),
+        ("comit", "git/commit"), // misspelt
         (
             "kubrenetes",
             "deploy/kubernetes kubernetes/networking kubernetes/probes",
         ),
-        (
-            "databse query",
-            "db/sqlite_query db/postgres_query databases/indexes",
-        ),
-        ("sumarise", "text/summarize"),
+        ("databse sql", "db/sqlite_query db/postgres_query"), // misspelt
+        ("sumarise", "text/summarize"),                       // misspelt
         // Nothing like it.
         ("zzzzzz", ""),
-        ("gti", ""),
+        ("gti", ""), // misspelt
         ("!!!", ""),
     ] {
         let found = house.ids(text);

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::args::ConfigCommand;
 use crate::cli::context::Context;
-use crate::cli::page::{DIM, Page};
+use crate::cli::page::{DIM, Page, WARN, paint, plain};
 use crate::cli::printer::Report;
 use crate::cli::table::{Cell, Table};
 use crate::settings::{Setting, Settings};
@@ -108,6 +108,15 @@ impl Report for Shown {
             table.row([row.key.into(), value.into(), Cell::styled(DIM, &row.origin)]);
         }
         page.table(&table);
+        for ignored in &self.1 {
+            let (path, reason) = (words(&ignored["path"]), words(&ignored["reason"]));
+            page.line(format_args!(
+                "{} {}: {}",
+                paint(WARN, "ignored"),
+                plain(&path),
+                plain(&reason)
+            ));
+        }
     }
 }
 

@@ -13,8 +13,17 @@ use crate::cli::printer::Report;
 
 pub(crate) fn run(context: &Context) -> Box<dyn Report> {
     let mut health = Health::default();
-    keys::check(context, &mut health);
-    items::check(context, &mut health);
+    let library = match context.library() {
+        Ok(library) => Some(library),
+        Err(failure) => {
+            health.broken("spaces", failure);
+            None
+        }
+    };
+    keys::check(context, library.as_ref(), &mut health);
+    if let Some(library) = &library {
+        items::check(context, library, &mut health);
+    }
     machine::check(context, &mut health);
     Box::new(health)
 }
@@ -61,7 +70,7 @@ impl Health {
         self.add(State::Fail, name, about, fix.into());
     }
 
-    fn failure(&mut self, name: &'static str, failure: Failure) {
+    fn broken(&mut self, name: &'static str, failure: Failure) {
         self.fail(name, failure.message, failure.hint);
     }
 

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use lillux::durable::{self, Existing};
+use lillux::durable::{self, Existing, WriteError};
 use lillux::keys::SigningKey;
+use lillux::shell_word;
 use rye_items::space::Root;
 use rye_items::trust::Distrust;
 use rye_items::{ItemRef, LookupError, OwnKeyError, Space, SpaceError};
@@ -45,7 +46,14 @@ fn own_key(
             Ok((key, false))
         }
         Err(OwnKeyError::Missing(_)) => {
-            let key = keys.generate(&owner(args.owner.as_deref()), Existing::Refuse)?;
+            let key = match keys.generate(&owner(args.owner.as_deref()), Existing::Refuse) {
+                // Another call was quicker.
+                Err(OwnKeyError::Exists(_)) => {
+                    made.there("signing key", path);
+                    return Ok((keys.signing()?, false));
+                }
+                outcome => outcome?,
+            };
             made.made("signing key", path);
             made.made("trust in it", keys.trust_path(key.public().fingerprint()));
             Ok((key, true))
@@ -75,7 +83,7 @@ fn own_trust(
         }
         Err(Distrust::Unknown { .. }) if path.symlink_metadata().is_ok() => {
             let text = format!("{} does not count, and is left as it is", path.display());
-            let hint = format!("rm {} && rye init", path.display());
+            let hint = format!("rm {} && rye init", shell_word(&path));
             context.printer.warn(&text, Some(&hint));
         }
         Err(Distrust::Unknown { .. }) => {
@@ -121,7 +129,14 @@ fn sample(context: &Context, key: &SigningKey, made: &mut Made) -> Result<(), Fa
         Err(error) => return Err(error.into()),
     }
     let path = place(root)?;
-    durable::write(&path, SAMPLE_TEXT.as_bytes(), 0o644, Existing::Refuse)?;
+    match durable::write(&path, SAMPLE_TEXT.as_bytes(), 0o644, Existing::Refuse) {
+        // Another call was quicker, and signs it.
+        Err(WriteError::Exists(path)) => {
+            made.there("sample tool", path);
+            return Ok(());
+        }
+        outcome => outcome?,
+    }
     let found = library.find(&reference)?;
     library.sign(&found, key, None)?;
     made.made("sample tool", found.path());

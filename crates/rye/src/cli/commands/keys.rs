@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
 use lillux::keys::{Existing, Fingerprint, PublicKey};
+use lillux::shell_word;
 use rye_items::read_key_file;
 use rye_items::trust::Distrust;
 use serde_json::{Value, json};
@@ -108,14 +109,14 @@ fn trust(args: &TrustArgs, context: &Context) -> Outcome {
     let library = context.library()?;
     if let Err(Distrust::Revoked(revocation)) = library.trust().standing(fingerprint) {
         let message = format!("it stays untrusted: {revocation}");
-        let hint = format!("rm {}", revocation.path.display());
+        let hint = format!("rm {}", shell_word(&revocation.path));
         return Err(Failure::new(Exit::Permission, "revoked_key", message).hint(hint));
     }
     let whose = file.owner.as_deref().unwrap_or("unknown").to_owned();
     if !args.yes {
         let question =
             format!("fingerprint {fingerprint}\nowner       {whose}\ntrust what this key signs?");
-        let hint = format!("rye keys trust {} --yes", args.file.display());
+        let hint = format!("rye keys trust {} --yes", shell_word(&args.file));
         ask(context, &question, "trusting a key", &hint)?;
     }
     // A person's word stands before what the file may say of how it came to be believed.
@@ -193,7 +194,7 @@ impl Report for Decided {
         let owner = self.owner.as_deref().unwrap_or_default();
         let fingerprint = paint(BOLD, self.fingerprint);
         page.line(format_args!("{} {fingerprint} {}", self.word, plain(owner)));
-        let undo = format!("to take it back: rm {}", self.path.display());
+        let undo = format!("to take it back: rm {}", shell_word(&self.path));
         page.line(paint(DIM, undo));
     }
 }

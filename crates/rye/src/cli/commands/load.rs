@@ -1,6 +1,7 @@
 //! `rye load`
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use lillux::durable::{self, Existing};
 use rye_items::metadata::Metadata;
@@ -34,12 +35,7 @@ pub(crate) fn run(args: &LoadArgs, context: &Context) -> Outcome {
     if let Some(space) = args.to {
         return copy(&item, &found.relative, space.into(), &library, context);
     }
-    let metadata =
-        item.metadata(library.extractors())
-            .map_err(|source| rye_items::ItemError::Metadata {
-                path: item.path.clone(),
-                source: Box::new(source),
-            })?;
+    let metadata = library.metadata(&item)?;
     let shadowed = library.shadowed(&found);
     let shadowed = shadowed.iter().map(rye_items::Found::path).collect();
     Ok(Box::new(Loaded {
@@ -51,7 +47,7 @@ pub(crate) fn run(args: &LoadArgs, context: &Context) -> Outcome {
 
 struct Loaded {
     item: Verified<Item>,
-    metadata: Metadata,
+    metadata: Arc<Metadata>,
     shadowed: Vec<PathBuf>,
 }
 

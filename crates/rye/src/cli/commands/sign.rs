@@ -1,5 +1,6 @@
 //! `rye sign`
 
+use lillux::shell_word;
 use rye_items::{Found, Library, SignError, SignOutcome, Space};
 use serde_json::{Map, json};
 
@@ -14,6 +15,11 @@ use crate::cli::targets::Targets;
 pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
     let library = context.library()?;
     let key = context.own_keys()?.signing()?;
+    let fingerprint = key.public().fingerprint();
+    if library.trust().standing(fingerprint).is_err() {
+        let text = format!("your key {fingerprint} is not trusted: what it signs will not verify");
+        context.printer.warn(&text, Some("rye doctor"));
+    }
     let space = args.space.map_or_else(|| own_space(&library), Space::from);
     let within = |other: Space| other == space;
     let targets = if args.all {
@@ -29,7 +35,7 @@ pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
     rows.extend(targets.outside.into_iter().map(|path| {
         let failure = Failure::failed("outside", "a file in none of the spaces is not signed")
             .at(&path)
-            .hint(format!("cp {} .ai/tools/", path.display()));
+            .hint(format!("cp {} .ai/tools/", shell_word(&path)));
         Row::failed(path.display().to_string(), failure)
     }));
     let items: Vec<_> = targets.items.into_iter().map(|(_, found)| found).collect();

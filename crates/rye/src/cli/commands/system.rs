@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use lillux::At as _;
 use lillux::durable::{self, Existing};
+use lillux::{At as _, shell_word};
 use rye_items::SYSTEM;
 use serde_json::{Value, json};
 
@@ -54,7 +54,8 @@ impl Report for Exported {
     fn show(&self, page: &mut Page) {
         let (count, folder) = (SYSTEM.files.len(), self.folder.display());
         page.line(format_args!("wrote {count} signed files to {folder}/.ai"));
-        let next = format!("to use them: export RYE_SYSTEM_SPACE={folder}");
+        let next = shell_word(&self.folder);
+        let next = format!("to use them: export RYE_SYSTEM_SPACE={next}");
         page.line(paint(DIM, next));
     }
 }

@@ -8,18 +8,14 @@ use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::progress::Progress;
 
-pub(super) fn check(context: &Context, health: &mut Health) {
-    let library = match context.library() {
-        Ok(library) => library,
-        Err(failure) => return health.failure("items", failure),
-    };
+pub(super) fn check(context: &Context, library: &Library, health: &mut Health) {
     for (space, name) in [
         (Space::System, "system items"),
         (Space::User, "user items"),
         (Space::Project, "project items"),
     ] {
         if library.spaces().of(space).next().is_some() {
-            verify_space(&library, space, name, context, health);
+            verify_space(library, space, name, context, health);
         } else if space == Space::Project {
             let about = format!("{} has no .ai/", context.settings.project().display());
             health.warn(name, about, "rye init".to_owned());

@@ -2,15 +2,17 @@
 
 use lillux::envelope::OpeningKey;
 use lillux::keys::{KeyError, PairFiles};
+use lillux::shell_word;
+use rye_items::Library;
 use rye_items::trust::Distrust;
 
 use super::Health;
 use crate::cli::context::Context;
 
-pub(super) fn check(context: &Context, health: &mut Health) {
+pub(super) fn check(context: &Context, library: Option<&Library>, health: &mut Health) {
     let user = match context.settings.user_space() {
         Ok(user) => user,
-        Err(error) => return health.failure("user space", error.into()),
+        Err(error) => return health.broken("user space", error.into()),
     };
     if user.join(".ai").is_dir() {
         health.good("user space", user.display().to_string());
@@ -18,26 +20,28 @@ pub(super) fn check(context: &Context, health: &mut Health) {
         let about = format!("{} has no .ai/ yet", user.display());
         health.warn("user space", about, "rye init".to_owned());
     }
-    signing_key(context, health);
+    signing_key(context, library, health);
     let folder = user.join(".ai/config/keys/vault");
     match OpeningKey::read(&PairFiles::inside(&folder).private) {
         Ok(key) => health.good("vault key", key.public().fingerprint().to_string()),
         // Made with the first secret.
         Err(KeyError::Missing(_)) => {}
-        Err(error) => health.failure("vault key", error.into()),
+        Err(error) => health.broken("vault key", error.into()),
     }
-    trust_files(context, health);
+    if let Some(library) = library {
+        trust_files(library, health);
+    }
 }
 
-fn signing_key(context: &Context, health: &mut Health) {
+fn signing_key(context: &Context, library: Option<&Library>, health: &mut Health) {
     let key = context.own_keys().and_then(|keys| Ok(keys.signing()?));
     let key = match key {
         Ok(key) => key,
-        Err(failure) => return health.failure("signing key", failure),
+        Err(failure) => return health.broken("signing key", failure),
     };
     let fingerprint = key.public().fingerprint();
     health.good("signing key", format!("{fingerprint}, for its owner alone"));
-    let Ok(library) = context.library() else {
+    let Some(library) = library else {
         return;
     };
     match library.trust().standing(fingerprint) {
@@ -53,11 +57,7 @@ fn signing_key(context: &Context, health: &mut Health) {
     }
 }
 
-fn trust_files(context: &Context, health: &mut Health) {
-    let library = match context.library() {
-        Ok(library) => library,
-        Err(failure) => return health.failure("trust files", failure),
-    };
+fn trust_files(library: &Library, health: &mut Health) {
     let trust = library.trust();
     let (mut counted, mut revoked) = (0, 0);
     let mut ignored = Vec::new();
@@ -71,7 +71,7 @@ fn trust_files(context: &Context, health: &mut Health) {
     let keys = format!("trusted keys: {counted}, revoked: {revoked}");
     health.good("trust files", keys);
     for file in ignored {
-        let fix = format!("rye keys trust {}", file.path.display());
+        let fix = format!("rye keys trust {}", shell_word(&file.path));
         let about = format!("{} is ignored: {}", file.path.display(), file.why);
         health.warn("trust files", about, fix);
     }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use lillux::At as _;
+use lillux::{At as _, shell_word};
 
 use super::Health;
 use crate::cli::context::Context;
@@ -57,7 +57,7 @@ fn cache(context: &Context, health: &mut Health) {
     match try_to_write(folder) {
         Ok(()) => health.good("cache", folder.display().to_string()),
         Err(error) => {
-            let fix = format!("mkdir -p {0} && chmod u+rwx {0}", folder.display());
+            let fix = format!("mkdir -p {0} && chmod u+rwx {0}", shell_word(folder));
             health.fail("cache", error.to_string(), fix);
         }
     }

@@ -1,0 +1,227 @@
+//! The anchor: the folder that a tool's imports and dependencies start from.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// An anchor as an item describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Anchor {
+    mode: Mode,
+    markers: Vec<String>,
+    root: RootOf,
+    /// A folder of the runtime, relative to its own.
+    pub lib: Option<String>,
+    /// Where to run, as a template.
+    pub cwd: Option<String>,
+    /// What becomes of which variable.
+    pub env_paths: Value,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Walk up to the nearest marker.
+    Auto,
+    /// The folder itself; if markers are named, one must be in it or above.
+    Always,
+    /// No anchor.
+    Never,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RootOf {
+    ToolDir,
+    ToolParent,
+    ProjectPath,
+}
+
+/// Where an anchor is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Anchored {
+    /// The folder.
+    pub path: PathBuf,
+    /// Whether a marker, or the description, says so. Where neither does the
+    /// folder serves for paths only, and no dependencies are looked for in it.
+    pub is_marked: bool,
+}
+
+/// An anchor that is described wrongly, or cannot be found.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AnchorError {
+    /// The description cannot be read.
+    #[error("`anchor`: {0}")]
+    Description(String),
+    /// A marker must be there, and is not.
+    #[error("none of {} is in {} or above it, and the anchor needs one", .markers.join(", "), .folder.display())]
+    NoMarker {
+        /// What was looked for.
+        markers: Vec<String>,
+        /// From where.
+        folder: PathBuf,
+    },
+}
+
+impl Anchor {
+    /// Reads the description of an anchor.
+    pub fn read(about: &Value) -> Result<Option<Self>, AnchorError> {
+        if about.is_null() || about.get("enabled") == Some(&Value::Bool(false)) {
+            return Ok(None);
+        }
+        let wrong = |why: String| AnchorError::Description(why);
+        let text = |key: &str| about.get(key).and_then(Value::as_str);
+        let mode = match text("mode") {
+            None | Some("auto") => Mode::Auto,
+            Some("always") => Mode::Always,
+            Some("never") => Mode::Never,
+            Some(other) => {
+                return Err(wrong(format!(
+                    "there is no mode `{other}`; the modes are auto, always, never"
+                )));
+            }
+        };
+        if mode == Mode::Never {
+            return Ok(None);
+        }
+        let root = match text("root") {
+            None | Some("tool_dir") => RootOf::ToolDir,
+            Some("tool_parent") => RootOf::ToolParent,
+            Some("project_path") => RootOf::ProjectPath,
+            Some(other) => {
+                return Err(wrong(format!(
+                    "there is no root `{other}`; the roots are tool_dir, tool_parent, project_path"
+                )));
+            }
+        };
+        let markers = about
+            .get("markers_any")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        Ok(Some(Self {
+            mode,
+            root,
+            markers: markers
+                .filter_map(|marker| marker.as_str().map(str::to_owned))
+                .collect(),
+            lib: text("lib").map(str::to_owned),
+            cwd: text("cwd").map(str::to_owned),
+            env_paths: about.get("env_paths").cloned().unwrap_or_default(),
+        }))
+    }
+
+    /// Finds the anchor of a tool. `tools` is the folder `tools/` of its space,
+    /// above which nothing is looked for.
+    pub fn find(
+        &self,
+        tool_dir: &Path,
+        tools: &Path,
+        project: &Path,
+    ) -> Result<Anchored, AnchorError> {
+        let start = match self.root {
+            RootOf::ToolDir => tool_dir.to_owned(),
+            RootOf::ToolParent => tool_dir.parent().unwrap_or(tool_dir).to_owned(),
+            RootOf::ProjectPath => project.to_owned(),
+        };
+        let limit = if start.starts_with(tools) {
+            tools
+        } else {
+            &start
+        };
+        let has_marker = |folder: &Path| {
+            self.markers
+                .iter()
+                .any(|marker| is_plain(marker) && folder.join(marker).exists())
+        };
+        let marked = start
+            .ancestors()
+            .take_while(|folder| folder.starts_with(limit))
+            .find(|folder| has_marker(folder));
+        match (self.mode, marked) {
+            (Mode::Always, None) if !self.markers.is_empty() => Err(AnchorError::NoMarker {
+                markers: self.markers.clone(),
+                folder: start,
+            }),
+            (Mode::Always, _) => Ok(Anchored {
+                path: start,
+                is_marked: true,
+            }),
+            (_, Some(folder)) => Ok(Anchored {
+                path: folder.to_owned(),
+                is_marked: true,
+            }),
+            (_, None) => Ok(Anchored {
+                path: start,
+                is_marked: false,
+            }),
+        }
+    }
+}
+
+/// A marker is the name of a file; one that leads elsewhere marks nothing.
+fn is_plain(marker: &str) -> bool {
+    !marker.is_empty() && !marker.contains('/') && marker != ".."
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_nearest_marker_counts_and_never_one_above_the_tools() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path();
+        let tools = project.join(".ai/tools");
+        let dir = tools.join("a/b");
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(project.join("package.json"), "").unwrap();
+        let auto = Anchor::read(&json!({"markers_any": ["package.json"]}))
+            .unwrap()
+            .unwrap();
+        let found = auto.find(&dir, &tools, project).unwrap();
+        assert_eq!((found.path, found.is_marked), (dir.clone(), false));
+        fs::write(tools.join("package.json"), "").unwrap();
+        assert_eq!(auto.find(&dir, &tools, project).unwrap().path, tools);
+        fs::write(tools.join("a/package.json"), "").unwrap();
+        let found = auto.find(&dir, &tools, project).unwrap();
+        assert_eq!((found.path, found.is_marked), (tools.join("a"), true));
+
+        let always = Anchor::read(&json!({"mode": "always", "markers_any": ["package.json"]}))
+            .unwrap()
+            .unwrap();
+        assert_eq!(always.find(&dir, &tools, project).unwrap().path, dir);
+        let missing = Anchor::read(&json!({"mode": "always", "markers_any": ["Gemfile"]}))
+            .unwrap()
+            .unwrap();
+        let error = missing.find(&dir, &tools, project).unwrap_err().to_string();
+        assert!(error.starts_with("none of Gemfile is in "), "{error}");
+        let parent = Anchor::read(&json!({"root": "tool_parent"}))
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            parent.find(&dir, &tools, project).unwrap().path,
+            tools.join("a")
+        );
+        let whole = Anchor::read(&json!({"mode": "always", "root": "project_path"}))
+            .unwrap()
+            .unwrap();
+        assert_eq!(whole.find(&dir, &tools, project).unwrap().path, project);
+    }
+
+    #[test]
+    fn an_anchor_may_be_switched_off_and_must_not_be_misspelt() {
+        for off in [
+            json!(null),
+            json!({"enabled": false}),
+            json!({"mode": "never"}),
+        ] {
+            assert_eq!(Anchor::read(&off), Ok(None));
+        }
+        for wrong in [json!({"mode": "sometimes"}), json!({"root": "moon"})] {
+            assert!(Anchor::read(&wrong).is_err());
+        }
+    }
+}

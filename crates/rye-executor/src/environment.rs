@@ -1,0 +1,237 @@
+//! The variables of a call, and where each comes from.
+//!
+//! From the bottom up, later wins: what was inherited, the project's `.env`,
+//! and for each item from the primitive to the tool its interpreters, its
+//! `env`, and the paths of its anchor.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::template::{self, Names, Quoting, Variables};
+
+/// What `inherit: minimal` passes on, beside `LC_*`.
+const MINIMAL: [&str; 8] = [
+    "PATH", "HOME", "LANG", "TZ", "TMPDIR", "TERM", "USER", "SHELL",
+];
+
+/// What belongs to the program and never to a tool: keys of model vendors, the vault's.
+const OWN_SECRETS: [&str; 7] = [
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "RYE_RELEASE_KEY",
+    "RYE_VAULT_KEY",
+    "RYE_TOKEN",
+];
+
+/// Where a variable comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The calling process.
+    Inherited,
+    /// The project's `.env`.
+    Dotenv,
+    /// The interpreter of an item.
+    Interpreter(String),
+    /// The `env` of an item.
+    Item(String),
+    /// The anchor of an item.
+    Anchor(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inherited => f.write_str("inherited"),
+            Self::Dotenv => f.write_str(".env"),
+            Self::Interpreter(id) => write!(f, "interpreter of {id}"),
+            Self::Item(id) => write!(f, "env of {id}"),
+            Self::Anchor(id) => write!(f, "anchor of {id}"),
+        }
+    }
+}
+
+/// The variables of a call.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Environment {
+    values: Variables,
+    origins: BTreeMap<String, Origin>,
+}
+
+impl Environment {
+    /// What a call inherits: without the program's own secrets, and with
+    /// `minimal` only what every program needs.
+    pub fn inherited(all: impl IntoIterator<Item = (String, String)>, minimal: bool) -> Self {
+        let mut environment = Self::default();
+        for (name, value) in all {
+            let wanted = !minimal || MINIMAL.contains(&name.as_str()) || name.starts_with("LC_");
+            if wanted && !OWN_SECRETS.contains(&name.as_str()) {
+                environment.set(name, value, Origin::Inherited);
+            }
+        }
+        environment
+    }
+
+    /// Sets a variable over what it was.
+    pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>, origin: Origin) {
+        let name = name.into();
+        self.values.insert(name.clone(), value.into());
+        self.origins.insert(name, origin);
+    }
+
+    /// A variable's value.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(String::as_str)
+    }
+
+    /// All of them.
+    pub fn variables(&self) -> &Variables {
+        &self.values
+    }
+
+    /// Where each comes from, in the order of the names.
+    pub fn origins(&self) -> impl Iterator<Item = (&str, &str, &Origin)> {
+        let origins = self.origins.iter();
+        origins.filter_map(|(name, origin)| Some((name.as_str(), self.get(name)?, origin)))
+    }
+
+    /// Sets what the `env` of an item says.
+    pub fn apply_env(&mut self, env: &Value, names: &Names, id: &str) {
+        for (name, value) in env.as_object().into_iter().flatten() {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Null => continue,
+                other => other.to_string(),
+            };
+            let rendered = template::render(&text, &self.values, Quoting::None, names);
+            self.set(name, as_text(&rendered), Origin::Item(id.to_owned()));
+        }
+    }
+
+    /// Sets what the `env_paths` of an anchor say: for each variable what to
+    /// `prepend` to it, to `append`, or to `set` it to. What is empty is left out.
+    pub fn apply_paths(&mut self, paths: &Value, names: &Names, id: &str) {
+        for (name, change) in paths.as_object().into_iter().flatten() {
+            let parts = |key: &str, environment: &Self| -> Vec<String> {
+                let listed = match change.get(key) {
+                    Some(Value::Array(items)) => items.clone(),
+                    Some(one @ Value::String(_)) => vec![one.clone()],
+                    _ => Vec::new(),
+                };
+                let rendered = listed.iter().filter_map(Value::as_str).map(|text| {
+                    as_text(&template::render(
+                        text,
+                        &environment.values,
+                        Quoting::None,
+                        names,
+                    ))
+                });
+                rendered.filter(|path| !path.is_empty()).collect()
+            };
+            let (set, before, after) = (
+                parts("set", self),
+                parts("prepend", self),
+                parts("append", self),
+            );
+            let mut all = before;
+            if change.get("set").is_some() {
+                all.extend(set);
+            } else {
+                all.extend(
+                    self.get(name)
+                        .filter(|there| !there.is_empty())
+                        .map(str::to_owned),
+                );
+            }
+            all.extend(after);
+            if !all.is_empty() {
+                self.set(name, all.join(":"), Origin::Anchor(id.to_owned()));
+            }
+        }
+    }
+}
+
+fn as_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::template::Origin as NameOrigin;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn the_programs_own_secrets_are_not_inherited_and_minimal_is_little() {
+        let all = pairs(&[
+            ("PATH", "/bin"),
+            ("OPENAI_API_KEY", "s"),
+            ("MINE", "1"),
+            ("LC_ALL", "C"),
+        ]);
+        let full = Environment::inherited(all.clone(), false);
+        assert_eq!(
+            full.variables().keys().collect::<Vec<_>>(),
+            ["LC_ALL", "MINE", "PATH"]
+        );
+        let minimal = Environment::inherited(all, true);
+        assert_eq!(
+            minimal.variables().keys().collect::<Vec<_>>(),
+            ["LC_ALL", "PATH"]
+        );
+    }
+
+    #[test]
+    fn env_and_paths_are_rendered_in_their_order_and_know_their_origin() {
+        let mut names = Names::default();
+        names.set("anchor_path", "/a b", NameOrigin::Fact);
+        names.set("runtime_lib", "", NameOrigin::Fact);
+        let mut environment = Environment::inherited(pairs(&[("PATH", "/bin")]), false);
+        environment.apply_env(
+            &json!({"X": "${PATH}:${NONE:-d}", "N": 1, "A": "{anchor_path}", "Z": null}),
+            &names,
+            "rt",
+        );
+        environment.apply_paths(
+            &json!({
+                "PATH": {"prepend": ["{anchor_path}/bin"], "append": "/usr/bin"},
+                "LIB": {"prepend": ["{anchor_path}", "{runtime_lib}"]},
+                "FILE": {"set": "{anchor_path}/Gemfile"},
+                "NOTHING": {"prepend": ["{runtime_lib}"]},
+            }),
+            &names,
+            "rt",
+        );
+        for (name, value) in [
+            ("X", "/bin:d"),
+            ("N", "1"),
+            ("A", "/a b"),
+            ("PATH", "/a b/bin:/bin:/usr/bin"),
+            ("LIB", "/a b"),
+            ("FILE", "/a b/Gemfile"),
+        ] {
+            assert_eq!(environment.get(name), Some(value), "{name}");
+        }
+        assert_eq!(environment.get("NOTHING"), None);
+        let origin = environment
+            .origins()
+            .find(|(name, ..)| *name == "PATH")
+            .unwrap()
+            .2;
+        assert_eq!(origin.to_string(), "anchor of rt");
+    }
+}

@@ -1,0 +1,116 @@
+//! Primitives: where a chain ends and something happens.
+
+mod execute;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lillux::cas::Cas;
+use rye_items::{Item, ItemId, ItemRef, Verified};
+use serde_json::{Map, Value};
+
+pub use execute::Execute;
+
+/// A call that is ready to be carried out: everything verified, checked and
+/// rendered. How it is carried out is the primitive's: a new process is one way.
+#[derive(Debug)]
+pub struct Call {
+    /// The tool whose bytes were verified.
+    pub tool: Verified<Item>,
+    /// The merged configuration, rendered.
+    pub config: Map<String, Value>,
+    /// All variables that the call has; nothing else is inherited.
+    pub environment: BTreeMap<String, String>,
+    /// The parameters, checked, with their defaults.
+    pub parameters: Value,
+    /// The folder to run in, unless the configuration names another.
+    pub cwd: PathBuf,
+    /// When to give up.
+    pub timeout: Option<Duration>,
+    /// Where output goes that is too long to keep in memory.
+    pub spill: Option<Cas>,
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Done {
+    /// What the tool gave.
+    pub data: Value,
+    /// How it ended, if it was a process that ended by itself.
+    pub exit_code: Option<i32>,
+    /// Why it is a failure, if it is one.
+    pub failure: Option<Failed>,
+    /// What else is worth knowing.
+    pub metadata: Map<String, Value>,
+}
+
+/// Why a call that was carried out is a failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    /// A stable word for scripts.
+    pub code: &'static str,
+    /// What happened.
+    pub message: String,
+}
+
+impl Failed {
+    /// A failure in words.
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+}
+
+/// What a primitive gives, some time.
+pub type Outcome<'a> = Pin<Box<dyn Future<Output = Done> + Send + 'a>>;
+
+/// Something that carries out calls.
+pub trait Primitive: Send + Sync {
+    /// Carries out a call. Dropping the future ends what it began.
+    fn run(&self, call: Call) -> Outcome<'_>;
+}
+
+/// The primitives by their ids, in one place.
+#[derive(Clone, Default)]
+pub struct Primitives {
+    all: BTreeMap<ItemId, Arc<dyn Primitive>>,
+    aliases: BTreeMap<ItemId, ItemId>,
+}
+
+impl std::fmt::Debug for Primitives {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.all.keys()).finish()
+    }
+}
+
+impl Primitives {
+    /// Registers a primitive under its id, and other names for it.
+    pub fn register(&mut self, id: ItemId, aliases: Vec<ItemId>, primitive: Arc<dyn Primitive>) {
+        for alias in aliases {
+            self.aliases.insert(alias, id.clone());
+        }
+        self.all.insert(id, primitive);
+    }
+
+    /// The primitive of an id.
+    pub fn get(&self, id: &ItemId) -> Option<&Arc<dyn Primitive>> {
+        self.all.get(id)
+    }
+
+    /// Whether an id is one of a primitive.
+    pub fn has(&self, id: &ItemId) -> bool {
+        self.all.contains_key(id)
+    }
+
+    /// The reference with an alias replaced by what it stands for.
+    pub fn canonical(&self, reference: &ItemRef) -> ItemRef {
+        let id = self.aliases.get(&reference.id).unwrap_or(&reference.id);
+        ItemRef::new(reference.kind, id.clone())
+    }
+}

@@ -1,0 +1,112 @@
+//! Signatures beside files that cannot hold one.
+//!
+//! A language without comments, such as JSON, has no place for a signature
+//! line. What a tool brings along in such a file is signed beside it: `x.json`
+//! by the line in `x.json.sig`, which covers every byte of `x.json`.
+
+use lillux::Hash;
+use lillux::durable::{self, Existing};
+use lillux::keys::SigningKey;
+
+use super::{ItemError, Library, SignError};
+use crate::integrity::{IntegrityError, Problem};
+use crate::place::Excerpt;
+use crate::signature::{SignatureError, SignatureLine};
+use crate::space::{RawFile, Root, Space, SpaceError};
+use crate::trust::Trust;
+use crate::verify;
+
+/// What is put behind the name of a file to name its signature.
+const SUFFIX: &str = ".sig";
+
+impl Library {
+    /// Whether a file of the tools is signed beside it: no extractor knows how
+    /// its language writes a comment.
+    pub fn is_signed_beside(&self, relative: &str) -> bool {
+        let name = relative.rsplit('/').next().unwrap_or(relative);
+        let extension = name.rfind('.').map(|dot| &name[dot..]);
+        let known = extension.is_some_and(|extension| self.extractors.rule(extension).is_some());
+        relative.starts_with("tools/") && !known && !name.ends_with(SUFFIX)
+    }
+
+    /// Signs a file beside it.
+    pub fn sign_beside(
+        &self,
+        root: &Root,
+        relative: &str,
+        key: &SigningKey,
+    ) -> Result<(), SignError> {
+        if root.space() == Space::System {
+            return Err(SignError::System(relative.to_owned()));
+        }
+        let hash = Hash::of(&there(root, relative)?.bytes);
+        let line = SignatureLine {
+            time: lillux::time::now_seconds(),
+            signature: key.sign(&hash),
+            hash,
+            fingerprint: key.public().fingerprint(),
+            provenance: None,
+        };
+        // Beside the file that the name leads to.
+        let changing = || SpaceError::Changing(root.path_of(relative));
+        let mut path = root
+            .real_path(relative)?
+            .ok_or_else(changing)?
+            .into_os_string();
+        path.push(SUFFIX);
+        let path = std::path::PathBuf::from(path);
+        durable::write(
+            &path,
+            format!("{line}\n").as_bytes(),
+            0o644,
+            Existing::Replace,
+        )
+        .map_err(|source| SignError::Write { path, source })
+    }
+}
+
+/// Verifies a file by the signature beside it, and gives its hash.
+pub(super) fn verify_beside(
+    root: &Root,
+    relative: &str,
+    trust: &Trust<'_>,
+) -> Result<Hash, ItemError> {
+    let problem = |problem: Problem| {
+        ItemError::Integrity(Box::new(IntegrityError {
+            item: root.path_of(relative).display().to_string(),
+            path: root.path_of(relative),
+            space: Some(root.space()),
+            problem,
+        }))
+    };
+    let raw = there(root, relative)?;
+    let beside = root.read(&format!("{relative}{SUFFIX}"))?;
+    let beside = beside.ok_or_else(|| problem(Problem::Line(SignatureError::Unsigned)))?;
+    let line = line(&beside).map_err(|error| problem(Problem::Line(error)))?;
+    let found = Hash::of(&raw.bytes);
+    if found != line.hash {
+        return Err(problem(Problem::Changed {
+            expected: line.hash,
+            found: Some(found),
+        }));
+    }
+    verify::judge(&line, true, trust).map_err(problem)?;
+    Ok(found)
+}
+
+fn there(root: &Root, relative: &str) -> Result<RawFile, SpaceError> {
+    let changing = || SpaceError::Changing(root.path_of(relative));
+    root.read(relative)?.ok_or_else(changing)
+}
+
+fn line(beside: &RawFile) -> Result<SignatureLine, SignatureError> {
+    let malformed = |what: String, offset: usize| SignatureError::Malformed {
+        what,
+        excerpt: Excerpt::at(&beside.bytes, offset),
+    };
+    let text = std::str::from_utf8(&beside.bytes)
+        .map_err(|e| malformed("it is not UTF-8".to_owned(), e.valid_up_to()))?;
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    text.parse()
+        .map_err(|e: crate::signature::LineError| malformed(e.what, e.offset))
+}

@@ -1,0 +1,115 @@
+//! The files that a tool brings with it: all of them must verify before it runs.
+
+use std::path::PathBuf;
+
+use lillux::Hash;
+use lillux::hash::Hasher;
+
+use super::beside::verify_beside;
+use super::{ItemError, Library};
+use crate::id::ItemKind;
+use crate::integrity::{IntegrityError, Problem};
+use crate::lookup;
+use crate::signature::SignatureError;
+use crate::space::{Root, SpaceError};
+
+/// Which files of a folder are dependencies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// The folder, relative to the root's `.ai/`; within `tools`.
+    pub folder: String,
+    /// Whether folders in it count too.
+    pub recursive: bool,
+    /// With their dots.
+    pub extensions: Vec<String>,
+    /// Names of folders that do not count.
+    pub exclude_dirs: Vec<String>,
+}
+
+impl Scope {
+    fn wants(&self, path: &str) -> bool {
+        let Some(inner) = path
+            .strip_prefix(&self.folder)
+            .and_then(|rest| rest.strip_prefix('/'))
+        else {
+            return false;
+        };
+        let (folders, name) = inner.rsplit_once('/').unwrap_or(("", inner));
+        let listed = self
+            .extensions
+            .iter()
+            .any(|extension| name.ends_with(extension.as_str()));
+        let excluded = folders
+            .split('/')
+            .any(|folder| self.exclude_dirs.iter().any(|dir| dir == folder));
+        listed && !excluded && (self.recursive || folders.is_empty())
+    }
+}
+
+/// What was verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dependencies {
+    /// How many files.
+    pub files: usize,
+    /// The hash over all their paths and hashes.
+    pub hash: Hash,
+}
+
+impl Library {
+    /// Verifies every dependency in a scope. The first that does not hold is the
+    /// error, and so is a link that leads out of the scope.
+    pub fn verify_dependencies(
+        &self,
+        root: &Root,
+        scope: &Scope,
+    ) -> Result<Dependencies, ItemError> {
+        let real_scope = root.real_path(&scope.folder)?;
+        let (mut files, mut beside) = (Vec::new(), Vec::new());
+        for entry in root.walk(&scope.folder) {
+            let entry = entry?;
+            if !scope.wants(&entry.path) {
+                continue;
+            }
+            if entry.linked
+                && let (Some(scope), Some(real)) = (&real_scope, root.real_path(&entry.path)?)
+                && !real.starts_with(scope)
+            {
+                return Err(SpaceError::LeavesSpace(root.path_of(&entry.path)))?;
+            }
+            if self.is_signed_beside(&entry.path) {
+                beside.push(entry.path);
+                continue;
+            }
+            let found = lookup::name_of(root, ItemKind::Tool, &entry.path, &self.extractors)
+                .ok_or_else(|| no_name(root, &entry.path))?;
+            files.push((entry, found));
+        }
+        let mut hasher = Hasher::default();
+        let count = files.len() + beside.len();
+        let trust = self.trust();
+        for path in beside {
+            hasher.update(path.as_bytes());
+            hasher.update(verify_beside(root, &path, &trust)?.as_bytes());
+        }
+        for (found, outcome) in self.verify_many(files, &|_| ()) {
+            let good = outcome?;
+            hasher.update(found.relative.as_bytes());
+            hasher.update(good.hash.as_bytes());
+        }
+        Ok(Dependencies {
+            files: count,
+            hash: hasher.finish().0,
+        })
+    }
+}
+
+/// A file whose name is none that an item can have, so that nothing vouches for it.
+fn no_name(root: &Root, relative: &str) -> ItemError {
+    let path: PathBuf = root.path_of(relative);
+    ItemError::Integrity(Box::new(IntegrityError {
+        item: path.display().to_string(),
+        path,
+        space: Some(root.space()),
+        problem: Problem::Line(SignatureError::Unsigned),
+    }))
+}

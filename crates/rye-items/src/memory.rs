@@ -1,0 +1,105 @@
+//! What a process that keeps running need not find out twice.
+//!
+//! Everything here is a pure function of bytes, and is kept by their hash: that
+//! a signature is a key's, what a trust file says, what a table or a file's
+//! metadata parses to. Whether a key counts, and which file an id means, is
+//! asked anew in every call.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lillux::Hash;
+use lillux::hash::Hasher;
+use lillux::keys::{BadSignature, PublicKey, Signature};
+
+use crate::metadata::{Extractors, Metadata};
+use crate::trust::TrustFile;
+
+/// How many entries of a kind are kept; when there are more, all go.
+const MOST: usize = 20_000;
+
+/// The memory of a process, shared by its calls. One that was just made is empty.
+#[derive(Debug, Default)]
+pub struct Memory {
+    signatures: Kept<()>,
+    pub(crate) trust_files: Kept<Arc<TrustFile>>,
+    pub(crate) extractors: Kept<Arc<Extractors>>,
+    pub(crate) metadata: Kept<Arc<Metadata>>,
+}
+
+impl Memory {
+    /// Checks a signature, or knows that it is good.
+    pub(crate) fn verify(
+        &self,
+        key: &PublicKey,
+        hash: &Hash,
+        signature: &Signature,
+    ) -> Result<(), BadSignature> {
+        let mut hasher = Hasher::default();
+        hasher.update(key.to_pem().as_bytes());
+        hasher.update(hash.as_bytes());
+        hasher.update(signature.as_bytes());
+        let (name, _) = hasher.finish();
+        self.signatures.get(name, || key.verify(hash, signature))
+    }
+}
+
+/// Values by the hash of what they were made from.
+#[derive(Debug)]
+pub(crate) struct Kept<T>(Mutex<HashMap<Hash, T>>);
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> Kept<T> {
+    /// The value of a hash, made if it is not there. A failure is not kept.
+    pub(crate) fn get<E>(&self, hash: Hash, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = kept().get(&hash) {
+            return Ok(value.clone());
+        }
+        let value = make()?;
+        let mut kept = kept();
+        if kept.len() >= MOST {
+            kept.clear();
+        }
+        kept.insert(hash, value.clone());
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lillux::keys::SigningKey;
+
+    use super::*;
+
+    #[test]
+    fn only_good_signatures_are_remembered_and_only_for_their_own_key_and_hash() {
+        let memory = Memory::default();
+        let (one, other) = (
+            SigningKey::generate().unwrap(),
+            SigningKey::generate().unwrap(),
+        );
+        let (hash, another) = (Hash::of("x"), Hash::of("y"));
+        let signature = one.sign(&hash);
+        for _ in 0..2 {
+            assert!(memory.verify(one.public(), &hash, &signature).is_ok());
+            assert!(memory.verify(other.public(), &hash, &signature).is_err());
+            assert!(memory.verify(one.public(), &another, &signature).is_err());
+        }
+    }
+
+    #[test]
+    fn what_is_kept_has_an_end() {
+        let kept = Kept::default();
+        for number in 0..=MOST {
+            let made = kept.get(Hash::of(number.to_string()), || Ok::<_, ()>(number));
+            assert_eq!(made, Ok(number));
+        }
+        assert_eq!(kept.0.lock().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,166 @@
+//! What is different where a person sits: colours, widths, questions, secrets unseen.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::process::Child;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use support::World;
+
+/// A call on a terminal of 60 columns.
+struct Terminal {
+    master: File,
+    child: Child,
+    seen: Vec<u8>,
+}
+
+impl Terminal {
+    fn run(world: &World, args: &[&str]) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: 60,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&master, size).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let name = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
+        let slave = File::options().read(true).write(true).open(name).unwrap();
+        let mut command = world.command();
+        command.env("TERM", "xterm").args(args);
+        let [input, output, error] = [(); 3].map(|()| slave.try_clone().unwrap());
+        let child = command
+            .stdin(input)
+            .stdout(output)
+            .stderr(error)
+            .spawn()
+            .unwrap();
+        Self {
+            master: master.into(),
+            child,
+            seen: Vec::new(),
+        }
+    }
+
+    /// Reads until a text has appeared; the end of all output ends it too.
+    fn wait_for(&mut self, text: &str) {
+        let mut buffer = [0; 4096];
+        while !self.text().contains(text) {
+            // A terminal that nobody holds any more gives an error, not an end.
+            match self.master.read(&mut buffer) {
+                Ok(0) | Err(_) => return,
+                Ok(n) => self.seen.extend(&buffer[..n]),
+            }
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.master.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// The exit code and all that was seen.
+    fn end(mut self) -> (i32, String) {
+        // The test holds no slave any more, so reading ends with the call.
+        self.wait_for("\0never\0");
+        let code = self.child.wait().unwrap().code().unwrap();
+        (code, self.text())
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.seen).into_owned()
+    }
+}
+
+#[test]
+fn a_secret_is_typed_unseen() {
+    let world = World::new();
+    let mut terminal = Terminal::run(&world, &["vault", "set", "TOKEN"]);
+    terminal.wait_for("(not shown): ");
+    terminal.press("wrong\x15ses\x7fs4me\r");
+    let (code, seen) = terminal.end();
+    assert_eq!(code, 0, "{seen}");
+    assert!(!seen.contains("s4me") && !seen.contains("wrong"), "{seen}");
+    assert_eq!(world.run(&["vault", "get", "TOKEN"]).stdout, b"ses4me");
+}
+
+#[test]
+fn a_question_for_a_secret_can_be_left_and_the_terminal_is_as_before() {
+    let world = World::new();
+    let mut terminal = Terminal::run(&world, &["vault", "set", "TOKEN"]);
+    terminal.wait_for("(not shown): ");
+    terminal.press("ses\x03");
+    terminal.wait_for("cancelled");
+    let modes = tcgetattr(&terminal.master).unwrap().local_modes;
+    assert!(modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG));
+    let (code, seen) = terminal.end();
+    assert_eq!(code, 1, "{seen}");
+    assert!(!world.path("user/.ai/vault/TOKEN.json").exists());
+}
+
+#[test]
+fn a_secret_is_shown_on_a_terminal_only_when_asked() {
+    let world = World::new();
+    world.feed(&["vault", "set", "TOKEN"], b"sesame");
+    for args in [
+        &["vault", "get", "TOKEN"][..],
+        &["vault", "get", "TOKEN", "--json"],
+    ] {
+        let (code, seen) = Terminal::run(&world, args).end();
+        assert_eq!(code, 4, "{seen}");
+        assert!(seen.contains("rye vault get TOKEN --show") && !seen.contains("sesame"));
+    }
+    let (code, seen) = Terminal::run(&world, &["vault", "get", "TOKEN", "--show"]).end();
+    assert!(code == 0 && seen.contains("sesame"), "{seen}");
+}
+
+#[test]
+fn a_person_decides_whom_to_trust() {
+    let (world, other) = (World::new(), World::new());
+    for world in [&world, &other] {
+        world.run(&["keys", "generate"]);
+    }
+    let file = "user/.ai/config/keys/signing/public_key.pem";
+    world.write("project/other.pem", &other.read(file));
+    let args = ["keys", "trust", "other.pem", "--owner", "Grace\x1b[2J"];
+    for (answer, code, word) in [
+        ("n\r", 4, "declined"),
+        ("\r", 4, "declined"),
+        ("y\r", 0, "trusted"),
+    ] {
+        let mut terminal = Terminal::run(&world, &args);
+        terminal.wait_for("[y/N] ");
+        let asked = terminal.text();
+        assert!(
+            asked.contains("fingerprint") && asked.contains(r"Grace\u{1b}[2J"),
+            "{asked}"
+        );
+        terminal.press(answer);
+        let (found, seen) = terminal.end();
+        assert!(found == code && seen.contains(word), "{answer:?}: {seen}");
+    }
+}
+
+#[test]
+fn a_terminal_gets_colours_and_no_line_wider_than_it_is() {
+    let world = World::new();
+    world.run(&["init"]);
+    let text = "word ".repeat(60);
+    let tool = format!("__tool_description__ = \"{text}\"\n");
+    world.write("project/.ai/tools/long.py", &tool);
+    let (code, seen) = Terminal::run(&world, &["search", "--space", "project"]).end();
+    assert!(code == 0 && seen.contains("\x1b["), "{seen}");
+    let plain = anstream::adapter::strip_str(&seen).to_string();
+    assert!(plain.contains('…'), "{plain}");
+    for line in plain.lines() {
+        assert!(line.trim_end().chars().count() <= 60, "{line}");
+    }
+}

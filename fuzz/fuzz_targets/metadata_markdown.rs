@@ -1,0 +1,11 @@
+//! Metadata of Markdown: no panic, and places that are in the file.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use rye_items::ItemKind;
+
+fuzz_target!(|bytes: &[u8]| {
+    rye_fuzz::metadata(bytes, ".md", ItemKind::Directive);
+    rye_fuzz::metadata(bytes, ".md", ItemKind::Knowledge);
+});

@@ -1,0 +1,5 @@
+// executor_id: a/b
+// config:
+//   a: |
+//     x
+package main
