@@ -7,7 +7,6 @@ use lillux::keys::SigningKey;
 
 use super::many::parallel;
 use super::{ItemError, Library, read};
-use crate::id::ItemRef;
 use crate::lookup::Found;
 use crate::metadata;
 use crate::signature;
@@ -36,10 +35,10 @@ pub enum SignError {
     System(String),
     /// It speaks of a key: signing it would be to trust or to revoke that key, wherever
     /// the file stands now.
-    #[error("{reference} is about a key, which signing would trust or revoke")]
+    #[error("{file} is about a key, which signing would trust or revoke")]
     AboutKeys {
-        /// The item.
-        reference: ItemRef,
+        /// The item, or the file of one.
+        file: String,
         /// The file.
         path: PathBuf,
     },
@@ -110,7 +109,7 @@ impl Library {
         let content = signature::unsigned(&raw.bytes);
         if found.reference.is_about_keys() || trust::is_about_keys(&content) {
             return Err(SignError::AboutKeys {
-                reference: found.reference.clone(),
+                file: found.reference.to_string(),
                 path: found.path(),
             });
         }

@@ -1,7 +1,7 @@
 //! What was verified before, by the state of the file it was read from.
 //!
 //! An entry says: a file in exactly this state (device, inode, size, content and
-//! change time) carried a good signature of this key. It can never be stale.
+//! change time) carried a good signature of this key. No write makes it stale.
 //! The kernel sets the change time and nobody can set it back; and a state is
 //! entered only if its change time was already past when the file was read, so
 //! that any later write gives the file another one. Whether the key still
@@ -10,7 +10,7 @@
 //! What the kernel itself stamps late or not at all is not seen here either: a
 //! write through a mapping that was writable before, or a disk that was changed
 //! elsewhere by somebody who could set its clock. So this is for looking over
-//! many files; what is loaded or run is always read and verified.
+//! many files; an item that is loaded is always read and verified.
 
 use std::cmp::Ordering;
 use std::fs;
