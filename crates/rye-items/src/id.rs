@@ -230,6 +230,16 @@ pub struct IdError {
 }
 
 impl IdError {
+    /// The command that helps: what there is of such a name.
+    pub fn hint(&self) -> String {
+        let of_words = |c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-';
+        let mut words = self.text.split(of_words).filter(|word| !word.is_empty());
+        match words.next_back() {
+            Some(word) => format!("rye search {}", word.trim_start_matches('-')),
+            None => "rye search".to_owned(),
+        }
+    }
+
     fn new(text: &str, problem: IdProblem) -> Self {
         let text = text.to_owned();
         Self { text, problem }

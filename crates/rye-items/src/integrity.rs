@@ -4,11 +4,11 @@ use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lillux::Hash;
 use lillux::keys::Fingerprint;
+use lillux::{Hash, shell_word};
 
 use crate::place::Excerpt;
-use crate::signature::SignatureError;
+use crate::signature::{self, Part, SignatureError};
 use crate::space::Space;
 use crate::trust::{Ignored, Revocation, TrustedKey};
 
@@ -24,6 +24,8 @@ pub struct IntegrityError {
     pub space: Option<Space>,
     /// What is wrong.
     pub problem: Problem,
+    /// Where in the file; none for one that is signed beside it.
+    pub excerpt: Option<Excerpt>,
 }
 
 /// What is wrong with an item's signature.
@@ -138,11 +140,27 @@ impl fmt::Display for IntegrityError {
 impl std::error::Error for IntegrityError {}
 
 impl IntegrityError {
-    /// The place in the file, where there is one.
-    pub fn excerpt(&self) -> Option<&Excerpt> {
-        match &self.problem {
-            Problem::Line(error) => error.excerpt(),
-            _ => None,
+    /// About a file of these bytes, or one that is signed beside it.
+    pub fn new(
+        item: String,
+        path: PathBuf,
+        space: Option<Space>,
+        problem: Problem,
+        bytes: Option<&[u8]>,
+    ) -> Self {
+        let at = |part| bytes.map(|bytes| Excerpt::at(bytes, signature::place_of(bytes, part)));
+        let excerpt = match &problem {
+            Problem::Line(error) => error.excerpt().cloned().or_else(|| at(Part::Line)),
+            Problem::Changed { .. } => at(Part::Hash),
+            Problem::Untrusted { .. } | Problem::Revoked(_) => at(Part::Fingerprint),
+            Problem::BadSignature { .. } => at(Part::Signature),
+        };
+        Self {
+            item,
+            path,
+            space,
+            problem,
+            excerpt,
         }
     }
 
@@ -153,15 +171,40 @@ impl IntegrityError {
                 "the system space is damaged: install rye again, or unset RYE_SYSTEM_SPACE"
                     .to_owned()
             }
-            (_, Problem::Untrusted { fingerprint, .. }) => {
-                format!("if you know whose key {fingerprint} is: rye keys trust FILE")
+            (
+                _,
+                Problem::Untrusted {
+                    fingerprint,
+                    ignored,
+                    ..
+                },
+            ) => {
+                let file = match ignored.as_slice() {
+                    [ignored] => shell_word(&ignored.path),
+                    _ => "FILE".to_owned(),
+                };
+                format!("if you know whose key {fingerprint} is: rye keys trust {file}")
             }
             (None, Problem::Revoked(_)) => "ask for a copy signed by another key".to_owned(),
+            (None, Problem::Line(SignatureError::Unsigned)) => {
+                "ask its author for a signed copy".to_owned()
+            }
             (None, _) => "ask its author for a good copy".to_owned(),
             (Some(_), Problem::Line(SignatureError::Unsigned)) => {
-                format!("after reading it: rye sign {}", self.item)
+                format!("after reading it: rye sign {}", self.signed_as())
             }
-            (Some(_), _) => format!("if its content is what you want: rye sign {}", self.item),
+            (Some(_), _) => {
+                let item = self.signed_as();
+                format!("if its content is what you want: rye sign {item}")
+            }
+        }
+    }
+
+    /// What to call it so that this file is meant: a project's may have the same name.
+    fn signed_as(&self) -> String {
+        match self.space {
+            Some(Space::User) => shell_word(&self.path),
+            _ => self.item.clone(),
         }
     }
 }

@@ -225,11 +225,13 @@ impl Library {
         match checked {
             Ok(signed) => Ok(verified(found, raw, signed)),
             Err(problem) if self.dev_mode && space != Space::System => {
-                Ok(waived(found, raw, self.integrity_error(found, problem)))
+                let error = integrity_error(found, problem, &raw.bytes);
+                Ok(waived(found, raw, error))
             }
-            Err(problem) => Err(ItemError::Integrity(Box::new(
-                self.integrity_error(found, problem),
-            ))),
+            Err(problem) => {
+                let error = integrity_error(found, problem, &raw.bytes);
+                Err(ItemError::Integrity(Box::new(error)))
+            }
         }
     }
 
@@ -289,19 +291,18 @@ impl Library {
             partial: kind == ItemKind::Directive,
         }
     }
+}
 
-    #[expect(
-        clippy::unused_self,
-        reason = "the one place where a problem gets its item"
-    )]
-    fn integrity_error(&self, found: &Found<'_>, problem: Problem) -> IntegrityError {
-        IntegrityError {
-            item: found.reference.to_string(),
-            path: found.path(),
-            space: Some(found.root.space()),
-            problem,
-        }
-    }
+/// A problem gets its item and its place.
+fn integrity_error(found: &Found<'_>, problem: Problem, bytes: &[u8]) -> IntegrityError {
+    let space = Some(found.root.space());
+    IntegrityError::new(
+        found.reference.to_string(),
+        found.path(),
+        space,
+        problem,
+        Some(bytes),
+    )
 }
 
 fn read(found: &Found<'_>) -> Result<RawFile, ItemError> {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use lillux::shell_word;
+
 use crate::id::{ItemId, ItemKind, ItemRef};
 use crate::metadata::Extractors;
 use crate::space::{Entry, Root, SpaceError, Spaces};
@@ -41,7 +43,7 @@ pub enum LookupError {
         near: Vec<ItemRef>,
     },
     /// Two files of one id in the same space.
-    #[error("{reference} is two files, {}; one of them must go", joined(.paths))]
+    #[error("{reference} is more than one file: {}; only one can stay", joined(.paths))]
     Twice {
         /// The name.
         reference: ItemRef,
@@ -68,11 +70,15 @@ impl LookupError {
             Self::NotFound {
                 reference, near, ..
             } => Some(match near.first() {
-                Some(nearest) => format!("did you mean {nearest}?"),
+                Some(nearest) => format!("if you mean {nearest}: rye load {nearest}"),
                 None => format!("rye search {}", reference.id.name()),
             }),
-            Self::Twice { paths, .. } => paths.last().map(|path| format!("rm {}", path.display())),
-            Self::Ambiguous { .. } => None,
+            Self::Twice { paths, .. } => {
+                paths.last().map(|path| format!("rm {}", shell_word(path)))
+            }
+            Self::Ambiguous { candidates, .. } => {
+                candidates.first().map(|item| format!("rye load {item}"))
+            }
             Self::Space(error) => error.hint(),
         }
     }

@@ -50,10 +50,17 @@ impl OwnKeyError {
     /// The command that helps.
     pub fn hint(&self) -> Option<String> {
         match self {
+            Self::Path(_) | Self::Write(_) | Self::Key(KeyError::Path(_)) => None,
             Self::Missing(_) => Some("rye keys generate".to_owned()),
+            // Only the public half is there.
+            Self::Exists(path) if path.ends_with("public_key.pem") => {
+                Some("put its private half back, or: rye keys generate --force".to_owned())
+            }
             Self::Exists(_) => Some("rye keys show".to_owned()),
-            Self::Key(error) => error.hint(),
-            Self::Path(_) | Self::Write(_) | Self::NoKey { .. } => None,
+            Self::Key(error) => error
+                .hint()
+                .or_else(|| Some("put a good copy back, or: rye keys generate --force".to_owned())),
+            Self::NoKey { .. } => Some("its owner shows it with: rye keys show".to_owned()),
         }
     }
 }
@@ -154,7 +161,10 @@ pub fn read_key_file(path: &Path) -> Result<TrustFile, OwnKeyError> {
         return Err(no_key("it is not a small regular file"));
     }
     let bytes = fs::read(path).at("read", path)?;
-    if bytes.trim_ascii_start().starts_with(b"-----BEGIN") {
+    // Words may stand before a PEM block, as `rye keys show` writes them.
+    let mut lines = bytes.split(|&b| b == b'\n');
+    let first = lines.find(|line| line.starts_with(b"-----BEGIN") || line.starts_with(b"["));
+    if first.is_some_and(|line| line.starts_with(b"-")) {
         let key = PublicKey::from_pem(&bytes).map_err(|e| no_key(&e.to_string()))?;
         return Ok(TrustFile {
             key,

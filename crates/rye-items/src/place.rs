@@ -56,8 +56,8 @@ pub struct Excerpt {
 }
 
 impl Excerpt {
-    /// How many characters of a line are shown.
-    const WINDOW: usize = 120;
+    /// How many characters of a line are shown: as many as fit on any terminal.
+    const WINDOW: usize = 72;
 
     /// The line of a place in a text.
     pub fn of(text: &[u8], position: Position) -> Self {
@@ -69,11 +69,9 @@ impl Excerpt {
         let characters: Vec<_> = line.trim_end().chars().map(visible).collect();
         let column = usize::try_from(position.column).unwrap_or(usize::MAX);
         let caret = column.saturating_sub(1).min(characters.len());
-        let start = if characters.len() > Self::WINDOW {
-            caret.saturating_sub(Self::WINDOW / 2)
-        } else {
-            0
-        };
+        let start = caret
+            .saturating_sub(Self::WINDOW / 2)
+            .min(characters.len().saturating_sub(Self::WINDOW));
         Self {
             position,
             source: characters.iter().skip(start).take(Self::WINDOW).collect(),

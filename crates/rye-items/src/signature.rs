@@ -14,5 +14,6 @@ mod line;
 mod split;
 
 pub use error::{LineError, SignatureError};
-pub use line::SignatureLine;
+pub use line::{SignatureLine, provenance_problem};
+pub(crate) use split::{Part, place_of, readable};
 pub use split::{Split, sign, split, unsigned};

@@ -189,10 +189,8 @@ impl<'a> Trust<'a> {
         let signer = signed.line.fingerprint;
         let signing_key = if signer == fingerprint {
             if root.space() == Space::Project {
-                return Err(ignored(format!(
-                    "a project cannot trust a key on its own; to trust it: rye keys trust {}",
-                    path.display()
-                )));
+                let why = "a project cannot trust a key on its own";
+                return Err(ignored(why.to_owned()));
             }
             file.key.clone()
         } else {

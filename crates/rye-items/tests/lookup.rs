@@ -85,7 +85,8 @@ fn what_is_not_there_is_told_with_what_resembles_it() {
     ] {
         let library = home.open();
         let error = library.find(&wanted.parse().unwrap()).unwrap_err();
-        assert_eq!(error.hint().unwrap(), format!("did you mean {near}?"));
+        let hint = format!("if you mean {near}: rye load {near}");
+        assert_eq!(error.hint().unwrap(), hint);
     }
     let error = home.open().find(&"zzzzzz".parse().unwrap()).unwrap_err();
     assert_eq!(error.hint().unwrap(), "rye search zzzzzz");
@@ -162,7 +163,7 @@ fn a_space_that_is_a_file_says_so() {
     fs::remove_dir(home.project().join(".ai")).unwrap();
     fs::write(home.project().join(".ai"), b"").unwrap();
     let error = home.try_open(false).unwrap_err().to_string();
-    assert!(error.starts_with("a space must be a folder"), "{error}");
+    assert!(error.ends_with("must be a folder"), "{error}");
 }
 
 #[test]

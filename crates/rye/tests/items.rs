@@ -194,7 +194,7 @@ fn a_link_named_rye_sign_is_that_command() {
     let link = world.path("rye_sign");
     symlink(env!("CARGO_BIN_EXE_rye"), &link).ok();
     let home = world.path("user");
-    let output = std::process::Command::new(link)
+    let output = std::process::Command::new(&link)
         .arg("a")
         .env_clear()
         .env("HOME", home)
@@ -202,6 +202,35 @@ fn a_link_named_rye_sign_is_that_command() {
         .output();
     assert!(output.is_ok_and(|output| output.status.success()));
     assert!(world.run(&["verify", "a"]).status.success());
+    let help = std::process::Command::new(&link).arg("--help").output();
+    let help = help.map(|help| String::from_utf8_lossy(&help.stdout).into_owned());
+    let usage = help.unwrap_or_default();
+    assert!(usage.contains("Usage: rye sign [OPTIONS]"), "{usage}");
+}
+
+#[test]
+fn a_signature_may_say_whose_it_is_elsewhere() {
+    let world = ready();
+    let transcript = world.transcript(&[
+        "sign hello --provenance github@ada",
+        "sign hello",
+        "sign hello --provenance gitlab@ada",
+        "sign hello --provenance nobody",
+        "load hello",
+    ]);
+    let line = world.read("project/.ai/tools/hello.py");
+    let line = line.lines().next().unwrap_or_default();
+    assert!(line.ends_with("|gitlab@ada"), "{line}");
+    let (shown, _) = transcript.split_once("\"\"\"").unwrap_or_default();
+    assert_transcript!(shown);
+}
+
+#[test]
+fn what_is_not_as_it_was_signed_weighs_more_than_what_cannot_be_read() {
+    let world = ready();
+    world.write("project/.ai/tools/unsigned.py", TOOL);
+    let output = world.run(&["verify", "unsigned", "../x", "nothing"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
 }
 
 #[test]

@@ -147,3 +147,20 @@ fn sorted_list(transcript: &str) -> String {
     }
     lines.join("\n")
 }
+
+#[test]
+fn what_keys_show_prints_can_be_trusted_as_it_is() {
+    let (ada, bob) = (of("ada"), of("bob"));
+    let shown = bob.run(&["keys", "show"]).stdout;
+    ada.write("project/bob.txt", &String::from_utf8_lossy(&shown));
+    let output = ada.run(&["keys", "trust", "bob.txt", "--yes", "--json"]);
+    assert_eq!(json(&output)["fingerprint"], fingerprint(&bob));
+}
+
+#[test]
+fn a_key_is_revoked_once() {
+    let (ada, bob) = (of("ada"), of("bob"));
+    let revoke = format!("keys revoke {}", fingerprint(&bob));
+    let transcript = ada.transcript(&[&format!("{revoke} --reason lost"), &revoke]);
+    assert_transcript!(transcript);
+}

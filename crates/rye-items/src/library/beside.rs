@@ -79,12 +79,10 @@ pub(super) fn verify_beside(
     trust: &Trust<'_>,
 ) -> Result<Hash, ItemError> {
     let problem = |problem: Problem| {
-        ItemError::Integrity(Box::new(IntegrityError {
-            item: root.path_of(relative).display().to_string(),
-            path: root.path_of(relative),
-            space: Some(root.space()),
-            problem,
-        }))
+        let path = root.path_of(relative);
+        let item = path.display().to_string();
+        let error = IntegrityError::new(item, path, Some(root.space()), problem, None);
+        ItemError::Integrity(Box::new(error))
     };
     let raw = there(root, relative)?;
     let beside = root.read(&format!("{relative}{SUFFIX}"))?;

@@ -106,10 +106,8 @@ impl Library {
 /// A file whose name is none that an item can have, so that nothing vouches for it.
 fn no_name(root: &Root, relative: &str) -> ItemError {
     let path: PathBuf = root.path_of(relative);
-    ItemError::Integrity(Box::new(IntegrityError {
-        item: path.display().to_string(),
-        path,
-        space: Some(root.space()),
-        problem: Problem::Line(SignatureError::Unsigned),
-    }))
+    let item = path.display().to_string();
+    let problem = Problem::Line(SignatureError::Unsigned);
+    let error = IntegrityError::new(item, path, Some(root.space()), problem, None);
+    ItemError::Integrity(Box::new(error))
 }

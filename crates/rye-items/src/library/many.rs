@@ -6,7 +6,7 @@ use std::thread;
 
 use lillux::Hash;
 
-use super::{ItemError, Library, read};
+use super::{ItemError, Library, integrity_error, read};
 use crate::integrity::Problem;
 use crate::item::Coverage;
 use crate::lookup::Found;
@@ -77,7 +77,7 @@ impl Library {
         let tick = Tick::now();
         let raw = read(found)?;
         let signed = verify::check(&raw.bytes, &form, trust).map_err(|problem: Problem| {
-            ItemError::Integrity(Box::new(self.integrity_error(found, problem)))
+            ItemError::Integrity(Box::new(integrity_error(found, problem, &raw.bytes)))
         })?;
         if let Some(identity) = raw.identity {
             let seen = Seen {

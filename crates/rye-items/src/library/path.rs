@@ -48,13 +48,21 @@ impl Library {
                         Ok((entry, found)) if is_at_or_below(&entry.path, inner) => {
                             items.push((entry, found));
                         }
-                        Ok(_) => {}
-                        Err(error) => errors.push(error),
+                        Err(error) if error.path().starts_with(root.path_of(inner)) => {
+                            errors.push(error);
+                        }
+                        Ok(_) | Err(_) => {}
                     }
                 }
             }
             if items.is_empty() && errors.is_empty() && !there.is_dir() {
-                return Err(SpaceError::NotAnItem(absolute));
+                // A link may lead nowhere.
+                let is_file = absolute.metadata().at("look at", path)?.is_file();
+                return Err(if is_file {
+                    SpaceError::NotAnItem(absolute)
+                } else {
+                    SpaceError::NotAFile(absolute)
+                });
             }
             return Ok((PathItem::Items(items), errors));
         }
@@ -81,12 +89,9 @@ impl Library {
             .at("read", path)
             .map_err(SpaceError::from)?;
         check_any_style(&bytes, path, &self.extractors, trust).map_err(|problem| {
-            ItemError::Integrity(Box::new(IntegrityError {
-                item: path.display().to_string(),
-                path: path.to_owned(),
-                space: None,
-                problem,
-            }))
+            let item = path.display().to_string();
+            let error = IntegrityError::new(item, path.to_owned(), None, problem, Some(&bytes));
+            ItemError::Integrity(Box::new(error))
         })
     }
 }

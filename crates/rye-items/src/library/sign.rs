@@ -115,7 +115,8 @@ impl Library {
         }
         let form = self.form_of(found);
         let kind = found.reference.kind;
-        metadata::extract(&raw.bytes, &found.extension, kind, &self.extractors).map_err(
+        let readable = signature::readable(&raw.bytes, &form.comment);
+        metadata::extract(&readable, &found.extension, kind, &self.extractors).map_err(
             |source| ItemError::Metadata {
                 path: found.path(),
                 source: Box::new(source),
@@ -124,7 +125,7 @@ impl Library {
         let present = verify::claim(&raw.bytes, &form).ok();
         if present.is_some_and(|claim| {
             claim.coverage == crate::item::Coverage::Whole
-                && claim.line.provenance.as_deref() == provenance
+                && (provenance.is_none() || claim.line.provenance.as_deref() == provenance)
                 && claim.line.fingerprint == key.public().fingerprint()
                 && key
                     .public()

@@ -11,7 +11,7 @@ use super::error::LineError;
 /// What every signature line begins with.
 pub(super) const MARK: &str = "rye:signed:";
 /// `2026-04-10T03:28:17Z`.
-const TIME_PATTERN: &[u8] = b"dddd-dd-ddTdd:dd:ddZ";
+pub(super) const TIME_PATTERN: &[u8] = b"dddd-dd-ddTdd:dd:ddZ";
 const LONGEST_PROVENANCE: usize = 200;
 
 /// A signature line, read. Says nothing about whether it is true.
@@ -130,7 +130,7 @@ fn is_time(text: &str) -> bool {
 }
 
 /// What is wrong with a `provider@user`, if something is.
-pub(super) fn provenance_problem(text: &str) -> Option<String> {
+pub fn provenance_problem(text: &str) -> Option<String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "@._-+/".contains(c);
     let shape = text
         .split_once('@')

@@ -1,14 +1,18 @@
 //! Files with a signature line: taking it out, putting one in.
 
+use std::borrow::Cow;
+
 use lillux::Hash;
 use lillux::hash::Hasher;
 use lillux::keys::SigningKey;
 
 use super::error::SignatureError;
-use super::line::{MARK, SignatureLine, provenance_problem};
+use super::line::{MARK, SignatureLine, TIME_PATTERN, provenance_problem};
 use crate::comment::Comment;
 use crate::place::Excerpt;
 
+/// A hash in hex.
+const HASH_LENGTH: usize = 64;
 const BOM: &[u8] = b"\xef\xbb\xbf";
 /// How far down a line that stands in the wrong place is looked for.
 const LOOK: usize = 10;
@@ -120,6 +124,66 @@ pub fn unsigned(file: &[u8]) -> Vec<u8> {
         }
         rest = &rest[line.len() + newline..];
     }
+}
+
+/// A part of a signature line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it.
+    Line,
+    /// The hash of the covered bytes.
+    Hash,
+    /// The signature over the hash.
+    Signature,
+    /// The key that signed.
+    Fingerprint,
+}
+
+/// The byte at which a part of the signature line is; where it belongs if there is none.
+pub(crate) fn place_of(file: &[u8], part: Part) -> usize {
+    let start = start_of_line(file);
+    let line = first_line(&file[start..]).0;
+    let marked = line.windows(MARK.len()).position(|w| w == MARK.as_bytes());
+    let Some(mark) = marked.filter(|_| part != Part::Line) else {
+        return start;
+    };
+    let hash = mark + MARK.len() + TIME_PATTERN.len() + 1;
+    let offset = match part {
+        Part::Line => 0,
+        Part::Hash => hash,
+        Part::Signature => hash + HASH_LENGTH + 1,
+        Part::Fingerprint => line.iter().rposition(|&b| b == b':').map_or(0, |i| i + 1),
+    };
+    start + offset
+}
+
+/// The file with its signature lines written as comments of its language, so that
+/// it can be read although they are not; all else is where it was.
+pub(crate) fn readable<'a>(file: &'a [u8], comment: &Comment) -> Cow<'a, [u8]> {
+    let start = start_of_line(file);
+    let mut written = file[..start].to_vec();
+    let mut rest = &file[start..];
+    let mut wrong = false;
+    loop {
+        let (line, newline) = first_line(rest);
+        if !carries_mark(line) {
+            break;
+        }
+        let ending = &rest[line.len()..line.len() + newline];
+        if comment.inside(line).is_some() {
+            written.extend(line);
+        } else {
+            wrong = true;
+            written.extend(comment.around(MARK).bytes());
+        }
+        written.extend(ending);
+        rest = &rest[line.len() + newline..];
+    }
+    if !wrong {
+        return Cow::Borrowed(file);
+    }
+    written.extend(rest);
+    Cow::Owned(written)
 }
 
 /// Where the signature line belongs: behind a byte order mark or a `#!` line.

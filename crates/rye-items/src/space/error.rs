@@ -1,15 +1,15 @@
 //! What can be wrong with a space or a file in it, before its bytes matter.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use lillux::PathError;
+use lillux::{PathError, shell_word};
 
 /// A file or folder of a space that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpaceError {
     /// `.ai` is there, and is a file.
-    #[error("a space must be a folder, {} is none", .0.display())]
+    #[error("{} must be a folder", .0.display())]
     NotAFolder(PathBuf),
     /// A bundle was named, and there is no `.ai` in it.
     #[error("{} is not a bundle: there is no folder `.ai` in it", .0.display())]
@@ -55,19 +55,46 @@ pub enum SpaceError {
 }
 
 impl SpaceError {
+    /// The file or folder.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::NotAFolder(path)
+            | Self::NoBundle(path)
+            | Self::LeavesSpace(path)
+            | Self::LinkLoop(path)
+            | Self::TooDeep(path)
+            | Self::TooManyLinks(path)
+            | Self::NotAFile(path)
+            | Self::TooLarge { path, .. }
+            | Self::Changing(path)
+            | Self::NotAnItem(path)
+            | Self::OutsideSpaces(path)
+            | Self::Name(path) => path,
+            Self::Path(error) => &error.path,
+        }
+    }
+
     /// What to do about it, where that is one thing.
     pub fn hint(&self) -> Option<String> {
+        let path = shell_word(self.path());
         Some(match self {
-            Self::NotAFolder(path) => format!("mv {0} {0}.old && rye init", path.display()),
+            Self::NotAFolder(_) => format!("mv {path} {path}.old && rye init"),
             Self::NoBundle(_) => {
                 "rye system export DIR makes a bundle; check RYE_SYSTEM_SPACE".to_owned()
             }
-            Self::LeavesSpace(_) => "copy the file into the space, in place of the link".to_owned(),
-            Self::LinkLoop(path) => format!("rm {}", path.display()),
-            Self::Changing(_) => "run the same command again when the writer is done".to_owned(),
-            Self::Path(error) if error.is_permission() => {
-                format!("chmod u+r {}", error.path.display())
+            Self::LeavesSpace(_) => {
+                format!("put a copy in the place of the link; where it leads: readlink -f {path}")
             }
+            Self::LinkLoop(_) => format!("rm {path}"),
+            Self::TooLarge { path: file, .. } => {
+                let above = file
+                    .ancestors()
+                    .find(|folder| folder.file_name().is_some_and(|name| name == ".ai"))?;
+                let elsewhere = shell_word(above.parent()?);
+                format!("if it is data, let a tool read it elsewhere: mv {path} {elsewhere}")
+            }
+            Self::Changing(_) => "run the same command again when the writer is done".to_owned(),
+            Self::Path(error) if error.is_permission() => format!("chmod u+rX {path}"),
             _ => return None,
         })
     }

@@ -105,7 +105,9 @@ impl Folder {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match open(&path, flags, Mode::empty()) {
             Ok(fd) => Ok(Some(Self { path, fd })),
-            Err(Errno::NOTDIR) if path.exists() => Err(SpaceError::NotAFolder(path)),
+            Err(Errno::NOENT | Errno::NOTDIR) if path.symlink_metadata().is_ok() => {
+                Err(SpaceError::NotAFolder(path))
+            }
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(Errno::LOOP) => Err(SpaceError::LinkLoop(path)),
             Err(error) => Err(error).at("open the folder", path)?,
@@ -126,7 +128,7 @@ impl Folder {
         let path = parent.join(name);
         match parent.open_beneath(name, OFlags::RDONLY | OFlags::DIRECTORY)? {
             Some(fd) => Ok(Some(Self { path, fd })),
-            None if path.exists() => Err(SpaceError::NotAFolder(path)),
+            None if path.symlink_metadata().is_ok() => Err(SpaceError::NotAFolder(path)),
             None => Ok(None),
         }
     }

@@ -89,6 +89,10 @@ pub(super) fn folder(
             }
             walk.enter(fd, below, linked);
         }
+        Ok(None) if statat(&root.fd, below, AtFlags::SYMLINK_NOFOLLOW).is_ok() => {
+            let error = SpaceError::NotAFolder(root.join(below));
+            walk.found.push((below.to_owned(), Err(error)));
+        }
         Ok(None) => {}
         Err(error) => walk.found.push((below.to_owned(), Err(error))),
     }

@@ -99,7 +99,7 @@ impl VaultError {
             Self::NoSecret { .. } => Some("rye vault list".to_owned()),
             Self::Both(name) => Some(format!("rye vault rm {name} --space project")),
             Self::NoSpace(Space::Project) => Some("rye init".to_owned()),
-            Self::Empty(name) => Some(format!("rye vault rm {name}")),
+            Self::Empty(name) => Some(format!("printf %s \"$VALUE\" | rye vault set {name}")),
             Self::NoKey {
                 name: Some(name), ..
             } => Some(format!("rye vault set {name}")),

@@ -109,7 +109,7 @@ impl Report for Batch {
     }
 
     fn failure(&self) -> Option<Failure> {
-        let worst = self.failed().max_by_key(|failure| failure.exit as u8)?;
+        let worst = self.failed().max_by_key(|failure| severity(failure.exit))?;
         if self.rows.len() == 1 {
             return Some(worst.clone());
         }
@@ -120,5 +120,14 @@ impl Report for Batch {
             _ => worst.code,
         };
         Some(Failure::new(worst.exit, code, message))
+    }
+}
+
+/// Which of several failures the exit code tells: that something is not what was
+/// signed before that something cannot be read.
+fn severity(exit: Exit) -> u8 {
+    match exit {
+        Exit::Integrity => u8::MAX,
+        other => other as u8,
     }
 }

@@ -108,12 +108,9 @@ fn judge(space: Space, path: &Path, bytes: Vec<u8>, trust: &Trust<'_>) -> Judged
     match verify::check(&bytes, &form, trust) {
         Ok(_) => Judged::Counts(bytes),
         Err(problem) => {
-            let error = IntegrityError {
-                item: "config:rye".to_owned(),
-                path: path.to_owned(),
-                space: Some(space),
-                problem,
-            };
+            let item = "config:rye".to_owned();
+            let error =
+                IntegrityError::new(item, path.to_owned(), Some(space), problem, Some(&bytes));
             Judged::Ignored {
                 reason: error.problem.to_string(),
                 hint: Some(error.hint()),

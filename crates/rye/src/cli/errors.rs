@@ -1,5 +1,7 @@
 //! How what goes wrong below ends a call.
 
+use std::path::Path;
+
 use lillux::durable::WriteError;
 use lillux::keys::KeyError;
 use lillux::shell_word;
@@ -22,11 +24,11 @@ impl From<SettingsError> for Failure {
                 Self::usage(error).hint("export USER_SPACE=/the/folder/with/your/.ai")
             }
             SettingsError::File(error) => {
-                let command = format!("${{EDITOR:-vi}} {}", shell_word(&error.path));
+                let line = error.excerpt.as_ref().map(|excerpt| excerpt.position.line);
                 Self::new(Exit::Usage, "bad_config", &error.what)
                     .at(&error.path)
                     .excerpt(error.excerpt.as_ref())
-                    .hint(command)
+                    .hint(edit(&error.path, line))
             }
             SettingsError::Space(error) => error.into(),
             SettingsError::Path(error) => error.into(),
@@ -37,6 +39,7 @@ impl From<SettingsError> for Failure {
 impl From<SpaceError> for Failure {
     fn from(error: SpaceError) -> Self {
         let hint = error.hint();
+        let path = error.path().to_string_lossy().into_owned();
         let failure = match error {
             SpaceError::Path(error) => error.into(),
             SpaceError::LeavesSpace(_) => Self::new(Exit::Integrity, "leaves_space", error),
@@ -45,7 +48,7 @@ impl From<SpaceError> for Failure {
             SpaceError::Changing(_) => Self::failed("changing", error),
             _ => Self::failed("not_a_file", error),
         };
-        failure.maybe_hint(hint)
+        failure.detail("path", path).maybe_hint(hint)
     }
 }
 
@@ -90,7 +93,8 @@ impl From<VaultError> for Failure {
 
 impl From<IdError> for Failure {
     fn from(error: IdError) -> Self {
-        Self::new(Exit::Usage, "bad_id", error)
+        let hint = error.hint();
+        Self::new(Exit::Usage, "bad_id", error).hint(hint)
     }
 }
 
@@ -126,7 +130,7 @@ impl From<IntegrityError> for Failure {
     fn from(error: IntegrityError) -> Self {
         let failure = Self::new(Exit::Integrity, error.problem.code(), &error)
             .at(&error.path)
-            .excerpt(error.excerpt())
+            .excerpt(error.excerpt.as_ref())
             .hint(error.hint())
             .detail("item", error.item.as_str());
         match &error.problem {
@@ -162,10 +166,17 @@ impl From<ItemError> for Failure {
             ItemError::Lookup(error) => error.into(),
             ItemError::Space(error) => error.into(),
             ItemError::Integrity(error) => (*error).into(),
-            ItemError::Metadata { path, source } => Self::failed("bad_metadata", &source.message)
-                .at(path)
-                .excerpt(Some(&source.excerpt))
-                .maybe_hint(source.hint.clone()),
+            ItemError::Metadata { path, source } => {
+                let command = edit(&path, Some(source.excerpt.position.line));
+                let hint = match &source.hint {
+                    Some(what) => format!("{what}; {command}"),
+                    None => command,
+                };
+                Self::failed("bad_metadata", &source.message)
+                    .at(path)
+                    .excerpt(Some(&source.excerpt))
+                    .hint(hint)
+            }
             _ => Self::failed("item", error),
         }
     }
@@ -217,4 +228,10 @@ impl From<WriteError> for Failure {
             WriteError::NotAFile(_) => Self::failed("not_a_file", error),
         }
     }
+}
+
+/// The command that opens a file at a line.
+fn edit(path: &Path, line: Option<u32>) -> String {
+    let line = line.map_or_else(String::new, |line| format!("+{line} "));
+    format!("${{EDITOR:-vi}} {line}{}", shell_word(path))
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use lillux::PathError;
+use lillux::{PathError, shell_word};
 use rye_items::Excerpt;
 use serde_json::{Value, json};
 
@@ -139,7 +139,11 @@ impl Failure {
 impl From<PathError> for Failure {
     fn from(error: PathError) -> Self {
         match error.source.kind() {
-            io::ErrorKind::PermissionDenied => Self::new(Exit::Permission, "permission", error),
+            io::ErrorKind::PermissionDenied => {
+                let above = error.path.parent().unwrap_or(&error.path);
+                let hint = format!("ls -ld {} {}", shell_word(above), shell_word(&error.path));
+                Self::new(Exit::Permission, "permission", error).hint(hint)
+            }
             io::ErrorKind::NotFound => Self::failed("not_found", error),
             io::ErrorKind::StorageFull => Self::failed("disk_full", error),
             _ => Self::failed("io", error),

@@ -78,7 +78,8 @@ fn arguments() -> Vec<OsString> {
         .and_then(|program| Path::new(program).file_name());
     let command = name.and_then(|name| name.to_str()?.strip_prefix("rye_"));
     if let Some(command @ "sign") = command {
-        arguments.insert(1, command.into());
+        // So that its help reads `rye sign`.
+        arguments.splice(..1, ["rye".into(), command.into()]);
     }
     arguments
 }

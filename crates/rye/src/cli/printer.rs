@@ -127,7 +127,9 @@ impl Printer {
     pub(crate) fn confirm(self, question: &str) -> io::Result<bool> {
         self.error_words(&format!("{} [y/N] ", plain(question)));
         let mut answer = String::new();
-        io::stdin().read_line(&mut answer)?;
+        if io::stdin().read_line(&mut answer)? == 0 {
+            self.error_words("\n");
+        }
         Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
     }
 

@@ -1,7 +1,10 @@
-//! A bar for what takes more than a second, on a terminal, on standard error.
+//! A bar, or a spinner, for what takes more than a second, on a terminal, on
+//! standard error.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Mutex;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -23,7 +26,7 @@ pub(crate) struct Progress {
 impl Progress {
     pub(crate) fn new(printer: Printer, doing: &'static str, total: usize) -> Self {
         Self {
-            wanted: !printer.quiet && io::stderr().is_terminal(),
+            wanted: is_wanted(printer),
             total: total as u64,
             doing,
             start: Instant::now(),
@@ -59,4 +62,47 @@ impl Drop for Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// That a command is at work, where nobody knows how much is left.
+pub(crate) struct Waiting {
+    /// Hung up when the work is done.
+    work: Option<Sender<()>>,
+    spinner: Option<JoinHandle<()>>,
+}
+
+impl Waiting {
+    pub(crate) fn new(printer: Printer, doing: &'static str) -> Self {
+        let (work, done) = mpsc::channel::<()>();
+        let spin = move || {
+            if done.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+                bar.set_style(style);
+            }
+            bar.set_message(doing);
+            bar.enable_steady_tick(Duration::from_millis(100));
+            let _ = done.recv();
+            bar.finish_and_clear();
+        };
+        Self {
+            work: Some(work),
+            spinner: is_wanted(printer).then(|| thread::spawn(spin)),
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        drop(self.work.take());
+        if let Some(spinner) = self.spinner.take() {
+            let _ = spinner.join();
+        }
+    }
+}
+
+fn is_wanted(printer: Printer) -> bool {
+    !printer.quiet && io::stderr().is_terminal()
 }

@@ -1,4 +1,5 @@
-//! Aligned columns, without drawings. The last one gives way where the terminal is narrow.
+//! Aligned columns, without drawings. The last one gives way where the terminal is narrow,
+//! and where it is narrower still, a row takes several lines.
 
 use std::fmt::Write as _;
 
@@ -62,7 +63,10 @@ impl Table {
         }
         let last = columns.len().saturating_sub(1);
         let before: usize = columns.iter().take(last).map(|column| column + GAP).sum();
-        let room = width.map_or(usize::MAX, |w| w.saturating_sub(before).max(NARROWEST));
+        if let Some(width) = width.filter(|width| before + NARROWEST > *width) {
+            return self.write_stacked(text, width);
+        }
+        let room = width.map_or(usize::MAX, |width| width - before);
         let header: Vec<_> = self.header.iter().map(|n| Cell::styled(DIM, n)).collect();
         for row in std::iter::once(&header).chain(&self.rows) {
             for (index, cell) in row.iter().enumerate() {
@@ -76,7 +80,41 @@ impl Table {
             }
         }
     }
+
+    /// Where the columns do not fit side by side: each row on as many lines as it
+    /// takes. Only the last cell is shortened: the others are there to be copied.
+    fn write_stacked(&self, text: &mut String, width: usize) {
+        let last = self.header.len().saturating_sub(1);
+        for row in &self.rows {
+            let mut used = 0;
+            for (index, cell) in row.iter().enumerate() {
+                if cell.text.is_empty() {
+                    continue;
+                }
+                let wide = cell.text.width();
+                if used > 0 && used + GAP + wide <= width {
+                    let _ = write!(text, "{:GAP$}", "");
+                    used += GAP;
+                } else if used > 0 {
+                    let _ = write!(text, "\n{:INDENT$}", "");
+                    used = INDENT;
+                }
+                let room = if index == last {
+                    width.saturating_sub(used).max(NARROWEST)
+                } else {
+                    usize::MAX
+                };
+                let style = cell.style;
+                let _ = write!(text, "{style}{}{style:#}", shorten(&cell.text, room));
+                used += wide;
+            }
+            text.push('\n');
+        }
+    }
 }
+
+/// Where a cell that does not fit on its row's line goes on.
+const INDENT: usize = 2;
 
 /// As much of a text as there is room for, with `…` where something is missing.
 fn shorten(text: &str, room: usize) -> String {
@@ -115,6 +153,12 @@ mod tests {
     fn the_last_column_gives_way_where_the_terminal_is_narrow() {
         let expected = "NAME  ABOUT\na     short\n日本  a text that…\n";
         assert_eq!(written(Some(18)), expected);
-        assert_eq!(written(Some(3)), expected);
+    }
+
+    #[test]
+    fn rows_take_several_lines_where_the_columns_do_not_fit() {
+        let expected = "a  short\n日本\n  a text that…\n";
+        assert_eq!(written(Some(15)), expected);
+        assert_eq!(written(Some(3)), "a\n  short\n日本\n  a text that…\n");
     }
 }

@@ -28,6 +28,10 @@ macro_rules! assert_transcript {
                 (r"\b[0-9a-f]{64}\b", "HASH"),
                 (r"\b[A-Za-z0-9_-]{86}\b", "SIGNATURE"),
                 (r"\b[0-9a-f]{16}\b", "FINGERPRINT"),
+                // Signature lines of which an excerpt shows a part.
+                (r"rye:signed:TIME:[0-9a-f]{30,}\b", "rye:signed:TIME:HASH"),
+                (r"[0-9a-f]{30,}:[\w-]{30,}", "HASH:SIGNATURE"),
+                (r"[\w-]{55}:FINGERPRINT", "SIGNATURE:FINGERPRINT"),
                 // The system space grows.
                 (r"(system items *|system items.*?about.:.)\d+ verify", "${1}N verify"),
                 (r#""searched":\d+"#, r#""searched":N"#),

@@ -243,11 +243,11 @@ fn what_is_wrong_is_told_with_its_place() {
         |                               ^
 
     1:201: the elements are nested too deeply
-      1 | <a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a>
-        |                                                             ^
+      1 | <a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a>
+        |                                     ^
 
     1:1: the element has too many attributes
-      1 | <directive a0='' a1='' a2='' a3='' a4='' a5='' a6='' a7='' a8='' a9='' a10='' a11='' a12='' a13='' a14='' a15='' a16='' 
+      1 | <directive a0='' a1='' a2='' a3='' a4='' a5='' a6='' a7='' a8='' a9='' a
         | ^
     "#);
 }

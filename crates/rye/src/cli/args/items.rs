@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use lillux::keys::Fingerprint;
+use rye_items::signature::provenance_problem;
 use rye_items::{ItemKind, Space};
 
 use super::SpaceChoice;
@@ -28,7 +29,7 @@ pub(crate) struct InitArgs {
     rye sign hello\n  \
     rye sign .ai/tools/hello.py knowledge:style\n  \
     rye sign 'text/**'\n  \
-    rye sign --all"
+    rye sign --all --provenance github@ada"
 )]
 pub(crate) struct SignArgs {
     /// Ids, globs, files or folders.
@@ -40,14 +41,19 @@ pub(crate) struct SignArgs {
     /// The space for --all and globs. Else the project's, or the user's where there is none.
     #[arg(long, value_enum)]
     pub(crate) space: Option<SpaceChoice>,
+    /// Whom the signature names besides the key: `github@ada`. Nothing checks it.
+    #[arg(long, value_name = "PROVIDER@USER", value_parser = provenance)]
+    pub(crate) provenance: Option<String>,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exits 0 when all verify, 3 when one does not.\n\n\
+#[command(
+    after_help = "Exits 0 when all verify, 3 when one does not, 1 or 4 when one cannot be read.\n\n\
     Examples:\n  \
     rye verify hello\n  \
     rye verify ./downloaded.md\n  \
-    rye verify --all --space project")]
+    rye verify --all --space project"
+)]
 pub(crate) struct VerifyArgs {
     /// Ids, globs, files or folders.
     #[arg(value_name = "ID|PATH", required_unless_present = "all")]
@@ -108,6 +114,15 @@ pub(crate) struct SearchArgs {
     /// How many at most, 1 to 200. Else the setting search.limit.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
     pub(crate) limit: Option<u32>,
+}
+
+fn provenance(text: &str) -> Result<String, &'static str> {
+    match provenance_problem(text) {
+        None => Ok(text.to_owned()),
+        Some(_) => {
+            Err("it is of the form provider@user: letters, digits, `.`, `_`, `-`, `+` and `/`")
+        }
+    }
 }
 
 fn kind(text: &str) -> Result<ItemKind, &'static str> {

@@ -97,8 +97,10 @@ fn own_trust(
 fn folders(project: &Path, made: &mut Made) -> Result<(), Failure> {
     for name in FOLDERS {
         let path = project.join(".ai").join(name);
-        if path.symlink_metadata().is_ok() {
+        if path.is_dir() {
             made.there("folder", path);
+        } else if path.symlink_metadata().is_ok() {
+            return Err(SpaceError::NotAFolder(path).into());
         } else {
             durable::create_folder(&path, 0o755)?;
             made.made("folder", path);

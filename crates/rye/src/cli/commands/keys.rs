@@ -141,7 +141,15 @@ fn revoke(args: &RevokeArgs, context: &Context) -> Outcome {
         ask(context, &question, "revoking your own key", &hint)?;
     }
     let library = context.library()?;
-    let standing = library.trust().standing(fingerprint).ok();
+    let standing = library.trust().standing(fingerprint);
+    if let Err(Distrust::Revoked(revocation)) = &standing
+        && revocation.path.starts_with(context.settings.user_space()?)
+    {
+        let message = format!("there is nothing to do: {revocation}");
+        let hint = format!("to revoke it anew: rm {}", shell_word(&revocation.path));
+        return Err(Failure::failed("revoked_key", message).hint(hint));
+    }
+    let standing = standing.ok();
     let key = standing.as_ref().map(|trusted| &trusted.key);
     let key = if own { Some(signer.public()) } else { key };
     let path = keys.revoke(fingerprint, args.reason.as_deref(), key, &signer)?;
@@ -193,7 +201,8 @@ impl Report for Decided {
     fn show(&self, page: &mut Page) {
         let owner = self.owner.as_deref().unwrap_or_default();
         let fingerprint = paint(BOLD, self.fingerprint);
-        page.line(format_args!("{} {fingerprint} {}", self.word, plain(owner)));
+        let line = format!("{} {fingerprint} {}", self.word, plain(owner));
+        page.line(line.trim_end());
         let undo = format!("to take it back: rm {}", shell_word(&self.path));
         page.line(paint(DIM, undo));
     }

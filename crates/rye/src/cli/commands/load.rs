@@ -113,14 +113,17 @@ fn vouched(item: &Item) -> String {
     };
     let fingerprint = signer.key.fingerprint();
     let owner = signer.owner.as_deref().unwrap_or_default();
-    let time = item.signature.as_ref().map_or("", |line| &line.time);
+    let line = item.signature.as_ref();
+    let time = line.map_or("", |line| &line.time);
+    let provenance = line.and_then(|line| line.provenance.as_deref());
+    let provenance = provenance.map_or_else(String::new, |from| format!(", says to be {from}"));
     let coverage = match item.coverage {
         Coverage::Whole => "",
         Coverage::Partial => ", its <directive> element alone",
     };
     let good = paint(GOOD, "signed");
     let owner = plain(owner);
-    format!("{good} by {fingerprint} {owner} on {time}{coverage}")
+    format!("{good} by {fingerprint} {owner} on {time}{provenance}{coverage}")
 }
 
 fn verification(item: &Item) -> Value {
@@ -134,6 +137,7 @@ fn verification(item: &Item) -> Value {
             "signer": signer.key.fingerprint(),
             "owner": signer.owner,
             "time": item.signature.as_ref().map(|line| &line.time),
+            "provenance": item.signature.as_ref().and_then(|line| line.provenance.as_ref()),
         }),
         (None, waived) => json!({
             "state": "waived",

@@ -10,6 +10,7 @@ use crate::cli::args::SearchArgs;
 use crate::cli::context::Context;
 use crate::cli::page::{BAD, DIM, GOOD, Page, WARN, paint};
 use crate::cli::printer::{Outcome, Report};
+use crate::cli::progress::Waiting;
 use crate::cli::table::{Cell, Table};
 
 /// What people search for where they do not say: configuration is no use to them.
@@ -35,7 +36,9 @@ pub(crate) fn run(args: &SearchArgs, context: &Context) -> Outcome {
         limit: usize::try_from(limit).unwrap_or(usize::MAX),
         ..Query::new(args.words.join(" "))
     };
+    let waiting = Waiting::new(context.printer, "reading items");
     let answer = Catalogue::new(context.cache()).search(library.spaces(), &library, &query);
+    drop(waiting);
     for unread in &answer.unread {
         context
             .printer
@@ -54,9 +57,21 @@ fn judged(hit: &Hit, library: &Library, trust: &Trust<'_>) -> Result<(), Problem
     library.judge(hit.signature.as_ref(), trust).map(drop)
 }
 
+/// The space, and those in which it hides an item of the same name.
+fn where_from(hit: &Hit) -> String {
+    let mut text = hit.place.space.as_str().to_owned();
+    let mut before = " over ";
+    for shadow in &hit.shadows {
+        text = text + before + shadow.space.as_str();
+        before = ", ";
+    }
+    text
+}
+
 /// One word for people.
-fn word(judged: &Result<(), Problem>) -> &'static str {
+fn word(hit: &Hit, judged: &Result<(), Problem>) -> &'static str {
     match judged {
+        Err(Problem::Line(SignatureError::Unsigned)) if hit.problem.is_some() => "unreadable",
         Ok(()) => "verified",
         Err(Problem::Line(SignatureError::Unsigned)) => "unsigned",
         Err(Problem::Line(_)) => "malformed",
@@ -104,8 +119,8 @@ impl Report for Found {
             };
             table.row([
                 hit.reference.to_string().into(),
-                hit.place.space.as_str().into(),
-                Cell::styled(style, word(judged)),
+                where_from(hit).into(),
+                Cell::styled(style, word(hit, judged)),
                 about(hit),
             ]);
         }
@@ -155,7 +170,7 @@ fn described(hit: &Hit, judged: &Result<(), Problem>) -> Value {
         "risk": hit.risk,
         "version": hit.version,
         "signature": {
-            "state": word(judged),
+            "state": word(hit, judged),
             "signer": hit.signature.as_ref().map(|claim| claim.line.fingerprint),
             "time": hit.signature.as_ref().map(|claim| &claim.line.time),
         },

@@ -1,5 +1,7 @@
 //! `rye sign`
 
+use std::path::Path;
+
 use lillux::shell_word;
 use rye_items::{Found, Library, SignError, SignOutcome, Space};
 use serde_json::{Map, json};
@@ -35,12 +37,13 @@ pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
     rows.extend(targets.outside.into_iter().map(|path| {
         let failure = Failure::failed("outside", "a file in none of the spaces is not signed")
             .at(&path)
-            .hint(format!("cp {} .ai/tools/", shell_word(&path)));
+            .hint(copy_command(&path, context));
         Row::failed(path.display().to_string(), failure)
     }));
     let items: Vec<_> = targets.items.into_iter().map(|(_, found)| found).collect();
     let progress = Progress::new(context.printer, "signing", items.len());
-    let outcomes = library.sign_many(&items, &key, None, &|done| progress.reach(done));
+    let provenance = args.provenance.as_deref();
+    let outcomes = library.sign_many(&items, &key, provenance, &|done| progress.reach(done));
     drop(progress);
     rows.extend(
         items
@@ -54,6 +57,14 @@ pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
         about: "FILE",
         rows,
     }))
+}
+
+/// What puts a file into the project, in the folder of its kind.
+fn copy_command(path: &Path, context: &Context) -> String {
+    let markdown = path.extension().is_some_and(|extension| extension == "md");
+    let folder = if markdown { "knowledge" } else { "tools" };
+    let folder = context.settings.project().join(".ai").join(folder);
+    format!("cp {} {}/", shell_word(path), shell_word(&folder))
 }
 
 /// The project's space, or the user's where there is none.
