@@ -4,8 +4,17 @@ pub mod anchor;
 pub mod chain;
 pub mod config;
 pub mod dotenv;
+mod envelope;
 pub mod environment;
+mod error;
+mod executor;
 pub mod interpreter;
 pub mod parameters;
 pub mod primitive;
 pub mod template;
+mod trace;
+
+pub use envelope::{Envelope, ErrorInfo, Status};
+pub use error::ExecuteError;
+pub use executor::{CallAnchor, Executor, Places, Request};
+pub use trace::{Step, Trace};

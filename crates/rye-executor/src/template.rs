@@ -20,18 +20,19 @@ pub use variables::{Quoting, variables};
 pub type Variables = BTreeMap<String, String>;
 
 /// Both passes over one text. A text that is exactly one placeholder gives the
-/// value with its type.
+/// value with its type. In what a shell gets after `-c`, each value that is put
+/// in becomes one word of the shell: it is data, whatever is in it.
 pub fn render(text: &str, variables: &Variables, quoting: Quoting, names: &Names) -> Value {
     // What the first pass puts in must not be read by the second, nor the other
     // way round; so the text is cut at the variables first.
     let pieces = variables::pieces(text, variables, quoting);
-    if let [variables::Piece::Text(whole)] = pieces.as_slice() {
+    if let ([variables::Piece::Text(whole)], Quoting::None) = (pieces.as_slice(), quoting) {
         return names.value(whole);
     }
     let mut result = String::new();
     for piece in pieces {
         match piece {
-            variables::Piece::Text(text) => result.push_str(&names.text(text)),
+            variables::Piece::Text(text) => result.push_str(&names.text(text, quoting)),
             variables::Piece::Value(value) => result.push_str(&value),
         }
     }

@@ -7,13 +7,14 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use lillux::Hash;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use crate::own_folder::create_own_folder;
 
 /// Goes up when the same content gives something else.
 const VERSION: &str = concat!("derived ", env!("CARGO_PKG_VERSION"), " 1");
@@ -65,10 +66,7 @@ impl Derived {
 
 fn keep(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(path);
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)?;
+    create_own_folder(folder)?;
     let mut temporary = tempfile::Builder::new()
         .prefix(".new-")
         .tempfile_in(folder)?;

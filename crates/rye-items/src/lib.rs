@@ -33,6 +33,7 @@ mod lookup;
 mod materialise;
 mod memory;
 pub mod metadata;
+mod own_folder;
 mod own_keys;
 mod place;
 pub mod search;
@@ -53,6 +54,7 @@ pub use library::{
 };
 pub use lookup::{Found, LookupError};
 pub use memory::Memory;
+pub use own_folder::is_own_folder;
 pub use own_keys::{OwnKeyError, OwnKeys, read_key_file};
 pub use place::{Excerpt, Position};
 pub use space::{Embedded, Space, SpaceError, Spaces};

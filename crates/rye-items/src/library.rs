@@ -35,6 +35,7 @@ use crate::item::{Coverage, Item, Verified};
 use crate::lookup::{self, Found, LookupError};
 use crate::memory::Memory;
 use crate::metadata::{self, Extractors, Metadata, MetadataError};
+use crate::own_folder::is_own_folder;
 use crate::signature;
 use crate::space::{Embedded, Entry, RawFile, Root, Space, SpaceError, Spaces};
 use crate::trust::{Ignored, Trust};
@@ -59,7 +60,8 @@ pub struct Options<'a> {
     pub bundles: &'a [PathBuf],
     /// The bundle inside the program.
     pub embedded: &'static Embedded,
-    /// The folder for what is derived from files; without one, only slower.
+    /// The folder for what is derived from files; without one, or with one that
+    /// others can write to, only slower.
     pub cache: Option<&'a Path>,
     /// What this process has found out before; without one, it begins anew.
     pub memory: Option<&'a Arc<Memory>>,
@@ -133,6 +135,7 @@ impl Library {
             dev_mode,
         } = *options;
         let spaces = Spaces::open(project, user, bundles, embedded)?;
+        let cache = cache.filter(|folder| is_own_folder(folder));
         let mut ignored = Vec::new();
         let memory = memory.cloned().unwrap_or_default();
         let derived = Derived::new(cache);
@@ -189,7 +192,16 @@ impl Library {
 
     /// All files of a kind, space by space, shadowed ones included.
     pub fn list(&self, kind: ItemKind) -> Vec<Result<(Entry, Found<'_>), SpaceError>> {
-        let roots = self.spaces.roots();
+        self.list_within(kind, |_| true)
+    }
+
+    /// The same of some spaces: what is wrong with others is not told.
+    pub fn list_within(
+        &self,
+        kind: ItemKind,
+        within: impl Fn(Space) -> bool,
+    ) -> Vec<Result<(Entry, Found<'_>), SpaceError>> {
+        let roots = self.spaces.roots().filter(|root| within(root.space()));
         roots
             .flat_map(|root| lookup::list(root, kind, &self.extractors))
             .collect()

@@ -6,14 +6,15 @@
 //! nobody can.
 
 use std::fs::{self, File, Permissions};
-use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use lillux::{At as _, Hash, PathError};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use crate::item::{Item, Verified};
+use crate::own_folder::{create_own_folder, is_own_folder};
 
 impl Verified<Item> {
     /// A read-only copy below a folder, under the item's own file name. The copy
@@ -23,14 +24,14 @@ impl Verified<Item> {
         let name = self.path.file_name().unwrap_or_else(|| "item".as_ref());
         let folder = folder.join("materialised").join(hash.to_hex());
         let path = folder.join(name);
+        create_own_folder(&folder).at("create the folder", &folder)?;
+        if !is_own_folder(&folder) {
+            let theirs = io::Error::new(io::ErrorKind::PermissionDenied, "others can write to it");
+            return Err(theirs).at("keep a private copy in", &folder);
+        }
         if fs::read(&path).is_ok_and(|there| there == self.bytes()) {
             return Ok(path);
         }
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder)
-            .at("create the folder", &folder)?;
         let mut copy = tempfile::Builder::new()
             .prefix(".copy-")
             .tempfile_in(&folder)

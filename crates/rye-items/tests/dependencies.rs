@@ -1,5 +1,7 @@
 //! The files that a tool brings with it.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod support;
 
 use std::fs;

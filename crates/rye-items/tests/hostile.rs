@@ -3,14 +3,15 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
 
 use lillux::Hash;
 use lillux::keys::SigningKey;
 use rye_items::search::{Catalogue, Query};
 use rye_items::signature::SignatureLine;
 use rye_items::trust::{Revocation, TrustFile};
-use rye_items::{Coverage, ItemKind, SignError, SpaceError};
+use rye_items::{Coverage, ItemKind, SignError, Space, SpaceError};
 use support::{Home, TOOL, write};
 
 /// A directive as others publish it: signed over its element alone.
@@ -70,6 +71,7 @@ fn what_speaks_of_a_key_is_not_signed_under_whatever_name() {
         ("knowledge/notes.md", &trust),
         ("tools/run.sh", &trust),
         ("config/other.toml", &revocation),
+        ("tools/data.json", &trust),
     ] {
         write(&home.at(relative), text.as_bytes());
     }
@@ -90,6 +92,10 @@ fn what_speaks_of_a_key_is_not_signed_under_whatever_name() {
             "{item}: {error}"
         );
     }
+    let project = library.spaces().of(Space::Project).next().unwrap();
+    let beside = library.sign_beside(project, "tools/data.json", &home.key);
+    let error = beside.unwrap_err();
+    assert!(matches!(error, SignError::AboutKeys { .. }), "{error}");
     assert!(library.trust().standing(fingerprint).is_err());
 }
 
@@ -164,4 +170,59 @@ fn an_extractor_table_that_is_no_file_stops_nothing_and_is_told() {
     let library = home.open();
     assert_eq!(library.ignored()[0].path, table);
     assert!(library.load(&"x".parse().unwrap()).is_ok());
+}
+
+#[test]
+fn those_who_sign_a_file_at_once_all_succeed() {
+    let home = Home::new();
+    for round in 0..20 {
+        write(
+            &home.at("tools/x.py"),
+            format!("{TOOL}# {round}\n").as_bytes(),
+        );
+        let library = home.open();
+        let found = library.find(&"x".parse().unwrap()).unwrap();
+        std::thread::scope(|scope| {
+            let signers: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| library.sign(&found, &home.key, None).map(drop)))
+                .collect();
+            for signer in signers {
+                signer.join().unwrap().unwrap();
+            }
+        });
+        assert!(home.load("x").is_ok());
+    }
+}
+
+#[test]
+fn a_cache_that_others_can_write_to_is_not_believed() {
+    let home = Home::new();
+    let cache = home.path().join("cache");
+    for number in 0..40 {
+        home.signed(&format!("tools/t{number}.py"), TOOL);
+    }
+    let kept = |folder: &Path| fs::read_dir(folder).map_or(0, Iterator::count);
+    let use_it = || {
+        let library = home.open();
+        let items = library.list(ItemKind::Tool).into_iter().flatten().collect();
+        library.verify_many(items, &|_| {});
+        Catalogue::new(Some(&cache)).search(library.spaces(), &library, &Query::new("x"));
+        library.load(&"t0".parse().unwrap()).unwrap()
+    };
+    let _ = fs::remove_dir_all(&cache);
+    fs::create_dir(&cache).unwrap();
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
+    let item = use_it();
+    assert_eq!(kept(&cache), 0);
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o755)).unwrap();
+    use_it();
+    assert_ne!(kept(&cache), 0);
+    let folder = item.materialise(&cache).unwrap();
+    let folder = folder.parent().unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let error = item.materialise(&cache).unwrap_err();
+    assert!(
+        error.to_string().contains("others can write to it"),
+        "{error}"
+    );
 }

@@ -277,3 +277,13 @@ fn the_system_space_is_written_out_and_used_in_place_of_the_one_inside() {
     assert!(world.run(&["verify", "--all"]).status.success());
     assert_transcript!(first);
 }
+
+#[test]
+fn what_is_wrong_with_one_space_is_not_told_of_another() {
+    let world = ready();
+    symlink("/etc", world.path("project/.ai/tools/out")).unwrap();
+    let output = world.run(&["verify", "--all", "--space", "system"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let output = world.run(&["verify", "--all", "--space", "project"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+}

@@ -134,3 +134,23 @@ fn the_name_of_a_stray_file_cannot_steer_the_terminal() {
         "{shown:?}"
     );
 }
+
+#[test]
+fn a_secret_typed_as_an_argument_by_mistake_is_not_repeated() {
+    let world = World::new();
+    for args in [
+        &["vault", "set", "TOKEN", "hunter2"][..],
+        &["vault", "set", "hunter2 hunter2"],
+        &["vault", "set", "TOKEN", "--value=hunter2", "--json"],
+        &["--project", ".", "--json", "vault", "get", "hunter2!"],
+    ] {
+        let output = world.run(args);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(
+            !said.contains("hunter2") && said.contains("rye vault set"),
+            "{said}"
+        );
+    }
+}

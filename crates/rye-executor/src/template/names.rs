@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::variables::{Quoting, quoted};
+
 /// How deep placeholders may stand in what placeholders stand for.
 const ROUNDS: usize = 3;
 
@@ -43,8 +45,8 @@ impl Names {
         self.value_within(text, ROUNDS)
     }
 
-    pub(super) fn text(&self, text: &str) -> String {
-        self.text_within(text, ROUNDS)
+    pub(super) fn text(&self, text: &str, quoting: Quoting) -> String {
+        self.text_within(text, quoting, ROUNDS)
     }
 
     pub(super) fn require_all(&self, text: &str) -> Result<(), UnknownPlaceholder> {
@@ -70,10 +72,10 @@ impl Names {
                 _ => value.clone(),
             };
         }
-        Value::String(self.text_within(text, rounds))
+        Value::String(self.text_within(text, Quoting::None, rounds))
     }
 
-    fn text_within(&self, text: &str, rounds: usize) -> String {
+    fn text_within(&self, text: &str, quoting: Quoting, rounds: usize) -> String {
         let mut result = String::new();
         for part in parts(text) {
             match part {
@@ -81,9 +83,13 @@ impl Names {
                 Part::Placeholder { name, written } => match self.values.get(name) {
                     None => result.push_str(written),
                     Some((Value::String(inner), Origin::Configuration)) if rounds > 1 => {
-                        result.push_str(&self.text_within(inner, rounds - 1));
+                        result.push_str(&self.text_within(inner, quoting, rounds - 1));
                     }
-                    Some((value, _)) => result.push_str(&as_text(value)),
+                    Some((value, Origin::Configuration)) => result.push_str(&as_text(value)),
+                    Some((value, Origin::Fact)) => match quoting {
+                        Quoting::None => result.push_str(&as_text(value)),
+                        Quoting::Shell => result.push_str(&quoted(&as_text(value))),
+                    },
                 },
             }
         }

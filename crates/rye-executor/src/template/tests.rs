@@ -70,6 +70,16 @@ fn a_variable_in_a_shells_string_is_one_word() {
 }
 
 #[test]
+fn a_parameter_in_a_shells_string_is_data_and_configuration_is_code() {
+    let mut names = Names::default();
+    names.set("name", "$(reboot); `id`", Origin::Fact);
+    names.set("command", "echo {name} | wc", Origin::Configuration);
+    let render = |text| render(text, &Variables::new(), Quoting::Shell, &names);
+    assert_eq!(render("{command}"), json!("echo '$(reboot); `id`' | wc"));
+    assert_eq!(render("{name}"), json!("'$(reboot); `id`'"));
+}
+
+#[test]
 fn a_command_must_know_all_its_placeholders() {
     let variables = environment(&[("PY", "/bin/{x}")]);
     assert_eq!(

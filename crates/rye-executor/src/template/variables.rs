@@ -80,7 +80,7 @@ fn reference(text: &str) -> Option<(Reference<'_>, usize)> {
 }
 
 /// One word of a shell.
-fn quoted(value: &str) -> String {
+pub(super) fn quoted(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
     if !value.is_empty() && value.chars().all(plain) {
         value.to_owned()

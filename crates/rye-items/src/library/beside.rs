@@ -13,7 +13,7 @@ use crate::integrity::{IntegrityError, Problem};
 use crate::place::Excerpt;
 use crate::signature::{SignatureError, SignatureLine};
 use crate::space::{RawFile, Root, Space, SpaceError};
-use crate::trust::Trust;
+use crate::trust::{self, Trust};
 use crate::verify;
 
 /// What is put behind the name of a file to name its signature.
@@ -29,7 +29,7 @@ impl Library {
         relative.starts_with("tools/") && !known && !name.ends_with(SUFFIX)
     }
 
-    /// Signs a file beside it.
+    /// Signs a file beside it; none about a key, as [`sign`](Self::sign) does.
     pub fn sign_beside(
         &self,
         root: &Root,
@@ -39,7 +39,14 @@ impl Library {
         if root.space() == Space::System {
             return Err(SignError::System(relative.to_owned()));
         }
-        let hash = Hash::of(&there(root, relative)?.bytes);
+        let bytes = there(root, relative)?.bytes;
+        if trust::is_about_keys(&bytes) {
+            return Err(SignError::AboutKeys {
+                file: relative.to_owned(),
+                path: root.path_of(relative),
+            });
+        }
+        let hash = Hash::of(&bytes);
         let line = SignatureLine {
             time: lillux::time::now_seconds(),
             signature: key.sign(&hash),

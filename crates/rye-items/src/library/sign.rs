@@ -7,13 +7,15 @@ use lillux::keys::SigningKey;
 
 use super::many::parallel;
 use super::{ItemError, Library, read};
-use crate::id::ItemRef;
 use crate::lookup::Found;
 use crate::metadata;
 use crate::signature;
 use crate::space::{Space, SpaceError};
 use crate::trust;
 use crate::verify;
+
+/// How often signing is begun again of a file that changed meanwhile.
+const ATTEMPTS: usize = 8;
 
 /// What signing did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,10 +35,10 @@ pub enum SignError {
     System(String),
     /// It speaks of a key: signing it would be to trust or to revoke that key, wherever
     /// the file stands now.
-    #[error("{reference} is about a key, which signing would trust or revoke")]
+    #[error("{file} is about a key, which signing would trust or revoke")]
     AboutKeys {
-        /// The item.
-        reference: ItemRef,
+        /// The item, or the file of one.
+        file: String,
         /// The file.
         path: PathBuf,
     },
@@ -87,11 +89,27 @@ impl Library {
         if found.root.space() == Space::System {
             return Err(SignError::System(found.reference.to_string()));
         }
+        // Somebody else may be signing it, or saving it in an editor.
+        for _ in 0..ATTEMPTS {
+            if let Some(outcome) = self.try_sign(found, key, provenance)? {
+                return Ok(outcome);
+            }
+        }
+        Err(SpaceError::Changing(found.path()))?
+    }
+
+    /// Signs what is there, unless it is no longer what was read: then none.
+    fn try_sign(
+        &self,
+        found: &Found<'_>,
+        key: &SigningKey,
+        provenance: Option<&str>,
+    ) -> Result<Option<SignOutcome>, SignError> {
         let raw = read(found)?;
         let content = signature::unsigned(&raw.bytes);
         if found.reference.is_about_keys() || trust::is_about_keys(&content) {
             return Err(SignError::AboutKeys {
-                reference: found.reference.clone(),
+                file: found.reference.to_string(),
                 path: found.path(),
             });
         }
@@ -114,21 +132,19 @@ impl Library {
                     .verify(&claim.line.hash, &claim.line.signature)
                     .is_ok()
         }) {
-            return Ok(SignOutcome::Unchanged);
+            return Ok(Some(SignOutcome::Unchanged));
         }
         let time = lillux::time::now_seconds();
         let signed = signature::sign(&content, &form.comment, key, &time, provenance)
             .map_err(|e| SignError::Provenance(e.what))?;
-        let changing = || SpaceError::Changing(found.path());
         // Links are followed, as reading did, and stay links.
-        let path = found
-            .root
-            .real_path(&found.relative)?
-            .ok_or_else(changing)?;
+        let Some(path) = found.root.real_path(&found.relative)? else {
+            return Ok(None);
+        };
         if found.root.look(&found.relative)? != Some(raw.identity) {
-            return Err(changing())?;
+            return Ok(None);
         }
         durable::rewrite(&path, &signed).map_err(|source| SignError::Write { path, source })?;
-        Ok(SignOutcome::Signed)
+        Ok(Some(SignOutcome::Signed))
     }
 }

@@ -13,6 +13,7 @@ use super::segment::Segment;
 use super::store::Store;
 use super::view::View;
 use super::watch::{Watcher, lock};
+use crate::own_folder::is_own_folder;
 use crate::space::{Root, Spaces};
 
 /// How many roots are held in memory: those of some twenty projects.
@@ -40,10 +41,11 @@ impl Catalogue {
     /// reads those that changed since the last search of any process.
     ///
     /// What was read is kept in the folder `cache/index`. Without a cache, or
-    /// where it cannot be written, the first search reads every file.
+    /// where it cannot be written or others can write to it, the first search reads
+    /// every file.
     pub fn new(cache: Option<&Path>) -> Self {
         Self {
-            store: cache.map(Store::new),
+            store: cache.filter(|folder| is_own_folder(folder)).map(Store::new),
             watcher: None,
             roots: Mutex::default(),
             views: Mutex::default(),

@@ -33,10 +33,14 @@ pub struct Revocation {
 
 impl fmt::Display for Revocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} was revoked", self.fingerprint)?;
-        if let Some(since) = &self.since {
-            write!(f, " on {since}")?;
-        }
+        let Some(since) = &self.since else {
+            let (key, path) = (self.fingerprint, self.path.display());
+            return write!(
+                f,
+                "{key} counts as revoked: {path} is damaged or cannot be read"
+            );
+        };
+        write!(f, "{} was revoked on {since}", self.fingerprint)?;
         match &self.reason {
             Some(reason) => write!(f, " ({reason})"),
             None => Ok(()),

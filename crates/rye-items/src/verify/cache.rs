@@ -1,7 +1,7 @@
 //! What was verified before, by the state of the file it was read from.
 //!
 //! An entry says: a file in exactly this state (device, inode, size, content and
-//! change time) carried a good signature of this key. It can never be stale.
+//! change time) carried a good signature of this key. No write makes it stale.
 //! The kernel sets the change time and nobody can set it back; and a state is
 //! entered only if its change time was already past when the file was read, so
 //! that any later write gives the file another one. Whether the key still
@@ -10,7 +10,7 @@
 //! What the kernel itself stamps late or not at all is not seen here either: a
 //! write through a mapping that was writable before, or a disk that was changed
 //! elsewhere by somebody who could set its clock. So this is for looking over
-//! many files; what is loaded or run is always read and verified.
+//! many files; an item that is loaded is always read and verified.
 
 use std::cmp::Ordering;
 use std::fs;
@@ -24,6 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::Form;
 use crate::item::Coverage;
+use crate::own_folder::create_own_folder;
 use crate::space::FileIdentity;
 
 const MAGIC: &[u8; 16] = b"rye verified 1\n\0";
@@ -157,7 +158,7 @@ fn merge(old: &[u8], new: Vec<[u8; RECORD]>) -> Vec<[u8; RECORD]> {
 
 fn write(file: &Path, records: Vec<[u8; RECORD]>) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(file);
-    fs::create_dir_all(folder)?;
+    create_own_folder(folder)?;
     let mut bytes = Vec::with_capacity(MAGIC.len() + records.len() * RECORD + SUM);
     bytes.extend(MAGIC);
     for record in records {

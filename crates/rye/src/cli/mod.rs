@@ -112,6 +112,12 @@ fn refuse_usage(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
         quiet: false,
         color: early_color(&Options::default()),
     };
+    if is_about_secrets(arguments)
+        && let Some(message) = without_what_was_typed(error)
+    {
+        let failure = Failure::usage(message).hint("printf %s \"$VALUE\" | rye vault set NAME");
+        return printer.refuse(&failure, &failure.words());
+    }
     let words = error.render().ansi().to_string();
     let text = error.render().to_string();
     match error.kind() {
@@ -121,6 +127,25 @@ fn refuse_usage(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
             printer.refuse(&failure, &words)
         }
         _ => printer.refuse(&Failure::usage(first_paragraph(&text)), &words),
+    }
+}
+
+/// Whether `rye vault COMMAND` was typed, with whatever options before it.
+fn is_about_secrets(arguments: &[OsString]) -> bool {
+    let commands = ["set", "get", "list", "rm"];
+    let mut pairs = arguments.windows(2);
+    pairs.any(|pair| pair[0] == "vault" && commands.iter().any(|command| pair[1] == *command))
+}
+
+/// What is wrong, where clap would quote an argument that has no business there. It
+/// may be a secret, and what is printed ends up in logs.
+fn without_what_was_typed(error: &clap::Error) -> Option<String> {
+    match error.kind() {
+        ErrorKind::UnknownArgument => {
+            Some("that is too much; a secret's value is never an argument".to_owned())
+        }
+        ErrorKind::ValueValidation => std::error::Error::source(error).map(ToString::to_string),
+        _ => None,
     }
 }
 

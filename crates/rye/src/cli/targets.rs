@@ -40,8 +40,8 @@ impl<'a> Targets<'a> {
     pub(crate) fn all(library: &'a Library, within: impl Fn(Space) -> bool) -> Self {
         let mut targets = Self::default();
         for kind in ItemKind::ALL {
-            targets.list(library, kind, &|found| {
-                within(found.root.space()) && !found.reference.is_about_keys()
+            targets.list(library, kind, &within, &|found| {
+                !found.reference.is_about_keys()
             });
         }
         targets
@@ -110,10 +110,8 @@ impl<'a> Targets<'a> {
             None => (ItemKind::Tool, word),
         };
         let before = self.items.len();
-        self.list(library, kind, &|found| {
-            within(found.root.space())
-                && !found.reference.is_about_keys()
-                && glob::matches(pattern, found.reference.id.as_str())
+        self.list(library, kind, within, &|found| {
+            !found.reference.is_about_keys() && glob::matches(pattern, found.reference.id.as_str())
         });
         if self.items.len() == before {
             let message = format!("no {kind} matches `{pattern}`");
@@ -122,8 +120,14 @@ impl<'a> Targets<'a> {
         Ok(())
     }
 
-    fn list(&mut self, library: &'a Library, kind: ItemKind, wanted: &dyn Fn(&Found<'a>) -> bool) {
-        for listed in library.list(kind) {
+    fn list(
+        &mut self,
+        library: &'a Library,
+        kind: ItemKind,
+        within: &dyn Fn(Space) -> bool,
+        wanted: &dyn Fn(&Found<'a>) -> bool,
+    ) {
+        for listed in library.list_within(kind, within) {
             match listed {
                 Ok((entry, found)) if wanted(&found) => self.items.push((entry, found)),
                 Ok(_) => {}

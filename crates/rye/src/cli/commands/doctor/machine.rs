@@ -1,5 +1,6 @@
 //! The cache, interpreters, and what is switched off.
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use lillux::{At as _, shell_word};
@@ -42,6 +43,17 @@ fn cache(context: &Context, health: &mut Health) {
             "export RYE_CACHE_DIR=/some/folder".to_owned(),
         );
     };
+    if !rye_items::is_own_folder(folder) {
+        let about = format!(
+            "{} is not used: others can write to it, and what is in it is believed",
+            folder.display()
+        );
+        let fix = format!(
+            "chmod go-w {0}, or choose another by RYE_CACHE_DIR",
+            folder.display()
+        );
+        return health.warn("cache", about, fix);
+    }
     match try_to_write(folder) {
         Ok(()) => health.good("cache", folder.display().to_string()),
         Err(error) => {
@@ -52,7 +64,9 @@ fn cache(context: &Context, health: &mut Health) {
 }
 
 fn try_to_write(folder: &Path) -> Result<(), lillux::PathError> {
-    std::fs::create_dir_all(folder).at("create the folder", folder)?;
+    let mut builder = std::fs::DirBuilder::new();
+    let made = builder.recursive(true).mode(0o700).create(folder);
+    made.at("create the folder", folder)?;
     let probe = folder.join(format!(".probe-{}", std::process::id()));
     std::fs::write(&probe, b"").at("write to", folder)?;
     std::fs::remove_file(&probe).at("remove", &probe)

@@ -1,0 +1,225 @@
+//! The way of a call: chain, validate, parameters, anchor, dependencies,
+//! environment, configuration, template, primitive, result.
+
+mod facts;
+mod prepare;
+mod system;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lillux::cas::Cas;
+use lillux::process::Supervisor;
+use rye_items::{Embedded, ItemRef, Library, Memory, Options, SYSTEM};
+use serde_json::{Map, Value};
+
+use crate::chain::{self, Chain};
+use crate::envelope::Envelope;
+use crate::error::ExecuteError;
+use crate::parameters;
+use crate::primitive::{Execute, Primitives};
+use crate::trace::Trace;
+
+pub use facts::CallAnchor;
+
+/// Where the items are, and where the executor may keep things.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// The folder of the project.
+    pub project: PathBuf,
+    /// The folder that has the user's space.
+    pub user: Option<PathBuf>,
+    /// Further bundles of the system space.
+    pub bundles: Vec<PathBuf>,
+    /// The bundle inside the program.
+    pub embedded: &'static Embedded,
+    /// For copies of what was verified, for output that is too long, and for
+    /// what is derived from files.
+    pub cache: PathBuf,
+    /// Let project and user items pass that do not verify, with a warning.
+    pub dev_mode: bool,
+}
+
+impl Places {
+    /// A project with the system space alone.
+    pub fn new(project: impl Into<PathBuf>, cache: impl Into<PathBuf>) -> Self {
+        Self {
+            project: project.into(),
+            user: None,
+            bundles: Vec::new(),
+            embedded: &SYSTEM,
+            cache: cache.into(),
+            dev_mode: false,
+        }
+    }
+}
+
+/// What is to be run.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The tool.
+    pub tool: ItemRef,
+    /// Its parameters, a JSON object.
+    pub parameters: Value,
+    /// Find out whether it would run, and run nothing.
+    pub dry_run: bool,
+    /// When to give up, over what the chain says.
+    pub timeout: Option<Duration>,
+    /// The variables it inherits; none is those of this process.
+    pub environment: Option<Vec<(String, String)>>,
+}
+
+impl Request {
+    /// A tool without parameters.
+    pub fn new(tool: ItemRef) -> Self {
+        Self {
+            tool,
+            parameters: Value::Object(Map::new()),
+            dry_run: false,
+            timeout: None,
+            environment: None,
+        }
+    }
+
+    /// With these parameters.
+    #[must_use]
+    pub fn parameters(mut self, parameters: Value) -> Self {
+        self.parameters = parameters;
+        self
+    }
+}
+
+/// Runs tools.
+#[derive(Debug, Clone)]
+pub struct Executor {
+    places: Places,
+    primitives: Primitives,
+    supervisor: Arc<Supervisor>,
+    memory: Arc<Memory>,
+}
+
+impl Executor {
+    /// An executor with the built-in primitives, whose processes run under a supervisor.
+    pub fn new(places: Places, supervisor: Arc<Supervisor>) -> Self {
+        let mut primitives = Primitives::default();
+        let id = |text: &str| text.parse().ok();
+        if let Some(execute) = id("rye/core/primitives/execute") {
+            let aliases = ["rye/core/primitives/subprocess", "subprocess"];
+            let aliases = aliases.into_iter().filter_map(id).collect();
+            primitives.register(
+                execute,
+                aliases,
+                Arc::new(Execute::new(Arc::clone(&supervisor))),
+            );
+        }
+        Self {
+            places,
+            primitives,
+            supervisor,
+            memory: Arc::default(),
+        }
+    }
+
+    /// The primitives, to add others.
+    pub fn primitives_mut(&mut self) -> &mut Primitives {
+        &mut self.primitives
+    }
+
+    /// Runs a tool to its end. Whatever happens is in the envelope.
+    pub async fn execute(&self, request: Request) -> Envelope {
+        let start = Instant::now();
+        let tool = request.tool.clone();
+        match self.try_execute(request, &mut Trace::off()).await {
+            Ok(envelope) => envelope,
+            Err(error) => Envelope::refused(&tool, &error, start.elapsed()),
+        }
+    }
+
+    /// The same, with what is refused as an error, and with what was found out on
+    /// the way for those who want to see it.
+    pub async fn try_execute(
+        &self,
+        request: Request,
+        trace: &mut Trace,
+    ) -> Result<Envelope, ExecuteError> {
+        let start = Instant::now();
+        let library = self.library()?;
+        let chain = chain::build(&library, &request.tool, &self.primitives)?;
+        trace.chain(&library, &chain, start.elapsed());
+        let pairs = valid(&chain)?;
+        let schema = chain.tool().metadata.config_schema();
+        let parameters = parameters::check(schema, request.parameters)?;
+        let anchored = self.anchor(&library, &chain)?;
+        trace.anchor(&anchored);
+        let dependencies = prepare::verify_dependencies(&library, &chain, &anchored)?;
+        trace.dependencies(dependencies, start.elapsed());
+        if request.dry_run {
+            return Ok(Envelope::dry(&chain, pairs, start.elapsed()));
+        }
+        let parameters = prepare::with_resolved_config(&library, &chain, parameters)?;
+        let facts = self.facts(&chain, &anchored, &parameters)?;
+        let inherited = request.environment.unwrap_or_else(inherited);
+        let environment = self
+            .environment(&chain, &anchored, &facts, inherited)
+            .await?;
+        trace.environment(&environment);
+        let call = prepare::call(
+            &chain,
+            &facts,
+            &environment,
+            parameters,
+            prepare::Surroundings {
+                cwd: prepare::cwd(&anchored, &facts, &self.places.project),
+                timeout: request.timeout,
+                spill: self.store(),
+            },
+            trace,
+        )?;
+        trace.ready(start.elapsed());
+        // There is one: the chain ends in it.
+        let Some(primitive) = self.primitives.get(chain.primitive().id()) else {
+            return Err(crate::chain::ChainError::NoExecutor(request.tool).into());
+        };
+        let done = primitive.run(call).await;
+        trace.done(start.elapsed());
+        Ok(Envelope::done(&chain, done, start.elapsed()))
+    }
+
+    /// The library as it is now.
+    pub fn library(&self) -> Result<Library, ExecuteError> {
+        let places = &self.places;
+        let library = Library::open(&Options {
+            project: Some(&places.project),
+            user: places.user.as_deref(),
+            bundles: &places.bundles,
+            embedded: places.embedded,
+            cache: Some(&places.cache),
+            memory: Some(&self.memory),
+            dev_mode: places.dev_mode,
+        });
+        Ok(library.map_err(crate::chain::ChainError::from)?)
+    }
+
+    /// Where long output goes. Without a store it is cut, and the result says so.
+    fn store(&self) -> Option<Cas> {
+        Cas::open(self.places.cache.join("output")).ok()
+    }
+}
+
+/// Pairs that all fit.
+fn valid(chain: &Chain) -> Result<Vec<chain::Pair>, ExecuteError> {
+    let pairs = chain::validate(chain);
+    if pairs.iter().all(chain::Pair::is_ok) {
+        Ok(pairs)
+    } else {
+        Err(ExecuteError::Invalid(pairs))
+    }
+}
+
+/// The variables of this process that are text.
+fn inherited() -> Vec<(String, String)> {
+    let all = std::env::vars_os();
+    all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}

@@ -1,0 +1,112 @@
+//! A project with tools, a user with a key, and an executor over both.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lillux::durable::Existing;
+use lillux::keys::SigningKey;
+use lillux::process::Supervisor;
+use rye_executor::{Envelope, Executor, Places, Request};
+use rye_items::{Library, Options, OwnKeys, PathItem, SYSTEM};
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub(crate) struct World {
+    folder: TempDir,
+    project: PathBuf,
+    key: SigningKey,
+    pub(crate) executor: Executor,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with_project_called("project")
+    }
+
+    pub(crate) fn with_project_called(name: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path().join(name);
+        let user = folder.path().join("user");
+        fs::create_dir_all(project.join(".ai")).unwrap();
+        let key = OwnKeys::of(&user)
+            .generate("Ada", Existing::Refuse)
+            .unwrap();
+        let places = Places {
+            user: Some(user),
+            ..Places::new(&project, folder.path().join("cache"))
+        };
+        let executor = Executor::new(places, Arc::new(Supervisor::start().unwrap()));
+        Self {
+            folder,
+            project,
+            key,
+            executor,
+        }
+    }
+
+    pub(crate) fn project(&self) -> &Path {
+        &self.project
+    }
+
+    pub(crate) fn at(&self, relative: &str) -> PathBuf {
+        self.project.join(".ai").join(relative)
+    }
+
+    pub(crate) fn at_user(&self, relative: &str) -> PathBuf {
+        self.folder.path().join("user/.ai").join(relative)
+    }
+
+    pub(crate) fn write(&self, relative: &str, text: &str) {
+        write(&self.at(relative), text);
+    }
+
+    /// Writes a file and signs it.
+    pub(crate) fn signed(&self, relative: &str, text: &str) {
+        self.write(relative, text);
+        self.sign(&self.at(relative));
+    }
+
+    pub(crate) fn signed_for_user(&self, relative: &str, text: &str) {
+        write(&self.at_user(relative), text);
+        self.sign(&self.at_user(relative));
+    }
+
+    pub(crate) fn sign(&self, path: &Path) {
+        let user = self.folder.path().join("user");
+        let library = Library::open(&Options {
+            project: Some(&self.project),
+            user: Some(&user),
+            ..Options::new(&SYSTEM)
+        })
+        .unwrap();
+        let (PathItem::Items(items), _) = library.at_path(path).unwrap() else {
+            panic!("{} is no item", path.display());
+        };
+        for (_, found) in items {
+            library.sign(&found, &self.key, None).unwrap();
+        }
+    }
+
+    pub(crate) async fn run(&self, tool: &str, parameters: Value) -> Envelope {
+        let request = Request::new(tool.parse().unwrap()).parameters(parameters);
+        self.executor.execute(request).await
+    }
+
+    /// The code of the error with which a call is refused or fails.
+    pub(crate) async fn fails(&self, tool: &str, parameters: Value) -> String {
+        let envelope = self.run(tool, parameters).await;
+        let error = envelope
+            .error
+            .unwrap_or_else(|| panic!("it succeeded: {}", envelope.data));
+        format!("{}: {}", error.code, error.message)
+    }
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
