@@ -86,7 +86,12 @@ impl Executor {
     ) -> Result<Names, ExecuteError> {
         let mut names = Names::default();
         let tool = chain.tool();
-        for link in chain.upwards().filter(|link| !std::ptr::eq(*link, tool)) {
+        // What the primitive declares is configuration, not a name.
+        let runtimes = chain
+            .links
+            .get(1..chain.links.len() - 1)
+            .unwrap_or_default();
+        for link in runtimes.iter().rev() {
             for (name, about) in declared(link) {
                 if let Some(default) = about.get("default") {
                     names.set(name, default.clone(), Origin::Configuration);
@@ -101,17 +106,13 @@ impl Executor {
         for (name, value) in parameters.as_object().into_iter().flatten() {
             // A parameter is never code: a runtime's own name keeps its meaning,
             // unless it is the runtime itself that was called.
-            let is_runtimes = chain.links[1..]
+            let is_runtimes = runtimes
                 .iter()
                 .any(|link| declared(link).any(|(n, _)| n == name));
             if !is_runtimes {
                 let own = declared(tool).any(|(n, _)| n == name)
                     && tool.metadata.tool_type() == Some("runtime");
-                let origin = if own {
-                    Origin::Configuration
-                } else {
-                    Origin::Fact
-                };
+                let origin = if own { Origin::Code } else { Origin::Fact };
                 names.set(name.clone(), value.clone(), origin);
             }
         }
