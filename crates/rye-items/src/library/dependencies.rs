@@ -89,7 +89,7 @@ impl Library {
         let trust = self.trust();
         for path in beside {
             hasher.update(path.as_bytes());
-            hasher.update(verify_beside(root, &path, &trust)?.as_bytes());
+            hasher.update(verify_beside(root, &path, &trust)?.hash.as_bytes());
         }
         for (found, outcome) in self.verify_many(files, &|_| ()) {
             let good = outcome?;
