@@ -11,6 +11,7 @@ mod executor;
 pub mod interpreter;
 pub mod parameters;
 pub mod primitive;
+mod shape;
 pub mod template;
 mod trace;
 
