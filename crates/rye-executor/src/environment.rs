@@ -54,6 +54,26 @@ impl fmt::Display for Origin {
     }
 }
 
+/// Whether an `env_config` asks for the least that a program needs. The error
+/// is the key that is wrong, and what is.
+pub fn is_minimal(env_config: &Value) -> Result<bool, (&'static str, String)> {
+    if !matches!(
+        env_config.get("env"),
+        None | Some(Value::Null | Value::Object(_))
+    ) {
+        return Err(("env", "it is not a mapping".to_owned()));
+    }
+    match env_config.get("inherit") {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::String(text)) if text == "minimal" => Ok(true),
+        Some(Value::String(text)) if text == "all" => Ok(false),
+        Some(other) => Err((
+            "inherit",
+            format!("there is no `{}`; it is all or minimal", as_text(other)),
+        )),
+    }
+}
+
 /// The variables of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment {

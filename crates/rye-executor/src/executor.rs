@@ -1,6 +1,7 @@
 //! The way of a call: chain, validate, parameters, anchor, dependencies,
 //! environment, configuration, template, primitive, result.
 
+mod dependencies;
 mod facts;
 mod prepare;
 mod system;
@@ -152,16 +153,19 @@ impl Executor {
         let parameters = parameters::check(schema, request.parameters)?;
         let anchored = self.anchor(&library, &chain)?;
         trace.anchor(&anchored);
-        let dependencies = prepare::verify_dependencies(&library, &chain, &anchored)?;
+        let dependencies = dependencies::verify(&library, &chain, &anchored)?;
         trace.dependencies(dependencies, start.elapsed());
+        let env_configs = prepare::env_configs(&chain)?;
         if request.dry_run {
             return Ok(Envelope::dry(&chain, pairs, start.elapsed()));
         }
-        let parameters = prepare::with_resolved_config(&library, &chain, parameters)?;
+        let mut warnings = Vec::new();
+        let parameters =
+            prepare::with_resolved_config(&library, &chain, parameters, &mut warnings)?;
         let facts = self.facts(&chain, &anchored, &parameters)?;
         let inherited = request.environment.unwrap_or_else(inherited);
         let environment = self
-            .environment(&chain, &anchored, &facts, inherited)
+            .environment(&chain, &env_configs, &anchored, &facts, inherited)
             .await?;
         trace.environment(&environment);
         let call = prepare::call(
@@ -183,7 +187,7 @@ impl Executor {
         };
         let done = primitive.run(call).await;
         trace.done(start.elapsed());
-        Ok(Envelope::done(&chain, done, start.elapsed()))
+        Ok(Envelope::done(&chain, done, warnings, start.elapsed()))
     }
 
     /// The library as it is now.

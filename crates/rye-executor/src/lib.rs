@@ -35,6 +35,7 @@ mod executor;
 pub mod interpreter;
 pub mod parameters;
 pub mod primitive;
+mod shape;
 pub mod template;
 mod trace;
 
