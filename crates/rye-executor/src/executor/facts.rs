@@ -140,6 +140,7 @@ impl Executor {
         );
         let system = self.system_folder()?.join(".ai");
         names.set("system_space", text(&system)?, Origin::Fact);
+        names.set("private_cache", text(&self.private_cache()?)?, Origin::Fact);
         names.set("params_json", parameters.to_string(), Origin::Fact);
         if names.get("tool_name").is_none() {
             names.set("tool_name", tool.id().name(), Origin::Fact);
@@ -159,6 +160,14 @@ impl Executor {
             item.extension
         );
         Ok(self.system_folder()?.join(".ai").join(relative))
+    }
+
+    /// A folder that no one else can write to, for what interpreters keep between
+    /// calls: compiled code, for one, which must not come from a project.
+    fn private_cache(&self) -> Result<PathBuf, ExecuteError> {
+        let folder = self.places.cache.join("private");
+        rye_items::own_folder(&folder)?;
+        Ok(folder)
     }
 
     fn system_folder(&self) -> Result<PathBuf, ExecuteError> {

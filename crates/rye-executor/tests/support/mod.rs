@@ -57,6 +57,10 @@ impl World {
         &self.project
     }
 
+    pub(crate) fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache")
+    }
+
     pub(crate) fn at(&self, relative: &str) -> PathBuf {
         self.project.join(".ai").join(relative)
     }
