@@ -406,16 +406,16 @@ async fn variables_that_a_tool_needs_must_be_set() {
     let world = World::new();
     world.signed(
         "tools/it.sh",
-        &format!("{BASH}# requires_env: [RYE_TEST_A, RYE_TEST_B]\n{MARK}"),
+        &format!("{BASH}# requires_env: [NEEDED_A, NEEDED_B]\n{MARK}"),
     );
-    fs::write(world.project().join(".env"), "RYE_TEST_A=1\n").unwrap();
+    fs::write(world.project().join(".env"), "NEEDED_A=1\n").unwrap();
     let error = world.refused_at_last("it", json!({})).await;
     says(
         &error,
         "missing_variables",
-        &["variables that are not set: RYE_TEST_B"],
+        &["variables that are not set: NEEDED_B"],
     );
-    assert!(error.hint.unwrap().contains("export RYE_TEST_B="));
+    assert!(error.hint.unwrap().contains("export NEEDED_B="));
 }
 
 #[tokio::test]

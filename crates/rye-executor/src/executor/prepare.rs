@@ -135,7 +135,9 @@ impl Executor {
         let mut environment = Environment::inherited(inherited, minimal);
         if let Ok(text) = std::fs::read_to_string(self.places.project.join(".env")) {
             for (name, value) in dotenv::parse(&text).variables {
-                environment.set(name, value, Origin::Dotenv);
+                if environment::may_be_set_by_a_file(&name) {
+                    environment.set(name, value, Origin::Dotenv);
+                }
             }
         }
         for (link, config) in chain.upwards().zip(configs) {

@@ -127,10 +127,6 @@ impl World {
         self.folder.path().join("user")
     }
 
-    pub(crate) fn cache(&self) -> PathBuf {
-        self.folder.path().join("cache")
-    }
-
     /// The folder around the project and the user.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
