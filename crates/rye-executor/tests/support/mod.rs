@@ -136,6 +136,21 @@ impl World {
         &self.key
     }
 
+    /// The processes that are in the project's folder: tools, and what they started.
+    pub(crate) fn processes(&self) -> Vec<String> {
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        let inside = all.filter(|process| {
+            let cwd = fs::read_link(process.path().join("cwd"));
+            cwd.is_ok_and(|cwd| cwd.starts_with(&self.project))
+        });
+        inside
+            .map(|process| {
+                let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+                String::from_utf8_lossy(&line).replace('\0', " ")
+            })
+            .collect()
+    }
+
     /// Whether a tool ran that leaves a [`MARK`].
     pub(crate) fn ran(&self) -> bool {
         self.project.join("ran").exists()
