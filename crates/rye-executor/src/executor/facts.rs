@@ -86,7 +86,10 @@ impl Executor {
     ) -> Result<Names, ExecuteError> {
         let mut names = Names::default();
         let tool = chain.tool();
-        for link in chain.upwards().filter(|link| !std::ptr::eq(*link, tool)) {
+        // What a primitive declares is its configuration, no parameter.
+        let above = chain.links.get(1..).unwrap_or_default();
+        let runtimes = above.split_last().map_or(&[][..], |(_, runtimes)| runtimes);
+        for link in runtimes.iter().rev() {
             for (name, about) in declared(link) {
                 if let Some(default) = about.get("default") {
                     names.set(name, default.clone(), Origin::Configuration);
@@ -101,7 +104,7 @@ impl Executor {
         for (name, value) in parameters.as_object().into_iter().flatten() {
             // A parameter is never code: a runtime's own name keeps its meaning,
             // unless it is the runtime itself that was called.
-            let is_runtimes = chain.links[1..]
+            let is_runtimes = runtimes
                 .iter()
                 .any(|link| declared(link).any(|(n, _)| n == name));
             if !is_runtimes {

@@ -32,6 +32,8 @@ pub(super) struct Surroundings {
     pub(super) cwd: PathBuf,
     pub(super) timeout: Option<Duration>,
     pub(super) spill: Option<Cas>,
+    /// The parts of the configuration whose fields may be left out.
+    pub(super) optional: &'static [&'static str],
 }
 
 /// Verifies what the tool brings with it, as the nearest link says.
@@ -295,6 +297,16 @@ pub(super) fn call(
         .transpose()?;
     let mut config = Map::new();
     for (key, value) in &merged {
+        let given;
+        let value = if surroundings.optional.contains(&key.as_str()) {
+            let Some(fields) = template::given(value, facts) else {
+                continue;
+            };
+            given = fields;
+            &given
+        } else {
+            value
+        };
         let rendered = match (key.as_str(), &command) {
             ("command", Some(command)) => Value::String(command.clone()),
             ("args", Some(command)) => arguments(command, value, variables, facts),
