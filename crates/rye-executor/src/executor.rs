@@ -19,7 +19,7 @@ use crate::chain::{self, Chain};
 use crate::envelope::Envelope;
 use crate::error::ExecuteError;
 use crate::parameters;
-use crate::primitive::{Execute, Primitives};
+use crate::primitive::{Execute, HttpClient, Primitives};
 use crate::trace::Trace;
 
 pub use facts::CallAnchor;
@@ -114,6 +114,10 @@ impl Executor {
                 Arc::new(Execute::new(Arc::clone(&supervisor))),
             );
         }
+        if let Some(http) = id("rye/core/primitives/http_client") {
+            let aliases = id("http_client").into_iter().collect();
+            primitives.register(http, aliases, Arc::new(HttpClient::default()));
+        }
         Self {
             places,
             primitives,
@@ -168,6 +172,10 @@ impl Executor {
             .environment(&chain, &env_configs, &anchored, &facts, inherited)
             .await?;
         trace.environment(&environment);
+        // There is one: the chain ends in it.
+        let Some(primitive) = self.primitives.get(chain.primitive().id()) else {
+            return Err(crate::chain::ChainError::NoExecutor(request.tool).into());
+        };
         let call = prepare::call(
             &chain,
             &facts,
@@ -177,14 +185,11 @@ impl Executor {
                 cwd: prepare::cwd(&anchored, &facts, &self.places.project),
                 timeout: request.timeout,
                 spill: self.store(),
+                optional: primitive.optional(),
             },
             trace,
         )?;
         trace.ready(start.elapsed());
-        // There is one: the chain ends in it.
-        let Some(primitive) = self.primitives.get(chain.primitive().id()) else {
-            return Err(crate::chain::ChainError::NoExecutor(request.tool).into());
-        };
         let done = primitive.run(call).await;
         trace.done(start.elapsed());
         Ok(Envelope::done(&chain, done, warnings, start.elapsed()))

@@ -86,11 +86,9 @@ impl Executor {
     ) -> Result<Names, ExecuteError> {
         let mut names = Names::default();
         let tool = chain.tool();
-        // What the primitive declares is configuration, not a name.
-        let runtimes = chain
-            .links
-            .get(1..chain.links.len() - 1)
-            .unwrap_or_default();
+        // What a primitive declares is its configuration, no parameter.
+        let above = chain.links.get(1..).unwrap_or_default();
+        let runtimes = above.split_last().map_or(&[][..], |(_, runtimes)| runtimes);
         for link in runtimes.iter().rev() {
             for (name, about) in declared(link) {
                 if let Some(default) = about.get("default") {

@@ -33,6 +33,8 @@ pub(super) struct Surroundings {
     pub(super) cwd: PathBuf,
     pub(super) timeout: Option<Duration>,
     pub(super) spill: Option<Cas>,
+    /// The parts of the configuration whose fields may be left out.
+    pub(super) optional: &'static [&'static str],
 }
 
 /// Adds what `CONFIG_RESOLVE` of the tool asks for to its parameters.
@@ -253,6 +255,16 @@ pub(super) fn call(
         .transpose()?;
     let mut config = Map::new();
     for (key, value) in &merged {
+        let given;
+        let value = if surroundings.optional.contains(&key.as_str()) {
+            let Some(fields) = template::given(value, facts) else {
+                continue;
+            };
+            given = fields;
+            &given
+        } else {
+            value
+        };
         let rendered = match (key.as_str(), &command) {
             ("command", Some(command)) => Value::String(command.clone()),
             ("args", Some(command)) => arguments(command, value, variables, facts),

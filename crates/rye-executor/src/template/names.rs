@@ -63,6 +63,15 @@ impl Names {
         Ok(())
     }
 
+    /// Whether a text is exactly one placeholder, which stands for nothing.
+    pub(super) fn is_unknown(&self, text: &str) -> bool {
+        let mut parts = parts(text);
+        match (parts.next(), parts.next()) {
+            (Some(Part::Placeholder { name, .. }), None) => !self.values.contains_key(name),
+            _ => false,
+        }
+    }
+
     fn value_within(&self, text: &str, rounds: usize) -> Value {
         let mut parts = parts(text);
         if let (Some(Part::Placeholder { name, .. }), None) = (parts.next(), parts.next())
