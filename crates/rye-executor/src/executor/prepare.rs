@@ -18,7 +18,7 @@ use crate::environment::{Environment, Origin};
 use crate::error::ExecuteError;
 use crate::interpreter::{self, Resolver, Way};
 use crate::parameters;
-use crate::primitive::Call;
+use crate::primitive::{Call, Listener};
 use crate::template::{self, Names, Quoting};
 use crate::trace::Trace;
 
@@ -32,6 +32,7 @@ pub(super) struct Surroundings {
     pub(super) cwd: PathBuf,
     pub(super) timeout: Option<Duration>,
     pub(super) spill: Option<Cas>,
+    pub(super) listener: Option<Listener>,
 }
 
 /// Verifies what the tool brings with it, as the nearest link says.
@@ -326,6 +327,7 @@ pub(super) fn call(
         cwd: surroundings.cwd,
         timeout: surroundings.timeout.or(seconds),
         spill: surroundings.spill,
+        listener: surroundings.listener,
     })
 }
 
