@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use lillux::cas::Cas;
 use lillux::process::Supervisor;
-use rye_items::{Embedded, ItemRef, Library, Memory, Options, SYSTEM};
+use rye_items::{Embedded, ItemError, ItemKind, ItemRef, Library, Memory, Options, SYSTEM};
 use serde_json::{Map, Value};
 
-use crate::chain::{self, Chain};
+use crate::chain::{self, Chain, ChainError, Link};
 use crate::envelope::Envelope;
 use crate::error::ExecuteError;
 use crate::parameters;
-use crate::primitive::{Execute, HttpClient, Primitives};
+use crate::primitive::{Execute, HttpClient, Listener, Primitives};
 use crate::trace::Trace;
 
 pub use facts::CallAnchor;
@@ -69,6 +69,8 @@ pub struct Request {
     pub timeout: Option<Duration>,
     /// The variables it inherits; none is those of this process.
     pub environment: Option<Vec<(String, String)>>,
+    /// Who hears what the tool prints while it runs.
+    pub listener: Option<Listener>,
 }
 
 impl Request {
@@ -80,6 +82,7 @@ impl Request {
             dry_run: false,
             timeout: None,
             environment: None,
+            listener: None,
         }
     }
 
@@ -186,6 +189,7 @@ impl Executor {
                 timeout: request.timeout,
                 spill: self.store(),
                 optional: primitive.optional(),
+                listener: request.listener,
             },
             trace,
         )?;
@@ -193,6 +197,25 @@ impl Executor {
         let done = primitive.run(call).await;
         trace.done(start.elapsed());
         Ok(Envelope::done(&chain, done, warnings, start.elapsed()))
+    }
+
+    /// A tool alone, verified, with what it says about itself.
+    pub fn tool(&self, tool: &ItemRef) -> Result<Link, ExecuteError> {
+        if tool.kind != ItemKind::Tool {
+            return Err(ChainError::NotATool(tool.clone()).into());
+        }
+        let library = self.library()?;
+        let tool = self.primitives.canonical(tool);
+        let found = library.find(&tool).map_err(ItemError::from);
+        let item = found.and_then(|found| library.verify(&found, &library.trust()));
+        let item = item.map_err(ChainError::from)?;
+        let metadata = library.metadata(&item).map_err(ChainError::from)?;
+        Ok(Link { item, metadata })
+    }
+
+    /// The chain of a tool, verified.
+    pub fn chain(&self, tool: &ItemRef) -> Result<Chain, ExecuteError> {
+        Ok(chain::build(&self.library()?, tool, &self.primitives)?)
     }
 
     /// The library as it is now.
@@ -207,7 +230,7 @@ impl Executor {
             memory: Some(&self.memory),
             dev_mode: places.dev_mode,
         });
-        Ok(library.map_err(crate::chain::ChainError::from)?)
+        Ok(library.map_err(ChainError::from)?)
     }
 
     /// Where long output goes. Without a store it is cut, and the result says so.

@@ -42,4 +42,5 @@ mod trace;
 pub use envelope::{Envelope, ErrorInfo, Status};
 pub use error::ExecuteError;
 pub use executor::{CallAnchor, Executor, Places, Request};
+pub use primitive::Listener;
 pub use trace::{Step, Trace};

@@ -19,7 +19,7 @@ use crate::environment::{self, Environment, Origin};
 use crate::error::ExecuteError;
 use crate::interpreter::{self, InterpreterError, Resolver, Way};
 use crate::parameters;
-use crate::primitive::Call;
+use crate::primitive::{Call, Listener};
 use crate::template::{self, Names, Quoting};
 use crate::trace::Trace;
 
@@ -35,6 +35,7 @@ pub(super) struct Surroundings {
     pub(super) spill: Option<Cas>,
     /// The parts of the configuration whose fields may be left out.
     pub(super) optional: &'static [&'static str],
+    pub(super) listener: Option<Listener>,
 }
 
 /// Adds what `CONFIG_RESOLVE` of the tool asks for to its parameters.
@@ -299,6 +300,7 @@ pub(super) fn call(
         cwd: surroundings.cwd,
         timeout: surroundings.timeout.or(seconds),
         spill: surroundings.spill,
+        listener: surroundings.listener,
     })
 }
 
