@@ -11,7 +11,7 @@ use lillux::durable::Existing;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_executor::{Envelope, Executor, Places, Request};
-use rye_items::{Library, Options, OwnKeys, PathItem, SYSTEM};
+use rye_items::{Library, Options, OwnKeys, PathItem, SYSTEM, Space};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -93,6 +93,19 @@ impl World {
         for (_, found) in items {
             library.sign(&found, &self.key, None).unwrap();
         }
+    }
+
+    /// Signs a file that has no place for a signature.
+    pub(crate) fn sign_beside(&self, relative: &str) {
+        let user = self.folder.path().join("user");
+        let library = Library::open(&Options {
+            project: Some(&self.project),
+            user: Some(&user),
+            ..Options::new(&SYSTEM)
+        })
+        .unwrap();
+        let root = library.spaces().of(Space::Project).next().unwrap();
+        library.sign_beside(root, relative, &self.key).unwrap();
     }
 
     pub(crate) async fn run(&self, tool: &str, parameters: Value) -> Envelope {
