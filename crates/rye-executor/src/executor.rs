@@ -4,6 +4,8 @@
 mod dependencies;
 mod facts;
 mod prepare;
+mod program;
+mod standard;
 mod system;
 
 use std::path::PathBuf;
@@ -179,8 +181,11 @@ impl Executor {
         let Some(primitive) = self.primitives.get(chain.primitive().id()) else {
             return Err(crate::chain::ChainError::NoExecutor(request.tool).into());
         };
+        let mut config = prepare::merged(&chain);
+        standard::fill_in(&mut config, &chain, &library, &self.primitives);
         let call = prepare::call(
             &chain,
+            &config,
             &facts,
             &environment,
             parameters,
@@ -254,4 +259,12 @@ fn inherited() -> Vec<(String, String)> {
     let all = std::env::vars_os();
     all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
+}
+
+/// The variables into which an item puts the interpreters that it finds.
+fn interpreter_variables(link: &chain::Link) -> Vec<String> {
+    let config = link.metadata.value("env_config");
+    let found = config.and_then(|config| crate::interpreter::read_all(config).ok());
+    let found = found.into_iter().flatten();
+    found.map(|resolver| resolver.var).collect()
 }

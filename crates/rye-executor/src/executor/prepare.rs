@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lillux::cas::Cas;
-use lillux::process::Command;
 use rye_items::metadata;
 use rye_items::trust::Ignored;
 use rye_items::{ItemKind, Library};
@@ -17,14 +16,12 @@ use crate::config::{self, Mode};
 use crate::dotenv;
 use crate::environment::{self, Environment, Origin};
 use crate::error::ExecuteError;
-use crate::interpreter::{self, InterpreterError, Resolver, Way};
+use crate::interpreter::{self, InterpreterError, Resolver};
 use crate::parameters;
 use crate::primitive::{Call, Listener};
 use crate::template::{self, Names, Quoting};
 use crate::trace::Trace;
 
-/// How long a command may take that says where an interpreter is.
-const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
 /// Programs that parse what follows `-c`.
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "ash"];
 
@@ -171,52 +168,6 @@ impl Executor {
             Err(ExecuteError::MissingVariables(missing))
         }
     }
-
-    async fn find(
-        &self,
-        resolver: &Resolver,
-        facts: &Names,
-        environment: &Environment,
-    ) -> Result<String, interpreter::InterpreterError> {
-        let variables = environment.variables();
-        let roots: Vec<PathBuf> = match &resolver.way {
-            Way::Local { roots, .. } => roots
-                .iter()
-                .map(|root| {
-                    PathBuf::from(word(template::render(
-                        root,
-                        variables,
-                        Quoting::None,
-                        facts,
-                    )))
-                })
-                .collect(),
-            _ => Vec::new(),
-        };
-        let answer = match &resolver.way {
-            Way::Command(command) => self.ask(command, environment).await,
-            _ => None,
-        };
-        let path = environment.get("PATH").unwrap_or_default();
-        let found = resolver.find(&self.places.project, &roots, path, answer.as_deref())?;
-        Ok(found.to_string_lossy().into_owned())
-    }
-
-    /// What a command prints that knows where an interpreter is; none if it fails.
-    async fn ask(&self, command: &[String], environment: &Environment) -> Option<String> {
-        let (program, arguments) = command.split_first()?;
-        let mut asked = Command::new(program)
-            .args(arguments)
-            .cwd(&self.places.project)
-            .environment(lillux::process::Environment::Exact)
-            .timeout(RESOLVE_LIMIT);
-        for (name, value) in environment.variables() {
-            asked = asked.env(name, value);
-        }
-        let output = self.supervisor.exec(asked).await.ok()?;
-        let answer = output.stdout.text().trim().to_owned();
-        (output.success() && !answer.is_empty()).then_some(answer)
-    }
 }
 
 /// Where a call runs: as its anchor says, else in the project.
@@ -238,24 +189,24 @@ pub(super) fn cwd(anchor: &CallAnchor, facts: &Names, project: &Path) -> PathBuf
     )
 }
 
-/// The configuration of the chain, merged, rendered, and checked against the primitive's schema.
+/// The merged configuration of the chain, rendered, and checked against the primitive's schema.
 pub(super) fn call(
     chain: &Chain,
+    merged: &Map<String, Value>,
     facts: &Names,
     environment: &Environment,
     parameters: Value,
     surroundings: Surroundings,
     trace: &mut Trace,
 ) -> Result<Call, ExecuteError> {
-    let merged = merged(chain);
-    trace.config("before", &merged);
+    trace.config("before", merged);
     let variables = environment.variables();
     let command = merged.get("command").and_then(Value::as_str);
     let command = command
         .map(|text| template::render_command(text, variables, facts))
         .transpose()?;
     let mut config = Map::new();
-    for (key, value) in &merged {
+    for (key, value) in merged {
         let given;
         let value = if surroundings.optional.contains(&key.as_str()) {
             let Some(fields) = template::given(value, facts) else {
@@ -307,7 +258,7 @@ pub(super) fn call(
 /// Merges the chain's configurations, the tool's over all. What a runtime
 /// declares as its parameter is no configuration of the tool's: `command` of a
 /// bash tool is what bash runs, not what runs instead of bash.
-fn merged(chain: &Chain) -> Map<String, Value> {
+pub(super) fn merged(chain: &Chain) -> Map<String, Value> {
     let mut merged = Map::new();
     let mut declared: Vec<&str> = Vec::new();
     for link in chain.upwards() {
@@ -366,7 +317,7 @@ fn arguments(
 }
 
 /// A value as text: a string as it is, other things as JSON.
-fn word(value: Value) -> String {
+pub(super) fn word(value: Value) -> String {
     match value {
         Value::String(text) => text,
         other => other.to_string(),
