@@ -71,8 +71,8 @@ pub(crate) fn run(
         let schema = tool.metadata.config_schema();
         let read = words::read(words, schema, &mut own);
         apply(&own, words, context, printer);
-        parameters =
-            read.map_err(|failure| failure.hint(format!("rye execute {reference} --help")))?;
+        parameters = read
+            .map_err(|failure| failure.or_hint(format!("rye execute {} --help", reference.id)))?;
     }
     if own.help {
         return match executor.chain(&reference) {
