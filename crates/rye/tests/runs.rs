@@ -38,12 +38,18 @@ fn ready() -> World {
 fn start(world: &World, tool: &str) -> String {
     let document = json(&world.run(&["execute", tool, "--async", "--json"]));
     assert_eq!(document["run"]["state"], "running", "{document}");
-    document["run"]["id"].as_str().unwrap().to_owned()
+    document["run"]["id"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn state(world: &World, id: &str) -> String {
     let document = json(&world.run(&["run", "status", id, "--json"]));
-    document["run"]["state"].as_str().unwrap().to_owned()
+    document["run"]["state"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn folder(world: &World, id: &str) -> std::path::PathBuf {
