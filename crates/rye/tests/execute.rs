@@ -147,7 +147,7 @@ fn a_dry_run_runs_nothing() {
     assert_transcript!(world.transcript(&[
         "execute touch --dry-run",
         "execute --dry-run touch --json",
-        "execute hello --dry-run --nmae Ada",
+        "execute hello --dry-run --names Ada",
     ]));
     assert!(!world.path("project/touched").exists());
 }
