@@ -4,7 +4,7 @@
 //! say no more than types, names and limits. What is not plain, and whatever does
 //! not fit, goes the long way, which alone decides; a test holds the two together.
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 /// Whether a value is sure to fit, and the schema sure to be one. No is no answer.
 pub(super) fn surely_fits(schema: &Value, value: &Value) -> bool {
@@ -36,7 +36,9 @@ fn is_plain(schema: &Value) -> bool {
             }
             "additionalProperties" | "items" => is_plain(about),
             "enum" => about.as_array().is_some_and(|all| !all.is_empty()),
-            "minimum" | "maximum" => exact(about).is_some(),
+            "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
+                exact(about).is_some()
+            }
             "minLength" | "maxLength" | "minItems" | "maxItems" => about.is_u64(),
             "title" | "description" | "$comment" => about.is_string(),
             "default" => true,
@@ -74,12 +76,10 @@ fn fits(schema: &Value, value: &Value) -> bool {
                 items.is_none_or(|items| items.iter().all(|item| fits(about, item)))
             }
             "enum" => about.as_array().is_some_and(|all| all.contains(value)),
-            "minimum" => {
-                !value.is_number() || exact(value) >= exact(about) && exact(value).is_some()
-            }
-            "maximum" => {
-                !value.is_number() || exact(value) <= exact(about) && exact(value).is_some()
-            }
+            "minimum" => compared(value, about, |value, limit| value >= limit),
+            "maximum" => compared(value, about, |value, limit| value <= limit),
+            "exclusiveMinimum" => compared(value, about, |value, limit| value > limit),
+            "exclusiveMaximum" => compared(value, about, |value, limit| value < limit),
             "minLength" => limit(length(value), about, |length, limit| length >= limit),
             "maxLength" => limit(length(value), about, |length, limit| length <= limit),
             "minItems" => limit(items(value), about, |items, limit| items >= limit),
@@ -123,9 +123,18 @@ fn declares(schema: &Map<String, Value>, name: &str) -> bool {
     properties.is_some_and(|properties| properties.contains_key(name))
 }
 
-/// A whole number that can be compared without loss.
-fn exact(value: &Value) -> Option<i64> {
-    value.as_number().and_then(Number::as_i64)
+/// A number that a float holds without loss.
+fn exact(value: &Value) -> Option<f64> {
+    const MOST: u64 = 1 << 53;
+    let number = value.as_number()?;
+    let is_exact = number.is_f64() || number.as_i64()?.unsigned_abs() <= MOST;
+    number.as_f64().filter(|_| is_exact)
+}
+
+/// What is no number has no limit to it.
+fn compared(value: &Value, about: &Value, holds: impl Fn(f64, f64) -> bool) -> bool {
+    let both = exact(value).zip(exact(about));
+    !value.is_number() || both.is_some_and(|(value, limit)| holds(value, limit))
 }
 
 fn length(value: &Value) -> Option<u64> {
@@ -198,6 +207,8 @@ mod tests {
         let keywords = vec![
             "minimum",
             "maximum",
+            "exclusiveMinimum",
+            "exclusiveMaximum",
             "minLength",
             "maxLength",
             "minItems",
