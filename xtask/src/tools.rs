@@ -33,7 +33,8 @@ pub(crate) enum Tool {
 }
 
 /// Programs that tests call, with the Debian package of each.
-const TEST_PROGRAMS: [(&str, &str); 4] = [
+const TEST_PROGRAMS: [(&str, &str); 5] = [
+    ("node", "nodejs"),
     ("openssl", "openssl"),
     ("ps", "procps"),
     ("python3", "python3"),

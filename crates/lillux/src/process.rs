@@ -43,7 +43,7 @@ mod image;
 mod keeper;
 mod table;
 
-pub use capture::{Captured, Overflow, Stream};
+pub use capture::{Capture, Captured, Overflow, Stream};
 pub use command::{Command, DEFAULT_GRACE, DEFAULT_OUTPUT_LIMIT, Stdin};
 pub use detached::{SpawnError, spawn};
 pub use environment::Environment;

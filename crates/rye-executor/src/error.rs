@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use lillux::PathError;
-use rye_items::ItemError;
+use rye_items::{ItemError, LookupError, SpaceError};
 use serde_json::Value;
 
 use crate::anchor::AnchorError;
@@ -76,6 +76,10 @@ impl ExecuteError {
             Self::Parameters(ParameterError::Schema(_)) => "bad_schema",
             Self::Parameters(_) => "invalid_parameters",
             Self::Config(_) | Self::ConfigFile(_) => "invalid_config",
+            Self::Interpreter {
+                source: InterpreterError::Description { .. },
+                ..
+            } => "bad_env_config",
             Self::Interpreter { .. } => "interpreter_not_found",
             Self::Anchor { .. } => "no_anchor",
             Self::Dependency(error) => item_code(error),
@@ -89,7 +93,11 @@ impl ExecuteError {
 
     /// Whether something is not what was signed.
     pub fn is_integrity(&self) -> bool {
-        self.integrity().is_some()
+        let leaves = match self {
+            Self::Chain(ChainError::Item(error)) | Self::Dependency(error) => leaves_space(error),
+            _ => false,
+        };
+        leaves || self.integrity().is_some()
     }
 
     /// The item whose bytes are not vouched for, if that is why.
@@ -152,12 +160,19 @@ fn chain_code(error: &ChainError) -> &'static str {
     }
 }
 
+fn leaves_space(error: &ItemError) -> bool {
+    matches!(
+        error,
+        ItemError::Space(SpaceError::LeavesSpace(_))
+            | ItemError::Lookup(LookupError::Space(SpaceError::LeavesSpace(_)))
+    )
+}
+
 fn item_code(error: &ItemError) -> &'static str {
     match error {
-        ItemError::Lookup(rye_items::LookupError::NotFound { .. }) => "not_found",
-        ItemError::Lookup(rye_items::LookupError::Space(_)) | ItemError::Space(_) => {
-            "unusable_file"
-        }
+        _ if leaves_space(error) => "leaves_space",
+        ItemError::Lookup(LookupError::NotFound { .. }) => "not_found",
+        ItemError::Lookup(LookupError::Space(_)) | ItemError::Space(_) => "unusable_file",
         ItemError::Lookup(_) => "ambiguous",
         ItemError::Integrity(error) => error.problem.code(),
         ItemError::Metadata { .. } => "bad_metadata",

@@ -1,6 +1,7 @@
 //! The way of a call: chain, validate, parameters, anchor, dependencies,
 //! environment, configuration, template, primitive, result.
 
+mod dependencies;
 mod facts;
 mod prepare;
 mod system;
@@ -18,7 +19,7 @@ use crate::chain::{self, Chain, ChainError, Link};
 use crate::envelope::Envelope;
 use crate::error::ExecuteError;
 use crate::parameters;
-use crate::primitive::{Execute, Listener, Primitives};
+use crate::primitive::{Execute, HttpClient, Listener, Primitives};
 use crate::trace::Trace;
 
 pub use facts::CallAnchor;
@@ -116,6 +117,10 @@ impl Executor {
                 Arc::new(Execute::new(Arc::clone(&supervisor))),
             );
         }
+        if let Some(http) = id("rye/core/primitives/http_client") {
+            let aliases = id("http_client").into_iter().collect();
+            primitives.register(http, aliases, Arc::new(HttpClient::default()));
+        }
         Self {
             places,
             primitives,
@@ -155,18 +160,25 @@ impl Executor {
         let parameters = parameters::check(schema, request.parameters)?;
         let anchored = self.anchor(&library, &chain)?;
         trace.anchor(&anchored);
-        let dependencies = prepare::verify_dependencies(&library, &chain, &anchored)?;
+        let dependencies = dependencies::verify(&library, &chain, &anchored)?;
         trace.dependencies(dependencies, start.elapsed());
+        let env_configs = prepare::env_configs(&chain)?;
         if request.dry_run {
             return Ok(Envelope::dry(&chain, pairs, start.elapsed()));
         }
-        let parameters = prepare::with_resolved_config(&library, &chain, parameters)?;
+        let mut warnings = Vec::new();
+        let parameters =
+            prepare::with_resolved_config(&library, &chain, parameters, &mut warnings)?;
         let facts = self.facts(&chain, &anchored, &parameters)?;
         let inherited = request.environment.unwrap_or_else(inherited);
         let environment = self
-            .environment(&chain, &anchored, &facts, inherited)
+            .environment(&chain, &env_configs, &anchored, &facts, inherited)
             .await?;
         trace.environment(&environment);
+        // There is one: the chain ends in it.
+        let Some(primitive) = self.primitives.get(chain.primitive().id()) else {
+            return Err(crate::chain::ChainError::NoExecutor(request.tool).into());
+        };
         let call = prepare::call(
             &chain,
             &facts,
@@ -176,18 +188,15 @@ impl Executor {
                 cwd: prepare::cwd(&anchored, &facts, &self.places.project),
                 timeout: request.timeout,
                 spill: self.store(),
+                optional: primitive.optional(),
                 listener: request.listener,
             },
             trace,
         )?;
         trace.ready(start.elapsed());
-        // There is one: the chain ends in it.
-        let Some(primitive) = self.primitives.get(chain.primitive().id()) else {
-            return Err(ChainError::NoExecutor(request.tool).into());
-        };
         let done = primitive.run(call).await;
         trace.done(start.elapsed());
-        Ok(Envelope::done(&chain, done, start.elapsed()))
+        Ok(Envelope::done(&chain, done, warnings, start.elapsed()))
     }
 
     /// A tool alone, verified, with what it says about itself.

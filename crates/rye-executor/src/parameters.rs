@@ -36,21 +36,37 @@ pub fn check(schema: Option<&Value>, parameters: Value) -> Result<Value, Paramet
         return Ok(Value::Object(parameters));
     };
     fill_in(schema, &mut parameters);
-    let parameters = Value::Object(parameters);
-    if plain::surely_fits(schema, &parameters) {
-        return Ok(parameters);
+    fits(schema, parameters).map(Value::Object)
+}
+
+/// Gives an object back as it is, if it fits the schema.
+pub fn fits(
+    schema: &Value,
+    object: Map<String, Value>,
+) -> Result<Map<String, Value>, ParameterError> {
+    let parameters = Value::Object(object);
+    if !plain::surely_fits(schema, &parameters) {
+        validate(schema, &parameters)?;
     }
+    match parameters {
+        Value::Object(object) => Ok(object),
+        other => Err(ParameterError::NotAnObject(kind(&other))),
+    }
+}
+
+/// Finds all that does not fit.
+fn validate(schema: &Value, parameters: &Value) -> Result<(), ParameterError> {
     let validator =
         jsonschema::validator_for(schema).map_err(|e| ParameterError::Schema(e.to_string()))?;
     let violations: Vec<_> = validator
-        .iter_errors(&parameters)
+        .iter_errors(parameters)
         .map(|error| Violation {
             pointer: error.instance_path().to_string(),
             message: brief(&error.to_string()),
         })
         .collect();
     if violations.is_empty() {
-        Ok(parameters)
+        Ok(())
     } else {
         Err(ParameterError::Violations(violations))
     }

@@ -1,6 +1,7 @@
 //! Primitives: where a chain ends and something happens.
 
 mod execute;
+mod http;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -15,6 +16,7 @@ use rye_items::{Item, ItemId, ItemRef, Verified};
 use serde_json::{Map, Value};
 
 pub use execute::Execute;
+pub use http::HttpClient;
 
 /// A call that is ready to be carried out: everything verified, checked and
 /// rendered. How it is carried out is the primitive's: a new process is one way.
@@ -102,6 +104,12 @@ pub type Outcome<'a> = Pin<Box<dyn Future<Output = Done> + Send + 'a>>;
 pub trait Primitive: Send + Sync {
     /// Carries out a call. Dropping the future ends what it began.
     fn run(&self, call: Call) -> Outcome<'_>;
+
+    /// The parts of the configuration in which a field is left out if it is
+    /// nothing but a placeholder for what the call does not give.
+    fn optional(&self) -> &'static [&'static str] {
+        &[]
+    }
 }
 
 /// The primitives by their ids, in one place.

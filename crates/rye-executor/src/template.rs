@@ -74,5 +74,21 @@ pub fn render_value(value: &Value, variables: &Variables, names: &Names) -> Valu
     }
 }
 
+/// A template without the fields and items that are exactly one placeholder and
+/// stand for nothing; none if it is one itself.
+pub fn given(value: &Value, names: &Names) -> Option<Value> {
+    match value {
+        Value::String(text) if names.is_unknown(text) => None,
+        Value::Array(items) => Some(items.iter().filter_map(|item| given(item, names)).collect()),
+        Value::Object(fields) => Some(
+            fields
+                .iter()
+                .filter_map(|(key, field)| Some((key.clone(), given(field, names)?)))
+                .collect(),
+        ),
+        other => Some(other.clone()),
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -54,7 +54,7 @@ pub use library::{
 };
 pub use lookup::{Found, LookupError};
 pub use memory::Memory;
-pub use own_folder::is_own_folder;
+pub use own_folder::{is_own_folder, own_folder};
 pub use own_keys::{OwnKeyError, OwnKeys, read_key_file};
 pub use place::{Excerpt, Position};
 pub use space::{Embedded, Space, SpaceError, Spaces};

@@ -6,7 +6,7 @@
 //! nobody can.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use lillux::{At as _, Hash, PathError};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use crate::item::{Item, Verified};
-use crate::own_folder::{create_own_folder, is_own_folder};
+use crate::own_folder::own_folder;
 
 impl Verified<Item> {
     /// A read-only copy below a folder, under the item's own file name. The copy
@@ -24,11 +24,7 @@ impl Verified<Item> {
         let name = self.path.file_name().unwrap_or_else(|| "item".as_ref());
         let folder = folder.join("materialised").join(hash.to_hex());
         let path = folder.join(name);
-        create_own_folder(&folder).at("create the folder", &folder)?;
-        if !is_own_folder(&folder) {
-            let theirs = io::Error::new(io::ErrorKind::PermissionDenied, "others can write to it");
-            return Err(theirs).at("keep a private copy in", &folder);
-        }
+        own_folder(&folder)?;
         if fs::read(&path).is_ok_and(|there| there == self.bytes()) {
             return Ok(path);
         }

@@ -51,8 +51,9 @@ impl Captured {
     }
 }
 
-/// A stream being captured.
-pub(super) struct Capture {
+/// A stream being captured: of a process here, of a response elsewhere.
+#[derive(Debug)]
+pub struct Capture {
     kept: Vec<u8>,
     total: u64,
     limit: usize,
@@ -62,6 +63,7 @@ pub(super) struct Capture {
 }
 
 /// Where the whole stream goes once it is longer than the limit.
+#[derive(Debug)]
 enum Spill {
     /// There is no store.
     Nowhere,
@@ -77,7 +79,8 @@ enum Spill {
 }
 
 impl Capture {
-    pub(super) fn new(limit: usize, store: Option<Cas>) -> Self {
+    /// Begins a stream of which at most `limit` bytes stay in memory.
+    pub fn new(limit: usize, store: Option<Cas>) -> Self {
         Self {
             kept: Vec::new(),
             total: 0,
@@ -89,7 +92,7 @@ impl Capture {
 
     /// Takes the next bytes. Waits only while earlier ones are being stored.
     /// May be dropped while it waits: what it was given is taken all the same.
-    pub(super) async fn take(&mut self, bytes: &[u8]) {
+    pub async fn take(&mut self, bytes: &[u8]) {
         let room = self.limit - self.kept.len();
         let (kept, excess) = bytes.split_at(room.min(bytes.len()));
         self.kept.extend_from_slice(kept);
@@ -134,7 +137,8 @@ impl Capture {
         };
     }
 
-    pub(super) async fn finish(mut self) -> Captured {
+    /// The stream is over: waits until it is stored, if it was long.
+    pub async fn finish(mut self) -> Captured {
         while !self.pending.is_empty() && !matches!(self.spill, Spill::Nowhere | Spill::Failed(_)) {
             self.written().await;
             self.write_pending();

@@ -86,7 +86,10 @@ impl Executor {
     ) -> Result<Names, ExecuteError> {
         let mut names = Names::default();
         let tool = chain.tool();
-        for link in chain.upwards().filter(|link| !std::ptr::eq(*link, tool)) {
+        // What a primitive declares is its configuration, no parameter.
+        let above = chain.links.get(1..).unwrap_or_default();
+        let runtimes = above.split_last().map_or(&[][..], |(_, runtimes)| runtimes);
+        for link in runtimes.iter().rev() {
             for (name, about) in declared(link) {
                 if let Some(default) = about.get("default") {
                     names.set(name, default.clone(), Origin::Configuration);
@@ -101,17 +104,13 @@ impl Executor {
         for (name, value) in parameters.as_object().into_iter().flatten() {
             // A parameter is never code: a runtime's own name keeps its meaning,
             // unless it is the runtime itself that was called.
-            let is_runtimes = chain.links[1..]
+            let is_runtimes = runtimes
                 .iter()
                 .any(|link| declared(link).any(|(n, _)| n == name));
             if !is_runtimes {
                 let own = declared(tool).any(|(n, _)| n == name)
                     && tool.metadata.tool_type() == Some("runtime");
-                let origin = if own {
-                    Origin::Configuration
-                } else {
-                    Origin::Fact
-                };
+                let origin = if own { Origin::Code } else { Origin::Fact };
                 names.set(name.clone(), value.clone(), origin);
             }
         }
@@ -139,6 +138,7 @@ impl Executor {
         );
         let system = self.system_folder()?.join(".ai");
         names.set("system_space", text(&system)?, Origin::Fact);
+        names.set("private_cache", text(&self.private_cache()?)?, Origin::Fact);
         names.set("params_json", parameters.to_string(), Origin::Fact);
         if names.get("tool_name").is_none() {
             names.set("tool_name", tool.id().name(), Origin::Fact);
@@ -158,6 +158,14 @@ impl Executor {
             item.extension
         );
         Ok(self.system_folder()?.join(".ai").join(relative))
+    }
+
+    /// A folder that no one else can write to, for what interpreters keep between
+    /// calls: compiled code, for one, which must not come from a project.
+    fn private_cache(&self) -> Result<PathBuf, ExecuteError> {
+        let folder = self.places.cache.join("private");
+        rye_items::own_folder(&folder)?;
+        Ok(folder)
     }
 
     fn system_folder(&self) -> Result<PathBuf, ExecuteError> {

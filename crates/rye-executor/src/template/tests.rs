@@ -121,3 +121,16 @@ proptest! {
         render(&template, &environment(&[("A", "${A}")]), Quoting::Shell, &names());
     }
 }
+
+#[test]
+fn what_stands_for_nothing_is_left_out_and_what_only_looks_so_stays() {
+    let mut names = Names::default();
+    names.set("known", "{unknown}", Origin::Fact);
+    let template = json!({"a": "{unknown}", "b": "{known}", "c": ["{unknown}", 1, "x {unknown}"], "d": {"e": "{unknown}"}});
+    let given = given(&template, &names).unwrap();
+    assert_eq!(
+        render_value(&given, &Variables::new(), &names),
+        json!({"b": "{unknown}", "c": [1, "x {unknown}"], "d": {}})
+    );
+    assert_eq!(super::given(&json!("{unknown}"), &names), None);
+}

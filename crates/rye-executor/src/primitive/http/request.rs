@@ -1,0 +1,165 @@
+//! A request as the configuration describes it.
+
+use reqwest::header::{
+    ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION,
+};
+use reqwest::{Method, Response, Url};
+use serde_json::{Map, Value};
+
+use crate::primitive::Failed;
+
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// A request that can be sent.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    pub(super) method: Method,
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Option<Vec<u8>>,
+    /// How often it may be sent again.
+    pub(super) retries: u64,
+}
+
+impl Request {
+    /// Reads a configuration, which fits the schema.
+    pub(super) fn read(config: &Map<String, Value>) -> Result<Self, Failed> {
+        let method = config.get("method").and_then(Value::as_str);
+        let method = method.unwrap_or("GET").to_ascii_uppercase();
+        let method = Method::from_bytes(method.as_bytes())
+            .map_err(|_| wrong(format!("there is no method `{method}`")))?;
+        let url = config.get("url").and_then(Value::as_str);
+        let mut url = address(url.unwrap_or_default(), None)?;
+        let query = config.get("query").and_then(Value::as_object);
+        if let Some(query) = query.filter(|query| !query.is_empty()) {
+            put_pairs(&mut url, query);
+        }
+        let mut headers = headers(config)?;
+        let body = config.get("body").filter(|body| !body.is_null());
+        let body = body.map(|body| encoded(body, &mut headers));
+        Ok(Self {
+            method,
+            url,
+            headers,
+            body,
+            retries: config.get("retries").and_then(Value::as_u64).unwrap_or(0),
+        })
+    }
+
+    /// Whether sending it twice does what sending it once does.
+    pub(super) fn is_idempotent(&self) -> bool {
+        self.method.is_idempotent()
+    }
+
+    /// The request that an answer asks for instead, if it is a redirect.
+    pub(super) fn redirected(&self, response: &Response) -> Result<Option<Self>, Failed> {
+        let status = response.status().as_u16();
+        let place = response.headers().get(LOCATION);
+        let (301 | 302 | 303 | 307 | 308, Some(place)) = (status, place) else {
+            return Ok(None);
+        };
+        let place = String::from_utf8_lossy(place.as_bytes());
+        let mut next = self.clone();
+        next.url = address(&place, Some(&self.url))?;
+        if self.url.scheme() == "https" && next.url.scheme() == "http" {
+            return Err(Failed::new(
+                "unsafe_redirect",
+                "it was sent on from https to http",
+            ));
+        }
+        let becomes_get = status == 303 && self.method != Method::HEAD
+            || matches!(status, 301 | 302) && self.method == Method::POST;
+        if becomes_get {
+            next.method = Method::GET;
+            next.body = None;
+            next.headers.remove(CONTENT_TYPE);
+        }
+        if next.url.origin() != self.url.origin() {
+            // What was meant for one server, keys above all, is not for another.
+            let harmless = [ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE];
+            next.headers = std::mem::take(&mut next.headers)
+                .into_iter()
+                .filter_map(|(name, value)| Some((name?, value)))
+                .filter(|(name, _)| harmless.contains(name))
+                .collect();
+        }
+        Ok(Some(next))
+    }
+}
+
+fn address(text: &str, base: Option<&Url>) -> Result<Url, Failed> {
+    let url = Url::options().base_url(base).parse(text);
+    let url = url.map_err(|error| wrong(format!("`{text}` is no address: {error}")))?;
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        other => Err(wrong(format!(
+            "`{other}` is not spoken here; an address begins with http:// or https://"
+        ))),
+    }
+}
+
+fn headers(config: &Map<String, Value>) -> Result<HeaderMap, Failed> {
+    let mut headers = HeaderMap::new();
+    let given = config.get("headers").and_then(Value::as_object);
+    for (name, value) in given.into_iter().flatten() {
+        let parsed = HeaderName::from_bytes(name.as_bytes());
+        let parsed = parsed.map_err(|_| wrong(format!("`{name}` is no name of a header")))?;
+        // The value may be a secret, so it is not repeated.
+        let value = HeaderValue::from_str(&text(value))
+            .map_err(|_| wrong(format!("the value of the header `{name}` cannot be sent")))?;
+        headers.insert(parsed, value);
+    }
+    Ok(headers)
+}
+
+/// Text as it is, a form where the headers say so, everything else as JSON.
+fn encoded(body: &Value, headers: &mut HeaderMap) -> Vec<u8> {
+    let kind = headers.get(CONTENT_TYPE);
+    let is_form = kind.is_some_and(|kind| kind.as_bytes().starts_with(FORM.as_bytes()));
+    let (bytes, kind) = match body {
+        Value::String(text) => (text.clone(), "text/plain; charset=utf-8"),
+        Value::Object(fields) if is_form => (form(fields), FORM),
+        other => (other.to_string(), "application/json"),
+    };
+    headers
+        .entry(CONTENT_TYPE)
+        .or_insert(HeaderValue::from_static(kind));
+    bytes.into_bytes()
+}
+
+fn form(fields: &Map<String, Value>) -> String {
+    let Ok(mut url) = Url::parse("http://form/") else {
+        return String::new();
+    };
+    put_pairs(&mut url, fields);
+    url.query().unwrap_or_default().to_owned()
+}
+
+/// Adds pairs to an address: one for each item of a list, none for null.
+fn put_pairs(url: &mut Url, fields: &Map<String, Value>) {
+    let mut pairs = url.query_pairs_mut();
+    for (name, value) in fields {
+        match value {
+            Value::Null => {}
+            Value::Array(items) => {
+                for item in items {
+                    pairs.append_pair(name, &text(item));
+                }
+            }
+            other => {
+                pairs.append_pair(name, &text(other));
+            }
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn wrong(why: String) -> Failed {
+    Failed::new("invalid_request", why)
+}

@@ -1,0 +1,122 @@
+//! Nothing that Python compiled is run unless it was verified, or is our own.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use rye_executor::{Request, Status};
+use serde_json::json;
+use support::World;
+
+const FUNCTION: &str = "__version__ = \"1.0.0\"\n__executor_id__ = \"rye/core/runtimes/python/function\"\n\
+    def execute(params, project_path):\n    import helper\n    return {\"said\": helper.WORD}\n";
+const SCRIPT: &str = "__version__ = \"1.0.0\"\n__executor_id__ = \"rye/core/runtimes/python/script\"\n\
+    import json, helper\nprint(json.dumps({\"said\": helper.WORD}))\n";
+
+/// A package with a tool of each Python runtime and a helper that both import.
+fn package() -> World {
+    let world = World::new();
+    world.signed("tools/pack/__init__.py", "");
+    world.signed("tools/pack/helper.py", "WORD = \"signed\"\n");
+    world.signed("tools/pack/function.py", FUNCTION);
+    world.signed("tools/pack/script.py", SCRIPT);
+    world
+}
+
+/// Compiles a text as if it were the source of a module, and marks the result
+/// as one that Python must not compare with the source.
+fn compile(text: &str, into: &Path) {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("helper.py");
+    fs::write(&source, text).unwrap();
+    fs::create_dir_all(into.parent().unwrap()).unwrap();
+    let code = "import py_compile, sys; py_compile.compile(sys.argv[1], cfile=sys.argv[2], \
+        doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)";
+    let status = Command::new("python3")
+        .args(["-c", code])
+        .args([source.as_path(), into])
+        .status();
+    assert!(status.unwrap().success());
+}
+
+/// What Python names the cached bytecode of a module.
+fn cached_name() -> String {
+    let code = "import sys; print('helper.' + sys.implementation.cache_tag + '.pyc')";
+    let output = Command::new("python3").args(["-c", code]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[tokio::test]
+async fn bytecode_that_a_project_ships_beside_signed_sources_does_not_run() {
+    let world = package();
+    let planted = world.at("tools/pack/__pycache__").join(cached_name());
+    compile("WORD = \"planted\"\n", &planted);
+    for tool in ["pack/function", "pack/script"] {
+        // Twice: the second call finds what the first compiled.
+        for _ in 0..2 {
+            let envelope = world.run(tool, json!({})).await;
+            assert_eq!(envelope.status, Status::Success, "{envelope:?}");
+            assert_eq!(envelope.data, json!({"said": "signed"}), "{tool}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn compiled_modules_without_sources_need_a_signature_beside_them() {
+    for name in [
+        "other.pyc",
+        "helper.so",
+        "config/__init__.py",
+        "config/x.py",
+    ] {
+        let world = package();
+        let path = world.at("tools/pack").join(name);
+        if name == "other.pyc" {
+            compile("WORD = \"planted\"\n", &path);
+        } else {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "WORD = \"planted\"\n").unwrap();
+        }
+        for tool in ["pack/function", "pack/script"] {
+            let error = world.fails(tool, json!({})).await;
+            assert!(error.starts_with("unsigned: "), "{name}: {error}");
+            let id = name.strip_suffix(".py").unwrap_or(name);
+            assert!(error.contains(id), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn modules_in_the_project_folder_do_not_take_the_place_of_pythons_own() {
+    let world = package();
+    for module in ["json", "asyncio", "inspect", "helper"] {
+        let path = world.project().join(format!("{module}.py"));
+        fs::write(path, "raise SystemExit('planted')\n").unwrap();
+    }
+    for tool in ["pack/function", "pack/script"] {
+        let envelope = world.run(tool, json!({})).await;
+        assert_eq!(envelope.data, json!({"said": "signed"}), "{envelope:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_python_compiles_is_kept_where_no_one_else_can_write() {
+    let world = package();
+    let mut request = Request::new("pack/function".parse().unwrap());
+    // Where nothing tells Python not to write bytecode.
+    request.environment = Some(vec![(
+        "PATH".to_owned(),
+        std::env::var("PATH").unwrap_or_default(),
+    )]);
+    world.executor.execute(request).await;
+    let private = world.cache().join("private");
+    let mode = fs::metadata(&private).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    assert!(private.join("python").is_dir());
+    assert!(!world.at("tools/pack/__pycache__").exists());
+}
