@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::shape;
+
 /// An anchor as an item describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anchor {
@@ -64,12 +66,12 @@ pub enum AnchorError {
 impl Anchor {
     /// Reads the description of an anchor.
     pub fn read(about: &Value) -> Result<Option<Self>, AnchorError> {
-        if about.is_null() || about.get("enabled") == Some(&Value::Bool(false)) {
+        let wrong = |why: String| AnchorError::Description(why);
+        if about.is_null() || !shape::flag(about, "enabled", true).map_err(wrong)? {
             return Ok(None);
         }
-        let wrong = |why: String| AnchorError::Description(why);
-        let text = |key: &str| about.get(key).and_then(Value::as_str);
-        let mode = match text("mode") {
+        let text = |key: &str| shape::text(about, key).map_err(wrong);
+        let mode = match text("mode")? {
             None | Some("auto") => Mode::Auto,
             Some("always") => Mode::Always,
             Some("never") => Mode::Never,
@@ -82,7 +84,7 @@ impl Anchor {
         if mode == Mode::Never {
             return Ok(None);
         }
-        let root = match text("root") {
+        let root = match text("root")? {
             None | Some("tool_dir") => RootOf::ToolDir,
             Some("tool_parent") => RootOf::ToolParent,
             Some("project_path") => RootOf::ProjectPath,
@@ -92,19 +94,17 @@ impl Anchor {
                 )));
             }
         };
-        let markers = about
-            .get("markers_any")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
+        let markers = shape::texts(about, "markers_any").map_err(wrong)?;
+        let markers = markers.unwrap_or_default();
+        if let Some(marker) = markers.iter().find(|marker| !is_plain(marker)) {
+            return Err(wrong(format!("`{marker}` is not the name of a marker")));
+        }
         Ok(Some(Self {
             mode,
             root,
-            markers: markers
-                .filter_map(|marker| marker.as_str().map(str::to_owned))
-                .collect(),
-            lib: text("lib").map(str::to_owned),
-            cwd: text("cwd").map(str::to_owned),
+            markers,
+            lib: text("lib")?.map(str::to_owned),
+            cwd: text("cwd")?.map(str::to_owned),
             env_paths: about.get("env_paths").cloned().unwrap_or_default(),
         }))
     }
@@ -130,7 +130,7 @@ impl Anchor {
         let has_marker = |folder: &Path| {
             self.markers
                 .iter()
-                .any(|marker| is_plain(marker) && folder.join(marker).exists())
+                .any(|marker| folder.join(marker).exists())
         };
         let marked = start
             .ancestors()
@@ -157,9 +157,9 @@ impl Anchor {
     }
 }
 
-/// A marker is the name of a file; one that leads elsewhere marks nothing.
+/// A marker is the name of a file, and leads nowhere else.
 fn is_plain(marker: &str) -> bool {
-    !marker.is_empty() && !marker.contains('/') && marker != ".."
+    !matches!(marker, "" | "." | "..") && !marker.contains(['/', '\0'])
 }
 
 #[cfg(test)]

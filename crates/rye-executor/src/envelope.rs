@@ -65,20 +65,24 @@ pub struct ErrorInfo {
 
 impl Envelope {
     /// Of a call that was carried out.
-    pub(crate) fn done(chain: &Chain, done: Done, duration: Duration) -> Self {
+    pub(crate) fn done(
+        chain: &Chain,
+        done: Done,
+        mut warnings: Vec<String>,
+        duration: Duration,
+    ) -> Self {
         let mut metadata = Map::new();
         metadata.insert("duration_ms".into(), milliseconds(duration));
         metadata.insert("exit_code".into(), json!(done.exit_code));
         metadata.insert("chain_hash".into(), json!(chain.hash));
         metadata.extend(done.metadata);
-        let waived: Vec<_> = chain
-            .links
-            .iter()
-            .filter_map(|link| link.item.waived.as_ref())
-            .map(|error| Value::from(error.to_string()))
-            .collect();
-        if !waived.is_empty() {
-            metadata.insert("warnings".into(), waived.into());
+        let waived = chain.links.iter().filter_map(|link| {
+            let error = link.item.waived.as_ref()?;
+            Some(error.to_string())
+        });
+        warnings.extend(waived);
+        if !warnings.is_empty() {
+            metadata.insert("warnings".into(), warnings.into());
         }
         let error = done.failure.map(|failed| ErrorInfo {
             code: failed.code.to_owned(),

@@ -27,6 +27,50 @@ const OWN_SECRETS: [&str; 7] = [
     "RYE_TOKEN",
 ];
 
+/// Variables by which an interpreter or a loader is told to load more code, as
+/// names and as beginnings of names. A `.env` is not signed, so it cannot set
+/// them: a cloned project would run code that nobody verified.
+const LOADS_CODE: [&str; 20] = [
+    "PATH",
+    "ENV",
+    "IFS",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "BASH_ENV",
+    "PS4",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PERL5LIB",
+    "PERL5OPT",
+    "PERLLIB",
+    "RUBYOPT",
+    "RUBYLIB",
+    "LUA_PATH",
+    "LUA_CPATH",
+    "LUA_INIT",
+    "JAVA_TOOL_OPTIONS",
+    "_JAVA_OPTIONS",
+    "PROMPT_COMMAND",
+];
+const LOADS_CODE_PREFIXES: [&str; 8] = [
+    "LD_",
+    "DYLD_",
+    "PYTHON",
+    "GEM_",
+    "BUNDLE_",
+    "GIT_",
+    "BASH_FUNC_",
+    "RYE_",
+];
+
+/// Whether an unsigned file may set a variable.
+pub fn may_be_set_by_a_file(name: &str) -> bool {
+    !LOADS_CODE.contains(&name)
+        && !LOADS_CODE_PREFIXES
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+}
+
 /// Where a variable comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -51,6 +95,26 @@ impl fmt::Display for Origin {
             Self::Item(id) => write!(f, "env of {id}"),
             Self::Anchor(id) => write!(f, "anchor of {id}"),
         }
+    }
+}
+
+/// Whether an `env_config` asks for the least that a program needs. The error
+/// is the key that is wrong, and what is.
+pub fn is_minimal(env_config: &Value) -> Result<bool, (&'static str, String)> {
+    if !matches!(
+        env_config.get("env"),
+        None | Some(Value::Null | Value::Object(_))
+    ) {
+        return Err(("env", "it is not a mapping".to_owned()));
+    }
+    match env_config.get("inherit") {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::String(text)) if text == "minimal" => Ok(true),
+        Some(Value::String(text)) if text == "all" => Ok(false),
+        Some(other) => Err((
+            "inherit",
+            format!("there is no `{}`; it is all or minimal", as_text(other)),
+        )),
     }
 }
 
@@ -193,6 +257,30 @@ mod tests {
             minimal.variables().keys().collect::<Vec<_>>(),
             ["LC_ALL", "PATH"]
         );
+    }
+
+    #[test]
+    fn an_unsigned_file_cannot_make_an_interpreter_load_code() {
+        for name in [
+            "PATH",
+            "LD_PRELOAD",
+            "PYTHONPATH",
+            "PYTHONSTARTUP",
+            "NODE_OPTIONS",
+            "BASH_ENV",
+            "RYE_DEV_MODE",
+        ] {
+            assert!(!may_be_set_by_a_file(name), "{name}");
+        }
+        for name in [
+            "DATABASE_URL",
+            "API_TOKEN",
+            "PATHS",
+            "NODE_ENV",
+            "MY_LD_FLAG",
+        ] {
+            assert!(may_be_set_by_a_file(name), "{name}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use lillux::PathError;
-use rye_items::ItemError;
+use rye_items::{ItemError, LookupError, SpaceError};
 use serde_json::Value;
 
 use crate::anchor::AnchorError;
@@ -77,6 +77,7 @@ impl ExecuteError {
             Self::Parameters(_) => "invalid_parameters",
             Self::Config(_) | Self::ConfigFile(_) => "invalid_config",
             Self::Interpreter { source, .. } => match source {
+                InterpreterError::Description { .. } => "bad_env_config",
                 InterpreterError::Unsigned(_) => "unsigned",
                 InterpreterError::Changed { .. } => "content_changed",
                 _ => "interpreter_not_found",
@@ -93,7 +94,11 @@ impl ExecuteError {
 
     /// Whether something is not what was signed.
     pub fn is_integrity(&self) -> bool {
-        self.integrity().is_some()
+        let leaves = match self {
+            Self::Chain(ChainError::Item(error)) | Self::Dependency(error) => leaves_space(error),
+            _ => false,
+        };
+        leaves || self.integrity().is_some()
     }
 
     /// The item whose bytes are not vouched for, if that is why.
@@ -156,12 +161,19 @@ fn chain_code(error: &ChainError) -> &'static str {
     }
 }
 
+fn leaves_space(error: &ItemError) -> bool {
+    matches!(
+        error,
+        ItemError::Space(SpaceError::LeavesSpace(_))
+            | ItemError::Lookup(LookupError::Space(SpaceError::LeavesSpace(_)))
+    )
+}
+
 fn item_code(error: &ItemError) -> &'static str {
     match error {
-        ItemError::Lookup(rye_items::LookupError::NotFound { .. }) => "not_found",
-        ItemError::Lookup(rye_items::LookupError::Space(_)) | ItemError::Space(_) => {
-            "unusable_file"
-        }
+        _ if leaves_space(error) => "leaves_space",
+        ItemError::Lookup(LookupError::NotFound { .. }) => "not_found",
+        ItemError::Lookup(LookupError::Space(_)) | ItemError::Space(_) => "unusable_file",
         ItemError::Lookup(_) => "ambiguous",
         ItemError::Integrity(error) => error.problem.code(),
         ItemError::Metadata { .. } => "bad_metadata",

@@ -1,6 +1,7 @@
 //! The way of a call: chain, validate, parameters, anchor, dependencies,
 //! environment, configuration, template, primitive, result.
 
+mod dependencies;
 mod facts;
 mod prepare;
 mod program;
@@ -13,14 +14,14 @@ use std::time::{Duration, Instant};
 
 use lillux::cas::Cas;
 use lillux::process::Supervisor;
-use rye_items::{Embedded, ItemRef, Library, Memory, Options, SYSTEM};
+use rye_items::{Embedded, ItemError, ItemKind, ItemRef, Library, Memory, Options, SYSTEM};
 use serde_json::{Map, Value};
 
-use crate::chain::{self, Chain};
+use crate::chain::{self, Chain, ChainError, Link};
 use crate::envelope::Envelope;
 use crate::error::ExecuteError;
 use crate::parameters;
-use crate::primitive::{Execute, HttpClient, Primitives};
+use crate::primitive::{Execute, HttpClient, Listener, Primitives};
 use crate::trace::Trace;
 
 pub use facts::CallAnchor;
@@ -70,6 +71,8 @@ pub struct Request {
     pub timeout: Option<Duration>,
     /// The variables it inherits; none is those of this process.
     pub environment: Option<Vec<(String, String)>>,
+    /// Who hears what the tool prints while it runs.
+    pub listener: Option<Listener>,
 }
 
 impl Request {
@@ -81,6 +84,7 @@ impl Request {
             dry_run: false,
             timeout: None,
             environment: None,
+            listener: None,
         }
     }
 
@@ -158,16 +162,19 @@ impl Executor {
         let parameters = parameters::check(schema, request.parameters)?;
         let anchored = self.anchor(&library, &chain)?;
         trace.anchor(&anchored);
-        let dependencies = prepare::verify_dependencies(&library, &chain, &anchored)?;
+        let dependencies = dependencies::verify(&library, &chain, &anchored)?;
         trace.dependencies(dependencies, start.elapsed());
+        let env_configs = prepare::env_configs(&chain)?;
         if request.dry_run {
             return Ok(Envelope::dry(&chain, pairs, start.elapsed()));
         }
-        let parameters = prepare::with_resolved_config(&library, &chain, parameters)?;
+        let mut warnings = Vec::new();
+        let parameters =
+            prepare::with_resolved_config(&library, &chain, parameters, &mut warnings)?;
         let facts = self.facts(&chain, &anchored, &parameters)?;
         let inherited = request.environment.unwrap_or_else(inherited);
         let environment = self
-            .environment(&chain, &anchored, &facts, inherited)
+            .environment(&chain, &env_configs, &anchored, &facts, inherited)
             .await?;
         trace.environment(&environment);
         // There is one: the chain ends in it.
@@ -187,13 +194,33 @@ impl Executor {
                 timeout: request.timeout,
                 spill: self.store(),
                 optional: primitive.optional(),
+                listener: request.listener,
             },
             trace,
         )?;
         trace.ready(start.elapsed());
         let done = primitive.run(call).await;
         trace.done(start.elapsed());
-        Ok(Envelope::done(&chain, done, start.elapsed()))
+        Ok(Envelope::done(&chain, done, warnings, start.elapsed()))
+    }
+
+    /// A tool alone, verified, with what it says about itself.
+    pub fn tool(&self, tool: &ItemRef) -> Result<Link, ExecuteError> {
+        if tool.kind != ItemKind::Tool {
+            return Err(ChainError::NotATool(tool.clone()).into());
+        }
+        let library = self.library()?;
+        let tool = self.primitives.canonical(tool);
+        let found = library.find(&tool).map_err(ItemError::from);
+        let item = found.and_then(|found| library.verify(&found, &library.trust()));
+        let item = item.map_err(ChainError::from)?;
+        let metadata = library.metadata(&item).map_err(ChainError::from)?;
+        Ok(Link { item, metadata })
+    }
+
+    /// The chain of a tool, verified.
+    pub fn chain(&self, tool: &ItemRef) -> Result<Chain, ExecuteError> {
+        Ok(chain::build(&self.library()?, tool, &self.primitives)?)
     }
 
     /// The library as it is now.
@@ -208,7 +235,7 @@ impl Executor {
             memory: Some(&self.memory),
             dev_mode: places.dev_mode,
         });
-        Ok(library.map_err(crate::chain::ChainError::from)?)
+        Ok(library.map_err(ChainError::from)?)
     }
 
     /// Where long output goes. Without a store it is cut, and the result says so.

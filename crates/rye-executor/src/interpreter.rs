@@ -82,10 +82,11 @@ pub enum InterpreterError {
 }
 
 /// All resolvers of an `env_config`: `interpreter`, and others by their names.
+/// What is in it beside them is `env` and `inherit`.
 pub fn read_all(env_config: &Value) -> Result<Vec<Resolver>, InterpreterError> {
     let fields = env_config.as_object().into_iter().flatten();
     fields
-        .filter(|(_, about)| about.get("type").is_some())
+        .filter(|(name, _)| !matches!(name.as_str(), "env" | "inherit"))
         .map(|(name, about)| {
             read(about).map_err(|why| InterpreterError::Description {
                 name: name.clone(),
@@ -97,13 +98,14 @@ pub fn read_all(env_config: &Value) -> Result<Vec<Resolver>, InterpreterError> {
 
 fn read(about: &Value) -> Result<Resolver, String> {
     let fields = about.as_object().ok_or("it is not a mapping")?;
+    let kind = fields.get("type").and_then(Value::as_str);
+    let kind = kind.ok_or("`type` is missing: how the program is found")?;
     let text = |key: &str| fields.get(key).and_then(Value::as_str).map(str::to_owned);
     let fallback = text("fallback");
     let var = text("var").ok_or("`var` is missing: the variable for what is found")?;
     let binary = || text("binary").ok_or("`binary` is missing: the name of the program".to_owned());
     let names = |first: String| [vec![first], list(fields, "candidates")].concat();
-    let kind = text("type").unwrap_or_default();
-    let way = match kind.as_str() {
+    let way = match kind {
         "local_binary" => Way::Local {
             names: names(binary()?),
             paths: list(fields, "search_paths"),

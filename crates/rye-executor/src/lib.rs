@@ -1,4 +1,28 @@
 //! From a tool's name to a finished process.
+//!
+//! A tool is a signed file. It names a runtime, which is a signed file too and
+//! names another or a primitive: that is its [`chain`]. Every link is found, read
+//! once and verified; neighbours are validated; parameters are checked; and only
+//! then the [`primitive`] carries out the call. Each step is a module of pure
+//! functions, and [`Executor`] puts them together.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use lillux::process::Supervisor;
+//! use rye_executor::{Executor, Places, Request};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let (project, cache) = (tempfile::tempdir()?, tempfile::tempdir()?);
+//! let supervisor = Supervisor::start()?; // forks: first thing in `main`
+//! let executor = Executor::new(Places::new(project.path(), cache.path()), Arc::new(supervisor));
+//! let request = Request::new("rye/core/runtimes/bash/bash".parse()?)
+//!     .parameters(serde_json::json!({ "command": "echo hello" }));
+//! let envelope = executor.execute(request).await;
+//! assert_eq!(envelope.data["stdout"], "hello\n");
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod anchor;
 pub mod chain;
@@ -11,10 +35,12 @@ mod executor;
 pub mod interpreter;
 pub mod parameters;
 pub mod primitive;
+mod shape;
 pub mod template;
 mod trace;
 
 pub use envelope::{Envelope, ErrorInfo, Status};
 pub use error::ExecuteError;
 pub use executor::{CallAnchor, Executor, Places, Request};
+pub use primitive::Listener;
 pub use trace::{Step, Trace};

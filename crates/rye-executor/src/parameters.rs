@@ -34,7 +34,15 @@ pub fn check(schema: Option<&Value>, parameters: Value) -> Result<Value, Paramet
         return Ok(Value::Object(parameters));
     };
     fill_in(schema, &mut parameters);
-    let parameters = Value::Object(parameters);
+    fits(schema, parameters).map(Value::Object)
+}
+
+/// Gives an object back as it is, if it fits the schema.
+pub fn fits(
+    schema: &Value,
+    object: Map<String, Value>,
+) -> Result<Map<String, Value>, ParameterError> {
+    let parameters = Value::Object(object);
     let validator =
         jsonschema::validator_for(schema).map_err(|e| ParameterError::Schema(e.to_string()))?;
     let violations: Vec<_> = validator
@@ -44,10 +52,9 @@ pub fn check(schema: Option<&Value>, parameters: Value) -> Result<Value, Paramet
             message: brief(&error.to_string()),
         })
         .collect();
-    if violations.is_empty() {
-        Ok(parameters)
-    } else {
-        Err(ParameterError::Violations(violations))
+    match parameters {
+        Value::Object(object) if violations.is_empty() => Ok(object),
+        _ => Err(ParameterError::Violations(violations)),
     }
 }
 

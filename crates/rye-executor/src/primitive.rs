@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::cas::Cas;
+use lillux::process::Stream;
 use rye_items::{Item, ItemId, ItemRef, Verified};
 use serde_json::{Map, Value};
 
@@ -35,6 +36,33 @@ pub struct Call {
     pub timeout: Option<Duration>,
     /// Where output goes that is too long to keep in memory.
     pub spill: Option<Cas>,
+    /// Who hears what is printed while it runs.
+    pub listener: Option<Listener>,
+}
+
+/// Somebody who hears what a tool prints while it runs. The result holds it all
+/// the same.
+#[derive(Clone)]
+pub struct Listener(Arc<Hear>);
+
+type Hear = dyn Fn(Stream, &[u8]) + Send + Sync;
+
+impl Listener {
+    /// One who is told each piece as it comes.
+    pub fn new(hear: impl Fn(Stream, &[u8]) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(hear))
+    }
+
+    /// Tells a piece.
+    pub fn hear(&self, stream: Stream, bytes: &[u8]) {
+        (self.0)(stream, bytes);
+    }
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Listener")
+    }
 }
 
 /// What came of a call.

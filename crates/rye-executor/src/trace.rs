@@ -13,11 +13,18 @@ use crate::executor::CallAnchor;
 /// Names that hold secrets: what they are is shown, what they hold is not.
 const SECRET: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
 
+const MASK: &str = "***";
+/// What is shorter would be found in every other word.
+const SHORTEST: usize = 4;
+
 /// The steps of a call, each with what it found, and when.
 #[derive(Debug, Clone, Serialize)]
 pub struct Trace {
     #[serde(skip)]
     on: bool,
+    /// What variables hold that are secrets, to be masked wherever it turns up.
+    #[serde(skip)]
+    secrets: Vec<String>,
     steps: Vec<Step>,
 }
 
@@ -38,6 +45,7 @@ impl Trace {
     pub fn off() -> Self {
         Self {
             on: false,
+            secrets: Vec::new(),
             steps: Vec::new(),
         }
     }
@@ -46,6 +54,7 @@ impl Trace {
     pub fn on() -> Self {
         Self {
             on: true,
+            secrets: Vec::new(),
             steps: Vec::new(),
         }
     }
@@ -108,9 +117,14 @@ impl Trace {
     }
 
     pub(crate) fn environment(&mut self, environment: &Environment) {
+        if self.on {
+            let secrets = environment.origins().filter(|(name, ..)| is_secret(name));
+            let values = secrets.map(|(_, value, _)| value.to_owned());
+            self.secrets = values.filter(|value| value.len() >= SHORTEST).collect();
+        }
         self.step("environment", None, || {
             let all = environment.origins().map(|(name, value, origin)| {
-                let shown = if is_secret(name) { "***" } else { value };
+                let shown = if is_secret(name) { MASK } else { value };
                 (
                     name.to_owned(),
                     json!({"value": shown, "from": origin.to_string()}),
@@ -125,7 +139,11 @@ impl Trace {
             "before" => "template",
             _ => "rendered",
         };
-        self.step(what, None, || Value::Object(config.clone()));
+        let secrets = std::mem::take(&mut self.secrets);
+        self.step(what, None, || {
+            masked(&Value::Object(config.clone()), &secrets)
+        });
+        self.secrets = secrets;
     }
 
     pub(crate) fn ready(&mut self, at: Duration) {
@@ -137,7 +155,62 @@ impl Trace {
     }
 }
 
+/// A value without the secrets in it: what stands under a name that holds them,
+/// also in a text that is JSON, and what such variables hold.
+fn masked(value: &Value, secrets: &[String]) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| {
+                let shown = if is_secret(name) && !value.is_object() {
+                    MASK.into()
+                } else {
+                    masked(value, secrets)
+                };
+                (name.clone(), shown)
+            });
+            Value::Object(fields.collect())
+        }
+        Value::Array(items) => items.iter().map(|item| masked(item, secrets)).collect(),
+        Value::String(text) => match structure(text) {
+            Some(inner) => masked(&inner, secrets).to_string().into(),
+            None => secrets
+                .iter()
+                .fold(text.clone(), |text, secret| text.replace(secret, MASK))
+                .into(),
+        },
+        other => other.clone(),
+    }
+}
+
+/// The object or array that a text spells.
+fn structure(text: &str) -> Option<Value> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    (value.is_object() || value.is_array()).then_some(value)
+}
+
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     SECRET.iter().any(|word| name.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_masked_by_name_and_wherever_their_value_turns_up() {
+        let config = json!({
+            "command": "/bin/curl",
+            "args": ["-H", "Authorization: Bearer s3cr3t", "{}", 7],
+            "env": {"API_TOKEN": "x", "MODE": "fast"},
+            "input_data": "{\"password\":\"p\",\"name\":\"Ada\",\"keys\":{\"a\":1}}",
+        });
+        let shown = json!({
+            "command": "/bin/curl",
+            "args": ["-H", "Authorization: Bearer ***", "{}", 7],
+            "env": {"API_TOKEN": "***", "MODE": "fast"},
+            "input_data": "{\"password\":\"***\",\"name\":\"Ada\",\"keys\":{\"a\":1}}",
+        });
+        assert_eq!(masked(&config, &["s3cr3t".to_owned()]), shown);
+    }
 }

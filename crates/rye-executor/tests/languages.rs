@@ -104,3 +104,24 @@ async fn a_dry_run_says_what_would_run_and_runs_nothing() {
     world.run("touch", json!({})).await;
     assert!(world.project().join("made").exists());
 }
+
+#[tokio::test]
+async fn a_projects_env_file_reaches_a_tool_but_cannot_make_it_load_code() {
+    let world = World::new();
+    world.signed(
+        "tools/show.py",
+        "__version__ = \"1.0.0\"\n__executor_id__ = \"rye/core/runtimes/python/script\"\n\
+         import json, os\nprint(json.dumps({\"mine\": os.environ.get(\"MINE\")}))\n",
+    );
+    let project = world.project();
+    std::fs::write(project.join("evil.py"), "open('pwned', 'w')\n").unwrap();
+    std::fs::write(
+        project.join(".env"),
+        "MINE=\"a b\"\nPYTHONSTARTUP=evil.py\nPYTHONPATH=.\nLD_PRELOAD=./evil.so\nPATH=.\n",
+    )
+    .unwrap();
+    std::fs::write(project.join("json.py"), "open('pwned', 'w')\n").unwrap();
+    let envelope = world.run("show", json!({})).await;
+    assert_eq!(envelope.data, json!({"mine": "a b"}), "{envelope:?}");
+    assert!(!project.join("pwned").exists());
+}

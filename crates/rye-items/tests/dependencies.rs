@@ -41,6 +41,9 @@ fn every_listed_file_must_verify_and_no_other_counts() {
     write(&home.at("tools/pack/deep/lib.py"), b"X = 2\n");
     assert_eq!(verify(&home.open(), true), Err("unsigned".to_owned()));
     assert_eq!(verify(&home.open(), false), Ok(1));
+    write(&home.at("tools/pack/.hidden.py"), b"X = 1\n");
+    assert_eq!(verify(&home.open(), false), Err("unsigned".to_owned()));
+    fs::remove_file(home.at("tools/pack/.hidden.py")).unwrap();
     write(&home.at("tools/pack/a name.py"), b"");
     assert_eq!(verify(&home.open(), false), Err("unsigned".to_owned()));
 }
@@ -85,4 +88,19 @@ fn a_link_that_leaves_the_scope_is_refused() {
     std::os::unix::fs::symlink("../other/lib.py", home.at("tools/pack/lib.py")).unwrap();
     let error = verify(&home.open(), true).unwrap_err();
     assert!(error.contains("leads out of its space"), "{error}");
+}
+
+#[test]
+fn folders_that_do_not_count_are_not_looked_into_and_all_others_are() {
+    let home = Home::new();
+    home.signed("tools/pack/main.py", TOOL);
+    std::os::unix::fs::symlink("/", home.at("tools/pack/build")).unwrap();
+    assert_eq!(verify(&home.open(), true), Ok(1));
+    for folder in ["node_modules", "__pycache__", ".deps"] {
+        write(&home.at(&format!("tools/pack/{folder}/x.py")), b"X = 1\n");
+        assert_eq!(verify(&home.open(), false), Ok(1), "{folder}");
+        let outcome = verify(&home.open(), true);
+        assert_eq!(outcome, Err("unsigned".to_owned()), "{folder}");
+        fs::remove_dir_all(home.at(&format!("tools/pack/{folder}"))).unwrap();
+    }
 }

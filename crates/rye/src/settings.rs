@@ -109,6 +109,8 @@ impl FromStr for Color {
 pub(crate) struct Settings {
     pub(crate) places: Places,
     pub(crate) cache_dir: Option<Setting<PathBuf>>,
+    /// What must not be lost: runs.
+    pub(crate) state_dir: Option<Setting<PathBuf>>,
     pub(crate) color: Setting<Color>,
     pub(crate) search_limit: Setting<u32>,
     pub(crate) dev_mode: Setting<bool>,
@@ -149,6 +151,7 @@ impl Settings {
                 .or_else(|| files.iter().find_map(|file| file.debug.clone()))
                 .unwrap_or(Setting::new(false, Origin::Default)),
             cache_dir: cache_dir(environment, files)?,
+            state_dir: STATE.own_or(environment, || None)?,
             places,
             ignored,
         })
@@ -228,33 +231,60 @@ fn cache_dir(
     environment: Environment<'_>,
     files: &[ConfigFile],
 ) -> Result<Option<Setting<PathBuf>>, SettingsError> {
-    let variable = |name: &'static str, below: &str| {
-        let folder = PathBuf::from(environment(name)?);
-        let folder = if below.is_empty() {
-            folder
-        } else {
-            folder.join(below)
+    CACHE.own_or(environment, || {
+        files.iter().find_map(|file| file.cache_dir.clone())
+    })
+}
+
+const CACHE: Folder = Folder {
+    own: "RYE_CACHE_DIR",
+    shared: "XDG_CACHE_HOME",
+    default: ".cache/rye",
+};
+const STATE: Folder = Folder {
+    own: "RYE_STATE_DIR",
+    shared: "XDG_STATE_HOME",
+    default: ".local/state/rye",
+};
+
+/// A folder of the person's that is not for items.
+struct Folder {
+    /// The variable that names it.
+    own: &'static str,
+    /// The variable that names the folder of all programs.
+    shared: &'static str,
+    /// Where it is below `HOME` else.
+    default: &'static str,
+}
+
+impl Folder {
+    fn own_or(
+        &self,
+        environment: Environment<'_>,
+        file: impl FnOnce() -> Option<Setting<PathBuf>>,
+    ) -> Result<Option<Setting<PathBuf>>, SettingsError> {
+        if let Some(folder) = environment(self.own).map(PathBuf::from) {
+            // A relative one would be another in every folder.
+            if !folder.is_absolute() {
+                return Err(SettingsError::Variable {
+                    name: self.own,
+                    value: folder.to_string_lossy().into_owned(),
+                    expected: "an absolute path",
+                });
+            }
+            return Ok(Some(Setting::new(folder, Origin::Variable(self.own))));
+        }
+        let shared = || {
+            let folder = PathBuf::from(environment(self.shared)?).join("rye");
+            let setting = Setting::new(folder, Origin::Variable(self.shared));
+            Some(setting).filter(|setting| setting.value.is_absolute())
         };
-        Some(Setting::new(folder, Origin::Variable(name)))
-    };
-    // A relative one would be another cache in every folder.
-    let own = variable("RYE_CACHE_DIR", "");
-    if let Some(Setting { value, .. }) = own.as_ref().filter(|own| !own.value.is_absolute()) {
-        return Err(SettingsError::Variable {
-            name: "RYE_CACHE_DIR",
-            value: value.to_string_lossy().into_owned(),
-            expected: "an absolute path",
-        });
+        let default = || {
+            let home = PathBuf::from(environment("HOME")?);
+            Some(Setting::new(home.join(self.default), Origin::Default))
+        };
+        Ok(file().or_else(shared).or_else(default))
     }
-    let shared = || variable("XDG_CACHE_HOME", "rye").filter(|s| s.value.is_absolute());
-    let default = || {
-        let home = PathBuf::from(environment("HOME")?);
-        Some(Setting::new(home.join(".cache/rye"), Origin::Default))
-    };
-    Ok(own
-        .or_else(|| files.iter().find_map(|file| file.cache_dir.clone()))
-        .or_else(shared)
-        .or_else(default))
 }
 
 #[cfg(test)]

@@ -287,3 +287,14 @@ fn what_is_wrong_with_one_space_is_not_told_of_another() {
     let output = world.run(&["verify", "--all", "--space", "project"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
 }
+
+#[test]
+fn a_file_without_comments_is_signed_and_verified_beside_it() {
+    let world = ready();
+    world.write("project/.ai/tools/pack/package.json", "{}\n");
+    let path = ".ai/tools/pack/package.json";
+    let (sign, verify) = (format!("sign {path}"), format!("verify {path}"));
+    let first = world.transcript(&[&verify, &sign, &verify]);
+    world.write("project/.ai/tools/pack/package.json", "{ }\n");
+    assert_transcript!(first + &world.transcript(&[&verify]));
+}

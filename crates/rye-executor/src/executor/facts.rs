@@ -110,11 +110,7 @@ impl Executor {
             if !is_runtimes {
                 let own = declared(tool).any(|(n, _)| n == name)
                     && tool.metadata.tool_type() == Some("runtime");
-                let origin = if own {
-                    Origin::Configuration
-                } else {
-                    Origin::Fact
-                };
+                let origin = if own { Origin::Code } else { Origin::Fact };
                 names.set(name.clone(), value.clone(), origin);
             }
         }

@@ -5,19 +5,20 @@ use std::time::Duration;
 
 use lillux::cas::Cas;
 use rye_items::metadata;
-use rye_items::{Dependencies, ItemKind, Library, Scope};
-use serde_json::{Map, Value, json};
+use rye_items::trust::Ignored;
+use rye_items::{ItemKind, Library};
+use serde_json::{Map, Value};
 
 use super::Executor;
 use super::facts::CallAnchor;
-use crate::chain::Chain;
+use crate::chain::{Chain, Link};
 use crate::config::{self, Mode};
 use crate::dotenv;
-use crate::environment::{Environment, Origin};
+use crate::environment::{self, Environment, Origin};
 use crate::error::ExecuteError;
-use crate::interpreter;
+use crate::interpreter::{self, InterpreterError, Resolver};
 use crate::parameters;
-use crate::primitive::Call;
+use crate::primitive::{Call, Listener};
 use crate::template::{self, Names, Quoting};
 use crate::trace::Trace;
 
@@ -31,80 +32,7 @@ pub(super) struct Surroundings {
     pub(super) spill: Option<Cas>,
     /// The parts of the configuration whose fields may be left out.
     pub(super) optional: &'static [&'static str],
-}
-
-/// Verifies what the tool brings with it, as the nearest link says.
-pub(super) fn verify_dependencies(
-    library: &Library,
-    chain: &Chain,
-    anchor: &CallAnchor,
-) -> Result<Option<Dependencies>, ExecuteError> {
-    let about = chain
-        .links
-        .iter()
-        .find_map(|link| link.metadata.value("verify_deps"));
-    let Some(about) = about.filter(|about| about.get("enabled") != Some(&json!(false))) else {
-        return Ok(None);
-    };
-    let item = &chain.tool().item;
-    let tool_folder = match item.reference.id.folder() {
-        "" => "tools".to_owned(),
-        folder => format!("tools/{folder}"),
-    };
-    let recursive = about
-        .get("recursive")
-        .and_then(Value::as_bool)
-        .unwrap_or(true);
-    let (folder, recursive) = match about
-        .get("scope")
-        .and_then(Value::as_str)
-        .unwrap_or("anchor")
-    {
-        "tool_file" => return Ok(None),
-        "tool_siblings" => (tool_folder, false),
-        "tool_dir" => (tool_folder, recursive),
-        "anchor" => match &anchor.declared {
-            Some((_, anchored, _)) if anchored.is_marked => {
-                let Some(folder) = above(&tool_folder, &anchor.tool_dir, &anchored.path) else {
-                    let why = "the anchor is outside the space; use the scope tool_dir";
-                    return Err(ExecuteError::VerifyDeps(why.to_owned()));
-                };
-                (folder, recursive)
-            }
-            // The tool's folder serves for paths only: the tool alone is covered.
-            _ => return Ok(None),
-        },
-        other => {
-            return Err(ExecuteError::VerifyDeps(format!(
-                "there is no scope `{other}`; the scopes are anchor, tool_dir, tool_siblings, tool_file"
-            )));
-        }
-    };
-    let scope = Scope {
-        folder,
-        recursive,
-        extensions: texts(about.get("extensions")),
-        exclude_dirs: texts(about.get("exclude_dirs")),
-    };
-    let mut roots = library.spaces().of(item.space);
-    let Some(root) = roots.find(|root| root.bundle() == item.bundle.as_deref()) else {
-        return Ok(None);
-    };
-    library
-        .verify_dependencies(root, &scope)
-        .map(Some)
-        .map_err(ExecuteError::Dependency)
-}
-
-/// The anchor as a folder of the space: as many steps above the tool's folder
-/// as it is on the disk.
-fn above(tool_folder: &str, tool_dir: &Path, anchor: &Path) -> Option<String> {
-    let steps = tool_dir.strip_prefix(anchor).ok()?.components().count();
-    let mut folder = tool_folder;
-    for _ in 0..steps {
-        folder = folder.rsplit_once('/')?.0;
-    }
-    Some(folder.to_owned())
+    pub(super) listener: Option<Listener>,
 }
 
 /// Adds what `CONFIG_RESOLVE` of the tool asks for to its parameters.
@@ -112,6 +40,7 @@ pub(super) fn with_resolved_config(
     library: &Library,
     chain: &Chain,
     mut parameters: Value,
+    warnings: &mut Vec<String>,
 ) -> Result<Value, ExecuteError> {
     let Some(about) = chain.tool().metadata.value("config_resolve") else {
         return Ok(parameters);
@@ -123,9 +52,17 @@ pub(super) fn with_resolved_config(
         let mut files = Vec::new();
         for root in library.spaces().roots() {
             let relative = format!("config/{path}");
-            // What does not count is left out, as everywhere.
-            let Ok(Some(bytes)) = library.config(root, &relative, &trust) else {
-                continue;
+            let bytes = match library.config(root, &relative, &trust) {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => continue,
+                Err(Ignored { path, why }) => {
+                    let word = lillux::shell_word(&path);
+                    let path = path.display();
+                    warnings.push(format!(
+                        "{path} does not count: {why}; after reading it: rye sign {word}"
+                    ));
+                    continue;
+                }
             };
             let place = root.path_of(&relative);
             let read = metadata::extract(&bytes, ".yaml", ItemKind::Config, library.extractors());
@@ -154,44 +91,66 @@ pub(super) fn with_resolved_config(
     Ok(parameters)
 }
 
+/// What a link of the chain says about its environment.
+pub(super) struct EnvConfig<'c> {
+    resolvers: Vec<Resolver>,
+    env: &'c Value,
+    minimal: bool,
+}
+
+/// What the links say about their environment, from the primitive up to the tool.
+pub(super) fn env_configs(chain: &Chain) -> Result<Vec<EnvConfig<'_>>, ExecuteError> {
+    fn read(link: &Link) -> Result<EnvConfig<'_>, InterpreterError> {
+        let config = link.metadata.value("env_config").unwrap_or(&Value::Null);
+        let wrong = |(name, why): (&str, String)| InterpreterError::Description {
+            name: name.to_owned(),
+            why,
+        };
+        Ok(EnvConfig {
+            minimal: environment::is_minimal(config).map_err(wrong)?,
+            resolvers: interpreter::read_all(config)?,
+            env: config.get("env").unwrap_or(&Value::Null),
+        })
+    }
+    let all = chain.upwards().map(|link| {
+        read(link).map_err(|source| ExecuteError::Interpreter {
+            id: link.id().to_string(),
+            source,
+        })
+    });
+    all.collect()
+}
+
 impl Executor {
     /// The variables of a call, from the primitive up to the tool.
     pub(super) async fn environment(
         &self,
         chain: &Chain,
+        configs: &[EnvConfig<'_>],
         anchor: &CallAnchor,
         facts: &Names,
         inherited: Vec<(String, String)>,
     ) -> Result<Environment, ExecuteError> {
-        let configs = || {
-            chain
-                .upwards()
-                .filter_map(|link| Some((link, link.metadata.value("env_config")?)))
-        };
-        let minimal = configs().any(|(_, config)| config.get("inherit") == Some(&json!("minimal")));
+        let minimal = configs.iter().any(|config| config.minimal);
         let mut environment = Environment::inherited(inherited, minimal);
         if let Ok(text) = std::fs::read_to_string(self.places.project.join(".env")) {
             for (name, value) in dotenv::parse(&text).variables {
-                environment.set(name, value, Origin::Dotenv);
+                if environment::may_be_set_by_a_file(&name) {
+                    environment.set(name, value, Origin::Dotenv);
+                }
             }
         }
-        for link in chain.upwards() {
+        for (link, config) in chain.upwards().zip(configs) {
             let id = link.id().to_string();
-            if let Some(config) = link.metadata.value("env_config") {
-                let resolvers = interpreter::read_all(config);
-                let wrong = |source| ExecuteError::Interpreter {
+            for resolver in &config.resolvers {
+                let found = self.find(resolver, facts, &environment).await;
+                let found = found.map_err(|source| ExecuteError::Interpreter {
                     id: id.clone(),
                     source,
-                };
-                for resolver in resolvers.map_err(wrong)? {
-                    let found = self
-                        .find(&resolver, facts, &environment)
-                        .await
-                        .map_err(wrong)?;
-                    environment.set(&resolver.var, found, Origin::Interpreter(id.clone()));
-                }
-                environment.apply_env(config.get("env").unwrap_or(&Value::Null), facts, &id);
+                })?;
+                environment.set(&resolver.var, found, Origin::Interpreter(id.clone()));
             }
+            environment.apply_env(config.env, facts, &id);
             if let Some((declared, _, by)) = &anchor.declared
                 && *by == id
             {
@@ -220,7 +179,7 @@ pub(super) fn cwd(anchor: &CallAnchor, facts: &Names, project: &Path) -> PathBuf
     template.map_or_else(
         || project.to_owned(),
         |text| {
-            PathBuf::from(word(&template::render(
+            PathBuf::from(word(template::render(
                 text,
                 &template::Variables::new(),
                 Quoting::None,
@@ -261,19 +220,22 @@ pub(super) fn call(
         let rendered = match (key.as_str(), &command) {
             ("command", Some(command)) => Value::String(command.clone()),
             ("args", Some(command)) => arguments(command, value, variables, facts),
+            ("cwd" | "input_data", Some(_)) if value.is_string() => {
+                // A process gets text, whatever a placeholder stands for.
+                Value::String(word(template::render_value(value, variables, facts)))
+            }
+            ("env", _) => texts(template::render_value(value, variables, facts)),
             _ => template::render_value(value, variables, facts),
         };
         config.insert(key.clone(), rendered);
     }
+    trace.config("after", &config);
+    if let Some(schema) = chain.primitive().metadata.config_schema() {
+        config = parameters::fits(schema, config).map_err(ExecuteError::Config)?;
+    }
     let mut all = environment.variables().clone();
     if let Some(Value::Object(env)) = config.remove("env") {
-        all.extend(env.iter().map(|(name, value)| (name.clone(), word(value))));
-    }
-    trace.config("after", &config);
-    let schema = chain.primitive().metadata.config_schema();
-    if let Some(schema) = schema {
-        parameters::check(Some(schema), Value::Object(config.clone()))
-            .map_err(ExecuteError::Config)?;
+        all.extend(env.into_iter().map(|(name, value)| (name, word(value))));
     }
     let seconds = chain
         .tool()
@@ -289,6 +251,7 @@ pub(super) fn call(
         cwd: surroundings.cwd,
         timeout: surroundings.timeout.or(seconds),
         spill: surroundings.spill,
+        listener: surroundings.listener,
     })
 }
 
@@ -312,7 +275,7 @@ pub(super) fn merged(chain: &Chain) -> Map<String, Value> {
     merged
 }
 
-fn properties(link: &crate::chain::Link) -> Vec<&str> {
+fn properties(link: &Link) -> Vec<&str> {
     let schema = link.metadata.config_schema();
     let properties = schema.and_then(|schema| schema.get("properties")?.as_object());
     properties
@@ -339,7 +302,7 @@ fn arguments(
         .iter()
         .map(|item| {
             let Value::String(text) = item else {
-                return item.clone();
+                return text_of(item.clone());
             };
             let quoting = if std::mem::take(&mut parsed_next) {
                 Quoting::Shell
@@ -348,21 +311,32 @@ fn arguments(
             };
             parsed_next =
                 is_shell && text.starts_with('-') && !text.starts_with("--") && text.ends_with('c');
-            template::render(text, variables, quoting, facts)
+            Value::String(word(template::render(text, variables, quoting, facts)))
         })
         .collect()
 }
 
-pub(super) fn word(value: &Value) -> String {
+/// A value as text: a string as it is, other things as JSON.
+pub(super) fn word(value: Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => text,
         other => other.to_string(),
     }
 }
 
-fn texts(value: Option<&Value>) -> Vec<String> {
-    let items = value.and_then(Value::as_array).into_iter().flatten();
-    items
-        .filter_map(|item| item.as_str().map(str::to_owned))
-        .collect()
+/// Numbers and truth values as the texts that people mean by them.
+fn text_of(value: Value) -> Value {
+    match value {
+        Value::Number(_) | Value::Bool(_) => Value::String(value.to_string()),
+        other => other,
+    }
+}
+
+/// A mapping whose values are texts. What is null is not there.
+fn texts(value: Value) -> Value {
+    let Value::Object(fields) = value else {
+        return value;
+    };
+    let there = fields.into_iter().filter(|(_, value)| !value.is_null());
+    Value::Object(there.map(|(name, value)| (name, text_of(value))).collect())
 }

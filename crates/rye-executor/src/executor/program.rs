@@ -30,7 +30,7 @@ impl Executor {
             Way::Local { roots, .. } => roots
                 .iter()
                 .map(|root| {
-                    PathBuf::from(word(&template::render(
+                    PathBuf::from(word(template::render(
                         root,
                         variables,
                         Quoting::None,
@@ -121,7 +121,7 @@ fn own_program(way: &Way, facts: &Names) -> Option<OwnProgram> {
     );
     let text = |name: &str| facts.get(name).and_then(Value::as_str).map(str::to_owned);
     Some(OwnProgram {
-        name: word(&rendered),
+        name: word(rendered),
         tool_dir: text("tool_dir").map(PathBuf::from)?,
         sha256: text("sha256"),
     })

@@ -42,6 +42,7 @@ fn command(call: Call) -> Command<'static> {
         cwd,
         timeout,
         spill,
+        listener,
         ..
     } = call;
     let program = text(config.get("command"));
@@ -72,6 +73,9 @@ fn command(call: Call) -> Command<'static> {
     }
     if let Some(store) = spill {
         command = command.spill_to(store);
+    }
+    if let Some(listener) = listener {
+        command = command.on_output(move |stream, bytes| listener.hear(stream, bytes));
     }
     command
 }

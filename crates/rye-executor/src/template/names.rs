@@ -16,6 +16,9 @@ pub enum Origin {
     Fact,
     /// A value of the chain's configuration: its placeholders count too.
     Configuration,
+    /// What the caller asks a runtime itself to run: put in as it is, also
+    /// where a shell parses it.
+    Code,
 }
 
 /// A placeholder in a command that stands for nothing.
@@ -94,7 +97,9 @@ impl Names {
                     Some((Value::String(inner), Origin::Configuration)) if rounds > 1 => {
                         result.push_str(&self.text_within(inner, quoting, rounds - 1));
                     }
-                    Some((value, Origin::Configuration)) => result.push_str(&as_text(value)),
+                    Some((value, Origin::Configuration | Origin::Code)) => {
+                        result.push_str(&as_text(value));
+                    }
                     Some((value, Origin::Fact)) => match quoting {
                         Quoting::None => result.push_str(&as_text(value)),
                         Quoting::Shell => result.push_str(&quoted(&as_text(value))),

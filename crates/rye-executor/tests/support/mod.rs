@@ -10,10 +10,15 @@ use std::sync::Arc;
 use lillux::durable::Existing;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_executor::{Envelope, Executor, Places, Request};
+use rye_executor::{Envelope, ErrorInfo, Executor, Places, Request, Status};
 use rye_items::{Library, Options, OwnKeys, PathItem, SYSTEM, Space};
 use serde_json::Value;
 use tempfile::TempDir;
+
+/// What makes a script a tool.
+pub(crate) const BASH: &str = "# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\n";
+/// A script that shows that it ran.
+pub(crate) const MARK: &str = "touch \"$1/ran\"\n";
 
 pub(crate) struct World {
     folder: TempDir,
@@ -95,9 +100,19 @@ impl World {
         }
     }
 
-    /// Signs a file that has no place for a signature.
+    pub(crate) async fn run(&self, tool: &str, parameters: Value) -> Envelope {
+        let request = Request::new(tool.parse().unwrap()).parameters(parameters);
+        self.executor.execute(request).await
+    }
+
+    /// Writes a tool that is a script of bash, and signs it.
+    pub(crate) fn script(&self, id: &str, script: &str) {
+        self.signed(&format!("tools/{id}.sh"), &format!("{BASH}{script}"));
+    }
+
+    /// Signs a file beside it.
     pub(crate) fn sign_beside(&self, relative: &str) {
-        let user = self.folder.path().join("user");
+        let user = self.user();
         let library = Library::open(&Options {
             project: Some(&self.project),
             user: Some(&user),
@@ -108,9 +123,59 @@ impl World {
         library.sign_beside(root, relative, &self.key).unwrap();
     }
 
-    pub(crate) async fn run(&self, tool: &str, parameters: Value) -> Envelope {
-        let request = Request::new(tool.parse().unwrap()).parameters(parameters);
-        self.executor.execute(request).await
+    pub(crate) fn user(&self) -> PathBuf {
+        self.folder.path().join("user")
+    }
+
+    /// The folder around the project and the user.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn key(&self) -> &SigningKey {
+        &self.key
+    }
+
+    /// The processes that are in the project's folder: tools, and what they started.
+    pub(crate) fn processes(&self) -> Vec<String> {
+        let all = fs::read_dir("/proc").unwrap().flatten();
+        let inside = all.filter(|process| {
+            let cwd = fs::read_link(process.path().join("cwd"));
+            cwd.is_ok_and(|cwd| cwd.starts_with(&self.project))
+        });
+        inside
+            .map(|process| {
+                let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+                String::from_utf8_lossy(&line).replace('\0', " ")
+            })
+            .collect()
+    }
+
+    /// Whether a tool ran that leaves a [`MARK`].
+    pub(crate) fn ran(&self) -> bool {
+        self.project.join("ran").exists()
+    }
+
+    /// Why a call is refused, which is also why its dry run is. Nothing runs.
+    pub(crate) async fn refused(&self, tool: &str, parameters: Value) -> ErrorInfo {
+        let mut request = Request::new(tool.parse().unwrap()).parameters(parameters.clone());
+        request.dry_run = true;
+        let dry = self.executor.execute(request).await;
+        let error = self.refused_at_last(tool, parameters).await;
+        assert_eq!(dry.error.as_ref(), Some(&error), "{dry:?}");
+        error
+    }
+
+    /// Why a call is refused whose chain is good. Nothing runs.
+    pub(crate) async fn refused_at_last(&self, tool: &str, parameters: Value) -> ErrorInfo {
+        let envelope = self.run(tool, parameters).await;
+        assert_eq!(envelope.status, Status::Error, "{envelope:?}");
+        assert!(!self.ran(), "{envelope:?}");
+        assert!(
+            !envelope.metadata.contains_key("exit_code"),
+            "it was started: {envelope:?}"
+        );
+        envelope.error.unwrap()
     }
 
     /// The code of the error with which a call is refused or fails.

@@ -8,8 +8,9 @@ use lillux::Hash;
 use lillux::durable::{self, Existing};
 use lillux::keys::SigningKey;
 
-use super::{ItemError, Library, SignError};
+use super::{Good, ItemError, Library, SignError};
 use crate::integrity::{IntegrityError, Problem};
+use crate::item::Coverage;
 use crate::place::Excerpt;
 use crate::signature::{SignatureError, SignatureLine};
 use crate::space::{RawFile, Root, Space, SpaceError};
@@ -27,6 +28,16 @@ impl Library {
         let extension = name.rfind('.').map(|dot| &name[dot..]);
         let known = extension.is_some_and(|extension| self.extractors.rule(extension).is_some());
         relative.starts_with("tools/") && !known && !name.ends_with(SUFFIX)
+    }
+
+    /// Verifies a file by the signature beside it.
+    pub fn verify_beside(
+        &self,
+        root: &Root,
+        relative: &str,
+        trust: &Trust<'_>,
+    ) -> Result<Good, ItemError> {
+        verify_beside(root, relative, trust)
     }
 
     /// Signs a file beside it; none about a key, as [`sign`](Self::sign) does.
@@ -72,12 +83,12 @@ impl Library {
     }
 }
 
-/// Verifies a file by the signature beside it, and gives its hash.
+/// Verifies a file by the signature beside it.
 pub(super) fn verify_beside(
     root: &Root,
     relative: &str,
     trust: &Trust<'_>,
-) -> Result<Hash, ItemError> {
+) -> Result<Good, ItemError> {
     let problem = |problem: Problem| {
         let path = root.path_of(relative);
         let item = path.display().to_string();
@@ -95,8 +106,12 @@ pub(super) fn verify_beside(
             found: Some(found),
         }));
     }
-    verify::judge(&line, true, trust).map_err(problem)?;
-    Ok(found)
+    let signer = verify::judge(&line, true, trust).map_err(problem)?;
+    Ok(Good {
+        hash: found,
+        signer,
+        coverage: Coverage::Whole,
+    })
 }
 
 fn there(root: &Root, relative: &str) -> Result<RawFile, SpaceError> {

@@ -1,9 +1,11 @@
 //! The files that a tool brings with it: all of them must verify before it runs.
 
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
 use lillux::Hash;
 use lillux::hash::Hasher;
+use rustix::fs::FileType;
 
 use super::beside::verify_beside;
 use super::{ItemError, Library};
@@ -11,7 +13,7 @@ use crate::id::ItemKind;
 use crate::integrity::{IntegrityError, Problem};
 use crate::lookup;
 use crate::signature::SignatureError;
-use crate::space::{Root, SpaceError};
+use crate::space::{Observer, Root, SpaceError};
 
 /// Which files of a folder are dependencies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +48,24 @@ impl Scope {
     }
 }
 
+/// Walks what is in a scope: hidden files too, since a program can read them,
+/// and no folder that does not count.
+struct Within<'s>(&'s Scope);
+
+impl Observer for Within<'_> {
+    fn folder(&mut self, _: BorrowedFd<'_>) {}
+    fn loose_link(&mut self) {}
+
+    fn passes_by(&self, name: &str, kind: FileType) -> bool {
+        let Self(scope) = self;
+        match kind {
+            FileType::RegularFile => false,
+            FileType::Directory if !scope.recursive => true,
+            _ => scope.exclude_dirs.iter().any(|dir| dir == name),
+        }
+    }
+}
+
 /// What was verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dependencies {
@@ -65,7 +85,7 @@ impl Library {
     ) -> Result<Dependencies, ItemError> {
         let real_scope = root.real_path(&scope.folder)?;
         let (mut files, mut beside) = (Vec::new(), Vec::new());
-        for entry in root.walk(&scope.folder) {
+        for entry in root.observed_walk(&scope.folder, &mut Within(scope)) {
             let entry = entry?;
             if !scope.wants(&entry.path) {
                 continue;
@@ -89,7 +109,7 @@ impl Library {
         let trust = self.trust();
         for path in beside {
             hasher.update(path.as_bytes());
-            hasher.update(verify_beside(root, &path, &trust)?.as_bytes());
+            hasher.update(verify_beside(root, &path, &trust)?.hash.as_bytes());
         }
         for (found, outcome) in self.verify_many(files, &|_| ()) {
             let good = outcome?;

@@ -10,7 +10,7 @@ use crate::integrity::{IntegrityError, Problem};
 use crate::lookup::{self, Found};
 use crate::metadata::Extractors;
 use crate::signature::SignatureError;
-use crate::space::{Entry, LARGEST_FILE, SpaceError};
+use crate::space::{Entry, LARGEST_FILE, Root, SpaceError};
 use crate::trust::Trust;
 use crate::verify::{self, Form, Signed};
 
@@ -19,6 +19,8 @@ use crate::verify::{self, Form, Signed};
 pub enum PathItem<'a> {
     /// Items of a space: the file, or all files below the folder.
     Items(Vec<(Entry, Found<'a>)>),
+    /// A file of the tools that cannot hold a signature, and is signed beside it.
+    Beside(&'a Root, String),
     /// A regular file in no space.
     Outside(PathBuf),
 }
@@ -58,6 +60,9 @@ impl Library {
             if items.is_empty() && errors.is_empty() && !there.is_dir() {
                 // A link may lead nowhere.
                 let is_file = absolute.metadata().at("look at", path)?.is_file();
+                if is_file && self.is_signed_beside(inner) {
+                    return Ok((PathItem::Beside(root, inner.to_owned()), errors));
+                }
                 return Err(if is_file {
                     SpaceError::NotAnItem(absolute)
                 } else {

@@ -59,6 +59,11 @@ pub(crate) trait Observer {
     /// A link that leads to a folder, to nothing, or nowhere good: what it leads
     /// to can change without any folder of the walk being told.
     fn loose_link(&mut self);
+
+    /// Whether a name is not even looked at.
+    fn passes_by(&self, name: &str, kind: FileType) -> bool {
+        name.starts_with('.') || (kind == FileType::Directory && SKIPPED.contains(&name))
+    }
 }
 
 /// Nobody.
@@ -146,7 +151,7 @@ impl Walk<'_> {
                     .push((path.to_owned(), Err(SpaceError::Name(place))));
                 continue;
             };
-            if name.starts_with('.') {
+            if matches!(name, "." | "..") || self.observer.passes_by(name, entry.file_type()) {
                 continue;
             }
             let inner = format!("{path}/{name}");
@@ -155,7 +160,6 @@ impl Walk<'_> {
                 continue;
             }
             match entry.file_type() {
-                FileType::Directory if SKIPPED.contains(&name) => {}
                 FileType::Directory => self.folder(&inner, linked),
                 FileType::RegularFile => {
                     let fd = dir.fd().at("read the folder", self.root.join(path))?;

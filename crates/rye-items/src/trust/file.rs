@@ -3,6 +3,9 @@
 use lillux::keys::PublicKey;
 use serde::{Deserialize, Serialize};
 
+/// Longer than any name.
+const LONGEST_OWNER: usize = 200;
+
 /// What a trust file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustFile {
@@ -41,6 +44,13 @@ impl TrustFile {
             return Err(format!(
                 "its fingerprint is not that of its key, which is {found}"
             ));
+        }
+        // It is shown to the person who is asked whether to trust the key.
+        let is_one_line = |owner: &String| {
+            owner.chars().count() <= LONGEST_OWNER && !owner.chars().any(char::is_control)
+        };
+        if !text.owner.iter().all(is_one_line) {
+            return Err("its owner is not one short line".to_owned());
         }
         Ok(Self {
             key,

@@ -177,6 +177,18 @@ fn what_is_wrong_with_a_trust_file_is_said() {
         ),
         (not_its, "it holds another key"),
         (forged, "the signature is not one of key"),
+        (
+            String::from_utf8(signed(
+                &text.replacen(
+                    "version = ",
+                    "owner = \"Ada\\nfingerprint 0123\"\nversion = ",
+                    1,
+                ),
+                &one,
+            ))
+            .unwrap(),
+            "its owner is not one short line",
+        ),
         ("\u{0}".to_owned(), "it cannot be read: "),
         (String::new(), "it cannot be read: "),
         (good.replace("-----BEGIN", "-----END"), "its key: "),

@@ -1,6 +1,7 @@
 //! What can be typed. No behaviour here.
 
 mod config;
+mod execute;
 mod items;
 mod keys;
 mod vault;
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::settings::Color;
 
 pub(crate) use config::ConfigCommand;
+pub(crate) use execute::{CallOptions, ExecuteArgs, RunCommand, TailArgs, TraceChoice, seconds};
 pub(crate) use items::{
     ExportArgs, InitArgs, LoadArgs, SearchArgs, SignArgs, SystemCommand, VerifyArgs,
 };
@@ -65,6 +67,11 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Make a key, a space for the project and a first tool, signed.
     Init(InitArgs),
+    /// Run a tool, once all that it is made of is verified.
+    Execute(ExecuteArgs),
+    /// List, watch and end runs in the background.
+    #[command(subcommand)]
+    Run(RunCommand),
     /// Find items by words.
     Search(SearchArgs),
     /// Show an item: what it is, who signed it, its content.

@@ -19,8 +19,11 @@ pub(crate) enum Exit {
     Usage = 2,
     Integrity = 3,
     Permission = 4,
-    #[expect(dead_code, reason = "for what runs an item, which can take too long")]
     TimedOut = 124,
+    /// By a person, with Ctrl-C.
+    Interrupted = 130,
+    /// By a signal to end.
+    Terminated = 143,
 }
 
 impl From<Exit> for ExitCode {
@@ -28,6 +31,9 @@ impl From<Exit> for ExitCode {
         ExitCode::from(exit as u8)
     }
 }
+
+/// The detail that lists all that is wrong.
+const VIOLATIONS: &str = "violations";
 
 /// What went wrong and what to do.
 #[derive(Debug, Clone)]
@@ -79,6 +85,11 @@ impl Failure {
         self
     }
 
+    /// All that is wrong, where it is more than one thing.
+    pub(crate) fn violations(self, all: impl Iterator<Item = String>) -> Self {
+        self.detail(VIOLATIONS, all.collect::<Vec<_>>())
+    }
+
     pub(crate) fn at(mut self, path: impl Into<PathBuf>) -> Self {
         self.path = Some(path.into().into_boxed_path());
         self
@@ -128,6 +139,12 @@ impl Failure {
         }
         if let Some(excerpt) = &self.excerpt {
             let _ = writeln!(text, "{excerpt}");
+        }
+        let details = self.details.iter();
+        let violations = details.filter(|(key, _)| *key == VIOLATIONS);
+        let violations = violations.filter_map(|(_, all)| all.as_array()).flatten();
+        for violation in violations.filter_map(Value::as_str) {
+            let _ = writeln!(text, "  {dim}-{dim:#} {}", one_line(violation));
         }
         if let Some(hint) = &self.hint {
             let _ = writeln!(text, "  {help}hint{help:#}: {}", one_line(hint));

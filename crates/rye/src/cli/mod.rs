@@ -16,6 +16,7 @@ mod targets;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anstream::ColorChoice;
 use clap::Parser as _;
@@ -23,6 +24,7 @@ use clap::error::ErrorKind;
 
 use crate::settings::{self, Color, Options};
 use args::{Cli, Command};
+use commands::execute::Keeper;
 use context::Context;
 use failure::Failure;
 use printer::{Outcome, Printer};
@@ -30,6 +32,7 @@ use printer::{Outcome, Printer};
 /// Reads the arguments, runs the command, prints how it ended.
 pub(crate) fn main() -> ExitCode {
     let arguments = arguments();
+    let mut keeper = commands::execute::keeper(&arguments);
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) => return refuse_usage(&error, &arguments),
@@ -43,20 +46,32 @@ pub(crate) fn main() -> ExitCode {
         quiet: cli.global.quiet,
         color: early_color(&options),
     };
-    let outcome = dispatch(cli.command, &options, &mut printer);
-    printer.finish(outcome)
+    let outcome = dispatch(cli.command, &options, &mut printer, &mut keeper);
+    let code = printer.finish(outcome);
+    // All is said: time to see that nothing of the tool is left.
+    if let Some(supervisor) = keeper.and_then(Arc::into_inner) {
+        supervisor.shut_down();
+    }
+    code
 }
 
-fn dispatch(command: Command, options: &Options, printer: &mut Printer) -> Outcome {
+fn dispatch(
+    command: Command,
+    options: &Options,
+    printer: &mut Printer,
+    keeper: &mut Keeper,
+) -> Outcome {
     if let Command::Completions(args) = command {
         return Ok(commands::completions::run(&args));
     }
-    let context = Context::open(options, printer)?;
+    let mut context = Context::open(options, printer)?;
     if !matches!(command, Command::Init(_)) {
         context.need_project()?;
     }
     match command {
         Command::Init(args) => commands::init::run(&args, &context),
+        Command::Execute(args) => commands::execute::run(args, &mut context, printer, keeper),
+        Command::Run(command) => commands::run::run(&command, &context),
         Command::Search(args) => commands::search::run(&args, &context),
         Command::Load(args) => commands::load::run(&args, &context),
         Command::Sign(args) => commands::sign::run(&args, &context),
@@ -70,14 +85,14 @@ fn dispatch(command: Command, options: &Options, printer: &mut Printer) -> Outco
     }
 }
 
-/// What was typed. A link named `rye_sign` is the command `sign`.
+/// What was typed. A link named `rye_sign` is the command `sign`, and so on.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<_> = std::env::args_os().collect();
     let name = arguments
         .first()
         .and_then(|program| Path::new(program).file_name());
     let command = name.and_then(|name| name.to_str()?.strip_prefix("rye_"));
-    if let Some(command @ "sign") = command {
+    if let Some(command @ ("sign" | "execute")) = command {
         // So that its help reads `rye sign`.
         arguments.splice(..1, ["rye".into(), command.into()]);
     }

@@ -26,6 +26,16 @@ pub(crate) trait Report {
         None
     }
 
+    /// Whether [`Report::json`] is the whole document, with its own `status`.
+    fn is_whole(&self) -> bool {
+        false
+    }
+
+    /// The command that a person may want next, where output is for a script to read.
+    fn next(&self) -> Option<String> {
+        None
+    }
+
     /// Whether the command has written all there is to say already, by [`Printer::raw`].
     fn is_written(&self) -> bool {
         false
@@ -65,6 +75,17 @@ impl Printer {
             Ok(report) if report.is_written() => return Exit::Done.into(),
             Ok(report) => {
                 let failure = report.failure();
+                if self.json && report.is_whole() {
+                    let words = failure.as_ref().map(Failure::words).unwrap_or_default();
+                    let exit = failure.map_or(Exit::Done, |failure| failure.exit);
+                    return self.emit(&format!("{}\n", report.json()), &words, exit);
+                }
+                if let Some(next) = report.next().filter(|_| !self.quiet) {
+                    self.error_words(&format!(
+                        "{}\n",
+                        page::paint(page::DIM, format_args!("next: {next}"))
+                    ));
+                }
                 if self.json {
                     (report.json(), Page::new(None), failure)
                 } else {
@@ -121,6 +142,16 @@ impl Printer {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             outcome => outcome,
         }
+    }
+
+    /// The same for standard error, of which nobody is told if it is closed.
+    pub(crate) fn raw_error(bytes: &[u8]) {
+        let _ = io::stderr().write_all(bytes);
+    }
+
+    /// Says on standard error what was asked for beside the result.
+    pub(crate) fn aside(self, words: &str) {
+        self.error_words(words);
     }
 
     /// Asks on the terminal; anything but yes is no.

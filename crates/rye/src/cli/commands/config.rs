@@ -34,6 +34,7 @@ fn rows(settings: &Settings) -> Vec<Row> {
         optional("user_space", places.user_space.as_ref(), |p| path(p)),
         row("system_space", &places.system_space, Value::Array(list)),
         optional("cache_dir", settings.cache_dir.as_ref(), |p| path(p)),
+        optional("state_dir", settings.state_dir.as_ref(), |p| path(p)),
         row(
             "color",
             &settings.color,

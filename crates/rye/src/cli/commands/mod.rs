@@ -3,9 +3,11 @@
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
+pub(crate) mod execute;
 pub(crate) mod init;
 pub(crate) mod keys;
 pub(crate) mod load;
+pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod sign;
 pub(crate) mod system;

@@ -40,6 +40,25 @@ pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
             .hint(copy_command(&path, context));
         Row::failed(path.display().to_string(), failure)
     }));
+    rows.extend(targets.beside.into_iter().map(|(root, relative)| {
+        let path = root.path_of(&relative).display().to_string();
+        match library.sign_beside(root, &relative, &key) {
+            Ok(()) => {
+                let mut fields = Map::new();
+                fields.insert("space".into(), json!(root.space()));
+                fields.insert("path".into(), path.as_str().into());
+                fields.insert("signature".into(), format!("{path}.sig").into());
+                Row {
+                    state: "signed",
+                    item: relative,
+                    about: format!("{path}.sig"),
+                    fields,
+                    failure: None,
+                }
+            }
+            Err(error) => Row::failed(relative, error.into()),
+        }
+    }));
     let items: Vec<_> = targets.items.into_iter().map(|(_, found)| found).collect();
     let progress = Progress::new(context.printer, "signing", items.len());
     let provenance = args.provenance.as_deref();

@@ -29,6 +29,24 @@ pub(crate) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
     let trust = library.trust();
     let outside = targets.outside.iter();
     rows.extend(outside.map(|path| verify_outside(&library, path, &trust)));
+    rows.extend(targets.beside.iter().map(|(root, relative)| {
+        let mut fields = Map::new();
+        fields.insert("space".into(), json!(root.space()));
+        fields.insert(
+            "path".into(),
+            json!(root.path_of(relative).to_string_lossy()),
+        );
+        match library.verify_beside(root, relative, &trust) {
+            Ok(good) => {
+                let hash = good.hash.to_string();
+                verified(relative.clone(), fields, good.coverage, &hash, &good.signer)
+            }
+            Err(error) => Row {
+                fields,
+                ..Row::failed(relative.clone(), error.into())
+            },
+        }
+    }));
     let progress = Progress::new(context.printer, "verifying", targets.items.len());
     let checked = library.verify_many(targets.items, &|done| progress.reach(done));
     drop(progress);

@@ -1,0 +1,190 @@
+//! `rye execute`
+
+mod help;
+mod options;
+mod outcome;
+mod parameters;
+mod schema;
+mod trace;
+mod words;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lillux::process::Supervisor;
+use rye_executor::{Envelope, ExecuteError, Executor, Listener, Places, Request, Trace};
+use rye_items::{ItemRef, SYSTEM};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::run::record::{Asked, Runs};
+use crate::cli::args::{ExecuteArgs, TraceChoice};
+use crate::cli::color_choice;
+use crate::cli::context::Context;
+use crate::cli::failure::{Exit, Failure};
+use crate::cli::printer::{Outcome, Printer};
+use options::Own;
+use outcome::Refused;
+
+/// Who keeps the processes of a call. It is forked off first of all where it is
+/// plain that it will be needed: what it copies is small then.
+pub(crate) type Keeper = Option<Arc<Supervisor>>;
+
+/// Forks off who will keep the tool's processes, if one is sure to run.
+pub(crate) fn keeper(arguments: &[std::ffi::OsString]) -> Keeper {
+    let mut words = arguments.iter().skip(1);
+    let is_execute = words.next().is_some_and(|word| word == "execute");
+    let needs_none = ["--async", "--help", "-h", "--dry-run"];
+    if !is_execute || words.any(|word| needs_none.iter().any(|other| word == other)) {
+        return None;
+    }
+    // What is wrong is told when it is needed.
+    Supervisor::for_one_command().ok().map(Arc::new)
+}
+
+pub(crate) fn run(
+    args: ExecuteArgs,
+    context: &mut Context,
+    printer: &mut Printer,
+    keeper: &mut Keeper,
+) -> Outcome {
+    let start = Instant::now();
+    let ExecuteArgs { options, call } = args;
+    let (id, words) = call
+        .split_first()
+        .map_or(("", &[][..]), |(id, words)| (id.as_str(), words));
+    let reference: ItemRef = id.parse()?;
+    let executor = executor(context, keeper)?;
+    let mut own = Own {
+        options,
+        ..Own::default()
+    };
+    let refused = |error: ExecuteError| Refused::new(&reference, error, start.elapsed());
+    let mut parameters = serde_json::Map::new();
+    if !words.is_empty() {
+        let tool = match executor.tool(&reference) {
+            Ok(tool) => tool,
+            Err(error) => {
+                printer.json |= words.iter().any(|word| word == "--json");
+                return Ok(Box::new(refused(error)));
+            }
+        };
+        let schema = tool.metadata.config_schema();
+        let read = words::read(words, schema, &mut own);
+        apply(&own, words, context, printer);
+        parameters =
+            read.map_err(|failure| failure.hint(format!("rye execute {reference} --help")))?;
+    }
+    if own.help {
+        return match executor.chain(&reference) {
+            Ok(chain) => Ok(Box::new(help::Help::of(&chain))),
+            Err(error) => Ok(Box::new(refused(error))),
+        };
+    }
+    let given = own.options.params.as_deref();
+    let parameters = parameters::merged(given, parameters)?;
+    let mut request = Request::new(reference.clone()).parameters(parameters);
+    request.timeout = own.options.timeout;
+    request.dry_run = own.options.dry_run;
+    if own.options.background && !request.dry_run {
+        let asked = Asked::of(&request, context);
+        // What would not run is told now, not to a log.
+        request.dry_run = true;
+        if let Err(error) = carry_out(&executor, request, &mut Trace::off())? {
+            return Ok(Box::new(refused(error)));
+        }
+        return Runs::of(context)?.start(&asked);
+    }
+    let level = own.options.trace;
+    let level = level.or(context.settings.debug.value.then_some(TraceChoice::Steps));
+    let mut trace = level.map_or_else(Trace::off, |_| Trace::on());
+    let outcome = carry_out(&executor, request, &mut trace)?;
+    if let Some(level) = level {
+        printer.aside(&trace::shown(&reference, trace.steps(), level));
+    }
+    match outcome {
+        Ok(envelope) => outcome::report(envelope, context),
+        Err(error) => Ok(Box::new(refused(error))),
+    }
+}
+
+/// Runs a tool to its end and gives its envelope, whatever happens.
+pub(super) fn to_the_end(
+    context: &Context,
+    mut request: Request,
+    listener: Listener,
+) -> Result<Envelope, Failure> {
+    let start = Instant::now();
+    request.listener = Some(listener);
+    let executor = executor(context, &mut None)?;
+    let tool = request.tool.clone();
+    let outcome = carry_out(&executor, request, &mut Trace::off())?;
+    Ok(outcome.unwrap_or_else(|error| Envelope::refused(&tool, &error, start.elapsed())))
+}
+
+fn executor(context: &Context, keeper: &mut Keeper) -> Result<Executor, Failure> {
+    let cache = context.cache().ok_or_else(|| {
+        let message = "there is no folder for what is derived from items: HOME is not set";
+        Failure::usage(message).hint("export RYE_CACHE_DIR=/the/folder")
+    })?;
+    let supervisor = if let Some(supervisor) = keeper {
+        Arc::clone(supervisor)
+    } else {
+        let supervisor = Supervisor::start().map_err(|error| {
+            let message = format_args!("cannot start who keeps processes: {error}");
+            Failure::failed("supervisor", message)
+        })?;
+        Arc::clone(keeper.insert(Arc::new(supervisor)))
+    };
+    let places = &context.settings.places;
+    let places = Places {
+        project: places.project.value.clone(),
+        user: context.user().map(Into::into),
+        bundles: places.system_space.value.clone(),
+        embedded: &SYSTEM,
+        cache: cache.to_owned(),
+        dev_mode: context.settings.dev_mode.value,
+    };
+    Ok(Executor::new(places, supervisor))
+}
+
+/// Lets what was typed after the id hold as if it had been typed before it.
+fn apply(own: &Own, words: &[String], context: &mut Context, printer: &mut Printer) {
+    // One that stands behind a mistake counts all the same.
+    let mut typed = words.iter().take_while(|word| *word != "--");
+    printer.json |= own.json || typed.any(|word| word == "--json");
+    printer.quiet |= own.quiet;
+    if let Some(color) = own.color {
+        printer.color = color_choice(color);
+    }
+    context.printer = *printer;
+}
+
+/// Runs a request. A person who interrupts it, or a signal to end, ends the whole tree.
+fn carry_out(
+    executor: &Executor,
+    request: Request,
+    trace: &mut Trace,
+) -> Result<Result<Envelope, ExecuteError>, Failure> {
+    let unable = |error| Failure::failed("runtime", format_args!("cannot wait for it: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(unable)?;
+    let outcome = runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(unable)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(unable)?;
+        tokio::select! {
+            outcome = executor.try_execute(request, trace) => Ok(outcome),
+            _ = interrupt.recv() => {
+                Err(Failure::new(Exit::Interrupted, "interrupted", "it was interrupted and ended"))
+            }
+            _ = terminate.recv() => {
+                Err(Failure::new(Exit::Terminated, "terminated", "it was told to end and ended"))
+            }
+        }
+    });
+    // Nothing is left in it, and this process is about to end.
+    runtime.shutdown_timeout(Duration::ZERO);
+    outcome
+}

@@ -1,0 +1,168 @@
+//! What a call gave, for scripts and for people, and the exit code of it.
+
+use std::time::Duration;
+
+use lillux::shell_word;
+use rye_executor::chain::ChainError;
+use rye_executor::parameters::{ParameterError, Violation};
+use rye_executor::{Envelope, ErrorInfo, ExecuteError, Status};
+use rye_items::ItemRef;
+use serde_json::{Value, json};
+
+use crate::cli::context::Context;
+use crate::cli::failure::{Exit, Failure};
+use crate::cli::page::{DIM, GOOD, Page, paint, plain};
+use crate::cli::printer::{Outcome, Printer, Report};
+
+/// Shows what a tool gave. What it printed goes where it would have gone, byte for byte.
+pub(super) fn report(envelope: Envelope, context: &Context) -> Outcome {
+    let noted = |name: &str| envelope.metadata.get(name).and_then(Value::as_str);
+    let warnings = envelope.metadata.get("warnings").and_then(Value::as_array);
+    for warning in warnings.into_iter().flatten().filter_map(Value::as_str) {
+        let text = format!("RYE_DEV_MODE lets it pass: {warning}");
+        context.printer.warn(&text, None);
+    }
+    for stream in ["stdout", "stderr"] {
+        if let Some(hash) = noted(&format!("{stream}_hash")) {
+            let store = context.cache().map(|cache| cache.join("output"));
+            let store = store.map_or_else(String::new, |store| shell_word(&store));
+            let hint = format!("lillux cas get --root {store} {hash}");
+            let text = format!("its {stream} is longer than what is shown");
+            context.printer.warn(&text, Some(&hint));
+        } else if let Some(why) = noted(&format!("{stream}_lost")) {
+            let text = format!("its {stream} was cut: {why}");
+            context.printer.warn(&text, None);
+        }
+    }
+    if !context.printer.json {
+        let (stdout, stderr) = match printed(&envelope.data) {
+            Some(both) => both,
+            None => ("", noted("stderr").unwrap_or_default()),
+        };
+        let unable = |error| {
+            let message = format_args!("cannot write what it printed: {error}");
+            Failure::failed("io", message)
+        };
+        Printer::raw(stdout.as_bytes()).map_err(unable)?;
+        Printer::raw_error(stderr.as_bytes());
+    }
+    Ok(Box::new(Ran(envelope)))
+}
+
+/// What a tool printed, where that is all it gave.
+fn printed(data: &Value) -> Option<(&str, &str)> {
+    let fields = data.as_object()?;
+    let text = |name: &str| fields.get(name)?.as_str();
+    let both = text("stdout").zip(text("stderr"))?;
+    (fields.len() == 3 && fields.contains_key("exit_code")).then_some(both)
+}
+
+/// A call that was carried out, or would be.
+struct Ran(Envelope);
+
+impl Report for Ran {
+    fn json(&self) -> Value {
+        json!(self.0)
+    }
+
+    fn is_whole(&self) -> bool {
+        true
+    }
+
+    fn show(&self, page: &mut Page) {
+        let envelope = &self.0;
+        if envelope.status == Status::ValidationPassed {
+            let chain = envelope.chain.join(" → ");
+            let files = envelope.chain.len();
+            page.line(format_args!(
+                "{} {}: its chain of {files} verifies and fits together",
+                paint(GOOD, "would run"),
+                envelope.item_id
+            ));
+            page.line(paint(DIM, chain));
+            return;
+        }
+        match &envelope.data {
+            Value::Null => {}
+            data if printed(data).is_some() => {}
+            Value::String(text) => page.line(plain(text.trim_end())),
+            data => {
+                let text = serde_json::to_string_pretty(data).unwrap_or_default();
+                page.line(plain(&text));
+            }
+        }
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        let ErrorInfo { code, message, .. } = self.0.error.as_ref()?;
+        let message = format!("{}: {message}", self.0.item_id);
+        Some(match code.as_str() {
+            "timeout" => Failure::new(Exit::TimedOut, "timeout", message)
+                .hint(format!("rye execute --timeout SECONDS {}", self.0.item_id)),
+            _ => Failure::failed("tool_failed", message),
+        })
+    }
+}
+
+/// A call that was refused: nothing ran.
+pub(crate) struct Refused {
+    envelope: Envelope,
+    failure: Failure,
+}
+
+impl Refused {
+    pub(super) fn new(item: &ItemRef, error: ExecuteError, duration: Duration) -> Self {
+        let envelope = Envelope::refused(item, &error, duration);
+        let failure = failure(item, error);
+        Self { envelope, failure }
+    }
+}
+
+impl Report for Refused {
+    fn json(&self) -> Value {
+        json!(self.envelope)
+    }
+
+    fn is_whole(&self) -> bool {
+        true
+    }
+
+    fn show(&self, _: &mut Page) {}
+
+    fn failure(&self) -> Option<Failure> {
+        Some(self.failure.clone())
+    }
+}
+
+/// A refused call in words, as other commands tell the same.
+fn failure(item: &ItemRef, error: ExecuteError) -> Failure {
+    let help = format!("rye execute {} --help", item.id);
+    match error {
+        ExecuteError::Chain(ChainError::Item(source)) | ExecuteError::Dependency(source) => {
+            source.into()
+        }
+        ExecuteError::Path(source) => source.into(),
+        ExecuteError::Parameters(ParameterError::Violations(ref all)) => {
+            let message = format!("the parameters do not fit {}", item.id);
+            Failure::new(Exit::Usage, "invalid_parameters", message)
+                .violations(all.iter().map(violation))
+                .hint(help)
+        }
+        ExecuteError::Parameters(ParameterError::NotAnObject(_)) => {
+            Failure::new(Exit::Usage, "invalid_parameters", error).hint(help)
+        }
+        ExecuteError::Chain(ChainError::NotATool(_)) => {
+            let hint = format!("rye load {item}");
+            Failure::new(Exit::Usage, "not_a_tool", error).hint(hint)
+        }
+        _ => Failure::failed("refused", &error).maybe_hint(error.hint()),
+    }
+}
+
+fn violation(Violation { pointer, message }: &Violation) -> String {
+    if pointer.is_empty() {
+        message.clone()
+    } else {
+        format!("{pointer}: {message}")
+    }
+}

@@ -1,0 +1,250 @@
+//! `rye run`: runs in the background.
+
+pub(super) mod record;
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::time::Duration;
+
+use lillux::At as _;
+use lillux::process::Killed;
+use rye_executor::Listener;
+use serde_json::{Value, json};
+
+use super::execute;
+use crate::cli::args::{RunCommand, TailArgs};
+use crate::cli::context::Context;
+use crate::cli::failure::{Exit, Failure};
+use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, Page, WARN, paint, plain};
+use crate::cli::printer::{Outcome, Printer, Report, Written};
+use crate::cli::table::{Cell, Table};
+use record::{Run, Runs, State};
+
+/// How long a run that is to end has before it is killed.
+const GRACE: Duration = Duration::from_secs(3);
+/// How often what is being written is looked at; the end of the run is told at once.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
+    let runs = Runs::of(context)?;
+    match command {
+        RunCommand::List => Ok(Box::new(List(runs.all()?))),
+        RunCommand::Status(args) => Ok(Box::new(Status(runs.find(&args.id)?))),
+        RunCommand::Tail(args) => tail(&runs.find(&args.run.id)?, args, context),
+        RunCommand::Cancel(args) => cancel(runs.find(&args.id)?),
+        RunCommand::CarryOut(args) => carry_out(&runs.find(&args.id)?, context),
+    }
+}
+
+/// Sees to a run: what the tool prints goes to standard output, which is the log.
+fn carry_out(run: &Run, context: &Context) -> Outcome {
+    run.take()?;
+    let listener = Listener::new(|_, bytes| {
+        // Without a log the result still tells.
+        let _ = Printer::raw(bytes);
+    });
+    let request = run.asked.clone().request();
+    let outcome = request.and_then(|request| execute::to_the_end(context, request, listener));
+    match outcome {
+        Ok(envelope) => {
+            run.finish(&json!(envelope))?;
+            match envelope.error {
+                None => Ok(Box::new(Written)),
+                Some(error) => Err(Failure::failed("tool_failed", error.message)),
+            }
+        }
+        Err(failure) => {
+            if !matches!(failure.exit, Exit::Interrupted | Exit::Terminated) {
+                let item = &run.asked.item_id;
+                let error = failure.json();
+                run.finish(&json!({ "status": "error", "item_id": item, "error": error }))?;
+            }
+            Err(failure)
+        }
+    }
+}
+
+fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
+    let path = run.log();
+    let mut log = match File::open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !args.follow => None,
+        opened => Some(opened.at("open", &path)?),
+    };
+    let mut seen = Vec::new();
+    loop {
+        // Asked before reading: what is written before the end is read after it.
+        let state = run.state();
+        let mut bytes = Vec::new();
+        if let Some(log) = &mut log {
+            log.read_to_end(&mut bytes).at("read", &path)?;
+        }
+        if context.printer.json {
+            seen.append(&mut bytes);
+        } else {
+            Printer::raw(&bytes).map_err(|error| {
+                let message = format_args!("cannot write to standard output: {error}");
+                Failure::failed("io", message)
+            })?;
+        }
+        if !args.follow || state != State::Running {
+            break;
+        }
+        match run.handle() {
+            Some(handle) => {
+                let _ = handle.wait(Some(LOOK));
+            }
+            None => std::thread::sleep(LOOK),
+        }
+    }
+    if context.printer.json {
+        let log = String::from_utf8_lossy(&seen).into_owned();
+        let about = about(run);
+        return Ok(Box::new(Tail(json!({ "run": about, "log": log }))));
+    }
+    Ok(Box::new(Written))
+}
+
+fn cancel(run: Run) -> Outcome {
+    match run.state() {
+        State::Cancelled => {}
+        State::Running => {
+            run.note_cancel()?;
+            let Some(handle) = run.handle() else {
+                let message = "it has not started yet";
+                return Err(
+                    Failure::failed("starting", message).hint(format!("rye run cancel {}", run.id))
+                );
+            };
+            let killed = handle.kill(GRACE);
+            let killed = killed.map_err(|error| Failure::failed("kill", error))?;
+            // It was quicker.
+            if killed == Killed::AlreadyDead && run.state() != State::Cancelled {
+                return Err(ended(&run));
+            }
+        }
+        State::Success | State::Error | State::Lost => return Err(ended(&run)),
+    }
+    Ok(Box::new(Status(run)))
+}
+
+fn ended(run: &Run) -> Failure {
+    let message = format!("the run {} is over: {}", run.id, run.state().as_str());
+    Failure::failed("not_running", message).hint(format!("rye run status {}", run.id))
+}
+
+/// A run for scripts.
+fn about(run: &Run) -> Value {
+    let result = run.result();
+    json!({
+        "id": run.id,
+        "state": run.state(),
+        "item_id": run.asked.item_id,
+        "project": run.asked.project.to_string_lossy(),
+        "started_at": run.asked.started_at,
+        "ended_at": result.as_ref().map(|result| &result["ended_at"]),
+        "log": run.log().to_string_lossy(),
+    })
+}
+
+fn state_cell(state: State) -> Cell {
+    let style = match state {
+        State::Running => HELP,
+        State::Success => GOOD,
+        State::Error => BAD,
+        State::Cancelled | State::Lost => WARN,
+    };
+    Cell::styled(style, state.as_str())
+}
+
+/// A run that was started.
+struct Started {
+    id: String,
+    item_id: String,
+}
+
+impl Report for Started {
+    fn json(&self) -> Value {
+        json!({ "run": { "id": self.id, "state": State::Running, "item_id": self.item_id } })
+    }
+
+    fn show(&self, page: &mut Page) {
+        page.line(&self.id);
+    }
+
+    fn next(&self) -> Option<String> {
+        Some(format!("rye run tail {} --follow", self.id))
+    }
+}
+
+struct List(Vec<Run>);
+
+impl Report for List {
+    fn json(&self) -> Value {
+        let runs: Vec<_> = self.0.iter().map(about).collect();
+        json!({ "runs": runs })
+    }
+
+    fn show(&self, page: &mut Page) {
+        if self.0.is_empty() {
+            page.line("there are no runs");
+            page.line(paint(DIM, "next: rye execute --async ID"));
+            return;
+        }
+        let mut table = Table::new(["ID", "STATE", "STARTED", "TOOL"]);
+        for run in &self.0 {
+            table.row([
+                run.id.as_str().into(),
+                state_cell(run.state()),
+                Cell::styled(DIM, &run.asked.started_at),
+                run.asked.item_id.as_str().into(),
+            ]);
+        }
+        page.table(&table);
+    }
+}
+
+struct Status(Run);
+
+impl Report for Status {
+    fn json(&self) -> Value {
+        let result = self.0.result().map(|mut result| result["envelope"].take());
+        json!({ "run": about(&self.0), "result": result })
+    }
+
+    fn show(&self, page: &mut Page) {
+        let run = &self.0;
+        page.line(paint(BOLD, &run.id));
+        let mut about = |name: &str, value: &str| {
+            let name = paint(DIM, format!("{name:<8}"));
+            page.line(format_args!("  {name} {}", plain(value)));
+        };
+        about("state", run.state().as_str());
+        about("tool", &run.asked.item_id);
+        about("project", &run.asked.project.display().to_string());
+        about("started", &run.asked.started_at);
+        let Some(result) = run.result() else {
+            return about("log", &run.log().display().to_string());
+        };
+        about("ended", result["ended_at"].as_str().unwrap_or_default());
+        about("log", &run.log().display().to_string());
+        let envelope = &result["envelope"];
+        if let Some(message) = envelope["error"]["message"].as_str() {
+            about("error", message);
+        }
+        if !envelope["data"].is_null() {
+            let data = serde_json::to_string_pretty(&envelope["data"]).unwrap_or_default();
+            page.line("");
+            page.line(plain(&data));
+        }
+    }
+}
+
+struct Tail(Value);
+
+impl Report for Tail {
+    fn json(&self) -> Value {
+        self.0.clone()
+    }
+
+    fn show(&self, _: &mut Page) {}
+}
