@@ -1,5 +1,10 @@
 //! Parameters: checked against the tool's schema before anything runs.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jsonschema::Validator;
+use rye_items::metadata::Metadata;
 use serde_json::{Map, Value};
 
 /// One thing that is wrong with the parameters.
@@ -25,6 +30,61 @@ pub enum ParameterError {
     Schema(String),
 }
 
+/// How many schemas are kept; when there are more, all go.
+const MOST: usize = 1000;
+
+/// Schemas, each compiled once.
+#[derive(Debug, Default)]
+pub struct Schemas(Mutex<HashMap<usize, Compiled>>);
+
+/// A schema's metadata, which is held so that its address stays its own, and
+/// what the schema compiles to.
+type Compiled = (Arc<Metadata>, Arc<Validator>);
+
+impl Schemas {
+    /// Checks parameters, and gives them back with the schema's defaults.
+    pub fn check(&self, tool: &Arc<Metadata>, parameters: Value) -> Result<Value, ParameterError> {
+        let Value::Object(mut parameters) = parameters else {
+            return Err(ParameterError::NotAnObject(kind(&parameters)));
+        };
+        if let Some(schema) = tool.config_schema() {
+            fill_in(schema, &mut parameters);
+        }
+        self.fits(tool, parameters).map(Value::Object)
+    }
+
+    /// Gives an object back as it is, if it fits the schema of an item.
+    pub fn fits(
+        &self,
+        item: &Arc<Metadata>,
+        object: Map<String, Value>,
+    ) -> Result<Map<String, Value>, ParameterError> {
+        match item.config_schema() {
+            None => Ok(object),
+            Some(schema) => fits(&*self.compiled(item, schema)?, object),
+        }
+    }
+
+    fn compiled(
+        &self,
+        item: &Arc<Metadata>,
+        schema: &Value,
+    ) -> Result<Arc<Validator>, ParameterError> {
+        let address = Arc::as_ptr(item).addr();
+        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, validator)) = kept().get(&address) {
+            return Ok(Arc::clone(validator));
+        }
+        let validator = Arc::new(compile(schema)?);
+        let mut kept = kept();
+        if kept.len() >= MOST {
+            kept.clear();
+        }
+        kept.insert(address, (Arc::clone(item), Arc::clone(&validator)));
+        Ok(validator)
+    }
+}
+
 /// Checks parameters, and gives them back with the schema's defaults.
 pub fn check(schema: Option<&Value>, parameters: Value) -> Result<Value, ParameterError> {
     let Value::Object(mut parameters) = parameters else {
@@ -34,25 +94,26 @@ pub fn check(schema: Option<&Value>, parameters: Value) -> Result<Value, Paramet
         return Ok(Value::Object(parameters));
     };
     fill_in(schema, &mut parameters);
-    fits(schema, parameters).map(Value::Object)
+    fits(&compile(schema)?, parameters).map(Value::Object)
 }
 
-/// Gives an object back as it is, if it fits the schema.
-pub fn fits(
-    schema: &Value,
+fn compile(schema: &Value) -> Result<Validator, ParameterError> {
+    jsonschema::validator_for(schema).map_err(|e| ParameterError::Schema(e.to_string()))
+}
+
+fn fits(
+    validator: &Validator,
     object: Map<String, Value>,
 ) -> Result<Map<String, Value>, ParameterError> {
-    let parameters = Value::Object(object);
-    let validator =
-        jsonschema::validator_for(schema).map_err(|e| ParameterError::Schema(e.to_string()))?;
+    let object = Value::Object(object);
     let violations: Vec<_> = validator
-        .iter_errors(&parameters)
+        .iter_errors(&object)
         .map(|error| Violation {
             pointer: error.instance_path().to_string(),
             message: brief(&error.to_string()),
         })
         .collect();
-    match parameters {
+    match object {
         Value::Object(object) if violations.is_empty() => Ok(object),
         _ => Err(ParameterError::Violations(violations)),
     }

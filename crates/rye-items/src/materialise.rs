@@ -24,7 +24,6 @@ impl Verified<Item> {
         let name = self.path.file_name().unwrap_or_else(|| "item".as_ref());
         let folder = folder.join("materialised").join(hash.to_hex());
         let path = folder.join(name);
-        create_own_folder(&folder).at("create the folder", &folder)?;
         if !is_own_folder(&folder) {
             let theirs = io::Error::new(io::ErrorKind::PermissionDenied, "others can write to it");
             return Err(theirs).at("keep a private copy in", &folder);
@@ -32,6 +31,7 @@ impl Verified<Item> {
         if fs::read(&path).is_ok_and(|there| there == self.bytes()) {
             return Ok(path);
         }
+        create_own_folder(&folder).at("create the folder", &folder)?;
         let mut copy = tempfile::Builder::new()
             .prefix(".copy-")
             .tempfile_in(&folder)
