@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use crate::chain::{self, Chain, ChainError, Link};
 use crate::envelope::Envelope;
 use crate::error::ExecuteError;
-use crate::parameters;
+use crate::parameters::Schemas;
 use crate::primitive::{Execute, HttpClient, Listener, Primitives};
 use crate::trace::Trace;
 
@@ -103,6 +103,7 @@ pub struct Executor {
     primitives: Primitives,
     supervisor: Arc<Supervisor>,
     memory: Arc<Memory>,
+    schemas: Arc<Schemas>,
 }
 
 impl Executor {
@@ -128,6 +129,7 @@ impl Executor {
             primitives,
             supervisor,
             memory: Arc::default(),
+            schemas: Arc::default(),
         }
     }
 
@@ -155,14 +157,16 @@ impl Executor {
     ) -> Result<Envelope, ExecuteError> {
         let start = Instant::now();
         let library = self.library()?;
-        let chain = chain::build(&library, &request.tool, &self.primitives)?;
+        let trust = library.trust_since_opened();
+        let chain = chain::build(&library, &trust, &request.tool, &self.primitives)?;
         trace.chain(&library, &chain, start.elapsed());
         let pairs = valid(&chain)?;
-        let schema = chain.tool().metadata.config_schema();
-        let parameters = parameters::check(schema, request.parameters)?;
+        let parameters = self
+            .schemas
+            .check(&chain.tool().metadata, request.parameters)?;
         let anchored = self.anchor(&library, &chain)?;
         trace.anchor(&anchored);
-        let dependencies = dependencies::verify(&library, &chain, &anchored)?;
+        let dependencies = dependencies::verify(&library, &trust, &chain, &anchored)?;
         trace.dependencies(dependencies, start.elapsed());
         let env_configs = prepare::env_configs(&chain)?;
         if request.dry_run {
@@ -170,11 +174,18 @@ impl Executor {
         }
         let mut warnings = Vec::new();
         let parameters =
-            prepare::with_resolved_config(&library, &chain, parameters, &mut warnings)?;
+            prepare::with_resolved_config(&library, &trust, &chain, parameters, &mut warnings)?;
         let facts = self.facts(&chain, &anchored, &parameters)?;
         let inherited = request.environment.unwrap_or_else(inherited);
         let environment = self
-            .environment(&chain, &env_configs, &anchored, &facts, inherited)
+            .environment(
+                &chain,
+                &env_configs,
+                &anchored,
+                &facts,
+                inherited,
+                &mut warnings,
+            )
             .await?;
         trace.environment(&environment);
         // There is one: the chain ends in it.
@@ -190,6 +201,7 @@ impl Executor {
             &environment,
             parameters,
             prepare::Surroundings {
+                schemas: &self.schemas,
                 cwd: prepare::cwd(&anchored, &facts, &self.places.project),
                 timeout: request.timeout,
                 spill: self.store(),
@@ -220,7 +232,13 @@ impl Executor {
 
     /// The chain of a tool, verified.
     pub fn chain(&self, tool: &ItemRef) -> Result<Chain, ExecuteError> {
-        Ok(chain::build(&self.library()?, tool, &self.primitives)?)
+        let library = self.library()?;
+        Ok(chain::build(
+            &library,
+            &library.trust(),
+            tool,
+            &self.primitives,
+        )?)
     }
 
     /// The library as it is now.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lillux::cas::Cas;
 use rye_items::metadata;
-use rye_items::trust::Ignored;
+use rye_items::trust::{Ignored, Trust};
 use rye_items::{ItemKind, Library};
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ use crate::dotenv;
 use crate::environment::{self, Environment, Origin};
 use crate::error::ExecuteError;
 use crate::interpreter::{self, InterpreterError, Resolver};
-use crate::parameters;
+use crate::parameters::Schemas;
 use crate::primitive::{Call, Listener};
 use crate::template::{self, Names, Quoting};
 use crate::trace::Trace;
@@ -26,7 +26,8 @@ use crate::trace::Trace;
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "ash"];
 
 /// What a call runs in.
-pub(super) struct Surroundings {
+pub(super) struct Surroundings<'a> {
+    pub(super) schemas: &'a Schemas,
     pub(super) cwd: PathBuf,
     pub(super) timeout: Option<Duration>,
     pub(super) spill: Option<Cas>,
@@ -38,6 +39,7 @@ pub(super) struct Surroundings {
 /// Adds what `CONFIG_RESOLVE` of the tool asks for to its parameters.
 pub(super) fn with_resolved_config(
     library: &Library,
+    trust: &Trust<'_>,
     chain: &Chain,
     mut parameters: Value,
     warnings: &mut Vec<String>,
@@ -46,13 +48,12 @@ pub(super) fn with_resolved_config(
         return Ok(parameters);
     };
     let wanted = config::wanted(about).map_err(ExecuteError::ConfigFile)?;
-    let trust = library.trust();
     let mut resolved = Map::new();
     for config::Wanted { path, mode } in wanted {
         let mut files = Vec::new();
         for root in library.spaces().roots() {
             let relative = format!("config/{path}");
-            let bytes = match library.config(root, &relative, &trust) {
+            let bytes = match library.config(root, &relative, trust) {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => continue,
                 Err(Ignored { path, why }) => {
@@ -130,15 +131,30 @@ impl Executor {
         anchor: &CallAnchor,
         facts: &Names,
         inherited: Vec<(String, String)>,
+        warnings: &mut Vec<String>,
     ) -> Result<Environment, ExecuteError> {
         let minimal = configs.iter().any(|config| config.minimal);
         let mut environment = Environment::inherited(inherited, minimal);
-        if let Ok(text) = std::fs::read_to_string(self.places.project.join(".env")) {
-            for (name, value) in dotenv::parse(&text).variables {
-                if environment::may_be_set_by_a_file(&name) {
-                    environment.set(name, value, Origin::Dotenv);
+        let file = self.places.project.join(".env");
+        match dotenv::read(&file) {
+            Ok(read) => {
+                for (name, value) in read.variables {
+                    if environment::may_be_set_by_a_file(&name) {
+                        environment.set(name, value, Origin::Dotenv);
+                    } else {
+                        let file = file.display();
+                        warnings.push(format!(
+                            "{file}: {name} is left out: an unsigned file cannot set it"
+                        ));
+                    }
                 }
+                let told = read.problems.into_iter().map(|(line, why)| match line {
+                    0 => format!("{}: {why}", file.display()),
+                    line => format!("{}:{line}: {why}", file.display()),
+                });
+                warnings.extend(told);
             }
+            Err(why) => warnings.push(format!("{} is left out: {why}", file.display())),
         }
         for (link, config) in chain.upwards().zip(configs) {
             let id = link.id().to_string();
@@ -196,7 +212,7 @@ pub(super) fn call(
     facts: &Names,
     environment: &Environment,
     parameters: Value,
-    surroundings: Surroundings,
+    surroundings: Surroundings<'_>,
     trace: &mut Trace,
 ) -> Result<Call, ExecuteError> {
     trace.config("before", merged);
@@ -230,9 +246,10 @@ pub(super) fn call(
         config.insert(key.clone(), rendered);
     }
     trace.config("after", &config);
-    if let Some(schema) = chain.primitive().metadata.config_schema() {
-        config = parameters::fits(schema, config).map_err(ExecuteError::Config)?;
-    }
+    let mut config = surroundings
+        .schemas
+        .fits(&chain.primitive().metadata, config)
+        .map_err(ExecuteError::Config)?;
     let mut all = environment.variables().clone();
     if let Some(Value::Object(env)) = config.remove("env") {
         all.extend(env.into_iter().map(|(name, value)| (name, word(value))));

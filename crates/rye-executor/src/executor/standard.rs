@@ -52,7 +52,7 @@ fn standard(
     let extension = &chain.tool().item.extension;
     let (_, id) = STANDARD.iter().find(|(known, _)| known == extension)?;
     let reference = ItemRef::new(ItemKind::Tool, id.parse().ok()?);
-    let standard = chain::build(library, &reference, primitives).ok()?;
+    let standard = chain::build(library, &library.trust(), &reference, primitives).ok()?;
     let config = standard.tool().metadata.value("config")?;
     let keys = ["args", "input_data"].into_iter();
     keys.map(|key| Some((key.to_owned(), config.get(key)?.clone())))
