@@ -26,7 +26,7 @@ const BINARIES: [Binary; 2] = [
     Binary {
         name: "rye",
         reference: "docs/reference/rye.md",
-        guides: "[items](../items.md), [signing](../signing.md), [search](../search.md), \
+        guides: "[items](../items.md), [executing](../executing.md), [signing](../signing.md), [search](../search.md), \
                  [configuration](../configuration.md), [the vault](../vault.md)",
     },
 ];

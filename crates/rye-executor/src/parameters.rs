@@ -1,5 +1,7 @@
 //! Parameters: checked against the tool's schema before anything runs.
 
+mod plain;
+
 use serde_json::{Map, Value};
 
 /// One thing that is wrong with the parameters.
@@ -43,18 +45,30 @@ pub fn fits(
     object: Map<String, Value>,
 ) -> Result<Map<String, Value>, ParameterError> {
     let parameters = Value::Object(object);
+    if !plain::surely_fits(schema, &parameters) {
+        validate(schema, &parameters)?;
+    }
+    match parameters {
+        Value::Object(object) => Ok(object),
+        other => Err(ParameterError::NotAnObject(kind(&other))),
+    }
+}
+
+/// Finds all that does not fit.
+fn validate(schema: &Value, parameters: &Value) -> Result<(), ParameterError> {
     let validator =
         jsonschema::validator_for(schema).map_err(|e| ParameterError::Schema(e.to_string()))?;
     let violations: Vec<_> = validator
-        .iter_errors(&parameters)
+        .iter_errors(parameters)
         .map(|error| Violation {
             pointer: error.instance_path().to_string(),
             message: brief(&error.to_string()),
         })
         .collect();
-    match parameters {
-        Value::Object(object) if violations.is_empty() => Ok(object),
-        _ => Err(ParameterError::Violations(violations)),
+    if violations.is_empty() {
+        Ok(())
+    } else {
+        Err(ParameterError::Violations(violations))
     }
 }
 

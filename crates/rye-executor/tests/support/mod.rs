@@ -110,19 +110,6 @@ impl World {
         self.signed(&format!("tools/{id}.sh"), &format!("{BASH}{script}"));
     }
 
-    /// Signs a file beside it.
-    pub(crate) fn sign_beside(&self, relative: &str) {
-        let user = self.user();
-        let library = Library::open(&Options {
-            project: Some(&self.project),
-            user: Some(&user),
-            ..Options::new(&SYSTEM)
-        })
-        .unwrap();
-        let root = library.spaces().of(Space::Project).next().unwrap();
-        library.sign_beside(root, relative, &self.key).unwrap();
-    }
-
     pub(crate) fn user(&self) -> PathBuf {
         self.folder.path().join("user")
     }

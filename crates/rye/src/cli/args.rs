@@ -36,7 +36,7 @@ pub(crate) struct Cli {
 }
 
 /// What every command takes.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[expect(
     clippy::doc_markdown,
     reason = "the comments are the help, which is plain text"

@@ -80,6 +80,12 @@ impl Failure {
         self
     }
 
+    /// The next command where nothing better is known.
+    pub(crate) fn or_hint(mut self, hint: String) -> Self {
+        self.hint.get_or_insert(hint);
+        self
+    }
+
     pub(crate) fn maybe_hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint.or(self.hint);
         self

@@ -33,9 +33,12 @@ use printer::{Outcome, Printer};
 pub(crate) fn main() -> ExitCode {
     let arguments = arguments();
     let mut keeper = commands::execute::keeper(&arguments);
-    let cli = match Cli::try_parse_from(&arguments) {
-        Ok(cli) => cli,
-        Err(error) => return refuse_usage(&error, &arguments),
+    let cli = match commands::execute::plain(&arguments) {
+        Some(cli) => cli,
+        None => match Cli::try_parse_from(&arguments) {
+            Ok(cli) => cli,
+            Err(error) => return refuse_usage(&error, &arguments),
+        },
     };
     let options = Options {
         project: cli.global.project,

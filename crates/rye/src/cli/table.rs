@@ -71,7 +71,10 @@ impl Table {
         for row in std::iter::once(&header).chain(&self.rows) {
             for (index, cell) in row.iter().enumerate() {
                 let style = cell.style;
-                if index == last {
+                if index == last && cell.text.is_empty() {
+                    text.truncate(text.trim_end_matches(' ').len());
+                    text.push('\n');
+                } else if index == last {
                     let _ = writeln!(text, "{style}{}{style:#}", shorten(&cell.text, room));
                 } else {
                     let pad = columns[index] - cell.text.width() + GAP;

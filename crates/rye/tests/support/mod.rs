@@ -24,7 +24,11 @@ macro_rules! assert_transcript {
             omit_expression => true,
             filters => [
                 (r"/tmp/\.tmp\w+", "TMP"),
-                (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME"),
+                (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z", "TIME"),
+                (r"\b\d{8}-\d{6}-[0-9a-f]{4}\b", "RUN"),
+                (r#""duration_ms":\d+"#, r#""duration_ms":N"#),
+                (r"\bat \d+\.\d{3} ms", "at T"),
+                (r"ended after \d+\.\d s", "ended after T"),
                 (r"\b[0-9a-f]{64}\b", "HASH"),
                 (r"\b[A-Za-z0-9_-]{86}\b", "SIGNATURE"),
                 (r"\b[0-9a-f]{16}\b", "FINGERPRINT"),

@@ -8,6 +8,7 @@ mod schema;
 mod trace;
 mod words;
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use rye_items::{ItemRef, SYSTEM};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::run::record::{Asked, Runs};
-use crate::cli::args::{ExecuteArgs, TraceChoice};
+use crate::cli::args::{CallOptions, Cli, Command, ExecuteArgs, Global, TraceChoice};
 use crate::cli::color_choice;
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
@@ -30,7 +31,7 @@ use outcome::Refused;
 pub(crate) type Keeper = Option<Arc<Supervisor>>;
 
 /// Forks off who will keep the tool's processes, if one is sure to run.
-pub(crate) fn keeper(arguments: &[std::ffi::OsString]) -> Keeper {
+pub(crate) fn keeper(arguments: &[OsString]) -> Keeper {
     let mut words = arguments.iter().skip(1);
     let is_execute = words.next().is_some_and(|word| word == "execute");
     let needs_none = ["--async", "--help", "-h", "--dry-run"];
@@ -39,6 +40,29 @@ pub(crate) fn keeper(arguments: &[std::ffi::OsString]) -> Keeper {
     }
     // What is wrong is told when it is needed.
     Supervisor::for_one_command().ok().map(Arc::new)
+}
+
+/// What was typed, if it is `rye execute ID …` without an option before the id. Scripts
+/// call tools in loops, and to build the parser takes a good part of such a call.
+/// Whatever is not that plain goes the long way, so what can be typed is decided in
+/// one place all the same; a test holds the two together.
+pub(crate) fn plain(arguments: &[OsString]) -> Option<Cli> {
+    let (command, call) = arguments.get(1..)?.split_first()?;
+    let is_name = |word: &OsString| {
+        let first = word.as_encoded_bytes().first();
+        first.is_some_and(|first| *first != b'-')
+    };
+    if command != "execute" || !call.first().is_some_and(is_name) {
+        return None;
+    }
+    let call: Option<Vec<_>> = call.iter().map(|w| w.to_str().map(str::to_owned)).collect();
+    Some(Cli {
+        global: Global::default(),
+        command: Command::Execute(ExecuteArgs {
+            options: CallOptions::default(),
+            call: call?,
+        }),
+    })
 }
 
 pub(crate) fn run(
@@ -71,8 +95,8 @@ pub(crate) fn run(
         let schema = tool.metadata.config_schema();
         let read = words::read(words, schema, &mut own);
         apply(&own, words, context, printer);
-        parameters =
-            read.map_err(|failure| failure.hint(format!("rye execute {reference} --help")))?;
+        parameters = read
+            .map_err(|failure| failure.or_hint(format!("rye execute {} --help", reference.id)))?;
     }
     if own.help {
         return match executor.chain(&reference) {
@@ -187,4 +211,43 @@ fn carry_out(
     // Nothing is left in it, and this process is about to end.
     runtime.shutdown_timeout(Duration::ZERO);
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WORDS: [&str; 14] = [
+        "hello",
+        "execute",
+        "--json",
+        "--name",
+        "--name=Ada",
+        "--",
+        "-",
+        "-q",
+        "--help",
+        "--version",
+        "--timeout",
+        "5",
+        "",
+        "--project",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn what_goes_the_short_way_means_the_same_as_the_long_way(
+            words in prop::collection::vec(prop::sample::select(&WORDS), 0..6)
+        ) {
+            let arguments: Vec<_> = ["rye", "execute"].into_iter().chain(words).map(OsString::from).collect();
+            if let Some(short) = plain(&arguments) {
+                let long = Cli::try_parse_from(&arguments).unwrap();
+                prop_assert_eq!(format!("{:?}", short), format!("{:?}", long));
+            }
+        }
+    }
 }

@@ -183,6 +183,6 @@ impl Report for Made {
             let path = path.display();
             page.line(format_args!("{}  {what:<11}  {path}", paint(style, word)));
         }
-        page.line(paint(DIM, "next: rye verify hello"));
+        page.line(paint(DIM, "next: rye execute hello --name Ada"));
     }
 }

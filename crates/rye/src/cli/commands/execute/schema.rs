@@ -143,10 +143,11 @@ impl Kinds {
 
     /// For the help.
     pub(super) fn words(&self) -> String {
-        if self.names.is_empty() && self.choices.is_empty() {
-            return "any".to_owned();
+        match self.names.as_slice() {
+            [] if self.choices.is_empty() => "any".to_owned(),
+            [] => "choice".to_owned(),
+            names => names.join(" or "),
         }
-        self.names.join(" or ")
     }
 
     pub(super) fn choices(&self) -> &[Value] {

@@ -128,14 +128,33 @@ impl Tree {
     /// What was rendered, with what it was before where that is something else.
     fn config(&mut self, before: Option<&Map<String, Value>>, rendered: &Map<String, Value>) {
         for (key, value) in rendered {
-            let text = one_line(&word(Some(value)));
-            self.below(&format!("{key}: {text}"));
             let before = before.and_then(|before| before.get(key));
-            if let Some(before) = before.filter(|before| *before != value) {
-                let text = one_line(&word(Some(before)));
-                self.below(&format!("  {} {text}", paint(DIM, "from")));
+            let Value::Array(items) = value else {
+                self.rendered(key, before, value);
+                continue;
+            };
+            for (index, item) in items.iter().enumerate() {
+                let before = before.and_then(|before| before.get(index));
+                self.rendered(&format!("{key}[{index}]"), before, item);
             }
         }
+    }
+
+    fn rendered(&mut self, name: &str, before: Option<&Value>, value: &Value) {
+        self.below(&format!("{name}: {}", brief(value)));
+        if let Some(before) = before.filter(|before| *before != value) {
+            self.below(&format!("  {} {}", paint(DIM, "from"), brief(before)));
+        }
+    }
+}
+
+/// As much of a value as tells which it is.
+fn brief(value: &Value) -> String {
+    const LONGEST: usize = 160;
+    let text = one_line(&word(Some(value)));
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }
 

@@ -249,8 +249,8 @@ mod tests {
                 "`Ada` has no name; a parameter is typed --NAME VALUE",
             ),
             (
-                "--nmae Ada",
-                "the tool has no parameter --nmae; did you mean --name?",
+                "--names Ada",
+                "the tool has no parameter --names; did you mean --name?",
             ),
             (
                 "--dry-rnu",
