@@ -3,6 +3,7 @@
  * what was verified is what runs; the tool's imports are those of its own folder.
  * TypeScript is run where this Node, or tsx, can; elsewhere it says what to install.
  *
+ * @description What Node loads before a tool
  * @version 1.0.0
  * @tool_type library
  * @category rye/core/runtimes/node

@@ -1,6 +1,7 @@
 /**
  * Resolves what the private copy of a tool imports as if it were the tool itself.
  *
+ * @description How the imports of a tool for Node are resolved
  * @version 1.0.0
  * @tool_type library
  * @category rye/core/runtimes/node
