@@ -100,6 +100,19 @@ impl World {
         }
     }
 
+    /// Signs a file beside it.
+    pub(crate) fn sign_beside(&self, relative: &str) {
+        let user = self.folder.path().join("user");
+        let library = Library::open(&Options {
+            project: Some(&self.project),
+            user: Some(&user),
+            ..Options::new(&SYSTEM)
+        })
+        .unwrap();
+        let root = library.spaces().of(Space::Project).next().unwrap();
+        library.sign_beside(root, relative, &self.key).unwrap();
+    }
+
     pub(crate) async fn run(&self, tool: &str, parameters: Value) -> Envelope {
         let request = Request::new(tool.parse().unwrap()).parameters(parameters);
         self.executor.execute(request).await
