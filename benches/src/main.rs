@@ -10,6 +10,7 @@
 )]
 
 mod cas;
+mod executor;
 mod items;
 mod measure;
 mod processes;
@@ -26,8 +27,9 @@ use table::Row;
 /// A group's name and what measures it.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 5] = [
+const GROUPS: [Group; 6] = [
     ("cas", cas::run),
+    ("executor", executor::run),
     ("items", items::run),
     ("processes", processes::run),
     ("search", search::run),

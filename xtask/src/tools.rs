@@ -33,11 +33,12 @@ pub(crate) enum Tool {
 }
 
 /// Programs that tests call, with the Debian package of each.
-const TEST_PROGRAMS: [(&str, &str); 5] = [
+const TEST_PROGRAMS: [(&str, &str); 6] = [
     ("node", "nodejs"),
     ("openssl", "openssl"),
     ("ps", "procps"),
     ("python3", "python3"),
+    ("ruby", "ruby"),
     ("unshare", "util-linux"),
 ];
 

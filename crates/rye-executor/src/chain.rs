@@ -7,6 +7,7 @@ use std::sync::Arc;
 use lillux::Hash;
 use lillux::hash::Hasher;
 use rye_items::metadata::Metadata;
+use rye_items::trust::Trust;
 use rye_items::{
     Item, ItemError, ItemId, ItemKind, ItemRef, Library, LookupError, Space, Verified,
 };
@@ -117,13 +118,13 @@ pub enum ChainError {
 /// Builds the chain of a tool: each item found, read once, and verified.
 pub fn build(
     library: &Library,
+    trust: &Trust<'_>,
     tool: &ItemRef,
     primitives: &Primitives,
 ) -> Result<Chain, ChainError> {
     if tool.kind != ItemKind::Tool {
         return Err(ChainError::NotATool(tool.clone()));
     }
-    let trust = library.trust();
     let mut links: Vec<Link> = Vec::new();
     let mut hasher = Hasher::default();
     let mut next = Some(primitives.canonical(tool));
@@ -146,7 +147,7 @@ pub fn build(
         if links.len() == DEEPEST {
             return Err(ChainError::TooDeep(ids().collect()));
         }
-        let item = library.verify(&found, &trust)?;
+        let item = library.verify(&found, trust)?;
         let metadata = library.metadata(&item)?;
         hasher.update(item.hash.as_bytes());
         let link = Link { item, metadata };

@@ -11,13 +11,58 @@
 //! backticks and `$NAME` stay as they are. A line that is none of this is
 //! left out and told.
 
+use std::borrow::Cow;
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
 /// What a file says, and the lines that say nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dotenv {
     /// Names and values in the order of the file; of a name that comes twice the last counts.
     pub variables: Vec<(String, String)>,
-    /// The numbers of lines that could not be read, from 1, and why.
+    /// The numbers of lines that could not be read, from 1, and why; 0 is the file.
     pub problems: Vec<(usize, &'static str)>,
+}
+
+/// No file that was written by hand is larger.
+const LARGEST: u64 = 1 << 20;
+
+/// Reads a `.env` file; one that is not there says nothing. The error is a
+/// sentence, also about what is no file: a pipe would never end.
+pub fn read(path: &Path) -> Result<Dotenv, String> {
+    let opened = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Dotenv::default()),
+        Err(error) => return Err(error.to_string()),
+    };
+    let about = file.metadata().map_err(|error| error.to_string())?;
+    if !about.is_file() || about.len() > LARGEST {
+        return Err("it is not a regular file of at most 1 MiB".to_owned());
+    }
+    let mut bytes = Vec::new();
+    let read = file.take(LARGEST).read_to_end(&mut bytes);
+    read.map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&bytes);
+    let mut read = parse(&text);
+    if matches!(text, Cow::Owned(_)) {
+        // What stands for bytes that are no text is not what was meant.
+        let before = read.variables.len();
+        read.variables
+            .retain(|(_, value)| !value.contains('\u{fffd}'));
+        if read.variables.len() < before {
+            read.problems
+                .push((0, "a value that is not UTF-8 is left out"));
+        }
+    }
+    Ok(read)
 }
 
 /// Reads the text of a `.env` file.

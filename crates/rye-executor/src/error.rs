@@ -76,11 +76,12 @@ impl ExecuteError {
             Self::Parameters(ParameterError::Schema(_)) => "bad_schema",
             Self::Parameters(_) => "invalid_parameters",
             Self::Config(_) | Self::ConfigFile(_) => "invalid_config",
-            Self::Interpreter {
-                source: InterpreterError::Description { .. },
-                ..
-            } => "bad_env_config",
-            Self::Interpreter { .. } => "interpreter_not_found",
+            Self::Interpreter { source, .. } => match source {
+                InterpreterError::Description { .. } => "bad_env_config",
+                InterpreterError::Unsigned(_) => "unsigned",
+                InterpreterError::Changed { .. } => "content_changed",
+                _ => "interpreter_not_found",
+            },
             Self::Anchor { .. } => "no_anchor",
             Self::Dependency(error) => item_code(error),
             Self::VerifyDeps(_) => "bad_verify_deps",

@@ -4,6 +4,8 @@
 mod dependencies;
 mod facts;
 mod prepare;
+mod program;
+mod standard;
 mod system;
 
 use std::path::PathBuf;
@@ -18,7 +20,7 @@ use serde_json::{Map, Value};
 use crate::chain::{self, Chain, ChainError, Link};
 use crate::envelope::Envelope;
 use crate::error::ExecuteError;
-use crate::parameters;
+use crate::parameters::Schemas;
 use crate::primitive::{Execute, HttpClient, Listener, Primitives};
 use crate::trace::Trace;
 
@@ -101,6 +103,7 @@ pub struct Executor {
     primitives: Primitives,
     supervisor: Arc<Supervisor>,
     memory: Arc<Memory>,
+    schemas: Arc<Schemas>,
 }
 
 impl Executor {
@@ -126,6 +129,7 @@ impl Executor {
             primitives,
             supervisor,
             memory: Arc::default(),
+            schemas: Arc::default(),
         }
     }
 
@@ -153,14 +157,16 @@ impl Executor {
     ) -> Result<Envelope, ExecuteError> {
         let start = Instant::now();
         let library = self.library()?;
-        let chain = chain::build(&library, &request.tool, &self.primitives)?;
+        let trust = library.trust_since_opened();
+        let chain = chain::build(&library, &trust, &request.tool, &self.primitives)?;
         trace.chain(&library, &chain, start.elapsed());
         let pairs = valid(&chain)?;
-        let schema = chain.tool().metadata.config_schema();
-        let parameters = parameters::check(schema, request.parameters)?;
+        let parameters = self
+            .schemas
+            .check(&chain.tool().metadata, request.parameters)?;
         let anchored = self.anchor(&library, &chain)?;
         trace.anchor(&anchored);
-        let dependencies = dependencies::verify(&library, &chain, &anchored)?;
+        let dependencies = dependencies::verify(&library, &trust, &chain, &anchored)?;
         trace.dependencies(dependencies, start.elapsed());
         let env_configs = prepare::env_configs(&chain)?;
         if request.dry_run {
@@ -168,23 +174,34 @@ impl Executor {
         }
         let mut warnings = Vec::new();
         let parameters =
-            prepare::with_resolved_config(&library, &chain, parameters, &mut warnings)?;
+            prepare::with_resolved_config(&library, &trust, &chain, parameters, &mut warnings)?;
         let facts = self.facts(&chain, &anchored, &parameters)?;
         let inherited = request.environment.unwrap_or_else(inherited);
         let environment = self
-            .environment(&chain, &env_configs, &anchored, &facts, inherited)
+            .environment(
+                &chain,
+                &env_configs,
+                &anchored,
+                &facts,
+                inherited,
+                &mut warnings,
+            )
             .await?;
         trace.environment(&environment);
         // There is one: the chain ends in it.
         let Some(primitive) = self.primitives.get(chain.primitive().id()) else {
             return Err(crate::chain::ChainError::NoExecutor(request.tool).into());
         };
+        let mut config = prepare::merged(&chain);
+        standard::fill_in(&mut config, &chain, &library, &self.primitives);
         let call = prepare::call(
             &chain,
+            &config,
             &facts,
             &environment,
             parameters,
             prepare::Surroundings {
+                schemas: &self.schemas,
                 cwd: prepare::cwd(&anchored, &facts, &self.places.project),
                 timeout: request.timeout,
                 spill: self.store(),
@@ -215,7 +232,13 @@ impl Executor {
 
     /// The chain of a tool, verified.
     pub fn chain(&self, tool: &ItemRef) -> Result<Chain, ExecuteError> {
-        Ok(chain::build(&self.library()?, tool, &self.primitives)?)
+        let library = self.library()?;
+        Ok(chain::build(
+            &library,
+            &library.trust(),
+            tool,
+            &self.primitives,
+        )?)
     }
 
     /// The library as it is now.
@@ -254,4 +277,12 @@ fn inherited() -> Vec<(String, String)> {
     let all = std::env::vars_os();
     all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
+}
+
+/// The variables into which an item puts the interpreters that it finds.
+fn interpreter_variables(link: &chain::Link) -> Vec<String> {
+    let config = link.metadata.value("env_config");
+    let found = config.and_then(|config| crate::interpreter::read_all(config).ok());
+    let found = found.into_iter().flatten();
+    found.map(|resolver| resolver.var).collect()
 }

@@ -61,6 +61,24 @@ pub enum InterpreterError {
         /// What was tried, in order.
         tried: Vec<String>,
     },
+    /// A program beside the tool for which nothing vouches.
+    #[error("the program `{0}` beside the tool needs its `sha256` in the tool's configuration")]
+    Unsigned(String),
+    /// A program that is not the one whose hash the tool has.
+    #[error(
+        "{path} is not the program that the tool means: its SHA-256 is {found}, not {expected}"
+    )]
+    Changed {
+        /// The program.
+        path: String,
+        /// The hash in the tool.
+        expected: String,
+        /// That of the file.
+        found: String,
+    },
+    /// A program that cannot be read or copied.
+    #[error("{0}")]
+    Unusable(String),
 }
 
 /// All resolvers of an `env_config`: `interpreter`, and others by their names.

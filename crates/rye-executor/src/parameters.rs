@@ -2,6 +2,11 @@
 
 mod plain;
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jsonschema::Validator;
+use rye_items::metadata::Metadata;
 use serde_json::{Map, Value};
 
 /// One thing that is wrong with the parameters.
@@ -27,6 +32,65 @@ pub enum ParameterError {
     Schema(String),
 }
 
+/// How many schemas are kept; when there are more, all go.
+const MOST: usize = 1000;
+
+/// Schemas, each compiled once.
+#[derive(Debug, Default)]
+pub struct Schemas(Mutex<HashMap<usize, Compiled>>);
+
+/// A schema's metadata, which is held so that its address stays its own, and
+/// what the schema compiles to.
+type Compiled = (Arc<Metadata>, Arc<Validator>);
+
+impl Schemas {
+    /// Checks parameters, and gives them back with the schema's defaults.
+    pub fn check(&self, tool: &Arc<Metadata>, parameters: Value) -> Result<Value, ParameterError> {
+        let Value::Object(mut parameters) = parameters else {
+            return Err(ParameterError::NotAnObject(kind(&parameters)));
+        };
+        if let Some(schema) = tool.config_schema() {
+            fill_in(schema, &mut parameters);
+        }
+        self.fits(tool, parameters).map(Value::Object)
+    }
+
+    /// Gives an object back as it is, if it fits the schema of an item.
+    pub fn fits(
+        &self,
+        item: &Arc<Metadata>,
+        object: Map<String, Value>,
+    ) -> Result<Map<String, Value>, ParameterError> {
+        let Some(schema) = item.config_schema() else {
+            return Ok(object);
+        };
+        let object = Value::Object(object);
+        if plain::surely_fits(schema, &object) {
+            return into_object(object);
+        }
+        fits(&*self.compiled(item, schema)?, object)
+    }
+
+    fn compiled(
+        &self,
+        item: &Arc<Metadata>,
+        schema: &Value,
+    ) -> Result<Arc<Validator>, ParameterError> {
+        let address = Arc::as_ptr(item).addr();
+        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, validator)) = kept().get(&address) {
+            return Ok(Arc::clone(validator));
+        }
+        let validator = Arc::new(compile(schema)?);
+        let mut kept = kept();
+        if kept.len() >= MOST {
+            kept.clear();
+        }
+        kept.insert(address, (Arc::clone(item), Arc::clone(&validator)));
+        Ok(validator)
+    }
+}
+
 /// Checks parameters, and gives them back with the schema's defaults.
 pub fn check(schema: Option<&Value>, parameters: Value) -> Result<Value, ParameterError> {
     let Value::Object(mut parameters) = parameters else {
@@ -36,39 +100,32 @@ pub fn check(schema: Option<&Value>, parameters: Value) -> Result<Value, Paramet
         return Ok(Value::Object(parameters));
     };
     fill_in(schema, &mut parameters);
-    fits(schema, parameters).map(Value::Object)
+    fits(&compile(schema)?, Value::Object(parameters)).map(Value::Object)
 }
 
-/// Gives an object back as it is, if it fits the schema.
-pub fn fits(
-    schema: &Value,
-    object: Map<String, Value>,
-) -> Result<Map<String, Value>, ParameterError> {
-    let parameters = Value::Object(object);
-    if !plain::surely_fits(schema, &parameters) {
-        validate(schema, &parameters)?;
-    }
-    match parameters {
-        Value::Object(object) => Ok(object),
-        other => Err(ParameterError::NotAnObject(kind(&other))),
-    }
+fn compile(schema: &Value) -> Result<Validator, ParameterError> {
+    jsonschema::validator_for(schema).map_err(|e| ParameterError::Schema(e.to_string()))
 }
 
-/// Finds all that does not fit.
-fn validate(schema: &Value, parameters: &Value) -> Result<(), ParameterError> {
-    let validator =
-        jsonschema::validator_for(schema).map_err(|e| ParameterError::Schema(e.to_string()))?;
+fn fits(validator: &Validator, object: Value) -> Result<Map<String, Value>, ParameterError> {
     let violations: Vec<_> = validator
-        .iter_errors(parameters)
+        .iter_errors(&object)
         .map(|error| Violation {
             pointer: error.instance_path().to_string(),
             message: brief(&error.to_string()),
         })
         .collect();
     if violations.is_empty() {
-        Ok(())
+        into_object(object)
     } else {
         Err(ParameterError::Violations(violations))
+    }
+}
+
+fn into_object(value: Value) -> Result<Map<String, Value>, ParameterError> {
+    match value {
+        Value::Object(object) => Ok(object),
+        other => Err(ParameterError::NotAnObject(kind(&other))),
     }
 }
 

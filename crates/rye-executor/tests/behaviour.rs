@@ -5,10 +5,12 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
 use lillux::Hash;
 use lillux::cas::Cas;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rye_executor::{Envelope, Request, Status};
 use serde_json::{Value, json};
 use support::{BASH, World};
@@ -237,6 +239,37 @@ async fn a_tool_has_the_projects_variables_and_not_the_programs_secrets() {
     }
     assert!(!found.iter().any(|line| line.contains("mine")), "{found:?}");
     assert!(!world.ran());
+}
+
+#[tokio::test]
+async fn what_of_the_projects_variables_cannot_be_read_is_told() {
+    let world = World::new();
+    world.script(
+        "it",
+        "echo \"{\\\"a\\\": \\\"$A\\\", \\\"b\\\": \\\"$B\\\"}\"\n",
+    );
+    let file = world.project().join(".env");
+    let warnings = |envelope: &Envelope| envelope.metadata["warnings"].to_string();
+    fs::write(&file, b"A=1\nnonsense\nB=\xff\n").unwrap();
+    let envelope = world.run("it", json!({})).await;
+    assert_eq!(envelope.data, json!({"a": "1", "b": ""}));
+    let told = warnings(&envelope);
+    assert!(
+        told.contains(".env:2: ") && told.contains("not UTF-8"),
+        "{told}"
+    );
+    // Nor does a pipe that nobody writes to, or a file without an end, hold up a call.
+    for odd in ["pipe", "endless"] {
+        fs::remove_file(&file).unwrap();
+        match odd {
+            "pipe" => mknodat(CWD, &file, FileType::Fifo, Mode::RUSR, 0).unwrap(),
+            _ => symlink("/dev/zero", &file).unwrap(),
+        }
+        let envelope = world.run("it", json!({})).await;
+        assert_eq!(envelope.status, Status::Success, "{odd}");
+        let told = warnings(&envelope);
+        assert!(told.contains(".env is left out"), "{told}");
+    }
 }
 
 #[tokio::test]

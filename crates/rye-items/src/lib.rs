@@ -53,6 +53,7 @@ pub use library::{
     SignOutcome,
 };
 pub use lookup::{Found, LookupError};
+pub use materialise::private_copy;
 pub use memory::Memory;
 pub use own_folder::{is_own_folder, own_folder};
 pub use own_keys::{OwnKeyError, OwnKeys, read_key_file};

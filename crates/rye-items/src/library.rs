@@ -21,11 +21,13 @@ mod path;
 mod reader;
 mod sign;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lillux::Hash;
 use lillux::hash::Hasher;
+use lillux::keys::Fingerprint;
 
 use crate::comment::Comment;
 use crate::derived::Derived;
@@ -38,7 +40,7 @@ use crate::metadata::{self, Extractors, Metadata, MetadataError};
 use crate::own_folder::is_own_folder;
 use crate::signature;
 use crate::space::{Embedded, Entry, RawFile, Root, Space, SpaceError, Spaces};
-use crate::trust::{Ignored, Trust};
+use crate::trust::{Ignored, Standing, Trust};
 use crate::verify::{self, Form, Signed};
 
 pub use dependencies::{Dependencies, Scope};
@@ -116,6 +118,8 @@ pub struct Library {
     /// Of all tables that the extractors were read from.
     extractors_hash: Hash,
     ignored: Vec<Ignored>,
+    /// What was found out about keys on the way.
+    standings: HashMap<Fingerprint, Standing>,
     cache: Option<PathBuf>,
     memory: Arc<Memory>,
     derived: Derived,
@@ -139,13 +143,16 @@ impl Library {
         let mut ignored = Vec::new();
         let memory = memory.cloned().unwrap_or_default();
         let derived = Derived::new(cache);
+        let trust = Trust::remembering(&spaces, Arc::clone(&memory));
         let (extractors, extractors_hash) =
-            read_extractors(&spaces, &memory, &derived, &mut ignored)?;
+            read_extractors(&spaces, &trust, &derived, &mut ignored)?;
+        let standings = trust.into_known();
         Ok(Self {
             spaces,
             extractors,
             extractors_hash,
             ignored,
+            standings,
             cache: cache.map(Path::to_owned),
             memory,
             derived,
@@ -171,6 +178,12 @@ impl Library {
     /// The keys of the spaces.
     pub fn trust(&self) -> Trust<'_> {
         Trust::remembering(&self.spaces, Arc::clone(&self.memory))
+    }
+
+    /// The same for one call that opened the library for itself: a key that was
+    /// looked up then is not looked up again.
+    pub fn trust_since_opened(&self) -> Trust<'_> {
+        self.trust().knowing(self.standings.clone())
     }
 
     /// Finds an item's file: project, user, system.
@@ -323,11 +336,10 @@ fn check_config(raw: &RawFile, trust: &Trust<'_>) -> Result<Signed, Problem> {
 /// does not verify is not used, wherever it is.
 fn read_extractors(
     spaces: &Spaces,
-    memory: &Arc<Memory>,
+    trust: &Trust<'_>,
     derived: &Derived,
     ignored: &mut Vec<Ignored>,
 ) -> Result<(Arc<Extractors>, Hash), ItemError> {
-    let trust = Trust::remembering(spaces, Arc::clone(memory));
     let mut tables = Vec::new();
     let mut hasher = Hasher::default();
     let mut roots: Vec<_> = spaces.roots().collect();
@@ -345,7 +357,7 @@ fn read_extractors(
             }
             Err(error) => return Err(error.into()),
         };
-        let read = check_config(&raw, &trust)
+        let read = check_config(&raw, trust)
             .map_err(|problem| problem.to_string())
             .and_then(|signed| {
                 let make = || Extractors::from_yaml(&raw.bytes).map_err(|e| e.to_string());
@@ -354,7 +366,7 @@ fn read_extractors(
                         .get("extractors", &signed.line.hash, make)
                         .map(Arc::new)
                 };
-                let table = memory.extractors.get(signed.line.hash, kept)?;
+                let table = trust.memory().extractors.get(signed.line.hash, kept)?;
                 Ok((table, signed.line.hash))
             });
         match read {

@@ -5,6 +5,7 @@
 //! verified: a file that only its owner can replace, or an anonymous one that
 //! nobody can.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,30 +17,41 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use crate::item::{Item, Verified};
 use crate::own_folder::own_folder;
 
+/// A copy of bytes below a folder, under a name and with a mode, that only its
+/// owner can replace. One that is there already is used again if it holds
+/// exactly these bytes.
+pub fn private_copy(
+    bytes: &[u8],
+    name: &OsStr,
+    mode: u32,
+    folder: &Path,
+) -> Result<PathBuf, PathError> {
+    let folder = folder.join("materialised").join(Hash::of(bytes).to_hex());
+    let path = folder.join(name);
+    own_folder(&folder)?;
+    if fs::read(&path).is_ok_and(|there| there == bytes) {
+        return Ok(path);
+    }
+    let mut copy = tempfile::Builder::new()
+        .prefix(".copy-")
+        .tempfile_in(&folder)
+        .at("write to", &folder)?;
+    copy.write_all(bytes).at("write", &path)?;
+    copy.as_file()
+        .set_permissions(Permissions::from_mode(mode))
+        .at("set the mode of", &path)?;
+    copy.persist(&path)
+        .map_err(|e| e.error)
+        .at("write", &path)?;
+    Ok(path)
+}
+
 impl Verified<Item> {
     /// A read-only copy below a folder, under the item's own file name. The copy
     /// of earlier calls is used again if it still holds exactly these bytes.
     pub fn materialise(&self, folder: &Path) -> Result<PathBuf, PathError> {
-        let hash = Hash::of(self.bytes());
         let name = self.path.file_name().unwrap_or_else(|| "item".as_ref());
-        let folder = folder.join("materialised").join(hash.to_hex());
-        let path = folder.join(name);
-        own_folder(&folder)?;
-        if fs::read(&path).is_ok_and(|there| there == self.bytes()) {
-            return Ok(path);
-        }
-        let mut copy = tempfile::Builder::new()
-            .prefix(".copy-")
-            .tempfile_in(&folder)
-            .at("write to", &folder)?;
-        copy.write_all(self.bytes()).at("write", &path)?;
-        copy.as_file()
-            .set_permissions(Permissions::from_mode(0o400))
-            .at("set the mode of", &path)?;
-        copy.persist(&path)
-            .map_err(|e| e.error)
-            .at("write", &path)?;
-        Ok(path)
+        private_copy(self.bytes(), name, 0o400, folder)
     }
 
     /// An anonymous file with the bytes, sealed: it can be read, and neither

@@ -3,7 +3,8 @@
 //! Everything here is a pure function of bytes, and is kept by their hash: that
 //! a signature is a key's, what a trust file says, what a table or a file's
 //! metadata parses to. Whether a key counts, and which file an id means, is
-//! asked anew in every call.
+//! asked anew in every call. What a file held is also kept by the state of the
+//! file, under the rules of [`VerifiedCache`](crate::verify::VerifiedCache).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,8 +13,11 @@ use lillux::Hash;
 use lillux::hash::Hasher;
 use lillux::keys::{BadSignature, PublicKey, Signature};
 
+use crate::comment::Comment;
 use crate::metadata::{Extractors, Metadata};
+use crate::space::FileIdentity;
 use crate::trust::TrustFile;
+use crate::verify::{Form, Seen, Tick};
 
 /// How many entries of a kind are kept; when there are more, all go.
 const MOST: usize = 20_000;
@@ -25,6 +29,7 @@ pub struct Memory {
     pub(crate) trust_files: Kept<Arc<TrustFile>>,
     pub(crate) extractors: Kept<Arc<Extractors>>,
     pub(crate) metadata: Kept<Arc<Metadata>>,
+    pub(crate) states: States,
 }
 
 impl Memory {
@@ -68,6 +73,36 @@ impl<T: Clone> Kept<T> {
         }
         kept.insert(hash, value.clone());
         Ok(value)
+    }
+}
+
+/// What was found out about files, by their states.
+#[derive(Debug, Default)]
+pub(crate) struct States(Mutex<HashMap<FileIdentity, (Form, Seen)>>);
+
+impl States {
+    /// What is known of a file in this state, whose signature line is in such a comment.
+    pub(crate) fn get(
+        &self,
+        state: &FileIdentity,
+        comment: &Comment,
+        partial: bool,
+    ) -> Option<Seen> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (form, seen) = kept.get(state)?;
+        (form.comment == *comment && form.partial == partial).then_some(*seen)
+    }
+
+    /// Enters what was found out, unless the file could still change unnoticed.
+    pub(crate) fn put(&self, state: FileIdentity, form: Form, tick: Tick, seen: Seen) {
+        if !tick.is_after(&state) {
+            return;
+        }
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= MOST {
+            kept.clear();
+        }
+        kept.insert(state, (form, seen));
     }
 }
 

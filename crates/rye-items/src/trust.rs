@@ -102,6 +102,20 @@ impl<'a> Trust<'a> {
         }
     }
 
+    /// The same, with what was found out about keys a moment ago.
+    pub(crate) fn knowing(self, known: HashMap<Fingerprint, Standing>) -> Self {
+        Self {
+            known: Mutex::new(known),
+            ..self
+        }
+    }
+
+    /// What was found out about keys.
+    pub(crate) fn into_known(self) -> HashMap<Fingerprint, Standing> {
+        let known = self.known.into_inner();
+        known.unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn memory(&self) -> &Memory {
         &self.memory
     }

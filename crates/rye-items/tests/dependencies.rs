@@ -20,7 +20,7 @@ fn scope(recursive: bool) -> Scope {
 
 fn verify(library: &Library, recursive: bool) -> Result<usize, String> {
     let root = library.spaces().of(Space::Project).next().unwrap();
-    match library.verify_dependencies(root, &scope(recursive)) {
+    match library.verify_dependencies(root, &scope(recursive), &library.trust()) {
         Ok(good) => Ok(good.files),
         Err(ItemError::Integrity(error)) => Err(error.problem.code().to_owned()),
         Err(other) => Err(other.to_string()),

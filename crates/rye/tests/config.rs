@@ -82,5 +82,5 @@ fn a_projects_file_counts_when_it_is_signed() {
 fn a_projects_file_that_cannot_be_read_is_ignored_and_stops_nothing() {
     let world = World::new();
     std::fs::create_dir_all(world.path("project/.ai/config/rye.yaml")).unwrap();
-    assert_transcript!(world.transcript(&["search nothing-at-all"]));
+    assert_transcript!(world.transcript(&["search zzzzzz"]));
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use rye_items::trust::Trust;
 use rye_items::{Dependencies, Library, Scope};
 use serde_json::Value;
 
@@ -13,6 +14,7 @@ use crate::shape;
 /// Verifies what the tool brings with it, as the nearest link says.
 pub(super) fn verify(
     library: &Library,
+    trust: &Trust<'_>,
     chain: &Chain,
     anchor: &CallAnchor,
 ) -> Result<Option<Dependencies>, ExecuteError> {
@@ -34,7 +36,7 @@ pub(super) fn verify(
         return Ok(None);
     };
     library
-        .verify_dependencies(root, &scope)
+        .verify_dependencies(root, &scope, trust)
         .map(Some)
         .map_err(ExecuteError::Dependency)
 }

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lillux::cas::Cas;
-use lillux::process::Command;
 use rye_items::metadata;
-use rye_items::trust::Ignored;
+use rye_items::trust::{Ignored, Trust};
 use rye_items::{ItemKind, Library};
 use serde_json::{Map, Value};
 
@@ -17,19 +16,18 @@ use crate::config::{self, Mode};
 use crate::dotenv;
 use crate::environment::{self, Environment, Origin};
 use crate::error::ExecuteError;
-use crate::interpreter::{self, InterpreterError, Resolver, Way};
-use crate::parameters;
+use crate::interpreter::{self, InterpreterError, Resolver};
+use crate::parameters::Schemas;
 use crate::primitive::{Call, Listener};
 use crate::template::{self, Names, Quoting};
 use crate::trace::Trace;
 
-/// How long a command may take that says where an interpreter is.
-const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
 /// Programs that parse what follows `-c`.
 const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "ash"];
 
 /// What a call runs in.
-pub(super) struct Surroundings {
+pub(super) struct Surroundings<'a> {
+    pub(super) schemas: &'a Schemas,
     pub(super) cwd: PathBuf,
     pub(super) timeout: Option<Duration>,
     pub(super) spill: Option<Cas>,
@@ -41,6 +39,7 @@ pub(super) struct Surroundings {
 /// Adds what `CONFIG_RESOLVE` of the tool asks for to its parameters.
 pub(super) fn with_resolved_config(
     library: &Library,
+    trust: &Trust<'_>,
     chain: &Chain,
     mut parameters: Value,
     warnings: &mut Vec<String>,
@@ -49,13 +48,12 @@ pub(super) fn with_resolved_config(
         return Ok(parameters);
     };
     let wanted = config::wanted(about).map_err(ExecuteError::ConfigFile)?;
-    let trust = library.trust();
     let mut resolved = Map::new();
     for config::Wanted { path, mode } in wanted {
         let mut files = Vec::new();
         for root in library.spaces().roots() {
             let relative = format!("config/{path}");
-            let bytes = match library.config(root, &relative, &trust) {
+            let bytes = match library.config(root, &relative, trust) {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => continue,
                 Err(Ignored { path, why }) => {
@@ -133,15 +131,30 @@ impl Executor {
         anchor: &CallAnchor,
         facts: &Names,
         inherited: Vec<(String, String)>,
+        warnings: &mut Vec<String>,
     ) -> Result<Environment, ExecuteError> {
         let minimal = configs.iter().any(|config| config.minimal);
         let mut environment = Environment::inherited(inherited, minimal);
-        if let Ok(text) = std::fs::read_to_string(self.places.project.join(".env")) {
-            for (name, value) in dotenv::parse(&text).variables {
-                if environment::may_be_set_by_a_file(&name) {
-                    environment.set(name, value, Origin::Dotenv);
+        let file = self.places.project.join(".env");
+        match dotenv::read(&file) {
+            Ok(read) => {
+                for (name, value) in read.variables {
+                    if environment::may_be_set_by_a_file(&name) {
+                        environment.set(name, value, Origin::Dotenv);
+                    } else {
+                        let file = file.display();
+                        warnings.push(format!(
+                            "{file}: {name} is left out: an unsigned file cannot set it"
+                        ));
+                    }
                 }
+                let told = read.problems.into_iter().map(|(line, why)| match line {
+                    0 => format!("{}: {why}", file.display()),
+                    line => format!("{}:{line}: {why}", file.display()),
+                });
+                warnings.extend(told);
             }
+            Err(why) => warnings.push(format!("{} is left out: {why}", file.display())),
         }
         for (link, config) in chain.upwards().zip(configs) {
             let id = link.id().to_string();
@@ -171,52 +184,6 @@ impl Executor {
             Err(ExecuteError::MissingVariables(missing))
         }
     }
-
-    async fn find(
-        &self,
-        resolver: &Resolver,
-        facts: &Names,
-        environment: &Environment,
-    ) -> Result<String, interpreter::InterpreterError> {
-        let variables = environment.variables();
-        let roots: Vec<PathBuf> = match &resolver.way {
-            Way::Local { roots, .. } => roots
-                .iter()
-                .map(|root| {
-                    PathBuf::from(word(template::render(
-                        root,
-                        variables,
-                        Quoting::None,
-                        facts,
-                    )))
-                })
-                .collect(),
-            _ => Vec::new(),
-        };
-        let answer = match &resolver.way {
-            Way::Command(command) => self.ask(command, environment).await,
-            _ => None,
-        };
-        let path = environment.get("PATH").unwrap_or_default();
-        let found = resolver.find(&self.places.project, &roots, path, answer.as_deref())?;
-        Ok(found.to_string_lossy().into_owned())
-    }
-
-    /// What a command prints that knows where an interpreter is; none if it fails.
-    async fn ask(&self, command: &[String], environment: &Environment) -> Option<String> {
-        let (program, arguments) = command.split_first()?;
-        let mut asked = Command::new(program)
-            .args(arguments)
-            .cwd(&self.places.project)
-            .environment(lillux::process::Environment::Exact)
-            .timeout(RESOLVE_LIMIT);
-        for (name, value) in environment.variables() {
-            asked = asked.env(name, value);
-        }
-        let output = self.supervisor.exec(asked).await.ok()?;
-        let answer = output.stdout.text().trim().to_owned();
-        (output.success() && !answer.is_empty()).then_some(answer)
-    }
 }
 
 /// Where a call runs: as its anchor says, else in the project.
@@ -238,24 +205,24 @@ pub(super) fn cwd(anchor: &CallAnchor, facts: &Names, project: &Path) -> PathBuf
     )
 }
 
-/// The configuration of the chain, merged, rendered, and checked against the primitive's schema.
+/// The merged configuration of the chain, rendered, and checked against the primitive's schema.
 pub(super) fn call(
     chain: &Chain,
+    merged: &Map<String, Value>,
     facts: &Names,
     environment: &Environment,
     parameters: Value,
-    surroundings: Surroundings,
+    surroundings: Surroundings<'_>,
     trace: &mut Trace,
 ) -> Result<Call, ExecuteError> {
-    let merged = merged(chain);
-    trace.config("before", &merged);
+    trace.config("before", merged);
     let variables = environment.variables();
     let command = merged.get("command").and_then(Value::as_str);
     let command = command
         .map(|text| template::render_command(text, variables, facts))
         .transpose()?;
     let mut config = Map::new();
-    for (key, value) in &merged {
+    for (key, value) in merged {
         let given;
         let value = if surroundings.optional.contains(&key.as_str()) {
             let Some(fields) = template::given(value, facts) else {
@@ -279,9 +246,10 @@ pub(super) fn call(
         config.insert(key.clone(), rendered);
     }
     trace.config("after", &config);
-    if let Some(schema) = chain.primitive().metadata.config_schema() {
-        config = parameters::fits(schema, config).map_err(ExecuteError::Config)?;
-    }
+    let mut config = surroundings
+        .schemas
+        .fits(&chain.primitive().metadata, config)
+        .map_err(ExecuteError::Config)?;
     let mut all = environment.variables().clone();
     if let Some(Value::Object(env)) = config.remove("env") {
         all.extend(env.into_iter().map(|(name, value)| (name, word(value))));
@@ -307,7 +275,7 @@ pub(super) fn call(
 /// Merges the chain's configurations, the tool's over all. What a runtime
 /// declares as its parameter is no configuration of the tool's: `command` of a
 /// bash tool is what bash runs, not what runs instead of bash.
-fn merged(chain: &Chain) -> Map<String, Value> {
+pub(super) fn merged(chain: &Chain) -> Map<String, Value> {
     let mut merged = Map::new();
     let mut declared: Vec<&str> = Vec::new();
     for link in chain.upwards() {
@@ -366,7 +334,7 @@ fn arguments(
 }
 
 /// A value as text: a string as it is, other things as JSON.
-fn word(value: Value) -> String {
+pub(super) fn word(value: Value) -> String {
     match value {
         Value::String(text) => text,
         other => other.to_string(),

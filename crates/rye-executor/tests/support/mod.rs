@@ -100,17 +100,7 @@ impl World {
         }
     }
 
-    pub(crate) async fn run(&self, tool: &str, parameters: Value) -> Envelope {
-        let request = Request::new(tool.parse().unwrap()).parameters(parameters);
-        self.executor.execute(request).await
-    }
-
-    /// Writes a tool that is a script of bash, and signs it.
-    pub(crate) fn script(&self, id: &str, script: &str) {
-        self.signed(&format!("tools/{id}.sh"), &format!("{BASH}{script}"));
-    }
-
-    /// Signs a file beside it.
+    /// Signs a file that has no place for a signature.
     pub(crate) fn sign_beside(&self, relative: &str) {
         let user = self.user();
         let library = Library::open(&Options {
@@ -121,6 +111,16 @@ impl World {
         .unwrap();
         let root = library.spaces().of(Space::Project).next().unwrap();
         library.sign_beside(root, relative, &self.key).unwrap();
+    }
+
+    pub(crate) async fn run(&self, tool: &str, parameters: Value) -> Envelope {
+        let request = Request::new(tool.parse().unwrap()).parameters(parameters);
+        self.executor.execute(request).await
+    }
+
+    /// Writes a tool that is a script of bash, and signs it.
+    pub(crate) fn script(&self, id: &str, script: &str) {
+        self.signed(&format!("tools/{id}.sh"), &format!("{BASH}{script}"));
     }
 
     pub(crate) fn user(&self) -> PathBuf {

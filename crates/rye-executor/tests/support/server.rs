@@ -1,5 +1,7 @@
 //! A server on loopback that answers what a test says, and keeps what it was asked.
 
+#![allow(dead_code, reason = "each test file uses its part")]
+
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

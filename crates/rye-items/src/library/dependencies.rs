@@ -1,5 +1,6 @@
 //! The files that a tool brings with it: all of them must verify before it runs.
 
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
@@ -13,7 +14,9 @@ use crate::id::ItemKind;
 use crate::integrity::{IntegrityError, Problem};
 use crate::lookup;
 use crate::signature::SignatureError;
-use crate::space::{Observer, Root, SpaceError};
+use crate::space::{Entry, Observer, Root, SpaceError};
+use crate::trust::Trust;
+use crate::verify::Seen;
 
 /// Which files of a folder are dependencies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,14 +80,17 @@ pub struct Dependencies {
 
 impl Library {
     /// Verifies every dependency in a scope. The first that does not hold is the
-    /// error, and so is a link that leads out of the scope.
+    /// error, and so is a link that leads out of the scope. A file in a state in
+    /// which this process has verified it is only looked at.
     pub fn verify_dependencies(
         &self,
         root: &Root,
         scope: &Scope,
+        trust: &Trust<'_>,
     ) -> Result<Dependencies, ItemError> {
         let real_scope = root.real_path(&scope.folder)?;
-        let (mut files, mut beside) = (Vec::new(), Vec::new());
+        let mut known = Known::new(self, trust);
+        let (mut hashes, mut unknown) = (BTreeMap::new(), Vec::new());
         for entry in root.observed_walk(&scope.folder, &mut Within(scope)) {
             let entry = entry?;
             if !scope.wants(&entry.path) {
@@ -96,30 +102,68 @@ impl Library {
             {
                 return Err(SpaceError::LeavesSpace(root.path_of(&entry.path)))?;
             }
-            if self.is_signed_beside(&entry.path) {
-                beside.push(entry.path);
-                continue;
+            if let Some(hash) = known.hash(&entry) {
+                hashes.insert(entry.path, hash);
+            } else if self.is_signed_beside(&entry.path) {
+                let hash = verify_beside(root, &entry.path, trust)?.hash;
+                hashes.insert(entry.path, hash);
+            } else {
+                let found = lookup::name_of(root, ItemKind::Tool, &entry.path, &self.extractors)
+                    .ok_or_else(|| no_name(root, &entry.path))?;
+                unknown.push((entry, found));
             }
-            let found = lookup::name_of(root, ItemKind::Tool, &entry.path, &self.extractors)
-                .ok_or_else(|| no_name(root, &entry.path))?;
-            files.push((entry, found));
+        }
+        if !unknown.is_empty() {
+            for (found, outcome) in self.verify_all(unknown, trust, &|_| ()) {
+                hashes.insert(found.relative, outcome?.hash);
+            }
         }
         let mut hasher = Hasher::default();
-        let count = files.len() + beside.len();
-        let trust = self.trust();
-        for path in beside {
+        for (path, hash) in &hashes {
             hasher.update(path.as_bytes());
-            hasher.update(verify_beside(root, &path, &trust)?.hash.as_bytes());
-        }
-        for (found, outcome) in self.verify_many(files, &|_| ()) {
-            let good = outcome?;
-            hasher.update(found.relative.as_bytes());
-            hasher.update(good.hash.as_bytes());
+            hasher.update(hash.as_bytes());
         }
         Ok(Dependencies {
-            files: count,
+            files: hashes.len(),
             hash: hasher.finish().0,
         })
+    }
+}
+
+/// What this process knows of files, and whether it still counts.
+struct Known<'a> {
+    library: &'a Library,
+    trust: &'a Trust<'a>,
+    /// The keys that were asked for, by their hashes.
+    keys: Vec<(Hash, bool)>,
+}
+
+impl<'a> Known<'a> {
+    fn new(library: &'a Library, trust: &'a Trust<'a>) -> Self {
+        Self {
+            library,
+            trust,
+            keys: Vec::new(),
+        }
+    }
+
+    /// The hash of a file that was verified in this state, by a key that counts now.
+    fn hash(&mut self, entry: &Entry) -> Option<Hash> {
+        let extension = &entry.path[entry.path.rfind('.')?..];
+        let rule = self.library.extractors.rule(extension)?;
+        let states = &self.library.memory.states;
+        let seen = states.get(entry.identity.as_ref()?, &rule.comment, false)?;
+        self.counts(&seen).then_some(seen.hash)
+    }
+
+    fn counts(&mut self, seen: &Seen) -> bool {
+        if let Some((_, counts)) = self.keys.iter().find(|(key, _)| *key == seen.key) {
+            return *counts;
+        }
+        let standing = self.trust.standing(seen.fingerprint());
+        let counts = standing.is_ok_and(|signer| Seen::key_hash(&signer.key) == seen.key);
+        self.keys.push((seen.key, counts));
+        counts
     }
 }
 

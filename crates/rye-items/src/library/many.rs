@@ -42,11 +42,19 @@ impl Library {
         files: Vec<(Entry, Found<'a>)>,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Vec<Checked<'a>> {
+        self.verify_all(files, &self.trust(), progress)
+    }
+
+    pub(super) fn verify_all<'a>(
+        &'a self,
+        files: Vec<(Entry, Found<'a>)>,
+        trust: &Trust<'_>,
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Vec<Checked<'a>> {
         let worth_it = files.len() >= WORTH_A_CACHE;
         let cache = VerifiedCache::open(self.cache.as_deref().filter(|_| worth_it));
-        let trust = self.trust();
         let outcomes = parallel(&files, progress, |(entry, found)| {
-            self.verify_one(entry, found, &trust, &cache)
+            self.verify_one(entry, found, trust, &cache)
         });
         cache.save();
         files
@@ -64,17 +72,19 @@ impl Library {
         cache: &VerifiedCache,
     ) -> Result<Good, ItemError> {
         let form = self.form_of(found);
-        if let Some(seen) = entry.identity.and_then(|state| cache.get(&state, &form))
+        let tick = Tick::now();
+        if let Some(state) = entry.identity
+            && let Some(seen) = cache.get(&state, &form)
             && let Ok(signer) = trust.standing(seen.fingerprint())
             && Seen::key_hash(&signer.key) == seen.key
         {
+            self.memory.states.put(state, form, tick, seen);
             return Ok(Good {
                 hash: seen.hash,
                 signer,
                 coverage: seen.coverage,
             });
         }
-        let tick = Tick::now();
         let raw = read(found)?;
         let signed = verify::check(&raw.bytes, &form, trust).map_err(|problem: Problem| {
             ItemError::Integrity(Box::new(integrity_error(found, problem, &raw.bytes)))
@@ -86,6 +96,7 @@ impl Library {
                 coverage: signed.coverage,
             };
             cache.put(&identity, &form, tick, &seen);
+            self.memory.states.put(identity, form, tick, seen);
         }
         Ok(Good {
             hash: signed.line.hash,

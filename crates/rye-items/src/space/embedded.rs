@@ -38,11 +38,11 @@ impl Embedded {
         self.files.get(index)
     }
 
-    /// The files below a folder, which ends in a slash.
-    pub fn below(&self, folder: &str) -> &'static [EmbeddedFile] {
-        let start = self.files.partition_point(|file| file.path < folder);
+    /// The files whose paths begin so: with a slash at its end, those below a folder.
+    pub fn below(&self, beginning: &str) -> &'static [EmbeddedFile] {
+        let start = self.files.partition_point(|file| file.path < beginning);
         let rest = &self.files[start..];
-        let end = rest.partition_point(|file| file.path.starts_with(folder));
+        let end = rest.partition_point(|file| file.path.starts_with(beginning));
         &rest[..end]
     }
 }

@@ -148,21 +148,30 @@ impl Folder {
         Ok(regular.then(|| FileIdentity::of(&stat)))
     }
 
-    /// The names in a folder, if they are few; none for a folder with many. What
-    /// is not there has none.
-    pub(super) fn few_names(&self, relative: &str) -> Result<Option<Vec<String>>, SpaceError> {
+    /// The names in a folder that begin so, and what they are, if the folder has
+    /// few names; none if it has many. What is not there has none.
+    pub(super) fn few_names(
+        &self,
+        relative: &str,
+        beginning: &str,
+    ) -> Result<Option<Vec<(String, FileType)>>, SpaceError> {
         const FEW: usize = 200;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let Some(fd) = self.open_beneath(relative, flags)? else {
             return Ok(Some(Vec::new()));
         };
         let mut names = Vec::new();
-        for entry in Dir::new(fd).at("read the folder", self.join(relative))? {
+        let entries = Dir::new(fd).at("read the folder", self.join(relative))?;
+        for (number, entry) in entries.enumerate() {
             let entry = entry.at("read the folder", self.join(relative))?;
-            if names.len() == FEW {
+            if number == FEW {
                 return Ok(None);
             }
-            names.extend(entry.file_name().to_str().ok().map(str::to_owned));
+            if let Ok(name) = entry.file_name().to_str()
+                && name.starts_with(beginning)
+            {
+                names.push((name.to_owned(), entry.file_type()));
+            }
         }
         Ok(Some(names))
     }

@@ -3,6 +3,8 @@
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FileType;
+
 use super::Space;
 use super::embedded::Embedded;
 use super::error::SpaceError;
@@ -112,23 +114,40 @@ impl Root {
         stem: &str,
         extensions: impl Iterator<Item = &'e str>,
     ) -> Result<Vec<String>, SpaceError> {
-        let mut candidates: Vec<_> = extensions.map(|e| format!("{stem}{e}")).collect();
-        // One look at a folder is less than many at what is not in it.
-        if let Tree::Folder(folder) = &self.tree
-            && let (parent, _) = stem.rsplit_once('/').unwrap_or((".", stem))
-            && let Some(names) = folder.few_names(parent)?
-        {
-            candidates.retain(|path| {
-                let name = path.rsplit('/').next().unwrap_or(path);
-                names.iter().any(|there| there == name)
-            });
-        }
+        let extensions: Vec<_> = extensions.collect();
+        let path = |extension: &str| format!("{stem}{extension}");
+        let folder = match &self.tree {
+            Tree::Embedded(embedded) => {
+                let endings = embedded.below(stem).iter();
+                let endings = endings.filter_map(|file| file.path.strip_prefix(stem));
+                let known = endings.filter(|ending| extensions.contains(ending));
+                return Ok(known.map(path).collect());
+            }
+            Tree::Folder(folder) => folder,
+        };
+        let (parent, name) = stem.rsplit_once('/').unwrap_or((".", stem));
         let mut found = Vec::new();
-        for path in candidates {
-            if self.look(&path)?.is_some() {
-                found.push(path);
+        // One look at a folder is less than many at what is not in it.
+        let Some(names) = folder.few_names(parent, name)? else {
+            for extension in extensions {
+                if self.look(&path(extension))?.is_some() {
+                    found.push(path(extension));
+                }
+            }
+            return Ok(found);
+        };
+        for (there, kind) in names {
+            let Some(extension) = there.strip_prefix(name) else {
+                continue;
+            };
+            let is_known = extensions.contains(&extension);
+            // A link may lead to a file, and out of the space.
+            if is_known && (kind == FileType::RegularFile || self.look(&path(extension))?.is_some())
+            {
+                found.push(path(extension));
             }
         }
+        found.sort_unstable();
         Ok(found)
     }
 

@@ -71,6 +71,12 @@ impl Tick {
                 .saturating_add(now.tv_nsec),
         )
     }
+
+    /// Whether a file that was read after this moment, and was in this state,
+    /// would be in another after any later change.
+    pub(crate) fn is_after(self, state: &FileIdentity) -> bool {
+        state.is_settled(self.0.into())
+    }
 }
 
 /// The entries of earlier runs, and those of this one.
@@ -112,7 +118,7 @@ impl VerifiedCache {
 
     /// Enters what was found out, unless the file could still change unnoticed.
     pub fn put(&self, identity: &FileIdentity, form: &Form, tick: Tick, seen: &Seen) {
-        let (Some(key), true) = (key(identity, form), identity.is_settled(tick.0.into())) else {
+        let (Some(key), true) = (key(identity, form), tick.is_after(identity)) else {
             return;
         };
         let mut record = [0; RECORD];

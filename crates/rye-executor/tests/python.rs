@@ -1,4 +1,4 @@
-//! Nothing that Python compiled is run unless it was verified, or is our own.
+//! What Python loads beside a tool was verified, or is Python's own.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use rye_executor::{Request, Status};
+use rye_executor::Status;
 use serde_json::json;
 use support::World;
 
@@ -105,15 +105,40 @@ async fn modules_in_the_project_folder_do_not_take_the_place_of_pythons_own() {
 }
 
 #[tokio::test]
+async fn files_beside_a_tool_without_a_package_do_not_take_the_place_of_pythons_own() {
+    let world = World::new();
+    for runtime in ["function", "script"] {
+        let text = format!(
+            "__executor_id__ = \"rye/core/runtimes/python/{runtime}\"\n\
+             import glob, json\n\
+             def execute(params, project_path):\n    return {{\"ran\": True}}\n\
+             if __name__ == \"__main__\":\n    print(json.dumps({{\"ran\": True}}))\n"
+        );
+        world.signed(&format!("tools/{runtime}.py"), &text);
+    }
+    for module in [
+        "json",
+        "glob",
+        "sitecustomize",
+        "usercustomize",
+        "runpy",
+        "os",
+    ] {
+        world.write(
+            &format!("tools/{module}.py"),
+            "raise SystemExit('planted')\n",
+        );
+    }
+    for tool in ["function", "script"] {
+        let envelope = world.run(tool, json!({})).await;
+        assert_eq!(envelope.data, json!({"ran": true}), "{envelope:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_python_compiles_is_kept_where_no_one_else_can_write() {
     let world = package();
-    let mut request = Request::new("pack/function".parse().unwrap());
-    // Where nothing tells Python not to write bytecode.
-    request.environment = Some(vec![(
-        "PATH".to_owned(),
-        std::env::var("PATH").unwrap_or_default(),
-    )]);
-    world.executor.execute(request).await;
+    world.run("pack/function", json!({})).await;
     let private = world.cache().join("private");
     let mode = fs::metadata(&private).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);

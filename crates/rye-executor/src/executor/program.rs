@@ -1,0 +1,147 @@
+//! The program that a call runs: an interpreter, or a tool's own compiled one.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use lillux::Hash;
+use lillux::process::Command;
+use serde_json::Value;
+
+use super::Executor;
+use super::prepare::word;
+use crate::environment::Environment;
+use crate::interpreter::{InterpreterError, Resolver, Way};
+use crate::template::{self, Names, Quoting};
+
+/// How long a command may take that says where an interpreter is.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
+
+impl Executor {
+    /// Finds an interpreter, and a program of the tool's own by its hash.
+    pub(super) async fn find(
+        &self,
+        resolver: &Resolver,
+        facts: &Names,
+        environment: &Environment,
+    ) -> Result<String, InterpreterError> {
+        let variables = environment.variables();
+        let roots: Vec<PathBuf> = match &resolver.way {
+            Way::Local { roots, .. } => roots
+                .iter()
+                .map(|root| {
+                    PathBuf::from(word(template::render(
+                        root,
+                        variables,
+                        Quoting::None,
+                        facts,
+                    )))
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        let answer = match &resolver.way {
+            Way::Command(command) => self.ask(command, environment).await,
+            _ => None,
+        };
+        let path = environment.get("PATH").unwrap_or_default();
+        let own = own_program(&resolver.way, facts);
+        let found = match &own {
+            Some(own) if own.name.contains('/') => own.beside()?,
+            Some(own) => {
+                let names = vec![own.name.clone()];
+                let resolver = Resolver {
+                    way: Way::System { names },
+                    ..resolver.clone()
+                };
+                resolver.find(&self.places.project, &[], path, None)?
+            }
+            None => resolver.find(&self.places.project, &roots, path, answer.as_deref())?,
+        };
+        let found = match own.and_then(|own| own.sha256) {
+            Some(expected) => self.vouched(&found, &expected)?,
+            None => found,
+        };
+        Ok(found.to_string_lossy().into_owned())
+    }
+
+    /// What a command prints that knows where an interpreter is; none if it fails.
+    async fn ask(&self, command: &[String], environment: &Environment) -> Option<String> {
+        let (program, arguments) = command.split_first()?;
+        let mut asked = Command::new(program)
+            .args(arguments)
+            .cwd(&self.places.project)
+            .environment(lillux::process::Environment::Exact)
+            .timeout(RESOLVE_LIMIT);
+        for (name, value) in environment.variables() {
+            asked = asked.env(name, value);
+        }
+        let output = self.supervisor.exec(asked).await.ok()?;
+        let answer = output.stdout.text().trim().to_owned();
+        (output.success() && !answer.is_empty()).then_some(answer)
+    }
+
+    /// A private copy of a program that has the hash which the tool says.
+    fn vouched(&self, path: &Path, expected: &str) -> Result<PathBuf, InterpreterError> {
+        let unusable = |why: String| InterpreterError::Unusable(why);
+        let bytes = fs::read(path)
+            .map_err(|error| unusable(format!("cannot read {}: {error}", path.display())))?;
+        let found = Hash::of(&bytes).to_hex();
+        if !found.eq_ignore_ascii_case(expected) {
+            return Err(InterpreterError::Changed {
+                path: path.display().to_string(),
+                expected: expected.to_owned(),
+                found,
+            });
+        }
+        let name = path.file_name().unwrap_or_else(|| "program".as_ref());
+        rye_items::private_copy(&bytes, name, 0o500, &self.places.cache)
+            .map_err(|error| unusable(error.to_string()))
+    }
+}
+
+/// A program that the tool's configuration names.
+struct OwnProgram {
+    name: String,
+    tool_dir: PathBuf,
+    sha256: Option<String>,
+}
+
+/// `binary: "{binary}"` of a runtime is what the tool says in its configuration.
+fn own_program(way: &Way, facts: &Names) -> Option<OwnProgram> {
+    let Way::System { names } = way else {
+        return None;
+    };
+    let placeholder = names.first().filter(|name| name.starts_with('{'))?;
+    let rendered = template::render(
+        placeholder,
+        &template::Variables::new(),
+        Quoting::None,
+        facts,
+    );
+    let text = |name: &str| facts.get(name).and_then(Value::as_str).map(str::to_owned);
+    Some(OwnProgram {
+        name: word(rendered),
+        tool_dir: text("tool_dir").map(PathBuf::from)?,
+        sha256: text("sha256"),
+    })
+}
+
+impl OwnProgram {
+    /// Its path in the tool's folder. Nothing but its hash vouches for it.
+    fn beside(&self) -> Result<PathBuf, InterpreterError> {
+        let relative = Path::new(&self.name);
+        let stays = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        if !relative.components().all(stays) {
+            let why = format!(
+                "`{}` is neither the name of a program nor a path beside the tool",
+                self.name
+            );
+            return Err(InterpreterError::Unusable(why));
+        }
+        if self.sha256.is_none() {
+            return Err(InterpreterError::Unsigned(self.name.clone()));
+        }
+        Ok(self.tool_dir.join(relative))
+    }
+}

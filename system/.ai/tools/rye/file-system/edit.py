@@ -1,0 +1,75 @@
+"""Replaces an exact text in a file of the project."""
+
+__version__ = "1.0.0"
+__tool_type__ = "python"
+__executor_id__ = "rye/core/runtimes/python/function"
+__category__ = "rye/file-system"
+__tool_description__ = "Replaces an exact text in a file of the project"
+__risk_level__ = "medium"
+__effect__ = "at_most_once"
+
+CONFIG_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "path": {
+            "type": "string",
+            "minLength": 1,
+            "description": "The file, relative to the project",
+        },
+        "old": {
+            "type": "string",
+            "minLength": 1,
+            "description": "The text as it stands there, spaces and line ends included; must occur once",
+        },
+        "new": {"type": "string", "description": "What takes its place"},
+        "replace_all": {
+            "type": "boolean",
+            "default": False,
+            "description": "Replace every occurrence, however many there are",
+        },
+    },
+    "required": ["path", "old", "new"],
+    "additionalProperties": False,
+}
+
+import os
+
+from project_files import Refused, inside, open_file, replace, shown, tool
+
+LARGEST = 64 * 1024 * 1024
+
+
+@tool
+def execute(params, project):
+    path = params["path"]
+    real = inside(project, path)
+    try:
+        old, new = params["old"].encode("utf-8"), params["new"].encode("utf-8")
+    except UnicodeEncodeError:
+        raise Refused("a text holds half of a character") from None
+    if old == new:
+        raise Refused("old and new are the same")
+    with open_file(real, path) as file:
+        if os.fstat(file.fileno()).st_size > LARGEST:
+            raise Refused("%s is larger than %d MiB" % (path, LARGEST >> 20))
+        content = file.read()
+    count = content.count(old)
+    if count == 0:
+        raise Refused("the text does not occur in %s; read it again, spaces count" % path)
+    if count > 1 and not params["replace_all"]:
+        raise Refused(
+            "the text occurs %d times in %s, first in the lines %s; give more of what "
+            "stands around it, or set replace_all" % (count, path, where(content, old))
+        )
+    replace(real, content.replace(old, new))
+    return {"path": shown(project, real), "replaced": count}
+
+
+def where(content, old):
+    numbers, at = [], -1
+    while len(numbers) < 5:
+        at = content.find(old, at + 1)
+        if at < 0:
+            break
+        numbers.append(str(content.count(b"\n", 0, at) + 1))
+    return ", ".join(numbers)

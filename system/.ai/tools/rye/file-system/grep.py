@@ -1,0 +1,131 @@
+"""Finds lines in files of the project by a regular expression."""
+
+__version__ = "1.0.0"
+__tool_type__ = "python"
+__executor_id__ = "rye/core/runtimes/python/function"
+__category__ = "rye/file-system"
+__tool_description__ = "Finds lines in files of the project by a regular expression"
+__risk_level__ = "low"
+__effect__ = "pure"
+
+__timeout__ = 60
+
+CONFIG_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "pattern": {
+            "type": "string",
+            "minLength": 1,
+            "description": "A regular expression, as Python writes them",
+        },
+        "path": {
+            "type": "string",
+            "default": ".",
+            "description": "The file or folder to look in, relative to the project",
+        },
+        "include": {
+            "type": "string",
+            "description": "Only files like this: *.py looks at names, src/**/*.py at paths",
+        },
+        "ignore_case": {
+            "type": "boolean",
+            "default": False,
+            "description": "Whether A is a",
+        },
+        "context": {
+            "type": "integer",
+            "minimum": 0,
+            "maximum": 20,
+            "default": 0,
+            "description": "How many lines before and after each to give",
+        },
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 1000,
+            "default": 100,
+            "description": "How many lines to find at most",
+        },
+    },
+    "required": ["pattern"],
+    "additionalProperties": False,
+}
+
+import os
+import re
+import stat
+
+from project_files import Refused, inside, open_file, pattern, shown, tool, walk
+
+LARGEST = 16 * 1024 * 1024
+LONGEST_LINE = 500
+# As much as fits into a result with room for its quoting.
+MOST_CHARACTERS = 200 * 1024
+
+
+def text_lines(real, path):
+    """The lines of a file, none if it is binary or large."""
+    with open_file(real, path) as file:
+        if os.fstat(file.fileno()).st_size > LARGEST:
+            return None
+        content = file.read()
+    return None if b"\0" in content[:8192] else content.decode("utf-8", "replace").split("\n")
+
+
+def brief(line):
+    line = line.rstrip("\r")
+    return line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + "…"
+
+
+@tool
+def execute(params, project):
+    start = inside(project, params["path"])
+    if not os.path.exists(start):
+        raise Refused("%s is not there" % params["path"])
+    try:
+        wanted = re.compile(params["pattern"], re.IGNORECASE if params["ignore_case"] else 0)
+    except re.error as error:
+        raise Refused("the pattern cannot be read: %s" % error) from None
+    include = params.get("include")
+    by_name = include is not None and "/" not in include
+    include = None if include is None else pattern(include)
+    files = [start] if os.path.isfile(start) else walk(start)
+    matches, passed_over, searched, size = [], [], 0, 0
+    for real in files:
+        name = os.path.basename(real) if by_name else os.path.relpath(real, start)
+        if include is not None and not include.match(name):
+            continue
+        # A link may lead anywhere, a pipe never ends.
+        if not stat.S_ISREG(os.lstat(real).st_mode):
+            continue
+        path = shown(project, real)
+        try:
+            lines = text_lines(real, path)
+        except (Refused, OSError):
+            lines = None
+        if lines is None:
+            passed_over.append(path)
+            continue
+        searched += 1
+        for index, line in enumerate(lines):
+            if not wanted.search(line):
+                continue
+            if len(matches) == params["limit"] or size > MOST_CHARACTERS:
+                return result(matches, searched, passed_over, True)
+            match = {"path": path, "line": index + 1, "text": brief(line)}
+            around = params["context"]
+            if around:
+                match["before"] = [brief(one) for one in lines[max(0, index - around) : index]]
+                match["after"] = [brief(one) for one in lines[index + 1 : index + 1 + around]]
+            size += sum(len(one) for one in [line[:LONGEST_LINE]] + match.get("before", []) + match.get("after", []))
+            matches.append(match)
+    return result(matches, searched, passed_over, False)
+
+
+def result(matches, searched, passed_over, is_cut):
+    return {
+        "matches": matches,
+        "files_searched": searched,
+        "passed_over": passed_over[:20],
+        "truncated": is_cut,
+    }

@@ -1,0 +1,61 @@
+"""Lists a folder of the project."""
+
+__version__ = "1.0.0"
+__tool_type__ = "python"
+__executor_id__ = "rye/core/runtimes/python/function"
+__category__ = "rye/file-system"
+__tool_description__ = "Lists a folder of the project"
+__risk_level__ = "low"
+__effect__ = "pure"
+
+CONFIG_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "path": {
+            "type": "string",
+            "default": ".",
+            "description": "The folder, relative to the project",
+        },
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": 5000,
+            "default": 1000,
+            "description": "How many entries to give at most",
+        },
+    },
+    "additionalProperties": False,
+}
+
+import os
+
+from project_files import Refused, inside, shown, text, tool
+
+
+def entry(found):
+    if found.is_symlink():
+        return {"name": text(found.name), "type": "link"}
+    if found.is_dir(follow_symlinks=False):
+        return {"name": text(found.name), "type": "folder"}
+    if not found.is_file(follow_symlinks=False):
+        return {"name": text(found.name), "type": "other"}
+    size = found.stat(follow_symlinks=False).st_size
+    return {"name": text(found.name), "type": "file", "size": size}
+
+
+@tool
+def execute(params, project):
+    path = params["path"]
+    real = inside(project, path)
+    if not os.path.isdir(real):
+        what = "is no folder" if os.path.exists(real) else "is not there"
+        raise Refused("%s %s" % (path, what))
+    with os.scandir(real) as found:
+        entries = sorted(found, key=lambda one: one.name)
+    kept = [entry(one) for one in entries[: params["limit"]]]
+    return {
+        "path": shown(project, real),
+        "entries": kept,
+        "total": len(entries),
+        "truncated": len(kept) < len(entries),
+    }

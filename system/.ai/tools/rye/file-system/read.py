@@ -1,0 +1,94 @@
+"""Reads a text file of the project, from a line on and so far."""
+
+__version__ = "1.0.0"
+__tool_type__ = "python"
+__executor_id__ = "rye/core/runtimes/python/function"
+__category__ = "rye/file-system"
+__tool_description__ = "Reads a text file of the project, whole or some of its lines"
+__risk_level__ = "low"
+__effect__ = "pure"
+
+CONFIG_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "path": {
+            "type": "string",
+            "minLength": 1,
+            "description": "The file, relative to the project",
+        },
+        "offset": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 1,
+            "description": "The first line to read, counted from 1",
+        },
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 2000,
+            "description": "How many lines to read at most",
+        },
+    },
+    "required": ["path"],
+    "additionalProperties": False,
+}
+
+import os
+
+from project_files import Refused, inside, open_file, shown, tool
+
+# As much as fits into a result with room for its quoting.
+MOST_BYTES = 200 * 1024
+LONGEST_LINE = 20 * 1024
+
+
+def lines(file):
+    """Each line, only its beginning if it is long, and whether it was cut."""
+    while True:
+        line, is_cut = file.readline(LONGEST_LINE), False
+        if not line:
+            return
+        while not line.endswith(b"\n"):
+            more = file.readline(LONGEST_LINE)
+            if not more:
+                break
+            is_cut = True
+            if more.endswith(b"\n"):
+                line += b"\n"
+        yield line, is_cut
+
+
+@tool
+def execute(params, project):
+    path = params["path"]
+    real = inside(project, path)
+    kept, size, was_cut, following = [], 0, False, None
+    with open_file(real, path) as file:
+        total = os.fstat(file.fileno()).st_size
+        if b"\0" in file.read(8192):
+            raise Refused("%s is binary, %d bytes" % (path, total))
+        file.seek(0)
+        for number, (line, is_cut) in enumerate(lines(file), 1):
+            if number < params["offset"]:
+                continue
+            size += len(line)
+            if len(kept) == params["limit"] or size > MOST_BYTES:
+                following = number
+                break
+            kept.append(line)
+            was_cut = was_cut or is_cut
+    content = b"".join(kept)
+    result = {
+        "path": shown(project, real),
+        "content": content.decode("utf-8", "replace"),
+        "lines": len(kept),
+        "size": total,
+        "truncated": was_cut or following is not None,
+    }
+    if following is not None:
+        result["next_offset"] = following
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        result["note"] = "it is not UTF-8: bytes that are none were replaced"
+    return result
