@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lillux::At as _;
 use lillux::process::Killed;
-use rye_executor::Listener;
+use rye_executor::{Envelope, Listener};
 use serde_json::{Value, json};
 
 use super::execute;
@@ -45,6 +45,15 @@ fn carry_out(run: &Run, context: &Context) -> Outcome {
     });
     let request = run.asked.clone().request();
     let outcome = request.and_then(|request| execute::to_the_end(context, request, listener));
+    // Its processes were told to end as well, and may have been quicker.
+    let failed = |envelope: &Envelope| envelope.error.is_some();
+    if run.is_cancelled() && outcome.as_ref().map_or(true, failed) {
+        return Err(Failure::new(
+            Exit::Terminated,
+            "cancelled",
+            "it was cancelled",
+        ));
+    }
     match outcome {
         Ok(envelope) => {
             run.finish(&json!(envelope))?;

@@ -220,11 +220,17 @@ impl Run {
             .map(|result| result["envelope"]["status"] == "success");
         match status {
             Some(true) => State::Success,
+            Some(false) if self.is_cancelled() => State::Cancelled,
             Some(false) => State::Error,
             None if runs => State::Running,
-            None if self.folder.join("cancel.json").exists() => State::Cancelled,
+            None if self.is_cancelled() => State::Cancelled,
             None => State::Lost,
         }
+    }
+
+    /// Whether somebody wanted it to end before it did.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.folder.join("cancel.json").exists()
     }
 
     fn is_young(&self) -> bool {
