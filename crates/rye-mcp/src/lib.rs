@@ -1,1 +1,11 @@
-//! MCP both ways.
+//! MCP both ways: five tools out, every server in.
+//!
+//! The [server] lets any MCP client use any number of signed items through five tools:
+//! `search`, `load`, `execute`, `sign`, `help`. Their number does not grow with the
+//! number of items, and so neither does what a model must read before it can begin.
+//! What they do is a host's [`Gateway`].
+
+mod gateway;
+pub mod server;
+
+pub use gateway::{Answer, Execute, Gateway, Help, Listed, Load, Refusal, Reply, Search, Sign};

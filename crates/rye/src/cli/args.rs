@@ -4,6 +4,7 @@ mod config;
 mod execute;
 mod items;
 mod keys;
+mod mcp;
 mod vault;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ pub(crate) use items::{
     ExportArgs, InitArgs, LoadArgs, SearchArgs, SignArgs, SystemCommand, VerifyArgs,
 };
 pub(crate) use keys::{GenerateArgs, KeysCommand, RevokeArgs, TrustArgs};
+pub(crate) use mcp::{InstallArgs, McpCommand, ServeArgs};
 pub(crate) use vault::{GetArgs, ListArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand};
 
 /// Run signed tools, and nothing that was not verified.
@@ -25,6 +27,7 @@ pub(crate) use vault::{GetArgs, ListArgs, RmArgs, SetArgs, SpaceChoice, VaultCom
 #[command(
     name = "rye",
     version,
+    disable_help_subcommand = true,
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 integrity failure, 4 permission refused, 124 timed out.\n\
                   `rye COMMAND --help` shows examples."
 )]
@@ -86,6 +89,9 @@ pub(crate) enum Command {
     /// Keep secrets, sealed to your own key.
     #[command(subcommand)]
     Vault(VaultCommand),
+    /// Serve items to MCP clients, and use the tools of MCP servers.
+    #[command(subcommand)]
+    Mcp(McpCommand),
     /// Show what holds for a call, and where each value is from.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -101,6 +107,19 @@ pub(crate) enum Command {
         rye completions zsh >~/.zfunc/_rye\n  \
         rye completions fish >~/.config/fish/completions/rye.fish")]
     Completions(CompletionsArgs),
+    /// Explain a command or a topic.
+    #[command(after_help = "Without a topic, lists them.\n\n\
+        Examples:\n  \
+        rye help tools\n  \
+        rye help keys trust")]
+    Help(HelpArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HelpArgs {
+    /// A command, with the words below it, or a topic.
+    #[arg(value_name = "TOPIC")]
+    pub(crate) topic: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -146,10 +146,6 @@ pub(super) fn to_the_end(
 }
 
 fn executor(context: &Context, keeper: &mut Keeper) -> Result<Executor, Failure> {
-    let cache = context.cache().ok_or_else(|| {
-        let message = "there is no folder for what is derived from items: HOME is not set";
-        Failure::usage(message).hint("export RYE_CACHE_DIR=/the/folder")
-    })?;
     let supervisor = if let Some(supervisor) = keeper {
         Arc::clone(supervisor)
     } else {
@@ -159,16 +155,24 @@ fn executor(context: &Context, keeper: &mut Keeper) -> Result<Executor, Failure>
         })?;
         Arc::clone(keeper.insert(Arc::new(supervisor)))
     };
+    Ok(Executor::new(places(context)?, supervisor))
+}
+
+/// Where a call's items are, and where what is derived from them may be kept.
+pub(crate) fn places(context: &Context) -> Result<Places, Failure> {
+    let cache = context.cache().ok_or_else(|| {
+        let message = "there is no folder for what is derived from items: HOME is not set";
+        Failure::usage(message).hint("export RYE_CACHE_DIR=/the/folder")
+    })?;
     let places = &context.settings.places;
-    let places = Places {
+    Ok(Places {
         project: places.project.value.clone(),
         user: context.user().map(Into::into),
         bundles: places.system_space.value.clone(),
         embedded: &SYSTEM,
         cache: cache.to_owned(),
         dev_mode: context.settings.dev_mode.value,
-    };
-    Ok(Executor::new(places, supervisor))
+    })
 }
 
 /// Lets what was typed after the id hold as if it had been typed before it.
