@@ -208,7 +208,7 @@ impl World {
     }
 }
 
-fn write_signed(path: &Path, text: &str, key: &SigningKey) -> Result<()> {
+pub fn write_signed(path: &Path, text: &str, key: &SigningKey) -> Result<()> {
     fs::create_dir_all(path.parent().context("no folder")?)?;
     let time = "2026-01-01T00:00:00Z";
     let signed = signature::sign(text.as_bytes(), &Comment::HASH, key, time, None)?;
