@@ -92,11 +92,16 @@ impl World {
             ..Options::new(&SYSTEM)
         })
         .unwrap();
-        let (PathItem::Items(items), _) = library.at_path(path).unwrap() else {
-            panic!("{} is no item", path.display());
-        };
-        for (_, found) in items {
-            library.sign(&found, &self.key, None).unwrap();
+        match library.at_path(path).unwrap().0 {
+            PathItem::Items(items) => {
+                for (_, found) in items {
+                    library.sign(&found, &self.key, None).unwrap();
+                }
+            }
+            PathItem::Beside(root, relative) => {
+                library.sign_beside(root, &relative, &self.key).unwrap();
+            }
+            PathItem::Outside(path) => panic!("{} is in no space", path.display()),
         }
     }
 

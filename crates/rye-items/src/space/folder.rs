@@ -246,10 +246,20 @@ impl Folder {
     }
 }
 
-/// Reads to the end, but never more than one byte beyond the expected size: a
-/// file that grows without end must not fill the memory.
+/// Reads as much as the expected size and one byte more, if there is one. That it
+/// was all of it is told by the state of the file afterwards.
 fn read_all(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default() + 1);
-    file.take(size + 1).read_to_end(&mut bytes)?;
+    let mut bytes = vec![0; usize::try_from(size).unwrap_or_default() + 1];
+    let mut read = 0;
+    // A regular file gives less than was asked for only at its end.
+    while read < bytes.len() - 1 {
+        match file.read(&mut bytes[read..]) {
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(read);
     Ok(bytes)
 }

@@ -83,7 +83,7 @@ fn dispatch(
         Command::System(command) => commands::system::run(&command),
         Command::Doctor => Ok(commands::doctor::run(&context)),
         Command::Vault(command) => commands::vault::run(command, &context),
-        Command::Config(command) => Ok(commands::config::run(&command, &context)),
+        Command::Config(command) => commands::config::run(&command, &context),
         Command::Completions(args) => Ok(commands::completions::run(&args)),
     }
 }
