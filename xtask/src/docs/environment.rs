@@ -28,36 +28,29 @@ fn markdown(told: &Value) -> String {
         .to_owned();
     let read_at = |when: &'static str| rows(told, "read").filter(move |row| row["read"] == when);
     for row in read_at("call") {
-        let _ = writeln!(
-            text,
-            "| `{}` | {} |",
-            cell(&row["name"]),
-            cell(&row["says"])
-        );
+        let _ = writeln!(text, "| {} | {} |", code(&row["name"]), cell(&row["says"]));
     }
     text.push_str("\nWhen rye itself is built:\n\n| variable | says |\n|---|---|\n");
     for row in read_at("build") {
-        let _ = writeln!(
-            text,
-            "| `{}` | {} |",
-            cell(&row["name"]),
-            cell(&row["says"])
-        );
+        let _ = writeln!(text, "| {} | {} |", code(&row["name"]), cell(&row["says"]));
     }
     text.push_str(
         "\n## What tools are given\n\n\
         Beside the variables of the call, and over them, by the [runtimes](../runtimes.md) that ship with rye. \
         A runtime of a project gives its own; `rye execute --trace` shows each with its origin.\n\n\
-        | variable | runtime | holds |\n|---|---|---|\n",
+        | variable | runtimes | holds |\n|---|---|---|\n",
     );
     for row in rows(told, "given") {
-        let (name, runtime, holds) = (
-            cell(&row["name"]),
-            cell(&row["runtime"]),
-            cell(&row["holds"]),
-        );
-        let _ = writeln!(text, "| `{name}` | `{runtime}` | `{holds}` |");
+        let runtimes: Vec<_> = rows(row, "runtimes").map(code).collect();
+        let (name, runtimes) = (code(&row["name"]), runtimes.join(", "));
+        let _ = writeln!(text, "| {name} | {runtimes} | {} |", code(&row["holds"]));
     }
+    let withheld: Vec<_> = rows(told, "withheld").map(code).collect();
+    let _ = writeln!(
+        text,
+        "\n## What tools are never given\n\nThe program's own secrets: {}.",
+        withheld.join(", ")
+    );
     text
 }
 
@@ -68,6 +61,10 @@ fn rows<'a>(told: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
 /// A text that does not end the cell it stands in.
 fn cell(value: &Value) -> String {
     value.as_str().unwrap_or_default().replace('|', "\\|")
+}
+
+fn code(value: &Value) -> String {
+    format!("`{}`", cell(value))
 }
 
 #[cfg(test)]
@@ -83,7 +80,8 @@ mod tests {
                 {"name": "HOME", "read": "call", "says": "a | b"},
                 {"name": "KEY", "read": "build", "says": "c"},
             ],
-            "given": [{"name": "PY", "runtime": "python/script", "holds": "it"}],
+            "given": [{"name": "PY", "runtimes": ["a", "b"], "holds": "it"}],
+            "withheld": ["TOKEN"],
         }));
         let at = |row: &str| {
             page.find(row)
@@ -91,6 +89,7 @@ mod tests {
         };
         assert!(at("| `HOME` | a \\| b |\n") < at("is built"));
         assert!(at("is built") < at("| `KEY` | c |\n"));
-        assert!(at("are given") < at("| `PY` | `python/script` | `it` |\n"));
+        assert!(at("never given") < at("`TOKEN`"));
+        assert!(at("are given") < at("| `PY` | `a`, `b` | `it` |\n"));
     }
 }

@@ -1,5 +1,6 @@
 //! `rye config variables`
 
+use rye_executor::environment::OWN_SECRETS;
 use rye_items::metadata::Metadata;
 use rye_items::{ItemKind, Library, SYSTEM};
 use serde::Serialize;
@@ -18,8 +19,8 @@ const RUNTIMES: &str = "rye/core/runtimes/";
 #[derive(Debug, Serialize)]
 struct Given {
     name: String,
-    /// The runtime, without what all ids of runtimes begin with.
-    runtime: String,
+    /// The runtimes, without what all their ids begin with.
+    runtimes: Vec<String>,
     /// What it holds, as the runtime writes it.
     holds: String,
 }
@@ -38,14 +39,21 @@ pub(super) fn list() -> Result<Variables, Failure> {
             given.extend(given_by(runtime, &*library.metadata(&item)?));
         }
     }
-    given.sort_by(|a, b| (&a.name, &a.runtime).cmp(&(&b.name, &b.runtime)));
+    given.sort_by(|a: &Given, b| (&a.name, &a.holds).cmp(&(&b.name, &b.holds)));
+    given.dedup_by(|next, one| {
+        let same = (&next.name, &next.holds) == (&one.name, &one.holds);
+        if same {
+            one.runtimes.append(&mut next.runtimes);
+        }
+        same
+    });
     Ok(Variables(given))
 }
 
 fn given_by(runtime: &str, metadata: &Metadata) -> Vec<Given> {
     let given = |name: &str, holds: String| Given {
         name: name.to_owned(),
-        runtime: runtime.to_owned(),
+        runtimes: vec![runtime.to_owned()],
         holds,
     };
     let mut all = Vec::new();
@@ -81,7 +89,7 @@ fn words(value: &Value) -> String {
 
 impl Report for Variables {
     fn json(&self) -> Value {
-        json!({ "read": VARIABLES, "given": self.0 })
+        json!({ "read": VARIABLES, "given": self.0, "withheld": OWN_SECRETS })
     }
 
     fn show(&self, page: &mut Page) {
@@ -98,9 +106,9 @@ impl Report for Variables {
         page.table(&table);
         page.line("");
         page.line(paint(BOLD, "given to tools"));
-        let mut table = Table::new(["NAME", "RUNTIME", "HOLDS"]);
+        let mut table = Table::new(["NAME", "RUNTIMES", "HOLDS"]);
         for given in &self.0 {
-            let runtime = Cell::styled(DIM, &given.runtime);
+            let runtime = Cell::styled(DIM, given.runtimes.join(", "));
             table.row([
                 given.name.as_str().into(),
                 runtime,
@@ -108,5 +116,8 @@ impl Report for Variables {
             ]);
         }
         page.table(&table);
+        page.line("");
+        page.line(paint(BOLD, "never given to tools"));
+        page.line(OWN_SECRETS.join(" "));
     }
 }
