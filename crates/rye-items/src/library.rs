@@ -37,7 +37,6 @@ use crate::item::{Coverage, Item, Verified};
 use crate::lookup::{self, Found, LookupError};
 use crate::memory::Memory;
 use crate::metadata::{self, Extractors, Metadata, MetadataError};
-use crate::own_folder::is_own_folder;
 use crate::signature;
 use crate::space::{Embedded, Entry, RawFile, Root, Space, SpaceError, Spaces};
 use crate::trust::{Ignored, Standing, Trust};
@@ -120,7 +119,6 @@ pub struct Library {
     ignored: Vec<Ignored>,
     /// What was found out about keys on the way.
     standings: HashMap<Fingerprint, Standing>,
-    cache: Option<PathBuf>,
     memory: Arc<Memory>,
     derived: Derived,
     dev_mode: bool,
@@ -139,7 +137,6 @@ impl Library {
             dev_mode,
         } = *options;
         let spaces = Spaces::open(project, user, bundles, embedded)?;
-        let cache = cache.filter(|folder| is_own_folder(folder));
         let mut ignored = Vec::new();
         let memory = memory.cloned().unwrap_or_default();
         let derived = Derived::new(cache);
@@ -153,7 +150,6 @@ impl Library {
             extractors_hash,
             ignored,
             standings,
-            cache: cache.map(Path::to_owned),
             memory,
             derived,
             dev_mode,

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use lillux::At as _;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
@@ -91,20 +92,31 @@ pub struct RawFile {
     pub identity: Option<FileIdentity>,
 }
 
-/// An open folder.
+/// An open folder. It lives for a call, and what it once found missing stays so.
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) path: PathBuf,
     pub(super) fd: OwnedFd,
+    /// Folders two steps down, such as `config/keys`, and whether they are there.
+    /// Most are not, and then nothing in them need be asked for.
+    below: Mutex<Vec<(Box<str>, bool)>>,
 }
 
 impl Folder {
+    fn new(path: PathBuf, fd: OwnedFd) -> Self {
+        Self {
+            path,
+            fd,
+            below: Mutex::default(),
+        }
+    }
+
     /// None where there is nothing of that name.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, SpaceError> {
         let path = std::path::absolute(path).at("open", path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match open(&path, flags, Mode::empty()) {
-            Ok(fd) => Ok(Some(Self { path, fd })),
+            Ok(fd) => Ok(Some(Self::new(path, fd))),
             Err(Errno::NOENT | Errno::NOTDIR) if path.symlink_metadata().is_ok() => {
                 Err(SpaceError::NotAFolder(path))
             }
@@ -120,14 +132,14 @@ impl Folder {
         let path = std::path::absolute(parent).at("open", parent)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = match open(&path, flags, Mode::empty()) {
-            Ok(fd) => Self { path, fd },
+            Ok(fd) => Self::new(path, fd),
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
             Err(Errno::LOOP) => return Err(SpaceError::LinkLoop(path)),
             Err(error) => return Err(error).at("open the folder", path)?,
         };
         let path = parent.join(name);
         match parent.open_beneath(name, OFlags::RDONLY | OFlags::DIRECTORY)? {
-            Some(fd) => Ok(Some(Self { path, fd })),
+            Some(fd) => Ok(Some(Self::new(path, fd))),
             None if path.symlink_metadata().is_ok() => Err(SpaceError::NotAFolder(path)),
             None => Ok(None),
         }
@@ -216,21 +228,38 @@ impl Folder {
         Ok(Some(real))
     }
 
+    /// Whether a folder on the way to a path is known to be missing.
+    fn is_in_nothing(&self, relative: &str) -> bool {
+        let Some(folder) = two_steps(relative) else {
+            return false;
+        };
+        let mut below = self.below.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, is_there)) = below.iter().find(|(known, _)| **known == *folder) {
+            return !is_there;
+        }
+        let opened = self.open_once(folder, OFlags::PATH);
+        let is_there = !matches!(opened, Err(Errno::NOENT | Errno::NOTDIR));
+        below.push((folder.into(), is_there));
+        !is_there
+    }
+
+    fn open_once(&self, relative: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let flags = flags | OFlags::CLOEXEC;
+        openat2(&self.fd, relative, flags, Mode::empty(), resolve)
+    }
+
     pub(super) fn open_beneath(
         &self,
         relative: &str,
         flags: OFlags,
     ) -> Result<Option<OwnedFd>, SpaceError> {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        if self.is_in_nothing(relative) {
+            return Ok(None);
+        }
         let path = || self.join(relative);
         for _ in 0..ATTEMPTS {
-            match openat2(
-                &self.fd,
-                relative,
-                flags | OFlags::CLOEXEC,
-                Mode::empty(),
-                resolve,
-            ) {
+            match self.open_once(relative, flags) {
                 Ok(fd) => return Ok(Some(fd)),
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => return Ok(None),
                 Err(Errno::XDEV) => return Err(SpaceError::LeavesSpace(path())),
@@ -244,6 +273,12 @@ impl Folder {
         }
         Err(SpaceError::Changing(path()))
     }
+}
+
+/// The first two steps of a path that has more.
+fn two_steps(relative: &str) -> Option<&str> {
+    let (end, _) = relative.match_indices('/').nth(1)?;
+    Some(&relative[..end])
 }
 
 /// Reads as much as the expected size and one byte more, if there is one. That it
