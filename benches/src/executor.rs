@@ -55,7 +55,7 @@ pub fn run() -> Result<Vec<Row>> {
         Row::time(
             "chain and validation, beside what must be looked at",
             chain,
-            2.0,
+            3.0,
         ),
         beside("the same, beside 50 µs", chain.1, CHAIN),
         Row::time(
