@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lillux::At as _;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
@@ -152,7 +152,7 @@ impl Folder {
 
     /// What is there: its state, if it is a regular file; none if there is nothing.
     pub(super) fn look(&self, relative: &str) -> Result<Option<FileIdentity>, SpaceError> {
-        let Some(fd) = self.open_beneath(relative, OFlags::PATH)? else {
+        let Some(fd) = self.open_to_read(relative, OFlags::PATH)? else {
             return Ok(None);
         };
         let stat = fstat(&fd).at("look at", self.join(relative))?;
@@ -169,7 +169,7 @@ impl Folder {
     ) -> Result<Option<Vec<(String, FileType)>>, SpaceError> {
         const FEW: usize = 200;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let Some(fd) = self.open_beneath(relative, flags)? else {
+        let Some(fd) = self.open_to_read(relative, flags)? else {
             return Ok(Some(Vec::new()));
         };
         let mut names = Vec::new();
@@ -194,7 +194,7 @@ impl Folder {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let path = || self.join(relative);
         for _ in 0..ATTEMPTS {
-            let Some(fd) = self.open_beneath(relative, flags)? else {
+            let Some(fd) = self.open_to_read(relative, flags)? else {
                 return Ok(None);
             };
             let before = fstat(&fd).at("look at", path())?;
@@ -217,9 +217,11 @@ impl Folder {
         Err(SpaceError::Changing(path()))
     }
 
-    /// Where a file really is, after all links on the way to it.
+    /// Where a file really is, after all links on the way to it. Whoever asks may
+    /// be about to write there.
     pub(super) fn real_path(&self, relative: &str) -> Result<Option<PathBuf>, SpaceError> {
         use std::os::fd::AsRawFd as _;
+        self.below().clear();
         let Some(fd) = self.open_beneath(relative, OFlags::PATH)? else {
             return Ok(None);
         };
@@ -228,12 +230,23 @@ impl Folder {
         Ok(Some(real))
     }
 
+    fn below(&self) -> MutexGuard<'_, Vec<(Box<str>, bool)>> {
+        self.below.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open_to_read(&self, relative: &str, flags: OFlags) -> Result<Option<OwnedFd>, SpaceError> {
+        if self.is_in_nothing(relative) {
+            return Ok(None);
+        }
+        self.open_beneath(relative, flags)
+    }
+
     /// Whether a folder on the way to a path is known to be missing.
     fn is_in_nothing(&self, relative: &str) -> bool {
         let Some(folder) = two_steps(relative) else {
             return false;
         };
-        let mut below = self.below.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut below = self.below();
         if let Some((_, is_there)) = below.iter().find(|(known, _)| **known == *folder) {
             return !is_there;
         }
@@ -254,9 +267,6 @@ impl Folder {
         relative: &str,
         flags: OFlags,
     ) -> Result<Option<OwnedFd>, SpaceError> {
-        if self.is_in_nothing(relative) {
-            return Ok(None);
-        }
         let path = || self.join(relative);
         for _ in 0..ATTEMPTS {
             match self.open_once(relative, flags) {
@@ -297,4 +307,25 @@ fn read_all(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
     }
     bytes.truncate(read);
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_was_missing_is_there_for_the_next_call_and_for_who_wrote_it() {
+        let place = tempfile::tempdir().unwrap();
+        let open = || Folder::open(place.path()).unwrap().unwrap();
+        let (writer, file) = (open(), "config/keys/a.toml");
+        assert!(writer.read(file).unwrap().is_none());
+        fs::create_dir_all(place.path().join("config/keys")).unwrap();
+        fs::write(place.path().join(file), "a").unwrap();
+        assert_eq!(open().read(file).unwrap().unwrap().bytes, b"a");
+        assert!(writer.real_path(file).unwrap().is_some());
+        assert_eq!(writer.read(file).unwrap().unwrap().bytes, b"a");
+        assert!(writer.look("config/keys/b.toml").unwrap().is_none());
+    }
 }
