@@ -44,7 +44,7 @@ pub fn run() -> Result<Vec<Row>> {
     let call = Row::time(
         "a warm call of a bash tool, beside its process",
         (floor, ours),
-        1.15,
+        1.25,
     );
     let chain = try_interleaved(5 * ROUNDS, || world.look(), || world.dry("say"))?;
     let files = try_interleaved(ROUNDS, || world.stat_all(), || world.dry("pack/it"))?;

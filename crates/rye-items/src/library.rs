@@ -258,7 +258,7 @@ impl Library {
     ) -> Option<Verified<Item>> {
         let file = found.root.as_embedded()?.get(&found.relative)?;
         let known = self.memory.embedded.get(file, form).ok()?;
-        let signer = verify::judge(&known.claim.line, true, trust).ok()?;
+        let signer = known.judge(trust).ok()?;
         let (bytes, content) = (Arc::clone(&known.bytes), Arc::clone(&known.content));
         let hash = known.claim.line.hash;
         Some(Verified::new(Item {
@@ -379,20 +379,20 @@ fn read_extractors(
         if let Some(embedded) = root.as_embedded()
             && let Some(file) = embedded.get(EXTRACTORS)
             && let Ok(known) = trust.memory().embedded.get(file, &CONFIG_FORM)
-            && verify::judge(&known.claim.line, true, trust).is_ok()
+            && known.judge(trust).is_ok()
             && let Ok(table) = table_of(file.bytes, known.claim.line.hash, trust, derived)
         {
             tables.push(table);
             hasher.update(known.claim.line.hash.as_bytes());
             continue;
         }
-        let path = root.path_of(EXTRACTORS);
+        let path = || root.path_of(EXTRACTORS);
         let raw = match root.read(EXTRACTORS) {
             Ok(Some(raw)) => raw,
             Ok(None) => continue,
             // A project cannot make a pipe of it and so stop every command.
             Err(error) if root.space() == Space::Project => {
-                let why = error.to_string();
+                let (path, why) = (path(), error.to_string());
                 ignored.push(Ignored { path, why });
                 continue;
             }
@@ -409,7 +409,7 @@ fn read_extractors(
                 tables.push(table);
                 hasher.update(hash.as_bytes());
             }
-            Err(why) => ignored.push(Ignored { path, why }),
+            Err(why) => ignored.push(Ignored { path: path(), why }),
         }
     }
     let all = match tables.as_slice() {

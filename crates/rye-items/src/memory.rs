@@ -8,7 +8,7 @@
 //! files inside the program cannot change while it runs.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lillux::Hash;
 use lillux::keys::{BadSignature, PublicKey, Signature};
@@ -19,7 +19,7 @@ use crate::metadata::{Extractors, Metadata};
 use crate::signature;
 use crate::space::{EmbeddedFile, FileIdentity};
 use crate::system;
-use crate::trust::TrustFile;
+use crate::trust::{Trust, TrustFile, TrustedKey};
 use crate::verify::{self, Claim, Form, Seen, Tick};
 
 /// How many entries of a kind are kept; when there are more, all go.
@@ -88,6 +88,21 @@ pub(crate) struct KnownFile {
     pub(crate) bytes: Arc<[u8]>,
     /// The bytes without the signature line.
     pub(crate) content: Arc<[u8]>,
+    /// The key whose signature it was found to have.
+    signed_by: OnceLock<[u8; 32]>,
+}
+
+impl KnownFile {
+    /// Whether its key counts now, and the signature is that key's.
+    pub(crate) fn judge(&self, trust: &Trust<'_>) -> Result<Arc<TrustedKey>, Problem> {
+        let line = &self.claim.line;
+        let key = verify::trusted(line, trust)?;
+        if self.signed_by.get() != Some(key.key.as_bytes()) {
+            verify::judge(line, true, trust)?;
+            let _ = self.signed_by.set(*key.key.as_bytes());
+        }
+        Ok(key)
+    }
 }
 
 /// What was found out about the files inside the program, by where they are.
@@ -119,6 +134,7 @@ impl EmbeddedFiles {
             claim,
             bytes,
             content,
+            signed_by: OnceLock::new(),
         });
         kept().insert(place, Arc::clone(&known));
         Ok(known)
