@@ -43,11 +43,9 @@ pub fn run() -> Result<Vec<Row>> {
         || echo.calls(CALLS, "echo"),
         || ours.calls(CALLS, "execute"),
     )?;
-    let start = try_interleaved(
-        50,
-        || run_true(),
-        || StdioClient::start(Command::new(&rye).args(["mcp", "serve"])).map(drop),
-    )?;
+    let start = try_interleaved(50, run_true, || {
+        StdioClient::start(Command::new(&rye).args(["mcp", "serve"])).map(drop)
+    })?;
     let idle = StdioClient::start(Command::new(&rye).args(["mcp", "serve"]))?;
     // 0.7 of its calls a second is 1/0.7 of its time.
     Ok(vec![

@@ -107,11 +107,8 @@ impl Http {
             session: String::new(),
         };
         let (headers, _) = client.post(HELLO)?;
-        let session = headers.lines().find_map(|line| {
-            line.to_ascii_lowercase()
-                .starts_with("mcp-session-id:")
-                .then_some(line)
-        });
+        let is_session = |line: &&str| line.to_ascii_lowercase().starts_with("mcp-session-id:");
+        let session = headers.lines().find(is_session);
         let session = session.and_then(|line| line.split_once(':'));
         client.session = session
             .map(|(_, id)| id.trim().to_owned())

@@ -53,13 +53,11 @@ fn serving(which: &str, transport: &str) -> Result<()> {
             .build()?
     };
     runtime.block_on(async {
-        match which {
-            "echo" => serve(|| Echo, transport).await,
-            _ => {
-                let server = Server::new(Arc::new(Nothing::new(supervisor)?));
-                serve(move || server.connection(), transport).await
-            }
+        if which == "echo" {
+            return serve(|| Echo, transport).await;
         }
+        let server = Server::new(Arc::new(Nothing::new(supervisor)?));
+        serve(move || server.connection(), transport).await
     })
 }
 
