@@ -52,7 +52,7 @@ const STEPS: [Step; 8] = [
     Step {
         name: "tests",
         about: "all tests, documentation examples included",
-        needs: &[Tool::TestPrograms],
+        needs: &[Tool::TestPrograms, Tool::Node22, Tool::Tsx],
         run: tests,
     },
     Step {

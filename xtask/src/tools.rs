@@ -1,6 +1,6 @@
 //! Programs that the chores need and a fresh machine may lack.
 //!
-//! System packages come from apt; the rest from the registries of pip and
+//! System packages come from apt; the rest from the registries of pip, npm and
 //! cargo, in pinned versions, and is kept in `target/tools`.
 
 use std::fs;
@@ -18,6 +18,10 @@ const TYPOS: &str = "1.51.1";
 /// cargo prints; so this one is built, once. Unoptimised that takes a minute
 /// instead of three, and the check still ends within two seconds.
 const CARGO_DENY: &str = "0.20.2";
+/// A Node that runs TypeScript by itself, whatever the machine's own is.
+const NODE_22: &str = "22.23.3";
+/// What runs TypeScript on an older Node.
+const TSX: &str = "4.23.15";
 
 /// Something a step needs before it can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,13 +32,18 @@ pub(crate) enum Tool {
     CargoDeny,
     /// What the tests run as other people's programs.
     TestPrograms,
+    /// Node 22, beside the machine's own.
+    Node22,
+    /// TypeScript for the machine's own Node.
+    Tsx,
     /// What libFuzzer is compiled with.
     CppCompiler,
 }
 
 /// Programs that tests call, with the Debian package of each.
-const TEST_PROGRAMS: [(&str, &str); 6] = [
+const TEST_PROGRAMS: [(&str, &str); 7] = [
     ("node", "nodejs"),
+    ("npm", "npm"),
     ("openssl", "openssl"),
     ("ps", "procps"),
     ("python3", "python3"),
@@ -51,6 +60,8 @@ impl Tool {
             Tool::Typos => typos().map(drop),
             Tool::CargoDeny => cargo_deny().map(drop),
             Tool::TestPrograms => system_packages(&TEST_PROGRAMS),
+            Tool::Node22 => node22().map(drop),
+            Tool::Tsx => tsx().map(drop),
             Tool::CppCompiler => system_packages(&[("c++", "g++")]),
         }
     }
@@ -87,6 +98,38 @@ pub(crate) fn cargo_deny() -> Result<PathBuf> {
             .env("CARGO_PROFILE_DEV_DEBUG", "0");
         run::show(&mut cargo)
     })
+}
+
+/// The path of a Node 22, installed if it is not there yet.
+pub(crate) fn node22() -> Result<PathBuf> {
+    let machine = match std::env::consts::ARCH {
+        "x86_64" => "x64",
+        "aarch64" => "arm64",
+        other => bail!("npm has no Node 22 for {other}"),
+    };
+    kept("node", NODE_22, |folder| {
+        npm_install(folder, &format!("node-linux-{machine}@{NODE_22}"))
+    })
+}
+
+/// The path of tsx, installed if it is not there yet.
+pub(crate) fn tsx() -> Result<PathBuf> {
+    kept("tsx", TSX, |folder| {
+        npm_install(folder, &format!("tsx@{TSX}"))
+    })
+}
+
+/// Installs a package with what it depends on, and runs none of its scripts.
+fn npm_install(folder: &Path, package: &str) -> Result<()> {
+    let mut npm = run::program("npm", ["install", "--loglevel=error", "--ignore-scripts"]);
+    npm.args(["--no-save", "--no-package-lock", "--no-audit", "--no-fund"])
+        .arg("--prefix")
+        .arg(folder)
+        .arg(package);
+    run::show(&mut npm)?;
+    let bin = folder.join("bin");
+    std::os::unix::fs::symlink("node_modules/.bin", &bin)
+        .with_context(|| format!("cannot link {}", bin.display()))
 }
 
 /// A program kept as `tools/NAME-VERSION/bin/NAME`. `install` fills a folder

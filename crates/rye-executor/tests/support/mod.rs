@@ -192,3 +192,16 @@ fn write(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
 }
+
+/// A program that `cargo xtask test` keeps for tests: the newest `target/tools/NAME…/bin/PROGRAM`.
+pub(crate) fn kept(name: &str, program: &str) -> PathBuf {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools");
+    let folders = fs::read_dir(&tools).into_iter().flatten().flatten();
+    let programs = folders
+        .filter(|folder| folder.file_name().to_string_lossy().starts_with(name))
+        .map(|folder| folder.path().join("bin").join(program))
+        .filter(|program| program.is_file());
+    programs
+        .max()
+        .unwrap_or_else(|| panic!("no {name} in target/tools; `cargo xtask test` puts it there"))
+}
