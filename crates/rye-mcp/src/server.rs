@@ -14,11 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult,
-    GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
-    ServerConfig, Tool,
+    CacheScope, CallToolRequestMethod, CallToolRequestParams, CallToolResponse,
+    CompleteRequestMethod, CompleteRequestParams, CompleteResult, ConstString as _, CustomRequest,
+    CustomResult, ErrorCode, GetPromptRequestMethod, GetPromptRequestParams, GetPromptResponse,
+    Implementation, ListPromptsRequestMethod, ListPromptsResult,
+    ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
+    ListResourcesResult, ListToolsRequestMethod, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestMethod, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, Tool,
 };
 #[expect(
     deprecated,
@@ -39,6 +42,18 @@ pub use stdio::serve_stdio;
 const INSTRUCTIONS: &str = "Signed tools, directives and knowledge, verified before use. \
     Find an item with `search`, read it with `load`, run it with `execute`. \
     `help` explains how to write and `sign` your own.";
+
+/// The methods that take parameters.
+const METHODS: [&str; 8] = [
+    CallToolRequestMethod::VALUE,
+    CompleteRequestMethod::VALUE,
+    GetPromptRequestMethod::VALUE,
+    ListPromptsRequestMethod::VALUE,
+    ListResourcesRequestMethod::VALUE,
+    ListResourceTemplatesRequestMethod::VALUE,
+    ListToolsRequestMethod::VALUE,
+    ReadResourceRequestMethod::VALUE,
+];
 
 /// How long a client may keep the list of tools.
 const TOOLS_HOLD: Duration = Duration::from_secs(3600);
@@ -227,6 +242,23 @@ impl ServerHandler for Server {
         let level = self.session.level.lock();
         *level.unwrap_or_else(PoisonError::into_inner) = Some(request.level);
         Ok(())
+    }
+
+    /// What is here is no method of ours, or one whose parameters do not fit it.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method;
+        let is_ours = METHODS.contains(&method.as_str())
+            || method == SetLevelRequestMethod::VALUE && !is_stateless(&context);
+        if is_ours {
+            let message = format!("the parameters do not fit `{method}`");
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        let message = format!("there is no method `{method}`");
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None))
     }
 
     async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {

@@ -1,5 +1,7 @@
 //! The server on a process's standard input and output.
 
+mod lines;
+
 use std::io;
 use std::os::fd::AsFd;
 use std::pin::Pin;
@@ -10,9 +12,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
+use lines::Lines;
+
 /// Serves one client until it hangs up.
 pub async fn serve_stdio<H: ServerHandler>(handler: H) -> io::Result<()> {
-    let running = handler.serve((input()?, output()?)).await;
+    let running = handler.serve(Lines::new(input()?, output()?)).await;
     match running {
         Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),
         // A client that leaves before it has said anything is no failure.
