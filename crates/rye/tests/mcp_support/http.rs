@@ -50,8 +50,13 @@ impl Server {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
-    /// Sends a request with these headers beside the usual ones.
+    /// Sends a request and waits for the head of its answer.
     pub fn send(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Response {
+        Response::of(self.begin(method, headers, body))
+    }
+
+    /// Sends a request with these headers beside the usual ones.
+    pub fn begin(&self, method: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let host = format!("127.0.0.1:{}", self.port);
@@ -71,7 +76,7 @@ impl Server {
         stream.write_all(head.as_bytes()).unwrap();
         // A server that refuses need not read on.
         let _ = stream.write_all(body.as_bytes());
-        Response::of(stream)
+        stream
     }
 
     pub fn post(&self, headers: &[(&str, &str)], message: &Value) -> Response {
@@ -132,7 +137,7 @@ pub struct Response {
 }
 
 impl Response {
-    fn of(stream: TcpStream) -> Self {
+    pub fn of(stream: TcpStream) -> Self {
         let mut body = BufReader::new(stream);
         let mut line = String::new();
         body.read_line(&mut line).unwrap();
