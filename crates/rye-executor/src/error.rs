@@ -114,7 +114,9 @@ impl ExecuteError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Chain(ChainError::Item(error)) | Self::Dependency(error) => item_hint(error),
-            Self::Chain(ChainError::Missing { source, .. }) => source.hint(),
+            Self::Chain(ChainError::Missing { source, .. } | ChainError::Needs { source, .. }) => {
+                source.hint()
+            }
             Self::MissingVariables(names) => {
                 let name = names.first()?;
                 Some(format!(
@@ -154,6 +156,7 @@ fn chain_code(error: &ChainError) -> &'static str {
         ChainError::NotATool(_) => "not_a_tool",
         ChainError::Item(error) => item_code(error),
         ChainError::Missing { .. } => "executor_not_found",
+        ChainError::Needs { .. } => "item_not_found",
         ChainError::BadExecutor { .. } => "bad_executor",
         ChainError::Cycle(_) => "cycle",
         ChainError::TooDeep(_) => "too_deep",

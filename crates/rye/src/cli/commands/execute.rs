@@ -168,7 +168,12 @@ fn executor(context: &Context, keeper: &mut Keeper) -> Result<Executor, Failure>
         cache: cache.to_owned(),
         dev_mode: context.settings.dev_mode.value,
     };
-    Ok(Executor::new(places, supervisor))
+    let pool = rye_mcp::client::Pool::new(&supervisor);
+    let mcp = rye_mcp::Mcp::new(pool, &places.project, places.user.clone());
+    let mut executor = Executor::new(places, supervisor);
+    let id = rye_mcp::Mcp::ID.parse()?;
+    executor.primitives_mut().register(id, Vec::new(), Arc::new(mcp));
+    Ok(executor)
 }
 
 /// Lets what was typed after the id hold as if it had been typed before it.
