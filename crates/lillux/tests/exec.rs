@@ -129,7 +129,11 @@ async fn an_open_pipe_can_be_standard_output_and_ends_when_the_process_closes_it
     assert_eq!(read.await.unwrap(), "out\n");
     assert_eq!(output.stdout.total, 0);
     assert_eq!(output.stderr.text(), "err\n");
-    assert_eq!(output.exit, Exit::Code(1), "`read` met the end of its input");
+    assert_eq!(
+        output.exit,
+        Exit::Code(1),
+        "`read` met the end of its input"
+    );
 }
 
 #[tokio::test]

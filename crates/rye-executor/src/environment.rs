@@ -18,7 +18,9 @@ const MINIMAL: [&str; 8] = [
 
 /// The variables that every process needs, of these.
 pub fn minimal(all: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
-    let all = all.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let all = all
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()));
     all.filter(|(name, _)| is_needed(name))
 }
 

@@ -22,9 +22,7 @@ mod tools;
 mod wire;
 
 pub use call::ToolCall;
-pub use config::{
-    CALL_TIMEOUT, IDLE_TIMEOUT, MAX_MESSAGE, START_TIMEOUT, ServerConfig, Transport,
-};
+pub use config::{CALL_TIMEOUT, IDLE_TIMEOUT, MAX_MESSAGE, START_TIMEOUT, ServerConfig, Transport};
 pub use connect::Server;
 pub use error::{ClientError, Kind};
 pub use pool::Pool;

@@ -45,6 +45,10 @@ pub(super) fn find(
 
 /// What a link's configuration says under a key, unless that is a placeholder.
 fn literal<'l>(link: &'l Link, key: &str) -> Option<(&'l Link, &'l str)> {
-    let name = link.metadata.value("config")?.get(key).and_then(Value::as_str)?;
+    let name = link
+        .metadata
+        .value("config")?
+        .get(key)
+        .and_then(Value::as_str)?;
     (!name.contains('{')).then_some((link, name))
 }

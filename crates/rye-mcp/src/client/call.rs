@@ -1,7 +1,7 @@
 //! One call over a connection.
 
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rmcp::model::{
@@ -12,8 +12,8 @@ use rmcp::service::{PeerRequestOptions, ServiceError};
 use rye_executor::Listener;
 use serde_json::Value;
 
-use super::connection::{Client, Connection};
 use super::connect::words;
+use super::connection::{Client, Connection};
 use super::error::{ClientError, Kind};
 use super::stdio::{TOO_LONG, number};
 use super::tools::{Drift, RemoteTool};
@@ -106,8 +106,8 @@ impl Connection {
 
     /// Calls a tool and gives the result as the server sent it. Dropped, it is cancelled.
     pub(super) async fn call(&self, call: &ToolCall) -> Result<Value, ClientError> {
-        let params = CallToolRequestParams::new(call.tool.clone())
-            .with_arguments(call.arguments.clone());
+        let params =
+            CallToolRequestParams::new(call.tool.clone()).with_arguments(call.arguments.clone());
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         // Held while the request is on its way: progress cannot overtake its listener.
         let mut listeners = self.client.listeners.lock().await;

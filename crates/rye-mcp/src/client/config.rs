@@ -87,7 +87,12 @@ impl ServerConfig {
             (true, true) => return Err("there are both `command` and `url`".to_owned()),
             (false, false) => return Err("there is neither `command` nor `url`".to_owned()),
         };
-        let shared = ["start_timeout", "call_timeout", "idle_timeout", "max_message"];
+        let shared = [
+            "start_timeout",
+            "call_timeout",
+            "idle_timeout",
+            "max_message",
+        ];
         let known = |key: &&String| own.contains(&key.as_str()) || shared.contains(&key.as_str());
         if let Some(other) = fields.keys().find(|key| !known(key)) {
             let known = [own, &shared].concat().join(", ");
@@ -225,7 +230,10 @@ fn bytes(fields: &Map<String, Value>) -> Result<usize, String> {
 
 fn mapping(all: &BTreeMap<String, Source>) -> Value {
     let all = all.iter();
-    Value::Object(all.map(|(name, source)| (name.clone(), source.to_value())).collect())
+    Value::Object(
+        all.map(|(name, source)| (name.clone(), source.to_value()))
+            .collect(),
+    )
 }
 
 fn insert_unless_empty(fields: &mut Map<String, Value>, key: &str, value: Value) {

@@ -157,7 +157,8 @@ impl Connector {
             Arc::clone(&client),
             streams,
             lifecycle(is_modern),
-            closing.clone(),
+            // The SDK cancels what it is given when it ends for whatever reason.
+            closing.child_token(),
         );
         match served.await {
             Ok(running) => Ok(Connection::keep(
@@ -177,7 +178,9 @@ impl Connector {
                     ) => match process.ended().await {
                         Some(End::NotStarted(why)) => Kind::Launch(why),
                         Some(End::Ended(how)) => Kind::EndedAtStart(how),
-                        None => Kind::EndedAtStart("closed its standard output".to_owned()),
+                        Some(End::Stopped) | None => {
+                            Kind::EndedAtStart("closed its standard output".to_owned())
+                        }
                     },
                     (None, error) => Kind::Handshake(heard.masks().mask(&words(&error))),
                 };
@@ -208,7 +211,8 @@ impl Connector {
             Arc::clone(&client),
             transport,
             lifecycle(is_modern),
-            closing.clone(),
+            // The SDK cancels what it is given when it ends for whatever reason.
+            closing.child_token(),
         );
         match served.await {
             Ok(running) => Ok(Connection::keep(

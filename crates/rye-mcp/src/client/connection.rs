@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lillux::process::Stream;
+use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, Implementation, ProgressNotificationParam, ProgressToken,
     ProtocolVersion,
@@ -14,7 +15,6 @@ use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, RoleClient,
     RunningService,
 };
-use rmcp::ClientHandler;
 use rye_executor::Listener;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
@@ -179,7 +179,7 @@ impl Connection {
         match process.ended().await {
             Some(End::Ended(how)) => how,
             Some(End::NotStarted(why)) => why,
-            None => "closed its standard output".to_owned(),
+            Some(End::Stopped) | None => "closed its standard output".to_owned(),
         }
     }
 
@@ -251,8 +251,13 @@ impl ClientHandler for Client {
 fn told(progress: &ProgressNotificationParam) -> String {
     let message = progress.message.as_deref().unwrap_or_default();
     let message = super::said::without_controls(message).replace('\n', " ");
-    let total = progress.total.map_or_else(String::new, |total| format!("/{total}"));
-    format!("{}{total} {message}", progress.progress).trim_end().to_owned() + "\n"
+    let total = progress
+        .total
+        .map_or_else(String::new, |total| format!("/{total}"));
+    format!("{}{total} {message}", progress.progress)
+        .trim_end()
+        .to_owned()
+        + "\n"
 }
 
 /// How the conversation begins.

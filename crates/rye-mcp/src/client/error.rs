@@ -148,10 +148,16 @@ impl fmt::Display for ClientError {
                 limit.as_secs_f64()
             )?,
             Kind::Handshake(why) => {
-                write!(f, "the server {server} did not answer `initialize` as it should: {why}")?;
+                write!(
+                    f,
+                    "the server {server} did not answer `initialize` as it should: {why}"
+                )?;
             }
             Kind::EndedAtStart(how) => {
-                write!(f, "the server {server} {how} before it had answered `initialize`")?;
+                write!(
+                    f,
+                    "the server {server} {how} before it had answered `initialize`"
+                )?;
             }
             Kind::Unreachable(why) => write!(f, "the server {server} cannot be reached: {why}")?,
             Kind::Lost { how, sent: true } => write!(
@@ -160,7 +166,10 @@ impl fmt::Display for ClientError {
                  had its effect, so it is not sent again"
             )?,
             Kind::Lost { how, sent: false } => {
-                write!(f, "the server {server} {how} before the call had reached it")?;
+                write!(
+                    f,
+                    "the server {server} {how} before the call had reached it"
+                )?;
             }
             Kind::Protocol(what) => write!(f, "the server {server} does not speak MCP: {what}")?,
             Kind::TooLong(limit) => write!(
@@ -173,7 +182,10 @@ impl fmt::Display for ClientError {
                 limit.as_secs_f64()
             )?,
             Kind::Rpc { code, message, .. } => {
-                write!(f, "the server {server} answered with error {code}: {message}")?;
+                write!(
+                    f,
+                    "the server {server} answered with error {code}: {message}"
+                )?;
             }
             Kind::NoTool { name, there } => {
                 write!(f, "the server {server} has no tool `{name}`; it has ")?;

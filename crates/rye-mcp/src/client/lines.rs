@@ -158,8 +158,14 @@ mod tests {
     fn a_line_beyond_the_limit_is_dropped_and_the_next_is_not() {
         let long = "x".repeat(100);
         for (message, id) in [
-            (format!(r#"{{"jsonrpc":"2.0","id":7,"result":"{long}"}}"#), Some(7)),
-            (format!(r#"{{"result":{{"id":3,"x":"{long}"}},"id" : 8}}"#), Some(8)),
+            (
+                format!(r#"{{"jsonrpc":"2.0","id":7,"result":"{long}"}}"#),
+                Some(7),
+            ),
+            (
+                format!(r#"{{"result":{{"id":3,"x":"{long}"}},"id" : 8}}"#),
+                Some(8),
+            ),
             (format!(r#"{{"id":"9","result":"{long}"}}"#), Some(9)),
             (long.clone(), None),
         ] {

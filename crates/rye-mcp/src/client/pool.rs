@@ -70,7 +70,9 @@ impl Pool {
     pub async fn call(&self, server: &Server, call: &ToolCall) -> Result<Value, ClientError> {
         let work = async {
             match self.once(server, call).await {
-                Err((error, may_repeat)) if error.is_unsent() || (error.is_lost() && may_repeat) => {
+                Err((error, may_repeat))
+                    if error.is_unsent() || (error.is_lost() && may_repeat) =>
+                {
                     self.once(server, call).await
                 }
                 outcome => outcome,
@@ -88,7 +90,10 @@ impl Pool {
 
     /// One attempt, and whether it could be repeated if it were lost.
     async fn once(&self, server: &Server, call: &ToolCall) -> Result<Value, (ClientError, bool)> {
-        let connection = self.connection(server).await.map_err(|error| (error, false))?;
+        let connection = self
+            .connection(server)
+            .await
+            .map_err(|error| (error, false))?;
         let _busy = connection.busy();
         let limit = server.config.call_timeout;
         let answer = async {

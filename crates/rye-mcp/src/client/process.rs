@@ -29,8 +29,10 @@ pub(super) struct Process {
 pub(super) enum End {
     /// It never ran.
     NotStarted(String),
-    /// In words that go after "the server".
+    /// By itself; in words that go after "the server".
     Ended(String),
+    /// By us.
+    Stopped,
 }
 
 impl Process {
@@ -62,7 +64,7 @@ impl Process {
             let end = tokio::select! {
                 outcome = supervisor.exec(command) => how(outcome),
                 // Dropping the call ends the tree.
-                () = stopped.cancelled() => End::Ended("was ended".to_owned()),
+                () = stopped.cancelled() => End::Stopped,
             };
             let _ = tell.send(Some(end));
         });

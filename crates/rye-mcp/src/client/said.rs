@@ -113,7 +113,10 @@ impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((count, last)) = &self.no_message {
             let lines = if *count == 1 { "line" } else { "lines" };
-            write!(f, "; {count} {lines} of its output were no messages, the last: {last}")?;
+            write!(
+                f,
+                "; {count} {lines} of its output were no messages, the last: {last}"
+            )?;
         }
         match self.stderr.as_str() {
             "" => Ok(()),
@@ -156,9 +159,14 @@ mod tests {
         heard.no_message(b"Server sesame started");
         let said = heard.said();
         assert!(said.stderr.len() <= KEPT);
-        assert!(said.stderr.ends_with("the token [31m*** was refused"), "{said}");
+        assert!(
+            said.stderr.ends_with("the token [31m*** was refused"),
+            "{said}"
+        );
         let shown = said.to_string();
-        assert!(shown.contains("1 line of its output were no messages, the last: Server *** started"));
+        assert!(
+            shown.contains("1 line of its output were no messages, the last: Server *** started")
+        );
         assert!(!shown.contains("sesame"));
     }
 }

@@ -214,9 +214,15 @@ mod tests {
             (json!(""), ""),
             (json!(8080), "8080"),
             (json!(true), "true"),
-            (json!("https://${HOST}/x?${HOST}"), "https://example.org/x?example.org"),
+            (
+                json!("https://${HOST}/x?${HOST}"),
+                "https://example.org/x?example.org",
+            ),
             (json!("${PORT:-80}${EMPTY:-}"), "80"),
-            (json!("$HOST ${} ${1} ${a b} ${HOST"), "$HOST ${} ${1} ${a b} ${HOST"),
+            (
+                json!("$HOST ${} ${1} ${a b} ${HOST"),
+                "$HOST ${} ${1} ${a b} ${HOST",
+            ),
             (json!("ä${HOST}ö"), "äexample.orgö"),
         ] {
             assert_eq!(open(&value).as_deref(), Ok(expected), "{value}");

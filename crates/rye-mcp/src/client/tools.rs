@@ -64,7 +64,10 @@ impl RemoteTool {
     }
 
     fn text(&self, key: &str) -> &str {
-        self.about.get(key).and_then(Value::as_str).unwrap_or_default()
+        self.about
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
     }
 }
 

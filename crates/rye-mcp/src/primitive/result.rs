@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 /// The result of `tools/call` as the result of a tool.
 ///
-/// What is structured is the data; else a single text that is a JSON object; else all
-/// contents, and their texts joined. Images and sounds stay as the server sent them.
+/// What is structured is the data; else a single text that is a JSON object; else the
+/// texts, joined, and all contents where there are others than texts. Images and sounds stay as the server sent them.
 pub(super) fn mapped(answer: Value) -> Done {
     let Value::Object(mut answer) = answer else {
         return Done {
@@ -20,7 +20,9 @@ pub(super) fn mapped(answer: Value) -> Done {
         _ => Vec::new(),
     };
     let text = joined(&contents);
-    let structured = answer.remove("structuredContent").filter(|value| !value.is_null());
+    let structured = answer
+        .remove("structuredContent")
+        .filter(|value| !value.is_null());
     let failure = is_error.then(|| {
         let said = match text.trim() {
             "" => "it said that it failed, and not why",
@@ -42,7 +44,9 @@ pub(super) fn mapped(answer: Value) -> Done {
 /// The texts of all contents, one after another.
 fn joined(contents: &[Value]) -> String {
     let texts = contents.iter().filter(|content| content["type"] == "text");
-    let texts: Vec<_> = texts.filter_map(|content| content["text"].as_str()).collect();
+    let texts: Vec<_> = texts
+        .filter_map(|content| content["text"].as_str())
+        .collect();
     texts.join("\n")
 }
 
@@ -51,13 +55,25 @@ fn object(contents: &[Value]) -> Option<Value> {
     let [content] = contents else {
         return None;
     };
-    let text = content.get("text")?.as_str().filter(|_| content["type"] == "text")?;
+    let text = content
+        .get("text")?
+        .as_str()
+        .filter(|_| content["type"] == "text")?;
     let value: Value = serde_json::from_str(text).ok()?;
     value.is_object().then_some(value)
 }
 
 fn plain(contents: Vec<Value>, text: &str) -> Value {
     let mut data = Map::new();
+    let is_text = |content: &Value| {
+        let fields = content.as_object().map_or(0, Map::len);
+        content["type"] == "text" && fields == 2
+    };
+    if !contents.is_empty() && contents.iter().all(is_text) {
+        // Said once.
+        data.insert("text".into(), text.into());
+        return Value::Object(data);
+    }
     if !text.is_empty() {
         data.insert("text".into(), text.into());
     }
@@ -81,7 +97,9 @@ pub(super) fn cut(data: &Value, limit: usize) -> Value {
             &whole
         }
     };
-    let end = (0..=limit.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    let end = (0..=limit.min(text.len()))
+        .rev()
+        .find(|end| text.is_char_boundary(*end));
     json!({ "text": &text[..end.unwrap_or_default()], "truncated": true })
 }
 
@@ -99,10 +117,7 @@ mod tests {
                 json!({"b": 2}),
             ),
             (json!({"content": [text("{\"a\":1}")]}), json!({"a": 1})),
-            (
-                json!({"content": [text("[1]")]}),
-                json!({"text": "[1]", "content": [text("[1]")]}),
-            ),
+            (json!({"content": [text("[1]")]}), json!({"text": "[1]"})),
             (
                 json!({"content": [text("one"), image, text("two")]}),
                 json!({"text": "one\ntwo", "content": [text("one"), image, text("two")]}),
@@ -125,7 +140,10 @@ mod tests {
         let content = json!([{"type": "text", "text": "no such city"}]);
         let done = mapped(json!({"content": content, "isError": true}));
         let failure = done.failure.unwrap();
-        assert_eq!((failure.code, failure.message.as_str()), ("tool_failed", "no such city"));
+        assert_eq!(
+            (failure.code, failure.message.as_str()),
+            ("tool_failed", "no such city")
+        );
         let silent = mapped(json!({"content": [], "isError": true}));
         assert!(silent.failure.unwrap().message.contains("not why"));
         assert_eq!(mapped(json!([])).failure.unwrap().code, "mcp_protocol");

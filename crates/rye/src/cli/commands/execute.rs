@@ -172,7 +172,9 @@ fn executor(context: &Context, keeper: &mut Keeper) -> Result<Executor, Failure>
     let mcp = rye_mcp::Mcp::new(pool, &places.project, places.user.clone());
     let mut executor = Executor::new(places, supervisor);
     let id = rye_mcp::Mcp::ID.parse()?;
-    executor.primitives_mut().register(id, Vec::new(), Arc::new(mcp));
+    executor
+        .primitives_mut()
+        .register(id, Vec::new(), Arc::new(mcp));
     Ok(executor)
 }
 
