@@ -107,7 +107,7 @@ pub enum ChainError {
         /// What it needs.
         item: String,
         /// Where it was looked for, and what resembles it.
-        source: LookupError,
+        source: Box<LookupError>,
     },
     /// An executor's name is no id.
     #[error("{asked_by} is run by `{executor}`: {why}")]

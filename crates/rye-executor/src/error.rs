@@ -114,9 +114,8 @@ impl ExecuteError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Chain(ChainError::Item(error)) | Self::Dependency(error) => item_hint(error),
-            Self::Chain(ChainError::Missing { source, .. } | ChainError::Needs { source, .. }) => {
-                source.hint()
-            }
+            Self::Chain(ChainError::Missing { source, .. }) => source.hint(),
+            Self::Chain(ChainError::Needs { source, .. }) => source.hint(),
             Self::MissingVariables(names) => {
                 let name = names.first()?;
                 Some(format!(

@@ -6,4 +6,4 @@
 pub mod client;
 mod primitive;
 
-pub use primitive::Mcp;
+pub use primitive::{Mcp, tool_result};

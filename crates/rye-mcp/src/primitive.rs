@@ -2,6 +2,8 @@
 
 mod result;
 
+pub use result::mapped as tool_result;
+
 use std::path::PathBuf;
 
 use lillux::process::Capture;
@@ -9,7 +11,7 @@ use rye_executor::primitive::{Call, Done, Failed, Outcome, Primitive};
 use rye_items::vault::Vault;
 use serde_json::{Map, Value, json};
 
-use crate::client::{ClientError, Kind, Pool, Server, ServerConfig, ToolCall};
+use crate::client::{ClientError, Kind, Pin, Pool, Server, ServerConfig, ToolCall};
 
 /// The key of the configuration that names the server's own.
 const SERVER: &str = "server";
@@ -50,7 +52,7 @@ impl Mcp {
             _ => Map::new(),
         };
         let mut wanted = ToolCall::new(text("tool_name").unwrap_or_default(), arguments);
-        wanted.pin = text("pin").map(str::to_owned);
+        wanted.pin = Pin::read(&call.config);
         wanted.timeout = call.timeout;
         wanted.listener = call.listener;
         let answer = self.pool.call(&server, &wanted).await;
@@ -130,10 +132,13 @@ fn failed(error: &ClientError, metadata: &mut Map<String, Value>) -> Failed {
             }
         }
         Kind::Drift(drift) => {
-            metadata.insert("accepted".into(), json!(drift.accepted));
-            metadata.insert("found".into(), json!(drift.found));
+            metadata.insert("accepted".into(), json!(drift.accepted.whole));
+            metadata.insert("found".into(), json!(drift.found.whole));
         }
         _ => {}
+    }
+    if !error.said.stderr.is_empty() {
+        metadata.insert("stderr".into(), json!(error.said.stderr));
     }
     let failed = Failed::new(error.code(), error.to_string());
     match error.hint() {

@@ -124,12 +124,11 @@ impl Supervisor {
         let at = Instant::now();
         let image = Image::build(&command)?;
         let (stdin, input) = input_for(std::mem::take(&mut command.stdin))?;
-        let (stdout, its_stdout) = match command.stdout.take() {
-            Some(theirs) => (None, theirs),
-            None => {
-                let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-                (Some(ours), theirs)
-            }
+        let (stdout, its_stdout) = if let Some(theirs) = command.stdout.take() {
+            (None, theirs)
+        } else {
+            let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+            (Some(ours), theirs)
         };
         let (stderr, its_stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let run = Run {

@@ -34,7 +34,7 @@ pub(super) fn find(
             .map_err(|source| ChainError::Needs {
                 asked_by: asked_by.item.reference.clone(),
                 item: name.to_owned(),
-                source,
+                source: Box::new(source),
             })?;
         let item = library.verify(&found, trust)?;
         let metadata = library.metadata(&item)?;

@@ -16,7 +16,7 @@ use super::connect::words;
 use super::connection::{Client, Connection};
 use super::error::{ClientError, Kind};
 use super::stdio::{TOO_LONG, number};
-use super::tools::{Drift, RemoteTool};
+use super::tools::{Drift, Pin, RemoteTool};
 
 /// A list of tools has no more pages: a server that goes on for ever is stopped.
 const PAGES: usize = 1000;
@@ -32,7 +32,7 @@ pub struct ToolCall {
     /// Its arguments.
     pub arguments: JsonObject,
     /// The hash by which the tool was accepted; without one, any tool is called.
-    pub pin: Option<String>,
+    pub pin: Option<Pin>,
     /// How long it may take, with the start of the server; else the server's own limit
     /// holds, and the start has its own.
     pub timeout: Option<Duration>,
@@ -86,19 +86,19 @@ impl Connection {
     }
 
     /// The tool as it was accepted. Anything else is refused.
-    pub(super) async fn accepted(&self, name: &str, pin: &str) -> Result<RemoteTool, ClientError> {
+    pub(super) async fn accepted(&self, name: &str, pin: &Pin) -> Result<RemoteTool, ClientError> {
         let tools = self.tools().await?;
         let Some(tool) = tools.iter().find(|tool| tool.name() == name) else {
             let there = tools.iter().map(|tool| tool.name().to_owned()).collect();
             let name = name.to_owned();
             return Err(self.error(Kind::NoTool { name, there }));
         };
-        if tool.pin == pin {
+        if tool.pin.whole == pin.whole {
             return Ok(tool.clone());
         }
         let drift = Drift {
             tool: name.to_owned(),
-            accepted: pin.to_owned(),
+            accepted: pin.clone(),
             found: tool.pin.clone(),
         };
         Err(self.error(Kind::Drift(Box::new(drift))))
@@ -163,9 +163,8 @@ impl Connection {
             ServiceError::McpError(error) => self.error(Kind::Rpc {
                 code: error.code.0,
                 message: self.heard.masks().mask(&error.message),
-                data: error.data,
+                data: error.data.map(Box::new),
             }),
-            ServiceError::TransportClosed => self.why(sent).await,
             ServiceError::TransportSend(error) if self.is_remote() => {
                 let how = format!("could not be reached ({})", words(&error));
                 let how = self.heard.masks().mask(&how);
@@ -173,7 +172,7 @@ impl Connection {
                 self.close();
                 self.error(Kind::Lost { how, sent })
             }
-            ServiceError::TransportSend(_) => self.why(sent).await,
+            ServiceError::TransportClosed | ServiceError::TransportSend(_) => self.why(sent).await,
             error => {
                 let words = words(&error);
                 self.error(Kind::Protocol(self.heard.masks().mask(&words)))

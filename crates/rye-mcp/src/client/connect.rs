@@ -57,7 +57,7 @@ impl Server {
         for (_, source) in self.config.sources() {
             for name in source.variables() {
                 let value = self.environment.get(name).map_or("", String::as_str);
-                text += &format!("\0{name}={value}");
+                text.extend(["\0", name, "=", value]);
             }
         }
         // Values may be secrets; of a hash nothing can be read.

@@ -16,7 +16,7 @@ pub struct ClientError {
     /// What went wrong.
     pub kind: Kind,
     /// What the server said beside the protocol.
-    pub said: Said,
+    pub said: Box<Said>,
 }
 
 /// What went wrong with a server.
@@ -55,7 +55,7 @@ pub enum Kind {
         /// What it said.
         message: String,
         /// What it added.
-        data: Option<Value>,
+        data: Option<Box<Value>>,
     },
     /// It has no such tool.
     NoTool {
@@ -75,12 +75,12 @@ impl ClientError {
         Self {
             server: server.to_owned(),
             kind,
-            said: Said::default(),
+            said: Box::default(),
         }
     }
 
     pub(super) fn with(mut self, said: Said) -> Self {
-        self.said = said;
+        self.said = Box::new(said);
         self
     }
 
@@ -154,10 +154,7 @@ impl fmt::Display for ClientError {
                 )?;
             }
             Kind::EndedAtStart(how) => {
-                write!(
-                    f,
-                    "the server {server} {how} before it had answered `initialize`"
-                )?;
+                write!(f, "the server {server} {how} while it was being started")?;
             }
             Kind::Unreachable(why) => write!(f, "the server {server} cannot be reached: {why}")?,
             Kind::Lost { how, sent: true } => write!(

@@ -118,9 +118,13 @@ impl fmt::Display for Said {
                 "; {count} {lines} of its output were no messages, the last: {last}"
             )?;
         }
-        match self.stderr.as_str() {
-            "" => Ok(()),
-            stderr => write!(f, "; its standard error ends with:\n{stderr}"),
+        match self.stderr.lines().next_back() {
+            None => Ok(()),
+            Some(line) => write!(
+                f,
+                "; its standard error ends with: {}",
+                excerpt(line.as_bytes())
+            ),
         }
     }
 }

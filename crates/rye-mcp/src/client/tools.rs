@@ -1,5 +1,6 @@
 //! What a server says of its tools, and the hash by which that is accepted.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use lillux::Hash;
@@ -17,12 +18,46 @@ const PINNED: [&str; 5] = [
     "annotations",
 ];
 
+/// How much of the hash of a part is kept: it only tells which parts differ.
+const SHORT: usize = 16;
+
+/// What was accepted of a tool, as hashes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pin {
+    /// The SHA-256 of the canonical JSON of all that is pinned.
+    pub whole: String,
+    /// The beginnings of the hashes of the parts, to tell which of them changed.
+    pub parts: BTreeMap<String, String>,
+}
+
+impl Pin {
+    /// Reads it from the configuration of an item, where there is one.
+    pub fn read(config: &Map<String, Value>) -> Option<Self> {
+        let whole = config.get("pin")?.as_str()?.to_owned();
+        let parts = config.get("parts").and_then(Value::as_object);
+        let parts = parts.into_iter().flatten();
+        let parts =
+            parts.filter_map(|(name, hash)| Some((name.clone(), hash.as_str()?.to_owned())));
+        Some(Self {
+            whole,
+            parts: parts.collect(),
+        })
+    }
+
+    /// The parts that differ from those of another.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let differs = |part: &&str| self.parts.get(*part) != other.parts.get(*part);
+        let parts = PINNED.into_iter().filter(differs);
+        parts.map(str::to_owned).collect()
+    }
+}
+
 /// A tool of a server, as far as it is pinned.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RemoteTool {
     about: Map<String, Value>,
-    /// The SHA-256 of the canonical JSON of what is pinned.
-    pub pin: String,
+    /// The hashes of what is pinned.
+    pub pin: Pin,
 }
 
 impl RemoteTool {
@@ -32,8 +67,15 @@ impl RemoteTool {
             return None;
         };
         about.retain(|key, _| PINNED.contains(&key.as_str()));
-        let text = canonical::to_vec(&about).ok()?;
-        let pin = Hash::of(&text).to_hex();
+        let hash = |text: Vec<u8>| Hash::of(text).to_hex();
+        let mut parts = BTreeMap::new();
+        for (key, value) in &about {
+            let mut part = hash(canonical::to_vec(value).ok()?);
+            part.truncate(SHORT);
+            parts.insert(key.clone(), part);
+        }
+        let whole = hash(canonical::to_vec(&about).ok()?);
+        let pin = Pin { whole, parts };
         Some(Self { about, pin })
     }
 
@@ -72,25 +114,23 @@ impl RemoteTool {
 }
 
 /// A tool that is not what was accepted.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drift {
     /// The tool's name at the server.
     pub tool: String,
-    /// The hash that was accepted.
-    pub accepted: String,
-    /// The hash of what the server says now.
-    pub found: String,
+    /// What was accepted.
+    pub accepted: Pin,
+    /// What the server says now.
+    pub found: Pin,
 }
 
 impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let short = |hash: &str| hash.get(..12).unwrap_or(hash).to_owned();
-        write!(
-            f,
-            "`{}` since it was accepted (its description or schema had the hash {}, and now has {})",
-            self.tool,
-            short(&self.accepted),
-            short(&self.found)
-        )
+        let differences = self.accepted.differences(&self.found);
+        let what = match differences.as_slice() {
+            [] => "what it says of it".to_owned(),
+            parts => parts.join(", "),
+        };
+        write!(f, "`{}` since it was accepted: {what}", self.tool)
     }
 }

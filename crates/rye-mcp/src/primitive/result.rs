@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 ///
 /// What is structured is the data; else a single text that is a JSON object; else the
 /// texts, joined, and all contents where there are others than texts. Images and sounds stay as the server sent them.
-pub(super) fn mapped(answer: Value) -> Done {
+pub fn mapped(answer: Value) -> Done {
     let Value::Object(mut answer) = answer else {
         return Done {
             failure: Some(Failed::new("mcp_protocol", "the result is no object")),
@@ -90,12 +90,11 @@ pub(super) fn too_long(data: &Value, limit: usize) -> Option<Vec<u8>> {
 /// The beginning of a result that is too long.
 pub(super) fn cut(data: &Value, limit: usize) -> Value {
     let whole;
-    let text = match data.get("text").and_then(Value::as_str) {
-        Some(text) => text,
-        None => {
-            whole = data.to_string();
-            &whole
-        }
+    let text = if let Some(text) = data.get("text").and_then(Value::as_str) {
+        text
+    } else {
+        whole = data.to_string();
+        &whole
     };
     let end = (0..=limit.min(text.len()))
         .rev()

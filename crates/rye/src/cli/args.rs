@@ -4,6 +4,7 @@ mod config;
 mod execute;
 mod items;
 mod keys;
+mod mcp;
 mod vault;
 
 use std::path::PathBuf;
@@ -18,6 +19,9 @@ pub(crate) use items::{
     ExportArgs, InitArgs, LoadArgs, SearchArgs, SignArgs, SystemCommand, VerifyArgs,
 };
 pub(crate) use keys::{GenerateArgs, KeysCommand, RevokeArgs, TrustArgs};
+pub(crate) use mcp::{
+    AddArgs, DiscoverArgs, ImportArgs, McpCallArgs, McpCommand, RemoveArgs, ServerName,
+};
 pub(crate) use vault::{GetArgs, ListArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand};
 
 /// Run signed tools, and nothing that was not verified.
@@ -86,6 +90,9 @@ pub(crate) enum Command {
     /// Keep secrets, sealed to your own key.
     #[command(subcommand)]
     Vault(VaultCommand),
+    /// Use the tools of MCP servers: add, list, discover, call, remove.
+    #[command(subcommand)]
+    Mcp(McpCommand),
     /// Show what holds for a call, and where each value is from.
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -81,6 +81,7 @@ fn dispatch(
         Command::Verify(args) => commands::verify::run(&args, &context),
         Command::Keys(command) => commands::keys::run(&command, &context),
         Command::System(command) => commands::system::run(&command),
+        Command::Mcp(command) => commands::mcp::run(command, &context, keeper),
         Command::Doctor => Ok(commands::doctor::run(&context)),
         Command::Vault(command) => commands::vault::run(command, &context),
         Command::Config(command) => Ok(commands::config::run(&command, &context)),

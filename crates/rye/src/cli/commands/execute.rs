@@ -3,7 +3,7 @@
 mod help;
 mod options;
 mod outcome;
-mod parameters;
+pub(super) mod parameters;
 mod schema;
 mod trace;
 mod words;
@@ -150,15 +150,7 @@ fn executor(context: &Context, keeper: &mut Keeper) -> Result<Executor, Failure>
         let message = "there is no folder for what is derived from items: HOME is not set";
         Failure::usage(message).hint("export RYE_CACHE_DIR=/the/folder")
     })?;
-    let supervisor = if let Some(supervisor) = keeper {
-        Arc::clone(supervisor)
-    } else {
-        let supervisor = Supervisor::start().map_err(|error| {
-            let message = format_args!("cannot start who keeps processes: {error}");
-            Failure::failed("supervisor", message)
-        })?;
-        Arc::clone(keeper.insert(Arc::new(supervisor)))
-    };
+    let supervisor = supervisor(keeper)?;
     let places = &context.settings.places;
     let places = Places {
         project: places.project.value.clone(),
@@ -176,6 +168,18 @@ fn executor(context: &Context, keeper: &mut Keeper) -> Result<Executor, Failure>
         .primitives_mut()
         .register(id, Vec::new(), Arc::new(mcp));
     Ok(executor)
+}
+
+/// Who keeps the processes of this call.
+pub(super) fn supervisor(keeper: &mut Keeper) -> Result<Arc<Supervisor>, Failure> {
+    if let Some(supervisor) = keeper {
+        return Ok(Arc::clone(supervisor));
+    }
+    let supervisor = Supervisor::start().map_err(|error| {
+        let message = format_args!("cannot start who keeps processes: {error}");
+        Failure::failed("supervisor", message)
+    })?;
+    Ok(Arc::clone(keeper.insert(Arc::new(supervisor))))
 }
 
 /// Lets what was typed after the id hold as if it had been typed before it.
@@ -196,6 +200,12 @@ fn carry_out(
     request: Request,
     trace: &mut Trace,
 ) -> Result<Result<Envelope, ExecuteError>, Failure> {
+    wait_for(executor.try_execute(request, trace))
+}
+
+/// Waits for work to be done. A person who interrupts it, or a signal to end, ends all
+/// that it started.
+pub(super) fn wait_for<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let unable = |error| Failure::failed("runtime", format_args!("cannot wait for it: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -206,7 +216,7 @@ fn carry_out(
         let mut interrupt = signal(SignalKind::interrupt()).map_err(unable)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(unable)?;
         tokio::select! {
-            outcome = executor.try_execute(request, trace) => Ok(outcome),
+            outcome = work => Ok(outcome),
             _ = interrupt.recv() => {
                 Err(Failure::new(Exit::Interrupted, "interrupted", "it was interrupted and ended"))
             }

@@ -7,6 +7,7 @@ pub(crate) mod execute;
 pub(crate) mod init;
 pub(crate) mod keys;
 pub(crate) mod load;
+pub(crate) mod mcp;
 pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod sign;
