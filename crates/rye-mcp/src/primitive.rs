@@ -128,7 +128,7 @@ fn failed(error: &ClientError, metadata: &mut Map<String, Value>) -> Failed {
         Kind::Rpc { code, data, .. } => {
             metadata.insert("rpc_code".into(), json!(code));
             if let Some(data) = data {
-                metadata.insert("rpc_data".into(), data.clone());
+                metadata.insert("rpc_data".into(), Value::clone(data));
             }
         }
         Kind::Drift(drift) => {

@@ -12,7 +12,7 @@ use rmcp::service::{PeerRequestOptions, ServiceError};
 use rye_executor::Listener;
 use serde_json::Value;
 
-use super::connect::words;
+use super::connect::{of_http_client, transport_words, words};
 use super::connection::{Client, Connection};
 use super::error::{ClientError, Kind};
 use super::stdio::{TOO_LONG, number};
@@ -148,7 +148,10 @@ impl Connection {
     /// Whether a call may have reached the server.
     fn was_sent(&self, id: i64, answer: &Result<ServerResult, ServiceError>) -> bool {
         match answer {
-            Err(ServiceError::TransportSend(error)) => !is_connect(error),
+            // Where no connection could be made, nothing was sent.
+            Err(ServiceError::TransportSend(error)) if self.is_remote() => {
+                !of_http_client(error).is_some_and(reqwest::Error::is_connect)
+            }
             // Over HTTP nothing is known of what was written.
             _ => self.is_remote() || self.wire.was_written(id),
         }
@@ -166,7 +169,7 @@ impl Connection {
                 data: error.data.map(Box::new),
             }),
             ServiceError::TransportSend(error) if self.is_remote() => {
-                let how = format!("could not be reached ({})", words(&error));
+                let how = format!("could not be reached ({})", transport_words(&error));
                 let how = self.heard.masks().mask(&how);
                 // What is wrong with it may be gone with a new connection.
                 self.close();
@@ -179,18 +182,6 @@ impl Connection {
             }
         }
     }
-}
-
-/// Whether an error is that no connection could be made: then nothing was sent.
-fn is_connect(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(inner) = cause {
-        if let Some(error) = inner.downcast_ref::<reqwest::Error>() {
-            return error.is_connect();
-        }
-        cause = inner.source();
-    }
-    false
 }
 
 /// A call that is under way. Dropped before it is answered, the server is told.
@@ -221,6 +212,7 @@ impl Drop for UnderWay<'_> {
             self.connection.close();
         }
         let (peer, id) = (peer.clone(), self.id.clone());
+        let busy = self.connection.busy();
         // Without a runtime there is nobody left to be told.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
@@ -231,6 +223,7 @@ impl Drop for UnderWay<'_> {
                     let cancelled = CancelledNotification::new(params);
                     let _ = peer.send_notification(cancelled.into()).await;
                 }
+                drop(busy);
             });
         }
     }

@@ -11,8 +11,10 @@ use lillux::Hash;
 use lillux::process::{Command, Environment, Supervisor};
 use reqwest::redirect::Policy;
 use rmcp::service::{ClientInitializeError, serve_client_with_lifecycle_and_ct};
-use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClientTransportConfig, StreamableHttpError,
+};
+use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
 use rye_executor::environment::minimal;
 use rye_items::vault::Vault;
 use tokio_util::sync::CancellationToken;
@@ -222,7 +224,12 @@ impl Connector {
             )),
             Err(error) if knows_no_initialize(&error) && !is_modern => Err(Attempt::OnlyModern),
             Err(error) => {
-                let words = heard.masks().mask(&words(&error));
+                let words = match &error {
+                    // Of all that is said, its cause is what helps.
+                    ClientInitializeError::TransportError { error, .. } => transport_words(error),
+                    error => words(error),
+                };
+                let words = heard.masks().mask(&words);
                 Err(failed(match error {
                     ClientInitializeError::TransportError { .. }
                     | ClientInitializeError::ConnectionClosed(_) => Kind::Unreachable(words),
@@ -319,6 +326,22 @@ pub(super) fn words(error: &dyn std::error::Error) -> String {
         cause = inner.source();
     }
     text
+}
+
+/// What a transport says, without the names of types.
+pub(super) fn transport_words(error: &DynamicTransportError) -> String {
+    match of_http_client(error) {
+        Some(error) => words(error),
+        None => words(&*error.error),
+    }
+}
+
+/// The error of the HTTP client, if that is what it was. The SDK names it as no cause.
+pub(super) fn of_http_client(error: &DynamicTransportError) -> Option<&reqwest::Error> {
+    match error.error.downcast_ref()? {
+        StreamableHttpError::Client(error) => Some(error),
+        _ => None,
+    }
 }
 
 fn http_client() -> Result<reqwest::Client, String> {

@@ -26,6 +26,9 @@ use super::said::Heard;
 use super::tools::RemoteTool;
 use super::wire::Wire;
 
+/// How long a server that is to be left may take to hear what is still to be said.
+const FAREWELL: Duration = Duration::from_millis(500);
+
 /// A connection to a server. Dropped, it is closed, and the server's process ends.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -150,6 +153,8 @@ impl Connection {
 
     /// Closes it and waits until the server is gone.
     pub(super) async fn end(&self) {
+        // Those that were cancelled just now are still being told.
+        let _ = tokio::time::timeout(FAREWELL, self.use_.idle_for(Duration::ZERO)).await;
         self.closing.cancel();
         self.closed.cancelled().await;
         if let Some(process) = &self.process {

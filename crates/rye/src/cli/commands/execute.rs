@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 use lillux::process::Supervisor;
 use rye_executor::{Envelope, ExecuteError, Executor, Listener, Places, Request, Trace};
 use rye_items::{ItemRef, SYSTEM};
+use rye_mcp::Mcp;
+use rye_mcp::client::Pool;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::run::record::{Asked, Runs};
@@ -77,7 +79,7 @@ pub(crate) fn run(
         .split_first()
         .map_or(("", &[][..]), |(id, words)| (id.as_str(), words));
     let reference: ItemRef = id.parse()?;
-    let executor = executor(context, keeper)?;
+    let (executor, pool) = executor(context, keeper)?;
     let mut own = Own {
         options,
         ..Own::default()
@@ -113,7 +115,7 @@ pub(crate) fn run(
         let asked = Asked::of(&request, context);
         // What would not run is told now, not to a log.
         request.dry_run = true;
-        if let Err(error) = carry_out(&executor, request, &mut Trace::off())? {
+        if let Err(error) = carry_out(&executor, &pool, request, &mut Trace::off())? {
             return Ok(Box::new(refused(error)));
         }
         return Runs::of(context)?.start(&asked);
@@ -121,7 +123,7 @@ pub(crate) fn run(
     let level = own.options.trace;
     let level = level.or(context.settings.debug.value.then_some(TraceChoice::Steps));
     let mut trace = level.map_or_else(Trace::off, |_| Trace::on());
-    let outcome = carry_out(&executor, request, &mut trace)?;
+    let outcome = carry_out(&executor, &pool, request, &mut trace)?;
     if let Some(level) = level {
         printer.aside(&trace::shown(&reference, trace.steps(), level));
     }
@@ -139,13 +141,14 @@ pub(super) fn to_the_end(
 ) -> Result<Envelope, Failure> {
     let start = Instant::now();
     request.listener = Some(listener);
-    let executor = executor(context, &mut None)?;
+    let (executor, pool) = executor(context, &mut None)?;
     let tool = request.tool.clone();
-    let outcome = carry_out(&executor, request, &mut Trace::off())?;
+    let outcome = carry_out(&executor, &pool, request, &mut Trace::off())?;
     Ok(outcome.unwrap_or_else(|error| Envelope::refused(&tool, &error, start.elapsed())))
 }
 
-fn executor(context: &Context, keeper: &mut Keeper) -> Result<Executor, Failure> {
+/// An executor, and the servers that its tools may call.
+fn executor(context: &Context, keeper: &mut Keeper) -> Result<(Executor, Pool), Failure> {
     let cache = context.cache().ok_or_else(|| {
         let message = "there is no folder for what is derived from items: HOME is not set";
         Failure::usage(message).hint("export RYE_CACHE_DIR=/the/folder")
@@ -160,14 +163,14 @@ fn executor(context: &Context, keeper: &mut Keeper) -> Result<Executor, Failure>
         cache: cache.to_owned(),
         dev_mode: context.settings.dev_mode.value,
     };
-    let pool = rye_mcp::client::Pool::new(&supervisor);
-    let mcp = rye_mcp::Mcp::new(pool, &places.project, places.user.clone());
+    let pool = Pool::new(&supervisor);
+    let mcp = Mcp::new(pool.clone(), &places.project, places.user.clone());
     let mut executor = Executor::new(places, supervisor);
-    let id = rye_mcp::Mcp::ID.parse()?;
+    let id = Mcp::ID.parse()?;
     executor
         .primitives_mut()
         .register(id, Vec::new(), Arc::new(mcp));
-    Ok(executor)
+    Ok((executor, pool))
 }
 
 /// Who keeps the processes of this call.
@@ -197,10 +200,15 @@ fn apply(own: &Own, words: &[String], context: &mut Context, printer: &mut Print
 /// Runs a request. A person who interrupts it, or a signal to end, ends the whole tree.
 fn carry_out(
     executor: &Executor,
+    pool: &Pool,
     request: Request,
     trace: &mut Trace,
 ) -> Result<Result<Envelope, ExecuteError>, Failure> {
-    wait_for(executor.try_execute(request, trace))
+    wait_for(async {
+        let outcome = executor.try_execute(request, trace).await;
+        pool.shutdown().await;
+        outcome
+    })
 }
 
 /// Waits for work to be done. A person who interrupts it, or a signal to end, ends all

@@ -8,7 +8,7 @@ use rye_items::vault::{SecretName, Vault};
 use rye_mcp::client::{ServerConfig, Source, Transport};
 use serde_json::{Value, json};
 
-use super::super::execute::{Keeper, wait_for};
+use super::super::execute::Keeper;
 use super::items;
 use crate::cli::args::AddArgs;
 use crate::cli::context::Context;
@@ -45,8 +45,8 @@ pub(crate) fn run(args: &AddArgs, context: &Context, keeper: &mut Keeper) -> Out
     };
     if !args.no_check {
         let item = items::ServerItem::load(&context.library()?, &args.name)?;
-        let (server, pool) = (item.server(context), items::pool(keeper)?);
-        match wait_for(pool.tools(&server))? {
+        let server = item.server(context);
+        match items::with_pool(keeper, async |pool| pool.tools(&server).await)? {
             Ok(tools) => added.tools = Some(tools.iter().map(|t| t.name().to_owned()).collect()),
             Err(error) => added.failure = Some(error.into()),
         }

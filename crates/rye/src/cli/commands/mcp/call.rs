@@ -4,7 +4,7 @@ use rye_executor::Listener;
 use rye_mcp::client::ToolCall;
 use serde_json::{Map, Value, json};
 
-use super::super::execute::{Keeper, parameters, wait_for};
+use super::super::execute::{Keeper, parameters};
 use super::items;
 use crate::cli::args::McpCallArgs;
 use crate::cli::context::Context;
@@ -36,8 +36,8 @@ pub(crate) fn run(args: &McpCallArgs, context: &Context, keeper: &mut Keeper) ->
     if !context.printer.json && !context.printer.quiet {
         call.listener = Some(Listener::new(|_, bytes| Printer::raw_error(bytes)));
     }
-    let (server, pool) = (item.server(context), items::pool(keeper)?);
-    let answer = wait_for(pool.call(&server, &call))??;
+    let server = item.server(context);
+    let answer = items::with_pool(keeper, async |pool| pool.call(&server, &call).await)??;
     let done = rye_mcp::tool_result(answer);
     Ok(Box::new(Called {
         tool: args.tool.clone(),

@@ -8,7 +8,7 @@ use lillux::durable::Existing;
 use rye_mcp::client::discovery::{Change, Discovered, Finding, compare};
 use serde_json::{Value, json};
 
-use super::super::execute::{Keeper, wait_for};
+use super::super::execute::Keeper;
 use super::items;
 use crate::cli::args::DiscoverArgs;
 use crate::cli::context::Context;
@@ -24,8 +24,8 @@ pub(crate) fn run(args: &DiscoverArgs, context: &Context, keeper: &mut Keeper) -
     let item = items::ServerItem::load(&library, &args.name)?;
     let space = item.item.space;
     let root = items::root(&library, space)?;
-    let (server, pool) = (item.server(context), items::pool(keeper)?);
-    let listed = wait_for(pool.tools(&server))??;
+    let server = item.server(context);
+    let listed = items::with_pool(keeper, async |pool| pool.tools(&server).await)??;
     let there = items::tools(&library, space, name);
     let accepted: BTreeMap<_, _> = there
         .iter()

@@ -10,10 +10,10 @@ use rye_items::space::Root;
 use rye_items::vault::Vault;
 use rye_items::{Found, Item, ItemKind, Library, PathItem, Space, SpaceError, Verified};
 use rye_mcp::client::discovery::{accepted, server_id};
-use rye_mcp::client::{Pin, Pool, Server, ServerConfig, item_text};
+use rye_mcp::client::{ClientError, Pin, Pool, Server, ServerConfig, item_text};
 use serde_json::{Value, json};
 
-use super::super::execute::{Keeper, supervisor};
+use super::super::execute::{Keeper, supervisor, wait_for};
 use crate::cli::args::ServerName;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
@@ -81,10 +81,18 @@ fn environment(project: &Path) -> BTreeMap<String, String> {
     all.variables().clone()
 }
 
-/// A pool for this call.
-pub(super) fn pool(keeper: &mut Keeper) -> Result<Pool, Failure> {
+/// Does something with a pool for this call, and ends what it started.
+pub(super) fn with_pool<T>(
+    keeper: &mut Keeper,
+    work: impl AsyncFnOnce(&Pool) -> Result<T, ClientError>,
+) -> Result<Result<T, ClientError>, Failure> {
     let supervisor = supervisor(keeper)?;
-    Ok(Pool::new(&supervisor))
+    let pool = Pool::new(&supervisor);
+    wait_for(async {
+        let outcome = work(&pool).await;
+        pool.shutdown().await;
+        outcome
+    })
 }
 
 /// The key that signs.
