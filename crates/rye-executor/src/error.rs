@@ -59,6 +59,12 @@ pub enum ExecuteError {
     /// The command holds a placeholder that stands for nothing.
     #[error(transparent)]
     Placeholder(#[from] UnknownPlaceholder),
+    /// The tool says that somebody must approve its run, and nobody has.
+    #[error("{0} needs a person's approval")]
+    ApprovalRequired(String),
+    /// What was approved is not what would run.
+    #[error("{0} is not what was approved: it, or what it runs on, has changed since")]
+    ApprovalVoid(String),
     /// A folder or file cannot be used.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -87,6 +93,8 @@ impl ExecuteError {
             Self::VerifyDeps(_) => "bad_verify_deps",
             Self::MissingVariables(_) => "missing_variables",
             Self::Placeholder(_) => "unknown_placeholder",
+            Self::ApprovalRequired(_) => "approval_required",
+            Self::ApprovalVoid(_) => "approval_void",
             Self::Path(error) if error.is_permission() => "permission",
             Self::Path(_) | Self::NotText(_) => "io",
         }
@@ -116,6 +124,7 @@ impl ExecuteError {
             Self::Chain(ChainError::Item(error)) | Self::Dependency(error) => item_hint(error),
             Self::Chain(ChainError::Missing { source, .. }) => source.hint(),
             Self::Chain(ChainError::Needs { source, .. }) => source.hint(),
+            Self::ApprovalRequired(id) => Some(format!("a person runs it: rye execute {id}")),
             Self::MissingVariables(names) => {
                 let name = names.first()?;
                 Some(format!(

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lillux::Hash;
 use lillux::cas::Cas;
 use lillux::process::Supervisor;
 use rye_items::{Embedded, ItemError, ItemKind, ItemRef, Library, Memory, Options, SYSTEM};
@@ -73,6 +74,35 @@ pub struct Request {
     pub environment: Option<Vec<(String, String)>>,
     /// Who hears what the tool prints while it runs.
     pub listener: Option<Listener>,
+    /// Who let it run.
+    pub approval: Approval,
+}
+
+/// Who let a tool run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Approval {
+    /// A person asked for it themselves.
+    #[default]
+    Asked,
+    /// Nobody yet: a tool that says it needs an approval is refused.
+    Missing,
+    /// A person, who was shown the chain of this hash and nothing else.
+    OfChain(Hash),
+}
+
+impl Approval {
+    /// Whether a chain may run.
+    fn check(&self, chain: &Chain) -> Result<(), ExecuteError> {
+        match self {
+            Self::OfChain(hash) if *hash != chain.hash => {
+                Err(ExecuteError::ApprovalVoid(chain.tool().id().to_string()))
+            }
+            Self::Missing if chain.tool().metadata.requires_approval() == Some(true) => Err(
+                ExecuteError::ApprovalRequired(chain.tool().id().to_string()),
+            ),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Request {
@@ -85,6 +115,7 @@ impl Request {
             timeout: None,
             environment: None,
             listener: None,
+            approval: Approval::Asked,
         }
     }
 
@@ -164,6 +195,9 @@ impl Executor {
         let parameters = self
             .schemas
             .check(&chain.tool().metadata, request.parameters)?;
+        if !request.dry_run {
+            request.approval.check(&chain)?;
+        }
         let anchored = self.anchor(&library, &chain)?;
         trace.anchor(&anchored);
         let dependencies = dependencies::verify(&library, &trust, &chain, &anchored)?;

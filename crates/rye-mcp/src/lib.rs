@@ -1,9 +1,17 @@
-//! MCP both ways.
+//! MCP both ways: five tools out, every server in.
 //!
-//! [`client`] calls the tools of other servers; [`Mcp`] is the primitive by which
-//! they are tools like the rest.
+//! The [server] lets any MCP client use any number of signed items through five tools:
+//! `search`, `load`, `execute`, `sign`, `help`. Their number does not grow with the
+//! number of items, and so neither does what a model must read before it can begin.
+//! What they do is a host's [`Gateway`].
+//!
+//! The [client] calls the tools of other servers; [`Mcp`] is the primitive by which they
+//! are tools like the rest.
 
 pub mod client;
+mod gateway;
 mod primitive;
+pub mod server;
 
+pub use gateway::{Answer, Execute, Gateway, Help, Listed, Load, Refusal, Reply, Search, Sign};
 pub use primitive::{Mcp, tool_result};

@@ -1,6 +1,5 @@
 //! Servers over stdio that hang, die, flood and speak rubbish: each costs a bounded
 //! time, says what it was, and holds up no other.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 

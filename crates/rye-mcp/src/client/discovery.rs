@@ -307,7 +307,7 @@ mod tests {
         );
         let accepted = BTreeMap::from([("a".to_owned(), before.pin.clone())]);
         let change = |tools: &[RemoteTool]| findings(tools, &accepted)[0].change.clone();
-        assert_eq!(change(&[before.clone()]), Change::Same);
+        assert_eq!(change(std::slice::from_ref(&before)), Change::Same);
         assert_eq!(
             change(&[after]),
             Change::Changed(vec!["description".into()])
@@ -331,7 +331,7 @@ mod tests {
             "inputSchema": {"type": "object", "properties": {"x": {"type": "string", "description": "\u{1b}]0;title"}}},
             "annotations": {"readOnlyHint": true, "openWorldHint": false},
         }));
-        let finding = findings(&[tool.clone()], &BTreeMap::new()).remove(0);
+        let finding = findings(std::slice::from_ref(&tool), &BTreeMap::new()).remove(0);
         let text = finding.text.unwrap();
         assert!(!text.contains('\u{1b}') && !text.contains("001b"), "{text}");
         let fields: Value = serde_saphyr::from_str(&text).unwrap();

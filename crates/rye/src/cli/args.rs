@@ -20,7 +20,8 @@ pub(crate) use items::{
 };
 pub(crate) use keys::{GenerateArgs, KeysCommand, RevokeArgs, TrustArgs};
 pub(crate) use mcp::{
-    AddArgs, DiscoverArgs, ImportArgs, McpCallArgs, McpCommand, RemoveArgs, ServerName,
+    AddArgs, DiscoverArgs, ImportArgs, InstallArgs, McpCallArgs, McpCommand, RemoveArgs, ServeArgs,
+    ServerName,
 };
 pub(crate) use vault::{GetArgs, ListArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand};
 
@@ -29,6 +30,7 @@ pub(crate) use vault::{GetArgs, ListArgs, RmArgs, SetArgs, SpaceChoice, VaultCom
 #[command(
     name = "rye",
     version,
+    disable_help_subcommand = true,
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 integrity failure, 4 permission refused, 124 timed out.\n\
                   `rye COMMAND --help` shows examples."
 )]
@@ -90,7 +92,7 @@ pub(crate) enum Command {
     /// Keep secrets, sealed to your own key.
     #[command(subcommand)]
     Vault(VaultCommand),
-    /// Use the tools of MCP servers: add, list, discover, call, remove.
+    /// Serve items to MCP clients, and use the tools of MCP servers.
     #[command(subcommand)]
     Mcp(McpCommand),
     /// Show what holds for a call, and where each value is from.
@@ -108,6 +110,19 @@ pub(crate) enum Command {
         rye completions zsh >~/.zfunc/_rye\n  \
         rye completions fish >~/.config/fish/completions/rye.fish")]
     Completions(CompletionsArgs),
+    /// Explain a command or a topic.
+    #[command(after_help = "Without a topic, lists them.\n\n\
+        Examples:\n  \
+        rye help tools\n  \
+        rye help keys trust")]
+    Help(HelpArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HelpArgs {
+    /// A command, with the words below it, or a topic.
+    #[arg(value_name = "TOPIC")]
+    pub(crate) topic: Vec<String>,
 }
 
 #[derive(Debug, Args)]

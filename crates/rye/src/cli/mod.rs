@@ -6,6 +6,7 @@ mod commands;
 mod context;
 mod errors;
 mod failure;
+mod gateway;
 mod page;
 mod printer;
 mod progress;
@@ -64,8 +65,11 @@ fn dispatch(
     printer: &mut Printer,
     keeper: &mut Keeper,
 ) -> Outcome {
-    if let Command::Completions(args) = command {
-        return Ok(commands::completions::run(&args));
+    // These need nothing of the installation, which may be what a person needs help with.
+    match &command {
+        Command::Completions(args) => return Ok(commands::completions::run(args)),
+        Command::Help(args) => return commands::help::run(args),
+        _ => {}
     }
     let mut context = Context::open(options, printer)?;
     if !matches!(command, Command::Init(_)) {
@@ -81,11 +85,12 @@ fn dispatch(
         Command::Verify(args) => commands::verify::run(&args, &context),
         Command::Keys(command) => commands::keys::run(&command, &context),
         Command::System(command) => commands::system::run(&command),
-        Command::Mcp(command) => commands::mcp::run(command, &context, keeper),
         Command::Doctor => Ok(commands::doctor::run(&context)),
         Command::Vault(command) => commands::vault::run(command, &context),
+        Command::Mcp(command) => commands::mcp::run(command, options, &context, keeper),
         Command::Config(command) => Ok(commands::config::run(&command, &context)),
         Command::Completions(args) => Ok(commands::completions::run(&args)),
+        Command::Help(args) => commands::help::run(&args),
     }
 }
 

@@ -27,6 +27,10 @@ impl Page {
         Self { text, width }
     }
 
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
     pub(crate) fn line(&mut self, line: impl Display) {
         let _ = writeln!(self.text, "{line}");
     }

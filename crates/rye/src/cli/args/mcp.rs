@@ -1,12 +1,13 @@
-//! What can be typed for MCP servers.
+//! What can be typed for MCP.
 
-use std::fmt;
+mod servers;
+
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 
-use super::vault::SpaceChoice;
+pub(crate) use servers::{AddArgs, DiscoverArgs, ImportArgs, McpCallArgs, RemoveArgs, ServerName};
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:\n  \
@@ -15,6 +16,10 @@ use super::vault::SpaceChoice;
     rye execute mcp/files/list_directory --path .\n\n\
     `rye mcp COMMAND --help` shows more.")]
 pub(crate) enum McpCommand {
+    /// Serve items to an MCP client.
+    Serve(ServeArgs),
+    /// Let a client know of this server: write its configuration file.
+    Install(InstallArgs),
     /// Add a server: write its configuration, sign it, and see whether it answers.
     #[command(
         after_help = "A value may be text, or take variables as ${VAR}. What is secret is kept in the vault:\n\
@@ -55,117 +60,57 @@ pub(crate) enum McpCommand {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct AddArgs {
-    /// Its name: letters, digits, `_`, `.` and `-`.
-    pub(crate) name: ServerName,
-    /// The address of a server that is reached over HTTP.
-    #[arg(long, conflicts_with = "command")]
-    pub(crate) url: Option<String>,
-    /// A variable for its process, besides the few that every process gets.
-    #[arg(long, value_name = "K=V", value_parser = pair, conflicts_with = "url")]
-    pub(crate) env: Vec<(String, String)>,
-    /// A header for each request.
-    #[arg(long, value_name = "K=V", value_parser = pair, requires = "url")]
-    pub(crate) header: Vec<(String, String)>,
-    /// A variable or header whose value goes to the vault.
-    #[arg(long, value_name = "K")]
-    pub(crate) secret: Option<String>,
-    /// The folder it runs in, relative to the project.
-    #[arg(long, value_name = "DIR", conflicts_with = "url")]
-    pub(crate) cwd: Option<String>,
-    /// Where to keep it.
-    #[arg(long, value_enum, default_value = "project")]
-    pub(crate) space: SpaceChoice,
-    /// Write over the one there is.
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Do not start or call it now.
-    #[arg(long)]
-    pub(crate) no_check: bool,
-    /// The program and its arguments.
-    #[arg(last = true, required_unless_present = "url")]
-    pub(crate) command: Vec<String>,
+#[command(
+    after_help = "Five tools are served, whatever the number of items: search, load, execute, sign, help.\n\
+    On loopback no token is needed; anywhere else one is. A token file has one token a line.\n\
+    SIGTERM lets running calls end; a second one does not wait.\n\n\
+    Examples:\n  \
+    rye mcp serve\n  \
+    rye mcp serve --http 127.0.0.1:8080\n  \
+    rye mcp serve --http 0.0.0.0:8080 --token-file tokens --allow-host rye.example.org"
+)]
+#[expect(
+    clippy::doc_markdown,
+    reason = "the comments are the help, which is plain text"
+)]
+pub(crate) struct ServeArgs {
+    /// Serve one client on standard input and output. This is the default.
+    #[arg(long, conflicts_with = "http")]
+    pub(crate) stdio: bool,
+    /// Serve many over HTTP at this address, below /mcp. Port 0 takes a free one.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) http: Option<SocketAddr>,
+    /// The file with the tokens of those who may call. Else RYE_MCP_TOKEN has one.
+    #[arg(long, value_name = "FILE", requires = "http")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// A name under which clients reach the server, beside localhost. May be repeated.
+    #[arg(long, value_name = "HOST", requires = "http")]
+    pub(crate) allow_host: Vec<String>,
+    /// A web page that may call: `https://example.org:443`. May be repeated.
+    #[arg(long, value_name = "ORIGIN", requires = "http")]
+    pub(crate) allow_origin: Vec<String>,
+    /// The longest request, in MiB.
+    #[arg(long, value_name = "N", default_value = "16", requires = "http",
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) max_body: u16,
+    /// How many requests a second one address may make. Else 100, on loopback any number.
+    #[arg(long, value_name = "N", requires = "http",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) rate: Option<u32>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DiscoverArgs {
-    /// The server.
-    pub(crate) name: ServerName,
-    /// Take what changed, and remove what is gone.
+#[command(
+    after_help = "What else is in the file stays. With --project the client's server is about that project alone.\n\n\
+    Examples:\n  \
+    rye mcp install --client claude-code\n  \
+    rye mcp install --client cursor --print"
+)]
+pub(crate) struct InstallArgs {
+    /// The client.
+    #[arg(long, value_name = "NAME", value_parser = crate::cli::commands::mcp::install::names())]
+    pub(crate) client: String,
+    /// Show what would be written, and where, and write nothing.
     #[arg(long)]
-    pub(crate) accept: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct McpCallArgs {
-    /// The server.
-    pub(crate) name: ServerName,
-    /// The tool, by its name at the server.
-    pub(crate) tool: String,
-    /// Parameters: JSON, `@FILE`, or `-` for standard input.
-    #[arg(long, value_name = "JSON")]
-    pub(crate) params: Option<String>,
-    /// Give up after this many seconds.
-    #[arg(long, value_name = "SECONDS", value_parser = super::seconds)]
-    pub(crate) timeout: Option<std::time::Duration>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RemoveArgs {
-    /// The server.
-    pub(crate) name: ServerName,
-    /// Where it is; else in the project, then in the user space.
-    #[arg(long, value_enum)]
-    pub(crate) space: Option<SpaceChoice>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ImportArgs {
-    /// The file.
-    pub(crate) file: PathBuf,
-    /// Where to keep them.
-    #[arg(long, value_enum, default_value = "project")]
-    pub(crate) space: SpaceChoice,
-    /// Write over those there are.
-    #[arg(long)]
-    pub(crate) force: bool,
-}
-
-/// The name of a server: one segment of an id.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ServerName(String);
-
-impl ServerName {
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for ServerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl FromStr for ServerName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-        match text {
-            // Where the configurations are.
-            "servers" => Err("a server cannot be called `servers`".to_owned()),
-            _ if begins && text.len() <= 64 && text.chars().all(good) => Ok(Self(text.to_owned())),
-            _ => Err("a server's name has 1 to 64 letters, digits, `_`, `.` and `-`, and begins with a letter, a digit or `_`".to_owned()),
-        }
-    }
-}
-
-/// `K=V`. What is wrong is not repeated: it may be a secret.
-fn pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("it reads NAME=VALUE".to_owned()),
-    }
+    pub(crate) print: bool,
 }

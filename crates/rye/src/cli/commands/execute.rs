@@ -149,21 +149,9 @@ pub(super) fn to_the_end(
 
 /// An executor, and the servers that its tools may call.
 fn executor(context: &Context, keeper: &mut Keeper) -> Result<(Executor, Pool), Failure> {
-    let cache = context.cache().ok_or_else(|| {
-        let message = "there is no folder for what is derived from items: HOME is not set";
-        Failure::usage(message).hint("export RYE_CACHE_DIR=/the/folder")
-    })?;
     let supervisor = supervisor(keeper)?;
-    let places = &context.settings.places;
-    let places = Places {
-        project: places.project.value.clone(),
-        user: context.user().map(Into::into),
-        bundles: places.system_space.value.clone(),
-        embedded: &SYSTEM,
-        cache: cache.to_owned(),
-        dev_mode: context.settings.dev_mode.value,
-    };
     let pool = Pool::new(&supervisor);
+    let places = places(context)?;
     let mcp = Mcp::new(pool.clone(), &places.project, places.user.clone());
     let mut executor = Executor::new(places, supervisor);
     let id = Mcp::ID.parse()?;
@@ -183,6 +171,23 @@ pub(super) fn supervisor(keeper: &mut Keeper) -> Result<Arc<Supervisor>, Failure
         Failure::failed("supervisor", message)
     })?;
     Ok(Arc::clone(keeper.insert(Arc::new(supervisor))))
+}
+
+/// Where a call's items are, and where what is derived from them may be kept.
+pub(crate) fn places(context: &Context) -> Result<Places, Failure> {
+    let cache = context.cache().ok_or_else(|| {
+        let message = "there is no folder for what is derived from items: HOME is not set";
+        Failure::usage(message).hint("export RYE_CACHE_DIR=/the/folder")
+    })?;
+    let places = &context.settings.places;
+    Ok(Places {
+        project: places.project.value.clone(),
+        user: context.user().map(Into::into),
+        bundles: places.system_space.value.clone(),
+        embedded: &SYSTEM,
+        cache: cache.to_owned(),
+        dev_mode: context.settings.dev_mode.value,
+    })
 }
 
 /// Lets what was typed after the id hold as if it had been typed before it.

@@ -4,6 +4,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
 pub(crate) mod execute;
+pub(crate) mod help;
 pub(crate) mod init;
 pub(crate) mod keys;
 pub(crate) mod load;

@@ -1,6 +1,6 @@
 //! `rye run`: runs in the background.
 
-pub(super) mod record;
+pub(crate) mod record;
 
 use std::fs::File;
 use std::io::{self, Read as _};

@@ -17,6 +17,11 @@ use crate::cli::table::{Cell, Table};
 const USUAL: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
 
 pub(crate) fn run(args: &SearchArgs, context: &Context) -> Outcome {
+    found(args, context, &Catalogue::new(context.cache()))
+}
+
+/// What a search finds, with what the catalogue remembers of earlier ones.
+pub(crate) fn found(args: &SearchArgs, context: &Context, catalogue: &Catalogue) -> Outcome {
     let library = context.library()?;
     let limit = args.limit.unwrap_or(context.settings.search_limit.value);
     let kinds = match args.kinds.as_slice() {
@@ -37,7 +42,7 @@ pub(crate) fn run(args: &SearchArgs, context: &Context) -> Outcome {
         ..Query::new(args.words.join(" "))
     };
     let waiting = Waiting::new(context.printer, "reading items");
-    let answer = Catalogue::new(context.cache()).search(library.spaces(), &library, &query);
+    let answer = catalogue.search(library.spaces(), &library, &query);
     drop(waiting);
     for unread in &answer.unread {
         context

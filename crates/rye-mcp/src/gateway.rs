@@ -1,0 +1,200 @@
+//! What the five tools do: the room behind the counter.
+//!
+//! The [server](crate::server) speaks the protocol; a host implements [`Gateway`] on
+//! its own spaces, keys and settings, so that an item means the same to a model as to
+//! a person at the command line.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rye_executor::{Executor, Request};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// An answer, for programs and for models.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    /// A JSON object.
+    pub value: Value,
+    /// The same in words.
+    pub text: String,
+}
+
+/// Why there is none.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refusal {
+    /// A stable word.
+    pub code: String,
+    /// What happened.
+    pub message: String,
+    /// What to do next.
+    pub hint: Option<String>,
+    /// What else programs may want to know, a JSON object.
+    pub details: Box<Value>,
+}
+
+impl Refusal {
+    /// A refusal in words.
+    pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            code: code.into(),
+            message: message.into(),
+            hint: None,
+            details: Box::default(),
+        }
+    }
+
+    /// With what to do next.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// For programs: `{"error": {…}}`.
+    pub fn value(&self) -> Value {
+        let mut error = match &*self.details {
+            Value::Object(details) => details.clone(),
+            _ => serde_json::Map::new(),
+        };
+        error.insert("code".into(), json!(self.code));
+        error.insert("message".into(), json!(self.message));
+        if let Some(hint) = &self.hint {
+            error.insert("hint".into(), json!(hint));
+        }
+        json!({ "error": error })
+    }
+
+    /// For models.
+    pub fn text(&self) -> String {
+        let Self { code, message, .. } = self;
+        match &self.hint {
+            Some(hint) => format!("{code}: {message}\nhint: {hint}"),
+            None => format!("{code}: {message}"),
+        }
+    }
+}
+
+/// An answer, or why there is none.
+pub type Answer = Result<Reply, Refusal>;
+
+/// To find items.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Search {
+    /// Words.
+    #[serde(default)]
+    pub query: String,
+    /// Of this type alone.
+    pub item_type: Option<String>,
+    /// Of this space alone.
+    pub space: Option<String>,
+    /// At most so many.
+    pub limit: Option<u64>,
+    /// The project's folder.
+    pub project_path: Option<PathBuf>,
+}
+
+/// To read an item.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// What kind of item.
+    pub item_type: String,
+    /// Which.
+    pub item_id: String,
+    /// The project's folder.
+    pub project_path: Option<PathBuf>,
+    /// A space to copy it to: `project` or `user`.
+    pub destination: Option<String>,
+}
+
+/// To run an item.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Execute {
+    /// What kind of item.
+    pub item_type: String,
+    /// Which.
+    pub item_id: String,
+    /// What to do with it: `run`.
+    pub action: Option<String>,
+    /// Its own parameters.
+    pub parameters: Option<Value>,
+    /// Find out whether it would run, and run nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Let it run on its own, and answer at once.
+    #[serde(default, rename = "async")]
+    pub background: bool,
+    /// When to give up, in seconds.
+    pub timeout: Option<f64>,
+    /// The project's folder.
+    pub project_path: Option<PathBuf>,
+}
+
+/// To sign items.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sign {
+    /// What kind of item.
+    pub item_type: String,
+    /// Which; `*`, `**` and `?` stand for others.
+    pub item_id: String,
+    /// The project's folder.
+    pub project_path: Option<PathBuf>,
+}
+
+/// To learn how.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Help {
+    /// About what; without it, what there is to learn about.
+    pub topic: Option<String>,
+}
+
+/// An item in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Its id.
+    pub id: String,
+    /// Its title, if it has one.
+    pub title: Option<String>,
+    /// What it is about.
+    pub description: Option<String>,
+    /// The names of its parameters, and whether each must be given.
+    pub parameters: Vec<(String, bool)>,
+}
+
+/// What a server serves.
+pub trait Gateway: Send + Sync + 'static {
+    /// The project of calls that name none, and whether a person chose it.
+    fn project(&self) -> (PathBuf, bool);
+
+    /// Finds items.
+    fn search(&self, project: &Path, ask: &Search) -> Answer;
+
+    /// Reads an item: `content`, `metadata`, `schema`, `verification`.
+    fn load(&self, project: &Path, ask: &Load) -> Answer;
+
+    /// Signs items.
+    fn sign(&self, project: &Path, ask: &Sign) -> Answer;
+
+    /// Tells how.
+    fn help(&self, topic: Option<&str>) -> Answer;
+
+    /// Who runs the tools of a project.
+    fn executor(&self, project: &Path) -> Result<Arc<Executor>, Refusal>;
+
+    /// Starts a tool that runs on its own.
+    fn start(&self, project: &Path, request: Request) -> Answer;
+
+    /// Items of a type in the order of their ids, from behind one on.
+    fn list(
+        &self,
+        project: &Path,
+        item_type: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, Refusal>;
+}

@@ -1,0 +1,215 @@
+//! The server: five tools, resources and prompts, over standard input and output or HTTP.
+
+mod approval;
+mod call;
+mod definitions;
+mod execute;
+pub mod http;
+mod items;
+mod project;
+mod relay;
+mod stdio;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult,
+    GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
+};
+#[expect(
+    deprecated,
+    reason = "clients of the revisions before 2026-07-28 log this way"
+)]
+use rmcp::model::{LoggingLevel, SetLevelRequestParams};
+use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use tokio_util::task::TaskTracker;
+
+use crate::gateway::Gateway;
+use approval::Pending;
+use project::Root;
+
+pub use stdio::serve_stdio;
+
+/// What a client reads before it begins.
+const INSTRUCTIONS: &str = "Signed tools, directives and knowledge, verified before use. \
+    Find an item with `search`, read it with `load`, run it with `execute`. \
+    `help` explains how to write and `sign` your own.";
+
+/// The server, one for each connection; all of a process share their gateway.
+#[derive(Clone)]
+pub struct Server {
+    shared: Arc<Shared>,
+    session: Arc<Session>,
+}
+
+/// What all connections have in common.
+struct Shared {
+    gateway: Arc<dyn Gateway>,
+    /// Calls that have not been answered.
+    running: TaskTracker,
+    /// Approvals that a client was asked for and has not given.
+    pending: Mutex<Pending>,
+}
+
+/// What one connection has said about itself.
+#[derive(Default)]
+#[expect(
+    deprecated,
+    reason = "clients of the revisions before 2026-07-28 log this way"
+)]
+struct Session {
+    level: Mutex<Option<LoggingLevel>>,
+    root: tokio::sync::Mutex<Root>,
+}
+
+impl Server {
+    /// A server on a host's gateway.
+    pub fn new(gateway: Arc<dyn Gateway>) -> Self {
+        let shared = Shared {
+            gateway,
+            running: TaskTracker::new(),
+            pending: Mutex::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+            session: Arc::default(),
+        }
+    }
+
+    /// The same server for another connection.
+    #[must_use]
+    pub fn connection(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            session: Arc::default(),
+        }
+    }
+
+    /// The five tools, as clients see them.
+    pub fn tools() -> Vec<Tool> {
+        definitions::all()
+    }
+
+    /// Takes no more calls, and waits for those that run.
+    pub async fn finish(&self) {
+        self.shared.running.close();
+        self.shared.running.wait().await;
+    }
+
+    /// From which level on messages are sent to the client; it must have asked for them.
+    #[expect(
+        deprecated,
+        reason = "clients of the revisions before 2026-07-28 log this way"
+    )]
+    fn level(&self, context: &RequestContext<RoleServer>) -> Option<LoggingLevel> {
+        let session = self.session.level.lock();
+        let session = *session.unwrap_or_else(PoisonError::into_inner);
+        context.meta.log_level().or(session)
+    }
+}
+
+#[expect(
+    deprecated,
+    reason = "clients of the revisions before 2026-07-28 log this way"
+)]
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_prompts()
+            .enable_completions()
+            .enable_logging()
+            .build();
+        let version = env!("CARGO_PKG_VERSION");
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new("rye", version).with_title("Rye"))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(definitions::all()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let running = &self.shared.running;
+        if running.is_closed() {
+            let message = "the server is shutting down and takes no more calls";
+            return Err(ErrorData::internal_error(message, None));
+        }
+        running.track_future(self.call(request, context)).await
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        self.resources(request, &context).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(items::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        Ok(self.resource(&request.uri, &context).await?.into())
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        self.prompts(request, &context).await
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        Ok(self.prompt(request, &context).await?.into())
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        self.completed(&request, &context).await
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let level = self.session.level.lock();
+        *level.unwrap_or_else(PoisonError::into_inner) = Some(request.level);
+        Ok(())
+    }
+
+    async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
+        *self.session.root.lock().await = Root::Unknown;
+    }
+}

@@ -1,0 +1,210 @@
+//! Approvals through a client: what is approved is the bytes of a chain and the
+//! parameters, not a name.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::PoisonError;
+
+use lillux::Hash;
+use rmcp::RoleServer;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ElicitRequest, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ElicitationSchema, InputRequest, InputRequiredResult, ProtocolVersion,
+};
+use rmcp::service::RequestContext;
+use rye_executor::{Executor, Request};
+use serde_json::{Value, json};
+
+use super::Server;
+use crate::gateway::Refusal;
+
+/// How many questions may be open. The oldest is forgotten, and asked again.
+const OPEN: usize = 256;
+
+/// The question's name, where a client answers several.
+const QUESTION: &str = "approval";
+
+/// Questions that were asked, by the word that the client gives back.
+#[derive(Debug, Default)]
+pub(super) struct Pending(VecDeque<(String, Question)>);
+
+/// What was asked: this chain, with these parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Question {
+    chain: Hash,
+    call: Hash,
+}
+
+/// What a client answered to a question of ours.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Answered {
+    /// To the chain of this hash.
+    Yes(Hash),
+    No,
+}
+
+/// What came of asking.
+pub(super) enum Way {
+    Answered(Answered),
+    /// The client answers with its next call.
+    Ask(CallToolResponse),
+}
+
+impl Server {
+    /// What the client answers with this call, if it answers a question that is open and
+    /// was about this very call. A question is answered once.
+    pub(super) fn approved(
+        &self,
+        call: &CallToolRequestParams,
+        request: &Request,
+    ) -> Option<Answered> {
+        let state = call.request_state.as_deref()?;
+        let answer = call.input_responses.as_ref()?.get(QUESTION)?;
+        let pending = self.shared.pending.lock();
+        let question = pending
+            .unwrap_or_else(PoisonError::into_inner)
+            .take(state)?;
+        if question.call != hash(request) {
+            return None;
+        }
+        let answer: ElicitResult = serde_json::from_value(answer.clone()).ok()?;
+        Some(answered(&answer, question.chain))
+    }
+
+    /// Asks the person at the client.
+    pub(super) async fn ask_for_approval(
+        &self,
+        executor: &Executor,
+        request: &Request,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Way, Refusal> {
+        let capabilities = context.client_capabilities();
+        let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation);
+        let by_form = elicitation.is_some_and(|it| it.form.is_some() || it.url.is_none());
+        if !by_form {
+            let id = &request.tool.id;
+            let message = format!("{id} needs a person's approval, and this client cannot ask");
+            return Err(Refusal::new("approval_required", message)
+                .hint(format!("a person runs it: rye execute {id}")));
+        }
+        let chain = executor.chain(&request.tool).map_err(|error| {
+            let refusal = Refusal::new(error.code(), error.to_string());
+            match error.hint() {
+                Some(hint) => refusal.hint(hint),
+                None => refusal,
+            }
+        })?;
+        let form = ElicitRequestParams::FormElicitationParams {
+            meta: None,
+            message: question(&chain, request),
+            requested_schema: schema()?,
+        };
+        let newest = ProtocolVersion::V_2026_07_28;
+        let version = context.protocol_version();
+        if version.is_some_and(|version| version.as_str() >= newest.as_str()) {
+            let question = Question {
+                chain: chain.hash,
+                call: hash(request),
+            };
+            let pending = self.shared.pending.lock();
+            let state = pending
+                .unwrap_or_else(PoisonError::into_inner)
+                .add(question);
+            let ask = InputRequest::Elicitation(ElicitRequest::new(form));
+            let asks = BTreeMap::from([(QUESTION.to_owned(), ask)]);
+            let ask = InputRequiredResult::new(Some(asks), Some(state));
+            return Ok(Way::Ask(ask.into()));
+        }
+        let answer = tokio::select! {
+            answer = context.peer.create_elicitation(form) => answer,
+            () = context.ct.cancelled() => {
+                return Err(Refusal::new("cancelled", "the client cancelled it, and nothing ran"));
+            }
+        };
+        match answer {
+            Ok(answer) => Ok(Way::Answered(answered(&answer, chain.hash))),
+            Err(error) => {
+                let message = format!("the approval could not be asked for: {error}");
+                Err(Refusal::new("approval_required", message))
+            }
+        }
+    }
+}
+
+impl Pending {
+    /// Writes a question down under a word that nobody can guess.
+    fn add(&mut self, question: Question) -> String {
+        let mut bytes = [0; 16];
+        // Without randomness the word fits no later answer, which is safe.
+        let word = match getrandom::fill(&mut bytes) {
+            Ok(()) => Hash::of(bytes).to_string(),
+            Err(_) => return String::new(),
+        };
+        if self.0.len() == OPEN {
+            self.0.pop_front();
+        }
+        self.0.push_back((word.clone(), question));
+        word
+    }
+
+    fn take(&mut self, word: &str) -> Option<Question> {
+        let at = self.0.iter().position(|(other, _)| other == word)?;
+        self.0.remove(at).map(|(_, question)| question)
+    }
+}
+
+/// A call by its content.
+fn hash(request: &Request) -> Hash {
+    let call = json!([request.tool.to_string(), request.parameters]);
+    Hash::of(call.to_string().as_bytes())
+}
+
+fn answered(answer: &ElicitResult, chain: Hash) -> Answered {
+    let approve = answer.content.as_ref().and_then(|it| it.get("approve"));
+    if answer.action == ElicitationAction::Accept && approve == Some(&Value::Bool(true)) {
+        Answered::Yes(chain)
+    } else {
+        Answered::No
+    }
+}
+
+fn schema() -> Result<ElicitationSchema, Refusal> {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "approve": { "type": "boolean", "title": "Let it run", "default": false },
+        },
+        "required": ["approve"],
+    });
+    serde_json::from_value(schema).map_err(|error| Refusal::new("internal", error.to_string()))
+}
+
+/// What a person must know to decide.
+fn question(chain: &rye_executor::chain::Chain, request: &Request) -> String {
+    let tool = chain.tool();
+    let signer = match &tool.item.signer {
+        Some(signer) => {
+            let owner = signer.owner.as_deref().unwrap_or("of an unnamed owner");
+            format!("{} {owner}", signer.key.fingerprint())
+        }
+        None => "nobody (RYE_DEV_MODE)".to_owned(),
+    };
+    let risk = tool.metadata.risk_level();
+    let risk = risk.map_or("not stated", rye_items::metadata::RiskLevel::as_str);
+    let parameters = serde_json::to_string_pretty(&request.parameters).unwrap_or_default();
+    format!(
+        "Run {}?\n\nsigned by: {signer}\nrisk: {risk}\nchain: {}\nhash: {}\nparameters: {}",
+        request.tool.id,
+        chain.ids().join(" → "),
+        chain.hash,
+        cut(&parameters),
+    )
+}
+
+/// As much as a person reads.
+fn cut(text: &str) -> String {
+    const MOST: usize = 4000;
+    match text.char_indices().nth(MOST) {
+        None => text.to_owned(),
+        Some((at, _)) => format!("{}… ({} bytes in all)", &text[..at], text.len()),
+    }
+}

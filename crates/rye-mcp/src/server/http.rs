@@ -1,0 +1,109 @@
+//! The server over streamable HTTP.
+//!
+//! On loopback anybody on the machine may call; elsewhere a bearer token is needed. Pages
+//! of other sites are kept out by the `Origin` and `Host` of a request, so that a
+//! browser cannot be made to call a server on its own machine.
+
+mod guard;
+mod rate;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::middleware;
+use axum::serve::ListenerExt as _;
+use rmcp::ServerHandler;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+pub use guard::Tokens;
+
+/// Who may call, and how much.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The tokens of those who may call; with none, anybody may.
+    pub tokens: Tokens,
+    /// Names under which the server is reached, beside those of loopback.
+    pub hosts: Vec<String>,
+    /// Web pages that may call, such as `https://example.org:443`, beside those of loopback.
+    pub origins: Vec<String>,
+    /// The longest request, in bytes.
+    pub max_body: usize,
+    /// How many requests a second one address may make.
+    pub rate: Option<u32>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            tokens: Tokens::default(),
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            max_body: 16 * 1024 * 1024,
+            rate: None,
+        }
+    }
+}
+
+/// Where clients find the server.
+pub const PATH: &str = "/mcp";
+
+/// Serves clients until told to stop. `make` gives a handler for each connection.
+///
+/// Once `stop` is cancelled no connection is taken any more, and `finish` is awaited: what
+/// runs, runs to its end. Then the streams are closed.
+pub async fn serve<H: ServerHandler>(
+    listener: TcpListener,
+    make: impl Fn() -> H + Send + Sync + 'static,
+    options: &Options,
+    stop: CancellationToken,
+    finish: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let streams = CancellationToken::new();
+    let config = config(listener.local_addr()?, options, streams.clone());
+    let sessions = Arc::new(LocalSessionManager::default());
+    let service = StreamableHttpService::new(move || Ok(make()), sessions, config);
+    let guard = guard::Guard::new(options);
+    let router = Router::new()
+        .nest_service(PATH, service)
+        .layer(middleware::from_fn_with_state(guard, guard::check));
+    let router = router.into_make_service_with_connect_info::<SocketAddr>();
+    // Without it a small answer waits for an acknowledgement, some 40 ms.
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    axum::serve(listener, router)
+        .with_graceful_shutdown(async move {
+            stop.cancelled().await;
+            tokio::spawn(async move {
+                finish.await;
+                streams.cancel();
+            });
+        })
+        .await
+}
+
+fn config(
+    address: SocketAddr,
+    options: &Options,
+    streams: CancellationToken,
+) -> StreamableHttpServerConfig {
+    let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    let own = (!address.ip().is_unspecified()).then(|| address.ip().to_string());
+    let hosts = loopback.into_iter().chain(own);
+    let origins = ["localhost", "127.0.0.1", "[::1]"];
+    let origins = origins.map(|host| format!("http://{host}:*"));
+    let mut config = StreamableHttpServerConfig::default()
+        .with_allowed_hosts(hosts.chain(options.hosts.iter().cloned()))
+        .with_allowed_origins(origins.into_iter().chain(options.origins.iter().cloned()))
+        .enforce_origin_validation()
+        .with_max_request_body_bytes(options.max_body)
+        .with_cancellation_token(streams);
+    config.sse_keep_alive = Some(Duration::from_secs(15));
+    config
+}

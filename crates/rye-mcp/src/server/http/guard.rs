@@ -1,0 +1,99 @@
+//! Who may call over HTTP.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use lillux::Hash;
+
+use super::Options;
+use super::rate::Rate;
+
+/// Tokens, of which only the hashes are kept: to compare them tells nothing about them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tokens(Vec<Hash>);
+
+impl Tokens {
+    /// The tokens of a text, one a line; empty lines and what begins with `#` do not count.
+    pub fn read(text: &str) -> Self {
+        let lines = text.lines().map(str::trim);
+        let tokens = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        Self(tokens.map(Hash::of).collect())
+    }
+
+    /// Whether there are none, so that anybody may call.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn has(&self, token: &str) -> bool {
+        self.0.contains(&Hash::of(token))
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct Guard {
+    tokens: Arc<Tokens>,
+    rate: Option<Arc<Rate>>,
+}
+
+impl Guard {
+    pub(super) fn new(options: &Options) -> Self {
+        Self {
+            tokens: Arc::new(options.tokens.clone()),
+            rate: options.rate.map(|rate| Arc::new(Rate::new(rate))),
+        }
+    }
+
+    fn lets_in(&self, request: &Request) -> bool {
+        if self.tokens.is_empty() {
+            return true;
+        }
+        let value = request.headers().get(header::AUTHORIZATION);
+        let value = value.and_then(|value| value.to_str().ok());
+        let parts = value.and_then(|value| value.split_once(' '));
+        parts.is_some_and(|(scheme, token)| {
+            scheme.eq_ignore_ascii_case("bearer") && self.tokens.has(token.trim())
+        })
+    }
+}
+
+pub(super) async fn check(
+    State(guard): State<Guard>,
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    // Guesses at tokens count, too.
+    if let Some(wait) = guard.rate.as_ref().and_then(|rate| rate.take(from.ip())) {
+        let seconds = wait.as_secs().max(1);
+        let mut response = (StatusCode::TOO_MANY_REQUESTS, "too many requests\n").into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        return response;
+    }
+    if guard.lets_in(&request) {
+        return next.run(request).await;
+    }
+    let message = "a bearer token is needed; `rye mcp serve --help` says where it is from\n";
+    let mut response = (StatusCode::UNAUTHORIZED, message).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_lines_without_comments() {
+        let tokens = Tokens::read("# of the team\n  abc  \n\nxyz\n");
+        assert!(tokens.has("abc") && tokens.has("xyz"));
+        assert!(!tokens.has("") && !tokens.has("# of the team"));
+        assert!(Tokens::read("\n#\n").is_empty());
+    }
+}

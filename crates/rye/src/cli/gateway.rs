@@ -1,0 +1,283 @@
+//! The five tools of the MCP server, done by the commands of the same names: an item
+//! means the same to a model as to a person.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anstream::ColorChoice;
+use anstream::adapter::strip_str;
+use clap::builder::PossibleValue;
+use lillux::process::Supervisor;
+use rye_executor::{Executor, Request};
+use rye_items::metadata::Metadata;
+use rye_items::search::Catalogue;
+use rye_items::{Found, ItemKind, ItemRef};
+use rye_mcp::{Answer, Gateway, Listed, Load, Refusal, Reply, Search, Sign};
+use serde_json::{Value, json};
+
+use super::args::{LoadArgs, SearchArgs, SignArgs};
+use super::commands::run::record::{Asked, Runs};
+use super::commands::{execute, help, load, search, sign};
+use super::context::Context;
+use super::failure::Failure;
+use super::page::Page;
+use super::printer::{Outcome, Printer, Report};
+use crate::settings::{Options, Origin};
+
+/// How many projects are kept ready. Another takes the place of all.
+const PROJECTS: usize = 64;
+
+/// What nobody reads: warnings are for the person who starts the server.
+const SILENT: Printer = Printer {
+    json: true,
+    quiet: true,
+    color: ColorChoice::Never,
+};
+
+/// The items of all projects that clients ask for.
+pub(crate) struct Items {
+    options: Options,
+    project: PathBuf,
+    /// Whether a person said which project it is.
+    chosen: bool,
+    supervisor: Arc<Supervisor>,
+    projects: Mutex<HashMap<PathBuf, Arc<Project>>>,
+}
+
+/// What is kept of a project between calls.
+struct Project {
+    executor: Arc<Executor>,
+    catalogue: Catalogue,
+}
+
+impl Items {
+    pub(crate) fn new(options: &Options, context: &Context, supervisor: Arc<Supervisor>) -> Self {
+        let project = &context.settings.places.project;
+        Self {
+            options: options.clone(),
+            project: project.value.clone(),
+            chosen: matches!(project.origin, Origin::Option(_) | Origin::Variable(_)),
+            supervisor,
+            projects: Mutex::default(),
+        }
+    }
+
+    fn context(&self, project: &Path) -> Result<Context, Failure> {
+        let options = Options {
+            project: Some(project.to_owned()),
+            ..self.options.clone()
+        };
+        Context::open(&options, &mut SILENT.clone())
+    }
+
+    fn project(&self, folder: &Path) -> Result<Arc<Project>, Failure> {
+        let projects = self.projects.lock();
+        let mut projects = projects.unwrap_or_else(PoisonError::into_inner);
+        if let Some(project) = projects.get(folder) {
+            return Ok(Arc::clone(project));
+        }
+        let context = self.context(folder)?;
+        let executor = Executor::new(execute::places(&context)?, Arc::clone(&self.supervisor));
+        let project = Arc::new(Project {
+            executor: Arc::new(executor),
+            catalogue: Catalogue::watching(context.cache()),
+        });
+        if projects.len() >= PROJECTS {
+            projects.clear();
+        }
+        projects.insert(folder.to_owned(), Arc::clone(&project));
+        Ok(project)
+    }
+
+    fn found(&self, folder: &Path, ask: &Search) -> Outcome {
+        let kinds: Result<Vec<ItemKind>, _> = ask.item_type.iter().map(|it| it.parse()).collect();
+        let limit = ask.limit.map(u32::try_from).transpose();
+        let limit = limit
+            .ok()
+            .flatten()
+            .filter(|limit| (1..=200).contains(limit));
+        if ask.limit.is_some() && limit.is_none() {
+            return Err(Failure::usage("`limit` is 1 to 200"));
+        }
+        let spaces = ask.space.iter().map(|name| choice(name));
+        let args = SearchArgs {
+            words: vec![ask.query.clone()],
+            kinds: kinds?,
+            spaces: spaces.collect::<Result<_, _>>()?,
+            category: None,
+            signer: None,
+            risk: None,
+            limit,
+        };
+        let project = self.project(folder)?;
+        search::found(&args, &self.context(folder)?, &project.catalogue)
+    }
+
+    fn listed(
+        &self,
+        folder: &Path,
+        kind: ItemKind,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, Failure> {
+        let project = self.project(folder)?;
+        let library = project
+            .executor
+            .library()
+            .map_err(|error| Failure::failed(error.code(), &error).maybe_hint(error.hint()))?;
+        let trust = library.trust();
+        // What cannot be looked at cannot be offered; `rye verify --all` tells why.
+        let all = library.list(kind).into_iter().filter_map(Result::ok);
+        let mut all: Vec<Found<'_>> = all.map(|(_, found)| found).collect();
+        all.sort_by(|a, b| a.reference.id.as_str().cmp(b.reference.id.as_str()));
+        all.dedup_by(|later, first| later.reference == first.reference);
+        let all = all.into_iter();
+        let all = all.filter(|it| after.is_none_or(|after| it.reference.id.as_str() > after));
+        let described = all.filter_map(|found| {
+            let item = library.verify(&found, &trust).ok()?;
+            let metadata = library.metadata(&item).ok()?;
+            Some(listed(&found.reference, &metadata))
+        });
+        Ok(described.take(limit).collect())
+    }
+}
+
+impl Gateway for Items {
+    fn project(&self) -> (PathBuf, bool) {
+        (self.project.clone(), self.chosen)
+    }
+
+    fn search(&self, project: &Path, ask: &Search) -> Answer {
+        answer(self.found(project, ask))
+    }
+
+    fn load(&self, project: &Path, ask: &Load) -> Answer {
+        let load = || {
+            let to = ask.destination.as_deref().map(choice).transpose()?;
+            let args = LoadArgs {
+                item: reference(&ask.item_type, &ask.item_id)?.to_string(),
+                content: false,
+                to,
+            };
+            load::run(&args, &self.context(project)?)
+        };
+        answer(load())
+    }
+
+    fn sign(&self, project: &Path, ask: &Sign) -> Answer {
+        let sign = || {
+            let kind: ItemKind = ask.item_type.parse()?;
+            // A path would be signed wherever it is; a client names items.
+            if !ask.item_id.contains(['*', '?']) {
+                reference(&ask.item_type, &ask.item_id)?;
+            }
+            let args = SignArgs {
+                targets: vec![format!("{kind}:{}", ask.item_id)],
+                all: false,
+                space: None,
+                provenance: None,
+            };
+            sign::run(&args, &self.context(project)?)
+        };
+        answer(sign())
+    }
+
+    fn help(&self, topic: Option<&str>) -> Answer {
+        help::for_models(topic)
+    }
+
+    fn executor(&self, project: &Path) -> Result<Arc<Executor>, Refusal> {
+        let project = self.project(project).map_err(|failure| refusal(&failure))?;
+        Ok(Arc::clone(&project.executor))
+    }
+
+    fn start(&self, project: &Path, request: Request) -> Answer {
+        let start = || {
+            let context = self.context(project)?;
+            Runs::of(&context)?.start(&Asked::of(&request, &context))
+        };
+        let mut reply = answer(start())?;
+        reply.value["status"] = json!("started");
+        reply.text = format!("started; rye run status {}", reply.text);
+        Ok(reply)
+    }
+
+    fn list(
+        &self,
+        project: &Path,
+        item_type: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Listed>, Refusal> {
+        let kind = item_type.parse().map_err(Failure::from);
+        let all = kind.and_then(|kind| self.listed(project, kind, after, limit));
+        all.map_err(|failure| refusal(&failure))
+    }
+}
+
+fn listed(reference: &ItemRef, metadata: &Metadata) -> Listed {
+    let schema = metadata.config_schema();
+    let required = schema.and_then(|schema| schema["required"].as_array());
+    let required = |name: &String| {
+        let inputs = metadata.value("inputs").and_then(Value::as_array);
+        let input = inputs.and_then(|all| all.iter().find(|it| it["name"] == name.as_str()));
+        let by_input = input.is_some_and(|it| it["required"] == true || it["required"] == "true");
+        by_input || required.is_some_and(|all| all.iter().any(|it| it == name))
+    };
+    let names = metadata.parameter_names().into_iter();
+    Listed {
+        id: reference.id.to_string(),
+        title: metadata.title().map(str::to_owned),
+        description: metadata.description().map(str::to_owned),
+        parameters: names.map(|name| (name.clone(), required(&name))).collect(),
+    }
+}
+
+fn reference(kind: &str, id: &str) -> Result<ItemRef, Failure> {
+    Ok(ItemRef::new(kind.parse()?, id.parse()?))
+}
+
+fn choice<T: clap::ValueEnum>(name: &str) -> Result<T, Failure> {
+    T::from_str(name, false).map_err(|_| {
+        let all = T::value_variants().iter();
+        let names: Vec<_> = all.filter_map(T::to_possible_value).collect();
+        let names: Vec<_> = names.iter().map(PossibleValue::get_name).collect();
+        Failure::usage(format!(
+            "there is no space `{name}`; there are {}",
+            names.join(", ")
+        ))
+    })
+}
+
+fn answer(outcome: Outcome) -> Answer {
+    let report = outcome.map_err(|failure| refusal(&failure))?;
+    let text = words(&*report);
+    match report.failure() {
+        Some(failure) => {
+            let mut refusal = refusal(&failure);
+            *refusal.details = report.json();
+            Err(refusal)
+        }
+        None => Ok(Reply {
+            value: report.json(),
+            text,
+        }),
+    }
+}
+
+/// A report as a person would read it, without colours.
+fn words(report: &dyn Report) -> String {
+    let mut page = Page::new(None);
+    report.show(&mut page);
+    strip_str(page.as_str()).to_string()
+}
+
+fn refusal(failure: &Failure) -> Refusal {
+    Refusal {
+        code: failure.code.to_owned(),
+        message: failure.message.clone(),
+        hint: failure.hint.clone(),
+        details: Box::new(failure.json()),
+    }
+}
