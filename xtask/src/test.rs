@@ -52,7 +52,7 @@ const STEPS: [Step; 8] = [
     Step {
         name: "tests",
         about: "all tests, documentation examples included",
-        needs: &[Tool::TestPrograms],
+        needs: &[Tool::TestPrograms, Tool::NpmPackages],
         run: tests,
     },
     Step {
@@ -192,7 +192,11 @@ fn clippy() -> Result<()> {
 }
 
 fn tests() -> Result<()> {
-    show(&mut cargo(["test", "--locked", "--workspace"]))
+    let mut cargo = cargo(["test", "--locked", "--workspace"]);
+    for package in tools::NPM_PACKAGES {
+        cargo.env(package.variable, package.program()?);
+    }
+    show(&mut cargo)
 }
 
 #[cfg(test)]

@@ -28,19 +28,40 @@ pub(crate) enum Tool {
     CargoDeny,
     /// What the tests run as other people's programs.
     TestPrograms,
+    /// The same, from npm.
+    NpmPackages,
     /// What libFuzzer is compiled with.
     CppCompiler,
 }
 
 /// Programs that tests call, with the Debian package of each.
-const TEST_PROGRAMS: [(&str, &str); 6] = [
+const TEST_PROGRAMS: [(&str, &str); 7] = [
     ("node", "nodejs"),
+    ("npm", "npm"),
     ("openssl", "openssl"),
     ("ps", "procps"),
     ("python3", "python3"),
     ("ruby", "ruby"),
     ("unshare", "util-linux"),
 ];
+
+/// A package of npm whose program tests run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NpmPackage {
+    /// The variable in which tests find the program.
+    pub(crate) variable: &'static str,
+    name: &'static str,
+    version: &'static str,
+    program: &'static str,
+}
+
+/// All of them. A test that does not find its variable says how to run it.
+pub(crate) const NPM_PACKAGES: [NpmPackage; 1] = [NpmPackage {
+    variable: "RYE_TEST_MCP_EVERYTHING",
+    name: "@modelcontextprotocol/server-everything",
+    version: "2026.8.31",
+    program: "mcp-server-everything",
+}];
 
 impl Tool {
     /// Makes sure that the tool is there.
@@ -51,6 +72,9 @@ impl Tool {
             Tool::Typos => typos().map(drop),
             Tool::CargoDeny => cargo_deny().map(drop),
             Tool::TestPrograms => system_packages(&TEST_PROGRAMS),
+            Tool::NpmPackages => NPM_PACKAGES
+                .iter()
+                .try_for_each(|package| package.program().map(drop)),
             Tool::CppCompiler => system_packages(&[("c++", "g++")]),
         }
     }
@@ -87,6 +111,21 @@ pub(crate) fn cargo_deny() -> Result<PathBuf> {
             .env("CARGO_PROFILE_DEV_DEBUG", "0");
         run::show(&mut cargo)
     })
+}
+
+impl NpmPackage {
+    /// The program's path, installed if it is not there yet.
+    pub(crate) fn program(self) -> Result<PathBuf> {
+        kept(self.program, self.version, |folder| {
+            // `--global` with a prefix of its own gives `bin/NAME`, and touches nothing else.
+            let mut npm = run::program("npm", ["install", "--global", "--silent"]);
+            npm.args(["--no-audit", "--no-fund", "--no-update-notifier"])
+                .arg("--prefix")
+                .arg(folder)
+                .arg(format!("{}@{}", self.name, self.version));
+            run::show(&mut npm)
+        })
+    }
 }
 
 /// A program kept as `tools/NAME-VERSION/bin/NAME`. `install` fills a folder
