@@ -12,6 +12,7 @@
 mod cas;
 mod executor;
 mod items;
+mod mcp;
 mod measure;
 mod processes;
 mod search;
@@ -27,10 +28,11 @@ use table::Row;
 /// A group's name and what measures it.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 6] = [
+const GROUPS: [Group; 7] = [
     ("cas", cas::run),
     ("executor", executor::run),
     ("items", items::run),
+    ("mcp", mcp::run),
     ("processes", processes::run),
     ("search", search::run),
     ("signing", signing::run),

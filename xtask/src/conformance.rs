@@ -8,6 +8,7 @@
 mod exclusions;
 mod results;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -30,12 +31,14 @@ const TIMEOUT: &str = "20000";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Server,
+    Client,
 }
 
 impl Role {
     fn name(self) -> &'static str {
         match self {
             Role::Server => "server",
+            Role::Client => "client",
         }
     }
 }
@@ -43,16 +46,21 @@ impl Role {
 /// Runs both revisions and shows what came of them.
 pub(crate) fn check() -> Result<()> {
     let exclusions = exclusions()?;
+    let client = example("conformance_client")?;
     let server = FixtureServer::start()?;
     let mut wrong = Vec::new();
     let mut rows = Vec::new();
     for revision in REVISIONS {
-        let folder = suite(Role::Server, revision, &["--url", &server.url])?;
-        let results = Results::read(&folder, Role::Server, &exclusions)?;
-        rows.push(results.row(revision));
-        wrong.extend(results.wrong(revision));
+        let server = suite(Role::Server, revision, "--url", server.url.as_ref())?;
+        let client = suite(Role::Client, revision, "--command", client.as_os_str())?;
+        for (role, folder) in [(Role::Server, server), (Role::Client, client)] {
+            let results = Results::read(&folder, role, &exclusions)?;
+            rows.push(results.row(revision));
+            wrong.extend(results.wrong(revision));
+        }
     }
     server.stop()?;
+    rows.sort_by_key(|row| !row.contains("server"));
     say!("\n{}\n{}", results::HEAD, rows.join("\n"));
     if !wrong.is_empty() {
         bail!("the suite is not content:\n{}", wrong.join("\n"));
@@ -68,7 +76,7 @@ fn exclusions() -> Result<Exclusions> {
 }
 
 /// Runs all scenarios of a role and gives the folder of what they found.
-fn suite(role: Role, revision: &str, what: &[&str]) -> Result<PathBuf> {
+fn suite(role: Role, revision: &str, option: &str, what: &OsStr) -> Result<PathBuf> {
     let folder = place::kept("conformance").join(format!("{}-{revision}", role.name()));
     if folder.exists() {
         fs::remove_dir_all(&folder)
@@ -79,7 +87,7 @@ fn suite(role: Role, revision: &str, what: &[&str]) -> Result<PathBuf> {
         .args([role.name(), "--suite", "all", "--spec-version", revision])
         .args(["--timeout", TIMEOUT, "--output-dir"])
         .arg(&folder)
-        .args(what);
+        .args([OsStr::new(option), what]);
     // It fails where a check does, which the results tell better.
     if let Err(error) = output(&mut suite)
         && !folder.is_dir()

@@ -57,6 +57,7 @@ const STEPS: [Step; 9] = [
             Tool::Node22,
             Tool::Tsx,
             Tool::McpClients,
+            Tool::NpmPackages,
         ],
         run: tests,
     },
@@ -203,7 +204,11 @@ fn clippy() -> Result<()> {
 }
 
 fn tests() -> Result<()> {
-    show(&mut cargo(["test", "--locked", "--workspace"]))
+    let mut cargo = cargo(["test", "--locked", "--workspace"]);
+    for package in tools::NPM_PACKAGES {
+        cargo.env(package.variable, package.program()?);
+    }
+    show(&mut cargo)
 }
 
 #[cfg(test)]

@@ -47,6 +47,8 @@ pub(crate) enum Tool {
     Conformance,
     /// Clients of other people that tests let call our MCP server.
     McpClients,
+    /// The same, from npm.
+    NpmPackages,
     /// What libFuzzer is compiled with.
     CppCompiler,
 }
@@ -62,6 +64,24 @@ const TEST_PROGRAMS: [(&str, &str); 7] = [
     ("unshare", "util-linux"),
 ];
 
+/// A package of npm whose program tests run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NpmPackage {
+    /// The variable in which tests find the program.
+    pub(crate) variable: &'static str,
+    name: &'static str,
+    version: &'static str,
+    program: &'static str,
+}
+
+/// All of them. A test that does not find its variable says how to run it.
+pub(crate) const NPM_PACKAGES: [NpmPackage; 1] = [NpmPackage {
+    variable: "RYE_TEST_MCP_EVERYTHING",
+    name: "@modelcontextprotocol/server-everything",
+    version: "2026.8.31",
+    program: "mcp-server-everything",
+}];
+
 impl Tool {
     /// Makes sure that the tool is there.
     pub(crate) fn install(self) -> Result<()> {
@@ -75,6 +95,9 @@ impl Tool {
             Tool::Tsx => tsx().map(drop),
             Tool::Conformance => conformance().map(drop),
             Tool::McpClients => mcp_clients(),
+            Tool::NpmPackages => NPM_PACKAGES
+                .iter()
+                .try_for_each(|package| package.program().map(drop)),
             Tool::CppCompiler => system_packages(&[("c++", "g++")]),
         }
     }
@@ -154,6 +177,15 @@ fn mcp_clients() -> Result<()> {
             .with_context(|| format!("cannot link {}", link.display()))
     })?;
     Ok(())
+}
+
+impl NpmPackage {
+    /// The program's path, installed if it is not there yet.
+    pub(crate) fn program(self) -> Result<PathBuf> {
+        kept(self.program, self.version, |folder| {
+            npm_install(folder, &format!("{}@{}", self.name, self.version))
+        })
+    }
 }
 
 /// pip, to install into a folder: that needs neither a virtual environment nor a home

@@ -39,7 +39,10 @@ impl Results {
             ..Results::default()
         };
         for (name, checks) in scenarios {
-            let name = name.strip_prefix("server-").unwrap_or(&name);
+            let name = match role {
+                Role::Server => name.strip_prefix("server-").unwrap_or(&name),
+                Role::Client => &name,
+            };
             results.add(name, &checks, role, exclusions);
         }
         Ok(results)

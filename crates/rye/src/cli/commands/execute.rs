@@ -151,14 +151,22 @@ pub(super) fn to_the_end(
 fn executor(context: &Context, keeper: &mut Keeper) -> Result<(Executor, Pool), Failure> {
     let supervisor = supervisor(keeper)?;
     let pool = Pool::new(&supervisor);
-    let places = places(context)?;
-    let mcp = Mcp::new(pool.clone(), &places.project, places.user.clone());
+    let executor = equipped(places(context)?, supervisor, pool.clone())?;
+    Ok((executor, pool))
+}
+
+/// An executor whose tools may be those of MCP servers. It costs nothing until they are.
+pub(crate) fn equipped(
+    places: Places,
+    supervisor: Arc<Supervisor>,
+    pool: Pool,
+) -> Result<Executor, Failure> {
+    let mcp = Mcp::new(pool, &places.project, places.user.clone());
     let mut executor = Executor::new(places, supervisor);
     let id = Mcp::ID.parse()?;
-    executor
-        .primitives_mut()
-        .register(id, Vec::new(), Arc::new(mcp));
-    Ok((executor, pool))
+    let primitives = executor.primitives_mut();
+    primitives.register(id, Vec::new(), Arc::new(mcp));
+    Ok(executor)
 }
 
 /// Who keeps the processes of this call.

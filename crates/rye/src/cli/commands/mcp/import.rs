@@ -56,7 +56,10 @@ pub(crate) fn run(args: &ImportArgs, context: &Context) -> Outcome {
                 items::write(&library, root, &file, &text, existing, &key)?;
                 Ok(())
             });
-        let kept = secrets.iter().map(|(name, _)| name.to_string()).collect();
+        let kept = match &added {
+            Ok(()) => secrets.iter().map(|(name, _)| name.to_string()).collect(),
+            Err(_) => Vec::new(),
+        };
         rows.push(Row {
             name,
             secrets: kept,
