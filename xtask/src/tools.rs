@@ -47,7 +47,7 @@ pub(crate) enum Tool {
     Conformance,
     /// Clients of other people that tests let call our MCP server.
     McpClients,
-    /// The same, from npm.
+    /// Programs of npm that tests run.
     NpmPackages,
     /// What libFuzzer is compiled with.
     CppCompiler,

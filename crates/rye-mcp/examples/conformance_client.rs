@@ -31,7 +31,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn run(pool: &Pool, url: &str, context: &Value) -> Result<(), Box<dyn Error>> {
-    let config = json!({ "url": url });
+    let mut config = json!({ "url": url });
+    // The suite says in which revision the conversation is to begin.
+    if let Ok(revision) = std::env::var("MCP_CONFORMANCE_PROTOCOL_VERSION") {
+        config["protocol"] = json!(revision);
+    }
     let server = Server {
         id: "mcp/servers/conformance".to_owned(),
         hash: Hash::of(url),

@@ -25,7 +25,9 @@ mod wire;
 mod yaml;
 
 pub use call::ToolCall;
-pub use config::{CALL_TIMEOUT, IDLE_TIMEOUT, MAX_MESSAGE, START_TIMEOUT, ServerConfig, Transport};
+pub use config::{
+    CALL_TIMEOUT, IDLE_TIMEOUT, MAX_MESSAGE, Protocol, START_TIMEOUT, ServerConfig, Transport,
+};
 pub use connect::Server;
 pub use error::{ClientError, Kind};
 pub use import::secret_name;

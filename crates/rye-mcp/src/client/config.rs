@@ -31,6 +31,42 @@ pub struct ServerConfig {
     pub idle_timeout: Duration,
     /// How many bytes one message of it may have.
     pub max_message: usize,
+    /// How the conversation begins.
+    pub protocol: Protocol,
+}
+
+/// The revision of the protocol in which a conversation begins. A server that does not
+/// know it is spoken to in the other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// With `initialize`, which every server has known: one that knows nothing else may
+    /// stay silent to anything else.
+    #[default]
+    Initialize,
+    /// With `server/discover`, as of 2026-07-28.
+    Discover,
+}
+
+impl Protocol {
+    /// The revision's name in a server's item.
+    pub fn revision(self) -> &'static str {
+        match self {
+            Self::Initialize => "2025-11-25",
+            Self::Discover => "2026-07-28",
+        }
+    }
+
+    fn read(fields: &Map<String, Value>) -> Result<Self, String> {
+        let Some(given) = fields.get("protocol") else {
+            return Ok(Self::default());
+        };
+        let all = [Self::Initialize, Self::Discover];
+        let found = all.into_iter().find(|one| *given == one.revision());
+        found.ok_or_else(|| {
+            let names = all.map(Self::revision).join(" or ");
+            format!("`protocol` is {given} and not {names}")
+        })
+    }
 }
 
 /// The way to a server.
@@ -75,6 +111,7 @@ impl ServerConfig {
             call_timeout: CALL_TIMEOUT,
             idle_timeout: IDLE_TIMEOUT,
             max_message: MAX_MESSAGE,
+            protocol: Protocol::default(),
         }
     }
 
@@ -92,6 +129,7 @@ impl ServerConfig {
             "call_timeout",
             "idle_timeout",
             "max_message",
+            "protocol",
         ];
         let known = |key: &&String| own.contains(&key.as_str()) || shared.contains(&key.as_str());
         if let Some(other) = fields.keys().find(|key| !known(key)) {
@@ -118,6 +156,7 @@ impl ServerConfig {
             call_timeout: seconds(fields, "call_timeout", CALL_TIMEOUT)?,
             idle_timeout: seconds(fields, "idle_timeout", IDLE_TIMEOUT)?,
             max_message: bytes(fields)?,
+            protocol: Protocol::read(fields)?,
         })
     }
 
@@ -155,6 +194,9 @@ impl ServerConfig {
         }
         if self.max_message != MAX_MESSAGE {
             fields.insert("max_message".into(), self.max_message.into());
+        }
+        if self.protocol != Protocol::default() {
+            fields.insert("protocol".into(), self.protocol.revision().into());
         }
         Value::Object(fields)
     }
@@ -281,6 +323,7 @@ mod tests {
             (json!({"url": "a", "call_timeout": 0}), "`call_timeout`"),
             (json!({"url": "a", "call_timeout": "1"}), "`call_timeout`"),
             (json!({"url": "a", "max_message": -1}), "`max_message`"),
+            (json!({"url": "a", "protocol": "2024"}), "`protocol`"),
         ] {
             let error = ServerConfig::read(&config).unwrap_err();
             assert!(error.contains(word), "{config}: {error}");

@@ -19,8 +19,8 @@ use rye_executor::environment::minimal;
 use rye_items::vault::Vault;
 use tokio_util::sync::CancellationToken;
 
-use super::config::{ServerConfig, Transport};
-use super::connection::{Client, Connection, Parts, knows_no_initialize, lifecycle};
+use super::config::{Protocol, ServerConfig, Transport};
+use super::connection::{Client, Connection, Parts, does_not_know, lifecycle};
 use super::error::{ClientError, Kind};
 use super::process::{End, Process};
 use super::said::{Heard, Masks};
@@ -93,16 +93,19 @@ impl Connector {
         let values = open(server)?;
         let heard = Heard::new(values.masks.clone());
         let limit = server.config.start_timeout;
+        let is_modern = server.config.protocol == Protocol::Discover;
         let connected = async {
-            match self.attempt(server, &values, &heard, false).await {
-                Err(Attempt::OnlyModern) => self.attempt(server, &values, &heard, true).await,
+            match self.attempt(server, &values, &heard, is_modern).await {
+                Err(Attempt::OtherRevision) => {
+                    self.attempt(server, &values, &heard, !is_modern).await
+                }
                 outcome => outcome,
             }
         };
         let outcome = tokio::time::timeout(limit, connected).await;
         let kind = match outcome {
             Ok(Ok(connection)) => return Ok(connection),
-            Ok(Err(Attempt::OnlyModern)) => {
+            Ok(Err(Attempt::OtherRevision)) => {
                 Kind::Handshake("it knows neither `initialize` nor `server/discover`".to_owned())
             }
             Ok(Err(Attempt::Failed(kind))) => kind,
@@ -168,7 +171,7 @@ impl Connector {
                 closing,
                 parts(server, wire, heard, client, Some(process)),
             )),
-            Err(error) if knows_no_initialize(&error) && !is_modern => Err(Attempt::OnlyModern),
+            Err(error) if does_not_know(&error) => Err(Attempt::OtherRevision),
             Err(error) => {
                 // Its streams are closed: it ends, and says how.
                 let kind = match (wire.fault(), error) {
@@ -222,7 +225,7 @@ impl Connector {
                 closing,
                 parts(server, Arc::default(), heard, client, None),
             )),
-            Err(error) if knows_no_initialize(&error) && !is_modern => Err(Attempt::OnlyModern),
+            Err(error) if does_not_know(&error) => Err(Attempt::OtherRevision),
             Err(error) => {
                 let words = match &error {
                     // Of all that is said, its cause is what helps.
@@ -242,8 +245,8 @@ impl Connector {
 
 /// Why there is no connection.
 enum Attempt {
-    /// The server knows no `initialize`; it may know what came after it.
-    OnlyModern,
+    /// The server does not know this revision; it may know the other.
+    OtherRevision,
     Failed(Kind),
 }
 

@@ -276,8 +276,8 @@ pub(super) fn lifecycle(is_modern: bool) -> ClientLifecycleMode {
     }
 }
 
-/// Whether a server that refused `initialize` may know only the revision after it.
-pub(super) fn knows_no_initialize(error: &ClientInitializeError) -> bool {
+/// Whether a server refused how the conversation began, and may know only the other way.
+pub(super) fn does_not_know(error: &ClientInitializeError) -> bool {
     use rmcp::model::ErrorCode;
     let ClientInitializeError::JsonRpcError(error) = error else {
         return false;
@@ -285,6 +285,8 @@ pub(super) fn knows_no_initialize(error: &ClientInitializeError) -> bool {
     [
         ErrorCode::METHOD_NOT_FOUND,
         ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+        // To a server of the newest revision alone, `initialize` lacks a header.
+        ErrorCode::HEADER_MISMATCH,
     ]
     .contains(&error.code)
 }
