@@ -6,6 +6,8 @@
 
 mod fixtures;
 mod gateway;
+#[cfg(test)]
+mod tests;
 
 use std::io::{self, Write as _};
 use std::net::Ipv4Addr;
