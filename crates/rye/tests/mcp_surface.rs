@@ -108,5 +108,7 @@ fn help_by_command_and_topic() {
     let text = String::from_utf8(output.stdout).unwrap();
     let first: Vec<_> = text.lines().take(5).collect();
     let _ = writeln!(told, "$ rye help mcp\n{}\n…", first.join("\n"));
+    // A page that has the name of a command is shown below the command's own words.
+    assert!(text.contains("\n# Rye for MCP clients\n"), "{text}");
     assert_transcript!(told);
 }

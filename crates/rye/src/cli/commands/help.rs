@@ -57,14 +57,19 @@ pub(crate) fn run(args: &HelpArgs) -> Outcome {
     let Some(first) = args.topic.first() else {
         return Ok(Box::new(Overview));
     };
-    if let Some(command) = command(&args.topic) {
+    let page = topic(first).filter(|_| args.topic.len() == 1);
+    if let Some(mut text) = command(&args.topic) {
+        // Some pages have the name of the command that they are about.
+        if let Some(page) = page {
+            text = format!("{}\n\n{}", text.trim_end(), page.text);
+        }
         return Ok(Box::new(Text {
             topic: args.topic.join(" "),
-            text: command,
+            text,
         }));
     }
-    match topic(first) {
-        Some(topic) if args.topic.len() == 1 => Ok(Box::new(Text {
+    match page {
+        Some(topic) => Ok(Box::new(Text {
             topic: topic.name.to_owned(),
             text: topic.text.to_owned(),
         })),
