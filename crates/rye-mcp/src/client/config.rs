@@ -277,7 +277,7 @@ mod tests {
             (json!({"command": "a", "args": "b"}), "`args`"),
             (json!({"command": "a", "headers": {}}), "`headers`"),
             (json!({"command": "a", "env": {"B": [1]}}), "`env.B`"),
-            (json!({"command": "a", "tiemout": 1}), "`tiemout`"),
+            (json!({"command": "a", "time_limit": 1}), "`time_limit`"),
             (json!({"url": "a", "call_timeout": 0}), "`call_timeout`"),
             (json!({"url": "a", "call_timeout": "1"}), "`call_timeout`"),
             (json!({"url": "a", "max_message": -1}), "`max_message`"),
