@@ -209,7 +209,7 @@ fn nothing_of_a_server_outlives_us_even_when_we_are_killed() {
 }
 
 fn in_folder(folder: &Path) -> Vec<String> {
-    let all = fs::read_dir("/proc").unwrap().flatten();
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let inside = all.filter(|process| {
         let cwd = fs::read_link(process.path().join("cwd"));
         cwd.is_ok_and(|cwd| cwd.starts_with(folder))
