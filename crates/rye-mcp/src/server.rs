@@ -56,7 +56,7 @@ const METHODS: [&str; 8] = [
 ];
 
 /// How long a client may keep the list of tools.
-const TOOLS_HOLD: Duration = Duration::from_secs(3600);
+const TOOLS_HOLD: Duration = Duration::from_hours(1);
 
 /// Whether a request is of 2026-07-28 or later: those sessions are none, and their clients
 /// take no requests.

@@ -2,6 +2,7 @@
 //!
 //! The clients are scripts in `crates/rye-mcp/tests/clients`: each follows the same plan
 //! and prints what it saw. `cargo xtask test` installs what they need.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod mcp_support;
 mod support;
@@ -30,20 +31,17 @@ fn plan(world: &World, server: Option<&Server>, mode: &str, roots: bool) -> Valu
         "mode": mode,
         "roots": roots,
     });
-    match server {
-        Some(server) => plan["url"] = json!(server.url()),
-        None => {
-            let variables = ["HOME", "PATH", "USER"];
-            let command = world.command();
-            let all = command.get_envs();
-            let all = all.filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)));
-            let all = all.filter(|(name, _)| variables.contains(name));
-            plan["env"] = all.map(|(name, value)| (name, json!(value))).collect();
-            plan["command"] = json!([env!("CARGO_BIN_EXE_rye"), "mcp", "serve"]);
-            // A project that is found is found by the client's root or its word.
-            plan["cwd"] = json!(world.path("elsewhere"));
-        }
+    if let Some(server) = server {
+        plan["url"] = json!(server.url());
+        return plan;
     }
+    let command = world.command();
+    let all = command.get_envs();
+    let all = all.filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)));
+    plan["env"] = all.map(|(name, value)| (name, json!(value))).collect();
+    plan["command"] = json!([env!("CARGO_BIN_EXE_rye"), "mcp", "serve"]);
+    // Which project it is about, the client's root or its word must tell.
+    plan["cwd"] = json!(world.path("elsewhere"));
     plan
 }
 

@@ -68,11 +68,13 @@ impl Server {
         ];
         let is_given = |name: &str| headers.iter().any(|(given, _)| *given == name);
         let usual = usual.into_iter().filter(|(name, _)| !is_given(name));
-        let mut head = format!("{method} /mcp HTTP/1.1\r\n");
-        for (name, value) in usual.chain(headers.iter().copied()) {
-            head += &format!("{name}: {value}\r\n");
-        }
-        head += &format!("Content-Length: {}\r\n\r\n", body.len());
+        let given = headers.iter().copied();
+        let lines = usual
+            .chain(given)
+            .map(|(name, value)| format!("{name}: {value}\r\n"));
+        let lines: String = lines.collect();
+        let length = body.len();
+        let head = format!("{method} /mcp HTTP/1.1\r\n{lines}Content-Length: {length}\r\n\r\n");
         stream.write_all(head.as_bytes()).unwrap();
         // A server that refuses need not read on.
         let _ = stream.write_all(body.as_bytes());

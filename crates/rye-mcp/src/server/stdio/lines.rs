@@ -64,17 +64,17 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         }
     }
 
-    /// The line that was read, as a message or as why it is none.
-    fn take(&mut self) -> Result<ClientJsonRpcMessage, Option<Refused>> {
+    /// What the line says that was read.
+    fn take(&mut self) -> Line {
         let is_too_long = std::mem::take(&mut self.is_too_long);
-        let message = if is_too_long {
-            Err(Some(Refused::too_long()))
+        let line = if is_too_long {
+            Line::Refused(Refused::too_long())
         } else {
-            message(&self.line)
+            Line::read(&self.line)
         };
         self.line.clear();
         self.line.shrink_to(ROOM);
-        message
+        line
     }
 }
 
@@ -99,9 +99,9 @@ where
                 return None;
             }
             match self.take() {
-                Ok(message) => return Some(message),
-                Err(None) => {}
-                Err(Some(Refused { id, error })) => {
+                Line::Message(message) => return Some(message),
+                Line::Nothing => {}
+                Line::Refused(Refused { id, error }) => {
                     let error = ServerJsonRpcMessage::error(error, id);
                     write(&self.output, &error).await.ok()?;
                 }
@@ -148,32 +148,46 @@ impl Refused {
     }
 }
 
-/// A line as a message. What is no JSON at all is passed over, as everybody does: two that
-/// complain of each other's complaints would never end.
-fn message(line: &[u8]) -> Result<ClientJsonRpcMessage, Option<Refused>> {
-    let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
-    let error = match serde_json::from_slice(line) {
-        Ok(message) => return Ok(message),
-        Err(error) => error,
-    };
-    let Ok(value) = serde_json::from_slice::<Value>(line) else {
-        return Err(None);
-    };
-    let id = value.get("id").cloned();
-    let id: Option<RequestId> = id.and_then(|id| serde_json::from_value(id).ok());
-    let method = value.get("method").and_then(Value::as_str);
-    Err(match (id, method) {
-        (Some(id), Some(method)) => {
-            let message = format!("the parameters do not fit `{method}`: {error}");
-            Some(Refused::new(Some(id), ErrorCode::INVALID_PARAMS, message))
+/// What a line says.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and nearly always a message"
+)]
+enum Line {
+    Message(ClientJsonRpcMessage),
+    Refused(Refused),
+    /// Nothing that anybody waits for an answer to. What is no JSON at all is passed over,
+    /// as everybody does: two that complain of each other's complaints would never end.
+    Nothing,
+}
+
+impl Line {
+    fn read(line: &[u8]) -> Self {
+        let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
+        let error = match serde_json::from_slice(line) {
+            Ok(message) => return Self::Message(message),
+            Err(error) => error,
+        };
+        let Ok(value) = serde_json::from_slice::<Value>(line) else {
+            return Self::Nothing;
+        };
+        let method = value.get("method").and_then(Value::as_str);
+        let id = value.get("id");
+        if id.is_none() && method.is_some() {
+            return Self::Nothing;
         }
-        // Nobody waits for an answer to a notification.
-        (None, Some(_)) if value.get("id").is_none() => None,
-        (id, _) => {
-            let message = format!("this is no message of the protocol: {error}");
-            Some(Refused::new(id, ErrorCode::INVALID_REQUEST, message))
-        }
-    })
+        let id: Option<RequestId> = id.and_then(|id| serde_json::from_value(id.clone()).ok());
+        Self::Refused(match (id, method) {
+            (Some(id), Some(method)) => {
+                let message = format!("the parameters do not fit `{method}`: {error}");
+                Refused::new(Some(id), ErrorCode::INVALID_PARAMS, message)
+            }
+            (id, _) => {
+                let message = format!("this is no message of the protocol: {error}");
+                Refused::new(id, ErrorCode::INVALID_REQUEST, message)
+            }
+        })
+    }
 }
 
 #[cfg(test)]
@@ -182,8 +196,11 @@ mod tests {
     use tokio::io::AsyncReadExt as _;
 
     fn refused(line: &str) -> Option<(Option<RequestId>, i32)> {
-        let refused = message(line.as_bytes()).unwrap_err()?;
-        Some((refused.id, refused.error.code.0))
+        match Line::read(line.as_bytes()) {
+            Line::Refused(refused) => Some((refused.id, refused.error.code.0)),
+            Line::Nothing => None,
+            Line::Message(message) => panic!("{message:?}"),
+        }
     }
 
     #[test]

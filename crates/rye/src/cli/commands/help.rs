@@ -58,27 +58,18 @@ pub(crate) fn run(args: &HelpArgs) -> Outcome {
         return Ok(Box::new(Overview));
     };
     let page = topic(first).filter(|_| args.topic.len() == 1);
-    if let Some(mut text) = command(&args.topic) {
+    let asked = args.topic.join(" ");
+    let text = match (command(&args.topic), page) {
         // Some pages have the name of the command that they are about.
-        if let Some(page) = page {
-            text = format!("{}\n\n{}", text.trim_end(), page.text);
-        }
-        return Ok(Box::new(Text {
-            topic: args.topic.join(" "),
-            text,
-        }));
-    }
-    match page {
-        Some(topic) => Ok(Box::new(Text {
-            topic: topic.name.to_owned(),
-            text: topic.text.to_owned(),
-        })),
-        _ => {
-            let asked = args.topic.join(" ");
+        (Some(command), Some(page)) => format!("{}\n\n{}", command.trim_end(), page.text),
+        (Some(command), None) => command,
+        (None, Some(page)) => page.text.to_owned(),
+        (None, None) => {
             let message = format!("there is no command or topic `{asked}`");
-            Err(Failure::usage(message).hint("rye help"))
+            return Err(Failure::usage(message).hint("rye help"));
         }
-    }
+    };
+    Ok(Box::new(Text { topic: asked, text }))
 }
 
 /// The same for models, which have no command line.
