@@ -12,6 +12,7 @@
 mod cas;
 mod executor;
 mod items;
+mod mcp;
 mod mcp_server;
 mod measure;
 mod processes;
@@ -28,11 +29,12 @@ use table::Row;
 /// A group's name and what measures it.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 7] = [
+const GROUPS: [Group; 8] = [
     ("cas", cas::run),
     ("executor", executor::run),
     ("items", items::run),
     ("mcp-server", mcp_server::run),
+    ("mcp", mcp::run),
     ("processes", processes::run),
     ("search", search::run),
     ("signing", signing::run),

@@ -77,7 +77,8 @@ impl Trace {
 
     pub(crate) fn chain(&mut self, library: &Library, chain: &Chain, at: Duration) {
         self.step("chain", Some(at), || {
-            let links = chain.links.iter().map(|link| {
+            let links = chain.links.iter().chain(chain.named.values());
+            let links = links.map(|link| {
                 let found = library.find(&link.item.reference).ok();
                 let shadowed = found
                     .map(|found| library.shadowed(&found))

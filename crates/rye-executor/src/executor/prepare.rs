@@ -290,6 +290,7 @@ pub(super) fn call(
     let seconds = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     Ok(Call {
         tool: chain.tool().item.clone(),
+        items: chain.named.clone(),
         config,
         environment: all,
         parameters,
