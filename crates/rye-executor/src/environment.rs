@@ -29,7 +29,7 @@ fn is_needed(name: &str) -> bool {
 }
 
 /// What belongs to the program and never to a tool: keys of model vendors, the vault's.
-const OWN_SECRETS: [&str; 7] = [
+pub const OWN_SECRETS: [&str; 7] = [
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
     "GEMINI_API_KEY",

@@ -110,3 +110,30 @@ async fn changed_javascript_is_refused_and_does_not_run() {
         assert_eq!(error.code, "content_changed", "{error:?}");
     }
 }
+
+#[tokio::test]
+async fn hidden_files_and_those_with_strange_names_count_and_can_be_signed() {
+    let world = package();
+    let node = support::kept("node-22", "node");
+    let strange = [".eslintrc.yaml", ".config/rules.js", "[page].ts", "a b.mjs"];
+    for name in strange {
+        world.write(&format!("tools/pack/{name}"), "\n");
+        let error = world.refused("pack/say", json!({"word": "hi"})).await;
+        assert_eq!(error.code, "unsigned", "{error:?}");
+        assert!(
+            error.message.contains(name.split('.').next().unwrap()),
+            "{error:?}"
+        );
+        world.sign(&world.at("tools/pack").join(name));
+    }
+    let envelope = run_with_node(&world, json!({"word": "hi"}), &node).await;
+    assert_eq!(envelope.data["said"], json!(["HI"]), "{envelope:?}");
+    for name in strange {
+        let path = world.at("tools/pack").join(name);
+        let signed = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("{signed}\n")).unwrap();
+        let error = world.refused("pack/say", json!({"word": "hi"})).await;
+        assert_eq!(error.code, "content_changed", "{error:?}");
+        fs::write(&path, signed).unwrap();
+    }
+}

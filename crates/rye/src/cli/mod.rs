@@ -88,7 +88,7 @@ fn dispatch(
         Command::Doctor => Ok(commands::doctor::run(&context)),
         Command::Vault(command) => commands::vault::run(command, &context),
         Command::Mcp(command) => commands::mcp::run(command, options, &context, keeper),
-        Command::Config(command) => Ok(commands::config::run(&command, &context)),
+        Command::Config(command) => commands::config::run(&command, &context),
         Command::Completions(args) => Ok(commands::completions::run(&args)),
         Command::Help(args) => commands::help::run(&args),
     }
