@@ -67,7 +67,7 @@ async fn serve<H: ServerHandler>(
     transport: &str,
 ) -> Result<()> {
     if transport == "stdio" {
-        return Ok(serve_stdio(make()).await?);
+        return Ok(serve_stdio(make(), CancellationToken::new()).await?);
     }
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);
