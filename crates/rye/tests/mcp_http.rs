@@ -170,7 +170,7 @@ fn a_hundred_calls_at_once_are_all_answered() {
 }
 
 #[test]
-fn a_client_that_was_cut_off_gets_its_answer_when_it_comes_back() {
+fn a_client_that_was_cut_off_comes_back_for_the_answer_of_a_call_that_runs() {
     let world = world();
     let server = Server::of_project(&world, &[]);
     let session = server.session();
@@ -178,7 +178,6 @@ fn a_client_that_was_cut_off_gets_its_answer_when_it_comes_back() {
     let event = cut.event_id();
     appears(&world.path("project/held"));
     drop(cut);
-    fs::write(world.path("project/go"), "").unwrap();
     let headers = [
         ("Mcp-Session-Id", session.as_str()),
         ("MCP-Protocol-Version", "2025-11-25"),
@@ -186,6 +185,7 @@ fn a_client_that_was_cut_off_gets_its_answer_when_it_comes_back() {
     ];
     let mut resumed = server.send("GET", &headers, "");
     assert_eq!(resumed.status, 200);
+    fs::write(world.path("project/go"), "").unwrap();
     assert_eq!(text(&resumed.message(7)), "done\n");
 }
 
