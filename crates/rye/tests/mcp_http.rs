@@ -190,6 +190,31 @@ fn a_client_that_was_cut_off_comes_back_for_the_answer_of_a_call_that_runs() {
 }
 
 #[test]
+fn a_client_that_was_cut_off_comes_back_for_the_answer_of_a_call_that_has_ended() {
+    let world = world();
+    let server = Server::of_project(&world, &[]);
+    let session = server.session();
+    let mut cut = call(&server, &session, 7, "held");
+    let event = cut.event_id();
+    appears(&world.path("project/held"));
+    drop(cut);
+    fs::write(world.path("project/go"), "").unwrap();
+    appears(&world.path("project/ended"));
+    // Another call is answered after it: what came of the first is no longer on its way.
+    assert_eq!(
+        text(&call(&server, &session, 8, "greet").message(8)),
+        "hello\n{}"
+    );
+    let headers = [
+        ("Mcp-Session-Id", session.as_str()),
+        ("MCP-Protocol-Version", "2025-11-25"),
+        ("Last-Event-ID", event.as_str()),
+    ];
+    let mut resumed = server.send("GET", &headers, "");
+    assert_eq!(text(&resumed.message(7)), "done\n");
+}
+
+#[test]
 fn without_a_session_who_goes_away_cancels_the_call() {
     let world = world();
     let server = Server::of_project(&world, &[]);
