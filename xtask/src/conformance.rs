@@ -46,8 +46,8 @@ impl Role {
 /// Runs both revisions and shows what came of them.
 pub(crate) fn check() -> Result<()> {
     let exclusions = exclusions()?;
-    let client = example("conformance_client")?;
-    let server = FixtureServer::start()?;
+    let (server, client) = examples()?;
+    let server = FixtureServer::start(&server)?;
     let mut wrong = Vec::new();
     let mut rows = Vec::new();
     for revision in REVISIONS {
@@ -104,8 +104,8 @@ struct FixtureServer {
 }
 
 impl FixtureServer {
-    fn start() -> Result<Self> {
-        let mut child = program(example("conformance_server")?, [""; 0])
+    fn start(server: &Path) -> Result<Self> {
+        let mut child = program(server, [""; 0])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -126,9 +126,12 @@ impl FixtureServer {
     }
 }
 
-fn example(name: &str) -> Result<PathBuf> {
+/// Builds the server and the client that the suite is run against.
+fn examples() -> Result<(PathBuf, PathBuf)> {
+    let names = ["conformance_server", "conformance_client"];
     // Of the whole workspace, as the tests build it: nothing is compiled twice.
-    let build = ["build", "--locked", "--workspace", "--example"];
-    show(cargo(build).arg(name))?;
-    place::built("debug", &Path::new("examples").join(name).to_string_lossy())
+    let mut build = cargo(["build", "--locked", "--workspace"]);
+    show(build.args(names.iter().flat_map(|name| ["--example", name])))?;
+    let [server, client] = names.map(|name| place::built("debug", &format!("examples/{name}")));
+    Ok((server?, client?))
 }

@@ -170,7 +170,27 @@ fn a_hundred_calls_at_once_are_all_answered() {
 }
 
 #[test]
-fn a_client_that_was_cut_off_gets_its_answer_when_it_comes_back() {
+fn a_client_that_was_cut_off_comes_back_for_the_answer_of_a_call_that_runs() {
+    let world = world();
+    let server = Server::of_project(&world, &[]);
+    let session = server.session();
+    let mut cut = call(&server, &session, 7, "held");
+    let event = cut.event_id();
+    appears(&world.path("project/held"));
+    drop(cut);
+    let headers = [
+        ("Mcp-Session-Id", session.as_str()),
+        ("MCP-Protocol-Version", "2025-11-25"),
+        ("Last-Event-ID", event.as_str()),
+    ];
+    let mut resumed = server.send("GET", &headers, "");
+    assert_eq!(resumed.status, 200);
+    fs::write(world.path("project/go"), "").unwrap();
+    assert_eq!(text(&resumed.message(7)), "done\n");
+}
+
+#[test]
+fn a_client_that_was_cut_off_comes_back_for_the_answer_of_a_call_that_has_ended() {
     let world = world();
     let server = Server::of_project(&world, &[]);
     let session = server.session();
@@ -179,13 +199,18 @@ fn a_client_that_was_cut_off_gets_its_answer_when_it_comes_back() {
     appears(&world.path("project/held"));
     drop(cut);
     fs::write(world.path("project/go"), "").unwrap();
+    appears(&world.path("project/ended"));
+    // Another call is answered after it: what came of the first is no longer on its way.
+    assert_eq!(
+        text(&call(&server, &session, 8, "greet").message(8)),
+        "hello\n{}"
+    );
     let headers = [
         ("Mcp-Session-Id", session.as_str()),
         ("MCP-Protocol-Version", "2025-11-25"),
         ("Last-Event-ID", event.as_str()),
     ];
     let mut resumed = server.send("GET", &headers, "");
-    assert_eq!(resumed.status, 200);
     assert_eq!(text(&resumed.message(7)), "done\n");
 }
 

@@ -7,6 +7,7 @@
 mod answers;
 mod guard;
 mod rate;
+mod sessions;
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,13 +18,13 @@ use axum::Router;
 use axum::middleware;
 use axum::serve::ListenerExt as _;
 use rmcp::ServerHandler;
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use answers::Answers;
 pub use guard::Tokens;
+use sessions::Sessions;
 
 /// Who may call, and how much.
 #[derive(Debug, Clone)]
@@ -68,7 +69,7 @@ pub async fn serve<H: ServerHandler>(
 ) -> io::Result<()> {
     let streams = CancellationToken::new();
     let config = config(listener.local_addr()?, options, streams.clone());
-    let sessions = Arc::new(LocalSessionManager::default());
+    let sessions = Arc::new(Sessions::default());
     let service = StreamableHttpService::new(move || Ok(make()), sessions, config);
     let guard = guard::Guard::new(options);
     let answers = Answers::default();

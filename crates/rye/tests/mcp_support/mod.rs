@@ -47,7 +47,7 @@ pub fn world() -> World {
     let slow = "sleep 600 & echo $! >pid.new; mv pid.new pid; echo started; wait";
     tool(&world, "slow", slow);
     // It ends when somebody makes a file.
-    let held = "touch held; until [ -e go ]; do sleep 0.02; done; echo done";
+    let held = "touch held; until [ -e go ]; do sleep 0.02; done; echo done; touch ended";
     tool(&world, "held", held);
     world.write("project/.ai/directives/tidy.md", TIDY);
     let signed = world.run(&["sign", "--all"]);
