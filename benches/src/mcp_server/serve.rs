@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use axum::serve::ListenerExt as _;
 use lillux::durable::Existing;
 use lillux::process::Supervisor;
 use rmcp::model::{
@@ -12,7 +13,9 @@ use rmcp::model::{
     PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
-use rmcp::{ErrorData, RoleServer, ServerHandler};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt as _};
 use rye_executor::primitive::{Call, Done, Outcome, Primitive};
 use rye_executor::{Executor, Places, Request};
 use rye_items::OwnKeys;
@@ -54,7 +57,7 @@ fn serving(which: &str, transport: &str) -> Result<()> {
     };
     runtime.block_on(async {
         if which == "echo" {
-            return serve(|| Echo, transport).await;
+            return echo(transport).await;
         }
         let server = Server::new(Arc::new(Nothing::new(supervisor)?));
         serve(move || server.connection(), transport).await
@@ -74,6 +77,27 @@ async fn serve<H: ServerHandler>(
     let options = http::Options::default();
     let never = std::future::pending();
     http::serve(listener, make, &options, CancellationToken::new(), never).await?;
+    Ok(())
+}
+
+/// A server as the SDK's own examples write it, with nothing of ours in it.
+#[expect(clippy::print_stdout, reason = "where it is, for who started it")]
+async fn echo(transport: &str) -> Result<()> {
+    if transport == "stdio" {
+        let streams = (tokio::io::stdin(), tokio::io::stdout());
+        Echo.serve(streams).await?.waiting().await?;
+        return Ok(());
+    }
+    let sessions = Arc::new(LocalSessionManager::default());
+    let config = StreamableHttpServerConfig::default();
+    let service = StreamableHttpService::new(|| Ok(Echo), sessions, config);
+    let router = axum::Router::new().nest_service(http::PATH, service);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    println!("{}", listener.local_addr()?);
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    axum::serve(listener, router).await?;
     Ok(())
 }
 
