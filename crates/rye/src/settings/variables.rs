@@ -33,7 +33,7 @@ const fn build(name: &'static str, says: &'static str) -> Variable {
 }
 
 /// All of them, those of a call first, each in alphabetical order.
-pub(crate) const VARIABLES: [Variable; 15] = [
+pub(crate) const VARIABLES: [Variable; 16] = [
     call(
         "HOME",
         "the folder with your `.ai/`, where `USER_SPACE` is not set; the cache and the state are below it",
@@ -55,6 +55,10 @@ pub(crate) const VARIABLES: [Variable; 15] = [
     call(
         "RYE_DEV_MODE",
         "`1`: items of the project and your own that do not verify pass with a warning; never those of the system",
+    ),
+    call(
+        "RYE_MCP_TOKEN",
+        "the token of those who may call `rye mcp serve --http`, where no `--token-file` is given",
     ),
     call(
         "RYE_PROJECT",
