@@ -138,6 +138,10 @@ struct Nothing {
 struct Noop;
 
 impl Primitive for Noop {
+    fn runs_programs(&self) -> bool {
+        false
+    }
+
     fn run(&self, call: Call) -> Outcome<'_> {
         Box::pin(async move {
             Done {

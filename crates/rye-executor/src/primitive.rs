@@ -130,6 +130,12 @@ pub trait Primitive: Send + Sync {
     fn optional(&self) -> &'static [&'static str] {
         &[]
     }
+
+    /// Whether it starts programs. For one that does not, nothing is made that only a
+    /// program opens: no copy of the tool's verified bytes, no folder of its own.
+    fn runs_programs(&self) -> bool {
+        true
+    }
 }
 
 /// The primitives by their ids, in one place.

@@ -102,6 +102,11 @@ impl Mcp {
 }
 
 impl Primitive for Mcp {
+    fn runs_programs(&self) -> bool {
+        // Those of its servers know nothing of the tool's file.
+        false
+    }
+
     fn run(&self, call: Call) -> Outcome<'_> {
         Box::pin(async move {
             let mut metadata = Map::new();

@@ -114,10 +114,17 @@ impl Executor {
                 names.set(name.clone(), value.clone(), origin);
             }
         }
-        let copy = tool.item.materialise(&self.places.cache)?;
+        let source = self.path_of(&tool.item)?;
+        let primitive = self.primitives.get(chain.primitive().id());
+        let runs_programs = primitive.is_none_or(|primitive| primitive.runs_programs());
+        let copy = if runs_programs {
+            tool.item.materialise(&self.places.cache)?
+        } else {
+            source.clone()
+        };
         for (name, path) in [
             ("tool_path", copy.as_path()),
-            ("tool_source", &self.path_of(&tool.item)?),
+            ("tool_source", &source),
             ("tool_dir", &anchor.tool_dir),
             ("tool_parent", &parent(&anchor.tool_dir)),
             ("project_path", &self.places.project),
@@ -136,9 +143,11 @@ impl Executor {
             user.as_deref().map_or(Ok(String::new()), text)?,
             Origin::Fact,
         );
-        let system = self.system_folder()?.join(".ai");
-        names.set("system_space", text(&system)?, Origin::Fact);
-        names.set("private_cache", text(&self.private_cache()?)?, Origin::Fact);
+        if runs_programs {
+            let system = self.system_folder()?.join(".ai");
+            names.set("system_space", text(&system)?, Origin::Fact);
+            names.set("private_cache", text(&self.private_cache()?)?, Origin::Fact);
+        }
         for (key, link) in &chain.named {
             let path = self.path_of(&link.item)?;
             names.set(format!("{key}_config_path"), text(&path)?, Origin::Fact);

@@ -48,6 +48,10 @@ impl Primitive for HttpClient {
     fn optional(&self) -> &'static [&'static str] {
         &["body", "headers", "query"]
     }
+
+    fn runs_programs(&self) -> bool {
+        false
+    }
 }
 
 impl HttpClient {
