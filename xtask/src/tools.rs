@@ -201,11 +201,14 @@ fn pip_install(python: &str, folder: &Path) -> Command {
 
 /// Installs a package with what it depends on, and runs none of its scripts.
 fn npm_install(folder: &Path, package: &str) -> Result<()> {
+    // With `--prefix` npm would not read the machine's own settings, which may say which
+    // certificates count; so the folder is a package of its own.
+    let manifest = folder.join("package.json");
+    fs::write(&manifest, "{}\n").with_context(|| format!("cannot write {}", manifest.display()))?;
     let mut npm = run::program("npm", ["install", "--loglevel=error", "--ignore-scripts"]);
     npm.args(["--no-save", "--no-package-lock", "--no-audit", "--no-fund"])
-        .arg("--prefix")
-        .arg(folder)
-        .arg(package);
+        .arg(package)
+        .current_dir(folder);
     run::show(&mut npm)?;
     let bin = folder.join("bin");
     std::os::unix::fs::symlink("node_modules/.bin", &bin)
