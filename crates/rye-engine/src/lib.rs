@@ -1,9 +1,24 @@
 //! The agent engine: prompts go in, events come out, and nothing is done before it is
 //! written down.
+//!
+//! A host supplies the parts, each behind a trait: a [store], [models](model), a
+//! [sandbox] and [tools](tool). Every step of a turn is one [commit](store::SessionStore::commit)
+//! made before it is acted on, so a process may be killed at any instant and another
+//! continues from the record.
 
+mod bus;
 pub mod clock;
+mod engine;
+mod machine;
 pub mod model;
 mod runner;
 pub mod sandbox;
 pub mod store;
 pub mod tool;
+pub mod transcript;
+
+pub use bus::{Notice, Subscription};
+pub use engine::{
+    BuildError, Builder, DecideError, Decision, Engine, NewSession, Prompt, Session, ThreadView,
+};
+pub use rye_protocol as protocol;

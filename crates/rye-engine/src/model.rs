@@ -14,7 +14,7 @@ pub struct ModelRequest {
     /// What holds before anything is said.
     pub system: String,
     /// What was said and done, in order. Every call has its result.
-    pub messages: Vec<Message>,
+    pub messages: Vec<Arc<Message>>,
     /// What it may call.
     pub tools: Vec<ToolSpec>,
     /// How much it may write.

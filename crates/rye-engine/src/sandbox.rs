@@ -98,6 +98,8 @@ pub trait Sandbox: Send + Sync + 'static {
     fn mkdir<'a>(&'a self, path: &'a str) -> Done<'a, ()>;
     /// Removes a file, or a folder with all that is in it.
     fn rm<'a>(&'a self, path: &'a str) -> Done<'a, ()>;
+    /// Ends a process that a dead host left running, by the handle that was written down.
+    fn end<'a>(&'a self, process: &'a str) -> Later<'a, ()>;
     /// Runs a program. Dropping the future ends it with all that it started.
     fn exec<'a>(&'a self, exec: Exec, watcher: &'a dyn Watcher) -> Done<'a, Executed>;
 }

@@ -1,11 +1,10 @@
 //! Events: what happened, told to whoever listens.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::{
-    CallId, Entry, EntryId, ErrorInfo, Gate, GateId, Millis, QueueItem, QueueItemId, Resolution,
-    ResultStatus, SessionId, ThreadId, Usage,
+    CallId, EntryId, ErrorInfo, Gate, GateId, Millis, QueueItemId, Resolution, ResultStatus,
+    SessionId, ThreadId, Usage,
 };
 
 /// Something that happened, numbered within its session.
@@ -41,22 +40,20 @@ pub enum EventKind {
     },
     /// An entry was changed.
     MessageUpdate {
-        /// As it is now.
-        entry: Entry,
+        /// Which.
+        entry: EntryId,
     },
     /// An entry was written.
     MessageEnd {
-        /// It.
-        entry: Entry,
+        /// Which.
+        entry: EntryId,
     },
     /// A tool begins.
     ToolStart {
         /// The call.
         call: CallId,
-        /// The tool.
+        /// The tool. With what is in the entry that asks for it.
         tool: String,
-        /// With what.
-        args: Value,
     },
     /// What a tool prints. Live.
     ToolOutput {
@@ -86,8 +83,10 @@ pub enum EventKind {
     },
     /// What waits, now.
     QueueState {
-        /// All that waits or runs, in order.
-        items: Vec<QueueItem>,
+        /// What runs.
+        running: Option<QueueItemId>,
+        /// What waits, in order.
+        waiting: Vec<QueueItemId>,
     },
     /// A history begins to be summed up.
     CompactionStart,
