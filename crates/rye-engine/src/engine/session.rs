@@ -17,7 +17,7 @@ use super::{Inner, Shared};
 use crate::bus::{Bus, Subscription};
 use crate::machine::Machine;
 use crate::runner::{Mail, Runner};
-use crate::store::{Lease, Order, Record, StoreError};
+use crate::store::{Lease, Order, Post, Record, StoreError};
 
 /// The key of the thread that prompts go to where they name none.
 pub(crate) const DEFAULT: &str = "default";
@@ -157,11 +157,25 @@ impl Session {
         let prompt = prompt.into();
         let key = prompt.thread.as_deref().unwrap_or(DEFAULT);
         let (running, mode) = self.thread_for(key).await?;
+        let named = prompt.id.is_some();
         let item = self.item(prompt, &running.id, mode);
+        if named {
+            return self.post(item).await;
+        }
         let (reply, answer) = oneshot::channel();
         let item = Box::new(item);
         self.send(&running, Mail::Prompt { item, reply })?;
         answer.await.map_err(|_| self.over())?
+    }
+
+    /// A prompt with an id of the caller's is asked once, however often it is sent.
+    async fn post(&self, item: QueueItem) -> Result<QueueItemId, StoreError> {
+        let id = item.id.clone();
+        let shared = &self.open.shared;
+        let post = Post::Prompt(Box::new(item));
+        shared.store.post(self.id(), post).await?;
+        self.look().await?;
+        Ok(id)
     }
 
     /// Ends what a thread does, and forgets what waits; of all threads where none is named.
