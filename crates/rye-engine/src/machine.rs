@@ -221,7 +221,11 @@ struct Step<'a> {
 impl Step<'_> {
     fn take(&mut self, input: Input) {
         match input {
-            Input::Restored | Input::Tick => self.expire_gates(),
+            Input::Restored => {
+                self.forget_ended_gates();
+                self.expire_gates();
+            }
+            Input::Tick => self.expire_gates(),
             Input::Prompt(item) => self.queue(*item),
             Input::Answered(answer) => self.answered(answer),
             Input::Limit(limit) => self.limit(limit),

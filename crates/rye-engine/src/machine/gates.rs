@@ -113,8 +113,21 @@ impl Step<'_> {
 
     /// A gate has ended, in the store already.
     pub(super) fn decided(&mut self, gate: Gate) {
+        let ended = !gate.status.is_pending();
         if let Some(there) = self.machine.gates.get_mut(&gate.id) {
+            if ended && there.status.is_pending() {
+                self.out.batch.push(Op::ClearSuspended(gate.id.clone()));
+            }
             *there = gate;
+        }
+    }
+
+    /// Nobody waits at gates that ended while no host was there.
+    pub(super) fn forget_ended_gates(&mut self) {
+        let gates = self.machine.gates.values();
+        let ended = gates.filter(|gate| !gate.status.is_pending());
+        for gate in ended {
+            self.out.batch.push(Op::ClearSuspended(gate.id.clone()));
         }
     }
 
@@ -123,7 +136,6 @@ impl Step<'_> {
         let CallState::Blocked { gate } = &call.state else {
             return;
         };
-        self.out.batch.push(Op::ClearSuspended(gate.clone()));
         let open = self.machine.gates.get(gate).cloned();
         if let Some(open) = open.filter(|it| it.origin.resume_key.starts_with(RERUN)) {
             return self.rerun(call, &open);
@@ -188,6 +200,7 @@ impl Step<'_> {
         }
         for gate in expired {
             let id = gate.id.clone();
+            self.out.batch.push(Op::ClearSuspended(id.clone()));
             self.out.batch.push(Op::PutGate(Box::new(gate)));
             self.tell(EventKind::DecisionGateExpired { gate: id });
         }
