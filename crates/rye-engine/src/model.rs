@@ -19,6 +19,8 @@ pub struct ModelRequest {
     pub tools: Vec<ToolSpec>,
     /// How much it may write.
     pub max_output: Option<u64>,
+    /// Whether it is to sum the history up rather than to go on with it.
+    pub for_summary: bool,
 }
 
 /// A tool, as a model sees it.

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use rye_protocol::{
-    Batch, Entry, EntryId, Event, Gate, GateId, GateStatus, QueueItem, Resolution, Session,
-    SessionId, Suspended, Thread, ThreadId,
+    Batch, Entry, EntryId, Event, Gate, GateId, GateRef, GateStatus, QueueItem, Resolution,
+    Session, SessionId, Suspended, Thread, ThreadId,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
@@ -201,6 +201,9 @@ pub trait SessionStore: Send + Sync + 'static {
 
     /// A gate.
     fn gate<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Option<Gate>>;
+
+    /// Where a gate was shown, the first place first.
+    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Vec<GateRef>>;
 
     /// Gates that wait for a decision, of one session or of all, the oldest first.
     fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> Stored<'a, Vec<Gate>>;

@@ -59,6 +59,7 @@ impl Runner {
             messages: self.transcript().await?.messages(),
             tools: self.shared.tools.specs(),
             max_output: None,
+            for_summary: false,
         };
         let heard = own.clone();
         let deltas: Deltas = Arc::new(move |delta| {
