@@ -311,9 +311,8 @@ impl Step<'_> {
 
     /// A prompt that steers and came while no host was there takes the place of what ran.
     fn steer_for_who_waits(&mut self) {
-        let steers = |item: &QueueItem| {
-            item.mode == QueueMode::Steer && item.status == ItemStatus::Waiting
-        };
+        let steers =
+            |item: &QueueItem| item.mode == QueueMode::Steer && item.status == ItemStatus::Waiting;
         if self.machine.items.iter().any(steers) {
             self.abort("steer", "");
         }

@@ -44,9 +44,17 @@ fn killed_before_and_after_every_commit_and_effect_nothing_is_lost_or_done_twice
     let mut bad = Vec::new();
     for scenario in ALL {
         let tally = kill_everywhere(scenario, &mut bad);
-        let Tally { points, lost, duplicated, stuck } = tally;
+        let Tally {
+            points,
+            lost,
+            duplicated,
+            stuck,
+        } = tally;
         let name = scenario.name;
-        let _ = writeln!(matrix, "{name:<24} {points:>6} {lost:>5} {duplicated:>11} {stuck:>6}");
+        let _ = writeln!(
+            matrix,
+            "{name:<24} {points:>6} {lost:>5} {duplicated:>11} {stuck:>6}"
+        );
         assert!(points > 4, "{name} has hardly been killed:\n{matrix}");
     }
     println!("{matrix}");
@@ -74,7 +82,10 @@ fn kill_everywhere(scenario: &Scenario, bad: &mut Vec<String>) -> Tally {
             Run::Ended(_) => return tally,
             Run::Stuck(told) => {
                 tally.stuck += 1;
-                bad.push(format!("{}: stuck before point {point}:\n{told}", scenario.name));
+                bad.push(format!(
+                    "{}: stuck before point {point}:\n{told}",
+                    scenario.name
+                ));
                 continue;
             }
         }
@@ -88,7 +99,10 @@ fn kill_everywhere(scenario: &Scenario, bad: &mut Vec<String>) -> Tally {
                 }
                 if let Err(why) = scenarios::same(&expected.story, &told.story) {
                     tally.lost += 1;
-                    bad.push(format!("{at}: {why}\nexpected {:#?}\nfound {:#?}", expected.story, told.story));
+                    bad.push(format!(
+                        "{at}: {why}\nexpected {:#?}\nfound {:#?}",
+                        expected.story, told.story
+                    ));
                 }
             }
             Run::Killed => panic!("{at}: nobody killed the second process, and it died"),
@@ -127,9 +141,15 @@ fn run(scenario: &Scenario, folder: &Path, kill_at: Option<u32>, later: Duration
         return Run::Killed;
     }
     let printed = String::from_utf8_lossy(&output.stdout);
-    let lines: Vec<_> = printed.lines().filter_map(|line| line.strip_prefix(child::TOLD)).collect();
+    let lines: Vec<_> = printed
+        .lines()
+        .filter_map(|line| line.strip_prefix(child::TOLD))
+        .collect();
     if !output.status.success() || lines.is_empty() {
-        return Run::Stuck(format!("{printed}{}", String::from_utf8_lossy(&output.stderr)));
+        return Run::Stuck(format!(
+            "{printed}{}",
+            String::from_utf8_lossy(&output.stderr)
+        ));
     }
     let mut effects = BTreeMap::new();
     let log = std::fs::read_to_string(folder.join(tools::LOG)).unwrap_or_default();

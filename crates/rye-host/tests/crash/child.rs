@@ -41,7 +41,10 @@ impl Clock for Ahead {
 
 pub fn main(name: &str) {
     let scenario = ALL.iter().find(|scenario| scenario.name == name).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let story = tokio::time::timeout(PATIENCE, live(scenario)).await;
         for line in story.expect("it is stuck") {
@@ -56,7 +59,8 @@ async fn live(scenario: &Scenario) -> Vec<String> {
     let later: u64 = std::env::var(LATER).unwrap().parse().unwrap();
     let clock = || Ahead(SystemClock::default(), Duration::from_millis(later));
     let store = Sqlite::open_with(folder.join("sessions.db"), Arc::new(clock())).unwrap();
-    let tool = |name: &str, effect, gates: &[&'static str]| Append::new(&folder, name, effect, gates);
+    let tool =
+        |name: &str, effect, gates: &[&'static str]| Append::new(&folder, name, effect, gates);
     let once = Effect::AtMostOnce;
     let engine = Engine::builder()
         .store(Killer(store))
@@ -74,7 +78,13 @@ async fn live(scenario: &Scenario) -> Vec<String> {
         .build()
         .unwrap();
     let id = Some("session".parse().unwrap());
-    let session = engine.create_session(NewSession { id, ..NewSession::default() }).await.unwrap();
+    let session = engine
+        .create_session(NewSession {
+            id,
+            ..NewSession::default()
+        })
+        .await
+        .unwrap();
     let mut wanted = BTreeSet::new();
     for (id, content, mode) in scenario.prompts {
         ask(&session, id, content, *mode).await;
@@ -91,7 +101,9 @@ async fn live(scenario: &Scenario) -> Vec<String> {
         let notice = events.next().await.unwrap().expect("the session is closed");
         match notice.event.kind {
             EventKind::TurnEnd { item, .. } => drop(wanted.remove(&item)),
-            EventKind::DecisionGate { gate } => act(scenario.person, &engine, &session, gate.id).await,
+            EventKind::DecisionGate { gate } => {
+                act(scenario.person, &engine, &session, gate.id).await
+            }
             _ => {}
         }
     }

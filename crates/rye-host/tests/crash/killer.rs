@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rye_engine::protocol::{Batch, Entry, EntryId, Event, Gate, GateId, Session, SessionId, ThreadId};
+use rye_engine::protocol::{
+    Batch, Entry, EntryId, Event, Gate, GateId, Session, SessionId, ThreadId,
+};
 use rye_engine::store::{
     Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, Stored,
 };
@@ -16,7 +18,9 @@ pub const KILL_AT: &str = "RYE_CRASH_KILL_AT";
 pub fn point() {
     static PASSED: AtomicU32 = AtomicU32::new(0);
     let number = PASSED.fetch_add(1, Ordering::SeqCst);
-    let chosen = std::env::var(KILL_AT).ok().and_then(|text| text.parse().ok());
+    let chosen = std::env::var(KILL_AT)
+        .ok()
+        .and_then(|text| text.parse().ok());
     if chosen == Some(number) {
         let own = rustix::process::getpid();
         rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();

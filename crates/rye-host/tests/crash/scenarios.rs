@@ -144,7 +144,11 @@ pub fn same(expected: &[String], found: &[String]) -> Result<(), String> {
     sort_results(&mut found);
     found.retain(|line| !line.starts_with("gate: ") || expected.contains(line));
     if expected.len() != found.len() {
-        return Err(format!("{} lines instead of {}", found.len(), expected.len()));
+        return Err(format!(
+            "{} lines instead of {}",
+            found.len(),
+            expected.len()
+        ));
     }
     for (expected, found) in expected.iter().zip(&found) {
         let interrupted = expected.starts_with("tool: ") && found == "tool: interrupted";

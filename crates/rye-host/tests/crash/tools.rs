@@ -26,7 +26,12 @@ pub struct Append {
 }
 
 impl Append {
-    pub fn new(folder: &std::path::Path, name: &str, effect: Effect, gates: &[&'static str]) -> Self {
+    pub fn new(
+        folder: &std::path::Path,
+        name: &str,
+        effect: Effect,
+        gates: &[&'static str],
+    ) -> Self {
         let schema = json!({ "type": "object", "properties": { "line": { "type": "string" } } });
         Self {
             def: ToolDef::new(name, "appends a line", schema).effect(effect),
