@@ -94,11 +94,11 @@ impl SessionStore for Memory {
 
     fn post<'a>(&'a self, session: &'a SessionId, post: Post) -> Stored<'a, Posted> {
         let posted = self.world().post(session, post);
-        if posted.is_ok() {
+        if let Ok((_, true)) = posted {
             // Nobody may be listening.
             let _ = self.posts.send(session.clone());
         }
-        now(posted)
+        now(posted.map(|(posted, _)| posted))
     }
 
     fn posts(&self) -> broadcast::Receiver<SessionId> {

@@ -6,7 +6,7 @@ use rye_engine::store::{Posted, StoreError};
 use rye_protocol::{
     Entry, EventKind, Gate, GateStatus, QueueItem, Resolution, Session, SessionId, Thread,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 pub(crate) const SESSION: &str = "session";
 pub(crate) const THREAD: &str = "thread";
@@ -35,16 +35,15 @@ pub(crate) fn own(lease: &SessionId, named: &SessionId) -> Result<(), StoreError
 
 /// A session is made once. Whoever writes it with another owner, parent or time of making
 /// is about to make a second one over it.
-pub(crate) fn session_follows(before: &Session, now: &Session) -> Result<(), StoreError> {
-    let agrees = before.user_id == now.user_id
-        && before.org_id == now.org_id
-        && before.purpose == now.purpose
-        && before.parent == now.parent
-        && before.depth == now.depth
-        && before.created_at == now.created_at;
-    agrees
-        .then_some(())
-        .ok_or_else(|| conflict(SESSION, &now.id))
+pub(crate) fn session_fixed(session: &Session) -> Value {
+    json!([
+        session.user_id,
+        session.org_id,
+        session.purpose,
+        session.parent,
+        session.depth,
+        session.created_at,
+    ])
 }
 
 /// So is a thread.

@@ -187,7 +187,9 @@ impl World {
             self.sessions.put(session.clone(), Held::new(new));
             return Ok(Undo::Made);
         };
-        rules::session_follows(&held.session, &new)?;
+        if rules::session_fixed(&held.session) != rules::session_fixed(&new) {
+            return Err(conflict(SESSION, &new.id));
+        }
         new.usage = held.session.usage;
         let was = std::mem::replace(&mut held.session, new);
         Ok(Undo::Session(Box::new(was)))
@@ -209,16 +211,16 @@ impl World {
     ) -> Result<Option<Undo>, StoreError> {
         rules::own(session, &entry.session)?;
         let held = self.held_mut(session)?;
-        match held.entries.get(&entry.id) {
-            Some(before) if *before == entry => return Ok(None),
-            Some(_) => return Err(conflict(ENTRY, &entry.id)),
-            None => {}
-        }
         held.has_thread(&entry.thread)?;
         if let Some(parent) = &entry.parent
             && held.entries.get(parent).is_none()
         {
             return Err(not_found(ENTRY, parent));
+        }
+        match held.entries.get(&entry.id) {
+            Some(before) if *before == entry => return Ok(None),
+            Some(_) => return Err(conflict(ENTRY, &entry.id)),
+            None => {}
         }
         let before = held.entries.put(entry.id.clone(), entry);
         Ok(Some(Undo::Entry(before)))
@@ -236,15 +238,13 @@ impl World {
     fn put_item(&mut self, session: &SessionId, item: QueueItem) -> Result<Undo, StoreError> {
         rules::own(session, &item.session)?;
         let held = self.held_mut(session)?;
+        held.has_thread(&item.thread)?;
         let first = match held.items.get(&item.id) {
             Some(before) if before.item.thread != item.thread => {
                 return Err(conflict(ITEM, &item.id));
             }
             Some(before) => before.first,
-            None => {
-                held.has_thread(&item.thread)?;
-                rules::asked(&item)
-            }
+            None => rules::asked(&item),
         };
         let before = held.items.put(item.id.clone(), Asked { item, first });
         Ok(Undo::Item(before))
@@ -307,7 +307,12 @@ impl World {
         }
     }
 
-    pub(super) fn post(&mut self, session: &SessionId, post: Post) -> Result<Posted, StoreError> {
+    /// What came of a post, and whether it changed anything.
+    pub(super) fn post(
+        &mut self,
+        session: &SessionId,
+        post: Post,
+    ) -> Result<(Posted, bool), StoreError> {
         match post {
             Post::Prompt(item) => {
                 let held = self.held_mut(session)?;
@@ -316,7 +321,7 @@ impl World {
                 }
                 let first = rules::asked(&item);
                 match held.items.get(&item.id) {
-                    Some(known) if known.first == first => return Ok(Posted::Same),
+                    Some(known) if known.first == first => return Ok((Posted::Same, false)),
                     Some(_) => return Err(conflict(ITEM, &item.id)),
                     None => held.has_thread(&item.thread)?,
                 }
@@ -334,9 +339,9 @@ impl World {
                         found.status = status;
                         let thread = found.origin.thread.clone();
                         held.tell(Some(thread), resolution.at, *told);
-                        return Ok(posted);
+                        return Ok((posted, true));
                     }
-                    Verdict::Stands(posted) => return Ok(posted),
+                    Verdict::Stands(posted) => return Ok((posted, false)),
                 }
             }
             Post::Control(control) => {
@@ -347,7 +352,7 @@ impl World {
                 held.controls.push(control);
             }
         }
-        Ok(Posted::Written)
+        Ok((Posted::Written, true))
     }
 
     pub(super) fn take_controls(&mut self, lease: &Lease) -> Result<Vec<Control>, StoreError> {

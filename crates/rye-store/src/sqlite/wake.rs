@@ -1,0 +1,252 @@
+//! Telling other processes that something was posted.
+//!
+//! Beside the database lies an empty file, `NAME-wake`, that whoever posts writes to and
+//! whoever listens watches. It only says that there is news; what it is stands in the
+//! database. Watching the database itself would wake everybody at every commit.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rusqlite::{Connection, params};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rye_engine::store::StoreError;
+use rye_protocol::SessionId;
+use tokio::sync::broadcast;
+
+use super::error::Outcome;
+use super::file;
+
+/// How many posts a listener may be behind before it is told that it lagged.
+const POSTS: usize = 1024;
+
+/// How many posts the database remembers for those who are about to look.
+const REMEMBERED: i64 = 1024;
+
+/// How often one looks where the kernel has no watch left to give: rarely, since that is
+/// the only case in which anything here is done without a cause.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Tells whoever listens, here and elsewhere.
+pub(super) struct Bell {
+    database: PathBuf,
+    file: PathBuf,
+    source: String,
+    here: broadcast::Sender<SessionId>,
+    listener: Mutex<Option<Listener>>,
+}
+
+/// The thread that listens for others.
+struct Listener {
+    stop: Arc<OwnedFd>,
+    thread: JoinHandle<()>,
+}
+
+impl Bell {
+    pub(super) fn new(database: &Path, source: String) -> Result<Self, StoreError> {
+        let mut file = database.as_os_str().to_owned();
+        file.push("-wake");
+        let bell = Self {
+            database: database.to_owned(),
+            file: file.into(),
+            source,
+            here: broadcast::channel(POSTS).0,
+            listener: Mutex::default(),
+        };
+        bell.open().map_err(|error| {
+            StoreError::Unavailable(format!("{}: {error}", bell.file.display()))
+        })?;
+        Ok(bell)
+    }
+
+    /// The file, made again if somebody took it away.
+    fn open(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false);
+        options.mode(0o600).open(&self.file)
+    }
+
+    /// Notes down, in the transaction of a post, that there was one.
+    pub(super) fn note(&self, db: &Connection, session: &SessionId) -> Outcome<()> {
+        let mut note = db.prepare_cached(
+            "INSERT INTO engine_posts (session, source) VALUES (?1, ?2) RETURNING number",
+        )?;
+        let number: i64 =
+            note.query_row(params![session.as_str(), self.source], |row| row.get(0))?;
+        let mut forget = db.prepare_cached("DELETE FROM engine_posts WHERE number <= ?1")?;
+        forget.execute([number - REMEMBERED])?;
+        Ok(())
+    }
+
+    /// Tells of posts that are written.
+    pub(super) fn ring(&self, sessions: &[SessionId]) {
+        if sessions.is_empty() {
+            return;
+        }
+        for session in sessions {
+            // Nobody here may be listening.
+            let _ = self.here.send(session.clone());
+        }
+        // The post is written whether or not others can be told at once; whoever takes the
+        // session later finds it.
+        let _ = self.open().and_then(|file| file.write_at(b"\n", 0));
+    }
+
+    pub(super) fn listen(self: &Arc<Self>) -> broadcast::Receiver<SessionId> {
+        let posts = self.here.subscribe();
+        let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        if listener.is_none() {
+            // Where no thread can be had, those within this process are still heard.
+            *listener = self.start().ok();
+        }
+        posts
+    }
+
+    /// Watches first and looks then, so that nothing falls between; and all that before
+    /// anybody is told that they are listening.
+    fn start(&self) -> io::Result<Listener> {
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let mut ear = Ear {
+            watch: self.watch().ok(),
+            stop: Arc::clone(&stop),
+            db: None,
+            seen: None,
+            bell: Self {
+                database: self.database.clone(),
+                file: self.file.clone(),
+                source: self.source.clone(),
+                here: self.here.clone(),
+                listener: Mutex::default(),
+            },
+        };
+        // If it cannot be read now, the first look tells of every session.
+        let _ = ear.look();
+        let thread = thread::Builder::new().name("rye-store-wake".to_owned());
+        let thread = thread.spawn(move || ear.listen())?;
+        Ok(Listener { stop, thread })
+    }
+
+    fn watch(&self) -> io::Result<OwnedFd> {
+        self.open()?;
+        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let what = WatchFlags::MODIFY | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
+        inotify::add_watch(&inotify, &self.file, what)?;
+        Ok(inotify)
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        let listener = self.listener.get_mut();
+        let listener = listener.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Listener { stop, thread }) = listener {
+            let _ = rustix::io::write(&*stop, &1u64.to_ne_bytes());
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What listens for others.
+struct Ear {
+    watch: Option<OwnedFd>,
+    stop: Arc<OwnedFd>,
+    db: Option<Connection>,
+    /// The last post that was looked at.
+    seen: Option<i64>,
+    bell: Bell,
+}
+
+impl Ear {
+    fn listen(mut self) {
+        while self.wait() {
+            // What cannot be read now is read at the next news.
+            let _ = self.look();
+        }
+    }
+
+    /// Waits for news. Tells whether to go on.
+    fn wait(&mut self) -> bool {
+        let mut both = vec![PollFd::new(&*self.stop, PollFlags::IN)];
+        both.extend(
+            self.watch
+                .iter()
+                .map(|watch| PollFd::new(watch, PollFlags::IN)),
+        );
+        let longest = Timespec::try_from(LOOK_AGAIN).ok();
+        let longest = longest.filter(|_| self.watch.is_none());
+        let waited = poll(&mut both, longest.as_ref());
+        if waited.is_ok() && both.first().is_some_and(|stop| !stop.revents().is_empty()) {
+            return false;
+        }
+        drop(both);
+        if self.watch.as_ref().is_none_or(is_gone) {
+            self.watch = self.bell.watch().ok();
+        }
+        true
+    }
+
+    /// Tells of what others have posted since the last look. The first only looks how far
+    /// it is.
+    fn look(&mut self) -> Outcome<()> {
+        let db = match self.db.take() {
+            Some(db) => db,
+            None => file::reader(&self.bell.database)?,
+        };
+        let db = self.db.insert(db);
+        let look = db.unchecked_transaction()?;
+        let last: Option<i64> = look
+            .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'engine_posts'")?
+            .query_map([], |row| row.get(0))?
+            .next()
+            .transpose()?;
+        let last = last.unwrap_or(0);
+        let seen = self.seen.unwrap_or(last);
+        let sessions = if last - seen > REMEMBERED {
+            all(&look)?
+        } else {
+            posted(&look, seen, &self.bell.source)?
+        };
+        self.seen = Some(last);
+        for session in sessions {
+            if let Ok(session) = SessionId::try_from(session) {
+                let _ = self.bell.here.send(session);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What others have posted.
+fn posted(db: &Connection, seen: i64, source: &str) -> rusqlite::Result<Vec<String>> {
+    let mut find = db.prepare_cached(
+        "SELECT session FROM engine_posts WHERE number > ?1 AND source <> ?2 ORDER BY number",
+    )?;
+    let sessions = find.query_map(params![seen, source], |row| row.get(0))?;
+    sessions.collect()
+}
+
+/// More was posted than the database remembers, so it may have been to anyone.
+fn all(db: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut find = db.prepare_cached("SELECT id FROM engine_sessions")?;
+    let sessions = find.query_map([], |row| row.get(0))?;
+    sessions.collect()
+}
+
+/// Reads what the kernel noted, and tells whether the file is no longer there.
+fn is_gone(watch: &OwnedFd) -> bool {
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut events = inotify::Reader::new(watch, &mut buffer);
+    let mut gone = false;
+    let end = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
+    while let Ok(event) = events.next() {
+        gone |= event.events().intersects(end);
+    }
+    gone
+}
