@@ -55,8 +55,13 @@ impl Step<'_> {
             open.content = joined(all);
         }
         open.attachments.append(&mut item.attachments);
+        let open = open.clone();
         self.out.accepted = Some(open.id.clone());
-        self.out.batch.push(Op::PutItem(Box::new(open.clone())));
+        // It may have been posted: then it must not wait for itself as well.
+        item.status = ItemStatus::Done;
+        item.metadata.insert("collected_in".into(), json!(open.id));
+        self.out.batch.push(Op::PutItem(Box::new(item)));
+        self.out.batch.push(Op::PutItem(Box::new(open)));
         self.tell_queue();
     }
 

@@ -21,11 +21,11 @@ use super::killer::Killer;
 use super::scenarios::{ALL, Person, Scenario};
 use super::tools::Append;
 
-pub const SCENARIO: &str = "RYE_CRASH_SCENARIO";
-pub const FOLDER: &str = "RYE_CRASH_FOLDER";
-pub const LATER: &str = "RYE_CRASH_LATER";
+pub(crate) const SCENARIO: &str = "RYE_CRASH_SCENARIO";
+pub(crate) const FOLDER: &str = "RYE_CRASH_FOLDER";
+pub(crate) const LATER: &str = "RYE_CRASH_LATER";
 /// What stands before each line of the story.
-pub const TOLD: &str = "told> ";
+pub(crate) const TOLD: &str = "told> ";
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -39,7 +39,7 @@ impl Clock for Ahead {
     }
 }
 
-pub fn main(name: &str) {
+pub(crate) fn main(name: &str) {
     let scenario = ALL.iter().find(|scenario| scenario.name == name).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -47,6 +47,8 @@ pub fn main(name: &str) {
         .unwrap();
     runtime.block_on(async {
         let story = tokio::time::timeout(PATIENCE, live(scenario)).await;
+        // The harness has begun a line.
+        println!();
         for line in story.expect("it is stuck") {
             println!("{TOLD}{line}");
         }

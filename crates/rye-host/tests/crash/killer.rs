@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rye_engine::protocol::{
-    Batch, Entry, EntryId, Event, Gate, GateId, Session, SessionId, ThreadId,
+    Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
 };
 use rye_engine::store::{
     Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, Stored,
@@ -12,10 +12,10 @@ use rye_store::Sqlite;
 use tokio::sync::broadcast;
 
 /// The point at which to die.
-pub const KILL_AT: &str = "RYE_CRASH_KILL_AT";
+pub(crate) const KILL_AT: &str = "RYE_CRASH_KILL_AT";
 
 /// A place at which a process may die. It does, if this is the one.
-pub fn point() {
+pub(crate) fn point() {
     static PASSED: AtomicU32 = AtomicU32::new(0);
     let number = PASSED.fetch_add(1, Ordering::SeqCst);
     let chosen = std::env::var(KILL_AT)
@@ -30,7 +30,7 @@ pub fn point() {
     }
 }
 
-pub struct Killer(pub Sqlite);
+pub(crate) struct Killer(pub(crate) Sqlite);
 
 impl SessionStore for Killer {
     fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> Stored<'a, Lease> {
@@ -91,6 +91,10 @@ impl SessionStore for Killer {
 
     fn gate<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Option<Gate>> {
         self.0.gate(gate)
+    }
+
+    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Vec<GateRef>> {
+        self.0.gate_refs(gate)
     }
 
     fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> Stored<'a, Vec<Gate>> {

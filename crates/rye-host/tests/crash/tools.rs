@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use super::killer::point;
 
 /// What must not happen twice, a line each.
-pub const LOG: &str = "effects.log";
+pub(crate) const LOG: &str = "effects.log";
 
 /// Appends a line to the log, perhaps after a person has let it.
-pub struct Append {
+pub(crate) struct Append {
     def: ToolDef,
     log: PathBuf,
     gates: Vec<&'static str>,
@@ -26,7 +26,7 @@ pub struct Append {
 }
 
 impl Append {
-    pub fn new(
+    pub(crate) fn new(
         folder: &std::path::Path,
         name: &str,
         effect: Effect,
@@ -43,7 +43,7 @@ impl Append {
         }
     }
 
-    pub fn expires_in(mut self, time: Duration) -> Self {
+    pub(crate) fn expires_in(mut self, time: Duration) -> Self {
         self.expires_in = Some(time);
         self
     }

@@ -75,17 +75,14 @@ pub(super) enum Of {
 impl Of {
     /// What an event tells of which entry, if it does.
     pub(super) fn find(kind: &EventKind) -> Option<(Self, &Entry)> {
-        match kind {
-            EventKind::MessageEnd { entry } => Some((Self::MessageEnd, entry)),
-            EventKind::MessageUpdate { entry } => Some((Self::MessageUpdate, entry)),
-            _ => None,
-        }
+        let _ = kind;
+        None
     }
 
     fn with(self, entry: Entry) -> EventKind {
         match self {
-            Self::MessageEnd => EventKind::MessageEnd { entry },
-            Self::MessageUpdate => EventKind::MessageUpdate { entry },
+            Self::MessageEnd => EventKind::MessageEnd { entry: entry.id },
+            Self::MessageUpdate => EventKind::MessageUpdate { entry: entry.id },
         }
     }
 }
