@@ -1,5 +1,7 @@
 //! An agent that works: engine, store, model, sandbox and tools together.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,33 +27,33 @@ fn engine(script: &str, sandbox: Arc<dyn Sandbox>) -> Engine {
         .unwrap()
 }
 
-/// Asks, waits for the end of the turn, and gives the messages and what was told live.
-async fn ask(session: &Session, prompt: &str) -> (Vec<Message>, String) {
+/// Asks, waits for the end of the turn and for what tools are to print, and gives all
+/// messages. What is only live may be told after what is written down.
+async fn ask(session: &Session, prompt: &str, printed: &str) -> Vec<Message> {
     let mut events = session.subscribe(0);
-    let mut live = String::new();
+    session.prompt(prompt).await.unwrap();
     let turn = async {
-        loop {
+        let (mut live, mut end) = (String::new(), None);
+        while end.is_none() || live.len() < printed.len() {
             let notice = events.next().await.unwrap().unwrap();
             match notice.event.kind {
                 EventKind::ToolOutput { text, .. } => live.push_str(&text),
-                EventKind::TurnEnd { reason, .. } => break reason,
+                EventKind::TurnEnd { reason, .. } => end = Some(reason),
                 _ => {}
             }
         }
+        (live, end)
     };
-    // It listens first: what is only live is not told again.
-    let turn = timeout(Duration::from_secs(30), turn);
-    let (end, asked) = tokio::join!(biased; turn, session.prompt(prompt));
-    asked.unwrap();
-    let end = end.unwrap();
-    assert_eq!(end, TurnEnd::EndTurn);
+    let (live, end) = timeout(Duration::from_secs(30), turn).await.unwrap();
+    assert!(live.starts_with(printed), "{live}");
+    assert_eq!(end, Some(TurnEnd::EndTurn));
     let thread = &session.threads()[0].id;
     let entries = session.entries(thread, None, 100).await.unwrap();
     let message = |entry: Entry| match entry.kind {
         EntryKind::Message(message) => Some(message),
         _ => None,
     };
-    (entries.into_iter().filter_map(message).collect(), live)
+    entries.into_iter().filter_map(message).collect()
 }
 
 const SAYS_HI: &str = "
@@ -63,14 +65,13 @@ steps:
 async fn says_hi(sandbox: Arc<dyn Sandbox>) {
     let engine = engine(SAYS_HI, Arc::clone(&sandbox));
     let session = engine.create_session(NewSession::default()).await.unwrap();
-    let (messages, live) = ask(&session, "say hi").await;
+    let messages = ask(&session, "say hi", "hi\n").await;
     let roles: Vec<_> = messages.iter().map(|message| message.role).collect();
     assert_eq!(
         roles,
         [Role::User, Role::Assistant, Role::Tool, Role::Assistant]
     );
     assert_eq!(messages[3].content(), "It said: hi");
-    assert_eq!(live, "hi\n");
     assert_eq!(sandbox.read("out.txt").await.unwrap(), b"hi\n");
     engine.shutdown().await.unwrap();
 }
@@ -107,7 +108,7 @@ steps:
 ";
     let engine = engine(script, Arc::new(Virtual::new()));
     let session = engine.create_session(NewSession::default()).await.unwrap();
-    let (messages, _) = ask(&session, "go").await;
+    let messages = ask(&session, "go", "").await;
     let mut results: Vec<_> = messages
         .iter()
         .flat_map(|message| &message.parts)

@@ -1,5 +1,7 @@
 //! Files, read.
 
+use std::fmt::Write as _;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -96,7 +98,8 @@ fn page(text: &str, first: usize, limit: usize) -> Result<ToolOutput, String> {
         if line.len() > LINE {
             let end = floor(line, LINE);
             shown.push_str(&line[..end]);
-            shown += &format!(" … [{} more bytes in this line]", line.len() - end);
+            let left_out = line.len() - end;
+            let _ = write!(shown, " … [{left_out} more bytes in this line]");
         } else {
             shown.push_str(line);
         }
@@ -107,7 +110,10 @@ fn page(text: &str, first: usize, limit: usize) -> Result<ToolOutput, String> {
     }
     if next <= total {
         let last = next - 1;
-        shown += &format!("\n[lines {first} to {last} of {total}; read on with offset {next}]");
+        let _ = write!(
+            shown,
+            "\n[lines {first} to {last} of {total}; read on with offset {next}]"
+        );
     }
     Ok(ToolOutput::text(shown))
 }

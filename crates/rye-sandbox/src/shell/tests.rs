@@ -39,7 +39,7 @@ async fn run_with(script: &str, stdin: &str, time: Duration) -> Executed {
 }
 
 async fn run(script: &str) -> Executed {
-    run_with(script, "from outside\n", Duration::from_secs(60)).await
+    run_with(script, "from outside\n", Duration::from_mins(1)).await
 }
 
 #[tokio::test]
