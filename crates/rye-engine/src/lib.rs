@@ -6,6 +6,7 @@
 //! made before it is acted on, so a process may be killed at any instant and another
 //! continues from the record.
 
+pub mod builtin;
 mod bus;
 pub mod clock;
 mod engine;
@@ -14,6 +15,7 @@ pub mod model;
 mod runner;
 pub mod sandbox;
 pub mod store;
+mod text;
 pub mod tool;
 pub mod transcript;
 

@@ -17,5 +17,7 @@ mod lex;
 mod meter;
 mod parse;
 mod run;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use run::{Shell, Task};

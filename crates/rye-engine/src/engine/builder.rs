@@ -75,6 +75,13 @@ impl Builder {
         self
     }
 
+    /// With more tools, such as the [built-in](crate::builtin::tools) ones.
+    #[must_use]
+    pub fn tools(mut self, tools: Vec<Arc<dyn Tool>>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
     /// How long prompts are collected.
     #[must_use]
     pub fn collect_for(mut self, window: Duration) -> Self {

@@ -11,6 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::machine::Facts;
 use crate::model::ToolSpec;
+use crate::text::without_middle;
 use crate::tool::{Effect, Tool, ToolContext, ToolError, ToolOutput};
 
 /// How much of a tool's text a model is given.
@@ -106,24 +107,7 @@ fn describe(error: jsonschema::ValidationError<'_>) -> String {
     }
 }
 
-/// Leaves out the middle of what is too long: the beginning says what it is, and the end
-/// how it went.
 fn cut(mut output: ToolOutput) -> ToolOutput {
-    let length = output.text.len();
-    if length > LONGEST {
-        let head = floor(&output.text, LONGEST / 2);
-        let tail = floor(&output.text, length - LONGEST / 2);
-        let left_out = tail - head;
-        let note = format!("\n… {left_out} bytes are left out here …\n");
-        output.text.replace_range(head..tail, &note);
-    }
+    output.text = without_middle(output.text, LONGEST);
     output
-}
-
-/// The end of the last whole character before a byte.
-fn floor(text: &str, mut at: usize) -> usize {
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// What all commands of a script may do together, in bytes looked at, about.
-const MOST: u64 = 1 << 30;
+const MOST: u64 = 1 << 27;
+/// What a step costs that looks at nothing.
+const EACH: u64 = 32;
 /// After how much others get their turn.
 const BREATH: u64 = 1 << 18;
 
@@ -47,7 +49,7 @@ impl Meter {
 
     /// Counts; for work that is too small to wait in.
     pub(crate) fn charge(&mut self, work: usize) -> Result<(), Halt> {
-        self.done = self.done.saturating_add(work as u64).saturating_add(1);
+        self.done = self.done.saturating_add(work as u64).saturating_add(EACH);
         if self.done > MOST {
             return Err(Halt::TooMuch("it does too much"));
         }

@@ -1,5 +1,7 @@
 //! `grep`.
 
+use std::fmt::Write as _;
+
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::Ran;
@@ -70,7 +72,7 @@ async fn search(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
             }
             let mut start = name.clone();
             if options.has('n') {
-                start += &format!("{}:", index + 1);
+                let _ = write!(start, "{}:", index + 1);
             }
             if options.has('o') && !options.has('v') {
                 for part in regex.find_iter(line).filter(|part| !part.is_empty()) {
