@@ -16,7 +16,7 @@ use std::time::Duration;
 use rye_protocol::{
     Batch, Call, CallId, CallState, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind,
     Gate, GateId, GateStatus, ItemStatus, Message, Millis, Op, Part, Phase, QueueItem, QueueItemId,
-    QueueMode, Role, StatusKind, Thread, ThreadStatus, Turn, TurnEnd,
+    Role, StatusKind, Thread, ThreadStatus, Turn, TurnEnd,
 };
 use serde_json::{Value, json};
 
@@ -224,7 +224,6 @@ impl Step<'_> {
             Input::Restored => {
                 self.forget_ended_gates();
                 self.expire_gates();
-                self.steer_for_who_waits();
             }
             Input::Tick => self.expire_gates(),
             Input::Prompt(item) => self.queue(*item),
@@ -307,15 +306,6 @@ impl Step<'_> {
         self.append(EntryKind::Message(Message::of(Role::Assistant, vec![part])));
         self.tell(EventKind::Error { error });
         self.finish(ItemStatus::Failed, reason);
-    }
-
-    /// A prompt that steers and came while no host was there takes the place of what ran.
-    fn steer_for_who_waits(&mut self) {
-        let steers =
-            |item: &QueueItem| item.mode == QueueMode::Steer && item.status == ItemStatus::Waiting;
-        if self.machine.items.iter().any(steers) {
-            self.abort("steer", "");
-        }
     }
 
     /// Ends what runs. What was done stays in the history.

@@ -4,7 +4,7 @@
 mod effects;
 mod tools;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ pub(crate) enum Mail {
     Order(Order, Option<oneshot::Sender<Result<(), StoreError>>>),
     /// The session's pause began or ended.
     Look,
+    /// Whether all before it was read.
+    Read(oneshot::Sender<()>),
     /// From the model's task.
     Delta(u64, Delta),
     Answered(u64, Result<Box<ModelAnswer>, rye_protocol::ErrorInfo>),
@@ -78,6 +80,8 @@ pub(crate) struct Runner {
     partial: String,
     tools: HashMap<CallId, AbortOnDropHandle<()>>,
     waiting: HashMap<(CallId, GateId), Vec<oneshot::Sender<GateStatus>>>,
+    /// Prompts of others that were taken in.
+    posted: HashSet<QueueItemId>,
     wake_at: Option<Millis>,
     status: Arc<Mutex<StatusKind>>,
 }
@@ -100,6 +104,7 @@ impl Runner {
             partial: String::new(),
             tools: HashMap::new(),
             waiting: HashMap::new(),
+            posted: HashSet::new(),
             wake_at: None,
             status,
         }
@@ -155,7 +160,8 @@ impl Runner {
                 }
             }
             Mail::Posted(item) => {
-                let known = self.machine.items.iter().any(|other| other.id == item.id);
+                // Whoever looked may have seen it before it was taken in.
+                let known = !self.posted.insert(item.id.clone());
                 if known {
                     Ok(())
                 } else {
@@ -177,6 +183,10 @@ impl Runner {
                     let _ = reply.send(outcome.clone());
                 }
                 outcome
+            }
+            Mail::Read(reply) => {
+                let _ = reply.send(());
+                Ok(())
             }
             Mail::Look => self.step(Input::Tick).await.map(drop),
             Mail::Delta(generation, delta) => {

@@ -75,5 +75,6 @@ pub fn builder(options: &Options, supervisor: Supervisor) -> Result<Builder, Hos
     Ok(Engine::builder()
         .store(Sqlite::open(&options.database)?)
         .models(models)
-        .sandbox(sandbox))
+        .sandbox(sandbox)
+        .tools(rye_engine::builtin::tools()))
 }

@@ -14,7 +14,8 @@ pub struct QueueItem {
     pub session: SessionId,
     /// Whose thread's.
     pub thread: ThreadId,
-    /// Its place: the lower, the sooner.
+    /// Its place: the lower, the sooner. One that was posted has none, which is 0, until
+    /// whoever runs the session gives it one.
     pub order: u64,
     /// What is asked.
     pub content: String,
@@ -45,6 +46,13 @@ pub struct QueueItem {
     pub metadata: Map<String, Value>,
     /// When it was asked.
     pub created_at: Millis,
+}
+
+impl QueueItem {
+    /// Whether it waits and has no place in the queue yet.
+    pub fn is_unplaced(&self) -> bool {
+        self.status == ItemStatus::Waiting && self.order == 0
+    }
 }
 
 /// Who asks, and where.

@@ -106,15 +106,21 @@ impl Session {
     ) -> Result<Self, StoreError> {
         let session = Self::new(inner, lease, record.session);
         for thread in record.threads {
-            let own = |item: &&QueueItem| item.thread == thread.id;
-            let items = record.items.iter().filter(own).cloned().collect();
+            let own = record.items.iter().filter(|item| item.thread == thread.id);
+            // What was posted while no host was there has no place in the queue yet.
+            let (mut posted, items): (Vec<_>, Vec<_>) =
+                own.cloned().partition(QueueItem::is_unplaced);
+            posted.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
             let turn = thread.turn.as_ref();
             let of_turn = |gate: &&Gate| {
                 let origin = &gate.origin;
                 origin.thread == thread.id && turn.is_some_and(|turn| turn.item == origin.item)
             };
             let gates = record.gates.iter().filter(of_turn).cloned().collect();
-            session.move_thread(thread, items, gates).await?;
+            let running = session.move_thread(thread, items, gates).await?;
+            for item in posted {
+                session.send(&running, Mail::Posted(Box::new(item)))?;
+            }
         }
         Ok(session)
     }
@@ -160,7 +166,7 @@ impl Session {
         let named = prompt.id.is_some();
         let item = self.item(prompt, &running.id, mode);
         if named {
-            return self.post(item).await;
+            return self.post(&running, item).await;
         }
         let (reply, answer) = oneshot::channel();
         let item = Box::new(item);
@@ -169,12 +175,16 @@ impl Session {
     }
 
     /// A prompt with an id of the caller's is asked once, however often it is sent.
-    async fn post(&self, item: QueueItem) -> Result<QueueItemId, StoreError> {
+    async fn post(&self, running: &Running, item: QueueItem) -> Result<QueueItemId, StoreError> {
         let id = item.id.clone();
         let shared = &self.open.shared;
         let post = Post::Prompt(Box::new(item));
         shared.store.post(self.id(), post).await?;
         self.look().await?;
+        // Mail is read in order: once this is, the prompt has its place.
+        let (reply, answer) = oneshot::channel();
+        self.send(running, Mail::Read(reply))?;
+        answer.await.map_err(|_| self.over())?;
         Ok(id)
     }
 
@@ -266,8 +276,7 @@ impl Session {
                 self.send(&running, Mail::Decided(Box::new(gate)))?;
             }
         }
-        let waiting = |item: &QueueItem| item.status == ItemStatus::Waiting;
-        for item in record.items.into_iter().filter(waiting) {
+        for item in record.items.into_iter().filter(QueueItem::is_unplaced) {
             if let Some(running) = self.running(&item.thread) {
                 self.send(&running, Mail::Posted(Box::new(item)))?;
             }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rye_engine::clock::{Clock, SystemClock};
@@ -30,12 +31,19 @@ pub(crate) const TOLD: &str = "told> ";
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A clock that is ahead.
-struct Ahead(SystemClock, Duration);
+/// How long prompts are collected: longer than anything here takes, by the clock.
+const WINDOW: Duration = Duration::from_secs(3600);
+
+/// A clock that can be put on.
+struct Ahead {
+    clock: SystemClock,
+    by: Arc<AtomicU64>,
+}
 
 impl Clock for Ahead {
     fn now(&self) -> Millis {
-        self.0.now().after(self.1)
+        let by = self.by.load(Ordering::Relaxed);
+        self.clock.now().after(Duration::from_millis(by))
     }
 }
 
@@ -59,7 +67,11 @@ pub(crate) fn main(name: &str) {
 async fn live(scenario: &Scenario) -> Vec<String> {
     let folder = PathBuf::from(std::env::var(FOLDER).unwrap());
     let later: u64 = std::env::var(LATER).unwrap().parse().unwrap();
-    let clock = || Ahead(SystemClock::default(), Duration::from_millis(later));
+    let ahead = Arc::new(AtomicU64::new(later));
+    let clock = || Ahead {
+        clock: SystemClock::default(),
+        by: Arc::clone(&ahead),
+    };
     let store = Sqlite::open_with(folder.join("sessions.db"), Arc::new(clock())).unwrap();
     let tool =
         |name: &str, effect, gates: &[&'static str]| Append::new(&folder, name, effect, gates);
@@ -69,12 +81,13 @@ async fn live(scenario: &Scenario) -> Vec<String> {
         .models(Catalogue::new(&folder).with("scripted:test", (scenario.script)()))
         .sandbox(Arc::new(Virtual::new()))
         .clock(clock())
-        .collect_for(Duration::from_millis(100))
+        .collect_for(WINDOW)
         .tool(tool("once", once, &[]))
         .tool(tool("pure", Effect::Pure, &[]))
         .tool(tool("idempotent", Effect::Idempotent, &[]))
         .tool(tool("ask", Effect::Ask, &[]))
         .tool(tool("gated", once, &["first"]))
+        .tool(tool("gated_again", Effect::Idempotent, &["first"]))
         .tool(tool("gated_twice", once, &["first", "second"]))
         .tool(tool("expiring", once, &["first"]).expires_in(Duration::from_millis(300)))
         .build()
@@ -97,6 +110,11 @@ async fn live(scenario: &Scenario) -> Vec<String> {
     }
     if scenario.person == Person::Steers {
         wanted.insert("steer".parse().unwrap());
+    }
+    if scenario.prompts[0].2 == QueueMode::Collect {
+        // A host that is killed after this finds the clock put back.
+        ahead.fetch_add(2 * WINDOW.as_millis() as u64, Ordering::Relaxed);
+        session.resume(None).await.unwrap();
     }
     let mut events = session.subscribe(0);
     while !wanted.is_empty() {

@@ -112,7 +112,7 @@ pub(crate) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "steer over a gate",
-        script: || Script::of([call("gated", "a"), Step::text("all right")]),
+        script: || Script::of([call("gated_again", "a"), Step::text("all right")]),
         prompts: ONE,
         person: Person::Steers,
         down_for: Duration::ZERO,
