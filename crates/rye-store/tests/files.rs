@@ -208,6 +208,22 @@ fn what_was_asked_for_is_written_though_nobody_waits_and_leases_end_with_the_sto
 }
 
 #[test]
+fn a_store_that_is_closed_leaves_one_file_and_its_bell() {
+    let (folder, file) = place();
+    run(async {
+        let store = Sqlite::open(&file).unwrap();
+        begin(&store, "s").await;
+        store.record(&sid("s")).await.unwrap();
+        drop(store.posts());
+    });
+    let names: Vec<_> = lies_in(folder.path())
+        .into_iter()
+        .map(|file| file.0)
+        .collect();
+    assert_eq!(names, ["s.db", "s.db-wake"]);
+}
+
+#[test]
 fn a_turn_takes_the_same_room_however_many_were_before() {
     let size = |turns: usize| {
         let (_folder, file) = place();

@@ -82,7 +82,7 @@ fn second_process() {
             "hold" => {
                 begin(&*store, "s").await;
                 say("held");
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
             "post" => {
                 let post = Post::Prompt(Box::new(item("s", "q1", 1)));
@@ -207,7 +207,7 @@ fn a_process_hears_what_another_posts() {
         let mut posts = store.posts();
         for round in 0..2 {
             let mut second = Second::start("post", &file);
-            let news = tokio::time::timeout(Duration::from_secs(60), posts.recv());
+            let news = tokio::time::timeout(Duration::from_mins(1), posts.recv());
             assert_eq!(news.await.unwrap().unwrap(), sid("s"));
             assert_eq!(second.hear().unwrap(), "posted");
             let record = store.record(&sid("s")).await.unwrap().unwrap();
