@@ -392,6 +392,38 @@ pub async fn commits_are_made_in_the_order_of_the_calls(subject: Subject) {
     assert_eq!(ids(&path), ids(&entries));
 }
 
+/// Whatever they are written together with.
+pub async fn of_many_commits_at_once_the_bad_ones_fail_alone(subject: Subject) {
+    let store = &*subject.store;
+    let mut leases = Vec::new();
+    for n in 0..4 {
+        leases.push(begin(store, &format!("s{n}")).await);
+    }
+    let waiting: Vec<_> = (0..80)
+        .map(|n| {
+            let mut ops = vec![told(), told()];
+            if n % 3 == 0 {
+                ops.push(replace(entry(&format!("s{}", n % 4), "nowhere", None)));
+            }
+            store.commit(&leases[n % 4], Batch { ops })
+        })
+        .collect();
+    let mut good = [0; 4];
+    for (n, commit) in waiting.into_iter().enumerate() {
+        let expected = if n % 3 == 0 {
+            Err(not_found("entry", "nowhere"))
+        } else {
+            good[n % 4] += 2;
+            Ok(good[n % 4])
+        };
+        assert_eq!(commit.await, expected);
+    }
+    for (n, lease) in leases.iter().enumerate() {
+        let events = store.events(&lease.session, 0, 99).await.unwrap();
+        assert_eq!(events.len() as u64, good[n]);
+    }
+}
+
 /// As deep as a parser of JSON lets anything be.
 pub async fn deep_arguments_come_back_as_they_were(subject: Subject) {
     let store = &*subject.store;

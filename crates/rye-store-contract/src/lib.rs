@@ -79,9 +79,9 @@ impl Subject {
 }
 
 /// Runs one behaviour to its end.
-pub fn run(behaviour: impl Future<Output = ()>) {
+pub fn run<T>(behaviour: impl Future<Output = T>) -> T {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().build().unwrap().block_on(behaviour);
+    runtime.enable_all().build().unwrap().block_on(behaviour)
 }
 
 /// Makes a test of each behaviour. The expression gives a fresh [`Subject`] each time.
@@ -106,6 +106,7 @@ macro_rules! store_contract {
                 nothing_is_written_to_a_session_that_is_not_there
                 ids_are_those_of_one_session
                 commits_are_made_in_the_order_of_the_calls
+                of_many_commits_at_once_the_bad_ones_fail_alone
                 deep_arguments_come_back_as_they_were
                 numbers_come_back_as_they_were
                 a_session_that_is_removed_leaves_nothing

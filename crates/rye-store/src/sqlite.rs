@@ -60,7 +60,7 @@ use writer::{Writer, Written};
 /// # }
 /// ```
 pub struct Sqlite {
-    // In this order they are closed: who reads first, and the writer, who tidies up, last.
+    // In this order they are closed: the writer last, since only it may tidy up.
     readers: Readers,
     writer: Writer,
     bell: Arc<Bell>,
@@ -98,6 +98,13 @@ impl Sqlite {
             clock,
             path,
         })
+    }
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        // The listener reads, and so it goes before the writer, who tidies up.
+        self.bell.hush();
     }
 }
 

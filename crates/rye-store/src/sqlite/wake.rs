@@ -36,11 +36,18 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Tells whoever listens, here and elsewhere.
 pub(super) struct Bell {
-    database: PathBuf,
-    file: PathBuf,
-    source: String,
+    wire: Arc<Wire>,
+    /// Tells of posts in this process.
     here: broadcast::Sender<SessionId>,
     listener: Mutex<Option<Listener>>,
+}
+
+/// What goes from process to process.
+struct Wire {
+    database: PathBuf,
+    file: PathBuf,
+    /// Who we are, so as not to hear ourselves.
+    source: String,
 }
 
 /// The thread that listens for others.
@@ -53,24 +60,19 @@ impl Bell {
     pub(super) fn new(database: &Path, source: String) -> Result<Self, StoreError> {
         let mut file = database.as_os_str().to_owned();
         file.push("-wake");
-        let bell = Self {
+        let wire = Wire {
             database: database.to_owned(),
             file: file.into(),
             source,
+        };
+        wire.open().map_err(|error| {
+            StoreError::Unavailable(format!("{}: {error}", wire.file.display()))
+        })?;
+        Ok(Self {
+            wire: Arc::new(wire),
             here: broadcast::channel(POSTS).0,
             listener: Mutex::default(),
-        };
-        bell.open().map_err(|error| {
-            StoreError::Unavailable(format!("{}: {error}", bell.file.display()))
-        })?;
-        Ok(bell)
-    }
-
-    /// The file, made again if somebody took it away.
-    fn open(&self) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        let options = options.write(true).create(true).truncate(false);
-        options.mode(0o600).open(&self.file)
+        })
     }
 
     /// Notes down, in the transaction of a post, that there was one.
@@ -78,8 +80,9 @@ impl Bell {
         let mut note = db.prepare_cached(
             "INSERT INTO engine_posts (session, source) VALUES (?1, ?2) RETURNING number",
         )?;
-        let number: i64 =
-            note.query_row(params![session.as_str(), self.source], |row| row.get(0))?;
+        let number: i64 = note.query_row(params![session.as_str(), self.wire.source], |row| {
+            row.get(0)
+        })?;
         let mut forget = db.prepare_cached("DELETE FROM engine_posts WHERE number <= ?1")?;
         forget.execute([number - REMEMBERED])?;
         Ok(())
@@ -96,10 +99,10 @@ impl Bell {
         }
         // The post is written whether or not others can be told at once; whoever takes the
         // session later finds it.
-        let _ = self.open().and_then(|file| file.write_at(b"\n", 0));
+        let _ = self.wire.open().and_then(|file| file.write_at(b"\n", 0));
     }
 
-    pub(super) fn listen(self: &Arc<Self>) -> broadcast::Receiver<SessionId> {
+    pub(super) fn listen(&self) -> broadcast::Receiver<SessionId> {
         let posts = self.here.subscribe();
         let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         if listener.is_none() {
@@ -114,23 +117,36 @@ impl Bell {
     fn start(&self) -> io::Result<Listener> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let mut ear = Ear {
-            watch: self.watch().ok(),
+            watch: self.wire.watch().ok(),
             stop: Arc::clone(&stop),
             db: None,
             seen: None,
-            bell: Self {
-                database: self.database.clone(),
-                file: self.file.clone(),
-                source: self.source.clone(),
-                here: self.here.clone(),
-                listener: Mutex::default(),
-            },
+            wire: Arc::clone(&self.wire),
+            here: self.here.clone(),
         };
         // If it cannot be read now, the first look tells of every session.
         let _ = ear.look();
         let thread = thread::Builder::new().name("rye-store-wake".to_owned());
         let thread = thread.spawn(move || ear.listen())?;
         Ok(Listener { stop, thread })
+    }
+
+    /// Listens no more.
+    pub(super) fn hush(&self) {
+        let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Listener { stop, thread }) = listener.take() {
+            let _ = rustix::io::write(&*stop, &1u64.to_ne_bytes());
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Wire {
+    /// The file, made again if somebody took it away.
+    fn open(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false);
+        options.mode(0o600).open(&self.file)
     }
 
     fn watch(&self) -> io::Result<OwnedFd> {
@@ -142,17 +158,6 @@ impl Bell {
     }
 }
 
-impl Drop for Bell {
-    fn drop(&mut self) {
-        let listener = self.listener.get_mut();
-        let listener = listener.unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Listener { stop, thread }) = listener {
-            let _ = rustix::io::write(&*stop, &1u64.to_ne_bytes());
-            let _ = thread.join();
-        }
-    }
-}
-
 /// What listens for others.
 struct Ear {
     watch: Option<OwnedFd>,
@@ -160,7 +165,8 @@ struct Ear {
     db: Option<Connection>,
     /// The last post that was looked at.
     seen: Option<i64>,
-    bell: Bell,
+    wire: Arc<Wire>,
+    here: broadcast::Sender<SessionId>,
 }
 
 impl Ear {
@@ -187,7 +193,7 @@ impl Ear {
         }
         drop(both);
         if self.watch.as_ref().is_none_or(is_gone) {
-            self.watch = self.bell.watch().ok();
+            self.watch = self.wire.watch().ok();
         }
         true
     }
@@ -197,7 +203,7 @@ impl Ear {
     fn look(&mut self) -> Outcome<()> {
         let db = match self.db.take() {
             Some(db) => db,
-            None => file::reader(&self.bell.database)?,
+            None => file::reader(&self.wire.database)?,
         };
         let db = self.db.insert(db);
         let look = db.unchecked_transaction()?;
@@ -211,12 +217,12 @@ impl Ear {
         let sessions = if last - seen > REMEMBERED {
             all(&look)?
         } else {
-            posted(&look, seen, &self.bell.source)?
+            posted(&look, seen, &self.wire.source)?
         };
         self.seen = Some(last);
         for session in sessions {
             if let Ok(session) = SessionId::try_from(session) {
-                let _ = self.bell.here.send(session);
+                let _ = self.here.send(session);
             }
         }
         Ok(())
