@@ -230,7 +230,7 @@ impl Step<'_> {
             Input::Answered(answer) => self.answered(answer),
             Input::Limit(limit) => self.limit(limit),
             Input::Ended(call, outcome) => self.ended(&call, outcome),
-            Input::Ask(call, request) => self.ask(&call, *request),
+            Input::Ask(call, request) => self.ask(&call, &request),
             Input::Decided(gate) => self.decided(*gate),
             Input::Process(call, process) => {
                 if let Some(call) = self.machine.call(&call) {

@@ -120,7 +120,7 @@ pub enum EventKind {
     /// A person is asked.
     DecisionGate {
         /// What.
-        gate: Gate,
+        gate: Box<Gate>,
     },
     /// They have decided.
     DecisionGateResolved {

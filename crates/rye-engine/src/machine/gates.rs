@@ -14,8 +14,8 @@ const RERUN: &str = "rerun:";
 
 impl Step<'_> {
     /// A tool asks a person; the same question is asked once.
-    pub(super) fn ask(&mut self, id: &CallId, request: DecisionRequest) {
-        let Some(gate) = self.gate_of(id, &request) else {
+    pub(super) fn ask(&mut self, id: &CallId, request: &DecisionRequest) {
+        let Some(gate) = self.gate_of(id, request) else {
             // A turn that is over asks nobody.
             let gate = GateId::from(String::new());
             let status = GateStatus::Withdrawn {
@@ -76,7 +76,9 @@ impl Step<'_> {
             title: gate.title.clone(),
         });
         self.out.batch.push(Op::PutGate(Box::new(gate.clone())));
-        self.tell(EventKind::DecisionGate { gate: gate.clone() });
+        self.tell(EventKind::DecisionGate {
+            gate: Box::new(gate.clone()),
+        });
         self.machine.gates.insert(gate.id.clone(), gate.clone());
         self.block(call, gate.id);
     }
