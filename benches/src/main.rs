@@ -12,6 +12,8 @@
 mod cas;
 mod executor;
 mod items;
+mod mcp;
+mod mcp_server;
 mod measure;
 mod processes;
 mod search;
@@ -27,10 +29,12 @@ use table::Row;
 /// A group's name and what measures it.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 6] = [
+const GROUPS: [Group; 8] = [
     ("cas", cas::run),
     ("executor", executor::run),
     ("items", items::run),
+    ("mcp-server", mcp_server::run),
+    ("mcp", mcp::run),
     ("processes", processes::run),
     ("search", search::run),
     ("signing", signing::run),
@@ -42,6 +46,15 @@ const GROUPS: [Group; 6] = [
     reason = "the printer of the benches"
 )]
 fn main() -> ExitCode {
+    if let Some(served) = mcp_server::serve::asked() {
+        return match served {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let filter = std::env::args().nth(1).unwrap_or_default();
     match measure_all(&filter) {
         Ok(rows) => {

@@ -67,10 +67,12 @@ fn main() {
     }
     let mut list = String::new();
     let mut all = String::new();
+    let mut signatures = Vec::new();
     for (path, bytes) in files {
         let comment = comment_of(&path);
         let signed =
             signature::sign(&bytes, &comment, &key, &time, None).expect("it has no provenance");
+        signatures.push(checked(&signed, &comment, &key));
         let place = folder.join(&path);
         fs::create_dir_all(place.parent().expect("it is in a folder"))
             .expect("a folder can be made");
@@ -84,11 +86,25 @@ fn main() {
         );
     }
     let hash = Hash::of(all);
+    signatures.sort_unstable();
     let code = format!(
         "/// The system space, signed when this was built.\n\
-         pub static SYSTEM: Embedded = Embedded {{ name: \"rye\", hash: \"{hash}\", files: &[\n{list}] }};\n"
+         pub static SYSTEM: Embedded = Embedded {{ name: \"rye\", hash: \"{hash}\", files: &[\n{list}] }};\n\
+         /// The names of its signatures, each of which was checked when this was built.\n\
+         pub(crate) static SIGNATURES: [[u8; 32]; {}] = {signatures:?};\n",
+        signatures.len()
     );
     fs::write(folder.with_extension("rs"), code).expect("the list of files can be written");
+}
+
+/// The name of a file's signature, which holds.
+fn checked(signed: &[u8], comment: &Comment, key: &SigningKey) -> [u8; 32] {
+    let split = signature::split(signed, comment).expect("it was signed a moment ago");
+    let (hash, line) = (split.hash(), split.line);
+    key.public()
+        .verify(&hash, &line.signature)
+        .expect("its signature is that of the key");
+    *signature::name(key.public(), &hash, &line.signature).as_bytes()
 }
 
 /// What Cargo is told goes to standard output.

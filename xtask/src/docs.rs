@@ -1,6 +1,9 @@
 //! `cargo xtask docs`: rustdoc, and the references that binaries tell of themselves.
 
+mod environment;
+
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
@@ -57,10 +60,8 @@ pub(crate) fn rustdoc() -> Result<()> {
 
 /// Fails if a generated reference is not what would be generated now.
 pub(crate) fn check() -> Result<()> {
-    for binary in &BINARIES {
-        let path = place::workspace().join(binary.reference);
-        let there = fs::read_to_string(&path).unwrap_or_default();
-        let wanted = reference(binary)?;
+    for (name, wanted) in references()? {
+        let there = fs::read_to_string(place::workspace().join(name)).unwrap_or_default();
         if there == wanted {
             continue;
         }
@@ -69,38 +70,45 @@ pub(crate) fn check() -> Result<()> {
             .zip(wanted.lines())
             .position(|(there, wanted)| there != wanted);
         let line = 1 + differs.unwrap_or_else(|| there.lines().count().min(wanted.lines().count()));
-        let name = binary.reference;
         bail!("{name} is stale from line {line} on; run: cargo xtask docs");
     }
     Ok(())
 }
 
 fn generate() -> Result<()> {
-    for binary in &BINARIES {
-        let path = place::workspace().join(binary.reference);
+    for (name, text) in references()? {
+        let path = place::workspace().join(name);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)
                 .with_context(|| format!("cannot create the folder {}", folder.display()))?;
         }
-        fs::write(&path, reference(binary)?)
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        say!("wrote {}", binary.reference);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        say!("wrote {name}");
     }
     Ok(())
+}
+
+/// Every generated page: where it is, from the workspace's folder, and its text.
+fn references() -> Result<Vec<(&'static str, String)>> {
+    let mut all = Vec::new();
+    for binary in &BINARIES {
+        all.push((binary.reference, reference(binary)?));
+    }
+    all.push((environment::PAGE, environment::page(&built("rye")?)?));
+    Ok(all)
+}
+
+/// Builds a binary and gives its path.
+fn built(name: &str) -> Result<PathBuf> {
+    let build = ["build", "--locked", "--package", name, "--bin", name];
+    show(&mut cargo(build))?;
+    place::built("debug", name)
 }
 
 /// The help of the real binary and of each of its commands, as Markdown.
 fn reference(binary: &Binary) -> Result<String> {
     let name = binary.name;
-    show(&mut cargo([
-        "build",
-        "--locked",
-        "--package",
-        name,
-        "--bin",
-        name,
-    ]))?;
-    let program_path = place::built("debug", name)?;
+    let program_path = built(name)?;
     let mut pages = Vec::new();
     walk(&mut vec![name.to_owned()], &mut pages, &|command| {
         let mut help = program(&program_path, &command[1..]);

@@ -4,6 +4,7 @@
 //! Rust, a C compiler, Python and network access to the package registries.
 
 mod bench;
+mod conformance;
 mod docs;
 mod fuzz;
 mod place;

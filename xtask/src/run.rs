@@ -9,9 +9,23 @@ use crate::place;
 use crate::say::say;
 
 /// Cargo, in the workspace.
+///
+/// What cargo told this program about itself, build scripts would take for a change: ring
+/// and all that is built on it would be compiled anew whenever somebody goes from
+/// `cargo xtask` to cargo and back.
 pub(crate) fn cargo<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    program(cargo, arguments)
+    let mut cargo = program(cargo, arguments);
+    for (name, _) in std::env::vars_os() {
+        let is_own = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+        if is_own
+            .iter()
+            .any(|begin| name.to_string_lossy().starts_with(begin))
+        {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
 }
 
 /// Any program, in the workspace, with nothing on its standard input.

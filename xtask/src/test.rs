@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::run::{cargo, program, show};
 use crate::say::{self, say};
 use crate::tools::{self, Tool};
-use crate::{docs, fuzz, place, tidy};
+use crate::{conformance, docs, fuzz, place, tidy};
 
 /// One thing that is checked.
 struct Step {
@@ -18,7 +18,7 @@ struct Step {
 }
 
 /// What is quick and often wrong comes first.
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     Step {
         name: "format",
         about: "the code is formatted",
@@ -52,8 +52,20 @@ const STEPS: [Step; 8] = [
     Step {
         name: "tests",
         about: "all tests, documentation examples included",
-        needs: &[Tool::TestPrograms],
+        needs: &[
+            Tool::TestPrograms,
+            Tool::Node22,
+            Tool::Tsx,
+            Tool::McpClients,
+            Tool::NpmPackages,
+        ],
         run: tests,
+    },
+    Step {
+        name: "conformance",
+        about: "MCP as those who write the protocol test it, in both revisions",
+        needs: &[Tool::TestPrograms, Tool::Node22, Tool::Conformance],
+        run: conformance::check,
     },
     Step {
         name: "rustdoc",
@@ -73,7 +85,7 @@ const STEPS: [Step; 8] = [
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
     let Some(chosen) = choose(arguments)? else {
         for step in &STEPS {
-            say!("  {:10}  {}", step.name, step.about);
+            say!("  {:11}  {}", step.name, step.about);
         }
         return Ok(());
     };
@@ -192,7 +204,11 @@ fn clippy() -> Result<()> {
 }
 
 fn tests() -> Result<()> {
-    show(&mut cargo(["test", "--locked", "--workspace"]))
+    let mut cargo = cargo(["test", "--locked", "--workspace"]);
+    for package in tools::NPM_PACKAGES {
+        cargo.env(package.variable, package.program()?);
+    }
+    show(&mut cargo)
 }
 
 #[cfg(test)]

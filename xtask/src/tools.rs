@@ -1,10 +1,11 @@
 //! Programs that the chores need and a fresh machine may lack.
 //!
-//! System packages come from apt; the rest from the registries of pip and
+//! System packages come from apt; the rest from the registries of pip, npm and
 //! cargo, in pinned versions, and is kept in `target/tools`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -18,6 +19,16 @@ const TYPOS: &str = "1.51.1";
 /// cargo prints; so this one is built, once. Unoptimised that takes a minute
 /// instead of three, and the check still ends within two seconds.
 const CARGO_DENY: &str = "0.20.2";
+/// A Node that runs TypeScript by itself, whatever the machine's own is.
+const NODE_22: &str = "22.23.3";
+/// What runs TypeScript on an older Node.
+const TSX: &str = "4.23.15";
+/// What MCP servers and clients are held to, by those who write the protocol.
+const CONFORMANCE: &str = "0.2.0-alpha.12";
+/// The official MCP clients: of Python, of TypeScript, and the one to look around with.
+const PYTHON_SDK: &str = "2.3.0";
+const TYPESCRIPT_SDK: &str = "1.32.2";
+const INSPECTOR: &str = "2.12.0";
 
 /// Something a step needs before it can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,19 +39,48 @@ pub(crate) enum Tool {
     CargoDeny,
     /// What the tests run as other people's programs.
     TestPrograms,
+    /// Node 22, beside the machine's own.
+    Node22,
+    /// TypeScript for the machine's own Node.
+    Tsx,
+    /// The suite of MCP.
+    Conformance,
+    /// Clients of other people that tests let call our MCP server.
+    McpClients,
+    /// Programs of npm that tests run.
+    NpmPackages,
     /// What libFuzzer is compiled with.
     CppCompiler,
 }
 
 /// Programs that tests call, with the Debian package of each.
-const TEST_PROGRAMS: [(&str, &str); 6] = [
+const TEST_PROGRAMS: [(&str, &str); 7] = [
     ("node", "nodejs"),
+    ("npm", "npm"),
     ("openssl", "openssl"),
     ("ps", "procps"),
     ("python3", "python3"),
     ("ruby", "ruby"),
     ("unshare", "util-linux"),
 ];
+
+/// A package of npm whose program tests run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NpmPackage {
+    /// The variable in which tests find the program.
+    pub(crate) variable: &'static str,
+    name: &'static str,
+    version: &'static str,
+    program: &'static str,
+}
+
+/// All of them. A test that does not find its variable says how to run it.
+pub(crate) const NPM_PACKAGES: [NpmPackage; 1] = [NpmPackage {
+    variable: "RYE_TEST_MCP_EVERYTHING",
+    name: "@modelcontextprotocol/server-everything",
+    version: "2026.8.31",
+    program: "mcp-server-everything",
+}];
 
 impl Tool {
     /// Makes sure that the tool is there.
@@ -51,6 +91,13 @@ impl Tool {
             Tool::Typos => typos().map(drop),
             Tool::CargoDeny => cargo_deny().map(drop),
             Tool::TestPrograms => system_packages(&TEST_PROGRAMS),
+            Tool::Node22 => node22().map(drop),
+            Tool::Tsx => tsx().map(drop),
+            Tool::Conformance => conformance().map(drop),
+            Tool::McpClients => mcp_clients(),
+            Tool::NpmPackages => NPM_PACKAGES
+                .iter()
+                .try_for_each(|package| package.program().map(drop)),
             Tool::CppCompiler => system_packages(&[("c++", "g++")]),
         }
     }
@@ -59,16 +106,9 @@ impl Tool {
 /// The spelling checker's path, installed if it is not there yet.
 pub(crate) fn typos() -> Result<PathBuf> {
     kept("typos", TYPOS, |folder| {
-        let python = python_with_pip()?;
-        // `--target` needs neither a virtual environment nor a home folder, and
-        // is allowed where the distribution manages Python's own packages.
-        let mut pip = run::program(python, ["-m", "pip", "install", "--quiet", "--no-input"]);
-        pip.args(["--no-deps", "--no-cache-dir", "--only-binary", ":all:"])
-            .arg("--target")
-            .arg(folder)
-            .arg(format!("typos=={TYPOS}"))
-            .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
-            .env("PIP_ROOT_USER_ACTION", "ignore");
+        let mut pip = pip_install(python_with_pip()?, folder);
+        pip.args(["--no-deps", "--only-binary", ":all:"])
+            .arg(format!("typos=={TYPOS}"));
         run::show(&mut pip)
     })
 }
@@ -89,13 +129,106 @@ pub(crate) fn cargo_deny() -> Result<PathBuf> {
     })
 }
 
-/// A program kept as `tools/NAME-VERSION/bin/NAME`. `install` fills a folder
-/// beside it that is renamed when whole, so that an interrupted installation
-/// is not mistaken for a finished one.
+/// The path of a Node 22, installed if it is not there yet.
+pub(crate) fn node22() -> Result<PathBuf> {
+    let machine = match std::env::consts::ARCH {
+        "x86_64" => "x64",
+        "aarch64" => "arm64",
+        other => bail!("npm has no Node 22 for {other}"),
+    };
+    kept("node", NODE_22, |folder| {
+        npm_install(folder, &format!("node-linux-{machine}@{NODE_22}"))
+    })
+}
+
+/// The path of tsx, installed if it is not there yet.
+pub(crate) fn tsx() -> Result<PathBuf> {
+    kept("tsx", TSX, |folder| {
+        npm_install(folder, &format!("tsx@{TSX}"))
+    })
+}
+
+/// The path of the suite, a program of Node 22, installed if it is not there yet.
+pub(crate) fn conformance() -> Result<PathBuf> {
+    kept("conformance", CONFORMANCE, |folder| {
+        let package = format!("@modelcontextprotocol/conformance@{CONFORMANCE}");
+        npm_install(folder, &package)
+    })
+}
+
+fn mcp_clients() -> Result<()> {
+    kept("mcp-inspector", INSPECTOR, |folder| {
+        let package = format!("@modelcontextprotocol/inspector@{INSPECTOR}");
+        npm_install(folder, &package)
+    })?;
+    let sdk = "node_modules/@modelcontextprotocol/sdk/package.json";
+    kept_file("typescript-sdk", TYPESCRIPT_SDK, sdk, |folder| {
+        let package = format!("@modelcontextprotocol/sdk@{TYPESCRIPT_SDK}");
+        npm_install(folder, &package)
+    })?;
+    kept_file("python-sdk", PYTHON_SDK, "bin/python", |folder| {
+        let python = python_with_pip()?;
+        run::show(pip_install(python, folder).arg(format!("mcp=={PYTHON_SDK}")))?;
+        // Parts of it are compiled for this one Python.
+        let own = ["-c", "import sys; print(sys.executable)"];
+        let own = run::output(&mut run::program(python, own))?;
+        let link = folder.join("bin/python");
+        std::os::unix::fs::symlink(own.trim(), &link)
+            .with_context(|| format!("cannot link {}", link.display()))
+    })?;
+    Ok(())
+}
+
+impl NpmPackage {
+    /// The program's path, installed if it is not there yet.
+    pub(crate) fn program(self) -> Result<PathBuf> {
+        kept(self.program, self.version, |folder| {
+            npm_install(folder, &format!("{}@{}", self.name, self.version))
+        })
+    }
+}
+
+/// pip, to install into a folder: that needs neither a virtual environment nor a home
+/// folder, and is allowed where the distribution manages Python's own packages.
+fn pip_install(python: &str, folder: &Path) -> Command {
+    let mut pip = run::program(python, ["-m", "pip", "install", "--quiet", "--no-input"]);
+    pip.args(["--no-cache-dir", "--target"])
+        .arg(folder)
+        .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+        .env("PIP_ROOT_USER_ACTION", "ignore");
+    pip
+}
+
+/// Installs a package with what it depends on, and runs none of its scripts.
+fn npm_install(folder: &Path, package: &str) -> Result<()> {
+    let mut npm = run::program("npm", ["install", "--loglevel=error", "--ignore-scripts"]);
+    npm.args(["--no-save", "--no-package-lock", "--no-audit", "--no-fund"])
+        .arg("--prefix")
+        .arg(folder)
+        .arg(package);
+    run::show(&mut npm)?;
+    let bin = folder.join("bin");
+    std::os::unix::fs::symlink("node_modules/.bin", &bin)
+        .with_context(|| format!("cannot link {}", bin.display()))
+}
+
+/// A program kept as `tools/NAME-VERSION/bin/NAME`.
 fn kept(name: &str, version: &str, install: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    kept_file(name, version, &format!("bin/{name}"), install)
+}
+
+/// A file kept in `tools/NAME-VERSION`. `install` fills a folder beside it
+/// that is renamed when whole, so that an interrupted installation is not
+/// mistaken for a finished one.
+fn kept_file(
+    name: &str,
+    version: &str,
+    file: &str,
+    install: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
     let tools = place::kept("tools");
     let folder = tools.join(format!("{name}-{version}"));
-    let program = folder.join("bin").join(name);
+    let program = folder.join(file);
     if program.is_file() {
         return Ok(program);
     }

@@ -176,6 +176,11 @@ impl PublicKey {
         public_to_pem(Algorithm::Ed25519, self.key.as_bytes())
     }
 
+    /// The raw 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        self.key.as_bytes()
+    }
+
     /// The key's short name.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
+use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -106,6 +107,32 @@ async fn an_open_pipe_can_be_standard_input() {
     assert_eq!(
         exec(command).await.unwrap().stdout.text().trim(),
         "10000000"
+    );
+}
+
+#[tokio::test]
+async fn an_open_pipe_can_be_standard_output_and_ends_when_the_process_closes_it() {
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let (input, finish) = std::io::pipe().unwrap();
+    let command = Command::new("sh")
+        .args(["-c", "echo out; echo err >&2; exec >&-; read -r _"])
+        .stdin_fd(OwnedFd::from(input))
+        .stdout_fd(OwnedFd::from(writer));
+    let read = tokio::task::spawn_blocking(move || {
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        // Only now may it end: what was read ended before it did.
+        drop(finish);
+        text
+    });
+    let output = exec(command).await.unwrap();
+    assert_eq!(read.await.unwrap(), "out\n");
+    assert_eq!(output.stdout.total, 0);
+    assert_eq!(output.stderr.text(), "err\n");
+    assert_eq!(
+        output.exit,
+        Exit::Code(1),
+        "`read` met the end of its input"
     );
 }
 

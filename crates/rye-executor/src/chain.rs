@@ -1,7 +1,9 @@
 //! The chain: a tool, its runtime, that one's, and so on down to a primitive.
 
+mod named;
 mod validate;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lillux::Hash;
@@ -45,6 +47,9 @@ impl Link {
 pub struct Chain {
     /// The items.
     pub links: Vec<Link>,
+    /// Further items that the call needs, by the key of the configuration that
+    /// names each: the configuration of a server, for one.
+    pub named: BTreeMap<String, Link>,
     /// The hash of all their content, in order: what exactly would run.
     pub hash: Hash,
 }
@@ -93,6 +98,16 @@ pub enum ChainError {
         executor: String,
         /// Where it was looked for, and what resembles it.
         source: LookupError,
+    },
+    /// Another item is needed and not there.
+    #[error("{asked_by} needs `{item}`, and {source}")]
+    Needs {
+        /// Who needs it.
+        asked_by: ItemRef,
+        /// What it needs.
+        item: String,
+        /// Where it was looked for, and what resembles it.
+        source: Box<LookupError>,
     },
     /// An executor's name is no id.
     #[error("{asked_by} is run by `{executor}`: {why}")]
@@ -154,12 +169,19 @@ pub fn build(
         next = executor_of(&link, primitives)?;
         links.push(link);
     }
-    let (hash, _) = hasher.finish();
     let last = links.last().map(|link| link.item.reference.clone());
-    match last {
-        Some(last) if !primitives.has(&last.id) => Err(ChainError::NoExecutor(last)),
-        _ => Ok(Chain { links, hash }),
+    let named = match last {
+        Some(last) => match primitives.get(&last.id) {
+            Some(primitive) => named::find(library, trust, &links, primitive.items())?,
+            None => return Err(ChainError::NoExecutor(last)),
+        },
+        None => BTreeMap::new(),
+    };
+    for link in named.values() {
+        hasher.update(link.item.hash.as_bytes());
     }
+    let (hash, _) = hasher.finish();
+    Ok(Chain { links, named, hash })
 }
 
 fn executor_of(link: &Link, primitives: &Primitives) -> Result<Option<ItemRef>, ChainError> {

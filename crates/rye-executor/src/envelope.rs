@@ -76,7 +76,8 @@ impl Envelope {
         metadata.insert("exit_code".into(), json!(done.exit_code));
         metadata.insert("chain_hash".into(), json!(chain.hash));
         metadata.extend(done.metadata);
-        let waived = chain.links.iter().filter_map(|link| {
+        let links = chain.links.iter().chain(chain.named.values());
+        let waived = links.filter_map(|link| {
             let error = link.item.waived.as_ref()?;
             Some(format!("RYE_DEV_MODE lets it pass: {error}"))
         });
@@ -87,7 +88,7 @@ impl Envelope {
         let error = done.failure.map(|failed| ErrorInfo {
             code: failed.code.to_owned(),
             message: failed.message,
-            hint: None,
+            hint: failed.hint,
             violations: Value::Null,
         });
         Self {

@@ -16,8 +16,20 @@ const MINIMAL: [&str; 8] = [
     "PATH", "HOME", "LANG", "TZ", "TMPDIR", "TERM", "USER", "SHELL",
 ];
 
+/// The variables that every process needs, of these.
+pub fn minimal(all: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
+    let all = all
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()));
+    all.filter(|(name, _)| is_needed(name))
+}
+
+fn is_needed(name: &str) -> bool {
+    MINIMAL.contains(&name) || name.starts_with("LC_")
+}
+
 /// What belongs to the program and never to a tool: keys of model vendors, the vault's.
-const OWN_SECRETS: [&str; 7] = [
+pub const OWN_SECRETS: [&str; 7] = [
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
     "GEMINI_API_KEY",
@@ -131,7 +143,7 @@ impl Environment {
     pub fn inherited(all: impl IntoIterator<Item = (String, String)>, minimal: bool) -> Self {
         let mut environment = Self::default();
         for (name, value) in all {
-            let wanted = !minimal || MINIMAL.contains(&name.as_str()) || name.starts_with("LC_");
+            let wanted = !minimal || is_needed(&name);
             if wanted && !OWN_SECRETS.contains(&name.as_str()) {
                 environment.set(name, value, Origin::Inherited);
             }

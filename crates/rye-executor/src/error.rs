@@ -123,6 +123,7 @@ impl ExecuteError {
         match self {
             Self::Chain(ChainError::Item(error)) | Self::Dependency(error) => item_hint(error),
             Self::Chain(ChainError::Missing { source, .. }) => source.hint(),
+            Self::Chain(ChainError::Needs { source, .. }) => source.hint(),
             Self::ApprovalRequired(id) => Some(format!("a person runs it: rye execute {id}")),
             Self::MissingVariables(names) => {
                 let name = names.first()?;
@@ -163,6 +164,7 @@ fn chain_code(error: &ChainError) -> &'static str {
         ChainError::NotATool(_) => "not_a_tool",
         ChainError::Item(error) => item_code(error),
         ChainError::Missing { .. } => "executor_not_found",
+        ChainError::Needs { .. } => "item_not_found",
         ChainError::BadExecutor { .. } => "bad_executor",
         ChainError::Cycle(_) => "cycle",
         ChainError::TooDeep(_) => "too_deep",

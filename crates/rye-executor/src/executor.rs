@@ -203,21 +203,22 @@ impl Executor {
         let dependencies = dependencies::verify(&library, &trust, &chain, &anchored)?;
         trace.dependencies(dependencies, start.elapsed());
         let env_configs = prepare::env_configs(&chain)?;
+        let inherited = || request.environment.unwrap_or_else(inherited);
         if request.dry_run {
+            self.check_programs(&chain, &env_configs, &anchored, &parameters, inherited)?;
             return Ok(Envelope::dry(&chain, pairs, start.elapsed()));
         }
         let mut warnings = Vec::new();
         let parameters =
             prepare::with_resolved_config(&library, &trust, &chain, parameters, &mut warnings)?;
         let facts = self.facts(&chain, &anchored, &parameters)?;
-        let inherited = request.environment.unwrap_or_else(inherited);
         let environment = self
             .environment(
                 &chain,
                 &env_configs,
                 &anchored,
                 &facts,
-                inherited,
+                inherited(),
                 &mut warnings,
             )
             .await?;

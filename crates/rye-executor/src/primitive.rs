@@ -15,7 +15,9 @@ use lillux::process::Stream;
 use rye_items::{Item, ItemId, ItemRef, Verified};
 use serde_json::{Map, Value};
 
-pub use execute::Execute;
+use crate::chain::Link;
+
+pub use execute::{Execute, note_overflow};
 pub use http::HttpClient;
 
 /// A call that is ready to be carried out: everything verified, checked and
@@ -24,6 +26,8 @@ pub use http::HttpClient;
 pub struct Call {
     /// The tool whose bytes were verified.
     pub tool: Verified<Item>,
+    /// What else was verified for it, by the keys of [`Primitive::items`].
+    pub items: BTreeMap<String, Link>,
     /// The merged configuration, rendered.
     pub config: Map<String, Value>,
     /// All variables that the call has; nothing else is inherited.
@@ -85,6 +89,8 @@ pub struct Failed {
     pub code: &'static str,
     /// What happened.
     pub message: String,
+    /// The next command, where there is one.
+    pub hint: Option<String>,
 }
 
 impl Failed {
@@ -93,7 +99,15 @@ impl Failed {
         Self {
             code,
             message: message.into(),
+            hint: None,
         }
+    }
+
+    /// With the next command.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
     }
 }
 
@@ -104,6 +118,12 @@ pub type Outcome<'a> = Pin<Box<dyn Future<Output = Done> + Send + 'a>>;
 pub trait Primitive: Send + Sync {
     /// Carries out a call. Dropping the future ends what it began.
     fn run(&self, call: Call) -> Outcome<'_>;
+
+    /// The keys of the configuration that name further items. They are found and
+    /// verified with the chain, and reach the call as [`Call::items`].
+    fn items(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// The parts of the configuration in which a field is left out if it is
     /// nothing but a placeholder for what the call does not give.

@@ -77,7 +77,8 @@ impl Trace {
 
     pub(crate) fn chain(&mut self, library: &Library, chain: &Chain, at: Duration) {
         self.step("chain", Some(at), || {
-            let links = chain.links.iter().map(|link| {
+            let links = chain.links.iter().chain(chain.named.values());
+            let links = links.map(|link| {
                 let found = library.find(&link.item.reference).ok();
                 let shadowed = found
                     .map(|found| library.shadowed(&found))
@@ -134,15 +135,24 @@ impl Trace {
         });
     }
 
-    pub(crate) fn config(&mut self, when: &'static str, config: &Map<String, Value>) {
-        let what = match when {
-            "before" => "template",
-            _ => "rendered",
-        };
-        let secrets = std::mem::take(&mut self.secrets);
-        self.step(what, None, || {
-            masked(&Value::Object(config.clone()), &secrets)
+    pub(crate) fn template(&mut self, config: &Map<String, Value>) {
+        self.config("template", || config.clone());
+    }
+
+    /// The configuration as it is used, with the timeout that holds.
+    pub(crate) fn rendered(&mut self, config: &Map<String, Value>, timeout: Option<f64>) {
+        self.config("rendered", || {
+            let mut config = config.clone();
+            if let Some(seconds) = timeout {
+                config.insert("timeout".to_owned(), number(seconds));
+            }
+            config
         });
+    }
+
+    fn config(&mut self, what: &'static str, config: impl FnOnce() -> Map<String, Value>) {
+        let secrets = std::mem::take(&mut self.secrets);
+        self.step(what, None, || masked(&Value::Object(config()), &secrets));
         self.secrets = secrets;
     }
 
@@ -153,6 +163,11 @@ impl Trace {
     pub(crate) fn done(&mut self, at: Duration) {
         self.step("done", Some(at), || Value::Null);
     }
+}
+
+/// Seconds as people write them: 5 rather than 5.0.
+fn number(seconds: f64) -> Value {
+    serde_json::from_str(&seconds.to_string()).unwrap_or_default()
 }
 
 /// A value without the secrets in it: what stands under a name that holds them,

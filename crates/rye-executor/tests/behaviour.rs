@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use lillux::Hash;
 use lillux::cas::Cas;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rye_executor::{Envelope, Request, Status};
+use rye_executor::{Envelope, Request, Status, Trace};
 use serde_json::{Value, json};
 use support::{BASH, World};
 
@@ -442,4 +442,27 @@ async fn a_python_tool_imports_what_is_beside_it_while_that_is_as_signed() {
     assert_eq!(error.code, "content_changed", "{}", error.message);
     fs::write(&path, signed).unwrap();
     assert!(world.run("pack/deep/it", json!({})).await.error.is_none());
+}
+
+#[tokio::test]
+async fn the_trace_shows_the_timeout_that_holds() {
+    let world = World::new();
+    world.script("plain", "echo\n");
+    world.signed("tools/own.sh", &format!("{BASH}# timeout: 7\necho\n"));
+    for (tool, given, shown) in [
+        ("plain", None, json!(300)),
+        ("own", None, json!(7)),
+        ("own", Some(Duration::from_millis(2500)), json!(2.5)),
+    ] {
+        let mut request = Request::new(tool.parse().unwrap());
+        request.timeout = given;
+        let mut trace = Trace::on();
+        world
+            .executor
+            .try_execute(request, &mut trace)
+            .await
+            .unwrap();
+        let step = trace.steps().iter().find(|step| step.what == "rendered");
+        assert_eq!(step.unwrap().found["timeout"], shown, "{tool}");
+    }
 }

@@ -145,3 +145,39 @@ async fn what_python_compiles_is_kept_where_no_one_else_can_write() {
     assert!(private.join("python").is_dir());
     assert!(!world.at("tools/pack/__pycache__").exists());
 }
+
+#[tokio::test]
+async fn a_script_runs_as_the_main_module_with_names_of_its_own_alone() {
+    let world = World::new();
+    world.signed(
+        "tools/main.py",
+        "__executor_id__ = \"rye/core/runtimes/python/script\"\n\
+         found = sorted(name for name in globals() if not name.startswith(\"__\"))\n\
+         import json, sys\nfound = [name for name in found if name != \"found\"]\n\
+         is_main = vars(sys.modules[\"__main__\"]) is globals()\n\
+         print(json.dumps({\"names\": found, \"is_main\": is_main, \"file\": __file__ == sys.argv[0], \"name\": __name__}))\n",
+    );
+    let expected = json!({"names": [], "is_main": true, "file": true, "name": "__main__"});
+    // Twice: the second call finds what the first compiled.
+    for _ in 0..2 {
+        let envelope = world.run("main", json!({})).await;
+        assert_eq!(envelope.data, expected, "{envelope:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_a_script_names_its_line() {
+    let world = World::new();
+    world.signed(
+        "tools/wrong.py",
+        "__executor_id__ = \"rye/core/runtimes/python/script\"\n\nraise ValueError(\"so wrong\")\n",
+    );
+    for _ in 0..2 {
+        let envelope = world.run("wrong", json!({})).await;
+        let told = envelope.data["stderr"].as_str().unwrap();
+        // One line further down: the first is the signature.
+        assert!(told.contains("wrong.py\", line 4, in <module>"), "{told}");
+        assert!(told.ends_with("ValueError: so wrong\n"), "{told}");
+        assert_eq!(envelope.metadata["exit_code"], 1);
+    }
+}

@@ -8,13 +8,14 @@
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use lillux::Hash;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::own_folder::create_own_folder;
+use crate::own_folder::{create_own_folder, is_own_folder};
 
 /// Goes up when the same content gives something else.
 const VERSION: &str = concat!("derived ", env!("CARGO_PKG_VERSION"), " 1");
@@ -23,17 +24,27 @@ const CROWDED: usize = 256;
 /// How long an entry stays in a crowded folder.
 const OLD: Duration = Duration::from_hours(24 * 30);
 
-/// A folder of derived values, if there is one.
-#[derive(Debug, Clone)]
+/// A folder of derived values, if there is one and nobody else can write to it.
+#[derive(Debug)]
 pub(crate) struct Derived {
-    folder: Option<PathBuf>,
+    cache: Option<PathBuf>,
+    /// Looked at when it is needed: a process that has run for a while needs nothing of it.
+    is_own: OnceLock<bool>,
 }
 
 impl Derived {
     pub(crate) fn new(cache: Option<&Path>) -> Self {
         Self {
-            folder: cache.map(|cache| cache.join("derived")),
+            cache: cache.map(Path::to_owned),
+            is_own: OnceLock::new(),
         }
+    }
+
+    /// The folder around it, which may hold more that is believed.
+    pub(crate) fn cache(&self) -> Option<&Path> {
+        let cache = self.cache.as_deref()?;
+        let is_own = self.is_own.get_or_init(|| is_own_folder(cache));
+        is_own.then_some(cache)
     }
 
     /// What content of this hash gave before, or gives now. Neither a damaged
@@ -60,7 +71,8 @@ impl Derived {
 
     fn path(&self, what: &str, content: &Hash) -> Option<PathBuf> {
         let name = Hash::of(format!("{VERSION}\0{what}\0{content}")).to_hex();
-        Some(self.folder.as_ref()?.join(&name[..2]).join(&name[2..]))
+        let folder = self.cache()?.join("derived");
+        Some(folder.join(&name[..2]).join(&name[2..]))
     }
 }
 

@@ -37,7 +37,6 @@ use crate::item::{Coverage, Item, Verified};
 use crate::lookup::{self, Found, LookupError};
 use crate::memory::Memory;
 use crate::metadata::{self, Extractors, Metadata, MetadataError};
-use crate::own_folder::is_own_folder;
 use crate::signature;
 use crate::space::{Embedded, Entry, RawFile, Root, Space, SpaceError, Spaces};
 use crate::trust::{Ignored, Standing, Trust};
@@ -120,7 +119,6 @@ pub struct Library {
     ignored: Vec<Ignored>,
     /// What was found out about keys on the way.
     standings: HashMap<Fingerprint, Standing>,
-    cache: Option<PathBuf>,
     memory: Arc<Memory>,
     derived: Derived,
     dev_mode: bool,
@@ -139,7 +137,6 @@ impl Library {
             dev_mode,
         } = *options;
         let spaces = Spaces::open(project, user, bundles, embedded)?;
-        let cache = cache.filter(|folder| is_own_folder(folder));
         let mut ignored = Vec::new();
         let memory = memory.cloned().unwrap_or_default();
         let derived = Derived::new(cache);
@@ -153,7 +150,6 @@ impl Library {
             extractors_hash,
             ignored,
             standings,
-            cache: cache.map(Path::to_owned),
             memory,
             derived,
             dev_mode,
@@ -232,8 +228,12 @@ impl Library {
         found: &Found<'_>,
         trust: &Trust<'_>,
     ) -> Result<Verified<Item>, ItemError> {
+        let form = self.form_of(found);
+        if let Some(item) = self.verify_embedded(found, &form, trust) {
+            return Ok(item);
+        }
         let raw = read(found)?;
-        let checked = verify::check(&raw.bytes, &self.form_of(found), trust);
+        let checked = verify::check(&raw.bytes, &form, trust);
         let space = found.root.space();
         match checked {
             Ok(signed) => Ok(verified(found, raw, signed)),
@@ -248,6 +248,27 @@ impl Library {
         }
     }
 
+    /// An item inside the program, whose bytes need be hashed only once; none if it
+    /// is not one, or does not verify.
+    fn verify_embedded(
+        &self,
+        found: &Found<'_>,
+        form: &Form,
+        trust: &Trust<'_>,
+    ) -> Option<Verified<Item>> {
+        let file = found.root.as_embedded()?.get(&found.relative)?;
+        let known = self.memory.embedded.get(file, form).ok()?;
+        let signer = known.judge(trust).ok()?;
+        let (bytes, content) = (Arc::clone(&known.bytes), Arc::clone(&known.content));
+        let hash = known.claim.line.hash;
+        Some(Verified::new(Item {
+            coverage: known.claim.coverage,
+            signature: Some(known.claim.line.clone()),
+            signer: Some(signer),
+            ..unverified(found, None, hash, bytes, content)
+        }))
+    }
+
     /// What an item says about itself.
     pub fn metadata(&self, item: &Verified<Item>) -> Result<Arc<Metadata>, ItemError> {
         let Item {
@@ -255,10 +276,18 @@ impl Library {
             reference,
             ..
         } = &**item;
+        // The bytes are those of the hash and one line more, which is where it always
+        // is: a file of the same hash and length has every value at the same place.
+        let content = match item.waived {
+            None => item.hash,
+            Some(_) => Hash::of(item.bytes()),
+        };
         let mut hasher = Hasher::default();
-        hasher.update(item.bytes());
-        hasher
-            .update(format!("{extension} {} {}", reference.kind, self.extractors_hash).as_bytes());
+        hasher.update(content.as_bytes());
+        hasher.update(&item.bytes().len().to_le_bytes());
+        hasher.update(self.extractors_hash.as_bytes());
+        hasher.update(reference.kind.as_str().as_bytes());
+        hasher.update(extension.as_bytes());
         let (hash, _) = hasher.finish();
         let read = || metadata::extract(item.bytes(), extension, reference.kind, &self.extractors);
         let kept = || self.derived.get("metadata", &hash, read).map(Arc::new);
@@ -324,12 +353,14 @@ fn read(found: &Found<'_>) -> Result<RawFile, ItemError> {
     Ok(raw.ok_or_else(|| SpaceError::Changing(found.path()))?)
 }
 
+/// What configuration is checked as.
+const CONFIG_FORM: Form = Form {
+    comment: Comment::HASH,
+    partial: false,
+};
+
 fn check_config(raw: &RawFile, trust: &Trust<'_>) -> Result<Signed, Problem> {
-    let form = Form {
-        comment: Comment::HASH,
-        partial: false,
-    };
-    verify::check(&raw.bytes, &form, trust)
+    verify::check(&raw.bytes, &CONFIG_FORM, trust)
 }
 
 /// The tables of all spaces, the more specific over the more general. One that
@@ -345,13 +376,23 @@ fn read_extractors(
     let mut roots: Vec<_> = spaces.roots().collect();
     roots.reverse();
     for root in roots {
-        let path = root.path_of(EXTRACTORS);
+        if let Some(embedded) = root.as_embedded()
+            && let Some(file) = embedded.get(EXTRACTORS)
+            && let Ok(known) = trust.memory().embedded.get(file, &CONFIG_FORM)
+            && known.judge(trust).is_ok()
+            && let Ok(table) = table_of(file.bytes, known.claim.line.hash, trust, derived)
+        {
+            tables.push(table);
+            hasher.update(known.claim.line.hash.as_bytes());
+            continue;
+        }
+        let path = || root.path_of(EXTRACTORS);
         let raw = match root.read(EXTRACTORS) {
             Ok(Some(raw)) => raw,
             Ok(None) => continue,
             // A project cannot make a pipe of it and so stop every command.
             Err(error) if root.space() == Space::Project => {
-                let why = error.to_string();
+                let (path, why) = (path(), error.to_string());
                 ignored.push(Ignored { path, why });
                 continue;
             }
@@ -360,21 +401,15 @@ fn read_extractors(
         let read = check_config(&raw, trust)
             .map_err(|problem| problem.to_string())
             .and_then(|signed| {
-                let make = || Extractors::from_yaml(&raw.bytes).map_err(|e| e.to_string());
-                let kept = || {
-                    derived
-                        .get("extractors", &signed.line.hash, make)
-                        .map(Arc::new)
-                };
-                let table = trust.memory().extractors.get(signed.line.hash, kept)?;
-                Ok((table, signed.line.hash))
+                let hash = signed.line.hash;
+                Ok((table_of(&raw.bytes, hash, trust, derived)?, hash))
             });
         match read {
             Ok((table, hash)) => {
                 tables.push(table);
                 hasher.update(hash.as_bytes());
             }
-            Err(why) => ignored.push(Ignored { path, why }),
+            Err(why) => ignored.push(Ignored { path: path(), why }),
         }
     }
     let all = match tables.as_slice() {
@@ -390,6 +425,18 @@ fn read_extractors(
     Ok((all, hasher.finish().0))
 }
 
+/// The table that a file holds, whose content has this hash.
+fn table_of(
+    bytes: &[u8],
+    hash: Hash,
+    trust: &Trust<'_>,
+    derived: &Derived,
+) -> Result<Arc<Extractors>, String> {
+    let make = || Extractors::from_yaml(bytes).map_err(|e| e.to_string());
+    let kept = || derived.get("extractors", &hash, make).map(Arc::new);
+    trust.memory().extractors.get(hash, kept)
+}
+
 fn verified(found: &Found<'_>, raw: RawFile, signed: Signed) -> Verified<Item> {
     let (bytes, content): (Arc<[u8]>, Arc<[u8]>) = match signed.element {
         None => {
@@ -401,27 +448,28 @@ fn verified(found: &Found<'_>, raw: RawFile, signed: Signed) -> Verified<Item> {
             (Arc::clone(&element), element)
         }
     };
+    let hash = signed.line.hash;
     Verified::new(Item {
-        hash: signed.line.hash,
         coverage: signed.coverage,
         signature: Some(signed.line),
         signer: Some(signed.key),
-        waived: None,
-        ..unverified(found, raw.identity, bytes, content)
+        ..unverified(found, raw.identity, hash, bytes, content)
     })
 }
 
 fn waived(found: &Found<'_>, raw: RawFile, error: IntegrityError) -> Verified<Item> {
-    let content = signature::unsigned(&raw.bytes).into();
+    let content: Arc<[u8]> = signature::unsigned(&raw.bytes).into();
+    let hash = Hash::of(&content);
     Verified::new(Item {
         waived: Some(error),
-        ..unverified(found, raw.identity, raw.bytes.into(), content)
+        ..unverified(found, raw.identity, hash, raw.bytes.into(), content)
     })
 }
 
 fn unverified(
     found: &Found<'_>,
     identity: Option<crate::space::FileIdentity>,
+    hash: Hash,
     bytes: Arc<[u8]>,
     content: Arc<[u8]>,
 ) -> Item {
@@ -433,7 +481,7 @@ fn unverified(
         extension: found.extension.clone(),
         coverage: Coverage::Whole,
         identity,
-        hash: Hash::of(&content),
+        hash,
         signature: None,
         signer: None,
         waived: None,

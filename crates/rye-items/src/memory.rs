@@ -4,20 +4,23 @@
 //! a signature is a key's, what a trust file says, what a table or a file's
 //! metadata parses to. Whether a key counts, and which file an id means, is
 //! asked anew in every call. What a file held is also kept by the state of the
-//! file, under the rules of [`VerifiedCache`](crate::verify::VerifiedCache).
+//! file, under the rules of [`VerifiedCache`](crate::verify::VerifiedCache); the
+//! files inside the program cannot change while it runs.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lillux::Hash;
-use lillux::hash::Hasher;
 use lillux::keys::{BadSignature, PublicKey, Signature};
 
 use crate::comment::Comment;
+use crate::integrity::Problem;
 use crate::metadata::{Extractors, Metadata};
-use crate::space::FileIdentity;
-use crate::trust::TrustFile;
-use crate::verify::{Form, Seen, Tick};
+use crate::signature;
+use crate::space::{EmbeddedFile, FileIdentity};
+use crate::system;
+use crate::trust::{Trust, TrustFile, TrustedKey};
+use crate::verify::{self, Claim, Form, Seen, Tick};
 
 /// How many entries of a kind are kept; when there are more, all go.
 const MOST: usize = 20_000;
@@ -30,21 +33,22 @@ pub struct Memory {
     pub(crate) extractors: Kept<Arc<Extractors>>,
     pub(crate) metadata: Kept<Arc<Metadata>>,
     pub(crate) states: States,
+    pub(crate) embedded: EmbeddedFiles,
 }
 
 impl Memory {
-    /// Checks a signature, or knows that it is good.
+    /// Checks a signature, or knows that it is good: from before, or from when
+    /// this program was built, if it is one of the files inside it.
     pub(crate) fn verify(
         &self,
         key: &PublicKey,
         hash: &Hash,
         signature: &Signature,
     ) -> Result<(), BadSignature> {
-        let mut hasher = Hasher::default();
-        hasher.update(key.to_pem().as_bytes());
-        hasher.update(hash.as_bytes());
-        hasher.update(signature.as_bytes());
-        let (name, _) = hasher.finish();
+        let name = signature::name(key, hash, signature);
+        if system::SIGNATURES.binary_search(name.as_bytes()).is_ok() {
+            return Ok(());
+        }
         self.signatures.get(name, || key.verify(hash, signature))
     }
 }
@@ -73,6 +77,67 @@ impl<T: Clone> Kept<T> {
         }
         kept.insert(hash, value.clone());
         Ok(value)
+    }
+}
+
+/// A file inside the program whose hash is that of its signature line.
+#[derive(Debug)]
+pub(crate) struct KnownFile {
+    form: Form,
+    pub(crate) claim: Claim,
+    pub(crate) bytes: Arc<[u8]>,
+    /// The bytes without the signature line.
+    pub(crate) content: Arc<[u8]>,
+    /// The key whose signature it was found to have.
+    signed_by: OnceLock<[u8; 32]>,
+}
+
+impl KnownFile {
+    /// Whether its key counts now, and the signature is that key's.
+    pub(crate) fn judge(&self, trust: &Trust<'_>) -> Result<Arc<TrustedKey>, Problem> {
+        let line = &self.claim.line;
+        let key = verify::trusted(line, trust)?;
+        if self.signed_by.get() != Some(key.key.as_bytes()) {
+            verify::judge(line, true, trust)?;
+            let _ = self.signed_by.set(*key.key.as_bytes());
+        }
+        Ok(key)
+    }
+}
+
+/// What was found out about the files inside the program, by where they are.
+#[derive(Debug, Default)]
+pub(crate) struct EmbeddedFiles(Mutex<HashMap<usize, Arc<KnownFile>>>);
+
+impl EmbeddedFiles {
+    /// What a file claims, if its hash is right. Whether the key counts is asked elsewhere.
+    pub(crate) fn get(
+        &self,
+        file: &'static EmbeddedFile,
+        form: &Form,
+    ) -> Result<Arc<KnownFile>, Problem> {
+        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = std::ptr::from_ref(file).addr();
+        if let Some(known) = kept().get(&place).filter(|known| known.form == *form) {
+            return Ok(Arc::clone(known));
+        }
+        let claim = verify::claim(file.bytes, form)?;
+        let (bytes, content): (Arc<[u8]>, Arc<[u8]>) = match claim.element.clone() {
+            None => (file.bytes.into(), signature::unsigned(file.bytes).into()),
+            Some(range) => {
+                let element: Arc<[u8]> = file.bytes[range].into();
+                (Arc::clone(&element), element)
+            }
+        };
+        let known = Arc::new(KnownFile {
+            form: form.clone(),
+            claim,
+            bytes,
+            content,
+            signed_by: OnceLock::new(),
+        });
+        kept().insert(place, Arc::clone(&known));
+        Ok(known)
     }
 }
 

@@ -11,9 +11,11 @@
 
 mod error;
 mod line;
+mod name;
 mod split;
 
 pub use error::{LineError, SignatureError};
 pub use line::{SignatureLine, provenance_problem};
+pub(crate) use name::name;
 pub(crate) use split::{Part, place_of, readable};
 pub use split::{Split, sign, split, unsigned};

@@ -178,11 +178,8 @@ impl<'a> Trust<'a> {
         revoked: Revoked,
     ) -> Result<Option<TrustedKey>, Ignored> {
         let relative = format!("{TRUSTED}/{fingerprint}.toml");
-        let path = root.path_of(&relative);
-        let ignored = |why: String| Ignored {
-            path: path.clone(),
-            why,
-        };
+        let path = || root.path_of(&relative);
+        let ignored = |why: String| Ignored { path: path(), why };
         let Some(raw) = read(root, &relative).map_err(|e| ignored(e.to_string()))? else {
             return Ok(None);
         };
@@ -217,7 +214,7 @@ impl<'a> Trust<'a> {
             key: file.key.clone(),
             owner: file.owner.clone(),
             space: root.space(),
-            path: path.clone(),
+            path: path(),
             vouched_by: signer,
         }))
     }

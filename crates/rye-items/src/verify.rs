@@ -113,7 +113,8 @@ fn covered_element(file: &[u8], split: &Split<'_>) -> Option<Range<usize>> {
     covered.then(|| start + range.start..start + range.end)
 }
 
-fn trusted(line: &SignatureLine, trust: &Trust<'_>) -> Result<Arc<TrustedKey>, Problem> {
+/// The key of a line, if it counts.
+pub(crate) fn trusted(line: &SignatureLine, trust: &Trust<'_>) -> Result<Arc<TrustedKey>, Problem> {
     let fingerprint = line.fingerprint;
     trust
         .standing(fingerprint)

@@ -4,8 +4,14 @@
 //! `search`, `load`, `execute`, `sign`, `help`. Their number does not grow with the
 //! number of items, and so neither does what a model must read before it can begin.
 //! What they do is a host's [`Gateway`].
+//!
+//! The [client] calls the tools of other servers; [`Mcp`] is the primitive by which they
+//! are tools like the rest.
 
+pub mod client;
 mod gateway;
+mod primitive;
 pub mod server;
 
 pub use gateway::{Answer, Execute, Gateway, Help, Listed, Load, Refusal, Reply, Search, Sign};
+pub use primitive::{Mcp, tool_result};

@@ -11,18 +11,23 @@ mod relay;
 mod stdio;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult,
-    GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, Tool,
+    CacheScope, CallToolRequestMethod, CallToolRequestParams, CallToolResponse,
+    CompleteRequestMethod, CompleteRequestParams, CompleteResult, ConstString as _, CustomRequest,
+    CustomResult, ErrorCode, GetPromptRequestMethod, GetPromptRequestParams, GetPromptResponse,
+    Implementation, ListPromptsRequestMethod, ListPromptsResult,
+    ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
+    ListResourcesResult, ListToolsRequestMethod, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestMethod, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, Tool,
 };
 #[expect(
     deprecated,
     reason = "clients of the revisions before 2026-07-28 log this way"
 )]
-use rmcp::model::{LoggingLevel, SetLevelRequestParams};
+use rmcp::model::{LoggingLevel, SetLevelRequestMethod, SetLevelRequestParams};
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio_util::task::TaskTracker;
@@ -37,6 +42,29 @@ pub use stdio::serve_stdio;
 const INSTRUCTIONS: &str = "Signed tools, directives and knowledge, verified before use. \
     Find an item with `search`, read it with `load`, run it with `execute`. \
     `help` explains how to write and `sign` your own.";
+
+/// The methods that take parameters.
+const METHODS: [&str; 8] = [
+    CallToolRequestMethod::VALUE,
+    CompleteRequestMethod::VALUE,
+    GetPromptRequestMethod::VALUE,
+    ListPromptsRequestMethod::VALUE,
+    ListResourcesRequestMethod::VALUE,
+    ListResourceTemplatesRequestMethod::VALUE,
+    ListToolsRequestMethod::VALUE,
+    ReadResourceRequestMethod::VALUE,
+];
+
+/// How long a client may keep the list of tools.
+const TOOLS_HOLD: Duration = Duration::from_hours(1);
+
+/// Whether a request is of 2026-07-28 or later: those sessions are none, and their clients
+/// take no requests.
+fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
+    let since = ProtocolVersion::V_2026_07_28;
+    let version = context.protocol_version();
+    version.is_some_and(|version| version.as_str() >= since.as_str())
+}
 
 /// The server, one for each connection; all of a process share their gateway.
 #[derive(Clone)]
@@ -135,7 +163,10 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(definitions::all()))
+        // They are the same for everybody, as long as this version runs.
+        Ok(ListToolsResult::with_all_items(definitions::all())
+            .with_ttl_ms(TOOLS_HOLD.as_millis().try_into().unwrap_or(u64::MAX))
+            .with_cache_scope(CacheScope::Public))
     }
 
     async fn call_tool(
@@ -202,11 +233,32 @@ impl ServerHandler for Server {
     async fn set_level(
         &self,
         request: SetLevelRequestParams,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        // There a request says for itself what it wants to hear.
+        if is_stateless(&context) {
+            return Err(ErrorData::method_not_found::<SetLevelRequestMethod>());
+        }
         let level = self.session.level.lock();
         *level.unwrap_or_else(PoisonError::into_inner) = Some(request.level);
         Ok(())
+    }
+
+    /// What is here is no method of ours, or one whose parameters do not fit it.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method;
+        let is_ours = METHODS.contains(&method.as_str())
+            || method == SetLevelRequestMethod::VALUE && !is_stateless(&context);
+        if is_ours {
+            let message = format!("the parameters do not fit `{method}`");
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        let message = format!("there is no method `{method}`");
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None))
     }
 
     async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {

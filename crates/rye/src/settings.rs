@@ -5,6 +5,7 @@ mod error;
 mod file;
 mod places;
 mod read;
+mod variables;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -17,6 +18,7 @@ pub(crate) use error::SettingsError;
 pub(crate) use file::ConfigFile;
 pub(crate) use places::Places;
 pub(crate) use read::{Judged, config_files, places_here, real, variable};
+pub(crate) use variables::{Read, VARIABLES};
 
 /// How many hits a search shows where nobody says otherwise.
 const SEARCH_LIMIT: u32 = 20;

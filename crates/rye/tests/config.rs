@@ -1,8 +1,8 @@
-//! `rye config show`: each value and where it is from.
+//! `rye config`: each value and where it is from, and the variables.
 
 mod support;
 
-use support::{World, assert_transcript};
+use support::{World, assert_transcript, json};
 
 #[test]
 fn every_value_knows_its_origin() {
@@ -83,4 +83,28 @@ fn a_projects_file_that_cannot_be_read_is_ignored_and_stops_nothing() {
     let world = World::new();
     std::fs::create_dir_all(world.path("project/.ai/config/rye.yaml")).unwrap();
     assert_transcript!(world.transcript(&["search zzzzzz"]));
+}
+
+#[test]
+fn the_variables_are_those_that_are_read_and_those_that_runtimes_give() {
+    let world = World::new();
+    let told = json(&world.run(&["config", "variables", "--json"]));
+    let has = |list: &str, name: &str| {
+        let all = told[list].as_array().unwrap().iter();
+        all.into_iter().any(|row| row["name"] == name)
+    };
+    assert!(
+        has("read", "RYE_DEV_MODE") && has("read", "RYE_STATE_DIR"),
+        "{told}"
+    );
+    assert!(
+        has("given", "RYE_PYTHON") && has("given", "NODE_PATH"),
+        "{told}"
+    );
+    assert!(!has("given", "RYE_DEV_MODE"), "{told}");
+    let shown = world.transcript(&["config variables"]);
+    assert!(
+        shown.contains("RYE_DEBUG") && shown.contains("python/script"),
+        "{shown}"
+    );
 }

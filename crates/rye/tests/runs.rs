@@ -150,3 +150,43 @@ fn runs_are_found_by_the_beginning_of_their_id() {
     assert_eq!(state(&world, &id[..id.len() - 1]), "success");
     assert_transcript!(world.transcript(&["run status nothing", "run tail 1999", "run cancel x"]));
 }
+
+#[test]
+fn a_run_that_is_over_can_be_removed_and_one_that_is_not_cannot() {
+    let world = ready();
+    let (good, endless) = (start(&world, "good"), start(&world, "endless"));
+    world.run(&["run", "tail", &good, "--follow"]);
+    let mut transcript = world.transcript(&[&format!("run rm {endless}")]);
+    assert!(folder(&world, &endless).exists());
+    // The tool says in a file that it has begun.
+    while !world.path("project/pid").exists() {
+        lillux::watch::paths(&[world.path("project")], Some(Duration::from_millis(200))).ok();
+    }
+    assert!(world.run(&["run", "cancel", &endless]).status.success());
+    transcript += &world.transcript(&[
+        &format!("run rm {endless} --json"),
+        &format!("run rm {good}"),
+        &format!("run rm {good}"),
+        "run list",
+    ]);
+    assert!(!folder(&world, &endless).exists());
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn a_cancelled_run_says_when_it_ended() {
+    let world = ready();
+    let id = start(&world, "endless");
+    while !world.path("project/pid").exists() {
+        lillux::watch::paths(&[world.path("project")], Some(Duration::from_millis(200))).ok();
+    }
+    assert!(world.run(&["run", "cancel", &id]).status.success());
+    let document = json(&world.run(&["run", "status", &id, "--json"]));
+    assert_eq!(document["run"]["state"], "cancelled", "{document}");
+    let (started, ended) = (&document["run"]["started_at"], &document["run"]["ended_at"]);
+    assert!(ended.as_str() > started.as_str(), "{document}");
+    assert_eq!(
+        document["result"]["error"]["code"], "cancelled",
+        "{document}"
+    );
+}

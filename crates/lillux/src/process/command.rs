@@ -48,6 +48,7 @@ pub struct Command<'a> {
     pub(super) environment: Environment,
     pub(super) added: Vec<(OsString, OsString)>,
     pub(super) stdin: Stdin,
+    pub(super) stdout: Option<OwnedFd>,
     pub(super) timeout: Option<Duration>,
     pub(super) grace: Duration,
     pub(super) output_limit: usize,
@@ -66,6 +67,7 @@ impl<'a> Command<'a> {
             environment: Environment::default(),
             added: Vec::new(),
             stdin: Stdin::default(),
+            stdout: None,
             timeout: None,
             grace: DEFAULT_GRACE,
             output_limit: DEFAULT_OUTPUT_LIMIT,
@@ -122,6 +124,15 @@ impl<'a> Command<'a> {
     #[must_use]
     pub fn stdin_fd(mut self, fd: OwnedFd) -> Self {
         self.stdin = Stdin::Fd(fd);
+        self
+    }
+
+    /// Hands an open descriptor to the process as its standard output, to be read
+    /// by whoever has the other end, as slowly as they like. Nothing of it is
+    /// captured.
+    #[must_use]
+    pub fn stdout_fd(mut self, fd: OwnedFd) -> Self {
+        self.stdout = Some(fd);
         self
     }
 

@@ -124,7 +124,12 @@ impl Supervisor {
         let at = Instant::now();
         let image = Image::build(&command)?;
         let (stdin, input) = input_for(std::mem::take(&mut command.stdin))?;
-        let (stdout, its_stdout) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+        let (stdout, its_stdout) = if let Some(theirs) = command.stdout.take() {
+            (None, theirs)
+        } else {
+            let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
+            (Some(ours), theirs)
+        };
         let (stderr, its_stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let run = Run {
             // `Image::build` has seen to it that this fits.
@@ -134,6 +139,7 @@ impl Supervisor {
             timeout: command.timeout,
             grace: command.grace,
             announce: command.on_start.is_some(),
+            read_elsewhere: stdout.is_none(),
         };
         let order = self.order(&image, run, [stdin, its_stdout, its_stderr]);
         Ok(Begun {
@@ -142,7 +148,8 @@ impl Supervisor {
             image,
             order,
             input,
-            output: [stdout, stderr],
+            stdout,
+            stderr,
         })
     }
 }
@@ -154,7 +161,9 @@ pub struct Begun<'a> {
     image: Image,
     order: Order,
     input: Input,
-    output: [OwnedFd; 2],
+    /// None where somebody else reads it.
+    stdout: Option<OwnedFd>,
+    stderr: OwnedFd,
 }
 
 impl Begun<'_> {
@@ -173,11 +182,12 @@ impl Begun<'_> {
             image,
             order,
             input,
-            output: [stdout, stderr],
+            stdout,
+            stderr,
         } = self;
         let job = order.job().await?;
         let mut streams = Streams {
-            stdout: Some(receiver(stdout)?),
+            stdout: stdout.map(receiver).transpose()?,
             stderr: Some(receiver(stderr)?),
             captures: [
                 Capture::new(command.output_limit, command.spill.clone()),

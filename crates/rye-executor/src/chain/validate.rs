@@ -34,11 +34,11 @@ impl Pair {
 
 /// Looks at each pair of neighbours.
 pub fn validate(chain: &Chain) -> Vec<Pair> {
-    chain
-        .links
-        .windows(2)
-        .map(|pair| check(&pair[0], &pair[1]))
-        .collect()
+    let neighbours = chain.links.windows(2);
+    let neighbours = neighbours.map(|pair| check(&pair[0], &pair[1]));
+    // What a tool needs may not come from a space that it cannot depend on either.
+    let named = chain.named.values().map(|link| check(chain.tool(), link));
+    neighbours.chain(named).collect()
 }
 
 fn check(child: &Link, parent: &Link) -> Pair {

@@ -139,6 +139,10 @@ impl Executor {
         let system = self.system_folder()?.join(".ai");
         names.set("system_space", text(&system)?, Origin::Fact);
         names.set("private_cache", text(&self.private_cache()?)?, Origin::Fact);
+        for (key, link) in &chain.named {
+            let path = self.path_of(&link.item)?;
+            names.set(format!("{key}_config_path"), text(&path)?, Origin::Fact);
+        }
         names.set("params_json", parameters.to_string(), Origin::Fact);
         if names.get("tool_name").is_none() {
             names.set("tool_name", tool.id().name(), Origin::Fact);

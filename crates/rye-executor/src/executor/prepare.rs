@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::Executor;
 use super::facts::CallAnchor;
+use super::program;
 use crate::chain::{Chain, Link};
 use crate::config::{self, Mode};
 use crate::dotenv;
@@ -123,6 +124,34 @@ pub(super) fn env_configs(chain: &Chain) -> Result<Vec<EnvConfig<'_>>, ExecuteEr
 }
 
 impl Executor {
+    /// Checks the programs that the tool brings along, without running anything.
+    pub(super) fn check_programs(
+        &self,
+        chain: &Chain,
+        configs: &[EnvConfig<'_>],
+        anchor: &CallAnchor,
+        parameters: &Value,
+        inherited: impl FnOnce() -> Vec<(String, String)>,
+    ) -> Result<(), ExecuteError> {
+        let is_own = |config: &EnvConfig<'_>| config.resolvers.iter().any(program::is_own);
+        if !configs.iter().any(is_own) {
+            return Ok(());
+        }
+        let facts = self.facts(chain, anchor, parameters)?;
+        let path = inherited().into_iter().find(|(name, _)| name == "PATH");
+        let path = path.map_or_else(String::new, |(_, value)| value);
+        for (link, config) in chain.upwards().zip(configs) {
+            for resolver in &config.resolvers {
+                let checked = self.check_own(resolver, &facts, &path);
+                checked.map_err(|source| ExecuteError::Interpreter {
+                    id: link.id().to_string(),
+                    source,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     /// The variables of a call, from the primitive up to the tool.
     pub(super) async fn environment(
         &self,
@@ -215,7 +244,7 @@ pub(super) fn call(
     surroundings: Surroundings<'_>,
     trace: &mut Trace,
 ) -> Result<Call, ExecuteError> {
-    trace.config("before", merged);
+    trace.template(merged);
     let variables = environment.variables();
     let command = merged.get("command").and_then(Value::as_str);
     let command = command
@@ -245,7 +274,10 @@ pub(super) fn call(
         };
         config.insert(key.clone(), rendered);
     }
-    trace.config("after", &config);
+    // What the call says goes before what the tool says, and that before the chain.
+    let given = surroundings.timeout.map(|timeout| timeout.as_secs_f64());
+    let given = given.or_else(|| chain.tool().metadata.timeout());
+    trace.rendered(&config, given);
     let mut config = surroundings
         .schemas
         .fits(&chain.primitive().metadata, config)
@@ -254,19 +286,16 @@ pub(super) fn call(
     if let Some(Value::Object(env)) = config.remove("env") {
         all.extend(env.into_iter().map(|(name, value)| (name, word(value))));
     }
-    let seconds = chain
-        .tool()
-        .metadata
-        .timeout()
-        .or_else(|| config.get("timeout")?.as_f64());
+    let seconds = given.or_else(|| config.get("timeout")?.as_f64());
     let seconds = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     Ok(Call {
         tool: chain.tool().item.clone(),
+        items: chain.named.clone(),
         config,
         environment: all,
         parameters,
         cwd: surroundings.cwd,
-        timeout: surroundings.timeout.or(seconds),
+        timeout: seconds,
         spill: surroundings.spill,
         listener: surroundings.listener,
     })

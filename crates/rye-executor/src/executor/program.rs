@@ -45,24 +45,50 @@ impl Executor {
             _ => None,
         };
         let path = environment.get("PATH").unwrap_or_default();
-        let own = own_program(&resolver.way, facts);
-        let found = match &own {
-            Some(own) if own.name.contains('/') => own.beside()?,
-            Some(own) => {
-                let names = vec![own.name.clone()];
-                let resolver = Resolver {
-                    way: Way::System { names },
-                    ..resolver.clone()
-                };
-                resolver.find(&self.places.project, &[], path, None)?
-            }
+        let found = match own_program(&resolver.way, facts) {
+            Some(own) => self.own(&own, resolver, path)?,
             None => resolver.find(&self.places.project, &roots, path, answer.as_deref())?,
         };
-        let found = match own.and_then(|own| own.sha256) {
-            Some(expected) => self.vouched(&found, &expected)?,
-            None => found,
-        };
         Ok(found.to_string_lossy().into_owned())
+    }
+
+    /// Checks a program of the tool's own as a call would, if something vouches for it.
+    pub(super) fn check_own(
+        &self,
+        resolver: &Resolver,
+        facts: &Names,
+        path: &str,
+    ) -> Result<(), InterpreterError> {
+        match own_program(&resolver.way, facts) {
+            Some(own) if own.is_beside() || own.sha256.is_some() => {
+                self.own(&own, resolver, path).map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Finds a program of the tool's own, beside it or on `PATH`. One whose hash the
+    /// tool says is a private copy of what has that hash.
+    fn own(
+        &self,
+        own: &OwnProgram,
+        resolver: &Resolver,
+        path: &str,
+    ) -> Result<PathBuf, InterpreterError> {
+        let found = if own.is_beside() {
+            own.beside()?
+        } else {
+            let names = vec![own.name.clone()];
+            let resolver = Resolver {
+                way: Way::System { names },
+                ..resolver.clone()
+            };
+            resolver.find(&self.places.project, &[], path, None)?
+        };
+        match &own.sha256 {
+            Some(expected) => self.vouched(&found, expected),
+            None => Ok(found),
+        }
     }
 
     /// What a command prints that knows where an interpreter is; none if it fails.
@@ -107,12 +133,21 @@ struct OwnProgram {
     sha256: Option<String>,
 }
 
-/// `binary: "{binary}"` of a runtime is what the tool says in its configuration.
-fn own_program(way: &Way, facts: &Names) -> Option<OwnProgram> {
+/// `binary: "{binary}"` of a runtime: the program is the tool's own.
+fn placeholder(way: &Way) -> Option<&String> {
     let Way::System { names } = way else {
         return None;
     };
-    let placeholder = names.first().filter(|name| name.starts_with('{'))?;
+    names.first().filter(|name| name.starts_with('{'))
+}
+
+/// Whether the program is what the tool says in its configuration.
+pub(super) fn is_own(resolver: &Resolver) -> bool {
+    placeholder(&resolver.way).is_some()
+}
+
+fn own_program(way: &Way, facts: &Names) -> Option<OwnProgram> {
+    let placeholder = placeholder(way)?;
     let rendered = template::render(
         placeholder,
         &template::Variables::new(),
@@ -128,6 +163,11 @@ fn own_program(way: &Way, facts: &Names) -> Option<OwnProgram> {
 }
 
 impl OwnProgram {
+    /// Whether it is a path rather than a name.
+    fn is_beside(&self) -> bool {
+        self.name.contains('/')
+    }
+
     /// Its path in the tool's folder. Nothing but its hash vouches for it.
     fn beside(&self) -> Result<PathBuf, InterpreterError> {
         let relative = Path::new(&self.name);

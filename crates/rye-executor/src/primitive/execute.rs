@@ -192,7 +192,7 @@ fn failed(error: &ExecError) -> Done {
 }
 
 /// What of a stream is not in `data`, and where it is.
-pub(super) fn note_overflow(metadata: &mut Map<String, Value>, name: &str, captured: &Captured) {
+pub fn note_overflow(metadata: &mut Map<String, Value>, name: &str, captured: &Captured) {
     let Some(overflow) = &captured.overflow else {
         return;
     };

@@ -5,7 +5,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::process::Command;
+use std::sync::{Arc, LazyLock};
 
 use lillux::durable::Existing;
 use lillux::keys::SigningKey;
@@ -92,11 +93,16 @@ impl World {
             ..Options::new(&SYSTEM)
         })
         .unwrap();
-        let (PathItem::Items(items), _) = library.at_path(path).unwrap() else {
-            panic!("{} is no item", path.display());
-        };
-        for (_, found) in items {
-            library.sign(&found, &self.key, None).unwrap();
+        match library.at_path(path).unwrap().0 {
+            PathItem::Items(items) => {
+                for (_, found) in items {
+                    library.sign(&found, &self.key, None).unwrap();
+                }
+            }
+            PathItem::Beside(root, relative) => {
+                library.sign_beside(root, &relative, &self.key).unwrap();
+            }
+            PathItem::Outside(path) => panic!("{} is in no space", path.display()),
         }
     }
 
@@ -114,7 +120,8 @@ impl World {
     }
 
     pub(crate) async fn run(&self, tool: &str, parameters: Value) -> Envelope {
-        let request = Request::new(tool.parse().unwrap()).parameters(parameters);
+        let mut request = Request::new(tool.parse().unwrap()).parameters(parameters);
+        request.environment = Some(environment());
         self.executor.execute(request).await
     }
 
@@ -188,7 +195,42 @@ impl World {
     }
 }
 
+/// The variables of this process, with Python itself first on `PATH`: what is there
+/// may be a script that looks for one, which takes longer than all else that is tested.
+fn environment() -> Vec<(String, String)> {
+    static FOLDER: LazyLock<Option<String>> = LazyLock::new(|| {
+        let asked = Command::new("python3")
+            .args([
+                "-c",
+                "import os, sys; print(os.path.dirname(sys.executable))",
+            ])
+            .output();
+        let folder = String::from_utf8(asked.ok()?.stdout).ok()?;
+        Some(folder.trim().to_owned()).filter(|folder| !folder.is_empty())
+    });
+    let mut all: Vec<_> = std::env::vars().collect();
+    if let (Some(folder), Some((_, path))) =
+        (&*FOLDER, all.iter_mut().find(|(name, _)| name == "PATH"))
+    {
+        *path = format!("{folder}:{path}");
+    }
+    all
+}
+
 fn write(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
+}
+
+/// A program that `cargo xtask test` keeps for tests: the newest `target/tools/NAME…/bin/PROGRAM`.
+pub(crate) fn kept(name: &str, program: &str) -> PathBuf {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools");
+    let folders = fs::read_dir(&tools).into_iter().flatten().flatten();
+    let programs = folders
+        .filter(|folder| folder.file_name().to_string_lossy().starts_with(name))
+        .map(|folder| folder.path().join("bin").join(program))
+        .filter(|program| program.is_file());
+    programs
+        .max()
+        .unwrap_or_else(|| panic!("no {name} in target/tools; `cargo xtask test` puts it there"))
 }

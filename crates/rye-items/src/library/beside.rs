@@ -2,15 +2,18 @@
 //!
 //! A language without comments, such as JSON, has no place for a signature
 //! line. What a tool brings along in such a file is signed beside it: `x.json`
-//! by the line in `x.json.sig`, which covers every byte of `x.json`.
+//! by the line in `x.json.sig`, which covers every byte of `x.json`. So is a file
+//! whose name no item can have, such as `[page].ts`.
 
 use lillux::Hash;
 use lillux::durable::{self, Existing};
 use lillux::keys::SigningKey;
 
 use super::{Good, ItemError, Library, SignError};
+use crate::id::ItemKind;
 use crate::integrity::{IntegrityError, Problem};
 use crate::item::Coverage;
+use crate::lookup;
 use crate::place::Excerpt;
 use crate::signature::{SignatureError, SignatureLine};
 use crate::space::{RawFile, Root, Space, SpaceError};
@@ -22,12 +25,12 @@ const SUFFIX: &str = ".sig";
 
 impl Library {
     /// Whether a file of the tools is signed beside it: no extractor knows how
-    /// its language writes a comment.
+    /// its language writes a comment, or its name is none that an item can have.
     pub fn is_signed_beside(&self, relative: &str) -> bool {
-        let name = relative.rsplit('/').next().unwrap_or(relative);
-        let extension = name.rfind('.').map(|dot| &name[dot..]);
-        let known = extension.is_some_and(|extension| self.extractors.rule(extension).is_some());
-        relative.starts_with("tools/") && !known && !name.ends_with(SUFFIX)
+        relative.strip_prefix("tools/").is_some_and(|inner| {
+            !inner.ends_with(SUFFIX)
+                && lookup::split_name(ItemKind::Tool, inner, &self.extractors).is_none()
+        })
     }
 
     /// Verifies a file by the signature beside it.

@@ -52,7 +52,7 @@ impl Library {
         progress: &(dyn Fn(usize) + Sync),
     ) -> Vec<Checked<'a>> {
         let worth_it = files.len() >= WORTH_A_CACHE;
-        let cache = VerifiedCache::open(self.cache.as_deref().filter(|_| worth_it));
+        let cache = VerifiedCache::open(self.derived.cache().filter(|_| worth_it));
         let outcomes = parallel(&files, progress, |(entry, found)| {
             self.verify_one(entry, found, trust, &cache)
         });

@@ -63,6 +63,9 @@ impl Library {
                 if is_file && self.is_signed_beside(inner) {
                     return Ok((PathItem::Beside(root, inner.to_owned()), errors));
                 }
+                if is_file && let Some(hidden) = self.hidden(root, inner)? {
+                    return Ok((PathItem::Items(vec![hidden]), errors));
+                }
                 return Err(if is_file {
                     SpaceError::NotAnItem(absolute)
                 } else {
@@ -75,6 +78,25 @@ impl Library {
             return Err(SpaceError::OutsideSpaces(absolute));
         }
         Ok((PathItem::Outside(absolute), Vec::new()))
+    }
+
+    /// A file of the tools that no walk comes by: nobody can call it, but a tool
+    /// may bring it along, and then it must be signed.
+    fn hidden<'a>(
+        &self,
+        root: &'a Root,
+        relative: &str,
+    ) -> Result<Option<(Entry, Found<'a>)>, SpaceError> {
+        let found = lookup::name_of(root, ItemKind::Tool, relative, &self.extractors);
+        let identity = root.look(relative)?;
+        Ok(found.zip(identity).map(|(found, identity)| {
+            let entry = Entry {
+                path: relative.to_owned(),
+                identity,
+                linked: true,
+            };
+            (entry, found)
+        }))
     }
 
     /// Verifies a file that is in no space, whatever its comment style is.

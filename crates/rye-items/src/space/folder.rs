@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lillux::At as _;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
@@ -91,20 +92,31 @@ pub struct RawFile {
     pub identity: Option<FileIdentity>,
 }
 
-/// An open folder.
+/// An open folder. It lives for a call, and what it once found missing stays so.
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) path: PathBuf,
     pub(super) fd: OwnedFd,
+    /// Folders two steps down, such as `config/keys`, and whether they are there.
+    /// Most are not, and then nothing in them need be asked for.
+    below: Mutex<Vec<(Box<str>, bool)>>,
 }
 
 impl Folder {
+    fn new(path: PathBuf, fd: OwnedFd) -> Self {
+        Self {
+            path,
+            fd,
+            below: Mutex::default(),
+        }
+    }
+
     /// None where there is nothing of that name.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, SpaceError> {
         let path = std::path::absolute(path).at("open", path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match open(&path, flags, Mode::empty()) {
-            Ok(fd) => Ok(Some(Self { path, fd })),
+            Ok(fd) => Ok(Some(Self::new(path, fd))),
             Err(Errno::NOENT | Errno::NOTDIR) if path.symlink_metadata().is_ok() => {
                 Err(SpaceError::NotAFolder(path))
             }
@@ -120,14 +132,14 @@ impl Folder {
         let path = std::path::absolute(parent).at("open", parent)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = match open(&path, flags, Mode::empty()) {
-            Ok(fd) => Self { path, fd },
+            Ok(fd) => Self::new(path, fd),
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
             Err(Errno::LOOP) => return Err(SpaceError::LinkLoop(path)),
             Err(error) => return Err(error).at("open the folder", path)?,
         };
         let path = parent.join(name);
         match parent.open_beneath(name, OFlags::RDONLY | OFlags::DIRECTORY)? {
-            Some(fd) => Ok(Some(Self { path, fd })),
+            Some(fd) => Ok(Some(Self::new(path, fd))),
             None if path.symlink_metadata().is_ok() => Err(SpaceError::NotAFolder(path)),
             None => Ok(None),
         }
@@ -140,7 +152,7 @@ impl Folder {
 
     /// What is there: its state, if it is a regular file; none if there is nothing.
     pub(super) fn look(&self, relative: &str) -> Result<Option<FileIdentity>, SpaceError> {
-        let Some(fd) = self.open_beneath(relative, OFlags::PATH)? else {
+        let Some(fd) = self.open_to_read(relative, OFlags::PATH)? else {
             return Ok(None);
         };
         let stat = fstat(&fd).at("look at", self.join(relative))?;
@@ -157,7 +169,7 @@ impl Folder {
     ) -> Result<Option<Vec<(String, FileType)>>, SpaceError> {
         const FEW: usize = 200;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let Some(fd) = self.open_beneath(relative, flags)? else {
+        let Some(fd) = self.open_to_read(relative, flags)? else {
             return Ok(Some(Vec::new()));
         };
         let mut names = Vec::new();
@@ -182,7 +194,7 @@ impl Folder {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let path = || self.join(relative);
         for _ in 0..ATTEMPTS {
-            let Some(fd) = self.open_beneath(relative, flags)? else {
+            let Some(fd) = self.open_to_read(relative, flags)? else {
                 return Ok(None);
             };
             let before = fstat(&fd).at("look at", path())?;
@@ -205,9 +217,11 @@ impl Folder {
         Err(SpaceError::Changing(path()))
     }
 
-    /// Where a file really is, after all links on the way to it.
+    /// Where a file really is, after all links on the way to it. Whoever asks may
+    /// be about to write there.
     pub(super) fn real_path(&self, relative: &str) -> Result<Option<PathBuf>, SpaceError> {
         use std::os::fd::AsRawFd as _;
+        self.below().clear();
         let Some(fd) = self.open_beneath(relative, OFlags::PATH)? else {
             return Ok(None);
         };
@@ -216,21 +230,46 @@ impl Folder {
         Ok(Some(real))
     }
 
+    fn below(&self) -> MutexGuard<'_, Vec<(Box<str>, bool)>> {
+        self.below.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open_to_read(&self, relative: &str, flags: OFlags) -> Result<Option<OwnedFd>, SpaceError> {
+        if self.is_in_nothing(relative) {
+            return Ok(None);
+        }
+        self.open_beneath(relative, flags)
+    }
+
+    /// Whether a folder on the way to a path is known to be missing.
+    fn is_in_nothing(&self, relative: &str) -> bool {
+        let Some(folder) = two_steps(relative) else {
+            return false;
+        };
+        let mut below = self.below();
+        if let Some((_, is_there)) = below.iter().find(|(known, _)| **known == *folder) {
+            return !is_there;
+        }
+        let opened = self.open_once(folder, OFlags::PATH);
+        let is_there = !matches!(opened, Err(Errno::NOENT | Errno::NOTDIR));
+        below.push((folder.into(), is_there));
+        !is_there
+    }
+
+    fn open_once(&self, relative: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let flags = flags | OFlags::CLOEXEC;
+        openat2(&self.fd, relative, flags, Mode::empty(), resolve)
+    }
+
     pub(super) fn open_beneath(
         &self,
         relative: &str,
         flags: OFlags,
     ) -> Result<Option<OwnedFd>, SpaceError> {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let path = || self.join(relative);
         for _ in 0..ATTEMPTS {
-            match openat2(
-                &self.fd,
-                relative,
-                flags | OFlags::CLOEXEC,
-                Mode::empty(),
-                resolve,
-            ) {
+            match self.open_once(relative, flags) {
                 Ok(fd) => return Ok(Some(fd)),
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG) => return Ok(None),
                 Err(Errno::XDEV) => return Err(SpaceError::LeavesSpace(path())),
@@ -246,10 +285,47 @@ impl Folder {
     }
 }
 
-/// Reads to the end, but never more than one byte beyond the expected size: a
-/// file that grows without end must not fill the memory.
+/// The first two steps of a path that has more.
+fn two_steps(relative: &str) -> Option<&str> {
+    let (end, _) = relative.match_indices('/').nth(1)?;
+    Some(&relative[..end])
+}
+
+/// Reads as much as the expected size and one byte more, if there is one. That it
+/// was all of it is told by the state of the file afterwards.
 fn read_all(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default() + 1);
-    file.take(size + 1).read_to_end(&mut bytes)?;
+    let mut bytes = vec![0; usize::try_from(size).unwrap_or_default() + 1];
+    let mut read = 0;
+    // A regular file gives less than was asked for only at its end.
+    while read < bytes.len() - 1 {
+        match file.read(&mut bytes[read..]) {
+            Ok(0) => break,
+            Ok(more) => read += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(read);
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_was_missing_is_there_for_the_next_call_and_for_who_wrote_it() {
+        let place = tempfile::tempdir().unwrap();
+        let open = || Folder::open(place.path()).unwrap().unwrap();
+        let (writer, file) = (open(), "config/keys/a.toml");
+        assert!(writer.read(file).unwrap().is_none());
+        fs::create_dir_all(place.path().join("config/keys")).unwrap();
+        fs::write(place.path().join(file), "a").unwrap();
+        assert_eq!(open().read(file).unwrap().unwrap().bytes, b"a");
+        assert!(writer.real_path(file).unwrap().is_some());
+        assert_eq!(writer.read(file).unwrap().unwrap().bytes, b"a");
+        assert!(writer.look("config/keys/b.toml").unwrap().is_none());
+    }
 }

@@ -8,13 +8,13 @@ use lillux::Hash;
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ElicitRequest, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ElicitationSchema, InputRequest, InputRequiredResult, ProtocolVersion,
+    ElicitationAction, ElicitationSchema, InputRequest, InputRequiredResult,
 };
 use rmcp::service::RequestContext;
 use rye_executor::{Executor, Request};
 use serde_json::{Value, json};
 
-use super::Server;
+use super::{Server, is_stateless};
 use crate::gateway::Refusal;
 
 /// How many questions may be open. The oldest is forgotten, and asked again.
@@ -98,9 +98,7 @@ impl Server {
             message: question(&chain, request),
             requested_schema: schema()?,
         };
-        let newest = ProtocolVersion::V_2026_07_28;
-        let version = context.protocol_version();
-        if version.is_some_and(|version| version.as_str() >= newest.as_str()) {
+        if is_stateless(context) {
             let question = Question {
                 chain: chain.hash,
                 call: hash(request),

@@ -129,7 +129,7 @@ impl Five {
             Self::Load => json!({
                 "content": { "type": "string" },
                 "metadata": { "type": "object" },
-                "schema": { "type": ["object", "null"] },
+                "schema": { "anyOf": [{ "type": "object" }, { "type": "null" }] },
                 "verification": { "type": "object" },
                 "path": { "type": "string" },
             }),

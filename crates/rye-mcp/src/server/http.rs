@@ -4,6 +4,7 @@
 //! of other sites are kept out by the `Origin` and `Host` of a request, so that a
 //! browser cannot be made to call a server on its own machine.
 
+mod answers;
 mod guard;
 mod rate;
 
@@ -21,6 +22,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use answers::Answers;
 pub use guard::Tokens;
 
 /// Who may call, and how much.
@@ -69,8 +71,13 @@ pub async fn serve<H: ServerHandler>(
     let sessions = Arc::new(LocalSessionManager::default());
     let service = StreamableHttpService::new(move || Ok(make()), sessions, config);
     let guard = guard::Guard::new(options);
+    let answers = Answers::default();
     let router = Router::new()
         .nest_service(PATH, service)
+        .layer(middleware::from_fn_with_state(
+            answers.clone(),
+            answers::follow,
+        ))
         .layer(middleware::from_fn_with_state(guard, guard::check));
     let router = router.into_make_service_with_connect_info::<SocketAddr>();
     // Without it a small answer waits for an acknowledgement, some 40 ms.
@@ -82,6 +89,7 @@ pub async fn serve<H: ServerHandler>(
             stop.cancelled().await;
             tokio::spawn(async move {
                 finish.await;
+                answers.sent().await;
                 streams.cancel();
             });
         })

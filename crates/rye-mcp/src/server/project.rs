@@ -4,10 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use rmcp::RoleServer;
-use rmcp::model::ProtocolVersion;
 use rmcp::service::RequestContext;
 
-use super::Server;
+use super::{Server, is_stateless};
 use crate::gateway::Refusal;
 
 /// The client's first root that is a folder here.
@@ -63,13 +62,9 @@ fn folder(named: &Path) -> Result<PathBuf, Refusal> {
 /// Clients of 2026-07-28 and later take no requests; they name the project.
 #[expect(deprecated, reason = "clients of earlier revisions have roots")]
 async fn ask(context: &RequestContext<RoleServer>) -> Root {
-    let newest = ProtocolVersion::V_2026_07_28;
-    let is_new = context
-        .protocol_version()
-        .is_some_and(|version| version.as_str() >= newest.as_str());
     let capabilities = context.client_capabilities();
     let has_roots = capabilities.is_some_and(|capabilities| capabilities.roots.is_some());
-    if is_new || !has_roots {
+    if is_stateless(context) || !has_roots {
         return Root::None;
     }
     let Ok(answer) = context.peer.list_roots().await else {
@@ -110,12 +105,9 @@ mod tests {
     #[test]
     fn the_address_of_a_folder_is_its_path() {
         let cases = [
-            (
-                "file:///home/ada/my%20project",
-                Some("/home/ada/my project"),
-            ),
+            ("file:///srv/my%20project", Some("/srv/my project")),
             ("file://localhost/x", Some("/x")),
-            ("file:///caf%C3%A9", Some("/café")),
+            ("file:///%C3%A9t%C3%A9", Some("/été")),
             ("file://elsewhere/x", None),
             ("https://example.org/x", None),
             ("file:///x%2", None),

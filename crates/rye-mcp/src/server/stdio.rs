@@ -1,22 +1,35 @@
 //! The server on a process's standard input and output.
 
+mod lines;
+
 use std::io;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 
+use rmcp::service::ServerInitializeError;
 use rmcp::{ServerHandler, ServiceExt};
 use rustix::fs::FileType;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
+use tokio_util::sync::CancellationToken;
 
-/// Serves one client until it hangs up.
-pub async fn serve_stdio<H: ServerHandler>(handler: H) -> io::Result<()> {
-    let running = handler.serve((input()?, output()?)).await;
+use lines::Lines;
+
+/// Serves one client until it hangs up, or until told to stop: what was answered by then is
+/// still written.
+///
+/// A client that hangs up has five seconds' worth of answers to the calls that run, for it
+/// may only have nothing more to ask; then they are ended.
+pub async fn serve_stdio<H: ServerHandler>(handler: H, stop: CancellationToken) -> io::Result<()> {
+    let lines = Lines::new(input()?, output()?);
+    let running = handler.serve_with_ct(lines, stop).await;
     match running {
         Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),
         // A client that leaves before it has said anything is no failure.
-        Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
+            Ok(())
+        }
         Err(error) => Err(io::Error::other(error)),
     }
 }

@@ -19,7 +19,10 @@ pub(crate) use items::{
     ExportArgs, InitArgs, LoadArgs, SearchArgs, SignArgs, SystemCommand, VerifyArgs,
 };
 pub(crate) use keys::{GenerateArgs, KeysCommand, RevokeArgs, TrustArgs};
-pub(crate) use mcp::{InstallArgs, McpCommand, ServeArgs};
+pub(crate) use mcp::{
+    AddArgs, DiscoverArgs, ImportArgs, InstallArgs, McpCallArgs, McpCommand, RemoveArgs, ServeArgs,
+    ServerName,
+};
 pub(crate) use vault::{GetArgs, ListArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand};
 
 /// Run signed tools, and nothing that was not verified.

@@ -9,6 +9,7 @@ use rye_items::vault::VaultError;
 use rye_items::{
     IdError, IntegrityError, ItemError, LookupError, OwnKeyError, Problem, SignError, SpaceError,
 };
+use rye_mcp::client::ClientError;
 use serde_json::json;
 
 use super::failure::{Exit, Failure};
@@ -88,6 +89,21 @@ impl From<VaultError> for Failure {
             _ => Self::failed("vault", error),
         };
         failure.maybe_hint(hint)
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let exit = match error.code() {
+            "timeout" => Exit::TimedOut,
+            "mcp_drift" => Exit::Integrity,
+            _ => Exit::Failed,
+        };
+        let failure = Self::new(exit, error.code(), &error).maybe_hint(error.hint());
+        match error.said.stderr {
+            stderr if stderr.is_empty() => failure,
+            stderr => failure.detail("stderr", stderr),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use rye_executor::{Executor, Request};
 use rye_items::metadata::Metadata;
 use rye_items::search::Catalogue;
 use rye_items::{Found, ItemKind, ItemRef};
+use rye_mcp::client::Pool;
 use rye_mcp::{Answer, Gateway, Listed, Load, Refusal, Reply, Search, Sign};
 use serde_json::{Value, json};
 
@@ -42,6 +43,7 @@ pub(crate) struct Items {
     /// Whether a person said which project it is.
     chosen: bool,
     supervisor: Arc<Supervisor>,
+    pool: Pool,
     projects: Mutex<HashMap<PathBuf, Arc<Project>>>,
 }
 
@@ -58,6 +60,8 @@ impl Items {
             options: options.clone(),
             project: project.value.clone(),
             chosen: matches!(project.origin, Origin::Option(_) | Origin::Variable(_)),
+            // Servers of all projects are kept warm for as long as this one runs.
+            pool: Pool::new(&supervisor),
             supervisor,
             projects: Mutex::default(),
         }
@@ -78,7 +82,9 @@ impl Items {
             return Ok(Arc::clone(project));
         }
         let context = self.context(folder)?;
-        let executor = Executor::new(execute::places(&context)?, Arc::clone(&self.supervisor));
+        let supervisor = Arc::clone(&self.supervisor);
+        let executor =
+            execute::equipped(execute::places(&context)?, supervisor, self.pool.clone())?;
         let project = Arc::new(Project {
             executor: Arc::new(executor),
             catalogue: Catalogue::watching(context.cache()),

@@ -87,8 +87,8 @@ fn dispatch(
         Command::System(command) => commands::system::run(&command),
         Command::Doctor => Ok(commands::doctor::run(&context)),
         Command::Vault(command) => commands::vault::run(command, &context),
-        Command::Mcp(command) => commands::mcp::run(command, options, &context),
-        Command::Config(command) => Ok(commands::config::run(&command, &context)),
+        Command::Mcp(command) => commands::mcp::run(command, options, &context, keeper),
+        Command::Config(command) => commands::config::run(&command, &context),
         Command::Completions(args) => Ok(commands::completions::run(&args)),
         Command::Help(args) => commands::help::run(&args),
     }

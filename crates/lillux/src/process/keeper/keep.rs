@@ -52,7 +52,7 @@ pub(super) fn run(socket: OwnedFd, program: OwnedFd, service: Service) -> bool {
         // The others stay open here: what the command wrote is read when it has
         // ended, and the program need not be woken to hear of a stream's end
         // just before it hears of the command's.
-        let _outputs = (stdout, stderr);
+        let _outputs = (stderr, (!run.read_elsewhere).then_some(stdout));
         let pid = match started {
             None => return true,
             Some(Err((step, errno))) => {

@@ -22,15 +22,18 @@ pub(in super::super) struct Run {
     pub(in super::super) grace: Duration,
     /// Whether somebody waits to hear that it started.
     pub(in super::super) announce: bool,
+    /// Whether somebody else reads its standard output, who is to know when the
+    /// command has closed it.
+    pub(in super::super) read_elsewhere: bool,
 }
 
 impl Run {
     pub(super) const SIZE: usize = 32;
 
     pub(super) fn to_bytes(self) -> [u8; Self::SIZE] {
-        let announce = u32::from(self.announce);
+        let flags = u32::from(self.announce) | u32::from(self.read_elsewhere) << 1;
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let counts = [self.block, self.argc, self.envc, announce];
+        let counts = [self.block, self.argc, self.envc, flags];
         let timeout = self.timeout.map_or(u64::MAX, nanoseconds);
         let times = [timeout, nanoseconds(self.grace)];
         let mut bytes = [0; Self::SIZE];
@@ -50,7 +53,8 @@ impl Run {
             block: u32_at(&bytes, 0),
             argc: u32_at(&bytes, 4),
             envc: u32_at(&bytes, 8),
-            announce: u32_at(&bytes, 12) != 0,
+            announce: u32_at(&bytes, 12) & 1 != 0,
+            read_elsewhere: u32_at(&bytes, 12) & 2 != 0,
             timeout: (timeout != u64::MAX).then_some(Duration::from_nanos(timeout)),
             grace: Duration::from_nanos(u64_at(&bytes, 24)),
         }
@@ -152,10 +156,10 @@ mod tests {
 
     #[test]
     fn what_is_said_is_what_is_heard() {
-        for timeout in [
-            None,
-            Some(Duration::ZERO),
-            Some(Duration::from_millis(1500)),
+        for (timeout, announce, read_elsewhere) in [
+            (None, true, true),
+            (Some(Duration::ZERO), true, false),
+            (Some(Duration::from_millis(1500)), false, true),
         ] {
             let run = Run {
                 block: 1,
@@ -163,7 +167,8 @@ mod tests {
                 envc: u32::MAX,
                 timeout,
                 grace: Duration::from_nanos(7),
-                announce: true,
+                announce,
+                read_elsewhere,
             };
             assert_eq!(Run::from_bytes(run.to_bytes()), run);
         }

@@ -7,8 +7,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::{Map, Value, json};
 
 use super::causes;
-use crate::primitive::execute::note_overflow;
-use crate::primitive::{Done, Failed};
+use crate::primitive::{Done, Failed, note_overflow};
 
 /// How much of a body stays in memory.
 const LIMIT: usize = 1 << 20;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use lillux::Hash;
@@ -76,7 +76,13 @@ pub(super) async fn check(
         return response;
     }
     if guard.lets_in(&request) {
-        return next.run(request).await;
+        let is_end = request.method() == Method::DELETE;
+        let mut response = next.run(request).await;
+        // A session is ended at once. That it was only accepted, clients complain about.
+        if is_end && response.status() == StatusCode::ACCEPTED {
+            *response.status_mut() = StatusCode::NO_CONTENT;
+        }
+        return response;
     }
     let message = "a bearer token is needed; `rye mcp serve --help` says where it is from\n";
     let mut response = (StatusCode::UNAUTHORIZED, message).into_response();

@@ -13,4 +13,13 @@ pub(crate) enum ConfigCommand {
         rye config show --json | jq -r .settings.project.value"
     )]
     Show,
+    /// Print the variables of the environment that are read, and those that tools are given.
+    #[command(
+        after_help = "What a tool is given comes from the runtimes that ship with rye; a runtime of a\n\
+        project adds its own.\n\n\
+        Examples:\n  \
+        rye config variables\n  \
+        rye config variables --json | jq -r '.given[].name'"
+    )]
+    Variables,
 }

@@ -98,6 +98,9 @@ pub(crate) enum RunCommand {
     /// End a run, and all that it has started.
     #[command(after_help = "Example:\n  rye run cancel 20260715-101500-3f9a")]
     Cancel(RunArgs),
+    /// Remove a run that is over: its result and what it printed.
+    #[command(after_help = "Example:\n  rye run rm 20260715-101500-3f9a")]
+    Rm(RunArgs),
     /// Carries out a run that was written down.
     #[command(hide = true)]
     CarryOut(RunArgs),

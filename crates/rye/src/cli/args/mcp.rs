@@ -1,16 +1,62 @@
 //! What can be typed for MCP.
 
+mod servers;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+pub(crate) use servers::{AddArgs, DiscoverArgs, ImportArgs, McpCallArgs, RemoveArgs, ServerName};
+
 #[derive(Debug, Subcommand)]
+#[command(after_help = "Example:\n  \
+    rye mcp add files -- npx -y @modelcontextprotocol/server-filesystem .\n  \
+    rye mcp discover files\n  \
+    rye execute mcp/files/list_directory --path .\n\n\
+    `rye mcp COMMAND --help` shows more.")]
 pub(crate) enum McpCommand {
     /// Serve items to an MCP client.
     Serve(ServeArgs),
     /// Let a client know of this server: write its configuration file.
     Install(InstallArgs),
+    /// Add a server: write its configuration, sign it, and see whether it answers.
+    #[command(
+        after_help = "A value may be text, or take variables as ${VAR}. What is secret is kept in the vault:\n\
+        `--secret K` asks for it, or reads it from standard input, and writes a reference.\n\n\
+        Examples:\n  \
+        rye mcp add files -- npx -y @modelcontextprotocol/server-filesystem .\n  \
+        rye mcp add search --secret API_KEY -- npx -y some-search-server\n  \
+        rye mcp add docs --url https://mcp.example.org/mcp --secret Authorization"
+    )]
+    Add(AddArgs),
+    /// List the servers, where they are, and how many of their tools are items.
+    #[command(after_help = "Example:\n  rye mcp list")]
+    List,
+    /// Ask a server for its tools and write an item for each, signed and pinned.
+    #[command(
+        after_help = "What the server says of a tool is pinned by its hash. A tool that changed since is refused\n\
+        when it is called, and left as it is here, until it is accepted.\n\n\
+        Examples:\n  \
+        rye mcp discover files\n  \
+        rye mcp discover files --accept"
+    )]
+    Discover(DiscoverArgs),
+    /// Call a tool of a server.
+    #[command(after_help = "Examples:\n  \
+        rye mcp call files list_directory --params '{\"path\": \".\"}'\n  \
+        rye mcp call files list_directory --params @parameters.json")]
+    Call(McpCallArgs),
+    /// Remove a server's configuration and the items of its tools.
+    #[command(after_help = "Example:\n  rye mcp remove files")]
+    Remove(RemoveArgs),
+    /// Add all servers of a file that another client uses.
+    #[command(
+        after_help = "The file has `mcpServers`, as those of Claude Desktop and Cursor, or `servers`, as that of\n\
+        VS Code. Values that look like secrets go to the vault.\n\n\
+        Example:\n  rye mcp import ~/.cursor/mcp.json"
+    )]
+    Import(ImportArgs),
 }
 
 #[derive(Debug, Args)]

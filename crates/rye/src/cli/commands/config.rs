@@ -1,4 +1,6 @@
-//! `rye config show`
+//! `rye config`
+
+mod variables;
 
 use std::path::Path;
 
@@ -7,14 +9,15 @@ use serde_json::{Map, Value, json};
 use crate::cli::args::ConfigCommand;
 use crate::cli::context::Context;
 use crate::cli::page::{DIM, Page, WARN, paint, plain};
-use crate::cli::printer::Report;
+use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
 use crate::settings::{Setting, Settings};
 
-pub(crate) fn run(command: &ConfigCommand, context: &Context) -> Box<dyn Report> {
-    match command {
+pub(crate) fn run(command: &ConfigCommand, context: &Context) -> Outcome {
+    Ok(match command {
         ConfigCommand::Show => Box::new(Shown(rows(&context.settings), ignored(&context.settings))),
-    }
+        ConfigCommand::Variables => Box::new(variables::list()?),
+    })
 }
 
 struct Row {

@@ -3,7 +3,7 @@
 mod help;
 mod options;
 mod outcome;
-mod parameters;
+pub(super) mod parameters;
 mod schema;
 mod trace;
 mod words;
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 use lillux::process::Supervisor;
 use rye_executor::{Envelope, ExecuteError, Executor, Listener, Places, Request, Trace};
 use rye_items::{ItemRef, SYSTEM};
+use rye_mcp::Mcp;
+use rye_mcp::client::Pool;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::run::record::{Asked, Runs};
@@ -77,7 +79,7 @@ pub(crate) fn run(
         .split_first()
         .map_or(("", &[][..]), |(id, words)| (id.as_str(), words));
     let reference: ItemRef = id.parse()?;
-    let executor = executor(context, keeper)?;
+    let (executor, pool) = executor(context, keeper)?;
     let mut own = Own {
         options,
         ..Own::default()
@@ -113,7 +115,7 @@ pub(crate) fn run(
         let asked = Asked::of(&request, context);
         // What would not run is told now, not to a log.
         request.dry_run = true;
-        if let Err(error) = carry_out(&executor, request, &mut Trace::off())? {
+        if let Err(error) = carry_out(&executor, &pool, request, &mut Trace::off())? {
             return Ok(Box::new(refused(error)));
         }
         return Runs::of(context)?.start(&asked);
@@ -121,7 +123,7 @@ pub(crate) fn run(
     let level = own.options.trace;
     let level = level.or(context.settings.debug.value.then_some(TraceChoice::Steps));
     let mut trace = level.map_or_else(Trace::off, |_| Trace::on());
-    let outcome = carry_out(&executor, request, &mut trace)?;
+    let outcome = carry_out(&executor, &pool, request, &mut trace)?;
     if let Some(level) = level {
         printer.aside(&trace::shown(&reference, trace.steps(), level));
     }
@@ -139,23 +141,44 @@ pub(super) fn to_the_end(
 ) -> Result<Envelope, Failure> {
     let start = Instant::now();
     request.listener = Some(listener);
-    let executor = executor(context, &mut None)?;
+    let (executor, pool) = executor(context, &mut None)?;
     let tool = request.tool.clone();
-    let outcome = carry_out(&executor, request, &mut Trace::off())?;
+    let outcome = carry_out(&executor, &pool, request, &mut Trace::off())?;
     Ok(outcome.unwrap_or_else(|error| Envelope::refused(&tool, &error, start.elapsed())))
 }
 
-fn executor(context: &Context, keeper: &mut Keeper) -> Result<Executor, Failure> {
-    let supervisor = if let Some(supervisor) = keeper {
-        Arc::clone(supervisor)
-    } else {
-        let supervisor = Supervisor::start().map_err(|error| {
-            let message = format_args!("cannot start who keeps processes: {error}");
-            Failure::failed("supervisor", message)
-        })?;
-        Arc::clone(keeper.insert(Arc::new(supervisor)))
-    };
-    Ok(Executor::new(places(context)?, supervisor))
+/// An executor, and the servers that its tools may call.
+fn executor(context: &Context, keeper: &mut Keeper) -> Result<(Executor, Pool), Failure> {
+    let supervisor = supervisor(keeper)?;
+    let pool = Pool::new(&supervisor);
+    let executor = equipped(places(context)?, supervisor, pool.clone())?;
+    Ok((executor, pool))
+}
+
+/// An executor whose tools may be those of MCP servers. It costs nothing until they are.
+pub(crate) fn equipped(
+    places: Places,
+    supervisor: Arc<Supervisor>,
+    pool: Pool,
+) -> Result<Executor, Failure> {
+    let mcp = Mcp::new(pool, &places.project, places.user.clone());
+    let mut executor = Executor::new(places, supervisor);
+    let id = Mcp::ID.parse()?;
+    let primitives = executor.primitives_mut();
+    primitives.register(id, Vec::new(), Arc::new(mcp));
+    Ok(executor)
+}
+
+/// Who keeps the processes of this call.
+pub(super) fn supervisor(keeper: &mut Keeper) -> Result<Arc<Supervisor>, Failure> {
+    if let Some(supervisor) = keeper {
+        return Ok(Arc::clone(supervisor));
+    }
+    let supervisor = Supervisor::start().map_err(|error| {
+        let message = format_args!("cannot start who keeps processes: {error}");
+        Failure::failed("supervisor", message)
+    })?;
+    Ok(Arc::clone(keeper.insert(Arc::new(supervisor))))
 }
 
 /// Where a call's items are, and where what is derived from them may be kept.
@@ -190,9 +213,20 @@ fn apply(own: &Own, words: &[String], context: &mut Context, printer: &mut Print
 /// Runs a request. A person who interrupts it, or a signal to end, ends the whole tree.
 fn carry_out(
     executor: &Executor,
+    pool: &Pool,
     request: Request,
     trace: &mut Trace,
 ) -> Result<Result<Envelope, ExecuteError>, Failure> {
+    wait_for(async {
+        let outcome = executor.try_execute(request, trace).await;
+        pool.shutdown().await;
+        outcome
+    })
+}
+
+/// Waits for work to be done. A person who interrupts it, or a signal to end, ends all
+/// that it started.
+pub(super) fn wait_for<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let unable = |error| Failure::failed("runtime", format_args!("cannot wait for it: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -203,7 +237,7 @@ fn carry_out(
         let mut interrupt = signal(SignalKind::interrupt()).map_err(unable)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(unable)?;
         tokio::select! {
-            outcome = executor.try_execute(request, trace) => Ok(outcome),
+            outcome = work => Ok(outcome),
             _ = interrupt.recv() => {
                 Err(Failure::new(Exit::Interrupted, "interrupted", "it was interrupted and ended"))
             }

@@ -57,23 +57,19 @@ pub(crate) fn run(args: &HelpArgs) -> Outcome {
     let Some(first) = args.topic.first() else {
         return Ok(Box::new(Overview));
     };
-    if let Some(command) = command(&args.topic) {
-        return Ok(Box::new(Text {
-            topic: args.topic.join(" "),
-            text: command,
-        }));
-    }
-    match topic(first) {
-        Some(topic) if args.topic.len() == 1 => Ok(Box::new(Text {
-            topic: topic.name.to_owned(),
-            text: topic.text.to_owned(),
-        })),
-        _ => {
-            let asked = args.topic.join(" ");
+    let page = topic(first).filter(|_| args.topic.len() == 1);
+    let asked = args.topic.join(" ");
+    let text = match (command(&args.topic), page) {
+        // Some pages have the name of the command that they are about.
+        (Some(command), Some(page)) => format!("{}\n\n{}", command.trim_end(), page.text),
+        (Some(command), None) => command,
+        (None, Some(page)) => page.text.to_owned(),
+        (None, None) => {
             let message = format!("there is no command or topic `{asked}`");
-            Err(Failure::usage(message).hint("rye help"))
+            return Err(Failure::usage(message).hint("rye help"));
         }
-    }
+    };
+    Ok(Box::new(Text { topic: asked, text }))
 }
 
 /// The same for models, which have no command line.

@@ -1,16 +1,35 @@
 //! `rye mcp`
 
+mod add;
+mod call;
+mod discover;
+mod import;
 pub(crate) mod install;
+mod items;
+mod list;
+mod remove;
 mod serve;
 
+use super::execute::Keeper;
 use crate::cli::args::McpCommand;
 use crate::cli::context::Context;
 use crate::cli::printer::Outcome;
 use crate::settings::Options;
 
-pub(crate) fn run(command: McpCommand, options: &Options, context: &Context) -> Outcome {
+pub(crate) fn run(
+    command: McpCommand,
+    options: &Options,
+    context: &Context,
+    keeper: &mut Keeper,
+) -> Outcome {
     match command {
         McpCommand::Serve(args) => serve::run(&args, options, context),
         McpCommand::Install(args) => install::run(&args, options, context),
+        McpCommand::Add(args) => add::run(&args, context, keeper),
+        McpCommand::List => list::run(context),
+        McpCommand::Discover(args) => discover::run(&args, context, keeper),
+        McpCommand::Call(args) => call::run(&args, context, keeper),
+        McpCommand::Remove(args) => remove::run(&args, context),
+        McpCommand::Import(args) => import::run(&args, context),
     }
 }

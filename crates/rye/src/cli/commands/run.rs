@@ -32,6 +32,7 @@ pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
         RunCommand::Status(args) => Ok(Box::new(Status(runs.find(&args.id)?))),
         RunCommand::Tail(args) => tail(&runs.find(&args.run.id)?, args, context),
         RunCommand::Cancel(args) => cancel(runs.find(&args.id)?),
+        RunCommand::Rm(args) => remove(&runs.find(&args.id)?),
         RunCommand::CarryOut(args) => carry_out(&runs.find(&args.id)?, context),
     }
 }
@@ -48,11 +49,9 @@ fn carry_out(run: &Run, context: &Context) -> Outcome {
     // Its processes were told to end as well, and may have been quicker.
     let failed = |envelope: &Envelope| envelope.error.is_some();
     if run.is_cancelled() && outcome.as_ref().map_or(true, failed) {
-        return Err(Failure::new(
-            Exit::Terminated,
-            "cancelled",
-            "it was cancelled",
-        ));
+        let failure = cancelled();
+        finish_without_result(run, &failure)?;
+        return Err(failure);
     }
     match outcome {
         Ok(envelope) => {
@@ -64,13 +63,21 @@ fn carry_out(run: &Run, context: &Context) -> Outcome {
         }
         Err(failure) => {
             if !matches!(failure.exit, Exit::Interrupted | Exit::Terminated) {
-                let item = &run.asked.item_id;
-                let error = failure.json();
-                run.finish(&json!({ "status": "error", "item_id": item, "error": error }))?;
+                finish_without_result(run, &failure)?;
             }
             Err(failure)
         }
     }
+}
+
+/// Writes down that nothing came of a run, and why.
+fn finish_without_result(run: &Run, failure: &Failure) -> Result<(), Failure> {
+    let (item, error) = (&run.asked.item_id, failure.json());
+    run.finish(&json!({ "status": "error", "item_id": item, "error": error }))
+}
+
+fn cancelled() -> Failure {
+    Failure::new(Exit::Terminated, "cancelled", "it was cancelled")
 }
 
 fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
@@ -130,10 +137,24 @@ fn cancel(run: Run) -> Outcome {
             if killed == Killed::AlreadyDead && run.state() != State::Cancelled {
                 return Err(ended(&run));
             }
+            // Where it had to be killed, it could not write that down itself.
+            if run.result().is_none() {
+                finish_without_result(&run, &cancelled())?;
+            }
         }
         State::Success | State::Error | State::Lost => return Err(ended(&run)),
     }
     Ok(Box::new(Status(run)))
+}
+
+fn remove(run: &Run) -> Outcome {
+    if run.state() == State::Running {
+        let message = format!("the run {} is not over", run.id);
+        let failure = Failure::failed("running", message);
+        return Err(failure.hint(format!("rye run cancel {}", run.id)));
+    }
+    run.remove()?;
+    Ok(Box::new(Removed(run.id.clone())))
 }
 
 fn ended(run: &Run) -> Failure {
@@ -182,6 +203,19 @@ impl Report for Started {
 
     fn next(&self) -> Option<String> {
         Some(format!("rye run tail {} --follow", self.id))
+    }
+}
+
+/// A run of which nothing is left.
+struct Removed(String);
+
+impl Report for Removed {
+    fn json(&self) -> Value {
+        json!({ "removed": self.0 })
+    }
+
+    fn show(&self, page: &mut Page) {
+        page.line(format_args!("removed {}", self.0));
     }
 }
 

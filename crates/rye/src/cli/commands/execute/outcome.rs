@@ -93,12 +93,21 @@ impl Report for Ran {
     }
 
     fn failure(&self) -> Option<Failure> {
-        let ErrorInfo { code, message, .. } = self.0.error.as_ref()?;
+        let ErrorInfo {
+            code,
+            message,
+            hint,
+            ..
+        } = self.0.error.as_ref()?;
         let message = format!("{}: {message}", self.0.item_id);
         Some(match code.as_str() {
             "timeout" => Failure::new(Exit::TimedOut, "timeout", message)
                 .hint(format!("rye execute --timeout SECONDS {}", self.0.item_id)),
-            _ => Failure::failed("tool_failed", message),
+            // A tool of a server that is not what was accepted is as good as a changed file.
+            "mcp_drift" => {
+                Failure::new(Exit::Integrity, "mcp_drift", message).maybe_hint(hint.clone())
+            }
+            _ => Failure::failed("tool_failed", message).maybe_hint(hint.clone()),
         })
     }
 }

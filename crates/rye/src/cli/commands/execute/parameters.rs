@@ -11,7 +11,10 @@ use super::words::wrong;
 use crate::cli::failure::Failure;
 
 /// What `--params` says, and over it what was typed by name.
-pub(super) fn merged(given: Option<&str>, typed: Map<String, Value>) -> Result<Value, Failure> {
+pub(in crate::cli::commands) fn merged(
+    given: Option<&str>,
+    typed: Map<String, Value>,
+) -> Result<Value, Failure> {
     let Some(given) = given else {
         return Ok(Value::Object(typed));
     };

@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use lillux::At as _;
 use lillux::process::Supervisor;
@@ -58,22 +57,25 @@ fn runtime(alone: bool) -> Result<tokio::runtime::Runtime, Failure> {
 
 async fn over_stdio(server: Server) -> Result<(), Failure> {
     let mut ends = Ends::new()?;
-    let serving = serve_stdio(server.clone());
+    let stop = CancellationToken::new();
+    let serving = serve_stdio(server.clone(), stop.clone());
     tokio::pin!(serving);
-    tokio::select! {
-        outcome = &mut serving => outcome.map_err(|error| unable("go on serving", error)),
+    let outcome = tokio::select! {
+        outcome = &mut serving => outcome,
         () = ends.one() => {
             // What runs may still answer.
+            let last = async {
+                server.finish().await;
+                stop.cancel();
+            };
+            let last = async { tokio::join!(last, &mut serving).1 };
             tokio::select! {
-                () = server.finish() => {}
-                _ = &mut serving => {}
-                () = ends.one() => {}
+                outcome = last => outcome,
+                () = ends.one() => Ok(()),
             }
-            // The last answer is on its way through the pipe.
-            let _ = tokio::time::timeout(Duration::from_millis(50), &mut serving).await;
-            Ok(())
         }
-    }
+    };
+    outcome.map_err(|error| unable("go on serving", error))
 }
 
 async fn over_http(

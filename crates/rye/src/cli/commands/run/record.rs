@@ -259,6 +259,11 @@ impl Run {
         self.write("result.json", &result)
     }
 
+    /// Removes all that was written down.
+    pub(super) fn remove(&self) -> Result<(), Failure> {
+        Ok(fs::remove_dir_all(&self.folder).at("remove", &self.folder)?)
+    }
+
     fn write(&self, name: &str, value: &Value) -> Result<(), Failure> {
         let text = value.to_string();
         let path = self.folder.join(name);

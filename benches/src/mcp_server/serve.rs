@@ -1,0 +1,190 @@
+//! The servers that are measured.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use lillux::durable::Existing;
+use lillux::process::Supervisor;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use rye_executor::primitive::{Call, Done, Outcome, Primitive};
+use rye_executor::{Executor, Places, Request};
+use rye_items::OwnKeys;
+use rye_mcp::server::{Server, http, serve_stdio};
+use rye_mcp::{Answer, Gateway, Listed, Load, Refusal, Search, Sign};
+use tokio_util::sync::CancellationToken;
+
+use crate::executor::write_signed;
+
+/// The word by which this program knows that it is to serve.
+const SERVE: &str = "--serve-mcp";
+
+/// This program again, as a server.
+pub fn again(which: &str, transport: &str) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args([SERVE, which, transport]);
+    Ok(command)
+}
+
+/// Serves, if that is what this program was started for.
+pub fn asked() -> Option<Result<()>> {
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let [serve, which, transport] = words.as_slice() else {
+        return None;
+    };
+    (serve == SERVE).then(|| serving(which, transport))
+}
+
+fn serving(which: &str, transport: &str) -> Result<()> {
+    let supervisor = Arc::new(Supervisor::start()?);
+    let runtime = if transport == "http" {
+        tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?
+    };
+    runtime.block_on(async {
+        if which == "echo" {
+            return serve(|| Echo, transport).await;
+        }
+        let server = Server::new(Arc::new(Nothing::new(supervisor)?));
+        serve(move || server.connection(), transport).await
+    })
+}
+
+#[expect(clippy::print_stdout, reason = "where it is, for who started it")]
+async fn serve<H: ServerHandler>(
+    make: impl Fn() -> H + Send + Sync + 'static,
+    transport: &str,
+) -> Result<()> {
+    if transport == "stdio" {
+        return Ok(serve_stdio(make(), CancellationToken::new()).await?);
+    }
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    println!("{}", listener.local_addr()?);
+    let options = http::Options::default();
+    let never = std::future::pending();
+    http::serve(listener, make, &options, CancellationToken::new(), never).await?;
+    Ok(())
+}
+
+/// The least that a server can do.
+struct Echo;
+
+impl ServerHandler for Echo {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(vec![Tool::default()]))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let text = serde_json::to_string(&request.arguments).unwrap_or_default();
+        Ok(CallToolResult::success(vec![ContentBlock::text(text)]).into())
+    }
+}
+
+/// A project with one tool, which does nothing.
+struct Nothing {
+    project: PathBuf,
+    executor: Arc<Executor>,
+    _folder: tempfile::TempDir,
+}
+
+/// Gives what it is given.
+struct Noop;
+
+impl Primitive for Noop {
+    fn run(&self, call: Call) -> Outcome<'_> {
+        Box::pin(async move {
+            Done {
+                data: call.parameters,
+                ..Done::default()
+            }
+        })
+    }
+}
+
+impl Nothing {
+    fn new(supervisor: Arc<Supervisor>) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let (project, user) = (folder.path().join("project"), folder.path().join("user"));
+        let key = OwnKeys::of(&user).generate("bench", Existing::Refuse)?;
+        let tools = project.join(".ai/tools");
+        let primitive = "version: \"1.0.0\"\ntool_type: primitive\nexecutor_id: null\n";
+        write_signed(&tools.join("noop.yaml"), primitive, &key)?;
+        let tool = "version: \"1.0.0\"\ntool_type: tool\nexecutor_id: noop\n";
+        write_signed(&tools.join("nothing.yaml"), tool, &key)?;
+        let places = Places {
+            user: Some(user),
+            ..Places::new(&project, folder.path().join("cache"))
+        };
+        let mut executor = Executor::new(places, supervisor);
+        let id = "noop".parse().context("an id")?;
+        executor
+            .primitives_mut()
+            .register(id, Vec::new(), Arc::new(Noop));
+        Ok(Self {
+            project,
+            executor: Arc::new(executor),
+            _folder: folder,
+        })
+    }
+}
+
+fn no<T>() -> Result<T, Refusal> {
+    Err(Refusal::new("bench", "only execute is measured"))
+}
+
+impl Gateway for Nothing {
+    fn project(&self) -> (PathBuf, bool) {
+        (self.project.clone(), true)
+    }
+
+    fn search(&self, _: &Path, _: &Search) -> Answer {
+        no()
+    }
+
+    fn load(&self, _: &Path, _: &Load) -> Answer {
+        no()
+    }
+
+    fn sign(&self, _: &Path, _: &Sign) -> Answer {
+        no()
+    }
+
+    fn help(&self, _: Option<&str>) -> Answer {
+        no()
+    }
+
+    fn executor(&self, _: &Path) -> Result<Arc<Executor>, Refusal> {
+        Ok(Arc::clone(&self.executor))
+    }
+
+    fn start(&self, _: &Path, _: Request) -> Answer {
+        no()
+    }
+
+    fn list(&self, _: &Path, _: &str, _: Option<&str>, _: usize) -> Result<Vec<Listed>, Refusal> {
+        no()
+    }
+}

@@ -1,0 +1,246 @@
+//! The `mcpServers` JSON that other clients use, read. No I/O.
+
+use std::collections::BTreeMap;
+
+use rye_items::vault::SecretName;
+use serde_json::{Map, Value};
+
+use super::config::{ServerConfig, Transport};
+use super::source::{Source, looks_secret};
+
+/// A server of such a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// Its name.
+    pub name: String,
+    /// Its configuration, or why there is none.
+    pub config: Result<ServerConfig, String>,
+    /// What goes to the vault.
+    pub secrets: Vec<(SecretName, String)>,
+    /// What somebody should know or do.
+    pub notes: Vec<String>,
+}
+
+/// Reads a file. The error is a sentence.
+pub fn read(text: &str) -> Result<Vec<Imported>, String> {
+    let file: Value =
+        serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+    let places = [
+        file.get("mcpServers"),
+        file.get("servers"),
+        file.get("mcp").and_then(|mcp| mcp.get("servers")),
+    ];
+    let servers = places.into_iter().flatten().find_map(Value::as_object);
+    let servers = servers.ok_or("it has neither `mcpServers` nor `servers`")?;
+    Ok(servers
+        .iter()
+        .map(|(name, about)| entry(name, about))
+        .collect())
+}
+
+/// The name under which a server's secret is kept.
+pub fn secret_name(server: &str, variable: &str) -> Option<SecretName> {
+    let word = |text: &str| -> String {
+        let good = |c: char| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_uppercase()
+            } else {
+                '_'
+            }
+        };
+        text.chars().map(good).collect()
+    };
+    let (server, variable) = (word(server), word(variable));
+    let begins = server.starts_with(|c: char| c.is_ascii_digit());
+    let begin = if begins { "_" } else { "" };
+    format!("{begin}{server}_{variable}").parse().ok()
+}
+
+/// What is found out about a server on the way.
+struct Reading<'a> {
+    server: &'a str,
+    secrets: Vec<(SecretName, String)>,
+    notes: Vec<String>,
+}
+
+fn entry(name: &str, about: &Value) -> Imported {
+    let mut reading = Reading {
+        server: name,
+        secrets: Vec::new(),
+        notes: Vec::new(),
+    };
+    let config = reading.config(about);
+    let Reading { secrets, notes, .. } = reading;
+    let secrets = if config.is_ok() { secrets } else { Vec::new() };
+    Imported {
+        name: name.to_owned(),
+        config,
+        secrets,
+        notes,
+    }
+}
+
+impl Reading<'_> {
+    fn config(&mut self, about: &Value) -> Result<ServerConfig, String> {
+        let about = about.as_object().ok_or("it is no object")?;
+        if about.get("disabled").and_then(Value::as_bool) == Some(true) {
+            return Err("it is disabled there".to_owned());
+        }
+        if about.get("type").and_then(Value::as_str) == Some("sse") {
+            return Err("it speaks the SSE transport of 2024, not streamable HTTP".to_owned());
+        }
+        let text = |key: &str| about.get(key).and_then(Value::as_str);
+        if let Some(command) = text("command") {
+            let args = match about.get("args") {
+                None => Vec::new(),
+                Some(Value::Array(args)) => {
+                    let args = args.iter().map(|arg| self.value("args", arg));
+                    args.collect::<Result<_, _>>()?
+                }
+                Some(_) => return Err("`args` is no list".to_owned()),
+            };
+            return Ok(ServerConfig::new(Transport::Stdio {
+                command: command.to_owned(),
+                args,
+                env: self.values(about, "env")?,
+                cwd: text("cwd").map(str::to_owned),
+            }));
+        }
+        let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(text);
+        let url = url.ok_or("it has neither `command` nor `url`")?;
+        Ok(ServerConfig::new(Transport::Http {
+            url: self.text("url", url)?,
+            headers: self.values(about, "headers")?,
+        }))
+    }
+
+    fn values(
+        &mut self,
+        about: &Map<String, Value>,
+        key: &str,
+    ) -> Result<BTreeMap<String, Source>, String> {
+        match about.get(key) {
+            None | Some(Value::Null) => Ok(BTreeMap::new()),
+            Some(Value::Object(all)) => all
+                .iter()
+                .map(|(name, value)| Ok((name.clone(), self.value(name, value)?)))
+                .collect(),
+            Some(_) => Err(format!("`{key}` is no object")),
+        }
+    }
+
+    fn value(&mut self, name: &str, value: &Value) -> Result<Source, String> {
+        match value {
+            Value::String(text) => self.text(name, text),
+            Value::Number(_) | Value::Bool(_) => Ok(Source::Text(value.to_string())),
+            _ => Err(format!("the value of {name} is no text")),
+        }
+    }
+
+    /// A text, in our way of writing variables; a secret goes to the vault.
+    fn text(&mut self, name: &str, text: &str) -> Result<Source, String> {
+        let text = text.replace("${env:", "${");
+        if let Some((before, rest)) = text.split_once("${input:") {
+            let (input, after) = rest.split_once('}').unwrap_or((rest, ""));
+            let secret = self.secret(input)?;
+            if !after.is_empty() {
+                return Err(format!(
+                    "the value of {name} has text after an input, which no reference can"
+                ));
+            }
+            self.notes
+                .push(format!("it asks for {input}: rye vault set {secret}"));
+            let prefix = before.to_owned();
+            return Ok(Source::Vault {
+                prefix,
+                name: secret,
+            });
+        }
+        if !looks_secret(name) || text.contains("${") || text.is_empty() {
+            return Ok(Source::Text(text));
+        }
+        let (prefix, value) = match text.split_once(' ') {
+            Some((scheme, value)) if scheme == "Bearer" || scheme == "Basic" => {
+                (format!("{scheme} "), value.to_owned())
+            }
+            _ => (String::new(), text),
+        };
+        let name = self.secret(name)?;
+        self.secrets.push((name.clone(), value));
+        Ok(Source::Vault { prefix, name })
+    }
+
+    fn secret(&self, variable: &str) -> Result<SecretName, String> {
+        let name = secret_name(self.server, variable);
+        name.ok_or_else(|| "a name in it is too long for a secret's".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn one(about: &Value) -> Imported {
+        let file = json!({"mcpServers": {"my server": about}});
+        read(&file.to_string()).unwrap().remove(0)
+    }
+
+    #[test]
+    fn the_files_of_the_usual_clients_are_read() {
+        let server = json!({"command": "npx", "args": ["-y", "x", 1], "env": {"HOST": "a"}});
+        for file in [
+            json!({"mcpServers": {"x": server}}),
+            json!({"servers": {"x": server}, "inputs": []}),
+            json!({"mcp": {"servers": {"x": server}}}),
+        ] {
+            let read = read(&file.to_string()).unwrap();
+            let config = read[0].config.as_ref().unwrap().to_value();
+            let expected =
+                json!({"command": "npx", "args": ["-y", "x", "1"], "env": {"HOST": "a"}});
+            assert_eq!(config, expected);
+        }
+        assert!(read("{}").unwrap_err().contains("mcpServers"));
+        assert!(read("[").unwrap_err().contains("not JSON"));
+    }
+
+    #[test]
+    fn what_looks_secret_goes_to_the_vault_and_variables_stay_variables() {
+        let read = one(&json!({
+            "url": "https://example.org/mcp",
+            "headers": {"Authorization": "Bearer abc", "X-Api-Key": "${env:KEY}", "X-Token": "${input:token}"},
+        }));
+        let config = read.config.unwrap().to_value();
+        assert_eq!(
+            config["headers"],
+            json!({
+                "Authorization": {"vault": "MY_SERVER_AUTHORIZATION", "prefix": "Bearer "},
+                "X-Api-Key": "${KEY}",
+                "X-Token": {"vault": "MY_SERVER_TOKEN"},
+            })
+        );
+        let secrets: Vec<_> = read
+            .secrets
+            .iter()
+            .map(|(n, v)| (n.as_str(), v.as_str()))
+            .collect();
+        assert_eq!(secrets, [("MY_SERVER_AUTHORIZATION", "abc")]);
+        assert!(read.notes[0].contains("rye vault set MY_SERVER_TOKEN"));
+    }
+
+    #[test]
+    fn what_cannot_be_taken_says_why() {
+        for (about, word) in [
+            (json!({"command": "x", "disabled": true}), "disabled"),
+            (json!({"url": "x", "type": "sse"}), "SSE"),
+            (json!({}), "neither"),
+            (json!({"command": "x", "args": "y"}), "`args`"),
+            (json!({"command": "x", "env": {"A": []}}), "A"),
+            (json!("x"), "no object"),
+        ] {
+            let error = one(&about).config.unwrap_err();
+            assert!(error.contains(word), "{about}: {error}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What a server said beside the protocol, for those who have to find out what is
+//! wrong with it: the end of its standard error, and what was no message. What is
+//! secret in its configuration is masked.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lillux::envelope::Secret;
+
+/// How much of the end of standard error is kept.
+const KEPT: usize = 8 * 1024;
+/// How much is shown of a line that is no message.
+const SHOWN: usize = 200;
+/// A secret that is shorter is a word that may stand anywhere.
+const SHORTEST: usize = 4;
+
+/// The secrets of a server's configuration, which nobody is to see.
+#[derive(Clone, Default)]
+pub(super) struct Masks(Arc<[Secret]>);
+
+impl Masks {
+    pub(super) fn new(secrets: Vec<Secret>) -> Self {
+        Self(secrets.into())
+    }
+
+    /// A text without the secrets.
+    pub(super) fn mask(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for secret in &*self.0 {
+            if let Ok(secret) = std::str::from_utf8(secret.expose())
+                && secret.len() >= SHORTEST
+            {
+                text = text.replace(secret, "***");
+            }
+        }
+        text
+    }
+}
+
+impl fmt::Debug for Masks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Masks")
+    }
+}
+
+/// What a server said so far. Shared by those who hear and those who tell.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Heard {
+    all: Arc<Mutex<All>>,
+    masks: Masks,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    stderr: VecDeque<u8>,
+    no_messages: usize,
+    last: String,
+}
+
+impl Heard {
+    pub(super) fn new(masks: Masks) -> Self {
+        Self {
+            all: Arc::default(),
+            masks,
+        }
+    }
+
+    pub(super) fn masks(&self) -> &Masks {
+        &self.masks
+    }
+
+    /// A piece of standard error.
+    pub(super) fn stderr(&self, bytes: &[u8]) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = &bytes[bytes.len().saturating_sub(KEPT)..];
+        let excess = (all.stderr.len() + last.len()).saturating_sub(KEPT);
+        all.stderr.drain(..excess);
+        all.stderr.extend(last);
+    }
+
+    /// A line of standard output that is no message.
+    pub(super) fn no_message(&self, line: &[u8]) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.no_messages += 1;
+        all.last = excerpt(line);
+    }
+
+    /// All of it, to be shown.
+    pub(super) fn said(&self) -> Said {
+        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes: Vec<u8> = all.stderr.iter().copied().collect();
+        let text = String::from_utf8_lossy(&bytes);
+        let stderr = self.masks.mask(&without_controls(text.trim()));
+        let no_message = match all.no_messages {
+            0 => None,
+            count => Some((count, self.masks.mask(&all.last))),
+        };
+        Said { stderr, no_message }
+    }
+}
+
+/// What a server said beside the protocol.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The end of its standard error.
+    pub stderr: String,
+    /// How many lines of its standard output were no messages, and the last of them.
+    pub no_message: Option<(usize, String)>,
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((count, last)) = &self.no_message {
+            let lines = if *count == 1 { "line" } else { "lines" };
+            write!(
+                f,
+                "; {count} {lines} of its output were no messages, the last: {last}"
+            )?;
+        }
+        match self.stderr.lines().next_back() {
+            None => Ok(()),
+            Some(line) => write!(
+                f,
+                "; its standard error ends with: {}",
+                excerpt(line.as_bytes())
+            ),
+        }
+    }
+}
+
+/// The beginning of a line, in one line.
+pub(super) fn excerpt(line: &[u8]) -> String {
+    let shown = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
+    let shown = without_controls(&shown).replace('\n', " ");
+    if line.len() > SHOWN {
+        format!("{shown}…")
+    } else {
+        shown
+    }
+}
+
+/// A text that cannot move a terminal's cursor.
+pub(super) fn without_controls(text: &str) -> String {
+    let visible = |c: &char| *c == '\n' || *c == '\t' || !c.is_control();
+    text.chars().filter(visible).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_flood_is_kept_and_its_secrets_are_not() {
+        let heard = Heard::new(Masks::new(vec![
+            Secret::new(b"sesame".to_vec()),
+            Secret::new(b"a".to_vec()),
+        ]));
+        for _ in 0..10_000 {
+            heard.stderr(b"noise and more noise\n");
+        }
+        heard.stderr(b"the token \x1b[31msesame was refused\n");
+        heard.no_message(b"Server sesame started");
+        let said = heard.said();
+        assert!(said.stderr.len() <= KEPT);
+        assert!(
+            said.stderr.ends_with("the token [31m*** was refused"),
+            "{said}"
+        );
+        let shown = said.to_string();
+        assert!(
+            shown.contains("1 line of its output were no messages, the last: Server *** started")
+        );
+        assert!(!shown.contains("sesame"));
+    }
+}

@@ -1,0 +1,153 @@
+//! `rye mcp add`
+
+use std::path::PathBuf;
+
+use lillux::durable::{Existing, WriteError};
+use rye_items::Space;
+use rye_items::vault::{SecretName, Vault};
+use rye_mcp::client::{ServerConfig, Source, Transport};
+use serde_json::{Value, json};
+
+use super::super::execute::Keeper;
+use super::items;
+use crate::cli::args::AddArgs;
+use crate::cli::context::Context;
+use crate::cli::failure::Failure;
+use crate::cli::page::{BOLD, DIM, Page, paint};
+use crate::cli::printer::{Outcome, Report};
+use crate::cli::secret_input;
+
+pub(crate) fn run(args: &AddArgs, context: &Context, keeper: &mut Keeper) -> Outcome {
+    let name = args.name.as_str();
+    let library = context.library()?;
+    let key = items::key(context)?;
+    let root = items::root(&library, args.space.into())?;
+    let file = items::server_file(name);
+    if !args.force && root.look(&file)?.is_some() {
+        return Err(exists(name, root.path_of(&file)));
+    }
+    let mut config = ServerConfig::new(transport(args));
+    if let Some(secret) = &args.secret {
+        keep_secret(&mut config, name, secret, args.space.into(), context)?;
+    }
+    let existing = if args.force {
+        Existing::Replace
+    } else {
+        Existing::Refuse
+    };
+    let text = items::server_text(name, &config);
+    let path = items::write(&library, root, &file, &text, existing, &key)?;
+    let mut added = Added {
+        name: name.to_owned(),
+        path,
+        tools: None,
+        failure: None,
+    };
+    if !args.no_check {
+        let item = items::ServerItem::load(&context.library()?, &args.name)?;
+        let server = item.server(context);
+        match items::with_pool(keeper, async |pool| pool.tools(&server).await)? {
+            Ok(tools) => added.tools = Some(tools.iter().map(|t| t.name().to_owned()).collect()),
+            Err(error) => added.failure = Some(error.into()),
+        }
+    }
+    Ok(Box::new(added))
+}
+
+fn exists(name: &str, path: PathBuf) -> Failure {
+    let hint = format!("rye mcp add {name} --force …");
+    Failure::from(WriteError::Exists(path)).hint(hint)
+}
+
+fn transport(args: &AddArgs) -> Transport {
+    let sources = |pairs: &[(String, String)]| {
+        let pairs = pairs.iter().cloned();
+        pairs
+            .map(|(name, value)| (name, Source::Text(value)))
+            .collect()
+    };
+    match (&args.url, args.command.split_first()) {
+        (Some(url), _) => Transport::Http {
+            url: Source::Text(url.clone()),
+            headers: sources(&args.header),
+        },
+        (None, first) => {
+            let (command, rest) = first.map_or((String::new(), &[][..]), |(c, r)| (c.clone(), r));
+            Transport::Stdio {
+                command,
+                args: rest.iter().cloned().map(Source::Text).collect(),
+                env: sources(&args.env),
+                cwd: args.cwd.clone(),
+            }
+        }
+    }
+}
+
+/// Asks for a secret, seals it, and refers to it.
+fn keep_secret(
+    config: &mut ServerConfig,
+    server: &str,
+    variable: &str,
+    space: Space,
+    context: &Context,
+) -> Result<(), Failure> {
+    let name = secret_name(server, variable)?;
+    let user = context.settings.user_space()?;
+    let vault = Vault::new(user, Some(context.settings.project()));
+    let secret = secret_input::read(&format!("value of {variable}: "))
+        .map_err(|error| Failure::failed("io", format_args!("cannot read the value: {error}")))?;
+    vault.set(space, &name, &secret)?;
+    let (values, prefix) = match &mut config.transport {
+        Transport::Stdio { env, .. } => (env, ""),
+        // What is sent there is almost always a token.
+        Transport::Http { headers, .. } if variable.eq_ignore_ascii_case("authorization") => {
+            (headers, "Bearer ")
+        }
+        Transport::Http { headers, .. } => (headers, ""),
+    };
+    let prefix = prefix.to_owned();
+    values.insert(variable.to_owned(), Source::Vault { prefix, name });
+    Ok(())
+}
+
+/// What a server's secret is called in the vault.
+pub(super) fn secret_name(server: &str, variable: &str) -> Result<SecretName, Failure> {
+    let name = rye_mcp::client::secret_name(server, variable);
+    name.ok_or_else(|| Failure::usage("a variable's name is too long for a secret's"))
+}
+
+struct Added {
+    name: String,
+    path: PathBuf,
+    tools: Option<Vec<String>>,
+    failure: Option<Failure>,
+}
+
+impl Report for Added {
+    fn json(&self) -> Value {
+        json!({
+            "server": self.name,
+            "path": self.path.to_string_lossy(),
+            "tools": self.tools,
+        })
+    }
+
+    fn show(&self, page: &mut Page) {
+        let path = self.path.display();
+        page.line(format_args!(
+            "added {}, signed, in {path}",
+            paint(BOLD, &self.name)
+        ));
+        if let Some(tools) = &self.tools {
+            let count = tools.len();
+            let noun = if count == 1 { "tool" } else { "tools" };
+            page.line(format_args!("it answers, and has {count} {noun}"));
+            let next = format!("next: rye mcp discover {}", self.name);
+            page.line(paint(DIM, next));
+        }
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        self.failure.clone()
+    }
+}

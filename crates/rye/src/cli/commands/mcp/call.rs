@@ -1,0 +1,78 @@
+//! `rye mcp call`
+
+use rye_executor::Listener;
+use rye_mcp::client::ToolCall;
+use serde_json::{Map, Value, json};
+
+use super::super::execute::{Keeper, parameters};
+use super::items;
+use crate::cli::args::McpCallArgs;
+use crate::cli::context::Context;
+use crate::cli::failure::Failure;
+use crate::cli::page::{Page, plain};
+use crate::cli::printer::{Outcome, Printer, Report};
+
+pub(crate) fn run(args: &McpCallArgs, context: &Context, keeper: &mut Keeper) -> Outcome {
+    let library = context.library()?;
+    let item = items::ServerItem::load(&library, &args.name)?;
+    let accepted = items::tools(&library, item.item.space, args.name.as_str());
+    let accepted = accepted.into_iter().find(|item| item.tool == args.tool);
+    let given = parameters::merged(args.params.as_deref(), Map::new())?;
+    let Value::Object(arguments) = given else {
+        return Err(Failure::usage("the parameters are no JSON object"));
+    };
+    let mut call = ToolCall::new(&args.tool, arguments);
+    call.timeout = args.timeout;
+    if let Some(item) = accepted {
+        call.pin = Some(item.pin);
+    } else {
+        let hint = format!("rye mcp discover {}", args.name);
+        let text = format!(
+            "nobody has accepted what {} says of {}",
+            args.name, args.tool
+        );
+        context.printer.warn(&text, Some(&hint));
+    }
+    if !context.printer.json && !context.printer.quiet {
+        call.listener = Some(Listener::new(|_, bytes| Printer::raw_error(bytes)));
+    }
+    let server = item.server(context);
+    let answer = items::with_pool(keeper, async |pool| pool.call(&server, &call).await)??;
+    let done = rye_mcp::tool_result(answer);
+    Ok(Box::new(Called {
+        tool: args.tool.clone(),
+        data: done.data,
+        failure: done
+            .failure
+            .map(|failed| Failure::failed(failed.code, failed.message)),
+    }))
+}
+
+struct Called {
+    tool: String,
+    data: Value,
+    failure: Option<Failure>,
+}
+
+impl Report for Called {
+    fn json(&self) -> Value {
+        json!({ "tool": self.tool, "data": self.data })
+    }
+
+    fn show(&self, page: &mut Page) {
+        match self.data.get("text").and_then(Value::as_str) {
+            Some(_) if self.failure.is_some() => {}
+            Some(text) if self.data.get("content").is_none() => {
+                page.line(plain(text.trim_end()));
+            }
+            _ => {
+                let text = serde_json::to_string_pretty(&self.data).unwrap_or_default();
+                page.line(plain(&text));
+            }
+        }
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        self.failure.clone()
+    }
+}

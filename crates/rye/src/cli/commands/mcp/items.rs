@@ -1,0 +1,189 @@
+//! The items of servers and of their tools: found, read, written, signed.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use lillux::durable::{self, Existing};
+use lillux::keys::SigningKey;
+use rye_executor::{dotenv, environment};
+use rye_items::space::Root;
+use rye_items::vault::Vault;
+use rye_items::{Found, Item, ItemKind, Library, PathItem, Space, SpaceError, Verified};
+use rye_mcp::client::discovery::{accepted, server_id};
+use rye_mcp::client::{ClientError, Pin, Pool, Server, ServerConfig, item_text};
+use serde_json::{Value, json};
+
+use super::super::execute::{Keeper, supervisor, wait_for};
+use crate::cli::args::ServerName;
+use crate::cli::context::Context;
+use crate::cli::failure::Failure;
+
+/// A server's item, verified, and what it says.
+pub(super) struct ServerItem {
+    pub(super) item: Verified<Item>,
+    pub(super) config: ServerConfig,
+}
+
+impl ServerItem {
+    /// Finds, verifies and reads it.
+    pub(super) fn load(library: &Library, name: &ServerName) -> Result<Self, Failure> {
+        let id = server_id(name.as_str());
+        let found = library.find(&id.parse()?).map_err(|error| {
+            let failure = Failure::from(error);
+            Failure {
+                hint: Some("rye mcp list".to_owned()),
+                ..failure
+            }
+        })?;
+        let item = library.verify(&found, &library.trust())?;
+        let config = read_config(library, &item)?;
+        Ok(Self { item, config })
+    }
+
+    /// The server, ready to be called.
+    pub(super) fn server(self, context: &Context) -> Server {
+        let project = context.settings.project();
+        Server {
+            id: self.item.reference.id.to_string(),
+            hash: self.item.hash,
+            config: self.config,
+            project: project.to_owned(),
+            environment: environment(project),
+            vault: context.user().map(|user| Vault::new(user, Some(project))),
+        }
+    }
+}
+
+/// What a server's item says.
+pub(super) fn read_config(
+    library: &Library,
+    item: &Verified<Item>,
+) -> Result<ServerConfig, Failure> {
+    let metadata = library.metadata(item)?;
+    let config = metadata.value("config").unwrap_or(&Value::Null);
+    ServerConfig::read(config).map_err(|why| Failure::failed("mcp_config", why).at(&item.path))
+}
+
+/// The variables that a server's configuration may take: as a tool's.
+fn environment(project: &Path) -> BTreeMap<String, String> {
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    let inherited = std::env::vars_os().filter_map(text);
+    let mut all = environment::Environment::inherited(inherited, false);
+    if let Ok(read) = dotenv::read(&project.join(".env")) {
+        for (name, value) in read.variables {
+            if environment::may_be_set_by_a_file(&name) {
+                all.set(name, value, environment::Origin::Dotenv);
+            }
+        }
+    }
+    all.variables().clone()
+}
+
+/// Does something with a pool for this call, and ends what it started.
+pub(super) fn with_pool<T>(
+    keeper: &mut Keeper,
+    work: impl AsyncFnOnce(&Pool) -> Result<T, ClientError>,
+) -> Result<Result<T, ClientError>, Failure> {
+    let supervisor = supervisor(keeper)?;
+    let pool = Pool::new(&supervisor);
+    wait_for(async {
+        let outcome = work(&pool).await;
+        pool.shutdown().await;
+        outcome
+    })
+}
+
+/// The key that signs.
+pub(super) fn key(context: &Context) -> Result<SigningKey, Failure> {
+    Ok(context.own_keys()?.signing()?)
+}
+
+/// The root of a space that can be written to. Where the project is the user's own
+/// folder, its space is the user's.
+pub(super) fn root(library: &Library, space: Space) -> Result<&Root, Failure> {
+    let spaces = library.spaces();
+    let root = spaces.of(space).next().or_else(|| match space {
+        Space::Project => spaces.of(Space::User).next(),
+        _ => None,
+    });
+    root.ok_or_else(|| {
+        let message = format!("there is no {space} space to keep it in");
+        Failure::failed("not_found", message).hint("rye init")
+    })
+}
+
+/// The text of a server's item.
+pub(super) fn server_text(name: &str, config: &ServerConfig) -> String {
+    let fields = json!({
+        "version": "1.0.0",
+        "tool_type": "mcp_server",
+        "category": "mcp/servers",
+        "description": format!("The MCP server {name}, reached over {}", config.transport.name()),
+        "config": config.to_value(),
+    });
+    fields.as_object().map(item_text).unwrap_or_default()
+}
+
+/// Where a server's item is in its space.
+pub(super) fn server_file(name: &str) -> String {
+    format!("tools/{}.yaml", server_id(name))
+}
+
+/// Writes an item and signs it.
+pub(super) fn write(
+    library: &Library,
+    root: &Root,
+    relative: &str,
+    text: &str,
+    existing: Existing,
+    key: &SigningKey,
+) -> Result<PathBuf, Failure> {
+    let (above, name) = relative.rsplit_once('/').unwrap_or(("", relative));
+    let folder = root.path_of(above);
+    durable::create_folder(&folder, 0o755)?;
+    // By no link that leads out of the space.
+    let real = root.real_path(above)?;
+    let real = real.ok_or(SpaceError::NotAFolder(folder))?;
+    let path = real.join(name);
+    durable::write(&path, text.as_bytes(), 0o644, existing)?;
+    for found in at(library, &root.path_of(relative))? {
+        library.sign(&found, key, None)?;
+    }
+    Ok(root.path_of(relative))
+}
+
+fn at<'l>(library: &'l Library, path: &Path) -> Result<Vec<Found<'l>>, Failure> {
+    Ok(match library.at_path(path)?.0 {
+        PathItem::Items(items) => items.into_iter().map(|(_, found)| found).collect(),
+        _ => Vec::new(),
+    })
+}
+
+/// An item of a server's tool.
+pub(super) struct ToolItem<'l> {
+    pub(super) found: Found<'l>,
+    /// The tool's name at the server.
+    pub(super) tool: String,
+    pub(super) pin: Pin,
+}
+
+/// The items of a server's tools in a space, as far as they verify.
+pub(super) fn tools<'l>(library: &'l Library, space: Space, name: &str) -> Vec<ToolItem<'l>> {
+    let folder = format!("mcp/{name}/");
+    let server = server_id(name);
+    let trust = library.trust();
+    let listed = library.list_within(ItemKind::Tool, |other| other == space);
+    let found = listed.into_iter().flatten().map(|(_, found)| found);
+    let own = found.filter(|found| found.reference.id.as_str().starts_with(&folder));
+    own.filter_map(|found| {
+        let item = library.verify(&found, &trust).ok()?;
+        let metadata = library.metadata(&item).ok()?;
+        let config = metadata.value("config")?;
+        let is_of_server = config.get("server").and_then(Value::as_str) == Some(&server);
+        let (tool, pin) = accepted(config).filter(|_| is_of_server)?;
+        Some(ToolItem { found, tool, pin })
+    })
+    .collect()
+}

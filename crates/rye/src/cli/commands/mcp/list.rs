@@ -1,0 +1,124 @@
+//! `rye mcp list`
+
+use rye_items::{ItemKind, Library, Space};
+use rye_mcp::client::{ServerConfig, Source, Transport};
+use serde_json::{Value, json};
+
+use super::items;
+use crate::cli::context::Context;
+use crate::cli::failure::Failure;
+use crate::cli::page::{BAD, DIM, GOOD, Page};
+use crate::cli::printer::{Outcome, Report};
+use crate::cli::table::{Cell, Table};
+
+const FOLDER: &str = "mcp/servers/";
+
+pub(crate) fn run(context: &Context) -> Outcome {
+    let library = context.library()?;
+    let trust = library.trust();
+    let mut rows = Vec::new();
+    for listed in library.list(ItemKind::Tool) {
+        let Ok((_, found)) = listed else {
+            continue;
+        };
+        let Some(name) = found.reference.id.as_str().strip_prefix(FOLDER) else {
+            continue;
+        };
+        let space = found.root.space();
+        let read = library
+            .verify(&found, &trust)
+            .map_err(Failure::from)
+            .and_then(|item| items::read_config(&library, &item));
+        rows.push(row(&library, name, space, read));
+    }
+    Ok(Box::new(List(rows)))
+}
+
+struct Row {
+    name: String,
+    space: Space,
+    transport: &'static str,
+    about: String,
+    tools: usize,
+    failure: Option<Failure>,
+}
+
+fn row(library: &Library, name: &str, space: Space, read: Result<ServerConfig, Failure>) -> Row {
+    let (transport, about, failure) = match read {
+        Ok(config) => (config.transport.name(), about(&config.transport), None),
+        Err(failure) => ("", String::new(), Some(failure)),
+    };
+    Row {
+        name: name.to_owned(),
+        space,
+        transport,
+        about,
+        tools: items::tools(library, space, name).len(),
+        failure,
+    }
+}
+
+/// How it is reached, as its configuration has it: no variable is filled in.
+fn about(transport: &Transport) -> String {
+    let text = |source: &Source| match source {
+        Source::Text(text) => text.clone(),
+        Source::Vault { name, .. } => format!("{{vault: {name}}}"),
+    };
+    match transport {
+        Transport::Stdio { command, args, .. } => {
+            let words = std::iter::once(command.clone()).chain(args.iter().map(text));
+            words.collect::<Vec<_>>().join(" ")
+        }
+        Transport::Http { url, .. } => text(url),
+    }
+}
+
+struct List(Vec<Row>);
+
+impl Report for List {
+    fn json(&self) -> Value {
+        let servers: Vec<_> = self
+            .0
+            .iter()
+            .map(|row| {
+                json!({
+                    "name": row.name,
+                    "transport": row.transport,
+                    "space": row.space,
+                    "state": row.failure.as_ref().map_or("signed", |failure| failure.code),
+                    "tools": row.tools,
+                    "about": row.about,
+                })
+            })
+            .collect();
+        json!({ "servers": servers })
+    }
+
+    fn show(&self, page: &mut Page) {
+        if self.0.is_empty() {
+            page.line("no servers; `rye mcp add NAME -- command` adds one");
+            return;
+        }
+        let mut table = Table::new(["NAME", "TRANSPORT", "SPACE", "STATE", "TOOLS", "ABOUT"]);
+        for row in &self.0 {
+            let state = match &row.failure {
+                None => Cell::styled(GOOD, "signed"),
+                Some(failure) => Cell::styled(BAD, failure.code),
+            };
+            table.row([
+                row.name.as_str().into(),
+                row.transport.into(),
+                row.space.as_str().into(),
+                state,
+                row.tools.to_string().into(),
+                Cell::styled(DIM, &row.about),
+            ]);
+        }
+        page.table(&table);
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        let mut failures = self.0.iter().filter_map(|row| row.failure.as_ref());
+        failures.next().cloned()
+    }
+}

@@ -1,0 +1,204 @@
+//! `rye mcp serve --http` on a free port, and requests as the bytes that they are.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::PATIENCE;
+use crate::support::World;
+
+pub struct Server {
+    pub child: Child,
+    pub port: u16,
+}
+
+impl Server {
+    /// Serves from the folder that has no project.
+    pub fn start(world: &World, options: &[&str]) -> Self {
+        let mut command = world.command();
+        command.args(["mcp", "serve", "--http", "127.0.0.1:0"]);
+        Self::run(command.args(options), &world.path("elsewhere"))
+    }
+
+    /// Serves the project.
+    pub fn of_project(world: &World, options: &[&str]) -> Self {
+        let mut command = world.command();
+        command.args(["mcp", "serve", "--http", "127.0.0.1:0"]);
+        Self::run(command.args(options), &world.path("project"))
+    }
+
+    fn run(command: &mut Command, folder: &Path) -> Self {
+        let mut child = command.current_dir(folder).spawn().unwrap();
+        let mut line = String::new();
+        let mut aside = BufReader::new(child.stderr.take().unwrap());
+        aside.read_line(&mut line).unwrap();
+        let address = line.trim().strip_suffix("/mcp");
+        let port = address.and_then(|address| address.rsplit_once(':'));
+        let port = port.and_then(|(_, port)| port.parse().ok());
+        let port = port.unwrap_or_else(|| panic!("it says {line:?} and not where it is"));
+        // What it says later has somebody to hear it.
+        std::thread::spawn(move || std::io::copy(&mut aside, &mut std::io::sink()));
+        Self { child, port }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub fn send(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Response {
+        Response::of(self.begin(method, headers, body))
+    }
+
+    /// Sends a request with these headers beside the usual ones.
+    pub fn begin(&self, method: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let host = format!("127.0.0.1:{}", self.port);
+        let usual = [
+            ("Host", host.as_str()),
+            ("Accept", "application/json, text/event-stream"),
+            ("Content-Type", "application/json"),
+            ("Connection", "close"),
+        ];
+        let is_given = |name: &str| headers.iter().any(|(given, _)| *given == name);
+        let usual = usual.into_iter().filter(|(name, _)| !is_given(name));
+        let given = headers.iter().copied();
+        let lines = usual
+            .chain(given)
+            .map(|(name, value)| format!("{name}: {value}\r\n"));
+        let lines: String = lines.collect();
+        let length = body.len();
+        let head = format!("{method} /mcp HTTP/1.1\r\n{lines}Content-Length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        // A server that refuses need not read on.
+        let _ = stream.write_all(body.as_bytes());
+        stream
+    }
+
+    pub fn post(&self, headers: &[(&str, &str)], message: &Value) -> Response {
+        self.send("POST", headers, &message.to_string())
+    }
+
+    /// Begins a session, in a revision that has them, and gives its id.
+    pub fn session(&self) -> String {
+        let hello = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": { "name": "test", "version": "1.0.0" },
+        });
+        let mut response = self.post(&[], &request(1, "initialize", &hello));
+        assert_eq!(response.status, 200);
+        let session = response.header("mcp-session-id").unwrap().to_owned();
+        assert_eq!(response.message(1)["result"]["serverInfo"]["name"], "rye");
+        let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        let headers = [("Mcp-Session-Id", session.as_str())];
+        assert_eq!(self.post(&headers, &ready).status, 202);
+        session
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// How it ended.
+    pub fn status(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "the server does not end");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A request of JSON-RPC.
+pub fn request(id: u64, method: &str, params: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+/// The head of an answer; the body is read as it comes.
+pub struct Response {
+    pub status: u16,
+    headers: Vec<(String, String)>,
+    body: BufReader<TcpStream>,
+}
+
+impl Response {
+    pub fn of(stream: TcpStream) -> Self {
+        let mut body = BufReader::new(stream);
+        let mut line = String::new();
+        body.read_line(&mut line).unwrap();
+        let status = line.split(' ').nth(1).and_then(|code| code.parse().ok());
+        let status = status.unwrap_or_else(|| panic!("{line:?} is no answer"));
+        let mut headers = Vec::new();
+        loop {
+            line.clear();
+            body.read_line(&mut line).unwrap();
+            match line.trim().split_once(": ") {
+                Some((name, value)) => headers.push((name.to_lowercase(), value.to_owned())),
+                None => break,
+            }
+        }
+        Self {
+            status,
+            headers,
+            body,
+        }
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let header = self.headers.iter().find(|(other, _)| other == name);
+        header.map(|(_, value)| value.as_str())
+    }
+
+    /// All that is left of the body.
+    pub fn text(mut self) -> String {
+        let mut text = String::new();
+        self.body.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// The message that answers a request, as JSON or as an event of a stream.
+    pub fn message(&mut self, id: u64) -> Value {
+        loop {
+            let line = self.line().expect("the stream ended without an answer");
+            let data = line.strip_prefix("data: ").unwrap_or(&line);
+            let message: Value = serde_json::from_str(data).unwrap_or_default();
+            if message["id"] == id {
+                return message;
+            }
+        }
+    }
+
+    /// The id of the first event of a stream, with which it can be taken up again.
+    pub fn event_id(&mut self) -> String {
+        loop {
+            let line = self.line().expect("the stream ended without an event");
+            if let Some(id) = line.strip_prefix("id: ") {
+                return id.to_owned();
+            }
+        }
+    }
+
+    /// The next line that is none of the chunks' lengths; none at the end.
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let length = self.body.read_line(&mut line).unwrap();
+        (length > 0).then(|| line.trim_end().to_owned())
+    }
+}
