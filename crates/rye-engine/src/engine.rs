@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use rye_protocol::{
-    Gate, GateId, Limits, Millis, Purpose, Resolution, Session as SessionData, SessionId, Usage,
+    Entry, Gate, GateId, Limits, Millis, Purpose, Resolution, Session as SessionData, SessionId,
+    Thread, Usage,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -190,6 +191,33 @@ impl Engine {
     /// Sessions that were written down, the newest first.
     pub async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionData>, StoreError> {
         self.inner.store.sessions(filter).await
+    }
+
+    /// The threads of a session with their entries, whether it is open or not.
+    pub async fn history(&self, id: &SessionId) -> Result<Vec<(Thread, Vec<Entry>)>, StoreError> {
+        let store = &self.inner.store;
+        let record = store
+            .record(id)
+            .await?
+            .ok_or_else(|| StoreError::NotFound {
+                what: "session",
+                id: id.to_string(),
+            })?;
+        let mut threads = Vec::new();
+        for thread in record.threads {
+            let entries = store.entries(id, &thread.id, None, usize::MAX).await?;
+            threads.push((thread, entries));
+        }
+        Ok(threads)
+    }
+
+    /// Forgets a session and all that belongs to it, unless another host has it.
+    pub async fn remove_session(&self, id: &SessionId) -> Result<(), StoreError> {
+        if let Some(open) = self.is_open(id) {
+            open.close().await?;
+        }
+        let lease = self.inner.store.claim(id, Claim::IfFree).await?;
+        self.inner.store.remove(&lease).await
     }
 
     /// Gates that wait for a decision.
