@@ -42,8 +42,9 @@ struct Commit<'a> {
     number: Option<i64>,
     /// The thread that was looked for last, which is most often the next one too.
     thread: Option<(ThreadId, i64)>,
-    /// The entry that was written last, which most often is told of next.
-    entry: Option<(EntryId, i64)>,
+    /// The entry that was appended last, which most often is told of next: its row, and
+    /// the event that tells of it without repeating it.
+    entry: Option<(EntryId, i64, Option<i64>)>,
     /// The number of the last event before this batch, once it was looked for.
     first: Option<i64>,
     /// How many were told since.
@@ -84,7 +85,7 @@ impl Commit<'_> {
     }
 
     fn entry(&self, id: &EntryId) -> Outcome<i64> {
-        if let Some((last, number)) = &self.entry
+        if let Some((last, number, _)) = &self.entry
             && last == id
         {
             return Ok(*number);
@@ -139,7 +140,7 @@ impl Commit<'_> {
         )?;
         let row = params![session, thread, parent, told, entry.id.as_str(), doc];
         if append.execute(row)? > 0 {
-            self.entry = Some((entry.id.clone(), self.db.last_insert_rowid()));
+            self.entry = Some((entry.id.clone(), self.db.last_insert_rowid(), told));
         } else if self.known_entry(&entry.id)?.entry != *entry {
             return Err(conflict(ENTRY, &entry.id).into());
         }
@@ -174,6 +175,7 @@ impl Commit<'_> {
         rules::own(self.session, &entry.session)?;
         let before = self.known_entry(&entry.id)?;
         rules::entry_follows(&before.entry, entry)?;
+        self.entry = None;
         let number = before.number;
         if let Some(told) = before.told {
             self.keep_what_was_told(told, before.entry)?;
@@ -309,8 +311,9 @@ impl Commit<'_> {
         let Some(id) = entry else {
             return tell(self.db, session, sequence, None, doc);
         };
-        if let Some((last, number)) = &self.entry
+        if let Some((last, number, Some(told))) = &self.entry
             && last == id
+            && *told == sequence
         {
             return tell(self.db, session, sequence, Some(*number), doc);
         }
