@@ -118,6 +118,8 @@ fn use_wal(db: &Connection) -> Outcome<()> {
     // What a savepoint would need to go back stays in memory; with many in a group it would
     // else become a file.
     db.pragma_update(None, "temp_store", "memory")?;
+    // In KiB: room for all pages of a large group, which else are read again and again.
+    db.pragma_update(None, "cache_size", -16_384)?;
     Ok(())
 }
 
