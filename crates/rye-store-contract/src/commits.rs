@@ -288,7 +288,9 @@ pub async fn an_event_tells_of_the_entry_as_it_was(subject: Subject) {
         let entry = entry.clone();
         Op::Event(None, Box::new(EventKind::MessageUpdate { entry }))
     };
-    let ops = vec![append(first.clone()), told_of(&first), told_of(&stranger)];
+    // Twice, as one who is not sure might.
+    let twice = [append(first.clone()), append(first.clone())];
+    let ops = [twice.to_vec(), vec![told_of(&first), told_of(&stranger)]].concat();
     write(store, &lease, ops).await.unwrap();
     let ops = vec![replace(second.clone()), updated(&second), told_of(&second)];
     write(store, &lease, ops).await.unwrap();

@@ -28,6 +28,7 @@ CREATE TABLE engine_entries (
     session INTEGER NOT NULL,
     thread  INTEGER NOT NULL,
     parent  INTEGER,                -- always a lower number, so a path cannot run in a circle
+    told    INTEGER,                -- the number of the event that tells of it without repeating it
     id      TEXT NOT NULL,
     doc     TEXT NOT NULL,
     UNIQUE (session, id)
@@ -76,15 +77,14 @@ CREATE TABLE engine_suspended_turns (
 ) STRICT;
 CREATE INDEX engine_suspended_turns_session ON engine_suspended_turns (session);
 
+-- Most are short, so they lie in their index: one page to write rather than two.
 CREATE TABLE engine_events (
-    number   INTEGER PRIMARY KEY,
     session  INTEGER NOT NULL,
     sequence INTEGER NOT NULL,
     entry    INTEGER,               -- the entry that it tells of, which is then not in `doc` again
     doc      TEXT NOT NULL,
-    UNIQUE (session, sequence)
-) STRICT;
-CREATE INDEX engine_events_entry ON engine_events (entry) WHERE entry IS NOT NULL;
+    PRIMARY KEY (session, sequence)
+) STRICT, WITHOUT ROWID;
 
 -- A row is a session that somebody has. The epoch is the row's number, which never comes
 -- again, not even when the row is gone.

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use rye_engine::store::StoreError;
 
@@ -64,6 +65,8 @@ fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     let mut db = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     db.busy_handler(Some(is_busy))?;
     db.set_prepared_statement_cache_capacity(64);
+    // Else SQLite plans anew at every call, in case another value had a better plan.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(db)
 }
 
@@ -112,6 +115,11 @@ fn use_wal(db: &Connection) -> Outcome<()> {
     }
     // Whatever was acknowledged is there after a power cut.
     db.pragma_update(None, "synchronous", "full")?;
+    // What a savepoint would need to go back stays in memory; with many in a group it would
+    // else become a file.
+    db.pragma_update(None, "temp_store", "memory")?;
+    // In KiB: room for all pages of a large group, which else are read again and again.
+    db.pragma_update(None, "cache_size", -16_384)?;
     Ok(())
 }
 

@@ -197,7 +197,8 @@ pub(super) fn pending_gates(db: &Connection, session: Option<&SessionId>) -> Out
     match session {
         None => all(
             db.prepare_cached(
-                "SELECT doc FROM engine_decision_gates WHERE pending = 1 ORDER BY number",
+                // The plus keeps SQLite from walking through all gates to save a sort.
+                "SELECT doc FROM engine_decision_gates WHERE pending = 1 ORDER BY +number",
             )?,
             [],
         ),
