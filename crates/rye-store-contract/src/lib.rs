@@ -101,7 +101,7 @@ macro_rules! store_contract {
                 an_entry_needs_its_thread_and_its_parent
                 an_unknown_entry_is_not_replaced
                 a_replaced_entry_keeps_its_place
-                an_event_tells_of_the_entry_as_it_was
+                an_event_names_its_entry_whatever_becomes_of_it
                 what_belongs_to_another_session_is_refused
                 nothing_is_written_to_a_session_that_is_not_there
                 ids_are_those_of_one_session

@@ -159,8 +159,8 @@ pub fn told() -> Op {
 
 /// That an entry was written.
 pub fn told_of(entry: &Entry) -> Op {
-    let entry = entry.clone();
     let thread = Some(entry.thread.clone());
+    let entry = entry.id.clone();
     Op::Event(thread, Box::new(EventKind::MessageEnd { entry }))
 }
 

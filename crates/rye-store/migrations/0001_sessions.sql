@@ -28,7 +28,6 @@ CREATE TABLE engine_entries (
     session INTEGER NOT NULL,
     thread  INTEGER NOT NULL,
     parent  INTEGER,                -- always a lower number, so a path cannot run in a circle
-    told    INTEGER,                -- the number of the event that tells of it without repeating it
     id      TEXT NOT NULL,
     doc     TEXT NOT NULL,
     UNIQUE (session, id)
@@ -81,7 +80,6 @@ CREATE INDEX engine_suspended_turns_session ON engine_suspended_turns (session);
 CREATE TABLE engine_events (
     session  INTEGER NOT NULL,
     sequence INTEGER NOT NULL,
-    entry    INTEGER,               -- the entry that it tells of, which is then not in `doc` again
     doc      TEXT NOT NULL,
     PRIMARY KEY (session, sequence)
 ) STRICT, WITHOUT ROWID;

@@ -100,7 +100,10 @@ fn event() -> impl Strategy<Value = Op> {
     prop_oneof![
         Just(sample::told()),
         entry().prop_map(|entry| sample::told_of(&entry)),
-        entry().prop_map(|entry| { Op::Event(None, Box::new(EventKind::MessageUpdate { entry })) }),
+        entry().prop_map(|entry| {
+            let entry = entry.id;
+            Op::Event(None, Box::new(EventKind::MessageUpdate { entry }))
+        }),
     ]
 }
 

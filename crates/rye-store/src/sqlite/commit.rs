@@ -9,7 +9,7 @@ use rye_protocol::{
 };
 
 use super::changes::Change;
-use super::document::{self, Told};
+use super::document;
 use super::error::Outcome;
 use super::holder;
 use crate::rules::{self, ENTRY, GATE, ITEM, SESSION, THREAD, conflict, not_found};
@@ -22,14 +22,13 @@ pub(super) fn commit(db: &Connection, lease: &Lease, changes: Vec<Change>) -> Ou
         number: holder::holds(db, lease)?,
         thread: None,
         entry: None,
-        first: None,
-        told: 0,
+        last: None,
     };
     for change in changes {
         commit.apply(change)?;
     }
     match commit.number {
-        Some(_) => Ok((commit.first()? + commit.told).cast_unsigned()),
+        Some(_) => Ok(commit.last()?.cast_unsigned()),
         None => Ok(0),
     }
 }
@@ -42,13 +41,10 @@ struct Commit<'a> {
     number: Option<i64>,
     /// The thread that was looked for last, which is most often the next one too.
     thread: Option<(ThreadId, i64)>,
-    /// The entry that was appended last, which most often is told of next: its row, and
-    /// the event that tells of it without repeating it.
-    entry: Option<(EntryId, i64, Option<i64>)>,
-    /// The number of the last event before this batch, once it was looked for.
-    first: Option<i64>,
-    /// How many were told since.
-    told: i64,
+    /// The entry that was appended last, which most often is the next one's parent.
+    entry: Option<(EntryId, i64)>,
+    /// The number of the last event, once it was looked for.
+    last: Option<i64>,
 }
 
 impl Commit<'_> {
@@ -56,8 +52,8 @@ impl Commit<'_> {
         match change {
             Change::PutSession(session, doc) => self.put_session(&session, &doc),
             Change::PutThread(thread, doc) => self.put_thread(&thread, &doc),
-            Change::AppendEntry(entry, told, doc) => self.append_entry(&entry, told, &doc),
-            Change::ReplaceEntry(entry, told, doc) => self.replace_entry(&entry, told, &doc),
+            Change::AppendEntry(entry, doc) => self.append_entry(&entry, &doc),
+            Change::ReplaceEntry(entry, doc) => self.replace_entry(&entry, &doc),
             Change::PutItem(item, asked, doc) => self.put_item(&item, asked.as_bytes(), &doc),
             Change::RemoveItem(item) => self.remove_item(&item),
             Change::PutGate(gate, doc) => self.put_gate(&gate, &doc),
@@ -65,7 +61,7 @@ impl Commit<'_> {
             Change::PutSuspended(turn, doc) => self.put_suspended(&turn, &doc),
             Change::ClearSuspended(gate) => self.clear_suspended(&gate),
             Change::AddUsage(usage) => self.add_usage(usage),
-            Change::Event(entry, doc) => self.tell(entry.as_ref(), &doc),
+            Change::Event(doc) => self.tell(&doc),
         }
     }
 
@@ -85,7 +81,7 @@ impl Commit<'_> {
     }
 
     fn entry(&self, id: &EntryId) -> Outcome<i64> {
-        if let Some((last, number, _)) = &self.entry
+        if let Some((last, number)) = &self.entry
             && last == id
         {
             return Ok(*number);
@@ -127,84 +123,45 @@ impl Commit<'_> {
         changed(put.execute(row)?, || conflict(THREAD, &thread.id))
     }
 
-    fn append_entry(&mut self, entry: &Entry, told: Option<i64>, doc: &str) -> Outcome<()> {
+    fn append_entry(&mut self, entry: &Entry, doc: &str) -> Outcome<()> {
         rules::own(self.session, &entry.session)?;
         let session = self.number()?;
         let thread = self.thread(&entry.thread)?;
         let parent = entry.parent.as_ref();
         let parent = parent.map(|parent| self.entry(parent)).transpose()?;
-        let told = self.sequence(told)?;
         let mut append = self.db.prepare_cached(
-            "INSERT INTO engine_entries (session, thread, parent, told, id, doc)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (session, id) DO NOTHING",
+            "INSERT INTO engine_entries (session, thread, parent, id, doc)
+             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (session, id) DO NOTHING",
         )?;
-        let row = params![session, thread, parent, told, entry.id.as_str(), doc];
+        let row = params![session, thread, parent, entry.id.as_str(), doc];
         if append.execute(row)? > 0 {
-            self.entry = Some((entry.id.clone(), self.db.last_insert_rowid(), told));
-        } else if self.known_entry(&entry.id)?.entry != *entry {
+            self.entry = Some((entry.id.clone(), self.db.last_insert_rowid()));
+        } else if self.known_entry(&entry.id)?.1 != *entry {
             return Err(conflict(ENTRY, &entry.id).into());
         }
         Ok(())
     }
 
-    /// The number that an event of this batch has or will have.
-    fn sequence(&mut self, event: Option<i64>) -> Outcome<Option<i64>> {
-        match event {
-            Some(event) => Ok(Some(self.first()? + event)),
-            None => Ok(None),
-        }
-    }
-
-    fn known_entry(&self, id: &EntryId) -> Outcome<Known> {
+    /// An entry that is there, with its row.
+    fn known_entry(&self, id: &EntryId) -> Outcome<(i64, Entry)> {
         let mut find = self.db.prepare_cached(
-            "SELECT number, told, doc FROM engine_entries WHERE session = ?1 AND id = ?2",
+            "SELECT number, doc FROM engine_entries WHERE session = ?1 AND id = ?2",
         )?;
         let found = find.query_row(params![self.number()?, id.as_str()], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
+            Ok((row.get(0)?, row.get::<_, String>(1)?))
         });
-        let (number, told, doc) = found.optional()?.ok_or_else(|| not_found(ENTRY, id))?;
-        let entry = document::read(&doc)?;
-        Ok(Known {
-            number,
-            told,
-            entry,
-        })
+        let (number, doc) = found.optional()?.ok_or_else(|| not_found(ENTRY, id))?;
+        Ok((number, document::read(&doc)?))
     }
 
-    fn replace_entry(&mut self, entry: &Entry, told: Option<i64>, doc: &str) -> Outcome<()> {
+    fn replace_entry(&self, entry: &Entry, doc: &str) -> Outcome<()> {
         rules::own(self.session, &entry.session)?;
-        let before = self.known_entry(&entry.id)?;
-        rules::entry_follows(&before.entry, entry)?;
-        self.entry = None;
-        let number = before.number;
-        if let Some(told) = before.told {
-            self.keep_what_was_told(told, before.entry)?;
-        }
-        let told = self.sequence(told)?;
+        let (number, before) = self.known_entry(&entry.id)?;
+        rules::entry_follows(&before, entry)?;
         let mut replace = self
             .db
-            .prepare_cached("UPDATE engine_entries SET told = ?2, doc = ?3 WHERE number = ?1")?;
-        replace.execute(params![number, told, doc])?;
-        Ok(())
-    }
-
-    /// The event that tells of an entry gets it as it was, before it becomes another.
-    fn keep_what_was_told(&self, sequence: i64, before: Entry) -> Outcome<()> {
-        let session = self.number()?;
-        let mut find = self
-            .db
-            .prepare_cached("SELECT doc FROM engine_events WHERE session = ?1 AND sequence = ?2")?;
-        let doc: Option<String> = find
-            .query_row([session, sequence], |row| row.get(0))
-            .optional()?;
-        // It is not there yet if the same batch replaces the entry before it tells.
-        let Some(doc) = doc else { return Ok(()) };
-        let told: Told = document::read(&doc)?;
-        let doc = document::write(&told.with(before))?;
-        let mut keep = self.db.prepare_cached(
-            "UPDATE engine_events SET entry = NULL, doc = ?3 WHERE session = ?1 AND sequence = ?2",
-        )?;
-        keep.execute(params![session, sequence, doc])?;
+            .prepare_cached("UPDATE engine_entries SET doc = ?2 WHERE number = ?1")?;
+        replace.execute(params![number, doc])?;
         Ok(())
     }
 
@@ -294,46 +251,22 @@ impl Commit<'_> {
         Ok(())
     }
 
-    fn first(&mut self) -> Outcome<i64> {
-        if let Some(first) = self.first {
-            return Ok(first);
+    /// The number of the last event.
+    fn last(&mut self) -> Outcome<i64> {
+        if let Some(last) = self.last {
+            return Ok(last);
         }
-        let first = last(self.db, self.number()?)?;
-        self.first = Some(first);
-        Ok(first)
+        let last = last(self.db, self.number()?)?;
+        self.last = Some(last);
+        Ok(last)
     }
 
-    /// Tells something, of an entry that is not in the text if one is named.
-    fn tell(&mut self, entry: Option<&EntryId>, doc: &str) -> Outcome<()> {
-        let session = self.number()?;
-        let sequence = self.first()? + self.told + 1;
-        self.told += 1;
-        let Some(id) = entry else {
-            return tell(self.db, session, sequence, None, doc);
-        };
-        if let Some((last, number, Some(told))) = &self.entry
-            && last == id
-            && *told == sequence
-        {
-            return tell(self.db, session, sequence, Some(*number), doc);
-        }
-        let known = self.known_entry(id)?;
-        if known.told == Some(sequence) {
-            return tell(self.db, session, sequence, Some(known.number), doc);
-        }
-        // The entry had been there before this batch, and another event has told of it.
-        let told: Told = document::read(doc)?;
-        let doc = document::write(&told.with(known.entry))?;
-        tell(self.db, session, sequence, None, &doc)
+    fn tell(&mut self, doc: &str) -> Outcome<()> {
+        let sequence = self.last()? + 1;
+        tell(self.db, self.number()?, sequence, doc)?;
+        self.last = Some(sequence);
+        Ok(())
     }
-}
-
-/// An entry that is there.
-struct Known {
-    number: i64,
-    /// The event that tells of it and does not repeat it.
-    told: Option<i64>,
-    entry: Entry,
 }
 
 fn changed(rows: usize, otherwise: impl FnOnce() -> StoreError) -> Outcome<()> {
@@ -406,16 +339,9 @@ pub(super) fn last(db: &Connection, session: i64) -> Outcome<i64> {
     Ok(find.query_row([session], |row| row.get(0))?)
 }
 
-pub(super) fn tell(
-    db: &Connection,
-    session: i64,
-    sequence: i64,
-    entry: Option<i64>,
-    doc: &str,
-) -> Outcome<()> {
-    let mut tell = db.prepare_cached(
-        "INSERT INTO engine_events (session, sequence, entry, doc) VALUES (?1, ?2, ?3, ?4)",
-    )?;
-    tell.execute(params![session, sequence, entry, doc])?;
+pub(super) fn tell(db: &Connection, session: i64, sequence: i64, doc: &str) -> Outcome<()> {
+    let mut tell = db
+        .prepare_cached("INSERT INTO engine_events (session, sequence, doc) VALUES (?1, ?2, ?3)")?;
+    tell.execute(params![session, sequence, doc])?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Things as JSON text, and back.
 
 use rye_engine::store::StoreError;
-use rye_protocol::{Entry, Event, EventKind, Millis, SessionId, ThreadId};
+use rye_protocol::{Event, EventKind, Millis, SessionId, ThreadId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -54,75 +54,20 @@ fn depth(json: &str) -> usize {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Told {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    thread: Option<ThreadId>,
-    at: Millis,
-    /// What, unless it is told of an entry that is there anyway.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    kind: Option<EventKind>,
-    /// What of that entry.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    of: Option<Of>,
-}
-
-/// What is told of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Of {
-    MessageEnd,
-    MessageUpdate,
-}
-
-impl Of {
-    /// What an event tells of which entry, if it does.
-    pub(super) fn find(kind: &EventKind) -> Option<(Self, &Entry)> {
-        let _ = kind;
-        None
-    }
-
-    fn with(self, entry: Entry) -> EventKind {
-        match self {
-            Self::MessageEnd => EventKind::MessageEnd { entry: entry.id },
-            Self::MessageUpdate => EventKind::MessageUpdate { entry: entry.id },
-        }
-    }
+    pub(super) thread: Option<ThreadId>,
+    pub(super) at: Millis,
+    pub(super) kind: EventKind,
 }
 
 impl Told {
-    pub(super) fn whole(thread: Option<ThreadId>, at: Millis, kind: EventKind) -> Self {
-        Self {
-            thread,
-            at,
-            kind: Some(kind),
-            of: None,
-        }
-    }
-
-    pub(super) fn of(thread: Option<ThreadId>, at: Millis, of: Of) -> Self {
-        Self {
-            thread,
-            at,
-            kind: None,
-            of: Some(of),
-        }
-    }
-
-    /// The same with its entry within, before that becomes another.
-    pub(super) fn with(mut self, entry: Entry) -> Self {
-        if let Some(of) = self.of.take() {
-            self.kind = Some(of.with(entry));
-        }
-        self
-    }
-
-    /// The event, if all of it is here.
-    pub(super) fn event(self, session: &SessionId, sequence: u64) -> Option<Event> {
-        Some(Event {
+    pub(super) fn event(self, session: &SessionId, sequence: u64) -> Event {
+        Event {
             sequence: Some(sequence),
             session: session.clone(),
             thread: self.thread,
             at: self.at,
-            kind: self.kind?,
-        })
+            kind: self.kind,
+        }
     }
 }
 

@@ -106,9 +106,13 @@ fn resolve(
         Verdict::Ends(status, told, posted) => {
             known.status = status;
             commit::update_gate(db, row, &known, &document::write(&known)?)?;
-            let told = Told::whole(Some(known.origin.thread), resolution.at, *told);
+            let told = Told {
+                thread: Some(known.origin.thread),
+                at: resolution.at,
+                kind: *told,
+            };
             let sequence = commit::last(db, number)? + 1;
-            commit::tell(db, number, sequence, None, &document::write(&told)?)?;
+            commit::tell(db, number, sequence, &document::write(&told)?)?;
             Ok((posted, true))
         }
         Verdict::Stands(posted) => Ok((posted, false)),

@@ -219,27 +219,17 @@ pub(super) fn events(
     limit: usize,
 ) -> Outcome<Vec<Event>> {
     let mut find = db.prepare_cached(
-        "SELECT engine_events.sequence, engine_events.doc, engine_entries.doc
-         FROM engine_events
-         LEFT JOIN engine_entries ON engine_entries.number = engine_events.entry
-         WHERE engine_events.session = (SELECT number FROM engine_sessions WHERE id = ?1)
-         AND engine_events.sequence > ?2
-         ORDER BY engine_events.sequence LIMIT ?3",
+        "SELECT sequence, doc FROM engine_events
+         WHERE session = (SELECT number FROM engine_sessions WHERE id = ?1) AND sequence > ?2
+         ORDER BY sequence LIMIT ?3",
     )?;
     let after = i64::try_from(after).unwrap_or(i64::MAX);
     let mut rows = find.query(params![session.as_str(), after, at_most(limit)])?;
     let mut events = Vec::new();
     while let Some(row) = rows.next()? {
         let sequence: i64 = row.get(0)?;
-        let mut told: Told = document::read(&row.get::<_, String>(1)?)?;
-        if let Some(entry) = row.get::<_, Option<String>>(2)? {
-            told = told.with(document::read(&entry)?);
-        }
-        let event = told.event(session, sequence.cast_unsigned());
-        events.push(event.ok_or_else(|| {
-            let message = format!("event {sequence} of session {session} has lost its entry");
-            StoreError::Unreadable(message)
-        })?);
+        let told: Told = document::read(&row.get::<_, String>(1)?)?;
+        events.push(told.event(session, sequence.cast_unsigned()));
     }
     Ok(events)
 }
