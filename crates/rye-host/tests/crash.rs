@@ -2,6 +2,13 @@
 //! before and after every single commit and every single effect of a tool, and another
 //! goes on. What comes of it is compared with a run that nobody disturbed.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "helpers of tests are tests"
+)]
+
 #[path = "crash/child.rs"]
 mod child;
 #[path = "crash/killer.rs"]

@@ -251,7 +251,7 @@ impl World {
 
     fn ask(&mut self, call: &CallId, key: &str) -> GateId {
         let mut request = DecisionRequest::approval(key, "May it?");
-        request.expires_in = Some(Duration::from_secs(600));
+        request.expires_in = Some(Duration::from_mins(10));
         self.input(Input::Ask(call.clone(), Box::new(request)));
         let thread = &self.record.thread;
         let item = &thread.turn.as_ref().unwrap().item;

@@ -73,13 +73,13 @@ impl Toolbox {
             let work = AbortOnDropHandle::new(work);
             let outcome = match timeout {
                 None => work.await,
-                Some(time) => match tokio::time::timeout(time, work).await {
-                    Ok(outcome) => outcome,
-                    Err(_) => {
+                Some(time) => {
+                    let Ok(outcome) = tokio::time::timeout(time, work).await else {
                         let message = format!("it was ended after {} s", time.as_secs_f64());
                         return Err(fail(ErrorCode::Timeout, message));
-                    }
-                },
+                    };
+                    outcome
+                }
             };
             match outcome {
                 Ok(outcome) => outcome.map(cut),

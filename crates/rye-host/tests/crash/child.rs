@@ -32,7 +32,7 @@ pub(crate) const TOLD: &str = "told> ";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long prompts are collected: longer than anything here takes, by the clock.
-const WINDOW: Duration = Duration::from_secs(3600);
+const WINDOW: Duration = Duration::from_hours(1);
 
 /// A clock that can be put on.
 struct Ahead {
@@ -113,7 +113,7 @@ async fn live(scenario: &Scenario) -> Vec<String> {
     }
     if scenario.prompts[0].2 == QueueMode::Collect {
         // A host that is killed after this finds the clock put back.
-        ahead.fetch_add(2 * WINDOW.as_millis() as u64, Ordering::Relaxed);
+        ahead.fetch_add(2 * WINDOW.as_secs() * 1000, Ordering::Relaxed);
         session.resume(None).await.unwrap();
     }
     let mut events = session.subscribe(0);
@@ -122,7 +122,7 @@ async fn live(scenario: &Scenario) -> Vec<String> {
         match notice.event.kind {
             EventKind::TurnEnd { item, .. } => drop(wanted.remove(&item)),
             EventKind::DecisionGate { gate } => {
-                act(scenario.person, &engine, &session, gate.id).await
+                act(scenario.person, &engine, &session, gate.id).await;
             }
             _ => {}
         }

@@ -132,7 +132,7 @@ pub(crate) const ALL: &[Scenario] = &[
         script: || Script::of([call("expiring", "a"), Step::text("too late")]),
         prompts: ONE,
         person: Person::Sleeps,
-        down_for: Duration::from_secs(3600),
+        down_for: Duration::from_hours(1),
     },
 ];
 

@@ -53,7 +53,7 @@ after_last: { text: "(end of script)" }
 fn what_is_wrong_is_told_with_its_place() {
     let cases = [
         ("steps: [", 1, "unclosed"),
-        ("stps: []", 1, "stps"),
+        ("stages: []", 1, "stages"),
         ("context_window: 1", 1, "steps"),
         ("steps:\n  - { txt: a }", 2, "txt"),
         ("steps:\n  - text: a\n  - {}", 3, "a step has a `text`"),

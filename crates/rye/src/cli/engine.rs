@@ -78,7 +78,7 @@ pub(crate) async fn find(engine: &Engine, meant: &str) -> Result<SessionId, Fail
     let all = engine.sessions(filter).await?;
     let ids = all.iter().map(|session| session.id.as_str());
     let id = one_of(ids, meant, "session", "rye session list")?;
-    Ok(id.parse().map_err(Failure::usage)?)
+    id.parse().map_err(Failure::usage)
 }
 
 /// The one of several that a part of its id means.

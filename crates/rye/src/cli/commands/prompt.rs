@@ -18,16 +18,15 @@ pub(crate) fn run(args: &PromptArgs, context: &Context) -> Outcome {
         model: args.model.clone(),
     };
     with_engine(context, wanted, async |engine| {
-        let session = match &args.session {
-            Some(id) => engine.open_session(id, Claim::IfFree).await?,
-            None => {
-                let new = NewSession {
-                    workspace: Some(context.settings.project().display().to_string()),
-                    model: args.model.clone(),
-                    ..NewSession::default()
-                };
-                engine.create_session(new).await?
-            }
+        let session = if let Some(id) = &args.session {
+            engine.open_session(id, Claim::IfFree).await?
+        } else {
+            let new = NewSession {
+                workspace: Some(context.settings.project().display().to_string()),
+                model: args.model.clone(),
+                ..NewSession::default()
+            };
+            engine.create_session(new).await?
         };
         let prompt = Prompt {
             thread: Some(args.thread.clone()),
