@@ -8,9 +8,11 @@ use std::time::Duration;
 use lillux::process::Supervisor;
 use rye_engine::model::Model as _;
 use rye_engine::sandbox::Sandbox;
-use rye_engine::{Engine, NewSession, Session, builtin};
+use rye_engine::{Decision, Engine, NewSession, Session, builtin};
 use rye_model::{Catalogue, Script, Scripted};
-use rye_protocol::{Entry, EntryKind, EventKind, Message, Part, ResultStatus, Role, TurnEnd};
+use rye_protocol::{
+    Entry, EntryKind, ErrorCode, EventKind, Gate, Message, Part, ResultStatus, Role, TurnEnd,
+};
 use rye_sandbox::{Local, Virtual};
 use rye_store::Memory;
 use tokio::time::timeout;
@@ -62,10 +64,36 @@ steps:
   - text: 'It said: ${last_tool_result}'
 ";
 
+/// Waits for the first gate and decides.
+async fn decide(engine: &Engine, session: &Session, action: &str) -> Gate {
+    let mut events = session.subscribe(0);
+    loop {
+        let notice = events.next().await.unwrap().unwrap();
+        if let EventKind::DecisionGate { gate } = notice.event.kind {
+            let decision = Decision {
+                action: action.to_owned(),
+                value: serde_json::Value::Null,
+                by: "ada".to_owned(),
+                source: "test".to_owned(),
+            };
+            engine.decide(&gate.id, decision).await.unwrap();
+            return *gate;
+        }
+    }
+}
+
 async fn says_hi(sandbox: Arc<dyn Sandbox>) {
     let engine = engine(SAYS_HI, Arc::clone(&sandbox));
     let session = engine.create_session(NewSession::default()).await.unwrap();
-    let messages = ask(&session, "say hi", "hi\n").await;
+    let messages = if sandbox.kind() == "local" {
+        let asked = ask(&session, "say hi", "hi\n");
+        let (messages, gate) = tokio::join!(asked, decide(&engine, &session, "approve"));
+        assert_eq!(gate.title, "run: echo hi > out.txt; cat out.txt");
+        assert_eq!(gate.body, "echo hi > out.txt; cat out.txt");
+        messages
+    } else {
+        ask(&session, "say hi", "hi\n").await
+    };
     let roles: Vec<_> = messages.iter().map(|message| message.role).collect();
     assert_eq!(
         roles,
@@ -86,6 +114,28 @@ async fn an_agent_runs_a_command_on_this_machine_and_tells_what_it_said() {
     let folder = tempfile::tempdir().unwrap();
     let local = Local::new(folder.path(), Supervisor::start().unwrap()).unwrap();
     says_hi(Arc::new(local)).await;
+}
+
+#[tokio::test]
+async fn a_command_that_a_person_does_not_allow_does_not_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let local = Local::new(folder.path(), Supervisor::start().unwrap()).unwrap();
+    let engine = engine(SAYS_HI, Arc::new(local));
+    let session = engine.create_session(NewSession::default()).await.unwrap();
+    let asked = ask(&session, "say hi", "");
+    let (messages, _) = tokio::join!(asked, decide(&engine, &session, "deny"));
+    let results: Vec<_> = messages
+        .iter()
+        .flat_map(|message| &message.parts)
+        .filter_map(|part| match part {
+            Part::ToolResult { error, .. } => error.as_ref().map(|error| error.code),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(results, [ErrorCode::Denied]);
+    let told = messages.last().unwrap().content();
+    assert_eq!(told, "It said: ada did not allow it");
+    assert!(!folder.path().join("out.txt").exists());
 }
 
 #[tokio::test]

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use rye_protocol::ProcessRef;
+use lillux::Hash;
+use rye_protocol::{ErrorCode, ErrorInfo, ProcessRef};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -10,7 +11,7 @@ use super::{failed, parse};
 use crate::sandbox::{Exec, Executed, Watcher};
 use crate::store::Later;
 use crate::text::without_middle;
-use crate::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use crate::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// How long a command runs where the model does not say.
 const STANDARD: u64 = 120;
@@ -19,9 +20,11 @@ const LONGEST: u64 = 3600;
 /// How much of each stream the sandbox keeps, and how much of that a model reads.
 const KEPT: usize = 256 * 1024;
 const SHOWN: usize = 30_000;
+/// The kind of sandbox that confines nothing.
+const UNCONFINED: &str = "local";
 
 /// Runs a command in the sandbox's shell. It is never repeated on its own: who knows what
-/// it did.
+/// it did. Where nothing confines it, a person must agree first.
 #[derive(Debug)]
 pub struct Bash {
     def: ToolDef,
@@ -79,11 +82,40 @@ impl Tool for Bash {
                 max_output: Some(KEPT),
                 ..Exec::default()
             };
+            if context.sandbox.kind() == UNCONFINED {
+                approval(&exec, &context).await?;
+            }
             let ear = Ear { context: &context };
             let executed = context.sandbox.exec(exec, &ear).await.map_err(failed)?;
             Ok(report(executed, time))
         })
     }
+}
+
+/// Waits until a person agrees to this very command.
+async fn approval(exec: &Exec, context: &ToolContext) -> Result<(), ToolError> {
+    let request = request(exec, context.call.as_str());
+    let resolution = context.request_decision(request).await?;
+    if resolution.action == "approve" {
+        return Ok(());
+    }
+    let message = format!("{} did not allow it", resolution.by);
+    Err(ToolError(ErrorInfo::new(ErrorCode::Denied, message)))
+}
+
+/// The gate is that of the call and of what it would run: a model that uses a call's id
+/// again has to ask again.
+fn request(exec: &Exec, call: &str) -> DecisionRequest {
+    let Exec { command, cwd, .. } = exec;
+    let what = Hash::of(json!([command, cwd]).to_string()).to_hex();
+    let first = command.trim().lines().next().unwrap_or_default();
+    let mut request =
+        DecisionRequest::approval(format!("{call}:{what:.32}"), format!("run: {first}"));
+    request.body = match cwd {
+        Some(folder) => format!("in {folder}:\n{command}"),
+        None => command.clone(),
+    };
+    request
 }
 
 /// Passes on what happens meanwhile.
@@ -149,6 +181,30 @@ mod tests {
             truncated: false,
         };
         report(executed, Duration::from_millis(1500)).text
+    }
+
+    #[test]
+    fn a_person_agrees_to_one_command_in_one_folder() {
+        let exec = |command: &str, cwd: Option<&str>| Exec {
+            command: command.to_owned(),
+            cwd: cwd.map(str::to_owned),
+            ..Exec::default()
+        };
+        let asked = request(&exec("make\nmake install", Some("src")), "call-1");
+        assert_eq!(asked.title, "run: make");
+        assert_eq!(asked.body, "in src:\nmake\nmake install");
+        let key = asked.resume_key;
+        assert!(key.bytes().all(|byte| byte.is_ascii_graphic()), "{key}");
+        let same = request(&exec("make\nmake install", Some("src")), "call-1");
+        assert_eq!(same.resume_key, key);
+        for (command, cwd, call) in [
+            ("make\nmake install", None, "call-1"),
+            ("make", Some("src"), "call-1"),
+            ("make\nmake install", Some("src"), "call-2"),
+        ] {
+            let other = request(&exec(command, cwd), call);
+            assert_ne!(other.resume_key, key, "{command} {cwd:?} {call}");
+        }
     }
 
     #[test]
