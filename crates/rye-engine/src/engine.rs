@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use rye_protocol::{
-    Entry, Gate, GateId, Limits, Millis, Purpose, Resolution, Session as SessionData, SessionId,
-    Thread, Usage,
+    Entry, Gate, GateId, Limits, Millis, Purpose, Resolution, SandboxId, SandboxRef,
+    Session as SessionData, SessionId, Thread, Usage,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -167,7 +167,7 @@ impl Engine {
             return self.open_session(&id, Claim::IfFree).await;
         }
         let lease = inner.store.claim(&id, Claim::IfFree).await?;
-        let data = session_data(id, new, inner.clock.now());
+        let data = session_data(id, new, inner.sandbox.kind(), inner.clock.now());
         let session = Session::create(inner, lease, data).await?;
         Ok(self.keep(session))
     }
@@ -315,7 +315,7 @@ async fn look_after(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Recei
     }
 }
 
-fn session_data(id: SessionId, new: NewSession, now: Millis) -> SessionData {
+fn session_data(id: SessionId, new: NewSession, sandbox: &str, now: Millis) -> SessionData {
     SessionData {
         id,
         user_id: new.user_id,
@@ -323,7 +323,10 @@ fn session_data(id: SessionId, new: NewSession, now: Millis) -> SessionData {
         workspace: new.workspace,
         purpose: new.purpose,
         status: rye_protocol::SessionStatus::Running,
-        sandbox: None,
+        sandbox: Some(SandboxRef {
+            kind: sandbox.to_owned(),
+            id: SandboxId::new(),
+        }),
         snapshot_id: None,
         parent: None,
         depth: 0,

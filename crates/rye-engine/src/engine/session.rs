@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rye_protocol::{
-    Author, Batch, Entry, EntryId, EventKind, Gate, ItemStatus, Millis, Op, Part, Phase, QueueItem,
-    QueueItemId, QueueMode, Session as SessionData, SessionId, SessionStatus, StatusKind, Thread,
-    ThreadId, ThreadStatus,
+    Author, Batch, Entry, EntryId, Event, EventKind, Gate, ItemStatus, Millis, Op, Part, Phase,
+    QueueItem, QueueItemId, QueueMode, Session as SessionData, SessionId, SessionStatus,
+    StatusKind, Thread, ThreadId, ThreadStatus,
 };
 use serde_json::Map;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{Inner, Shared};
-use crate::bus::{Bus, Subscription};
+use crate::bus::{Bus, Notice, Subscription};
 use crate::machine::Machine;
 use crate::runner::{Mail, Runner};
 use crate::store::{Lease, Order, Post, Record, StoreError};
@@ -32,12 +32,16 @@ struct Open {
     shared: Arc<Shared>,
     data: Mutex<SessionData>,
     threads: Mutex<HashMap<String, Running>>,
+    /// Held while a thread is made, so that a key has one.
+    making: tokio::sync::Mutex<()>,
 }
 
 /// A thread that is being moved.
 #[derive(Clone)]
 struct Running {
     id: ThreadId,
+    /// What becomes of prompts that do not say.
+    mode: QueueMode,
     mail: mpsc::UnboundedSender<Mail>,
     status: Arc<Mutex<StatusKind>>,
 }
@@ -122,6 +126,10 @@ impl Session {
                 session.send(&running, Mail::Posted(Box::new(item)))?;
             }
         }
+        // Whoever has it finds its threads at work, not about to be.
+        for running in session.all_running() {
+            session.read(&running).await?;
+        }
         Ok(session)
     }
 
@@ -149,6 +157,7 @@ impl Session {
                 shared: Arc::new(shared),
                 data: Mutex::new(data),
                 threads: Mutex::default(),
+                making: tokio::sync::Mutex::default(),
             }),
         }
     }
@@ -162,9 +171,9 @@ impl Session {
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<QueueItemId, StoreError> {
         let prompt = prompt.into();
         let key = prompt.thread.as_deref().unwrap_or(DEFAULT);
-        let (running, mode) = self.thread_for(key).await?;
+        let running = self.thread_for(key).await?;
         let named = prompt.id.is_some();
-        let item = self.item(prompt, &running.id, mode);
+        let item = self.item(prompt, &running);
         if named {
             return self.post(&running, item).await;
         }
@@ -181,11 +190,15 @@ impl Session {
         let post = Post::Prompt(Box::new(item));
         shared.store.post(self.id(), post).await?;
         self.look().await?;
-        // Mail is read in order: once this is, the prompt has its place.
+        self.read(running).await?;
+        Ok(id)
+    }
+
+    /// Waits until a thread has taken in all that was said to it so far.
+    async fn read(&self, running: &Running) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         self.send(running, Mail::Read(reply))?;
-        answer.await.map_err(|_| self.over())?;
-        Ok(id)
+        answer.await.map_err(|_| self.over())
     }
 
     /// Ends what a thread does, and forgets what waits; of all threads where none is named.
@@ -332,9 +345,10 @@ impl Session {
     }
 
     /// The thread of a key, made if it is not there.
-    async fn thread_for(&self, key: &str) -> Result<(Running, QueueMode), StoreError> {
+    async fn thread_for(&self, key: &str) -> Result<Running, StoreError> {
+        let _making = self.open.making.lock().await;
         if let Ok(running) = self.named(key) {
-            return Ok((running, QueueMode::Followup));
+            return Ok(running);
         }
         let shared = &self.open.shared;
         let now = shared.clock.now();
@@ -342,11 +356,18 @@ impl Session {
         let mut batch = Batch::default();
         batch.push(Op::PutThread(Box::new(thread.clone())));
         let key = key.to_owned();
-        batch.tell(&thread.id, EventKind::ThreadStart { key });
-        shared.store.commit(&shared.lease, batch).await?;
-        let mode = thread.mode;
-        let running = self.move_thread(thread, Vec::new(), Vec::new()).await?;
-        Ok((running, mode))
+        let kind = EventKind::ThreadStart { key };
+        batch.tell(&thread.id, kind.clone());
+        let number = shared.store.commit(&shared.lease, batch).await?;
+        let event = Event {
+            sequence: Some(number),
+            session: self.id().clone(),
+            thread: Some(thread.id.clone()),
+            at: now,
+            kind,
+        };
+        shared.bus.tell(Notice { event, entry: None });
+        self.move_thread(thread, Vec::new(), Vec::new()).await
     }
 
     async fn move_thread(
@@ -372,6 +393,7 @@ impl Session {
         let (sender, receiver) = mpsc::unbounded_channel();
         let running = Running {
             id: thread.id.clone(),
+            mode: thread.mode,
             mail: sender.clone(),
             status: Arc::new(Mutex::new(StatusKind::Idle)),
         };
@@ -386,11 +408,11 @@ impl Session {
         Ok(running)
     }
 
-    fn item(&self, prompt: Prompt, thread: &ThreadId, mode: QueueMode) -> QueueItem {
+    fn item(&self, prompt: Prompt, running: &Running) -> QueueItem {
         QueueItem {
             id: prompt.id.unwrap_or_else(QueueItemId::new),
             session: self.id().clone(),
-            thread: thread.clone(),
+            thread: running.id.clone(),
             order: 0,
             content: prompt.content,
             attachments: prompt.attachments,
@@ -398,7 +420,7 @@ impl Session {
             reply_to: prompt.reply_to,
             model: prompt.model,
             role: None,
-            mode: prompt.mode.unwrap_or(mode),
+            mode: prompt.mode.unwrap_or(running.mode),
             status: ItemStatus::Waiting,
             collect_until: None,
             metadata: Map::new(),
