@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use lillux::durable;
 use lillux::process::Supervisor;
 use rye_engine::protocol::{
-    Entry, EntryKind, EventKind, Gate, GateId, Message, Part, QueueItemId, Role, SessionId,
-    StatusKind, TurnEnd,
+    Entry, EntryKind, EventKind, Gate, GateId, Message, Part, QueueItemId, Role,
+    Session as SessionData, SessionId, StatusKind, TurnEnd,
 };
 use rye_engine::store::{Posted, SessionFilter, StoreError};
 use rye_engine::{DecideError, Decision, Engine, Session};
@@ -16,6 +17,7 @@ use rye_host::{HostError, SandboxKind};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
+use super::args::SandboxChoice;
 use super::context::Context;
 use super::failure::{Exit, Failure};
 use super::page::{DIM, paint, plain};
@@ -28,6 +30,8 @@ const MOST: usize = 10_000;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wanted {
     pub(crate) sandbox: SandboxKind,
+    /// The folder it works in; else the project.
+    pub(crate) workspace: Option<PathBuf>,
     pub(crate) model: Option<String>,
 }
 
@@ -44,7 +48,10 @@ pub(crate) fn with_engine<T>(
     durable::create_folder(&state.value, 0o700)?;
     let options = rye_host::Options {
         database: state.value.join("sessions.db"),
-        workspace: context.settings.project().to_owned(),
+        workspace: match wanted.workspace {
+            Some(folder) => folder,
+            None => context.settings.project().to_owned(),
+        },
         sandbox: wanted.sandbox,
         model: wanted.model,
     };
@@ -69,16 +76,39 @@ pub(crate) fn with_engine<T>(
     outcome
 }
 
-/// The id of the one session that is meant.
-pub(crate) async fn find(engine: &Engine, meant: &str) -> Result<SessionId, Failure> {
+/// The one session that is meant.
+pub(crate) async fn find(engine: &Engine, meant: &str) -> Result<SessionData, Failure> {
     let filter = SessionFilter {
         limit: MOST,
         ..SessionFilter::default()
     };
     let all = engine.sessions(filter).await?;
     let ids = all.iter().map(|session| session.id.as_str());
-    let id = one_of(ids, meant, "session", "rye session list")?;
-    id.parse().map_err(Failure::usage)
+    let id = one_of(ids, meant, "session", "rye session list")?.to_owned();
+    let found = all.into_iter().find(|session| session.id.as_str() == id);
+    found.ok_or_else(|| Failure::failed("not_found", format!("there is no session {id}")))
+}
+
+/// The session that is meant, and what an engine must be like to go on with it: its tools
+/// work where they did, unless something else is asked for.
+pub(crate) fn to_go_on(
+    context: &Context,
+    meant: &str,
+    sandbox: Option<SandboxChoice>,
+) -> Result<(SessionId, Wanted), Failure> {
+    let session = with_engine(context, Wanted::default(), async |engine| {
+        find(engine, meant).await
+    })?;
+    let before = match session.sandbox {
+        Some(sandbox) if sandbox.kind == "local" => SandboxKind::Local,
+        _ => SandboxKind::Virtual,
+    };
+    let wanted = Wanted {
+        sandbox: sandbox.map_or(before, SandboxKind::from),
+        workspace: session.workspace.map(PathBuf::from),
+        model: None,
+    };
+    Ok((session.id, wanted))
 }
 
 /// The one of several that a part of its id means.

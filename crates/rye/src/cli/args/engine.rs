@@ -1,7 +1,6 @@
 //! What can be typed for sessions of agents.
 
 use clap::{Args, Subcommand, ValueEnum};
-use rye_engine::protocol::SessionId;
 use rye_host::SandboxKind;
 
 #[derive(Debug, Args)]
@@ -17,18 +16,18 @@ pub(crate) struct PromptArgs {
     /// What is asked.
     #[arg(value_name = "TEXT", required = true)]
     pub(crate) text: Vec<String>,
-    /// A session to go on with. Else a new one.
+    /// A session to go on with, or a part of its id. Else a new one.
     #[arg(long, value_name = "ID")]
-    pub(crate) session: Option<SessionId>,
+    pub(crate) session: Option<String>,
     /// Its thread.
     #[arg(long, value_name = "KEY", default_value = "default")]
     pub(crate) thread: String,
     /// The model: `scripted:FILE`.
     #[arg(long, value_name = "M")]
     pub(crate) model: Option<String>,
-    /// Where tools work.
-    #[arg(long, value_enum, default_value = "virtual")]
-    pub(crate) sandbox: SandboxChoice,
+    /// Where tools work. Else where they did, and in memory in a new session.
+    #[arg(long, value_enum)]
+    pub(crate) sandbox: Option<SandboxChoice>,
     /// Approve what is asked for.
     #[arg(long)]
     pub(crate) yes: bool,
@@ -79,9 +78,9 @@ pub(crate) struct SessionArgs {
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// Where tools work.
-    #[arg(long, value_enum, default_value = "virtual")]
-    pub(crate) sandbox: SandboxChoice,
+    /// Where tools work. Else where they did, and in memory in a new session.
+    #[arg(long, value_enum)]
+    pub(crate) sandbox: Option<SandboxChoice>,
     /// Approve what is asked for.
     #[arg(long)]
     pub(crate) yes: bool,

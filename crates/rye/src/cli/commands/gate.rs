@@ -62,7 +62,7 @@ fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Out
         let pending = engine.pending_gates(None).await?;
         let ids = pending.iter().map(|gate| gate.id.as_str());
         // One that has ended is not among them; its whole id still tells how.
-        let gate = match one_of(ids, &args.gate, "gate that waits", "rye gate list") {
+        let gate = match one_of(ids, &args.gate, "waiting gate", "rye gate list") {
             Ok(id) => GateId::from(id.to_owned()),
             Err(_) if args.gate.starts_with("gate:") => GateId::from(args.gate.clone()),
             Err(failure) => return Err(failure),

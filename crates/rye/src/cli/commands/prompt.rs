@@ -3,22 +3,30 @@
 use rye_engine::protocol::{SessionId, TurnEnd};
 use rye_engine::store::Claim;
 use rye_engine::{NewSession, Prompt};
+use rye_host::SandboxKind;
 use serde_json::{Value, json};
 
-use crate::cli::args::PromptArgs;
+use crate::cli::args::{PromptArgs, SandboxChoice};
 use crate::cli::context::Context;
-use crate::cli::engine::{Ended, Follower, Wanted, with_engine};
+use crate::cli::engine::{Ended, Follower, Wanted, to_go_on, with_engine};
 use crate::cli::failure::Failure;
 use crate::cli::page::{Page, plain};
 use crate::cli::printer::{Outcome, Report};
 
 pub(crate) fn run(args: &PromptArgs, context: &Context) -> Outcome {
+    let (known, wanted) = match &args.session {
+        Some(meant) => {
+            let (id, wanted) = to_go_on(context, meant, args.sandbox)?;
+            (Some(id), wanted)
+        }
+        None => (None, new(args.sandbox)),
+    };
     let wanted = Wanted {
-        sandbox: args.sandbox.into(),
         model: args.model.clone(),
+        ..wanted
     };
     with_engine(context, wanted, async |engine| {
-        let session = if let Some(id) = &args.session {
+        let session = if let Some(id) = &known {
             engine.open_session(id, Claim::IfFree).await?
         } else {
             let new = NewSession {
@@ -44,6 +52,14 @@ pub(crate) fn run(args: &PromptArgs, context: &Context) -> Outcome {
         let session = session.id().clone();
         Ok(Box::new(Answer { session, ended }) as Box<dyn Report>)
     })
+}
+
+/// What an engine for a new session is to be like.
+fn new(sandbox: Option<SandboxChoice>) -> Wanted {
+    Wanted {
+        sandbox: sandbox.map(SandboxKind::from).unwrap_or_default(),
+        ..Wanted::default()
+    }
 }
 
 struct Answer {
@@ -78,6 +94,7 @@ impl Report for Answer {
     }
 
     fn next(&self) -> Option<String> {
-        Some(format!("rye prompt --session {} …", self.session))
+        let went_well = self.ended.reason == TurnEnd::EndTurn;
+        went_well.then(|| format!("rye prompt --session {} …", self.session))
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand};
 use crate::cli::context::Context;
-use crate::cli::engine::{Follower, Wanted, find, line, with_engine};
+use crate::cli::engine::{Follower, Wanted, find, line, to_go_on, with_engine};
 use crate::cli::page::{BOLD, DIM, Page, WARN, paint, plain};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
@@ -77,7 +77,7 @@ impl Report for List {
 
 fn show(args: &SessionArgs, context: &Context) -> Outcome {
     with_engine(context, Wanted::default(), async |engine| {
-        let id = find(engine, &args.id).await?;
+        let id = find(engine, &args.id).await?.id;
         let threads = engine.history(&id).await?;
         let gates = engine.pending_gates(Some(&id)).await?;
         Ok(Box::new(Show { id, threads, gates }) as Box<dyn Report>)
@@ -116,12 +116,8 @@ impl Report for Show {
 }
 
 fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
-    let wanted = Wanted {
-        sandbox: args.sandbox.into(),
-        model: None,
-    };
+    let (id, wanted) = to_go_on(context, &args.session.id, args.sandbox)?;
     with_engine(context, wanted, async |engine| {
-        let id = find(engine, &args.session.id).await?;
         let session = engine.open_session(&id, Claim::IfFree).await?;
         let follower = Follower {
             engine,
@@ -138,7 +134,7 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
 
 fn rm(args: &SessionArgs, context: &Context) -> Outcome {
     with_engine(context, Wanted::default(), async |engine| {
-        let id = find(engine, &args.id).await?;
+        let id = find(engine, &args.id).await?.id;
         engine.remove_session(&id).await?;
         Ok(Box::new(Removed(id)) as Box<dyn Report>)
     })
