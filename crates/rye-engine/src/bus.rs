@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rye_protocol::{Entry, Event, EventKind, SessionId};
 use tokio::sync::broadcast;
+use tokio_util::sync::CancellationToken;
 
 use crate::store::{SessionStore, StoreError};
 
@@ -45,6 +46,7 @@ impl Bus {
         store: Arc<dyn SessionStore>,
         session: SessionId,
         after: u64,
+        closed: CancellationToken,
     ) -> Subscription {
         Subscription {
             live: self.sender.subscribe(),
@@ -53,6 +55,7 @@ impl Bus {
             last: after,
             store,
             session,
+            closed,
         }
     }
 }
@@ -67,6 +70,7 @@ pub struct Subscription {
     last: u64,
     store: Arc<dyn SessionStore>,
     session: SessionId,
+    closed: CancellationToken,
 }
 
 impl Subscription {
@@ -83,7 +87,13 @@ impl Subscription {
                 self.backlog = page.into();
                 continue;
             }
-            match self.live.recv().await {
+            // What was told before the end is heard before it.
+            let told = tokio::select! {
+                biased;
+                told = self.live.recv() => told,
+                () = self.closed.cancelled() => return Ok(None),
+            };
+            match told {
                 Ok(notice) => match notice.event.sequence {
                     // Read from the record already.
                     Some(number) if number <= self.last => {}

@@ -25,6 +25,9 @@ use crate::store::{Claim, Lease, Post, Posted, SessionFilter, SessionStore, Stor
 pub use builder::{BuildError, Builder};
 pub use session::{Prompt, Session, ThreadView};
 
+/// How long to wait before a store that does not answer is asked again.
+const AGAIN: Duration = Duration::from_millis(200);
+
 /// Runs sessions.
 ///
 /// Cheap to clone: all clones are one engine.
@@ -308,7 +311,12 @@ async fn look_after(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Recei
             open.values().filter(wanted).cloned().collect::<Vec<_>>()
         };
         for session in open {
-            if let Err(error) = session.look().await {
+            let mut looked = session.look().await;
+            while let Err(StoreError::Unavailable(_)) = looked {
+                tokio::time::sleep(AGAIN).await;
+                looked = session.look().await;
+            }
+            if let Err(error) = looked {
                 session.lose(&error);
             }
         }

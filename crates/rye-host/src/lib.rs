@@ -1,12 +1,13 @@
 //! Configuration in, a running engine out: the only place where implementations of the
 //! engine's traits are chosen.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lillux::process::Supervisor;
+use rye_engine::protocol::Session;
 use rye_engine::sandbox::Sandbox;
-use rye_engine::store::StoreError;
+use rye_engine::store::{SessionFilter, SessionStore as _, StoreError};
 use rye_engine::{BuildError, Builder, Engine};
 use rye_model::Catalogue;
 use rye_sandbox::{Local, Virtual};
@@ -53,6 +54,11 @@ pub enum HostError {
     /// Something does not fit together.
     #[error(transparent)]
     Build(#[from] BuildError),
+}
+
+/// Sessions that were written down, the newest first, for which no engine is needed.
+pub async fn sessions(database: &Path, filter: SessionFilter) -> Result<Vec<Session>, StoreError> {
+    Sqlite::open(database)?.sessions(filter).await
 }
 
 /// An engine to be, with the built-in tools; more can be added. Must be called within a

@@ -226,7 +226,10 @@ impl Session {
     pub fn subscribe(&self, after: u64) -> Subscription {
         let shared = &self.open.shared;
         let store = Arc::clone(&shared.store);
-        shared.bus.subscribe(store, self.id().clone(), after)
+        let closed = shared.closed.clone();
+        shared
+            .bus
+            .subscribe(store, self.id().clone(), after, closed)
     }
 
     /// Its threads.

@@ -30,8 +30,8 @@ const POSTS: usize = 1024;
 /// How many posts the database remembers for those who are about to look.
 const REMEMBERED: i64 = 1024;
 
-/// How often one looks where the kernel has no watch left to give: rarely, since that is
-/// the only case in which anything here is done without a cause.
+/// How often one looks where the kernel has no watch left to give, or the last look failed:
+/// rarely, since these are the only cases in which anything here is done without a cause.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Tells whoever listens, here and elsewhere.
@@ -121,11 +121,12 @@ impl Bell {
             stop: Arc::clone(&stop),
             db: None,
             seen: None,
+            failed: false,
             wire: Arc::clone(&self.wire),
             here: self.here.clone(),
         };
-        // If it cannot be read now, the first look tells of every session.
-        let _ = ear.look();
+        // If it cannot be read now, the next look tells of every session.
+        ear.failed = ear.look().is_err();
         let thread = thread::Builder::new().name("rye-store-wake".to_owned());
         let thread = thread.spawn(move || ear.listen())?;
         Ok(Listener { stop, thread })
@@ -165,6 +166,8 @@ struct Ear {
     db: Option<Connection>,
     /// The last post that was looked at.
     seen: Option<i64>,
+    /// Whether the last look did not come to its end, so that another is due.
+    failed: bool,
     wire: Arc<Wire>,
     here: broadcast::Sender<SessionId>,
 }
@@ -172,8 +175,7 @@ struct Ear {
 impl Ear {
     fn listen(mut self) {
         while self.wait() {
-            // What cannot be read now is read at the next news.
-            let _ = self.look();
+            self.failed = self.look().is_err();
         }
     }
 
@@ -186,7 +188,7 @@ impl Ear {
                 .map(|watch| PollFd::new(watch, PollFlags::IN)),
         );
         let longest = Timespec::try_from(LOOK_AGAIN).ok();
-        let longest = longest.filter(|_| self.watch.is_none());
+        let longest = longest.filter(|_| self.watch.is_none() || self.failed);
         let waited = poll(&mut both, longest.as_ref());
         if waited.is_ok() && both.first().is_some_and(|stop| !stop.revents().is_empty()) {
             return false;
@@ -213,11 +215,10 @@ impl Ear {
             .next()
             .transpose()?;
         let last = last.unwrap_or(0);
-        let seen = self.seen.unwrap_or(last);
-        let sessions = if last - seen > REMEMBERED {
-            all(&look)?
-        } else {
-            posted(&look, seen, &self.wire.source)?
+        let sessions = match self.seen {
+            Some(seen) if last - seen <= REMEMBERED => posted(&look, seen, &self.wire.source)?,
+            None if !self.failed => Vec::new(),
+            Some(_) | None => all(&look)?,
         };
         self.seen = Some(last);
         for session in sessions {

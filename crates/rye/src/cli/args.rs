@@ -16,7 +16,7 @@ use crate::settings::Color;
 
 pub(crate) use config::ConfigCommand;
 pub(crate) use engine::{
-    GateArgs, GateCommand, PromptArgs, ResumeArgs, SandboxChoice, SessionArgs, SessionCommand,
+    GateArgs, GateCommand, PromptArgs, ResumeArgs, SessionArgs, SessionCommand,
 };
 pub(crate) use execute::{CallOptions, ExecuteArgs, RunCommand, TailArgs, TraceChoice, seconds};
 pub(crate) use items::{

@@ -17,7 +17,6 @@ use rye_host::{HostError, SandboxKind};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use super::args::SandboxChoice;
 use super::context::Context;
 use super::failure::{Exit, Failure};
 use super::page::{DIM, paint, plain};
@@ -29,7 +28,8 @@ const MOST: usize = 10_000;
 /// What an engine is to be like.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wanted {
-    pub(crate) sandbox: SandboxKind,
+    /// Where tools work; else where they did, and in memory in a new session.
+    pub(crate) sandbox: Option<SandboxKind>,
     /// The folder it works in; else the project.
     pub(crate) workspace: Option<PathBuf>,
     pub(crate) model: Option<String>,
@@ -41,30 +41,56 @@ pub(crate) fn with_engine<T>(
     wanted: Wanted,
     work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let state = context.settings.state_dir.as_ref().ok_or_else(|| {
-        let message = "there is no folder to write sessions down in: HOME is not set";
-        Failure::usage(message).hint("export RYE_STATE_DIR=/the/folder")
+    // Before there are threads, since it forks.
+    let supervisor = Supervisor::start().map_err(unable)?;
+    run(context, wanted, supervisor, work)
+}
+
+/// The same for the one session that is meant: its tools work where they did, unless
+/// something else is asked for.
+pub(crate) fn with_session<T>(
+    context: &Context,
+    meant: &str,
+    asked: Wanted,
+    work: impl AsyncFnOnce(&Engine, &SessionId) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let supervisor = Supervisor::start().map_err(unable)?;
+    let database = database(context)?;
+    let session = runtime()?.block_on(async {
+        let all = rye_host::sessions(&database, every()).await?;
+        one_session(all, meant)
     })?;
-    durable::create_folder(&state.value, 0o700)?;
+    let before = match session.sandbox {
+        Some(sandbox) if sandbox.kind == "local" => SandboxKind::Local,
+        _ => SandboxKind::Virtual,
+    };
+    let wanted = Wanted {
+        sandbox: Some(asked.sandbox.unwrap_or(before)),
+        workspace: session.workspace.map(PathBuf::from),
+        ..asked
+    };
+    let id = session.id;
+    run(context, wanted, supervisor, async |engine| {
+        work(engine, &id).await
+    })
+}
+
+fn run<T>(
+    context: &Context,
+    wanted: Wanted,
+    supervisor: Supervisor,
+    work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let options = rye_host::Options {
-        database: state.value.join("sessions.db"),
+        database: database(context)?,
         workspace: match wanted.workspace {
             Some(folder) => folder,
             None => context.settings.project().to_owned(),
         },
-        sandbox: wanted.sandbox,
+        sandbox: wanted.sandbox.unwrap_or_default(),
         model: wanted.model,
     };
-    let unable = |error: io::Error| {
-        Failure::failed("runtime", format_args!("cannot start the engine: {error}"))
-    };
-    let supervisor = Supervisor::start().map_err(unable)?;
-    let runtime: Runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_io()
-        .enable_time()
-        .build()
-        .map_err(unable)?;
+    let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         let engine = rye_host::builder(&options, supervisor)?.build();
         let engine = engine.map_err(HostError::from)?;
@@ -76,39 +102,45 @@ pub(crate) fn with_engine<T>(
     outcome
 }
 
-/// The one session that is meant.
-pub(crate) async fn find(engine: &Engine, meant: &str) -> Result<SessionData, Failure> {
-    let filter = SessionFilter {
+/// The file with all sessions, and the folder for it.
+fn database(context: &Context) -> Result<PathBuf, Failure> {
+    let state = context.settings.state_dir.as_ref().ok_or_else(|| {
+        let message = "there is no folder to write sessions down in: HOME is not set";
+        Failure::usage(message).hint("export RYE_STATE_DIR=/the/folder")
+    })?;
+    durable::create_folder(&state.value, 0o700)?;
+    Ok(state.value.join("sessions.db"))
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_io().enable_time();
+    builder.build().map_err(unable)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
+fn unable(error: io::Error) -> Failure {
+    Failure::failed("runtime", format_args!("cannot start the engine: {error}"))
+}
+
+fn every() -> SessionFilter {
+    SessionFilter {
         limit: MOST,
         ..SessionFilter::default()
-    };
-    let all = engine.sessions(filter).await?;
+    }
+}
+
+/// The id of the one session that is meant.
+pub(crate) async fn find(engine: &Engine, meant: &str) -> Result<SessionId, Failure> {
+    let all = engine.sessions(every()).await?;
+    one_session(all, meant).map(|session| session.id)
+}
+
+fn one_session(all: Vec<SessionData>, meant: &str) -> Result<SessionData, Failure> {
     let ids = all.iter().map(|session| session.id.as_str());
     let id = one_of(ids, meant, "session", "rye session list")?.to_owned();
     let found = all.into_iter().find(|session| session.id.as_str() == id);
     found.ok_or_else(|| Failure::failed("not_found", format!("there is no session {id}")))
-}
-
-/// The session that is meant, and what an engine must be like to go on with it: its tools
-/// work where they did, unless something else is asked for.
-pub(crate) fn to_go_on(
-    context: &Context,
-    meant: &str,
-    sandbox: Option<SandboxChoice>,
-) -> Result<(SessionId, Wanted), Failure> {
-    let session = with_engine(context, Wanted::default(), async |engine| {
-        find(engine, meant).await
-    })?;
-    let before = match session.sandbox {
-        Some(sandbox) if sandbox.kind == "local" => SandboxKind::Local,
-        _ => SandboxKind::Virtual,
-    };
-    let wanted = Wanted {
-        sandbox: sandbox.map_or(before, SandboxKind::from),
-        workspace: session.workspace.map(PathBuf::from),
-        model: None,
-    };
-    Ok((session.id, wanted))
 }
 
 /// The one of several that a part of its id means.

@@ -2,64 +2,55 @@
 
 use rye_engine::protocol::{SessionId, TurnEnd};
 use rye_engine::store::Claim;
-use rye_engine::{NewSession, Prompt};
-use rye_host::SandboxKind;
+use rye_engine::{Engine, NewSession, Prompt, Session};
 use serde_json::{Value, json};
 
-use crate::cli::args::{PromptArgs, SandboxChoice};
+use crate::cli::args::PromptArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{Ended, Follower, Wanted, to_go_on, with_engine};
+use crate::cli::engine::{Ended, Follower, Wanted, with_engine, with_session};
 use crate::cli::failure::Failure;
 use crate::cli::page::{Page, plain};
 use crate::cli::printer::{Outcome, Report};
 
 pub(crate) fn run(args: &PromptArgs, context: &Context) -> Outcome {
-    let (known, wanted) = match &args.session {
-        Some(meant) => {
-            let (id, wanted) = to_go_on(context, meant, args.sandbox)?;
-            (Some(id), wanted)
-        }
-        None => (None, new(args.sandbox)),
-    };
     let wanted = Wanted {
+        sandbox: args.sandbox.map(Into::into),
+        workspace: None,
         model: args.model.clone(),
-        ..wanted
     };
+    if let Some(meant) = &args.session {
+        return with_session(context, meant, wanted, async |engine, id| {
+            let session = engine.open_session(id, Claim::IfFree).await?;
+            ask(args, context, engine, &session).await
+        });
+    }
     with_engine(context, wanted, async |engine| {
-        let session = if let Some(id) = &known {
-            engine.open_session(id, Claim::IfFree).await?
-        } else {
-            let new = NewSession {
-                workspace: Some(context.settings.project().display().to_string()),
-                model: args.model.clone(),
-                ..NewSession::default()
-            };
-            engine.create_session(new).await?
-        };
-        let prompt = Prompt {
-            thread: Some(args.thread.clone()),
+        let new = NewSession {
+            workspace: Some(context.settings.project().display().to_string()),
             model: args.model.clone(),
-            ..Prompt::from(args.text.join(" "))
+            ..NewSession::default()
         };
-        let item = session.prompt(prompt).await?;
-        let follower = Follower {
-            engine,
-            session: &session,
-            printer: context.printer,
-            yes: args.yes,
-        };
-        let ended = follower.until_ended(0, &item).await?;
-        let session = session.id().clone();
-        Ok(Box::new(Answer { session, ended }) as Box<dyn Report>)
+        let session = engine.create_session(new).await?;
+        ask(args, context, engine, &session).await
     })
 }
 
-/// What an engine for a new session is to be like.
-fn new(sandbox: Option<SandboxChoice>) -> Wanted {
-    Wanted {
-        sandbox: sandbox.map(SandboxKind::from).unwrap_or_default(),
-        ..Wanted::default()
-    }
+async fn ask(args: &PromptArgs, context: &Context, engine: &Engine, session: &Session) -> Outcome {
+    let prompt = Prompt {
+        thread: Some(args.thread.clone()),
+        model: args.model.clone(),
+        ..Prompt::from(args.text.join(" "))
+    };
+    let item = session.prompt(prompt).await?;
+    let follower = Follower {
+        engine,
+        session,
+        printer: context.printer,
+        yes: args.yes,
+    };
+    let ended = follower.until_ended(0, &item).await?;
+    let session = session.id().clone();
+    Ok(Box::new(Answer { session, ended }))
 }
 
 struct Answer {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand};
 use crate::cli::context::Context;
-use crate::cli::engine::{Follower, Wanted, find, line, to_go_on, with_engine};
+use crate::cli::engine::{Follower, Wanted, find, line, with_engine, with_session};
 use crate::cli::page::{BOLD, DIM, Page, WARN, paint, plain};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
@@ -77,7 +77,7 @@ impl Report for List {
 
 fn show(args: &SessionArgs, context: &Context) -> Outcome {
     with_engine(context, Wanted::default(), async |engine| {
-        let id = find(engine, &args.id).await?.id;
+        let id = find(engine, &args.id).await?;
         let threads = engine.history(&id).await?;
         let gates = engine.pending_gates(Some(&id)).await?;
         Ok(Box::new(Show { id, threads, gates }) as Box<dyn Report>)
@@ -116,9 +116,13 @@ impl Report for Show {
 }
 
 fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
-    let (id, wanted) = to_go_on(context, &args.session.id, args.sandbox)?;
-    with_engine(context, wanted, async |engine| {
-        let session = engine.open_session(&id, Claim::IfFree).await?;
+    let wanted = Wanted {
+        sandbox: args.sandbox.map(Into::into),
+        ..Wanted::default()
+    };
+    let meant = &args.session.id;
+    with_session(context, meant, wanted, async |engine, id| {
+        let session = engine.open_session(id, Claim::IfFree).await?;
         let follower = Follower {
             engine,
             session: &session,
@@ -126,6 +130,7 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
             yes: args.yes,
         };
         follower.until_idle().await?;
+        let id = id.clone();
         let threads = engine.history(&id).await?;
         let gates = engine.pending_gates(Some(&id)).await?;
         Ok(Box::new(Show { id, threads, gates }) as Box<dyn Report>)
@@ -134,7 +139,7 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
 
 fn rm(args: &SessionArgs, context: &Context) -> Outcome {
     with_engine(context, Wanted::default(), async |engine| {
-        let id = find(engine, &args.id).await?.id;
+        let id = find(engine, &args.id).await?;
         engine.remove_session(&id).await?;
         Ok(Box::new(Removed(id)) as Box<dyn Report>)
     })
