@@ -30,9 +30,12 @@ const POSTS: usize = 1024;
 /// How many posts the database remembers for those who are about to look.
 const REMEMBERED: i64 = 1024;
 
-/// How often one looks where the kernel has no watch left to give, or the last look failed:
-/// rarely, since these are the only cases in which anything here is done without a cause.
+/// How often one looks where the kernel has no watch left to give, or the last look failed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How often one looks though nobody rang: whoever posted may have been killed just before
+/// they could. Rarely, since there is hardly ever a cause.
+const LOOK_ANYWAY: Duration = Duration::from_secs(5);
 
 /// Tells whoever listens, here and elsewhere.
 pub(super) struct Bell {
@@ -89,17 +92,17 @@ impl Bell {
     }
 
     /// Tells of posts that are written.
-    pub(super) fn ring(&self, sessions: &[SessionId]) {
+    pub(super) fn ring(&self, sessions: &[&SessionId]) {
         if sessions.is_empty() {
             return;
         }
+        // The post is written whether or not others can be told at once; they look now and
+        // then.
+        let _ = self.wire.open().and_then(|file| file.write_at(b"\n", 0));
         for session in sessions {
             // Nobody here may be listening.
-            let _ = self.here.send(session.clone());
+            let _ = self.here.send((*session).clone());
         }
-        // The post is written whether or not others can be told at once; whoever takes the
-        // session later finds it.
-        let _ = self.wire.open().and_then(|file| file.write_at(b"\n", 0));
     }
 
     pub(super) fn listen(&self) -> broadcast::Receiver<SessionId> {
@@ -187,8 +190,9 @@ impl Ear {
                 .iter()
                 .map(|watch| PollFd::new(watch, PollFlags::IN)),
         );
-        let longest = Timespec::try_from(LOOK_AGAIN).ok();
-        let longest = longest.filter(|_| self.watch.is_none() || self.failed);
+        let soon = self.watch.is_none() || self.failed;
+        let longest = if soon { LOOK_AGAIN } else { LOOK_ANYWAY };
+        let longest = Timespec::try_from(longest).ok();
         let waited = poll(&mut both, longest.as_ref());
         if waited.is_ok() && both.first().is_some_and(|stop| !stop.revents().is_empty()) {
             return false;

@@ -26,8 +26,11 @@ const GROUP: usize = 256;
 trait Job: Send {
     fn run(&mut self, db: &Connection) -> Outcome<()>;
 
-    /// Tells the caller how it ended, and the writer whom to wake.
-    fn answer(self: Box<Self>, end: Result<(), StoreError>) -> Option<SessionId>;
+    /// Whom to wake once it is written.
+    fn wakes(&self) -> Option<&SessionId>;
+
+    /// Tells the caller how it ended.
+    fn answer(self: Box<Self>, end: Result<(), StoreError>);
 }
 
 /// What a piece of work gives: an answer, and the session to wake for it.
@@ -63,15 +66,15 @@ where
         Ok(())
     }
 
-    fn answer(self: Box<Self>, end: Result<(), StoreError>) -> Option<SessionId> {
+    fn wakes(&self) -> Option<&SessionId> {
+        self.done.as_ref()?.wakes.as_ref()
+    }
+
+    fn answer(self: Box<Self>, end: Result<(), StoreError>) {
         let Self { done, reply, .. } = *self;
-        let (answer, wakes) = match end.and_then(|()| done.ok_or_else(closed)) {
-            Ok(written) => (Ok(written.answer), written.wakes),
-            Err(error) => (Err(error), None),
-        };
+        let written = end.and_then(|()| done.ok_or_else(closed));
         // Whoever asked may not want to know any more; it is written all the same.
-        let _ = reply.send(answer);
-        wakes
+        let _ = reply.send(written.map(|written| written.answer));
     }
 }
 
@@ -149,9 +152,13 @@ fn serve(mut desk: Desk, jobs: &Receiver<Box<dyn Job>>, holder: &Holder, bell: &
         let mut group = vec![first];
         group.extend(jobs.try_iter().take(GROUP - 1));
         let ends = desk.write(&mut group);
-        let answered = group.into_iter().zip(ends);
-        let woken: Vec<_> = answered.filter_map(|(job, end)| job.answer(end)).collect();
+        let written = group.iter().zip(&ends).filter(|(_, end)| end.is_ok());
+        let woken: Vec<_> = written.filter_map(|(job, _)| job.wakes()).collect();
+        // Before the answer: with that, whoever posted may end, and their process with it.
         bell.ring(&woken);
+        for (job, end) in group.into_iter().zip(ends) {
+            job.answer(end);
+        }
     }
     // Whoever closes the store has done with its sessions. Should it fail, the end of the
     // process says the same.
