@@ -1,5 +1,67 @@
 //! Configuration in, a running engine out: the only place where implementations of the
 //! engine's traits are chosen.
+//!
+//! [`builder`] makes what `rye prompt` uses. A program of your own may choose otherwise;
+//! here is one that keeps nothing, with a tool that asks before it does something:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use rye_engine::protocol::{EntryKind, EventKind};
+//! use rye_engine::store::Later;
+//! use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+//! use rye_engine::{Decision, Engine, NewSession};
+//! use serde_json::{Value, json};
+//!
+//! struct Deploy(ToolDef);
+//!
+//! impl Tool for Deploy {
+//!     fn def(&self) -> &ToolDef {
+//!         &self.0
+//!     }
+//!
+//!     fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+//!         Box::pin(async move {
+//!             let request = DecisionRequest::approval("deploy", "deploy to production?");
+//!             let answer = context.request_decision(request).await?;
+//!             Ok(ToolOutput::text(format!("{} by {}", answer.action, answer.by)))
+//!         })
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let script = "steps: [{ tool_calls: [{ name: deploy }] }, { text: '${last_tool_result}' }]";
+//! let deploy = ToolDef::new("deploy", "Puts it into production.", json!({ "type": "object" }));
+//! let engine = Engine::builder()
+//!     .store(rye_store::Memory::new())
+//!     .models(rye_model::Catalogue::new(".").with("scripted:demo", script.parse()?))
+//!     .sandbox(Arc::new(rye_sandbox::Virtual::new()))
+//!     .tool(Deploy(deploy))
+//!     .build()?;
+//!
+//! let session = engine.create_session(NewSession::default()).await?;
+//! session.prompt("ship it").await?;
+//! let mut events = session.subscribe(0);
+//! while let Some(notice) = events.next().await? {
+//!     match notice.event.kind {
+//!         EventKind::DecisionGate { gate } => {
+//!             let (action, by, source) = ("approve".into(), "ada".into(), "demo".into());
+//!             let decision = Decision { action, value: Value::Null, by, source };
+//!             engine.decide(&gate.id, decision).await?;
+//!         }
+//!         EventKind::TurnEnd { .. } => break,
+//!         _ => {}
+//!     }
+//! }
+//! let entries = session.entries(&session.threads()[0].id, None, 100).await?;
+//! let Some(EntryKind::Message(last)) = entries.last().map(|entry| &entry.kind) else {
+//!     panic!("nobody said anything");
+//! };
+//! assert_eq!(last.content(), "approve by ada");
+//! # Ok(())
+//! # }
+//! ```
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,6 +1,8 @@
 //! `rye prompt`, `rye session` and `rye gate`: an agent's work, whatever becomes of the
 //! process that does it.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod support;
 
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -48,16 +50,18 @@ impl Waiting {
     /// Comes back once it has said which gate it waits at.
     fn start(world: &World) -> Self {
         let mut child = world.command().args(UNCONFINED).spawn().unwrap();
-        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        let gate = String::new();
+        let mut waiting = Self {
+            child,
+            errors,
+            gate,
+        };
         let (mut line, mut heard) = (String::new(), String::new());
-        while errors.read_line(&mut line).unwrap() > 0 {
+        while waiting.errors.read_line(&mut line).unwrap() > 0 {
             if let Some((_, gate)) = line.split_once("rye gate approve ") {
-                let gate = gate.trim().to_owned();
-                return Self {
-                    child,
-                    errors,
-                    gate,
-                };
+                gate.trim().clone_into(&mut waiting.gate);
+                return waiting;
             }
             heard.push_str(&line);
             line.clear();

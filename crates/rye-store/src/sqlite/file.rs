@@ -4,6 +4,7 @@
 //! (`user_version`) how many it has seen. That is all that is needed, so no library does it.
 
 use std::fs::OpenOptions;
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::thread;
@@ -51,9 +52,12 @@ pub(super) fn reader(path: &Path) -> rusqlite::Result<Connection> {
 /// Conversations are nobody else's business.
 fn make(path: &Path) -> Outcome<()> {
     let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.write(true).create_new(true).mode(0o600);
     match file.open(path) {
         Ok(_) => Ok(()),
+        // One that is there is not even opened: to close it again would take away the locks
+        // that another store of this process has on it.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => {
             let message = format!("{}: {error}", path.display());
             Err(StoreError::Unavailable(message).into())
