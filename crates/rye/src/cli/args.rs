@@ -1,6 +1,7 @@
 //! What can be typed. No behaviour here.
 
 mod config;
+mod engine;
 mod execute;
 mod items;
 mod keys;
@@ -14,6 +15,9 @@ use clap::{Args, Parser, Subcommand};
 use crate::settings::Color;
 
 pub(crate) use config::ConfigCommand;
+pub(crate) use engine::{
+    GateArgs, GateCommand, PromptArgs, ResumeArgs, SessionArgs, SessionCommand,
+};
 pub(crate) use execute::{CallOptions, ExecuteArgs, RunCommand, TailArgs, TraceChoice, seconds};
 pub(crate) use items::{
     ExportArgs, InitArgs, LoadArgs, SearchArgs, SignArgs, SystemCommand, VerifyArgs,
@@ -92,6 +96,14 @@ pub(crate) enum Command {
     /// Keep secrets, sealed to your own key.
     #[command(subcommand)]
     Vault(VaultCommand),
+    /// Ask an agent something, and wait for its answer.
+    Prompt(PromptArgs),
+    /// List, show and go on with sessions of agents.
+    #[command(subcommand)]
+    Session(SessionCommand),
+    /// Decide where an agent waits for a person.
+    #[command(subcommand)]
+    Gate(GateCommand),
     /// Serve items to MCP clients, and use the tools of MCP servers.
     #[command(subcommand)]
     Mcp(McpCommand),

@@ -4,6 +4,7 @@ mod args;
 mod batch;
 mod commands;
 mod context;
+mod engine;
 mod errors;
 mod failure;
 mod gateway;
@@ -87,6 +88,9 @@ fn dispatch(
         Command::System(command) => commands::system::run(&command),
         Command::Doctor => Ok(commands::doctor::run(&context)),
         Command::Vault(command) => commands::vault::run(command, &context),
+        Command::Prompt(args) => commands::prompt::run(&args, &context),
+        Command::Session(command) => commands::session::run(&command, &context),
+        Command::Gate(command) => commands::gate::run(&command, &context),
         Command::Mcp(command) => commands::mcp::run(command, options, &context, keeper),
         Command::Config(command) => commands::config::run(&command, &context),
         Command::Completions(args) => Ok(commands::completions::run(&args)),

@@ -31,6 +31,7 @@ const TOPICS: &[Topic] = topics! {
     "tools": "the tools that ship, and how to write one over HTTP",
     "runtimes": "how a tool is run, how to write one in any language, how to add a language",
     "executing": "to run a tool, in the foreground or in the background",
+    "sessions": "an agent's work, its gates, and what happens when a process dies",
     "signing": "to sign, trust and revoke, and what to do when something does not verify",
     "search": "how items are found",
     "vault": "passwords and tokens for tools",

@@ -1,0 +1,348 @@
+//! The engine: sessions opened, threads moved, decisions passed on.
+
+mod builder;
+mod session;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use rye_protocol::{
+    Entry, Gate, GateId, Limits, Millis, Purpose, Resolution, SandboxId, SandboxRef,
+    Session as SessionData, SessionId, Thread, Usage,
+};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::bus::Bus;
+use crate::clock::Clock;
+use crate::model::Models;
+use crate::runner::Toolbox;
+use crate::sandbox::Sandbox;
+use crate::store::{Claim, Lease, Post, Posted, SessionFilter, SessionStore, StoreError};
+
+pub use builder::{BuildError, Builder};
+pub use session::{Prompt, Session, ThreadView};
+
+/// How long to wait before a store that does not answer is asked again.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// Runs sessions.
+///
+/// Cheap to clone: all clones are one engine.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<dyn SessionStore>,
+    models: Arc<dyn Models>,
+    tools: Arc<Toolbox>,
+    sandbox: Arc<dyn Sandbox>,
+    clock: Arc<dyn Clock>,
+    collect: Duration,
+    system: String,
+    open: Mutex<HashMap<SessionId, Session>>,
+}
+
+/// What all threads of a session have in common.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) lease: Lease,
+    pub(crate) models: Arc<dyn Models>,
+    pub(crate) tools: Arc<Toolbox>,
+    pub(crate) sandbox: Arc<dyn Sandbox>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) collect: Duration,
+    pub(crate) system: String,
+    /// The model of threads that name none.
+    pub(crate) model: String,
+    pub(crate) bus: Bus,
+    /// Over: closed here, or lost to another host.
+    pub(crate) closed: CancellationToken,
+    lost: Mutex<Option<StoreError>>,
+    paused: AtomicBool,
+    limits: Limits,
+    usage: Mutex<Usage>,
+}
+
+impl Shared {
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn add_usage(&self, more: Usage) {
+        let usage = self.usage.lock();
+        let mut usage = usage.unwrap_or_else(PoisonError::into_inner);
+        *usage = usage.plus(more);
+    }
+
+    pub(crate) fn reached_limit(&self) -> Option<&'static str> {
+        let usage = self.usage.lock();
+        let usage = usage.unwrap_or_else(PoisonError::into_inner);
+        self.limits.reached(&usage, self.clock.now())
+    }
+
+    /// The record cannot be written any more: all threads stop where they are.
+    pub(crate) fn lose(&self, error: &StoreError) {
+        let lost = self.lost.lock();
+        *lost.unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+        self.closed.cancel();
+    }
+
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        let lost = self.lost.lock();
+        match &*lost.unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A session to be made.
+#[derive(Debug, Clone, Default)]
+pub struct NewSession {
+    /// Its id, where the caller has one: made again, it is the one that is there.
+    pub id: Option<SessionId>,
+    /// Whose it is.
+    pub user_id: Option<String>,
+    /// The folder it is about.
+    pub workspace: Option<String>,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// The model of its threads.
+    pub model: Option<String>,
+    /// How much it may use up.
+    pub limits: Limits,
+}
+
+/// A decision that a person makes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// The action.
+    pub action: String,
+    /// What they say beside it.
+    pub value: Value,
+    /// Who.
+    pub by: String,
+    /// By which way.
+    pub source: String,
+}
+
+/// Why a decision does not count.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecideError {
+    /// There is no such gate.
+    #[error("there is no gate {0}")]
+    NoGate(GateId),
+    /// It cannot be answered so.
+    #[error("`{action}` is no answer to gate {gate}; there are {}", .actions.join(", "))]
+    NoAction {
+        /// The gate.
+        gate: GateId,
+        /// What was answered.
+        action: String,
+        /// What can be.
+        actions: Vec<String>,
+    },
+    /// The store does not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Engine {
+    /// An engine to be put together.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Makes a session, or opens the one of the same id.
+    pub async fn create_session(&self, new: NewSession) -> Result<Session, StoreError> {
+        let id = new.id.clone().unwrap_or_else(SessionId::new);
+        if let Some(open) = self.is_open(&id) {
+            return Ok(open);
+        }
+        let inner = &self.inner;
+        if inner.store.record(&id).await?.is_some() {
+            return self.open_session(&id, Claim::IfFree).await;
+        }
+        let lease = inner.store.claim(&id, Claim::IfFree).await?;
+        let data = session_data(id, new, inner.sandbox.kind(), inner.clock.now());
+        let session = Session::create(inner, lease, data).await?;
+        Ok(self.keep(session))
+    }
+
+    /// Opens a session that was written down, and goes on with it.
+    pub async fn open_session(&self, id: &SessionId, claim: Claim) -> Result<Session, StoreError> {
+        if let Some(open) = self.is_open(id) {
+            return Ok(open);
+        }
+        let lease = self.inner.store.claim(id, claim).await?;
+        let record = self.inner.store.record(id).await?;
+        let Some(record) = record else {
+            self.inner.store.release(&lease).await?;
+            let (what, id) = ("session", id.to_string());
+            return Err(StoreError::NotFound { what, id });
+        };
+        let session = Session::restore(&self.inner, lease, record).await?;
+        Ok(self.keep(session))
+    }
+
+    /// Sessions that were written down, the newest first.
+    pub async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionData>, StoreError> {
+        self.inner.store.sessions(filter).await
+    }
+
+    /// The threads of a session with their entries, whether it is open or not.
+    pub async fn history(&self, id: &SessionId) -> Result<Vec<(Thread, Vec<Entry>)>, StoreError> {
+        let store = &self.inner.store;
+        let record = store
+            .record(id)
+            .await?
+            .ok_or_else(|| StoreError::NotFound {
+                what: "session",
+                id: id.to_string(),
+            })?;
+        let mut threads = Vec::new();
+        for thread in record.threads {
+            let entries = store.entries(id, &thread.id, None, usize::MAX).await?;
+            threads.push((thread, entries));
+        }
+        Ok(threads)
+    }
+
+    /// Forgets a session and all that belongs to it, unless another host has it.
+    pub async fn remove_session(&self, id: &SessionId) -> Result<(), StoreError> {
+        if let Some(open) = self.is_open(id) {
+            open.close().await?;
+        }
+        let lease = self.inner.store.claim(id, Claim::IfFree).await?;
+        self.inner.store.remove(&lease).await
+    }
+
+    /// Gates that wait for a decision.
+    pub async fn pending_gates(
+        &self,
+        session: Option<&SessionId>,
+    ) -> Result<Vec<Gate>, StoreError> {
+        self.inner.store.pending_gates(session).await
+    }
+
+    /// Makes a decision, whichever host runs the session, and also if none does. The first
+    /// one holds.
+    pub async fn decide(&self, gate: &GateId, decision: Decision) -> Result<Posted, DecideError> {
+        let store = &self.inner.store;
+        let open = store.gate(gate).await?;
+        let open = open.ok_or_else(|| DecideError::NoGate(gate.clone()))?;
+        let actions: Vec<_> = open
+            .actions
+            .iter()
+            .map(|action| action.id.clone())
+            .collect();
+        if !actions.is_empty() && !actions.contains(&decision.action) {
+            return Err(DecideError::NoAction {
+                gate: gate.clone(),
+                action: decision.action,
+                actions,
+            });
+        }
+        let resolution = Resolution {
+            action: decision.action,
+            value: decision.value,
+            by: decision.by,
+            at: self.inner.clock.now(),
+            source: decision.source,
+        };
+        let session = &open.origin.session;
+        let gate = gate.clone();
+        let posted = store
+            .post(session, Post::Resolve { gate, resolution })
+            .await?;
+        if let Some(session) = self.is_open(session) {
+            session.look().await?;
+        }
+        Ok(posted)
+    }
+
+    /// Stops all threads where they are and gives the sessions back. What was written
+    /// goes on where it is opened next.
+    pub async fn shutdown(&self) -> Result<(), StoreError> {
+        let open = self.inner.open.lock();
+        let open = std::mem::take(&mut *open.unwrap_or_else(PoisonError::into_inner));
+        for session in open.into_values() {
+            session.close().await?;
+        }
+        Ok(())
+    }
+
+    fn is_open(&self, id: &SessionId) -> Option<Session> {
+        let open = self.inner.open.lock();
+        let open = open.unwrap_or_else(PoisonError::into_inner);
+        open.get(id).filter(|session| session.is_open()).cloned()
+    }
+
+    fn keep(&self, session: Session) -> Session {
+        let open = self.inner.open.lock();
+        let mut open = open.unwrap_or_else(PoisonError::into_inner);
+        open.insert(session.id().clone(), session.clone());
+        session
+    }
+}
+
+/// Looks after sessions that others have posted to, as long as the engine is there.
+async fn look_after(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Receiver<SessionId>) {
+    use tokio::sync::broadcast::error::RecvError;
+    loop {
+        let ids = match posts.recv().await {
+            Ok(id) => Some(id),
+            Err(RecvError::Lagged(_)) => None,
+            Err(RecvError::Closed) => return,
+        };
+        let Some(inner) = inner.upgrade() else {
+            return;
+        };
+        let open = {
+            let open = inner.open.lock();
+            let open = open.unwrap_or_else(PoisonError::into_inner);
+            let wanted = |session: &&Session| ids.as_ref().is_none_or(|id| session.id() == id);
+            open.values().filter(wanted).cloned().collect::<Vec<_>>()
+        };
+        for session in open {
+            let mut looked = session.look().await;
+            while let Err(StoreError::Unavailable(_)) = looked {
+                tokio::time::sleep(AGAIN).await;
+                looked = session.look().await;
+            }
+            if let Err(error) = looked {
+                session.lose(&error);
+            }
+        }
+    }
+}
+
+fn session_data(id: SessionId, new: NewSession, sandbox: &str, now: Millis) -> SessionData {
+    SessionData {
+        id,
+        user_id: new.user_id,
+        org_id: None,
+        workspace: new.workspace,
+        purpose: new.purpose,
+        status: rye_protocol::SessionStatus::Running,
+        sandbox: Some(SandboxRef {
+            kind: sandbox.to_owned(),
+            id: SandboxId::new(),
+        }),
+        snapshot_id: None,
+        parent: None,
+        depth: 0,
+        model: new.model,
+        limits: new.limits,
+        usage: Usage::default(),
+        metadata: serde_json::Map::new(),
+        created_at: now,
+        updated_at: now,
+    }
+}

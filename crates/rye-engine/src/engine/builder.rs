@@ -1,0 +1,118 @@
+//! An engine put together.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::{Engine, Inner, look_after};
+use crate::clock::{Clock, SystemClock};
+use crate::model::Models;
+use crate::runner::Toolbox;
+use crate::sandbox::Sandbox;
+use crate::store::SessionStore;
+use crate::tool::Tool;
+
+/// How long prompts are collected where nobody says otherwise.
+const COLLECT: Duration = Duration::from_secs(5);
+
+/// Why an engine cannot be put together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// Something that it cannot do without.
+    #[error("an engine needs a {0}")]
+    Missing(&'static str),
+    /// A tool that nobody could call.
+    #[error("{0}")]
+    Tool(String),
+}
+
+/// What an engine is put together from.
+#[derive(Default)]
+pub struct Builder {
+    store: Option<Arc<dyn SessionStore>>,
+    models: Option<Arc<dyn Models>>,
+    sandbox: Option<Arc<dyn Sandbox>>,
+    clock: Option<Arc<dyn Clock>>,
+    tools: Vec<Arc<dyn Tool>>,
+    collect: Option<Duration>,
+    system: String,
+}
+
+impl Builder {
+    /// Where the record is kept.
+    #[must_use]
+    pub fn store(mut self, store: impl SessionStore) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Who answers.
+    #[must_use]
+    pub fn models(mut self, models: impl Models) -> Self {
+        self.models = Some(Arc::new(models));
+        self
+    }
+
+    /// Where tools work.
+    #[must_use]
+    pub fn sandbox(mut self, sandbox: Arc<dyn Sandbox>) -> Self {
+        self.sandbox = Some(sandbox);
+        self
+    }
+
+    /// What time it is; the machine's clock unless given.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Some(Arc::new(clock));
+        self
+    }
+
+    /// With one more tool.
+    #[must_use]
+    pub fn tool(mut self, tool: impl Tool) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// With more tools, such as the [built-in](crate::builtin::tools) ones.
+    #[must_use]
+    pub fn tools(mut self, tools: Vec<Arc<dyn Tool>>) -> Self {
+        self.tools.extend(tools);
+        self
+    }
+
+    /// How long prompts are collected.
+    #[must_use]
+    pub fn collect_for(mut self, window: Duration) -> Self {
+        self.collect = Some(window);
+        self
+    }
+
+    /// What holds before anything is said.
+    #[must_use]
+    pub fn system(mut self, system: impl Into<String>) -> Self {
+        self.system = system.into();
+        self
+    }
+
+    /// Puts it together. Must be called within a Tokio runtime.
+    pub fn build(self) -> Result<Engine, BuildError> {
+        let mut tools = Toolbox::default();
+        for tool in self.tools {
+            tools.add(tool).map_err(BuildError::Tool)?;
+        }
+        let inner = Arc::new(Inner {
+            store: self.store.ok_or(BuildError::Missing("store"))?,
+            models: self.models.ok_or(BuildError::Missing("model"))?,
+            sandbox: self.sandbox.ok_or(BuildError::Missing("sandbox"))?,
+            clock: self.clock.unwrap_or_else(|| Arc::<SystemClock>::default()),
+            tools: Arc::new(tools),
+            collect: self.collect.unwrap_or(COLLECT),
+            system: self.system,
+            open: Mutex::new(HashMap::new()),
+        });
+        tokio::spawn(look_after(Arc::downgrade(&inner), inner.store.posts()));
+        Ok(Engine { inner })
+    }
+}

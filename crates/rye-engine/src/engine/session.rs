@@ -1,0 +1,487 @@
+//! A session that is open here.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rye_protocol::{
+    Author, Batch, Entry, EntryId, Event, EventKind, Gate, ItemStatus, Millis, Op, Part, Phase,
+    QueueItem, QueueItemId, QueueMode, Session as SessionData, SessionId, SessionStatus,
+    StatusKind, Thread, ThreadId, ThreadStatus,
+};
+use serde_json::Map;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::{Inner, Shared};
+use crate::bus::{Bus, Notice, Subscription};
+use crate::machine::Machine;
+use crate::runner::{Mail, Runner};
+use crate::store::{Lease, Order, Post, Record, StoreError};
+
+/// The key of the thread that prompts go to where they name none.
+pub(crate) const DEFAULT: &str = "default";
+
+/// A session that is open here. Cheap to clone: all clones are one session.
+#[derive(Clone)]
+pub struct Session {
+    open: Arc<Open>,
+}
+
+struct Open {
+    shared: Arc<Shared>,
+    data: Mutex<SessionData>,
+    threads: Mutex<HashMap<String, Running>>,
+    /// Held while a thread is made, so that a key has one.
+    making: tokio::sync::Mutex<()>,
+}
+
+/// A thread that is being moved.
+#[derive(Clone)]
+struct Running {
+    id: ThreadId,
+    /// What becomes of prompts that do not say.
+    mode: QueueMode,
+    mail: mpsc::UnboundedSender<Mail>,
+    status: Arc<Mutex<StatusKind>>,
+}
+
+/// A thread, as somebody outside sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadView {
+    /// Its id.
+    pub id: ThreadId,
+    /// Its key.
+    pub key: String,
+    /// What it is doing.
+    pub status: StatusKind,
+}
+
+/// Something to be asked.
+#[derive(Debug, Clone, Default)]
+pub struct Prompt {
+    /// Its id, where the caller has one.
+    pub id: Option<QueueItemId>,
+    /// What is asked.
+    pub content: String,
+    /// Files and images.
+    pub attachments: Vec<Part>,
+    /// Who asks.
+    pub author: Option<Author>,
+    /// Whom to answer.
+    pub reply_to: Option<String>,
+    /// The model for it.
+    pub model: Option<String>,
+    /// What becomes of it if the thread is busy; else as the thread does.
+    pub mode: Option<QueueMode>,
+    /// The thread; else `default`.
+    pub thread: Option<String>,
+}
+
+impl<T: Into<String>> From<T> for Prompt {
+    fn from(content: T) -> Self {
+        Self {
+            content: content.into(),
+            ..Self::default()
+        }
+    }
+}
+
+impl Session {
+    /// Writes a new one down and opens it.
+    pub(super) async fn create(
+        inner: &Inner,
+        lease: Lease,
+        data: SessionData,
+    ) -> Result<Self, StoreError> {
+        let session = Self::new(inner, lease, data.clone());
+        let mut batch = Batch::default();
+        batch.push(Op::PutSession(Box::new(data)));
+        let shared = &session.open.shared;
+        shared.store.commit(&shared.lease, batch).await?;
+        Ok(session)
+    }
+
+    /// Opens one that was written down, and lets its threads go on.
+    pub(super) async fn restore(
+        inner: &Inner,
+        lease: Lease,
+        record: Record,
+    ) -> Result<Self, StoreError> {
+        let session = Self::new(inner, lease, record.session);
+        for thread in record.threads {
+            let own = record.items.iter().filter(|item| item.thread == thread.id);
+            // What was posted while no host was there has no place in the queue yet.
+            let (mut posted, items): (Vec<_>, Vec<_>) =
+                own.cloned().partition(QueueItem::is_unplaced);
+            posted.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+            let turn = thread.turn.as_ref();
+            let of_turn = |gate: &&Gate| {
+                let origin = &gate.origin;
+                origin.thread == thread.id && turn.is_some_and(|turn| turn.item == origin.item)
+            };
+            let gates = record.gates.iter().filter(of_turn).cloned().collect();
+            let running = session.move_thread(thread, items, gates).await?;
+            for item in posted {
+                session.send(&running, Mail::Posted(Box::new(item)))?;
+            }
+        }
+        // Whoever has it finds its threads at work, not about to be.
+        for running in session.all_running() {
+            session.read(&running).await?;
+        }
+        Ok(session)
+    }
+
+    fn new(inner: &Inner, lease: Lease, data: SessionData) -> Self {
+        let model = data.model.clone();
+        let shared = Shared {
+            store: Arc::clone(&inner.store),
+            lease,
+            models: Arc::clone(&inner.models),
+            tools: Arc::clone(&inner.tools),
+            sandbox: Arc::clone(&inner.sandbox),
+            clock: Arc::clone(&inner.clock),
+            collect: inner.collect,
+            system: inner.system.clone(),
+            model: model.unwrap_or_else(|| inner.models.default_name()),
+            bus: Bus::new(),
+            closed: CancellationToken::new(),
+            lost: Mutex::new(None),
+            paused: AtomicBool::new(data.status == SessionStatus::Paused),
+            limits: data.limits,
+            usage: Mutex::new(data.usage),
+        };
+        Self {
+            open: Arc::new(Open {
+                shared: Arc::new(shared),
+                data: Mutex::new(data),
+                threads: Mutex::default(),
+                making: tokio::sync::Mutex::default(),
+            }),
+        }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &SessionId {
+        &self.open.shared.lease.session
+    }
+
+    /// Asks something, and gives the id of what waits: it is written down by then.
+    pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<QueueItemId, StoreError> {
+        let prompt = prompt.into();
+        let key = prompt.thread.as_deref().unwrap_or(DEFAULT);
+        let running = self.thread_for(key).await?;
+        let named = prompt.id.is_some();
+        let item = self.item(prompt, &running);
+        if named {
+            return self.post(&running, item).await;
+        }
+        let (reply, answer) = oneshot::channel();
+        let item = Box::new(item);
+        self.send(&running, Mail::Prompt { item, reply })?;
+        answer.await.map_err(|_| self.over())?
+    }
+
+    /// A prompt with an id of the caller's is asked once, however often it is sent.
+    async fn post(&self, running: &Running, item: QueueItem) -> Result<QueueItemId, StoreError> {
+        let id = item.id.clone();
+        let shared = &self.open.shared;
+        let post = Post::Prompt(Box::new(item));
+        shared.store.post(self.id(), post).await?;
+        self.look().await?;
+        self.read(running).await?;
+        Ok(id)
+    }
+
+    /// Waits until a thread has taken in all that was said to it so far.
+    async fn read(&self, running: &Running) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(running, Mail::Read(reply))?;
+        answer.await.map_err(|_| self.over())
+    }
+
+    /// Ends what a thread does, and forgets what waits; of all threads where none is named.
+    pub async fn abort(&self, thread: Option<&str>) -> Result<(), StoreError> {
+        self.order(thread, Order::Abort).await
+    }
+
+    /// Lets a thread begin nothing more, or the whole session.
+    pub async fn pause(&self, thread: Option<&str>) -> Result<(), StoreError> {
+        match thread {
+            Some(_) => self.order(thread, Order::Pause).await,
+            None => self.set_status(SessionStatus::Paused).await,
+        }
+    }
+
+    /// Lets it begin again.
+    pub async fn resume(&self, thread: Option<&str>) -> Result<(), StoreError> {
+        match thread {
+            Some(_) => self.order(thread, Order::Resume).await,
+            None => self.set_status(SessionStatus::Running).await,
+        }
+    }
+
+    /// Its events from behind a number on; from 0, all that ever were.
+    pub fn subscribe(&self, after: u64) -> Subscription {
+        let shared = &self.open.shared;
+        let store = Arc::clone(&shared.store);
+        let closed = shared.closed.clone();
+        shared
+            .bus
+            .subscribe(store, self.id().clone(), after, closed)
+    }
+
+    /// Its threads.
+    pub fn threads(&self) -> Vec<ThreadView> {
+        let threads = self.open.threads.lock();
+        let threads = threads.unwrap_or_else(PoisonError::into_inner);
+        let view = |(key, running): (&String, &Running)| ThreadView {
+            id: running.id.clone(),
+            key: key.clone(),
+            status: *running
+                .status
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        };
+        let mut all: Vec<_> = threads.iter().map(view).collect();
+        all.sort_by(|a, b| a.id.cmp(&b.id));
+        all
+    }
+
+    /// Entries of a thread, in the order in which they were written.
+    pub async fn entries(
+        &self,
+        thread: &ThreadId,
+        after: Option<&EntryId>,
+        limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let store = &self.open.shared.store;
+        store.entries(self.id(), thread, after, limit).await
+    }
+
+    /// Stops all threads where they are, and gives the session back.
+    pub async fn close(&self) -> Result<(), StoreError> {
+        let shared = &self.open.shared;
+        shared.closed.cancel();
+        shared.store.release(&shared.lease).await
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        !self.open.shared.closed.is_cancelled()
+    }
+
+    pub(super) fn lose(&self, error: &StoreError) {
+        self.open.shared.lose(error);
+    }
+
+    /// Takes in what others have posted.
+    pub(super) async fn look(&self) -> Result<(), StoreError> {
+        let shared = &self.open.shared;
+        let controls = shared.store.take_controls(&shared.lease).await?;
+        let record = shared.store.record(self.id()).await?;
+        let Some(record) = record else {
+            return Ok(());
+        };
+        for gate in record
+            .gates
+            .into_iter()
+            .filter(|gate| !gate.status.is_pending())
+        {
+            if let Some(running) = self.running(&gate.origin.thread) {
+                self.send(&running, Mail::Decided(Box::new(gate)))?;
+            }
+        }
+        for item in record.items.into_iter().filter(QueueItem::is_unplaced) {
+            if let Some(running) = self.running(&item.thread) {
+                self.send(&running, Mail::Posted(Box::new(item)))?;
+            }
+        }
+        for control in controls {
+            let named = control.thread.as_ref();
+            let all = self.all_running();
+            for running in all
+                .into_iter()
+                .filter(|it| named.is_none_or(|id| it.id == *id))
+            {
+                self.send(&running, Mail::Order(control.order, None))?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn order(&self, thread: Option<&str>, order: Order) -> Result<(), StoreError> {
+        let threads = match thread {
+            Some(key) => vec![self.named(key)?],
+            None => self.all_running(),
+        };
+        let mut answers = Vec::new();
+        for running in threads {
+            let (reply, answer) = oneshot::channel();
+            self.send(&running, Mail::Order(order, Some(reply)))?;
+            answers.push(answer);
+        }
+        for answer in answers {
+            answer.await.map_err(|_| self.over())??;
+        }
+        Ok(())
+    }
+
+    async fn set_status(&self, status: SessionStatus) -> Result<(), StoreError> {
+        let shared = &self.open.shared;
+        let data = {
+            let data = self.open.data.lock();
+            let mut data = data.unwrap_or_else(PoisonError::into_inner);
+            data.status = status;
+            data.updated_at = shared.clock.now();
+            data.clone()
+        };
+        let mut batch = Batch::default();
+        batch.push(Op::PutSession(Box::new(data)));
+        shared.store.commit(&shared.lease, batch).await?;
+        let paused = status == SessionStatus::Paused;
+        shared.paused.store(paused, Ordering::Release);
+        for running in self.all_running() {
+            self.send(&running, Mail::Look)?;
+        }
+        Ok(())
+    }
+
+    /// The thread of a key, made if it is not there.
+    async fn thread_for(&self, key: &str) -> Result<Running, StoreError> {
+        let _making = self.open.making.lock().await;
+        if let Ok(running) = self.named(key) {
+            return Ok(running);
+        }
+        let shared = &self.open.shared;
+        let now = shared.clock.now();
+        let thread = thread(self.id(), key, now);
+        let mut batch = Batch::default();
+        batch.push(Op::PutThread(Box::new(thread.clone())));
+        let key = key.to_owned();
+        let kind = EventKind::ThreadStart { key };
+        batch.tell(&thread.id, kind.clone());
+        let number = shared.store.commit(&shared.lease, batch).await?;
+        let event = Event {
+            sequence: Some(number),
+            session: self.id().clone(),
+            thread: Some(thread.id.clone()),
+            at: now,
+            kind,
+        };
+        shared.bus.tell(Notice { event, entry: None });
+        self.move_thread(thread, Vec::new(), Vec::new()).await
+    }
+
+    async fn move_thread(
+        &self,
+        thread: Thread,
+        items: Vec<QueueItem>,
+        gates: Vec<Gate>,
+    ) -> Result<Running, StoreError> {
+        let shared = &self.open.shared;
+        let calls = thread.turn.as_ref().and_then(|turn| match &turn.phase {
+            Phase::Tools { entry, calls } => Some((entry.clone(), calls.clone())),
+            Phase::Model => None,
+        });
+        let mut of_calls = None;
+        if let Some((entry, calls)) = calls {
+            // What a dead host left running is ended before anything goes on.
+            for process in calls.iter().flat_map(|call| &call.processes) {
+                shared.sandbox.end(&process.0).await;
+            }
+            let path = shared.store.path(self.id(), &entry).await?;
+            of_calls = path.into_iter().next_back();
+        }
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let running = Running {
+            id: thread.id.clone(),
+            mode: thread.mode,
+            mail: sender.clone(),
+            status: Arc::new(Mutex::new(StatusKind::Idle)),
+        };
+        let key = thread.key.clone();
+        let machine = Machine::new(thread, items, gates, of_calls.as_ref());
+        let status = Arc::clone(&running.status);
+        let runner = Runner::new(Arc::clone(shared), machine, (sender, receiver), status);
+        tokio::spawn(runner.run());
+        let threads = self.open.threads.lock();
+        let mut threads = threads.unwrap_or_else(PoisonError::into_inner);
+        threads.insert(key, running.clone());
+        Ok(running)
+    }
+
+    fn item(&self, prompt: Prompt, running: &Running) -> QueueItem {
+        QueueItem {
+            id: prompt.id.unwrap_or_else(QueueItemId::new),
+            session: self.id().clone(),
+            thread: running.id.clone(),
+            order: 0,
+            content: prompt.content,
+            attachments: prompt.attachments,
+            author: prompt.author,
+            reply_to: prompt.reply_to,
+            model: prompt.model,
+            role: None,
+            mode: prompt.mode.unwrap_or(running.mode),
+            status: ItemStatus::Waiting,
+            collect_until: None,
+            metadata: Map::new(),
+            created_at: self.open.shared.clock.now(),
+        }
+    }
+
+    fn named(&self, key: &str) -> Result<Running, StoreError> {
+        let threads = self.open.threads.lock();
+        let threads = threads.unwrap_or_else(PoisonError::into_inner);
+        let running = threads.get(key).cloned();
+        running.ok_or_else(|| StoreError::NotFound {
+            what: "thread",
+            id: key.to_owned(),
+        })
+    }
+
+    fn running(&self, id: &ThreadId) -> Option<Running> {
+        self.all_running()
+            .into_iter()
+            .find(|running| running.id == *id)
+    }
+
+    fn all_running(&self) -> Vec<Running> {
+        let threads = self.open.threads.lock();
+        let threads = threads.unwrap_or_else(PoisonError::into_inner);
+        threads.values().cloned().collect()
+    }
+
+    fn send(&self, running: &Running, mail: Mail) -> Result<(), StoreError> {
+        self.open.shared.check()?;
+        running.mail.send(mail).map_err(|_| self.over())
+    }
+
+    fn over(&self) -> StoreError {
+        match self.open.shared.check() {
+            Err(error) => error,
+            Ok(()) => StoreError::NotFound {
+                what: "open session",
+                id: self.id().to_string(),
+            },
+        }
+    }
+}
+
+fn thread(session: &SessionId, key: &str, now: Millis) -> Thread {
+    Thread {
+        id: ThreadId::new(),
+        session: session.clone(),
+        key: key.to_owned(),
+        status: ThreadStatus::Active,
+        leaf: None,
+        mode: QueueMode::default(),
+        model: None,
+        summary: None,
+        turn: None,
+        metadata: Map::new(),
+        created_at: now,
+        updated_at: now,
+    }
+}

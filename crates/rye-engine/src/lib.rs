@@ -1,0 +1,38 @@
+//! The agent engine: prompts go in, events come out, and nothing is done before it is
+//! written down.
+//!
+//! A host supplies the parts, each behind a trait: a [store], [models](model), a
+//! [sandbox] and [tools](tool). Every step of a turn is one [commit](store::SessionStore::commit)
+//! made before it is acted on, so a process may be killed at any instant and another
+//! continues from the record.
+//!
+//! An engine is put together by its [builder](Engine::builder), which says what it lacks:
+//!
+//! ```
+//! use rye_engine::{BuildError, Engine};
+//!
+//! let lacking = Engine::builder().tools(rye_engine::builtin::tools()).build();
+//! assert_eq!(lacking.err(), Some(BuildError::Missing("store")));
+//! ```
+//!
+//! `rye-host` has stores, models and sandboxes to give, and in its documentation a whole
+//! program with a tool of its own.
+
+pub mod builtin;
+mod bus;
+pub mod clock;
+mod engine;
+mod machine;
+pub mod model;
+mod runner;
+pub mod sandbox;
+pub mod store;
+mod text;
+pub mod tool;
+pub mod transcript;
+
+pub use bus::{Notice, Subscription};
+pub use engine::{
+    BuildError, Builder, DecideError, Decision, Engine, NewSession, Prompt, Session, ThreadView,
+};
+pub use rye_protocol as protocol;

@@ -1,0 +1,412 @@
+//! A thread as a state machine: what is to be written, and what is to be done once it is.
+//!
+//! Pure: an [`Input`] comes in, an [`Output`] goes out, and neither clock nor store nor
+//! model is touched. What a thread does after a restart is not a case of its own:
+//! [`drive`](drive) looks at the record, and at what runs in this process, and after a
+//! restart nothing does.
+
+mod calls;
+mod drive;
+mod gates;
+mod queue;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use rye_protocol::{
+    Batch, Call, CallId, CallState, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind,
+    Gate, GateId, GateStatus, ItemStatus, Message, Millis, Op, Part, Phase, QueueItem, QueueItemId,
+    Role, StatusKind, Thread, ThreadStatus, Turn, TurnEnd,
+};
+use serde_json::{Value, json};
+
+use crate::model::ModelAnswer;
+use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolError, ToolOutput};
+
+/// A thread, as it was written down, and what of it runs in this process.
+#[derive(Debug, Clone)]
+pub(crate) struct Machine {
+    pub(crate) thread: Thread,
+    /// What waits or runs, in order.
+    pub(crate) items: Vec<QueueItem>,
+    /// The gates of the prompt that runs.
+    pub(crate) gates: BTreeMap<GateId, Gate>,
+    /// The arguments of the calls that are being carried out, from their entry.
+    args: BTreeMap<CallId, Value>,
+    live: Live,
+}
+
+/// What runs in this process. Nothing, after a restart.
+#[derive(Debug, Clone, Default)]
+struct Live {
+    model: bool,
+    calls: BTreeSet<CallId>,
+    /// Calls that wait for a gate's end.
+    waiting: BTreeSet<(CallId, GateId)>,
+}
+
+/// What a machine must know of the world.
+pub(crate) struct Env<'a> {
+    pub(crate) now: Millis,
+    /// How long prompts are collected.
+    pub(crate) collect: Duration,
+    /// The model of a thread that names none.
+    pub(crate) model: &'a str,
+    /// Whether the session begins nothing more.
+    pub(crate) paused: bool,
+    pub(crate) tools: &'a dyn Facts,
+}
+
+/// What a machine must know of tools.
+pub(crate) trait Facts {
+    /// Its effect, and whether it runs alone; none if there is no such tool.
+    fn of(&self, tool: &str) -> Option<(ToolEffect, bool)>;
+}
+
+/// What happens to a thread.
+#[derive(Debug, Clone)]
+pub(crate) enum Input {
+    /// Nothing: go on from what is written down.
+    Restored,
+    /// Somebody asks something.
+    Prompt(Box<QueueItem>),
+    /// The model has answered.
+    Answered(Result<Box<ModelAnswer>, ErrorInfo>),
+    /// A limit was reached before the model could be called.
+    Limit(&'static str),
+    /// A tool has ended.
+    Ended(CallId, Result<Box<ToolOutput>, ToolError>),
+    /// A tool asks a person.
+    Ask(CallId, Box<DecisionRequest>),
+    /// A gate has another status now.
+    Decided(Box<Gate>),
+    /// A tool has started a process.
+    Process(CallId, rye_protocol::ProcessRef),
+    /// Time has passed.
+    Tick,
+    /// End what runs. `partial` is what the model has said so far.
+    Abort {
+        partial: String,
+        clear_queue: bool,
+    },
+    /// A prompt takes the place of what runs.
+    Steer {
+        item: Box<QueueItem>,
+        partial: String,
+    },
+    Pause,
+    Resume,
+}
+
+/// What is to be written, and what is to be done once it is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Output {
+    pub(crate) batch: Batch,
+    pub(crate) effects: Vec<Effect>,
+    /// The prompt that was taken in, or that it was added to.
+    pub(crate) accepted: Option<QueueItemId>,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Effect {
+    CallModel {
+        model: String,
+    },
+    StopModel,
+    RunTool {
+        call: CallId,
+        tool: String,
+        args: Value,
+    },
+    StopTool(CallId),
+    /// Tell a tool how its gate ended.
+    Reply(CallId, GateId, GateStatus),
+    /// Look again at this moment.
+    WakeAt(Millis),
+}
+
+impl Machine {
+    /// A thread as it was written down. `entry` is the one whose calls are being carried out.
+    pub(crate) fn new(
+        thread: Thread,
+        items: Vec<QueueItem>,
+        gates: Vec<Gate>,
+        entry: Option<&Entry>,
+    ) -> Self {
+        Self {
+            thread,
+            items,
+            gates: gates
+                .into_iter()
+                .map(|gate| (gate.id.clone(), gate))
+                .collect(),
+            args: entry.map(args_of).unwrap_or_default(),
+            live: Live::default(),
+        }
+    }
+
+    /// Takes in what happened.
+    pub(crate) fn handle(&mut self, input: Input, env: &Env<'_>) -> Output {
+        let before = self.thread.clone();
+        let mut step = Step {
+            machine: self,
+            env,
+            out: Output::default(),
+        };
+        step.take(input);
+        step.drive();
+        let mut out = step.out;
+        if self.thread != before {
+            self.thread.updated_at = env.now;
+            // The thread goes first: whoever reads the batch sees where it leads.
+            let put = Op::PutThread(Box::new(self.thread.clone()));
+            out.batch.ops.insert(0, put);
+        }
+        out
+    }
+
+    /// What the thread is doing.
+    pub(crate) fn status(&self) -> StatusKind {
+        match &self.thread.turn {
+            None if self.items.is_empty() => StatusKind::Idle,
+            None => StatusKind::Queued,
+            Some(turn) => match &turn.phase {
+                Phase::Model => StatusKind::Thinking,
+                Phase::Tools { calls, .. } => {
+                    let blocked = |call: &Call| matches!(call.state, CallState::Blocked { .. });
+                    let open = |call: &&Call| call.state != CallState::Ended;
+                    let mut open = calls.iter().filter(open).peekable();
+                    if open.peek().is_some() && open.all(blocked) {
+                        StatusKind::BlockedOnDecisionGate
+                    } else {
+                        StatusKind::ToolCalling
+                    }
+                }
+            },
+        }
+    }
+
+    fn calls(&mut self) -> &mut [Call] {
+        match self.thread.turn.as_mut().map(|turn| &mut turn.phase) {
+            Some(Phase::Tools { calls, .. }) => calls,
+            _ => &mut [],
+        }
+    }
+
+    fn call(&mut self, id: &CallId) -> Option<&mut Call> {
+        self.calls().iter_mut().find(|call| call.id == *id)
+    }
+}
+
+/// The arguments of the calls of an entry.
+fn args_of(entry: &Entry) -> BTreeMap<CallId, Value> {
+    let EntryKind::Message(message) = &entry.kind else {
+        return BTreeMap::new();
+    };
+    let calls = message.parts.iter().filter_map(|part| match part {
+        Part::ToolCall { call_id, args, .. } => Some((call_id.clone(), args.clone())),
+        _ => None,
+    });
+    calls.collect()
+}
+
+/// One input being taken in.
+struct Step<'a> {
+    machine: &'a mut Machine,
+    env: &'a Env<'a>,
+    out: Output,
+}
+
+impl Step<'_> {
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Restored => {
+                self.forget_ended_gates();
+                self.expire_gates();
+            }
+            Input::Tick => self.expire_gates(),
+            Input::Prompt(item) => self.queue(*item),
+            Input::Answered(answer) => self.answered(answer),
+            Input::Limit(limit) => self.limit(limit),
+            Input::Ended(call, outcome) => self.ended(&call, outcome),
+            Input::Ask(call, request) => self.ask(&call, &request),
+            Input::Decided(gate) => self.decided(*gate),
+            Input::Process(call, process) => {
+                if let Some(call) = self.machine.call(&call) {
+                    call.processes.push(process);
+                }
+            }
+            Input::Abort {
+                partial,
+                clear_queue,
+            } => {
+                self.abort("abort", &partial);
+                if clear_queue {
+                    self.clear_queue();
+                }
+            }
+            Input::Steer { item, partial } => {
+                self.abort("steer", &partial);
+                self.queue_first(*item);
+            }
+            Input::Pause => self.machine.thread.status = ThreadStatus::Paused,
+            Input::Resume => self.machine.thread.status = ThreadStatus::Active,
+        }
+    }
+
+    /// The model's answer, or why there is none.
+    fn answered(&mut self, answer: Result<Box<ModelAnswer>, ErrorInfo>) {
+        self.machine.live.model = false;
+        let Some(turn) = &mut self.machine.thread.turn else {
+            return;
+        };
+        if turn.phase != Phase::Model {
+            return;
+        }
+        turn.round += 1;
+        let model = turn.model.clone();
+        let answer = match answer {
+            Ok(answer) => *answer,
+            Err(error) => return self.fail(error, TurnEnd::Error),
+        };
+        let mut message = Message::of(Role::Assistant, answer.parts);
+        message.model = Some(model);
+        message.stop_reason = answer.stop_reason;
+        let calls: Vec<_> = message.parts.iter().filter_map(requested).collect();
+        let entry = self.append(EntryKind::Message(message));
+        self.out.batch.push(Op::AddUsage(answer.usage));
+        self.tell(EventKind::Usage {
+            usage: answer.usage,
+        });
+        if calls.is_empty() {
+            return self.finish(ItemStatus::Done, TurnEnd::EndTurn);
+        }
+        self.machine.args = calls
+            .iter()
+            .map(|(call, args)| (call.id.clone(), args.clone()))
+            .collect();
+        let calls = calls.into_iter().map(|(call, _)| call).collect();
+        if let Some(turn) = &mut self.machine.thread.turn {
+            turn.phase = Phase::Tools { entry, calls };
+        }
+    }
+
+    fn limit(&mut self, limit: &str) {
+        self.machine.live.model = false;
+        let message = format!("the limit of {limit} is reached");
+        self.fail(ErrorInfo::new(ErrorCode::Limit, message), TurnEnd::Limit);
+    }
+
+    /// Ends the turn with what went wrong; the next prompt may begin.
+    fn fail(&mut self, error: ErrorInfo, reason: TurnEnd) {
+        let part = Part::Error {
+            error: error.clone(),
+        };
+        self.append(EntryKind::Message(Message::of(Role::Assistant, vec![part])));
+        self.tell(EventKind::Error { error });
+        self.finish(ItemStatus::Failed, reason);
+    }
+
+    /// Ends what runs. What was done stays in the history.
+    fn abort(&mut self, reason: &str, partial: &str) {
+        let Some(turn) = self.machine.thread.turn.clone() else {
+            return;
+        };
+        match turn.phase {
+            Phase::Model => {
+                if !partial.is_empty() {
+                    let mut message = Message::text(Role::Assistant, partial);
+                    message.model = Some(turn.model);
+                    message.metadata.insert("aborted".into(), json!(reason));
+                    self.append(EntryKind::Message(message));
+                }
+                self.out.effects.push(Effect::StopModel);
+                self.machine.live.model = false;
+            }
+            Phase::Tools { calls, .. } => {
+                for call in calls.iter().filter(|call| call.state != CallState::Ended) {
+                    self.out.effects.push(Effect::StopTool(call.id.clone()));
+                    self.abort_call(call, reason);
+                }
+            }
+        }
+        self.withdraw_gates(reason, |_| true);
+        self.finish(ItemStatus::Aborted, TurnEnd::Abort);
+    }
+
+    /// The turn is over.
+    fn finish(&mut self, status: ItemStatus, reason: TurnEnd) {
+        let Some(turn) = self.machine.thread.turn.take() else {
+            return;
+        };
+        self.withdraw_gates("ended", |_| true);
+        self.machine.gates.clear();
+        self.machine.args.clear();
+        self.machine.live = Live::default();
+        let items = &mut self.machine.items;
+        if let Some(at) = items.iter().position(|item| item.id == turn.item) {
+            let mut item = items.remove(at);
+            item.status = status;
+            self.out.batch.push(Op::PutItem(Box::new(item)));
+        }
+        let item = turn.item;
+        self.tell(EventKind::TurnEnd { item, reason });
+    }
+
+    /// Writes an entry behind the leaf.
+    fn append(&mut self, kind: EntryKind) -> EntryId {
+        let thread = &mut self.machine.thread;
+        let entry = Entry {
+            id: EntryId::new(),
+            session: thread.session.clone(),
+            thread: thread.id.clone(),
+            parent: thread.leaf.take(),
+            item: thread.turn.as_ref().map(|turn| turn.item.clone()),
+            kind,
+            created_at: self.env.now,
+        };
+        let id = entry.id.clone();
+        thread.leaf = Some(id.clone());
+        self.out.batch.push(Op::AppendEntry(Box::new(entry)));
+        self.tell(EventKind::MessageEnd { entry: id.clone() });
+        id
+    }
+
+    fn tell(&mut self, kind: EventKind) {
+        self.out.batch.tell(&self.machine.thread.id, kind);
+    }
+}
+
+/// A call of an assistant's message, with its arguments.
+fn requested(part: &Part) -> Option<(Call, Value)> {
+    let Part::ToolCall {
+        call_id,
+        tool,
+        args,
+    } = part
+    else {
+        return None;
+    };
+    let call = Call {
+        id: call_id.clone(),
+        tool: tool.clone(),
+        state: CallState::Requested,
+        processes: Vec::new(),
+    };
+    Some((call, args.clone()))
+}
+
+/// A turn for a prompt.
+fn turn(item: &QueueItem, thread: &Thread, default: &str) -> Turn {
+    let model = item.model.clone().or_else(|| thread.model.clone());
+    Turn {
+        item: item.id.clone(),
+        model: model.unwrap_or_else(|| default.to_owned()),
+        round: 0,
+        phase: Phase::Model,
+    }
+}
+
+#[cfg(test)]
+mod tests;

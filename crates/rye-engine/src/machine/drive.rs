@@ -1,0 +1,150 @@
+//! What comes next: read off the record, and off what runs in this process.
+//!
+//! | the record says | and it runs here | it does not |
+//! |---|---|---|
+//! | a prompt waits, no turn | – | it begins |
+//! | the model is being called | wait | call it: no effect was possible |
+//! | a call is requested | – | it starts |
+//! | a call has started | wait | by its effect: again, `interrupted`, or ask |
+//! | a call waits at a gate that is pending | wait | wait |
+//! | the gate has ended | tell the tool | run the tool again, which finds it ended |
+//! | all calls have ended | – | call the model |
+
+use rye_protocol::{Call, CallState, EventKind, ItemStatus, Phase, ThreadStatus};
+
+use super::{Effect, Step};
+use crate::tool::Effect as ToolEffect;
+
+impl Step<'_> {
+    /// Does what comes next, until something must be waited for.
+    pub(super) fn drive(&mut self) {
+        self.reply();
+        self.wake();
+        let paused = self.env.paused || self.machine.thread.status != ThreadStatus::Active;
+        if paused {
+            return;
+        }
+        loop {
+            let Some(turn) = &self.machine.thread.turn else {
+                match self.next_item() {
+                    Some(at) => self.begin(at),
+                    None => return,
+                }
+                continue;
+            };
+            match &turn.phase {
+                Phase::Model => {
+                    if !self.machine.live.model {
+                        self.machine.live.model = true;
+                        let model = turn.model.clone();
+                        self.out.effects.push(Effect::CallModel { model });
+                    }
+                    return;
+                }
+                Phase::Tools { calls, .. } => {
+                    if calls.iter().any(|call| call.state != CallState::Ended) {
+                        let calls = calls.clone();
+                        self.move_calls(&calls);
+                    }
+                    if !self.all_ended() {
+                        return;
+                    }
+                    if let Some(turn) = &mut self.machine.thread.turn {
+                        turn.phase = Phase::Model;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first that waits and is not being collected.
+    fn next_item(&self) -> Option<usize> {
+        let now = self.env.now;
+        self.machine.items.iter().position(|item| {
+            let open = item.collect_until.is_some_and(|until| until > now);
+            item.status == ItemStatus::Waiting && !open
+        })
+    }
+
+    fn all_ended(&mut self) -> bool {
+        let calls = self.machine.calls();
+        calls.iter().all(|call| call.state == CallState::Ended)
+    }
+
+    fn move_calls(&mut self, calls: &[Call]) {
+        for call in calls {
+            match &call.state {
+                CallState::Ended => {}
+                CallState::Requested => self.start_if_free(call),
+                CallState::Started if self.machine.live.calls.contains(&call.id) => {}
+                CallState::Started => self.left_by_a_dead_host(call),
+                CallState::Blocked { gate } => {
+                    let gate = self.machine.gates.get(gate);
+                    let pending = gate.is_some_and(|gate| gate.status.is_pending());
+                    if !pending {
+                        self.unblock(call);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts a call, unless one that runs alone stands in the way, or it runs alone itself.
+    fn start_if_free(&mut self, call: &Call) {
+        let Some((_, exclusive)) = self.env.tools.of(&call.tool) else {
+            return self.unknown_tool(call);
+        };
+        let tools = self.env.tools;
+        let active = |other: &&mut Call| {
+            matches!(other.state, CallState::Started | CallState::Blocked { .. })
+        };
+        let calls = self.machine.calls();
+        let mut active = calls.iter_mut().filter(active);
+        let alone = |other: &mut Call| tools.of(&other.tool).is_some_and(|(_, alone)| alone);
+        let in_the_way = active.any(|other| exclusive || alone(other));
+        if !in_the_way {
+            self.start(call);
+        }
+    }
+
+    pub(super) fn start(&mut self, call: &Call) {
+        let args = self.machine.args.get(&call.id).cloned().unwrap_or_default();
+        if let Some(call) = self.machine.call(&call.id) {
+            call.state = CallState::Started;
+        }
+        self.machine.live.calls.insert(call.id.clone());
+        self.tell(EventKind::ToolStart {
+            call: call.id.clone(),
+            tool: call.tool.clone(),
+        });
+        self.out.effects.push(Effect::RunTool {
+            call: call.id.clone(),
+            tool: call.tool.clone(),
+            args,
+        });
+    }
+
+    /// A call that had started when its host died.
+    fn left_by_a_dead_host(&mut self, call: &Call) {
+        match self.env.tools.of(&call.tool).map(|(effect, _)| effect) {
+            Some(ToolEffect::Pure | ToolEffect::Idempotent) => self.start(call),
+            Some(ToolEffect::Ask) => self.ask_to_run_again(call),
+            Some(ToolEffect::AtMostOnce) | None => self.interrupt(call),
+        }
+    }
+
+    /// When to look again: at the next deadline.
+    fn wake(&mut self) {
+        let gates = self.machine.gates.values();
+        let gates = gates.filter(|gate| gate.status.is_pending());
+        let gates = gates.filter_map(|gate| gate.expires_at);
+        let windows = self
+            .machine
+            .items
+            .iter()
+            .filter_map(|item| item.collect_until);
+        if let Some(at) = gates.chain(windows).min() {
+            self.out.effects.push(Effect::WakeAt(at));
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Gates: opened, decided, withdrawn, expired.
+
+use rye_protocol::{
+    Action, Call, CallId, CallState, EntryKind, ErrorCode, EventKind, Gate, GateId, GateKind,
+    GateOrigin, GateStatus, Op, ResultStatus, Suspended,
+};
+use serde_json::{Map, Value};
+
+use super::{Effect, Step};
+use crate::tool::DecisionRequest;
+
+/// The gate at which a person says what becomes of a call whose host died.
+const RERUN: &str = "rerun:";
+
+impl Step<'_> {
+    /// A tool asks a person; the same question is asked once.
+    pub(super) fn ask(&mut self, id: &CallId, request: &DecisionRequest) {
+        let Some(gate) = self.gate_of(id, request) else {
+            // A turn that is over asks nobody.
+            let gate = GateId::from(String::new());
+            let status = GateStatus::Withdrawn {
+                reason: "ended".to_owned(),
+                at: self.env.now,
+            };
+            self.out
+                .effects
+                .push(Effect::Reply(id.clone(), gate, status));
+            return;
+        };
+        let waiting = (id.clone(), gate.id.clone());
+        self.machine.live.waiting.insert(waiting);
+        if let Some(there) = self.machine.gates.get(&gate.id) {
+            if there.status.is_pending() {
+                self.block(id, gate.id);
+            }
+            return;
+        }
+        self.open(id, gate);
+    }
+
+    fn gate_of(&mut self, id: &CallId, request: &DecisionRequest) -> Option<Gate> {
+        let call = self.machine.call(id)?;
+        let (state, tool) = (call.state.clone(), call.tool.clone());
+        let thread = &self.machine.thread;
+        let item = thread.turn.as_ref()?.item.clone();
+        if state == CallState::Ended {
+            return None;
+        }
+        let key = request.resume_key.clone();
+        let now = self.env.now;
+        Some(Gate {
+            id: GateId::of(&thread.session, &thread.id, &item, &key),
+            kind: request.kind,
+            title: request.title.clone(),
+            body: request.body.clone(),
+            actions: request.actions.clone(),
+            status: GateStatus::Pending,
+            origin: GateOrigin {
+                session: thread.session.clone(),
+                thread: thread.id.clone(),
+                item,
+                call: id.clone(),
+                tool,
+                resume_key: key,
+            },
+            expires_at: request.expires_in.map(|time| now.after(time)),
+            context: request.context.clone(),
+            created_at: now,
+        })
+    }
+
+    /// Gate, entry, suspended turn and event, in one batch.
+    fn open(&mut self, call: &CallId, gate: Gate) {
+        self.append(EntryKind::DecisionGate {
+            gate: gate.id.clone(),
+            title: gate.title.clone(),
+        });
+        self.out.batch.push(Op::PutGate(Box::new(gate.clone())));
+        self.tell(EventKind::DecisionGate {
+            gate: Box::new(gate.clone()),
+        });
+        self.machine.gates.insert(gate.id.clone(), gate.clone());
+        self.block(call, gate.id);
+    }
+
+    fn block(&mut self, id: &CallId, gate: GateId) {
+        let args = self.machine.args.get(id).cloned().unwrap_or_default();
+        if let Some(call) = self.machine.call(id) {
+            call.state = CallState::Blocked { gate: gate.clone() };
+        }
+        let (Some(turn), Some(open)) = (&self.machine.thread.turn, self.machine.gates.get(&gate))
+        else {
+            return;
+        };
+        let suspended = Suspended {
+            gate,
+            session: self.machine.thread.session.clone(),
+            thread: self.machine.thread.id.clone(),
+            item: turn.item.clone(),
+            model: turn.model.clone(),
+            leaf: self.machine.thread.leaf.clone(),
+            call: id.clone(),
+            tool: open.origin.tool.clone(),
+            args,
+            resume_key: open.origin.resume_key.clone(),
+            attempt: turn.round,
+            chain_hash: open
+                .context
+                .get("chain_hash")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
+        };
+        self.out.batch.push(Op::PutSuspended(Box::new(suspended)));
+    }
+
+    /// A gate has ended, in the store already.
+    pub(super) fn decided(&mut self, gate: Gate) {
+        let ended = !gate.status.is_pending();
+        if let Some(there) = self.machine.gates.get_mut(&gate.id) {
+            if ended && there.status.is_pending() {
+                self.out.batch.push(Op::ClearSuspended(gate.id.clone()));
+            }
+            *there = gate;
+        }
+    }
+
+    /// Nobody waits at gates that ended while no host was there.
+    pub(super) fn forget_ended_gates(&mut self) {
+        let gates = self.machine.gates.values();
+        let ended = gates.filter(|gate| !gate.status.is_pending());
+        for gate in ended {
+            self.out.batch.push(Op::ClearSuspended(gate.id.clone()));
+        }
+    }
+
+    /// A call whose gate has ended goes on: its tool is told, or run again.
+    pub(super) fn unblock(&mut self, call: &Call) {
+        let CallState::Blocked { gate } = &call.state else {
+            return;
+        };
+        let open = self.machine.gates.get(gate).cloned();
+        if let Some(open) = open.filter(|it| it.origin.resume_key.starts_with(RERUN)) {
+            return self.rerun(call, &open);
+        }
+        if self.machine.live.calls.contains(&call.id) {
+            if let Some(call) = self.machine.call(&call.id) {
+                call.state = CallState::Started;
+            }
+        } else {
+            self.start(call);
+        }
+    }
+
+    /// Tells tools that wait here how their gates ended.
+    pub(super) fn reply(&mut self) {
+        let waiting = std::mem::take(&mut self.machine.live.waiting);
+        for (call, gate) in waiting {
+            match self.machine.gates.get(&gate) {
+                Some(open) if open.status.is_pending() => {
+                    self.machine.live.waiting.insert((call, gate));
+                }
+                Some(ended) => {
+                    let status = ended.status.clone();
+                    self.out.effects.push(Effect::Reply(call, gate, status));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Withdraws the pending gates that fit.
+    pub(super) fn withdraw_gates(&mut self, reason: &str, fits: impl Fn(&Gate) -> bool) {
+        let at = self.env.now;
+        let gates = self.machine.gates.values_mut();
+        let pending = gates.filter(|gate| gate.status.is_pending() && fits(gate));
+        let mut withdrawn = Vec::new();
+        for gate in pending {
+            gate.status = GateStatus::Withdrawn {
+                reason: reason.to_owned(),
+                at,
+            };
+            withdrawn.push(gate.clone());
+        }
+        for gate in withdrawn {
+            let (id, reason) = (gate.id.clone(), reason.to_owned());
+            self.out.batch.push(Op::ClearSuspended(id.clone()));
+            self.out.batch.push(Op::PutGate(Box::new(gate)));
+            self.tell(EventKind::DecisionGateWithdrawn { gate: id, reason });
+        }
+    }
+
+    /// Ends gates whose time is up.
+    pub(super) fn expire_gates(&mut self) {
+        let now = self.env.now;
+        let late = |gate: &&mut Gate| {
+            gate.status.is_pending() && gate.expires_at.is_some_and(|at| at <= now)
+        };
+        let mut expired = Vec::new();
+        for gate in self.machine.gates.values_mut().filter(late) {
+            gate.status = GateStatus::Expired { at: now };
+            expired.push(gate.clone());
+        }
+        for gate in expired {
+            let id = gate.id.clone();
+            self.out.batch.push(Op::ClearSuspended(id.clone()));
+            self.out.batch.push(Op::PutGate(Box::new(gate)));
+            self.tell(EventKind::DecisionGateExpired { gate: id });
+        }
+    }
+
+    /// Asks a person what becomes of a call whose host died while it ran.
+    pub(super) fn ask_to_run_again(&mut self, call: &Call) {
+        let action = |id: &str, label: &str| Action {
+            id: id.to_owned(),
+            label: label.to_owned(),
+        };
+        let request = DecisionRequest {
+            kind: GateKind::Question,
+            title: format!("{} was interrupted", call.tool),
+            body: "Whether it had its effect is not known.".to_owned(),
+            actions: vec![
+                action("run_again", "Run it again"),
+                action("skip", "Go on without it"),
+                action("result", "Give its result"),
+            ],
+            resume_key: format!("{RERUN}{}", call.id),
+            expires_in: None,
+            context: Map::new(),
+        };
+        let Some(gate) = self.gate_of(&call.id, &request) else {
+            return;
+        };
+        if self.machine.gates.contains_key(&gate.id) {
+            // It was asked before, and run again, and its host died once more.
+            return self.interrupt(call);
+        }
+        self.open(&call.id, gate);
+    }
+
+    fn rerun(&mut self, call: &Call, gate: &Gate) {
+        let GateStatus::Resolved { resolution } = &gate.status else {
+            return self.interrupt(call);
+        };
+        match resolution.action.as_str() {
+            "run_again" => self.start(call),
+            "result" => {
+                let text = match &resolution.value {
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                let data = resolution.value.clone();
+                self.result(call, ResultStatus::Success, text, data, None, Vec::new());
+            }
+            _ => {
+                let message = "the person chose to go on without it".to_owned();
+                self.refuse(call, ResultStatus::Aborted, ErrorCode::Denied, message);
+            }
+        }
+    }
+}

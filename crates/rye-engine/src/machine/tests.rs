@@ -1,0 +1,319 @@
+//! A thread in a world of its own: a record that batches are applied to, a model and
+//! tools that answer when the test says, and hosts that die.
+
+mod legal;
+mod stories;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rye_protocol::{
+    CallId, Entry, EntryId, EntryKind, EventKind, Gate, GateId, GateStatus, ItemStatus, Message,
+    Millis, Op, Part, QueueItem, QueueItemId, QueueMode, Resolution, ResultStatus, Role, SessionId,
+    Suspended, Thread, ThreadId, ThreadStatus, Usage,
+};
+use serde_json::{Map, Value, json};
+
+use super::{Effect, Env, Facts, Input, Machine};
+use crate::model::ModelAnswer;
+use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolOutput};
+
+/// Tools whose names say what they are.
+struct Named;
+
+impl Facts for Named {
+    fn of(&self, tool: &str) -> Option<(ToolEffect, bool)> {
+        match tool {
+            "pure" => Some((ToolEffect::Pure, false)),
+            "once" => Some((ToolEffect::AtMostOnce, false)),
+            "ask" => Some((ToolEffect::Ask, false)),
+            "alone" => Some((ToolEffect::Idempotent, true)),
+            _ => None,
+        }
+    }
+}
+
+/// What is written down.
+#[derive(Debug, Clone)]
+struct Record {
+    thread: Thread,
+    entries: Vec<Entry>,
+    items: BTreeMap<QueueItemId, QueueItem>,
+    gates: BTreeMap<GateId, Gate>,
+    suspended: BTreeMap<GateId, Suspended>,
+    events: Vec<EventKind>,
+}
+
+impl Record {
+    fn apply(&mut self, op: Op) {
+        match op {
+            Op::PutThread(thread) => self.thread = *thread,
+            Op::AppendEntry(entry) => self.entries.push(*entry),
+            Op::PutItem(item) => drop(self.items.insert(item.id.clone(), *item)),
+            Op::PutGate(gate) => {
+                let before = self.gates.insert(gate.id.clone(), *gate);
+                let ended = before.is_some_and(|gate| !gate.status.is_pending());
+                assert!(!ended, "a gate that had ended was changed");
+            }
+            Op::PutSuspended(suspended) => {
+                self.suspended.insert(suspended.gate.clone(), *suspended);
+            }
+            Op::ClearSuspended(gate) => drop(self.suspended.remove(&gate)),
+            Op::Event(_, kind) => self.events.push(*kind),
+            Op::AddUsage(_) => {}
+            other => panic!("a thread does not write {other:?}"),
+        }
+    }
+
+    /// The thread as another host finds it.
+    fn machine(&self) -> Machine {
+        let mut items: Vec<_> = self.items.values().cloned().collect();
+        items.retain(|item| !item.status.is_over());
+        items.sort_by_key(|item| item.order);
+        let turn = self.thread.turn.as_ref();
+        let gates = self
+            .gates
+            .values()
+            .filter(|gate| turn.is_some_and(|turn| turn.item == gate.origin.item));
+        let entry = turn.and_then(|turn| match &turn.phase {
+            rye_protocol::Phase::Tools { entry, .. } => self.entry(entry),
+            rye_protocol::Phase::Model => None,
+        });
+        Machine::new(self.thread.clone(), items, gates.cloned().collect(), entry)
+    }
+
+    fn entry(&self, id: &EntryId) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.id == *id)
+    }
+}
+
+/// A thread with all that is around it.
+struct World {
+    record: Record,
+    machine: Machine,
+    now: Millis,
+    /// What was begun and has not ended, in this process.
+    model: bool,
+    tools: BTreeMap<CallId, String>,
+    /// How often each call's tool was begun, by whatever host.
+    begun: BTreeMap<CallId, u32>,
+    replies: Vec<(CallId, GateStatus)>,
+    prompts: u32,
+    calls: u32,
+}
+
+impl World {
+    fn new() -> Self {
+        let thread = Thread {
+            id: "thread".parse::<ThreadId>().unwrap(),
+            session: "session".parse::<SessionId>().unwrap(),
+            key: "default".to_owned(),
+            status: ThreadStatus::Active,
+            leaf: None,
+            mode: QueueMode::Followup,
+            model: None,
+            summary: None,
+            turn: None,
+            metadata: Map::new(),
+            created_at: Millis(0),
+            updated_at: Millis(0),
+        };
+        let record = Record {
+            thread,
+            entries: Vec::new(),
+            items: BTreeMap::new(),
+            gates: BTreeMap::new(),
+            suspended: BTreeMap::new(),
+            events: Vec::new(),
+        };
+        Self {
+            machine: record.machine(),
+            record,
+            now: Millis(1_000_000),
+            model: false,
+            tools: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            replies: Vec::new(),
+            prompts: 0,
+            calls: 0,
+        }
+    }
+
+    fn input(&mut self, input: Input) -> Option<QueueItemId> {
+        let env = Env {
+            now: self.now,
+            collect: Duration::from_secs(5),
+            model: "test",
+            paused: false,
+            tools: &Named,
+        };
+        let output = self.machine.handle(input, &env);
+        for op in output.batch.ops {
+            self.record.apply(op);
+        }
+        for effect in output.effects {
+            match effect {
+                Effect::CallModel { .. } => self.model = true,
+                Effect::StopModel => self.model = false,
+                Effect::RunTool { call, tool, .. } => {
+                    *self.begun.entry(call.clone()).or_default() += 1;
+                    self.tools.insert(call, tool);
+                }
+                Effect::StopTool(call) => drop(self.tools.remove(&call)),
+                Effect::Reply(call, _, status) => self.replies.push((call, status)),
+                Effect::WakeAt(_) => {}
+            }
+        }
+        legal::check(self);
+        output.accepted
+    }
+
+    /// The host is killed, and another goes on.
+    fn die(&mut self) {
+        self.machine = self.record.machine();
+        self.model = false;
+        self.tools.clear();
+        self.replies.clear();
+        self.input(Input::Restored);
+    }
+
+    fn item(&mut self, mode: QueueMode) -> Box<QueueItem> {
+        self.prompts += 1;
+        Box::new(QueueItem {
+            id: format!("item-{}", self.prompts).parse().unwrap(),
+            session: self.record.thread.session.clone(),
+            thread: self.record.thread.id.clone(),
+            order: 0,
+            content: format!("prompt {}", self.prompts),
+            attachments: Vec::new(),
+            author: None,
+            reply_to: None,
+            model: None,
+            role: None,
+            mode,
+            status: ItemStatus::Waiting,
+            collect_until: None,
+            metadata: Map::new(),
+            created_at: self.now,
+        })
+    }
+
+    fn prompt(&mut self, mode: QueueMode) -> Option<QueueItemId> {
+        let item = self.item(mode);
+        let busy = self.record.thread.turn.is_some();
+        if mode == QueueMode::Steer && busy {
+            let partial = "so far".to_owned();
+            self.input(Input::Steer { item, partial })
+        } else {
+            self.input(Input::Prompt(item))
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        let part = Part::Text {
+            text: text.to_owned(),
+        };
+        self.answer(vec![part]);
+    }
+
+    /// The model wants these tools.
+    fn want(&mut self, tools: &[&str]) -> Vec<CallId> {
+        let mut ids = Vec::new();
+        let parts = tools.iter().map(|tool| {
+            self.calls += 1;
+            let call_id: CallId = format!("call-{}", self.calls).parse().unwrap();
+            ids.push(call_id.clone());
+            Part::ToolCall {
+                call_id,
+                tool: (*tool).to_owned(),
+                args: json!({}),
+            }
+        });
+        let parts = parts.collect();
+        self.answer(parts);
+        ids
+    }
+
+    fn answer(&mut self, parts: Vec<Part>) {
+        assert!(std::mem::take(&mut self.model), "nobody asked the model");
+        self.input(Input::Answered(Ok(Box::new(ModelAnswer {
+            parts,
+            stop_reason: None,
+            usage: Usage::default(),
+        }))));
+    }
+
+    fn end(&mut self, call: &CallId, text: &str) {
+        self.tools.remove(call);
+        let output = Box::new(ToolOutput::text(text));
+        self.input(Input::Ended(call.clone(), Ok(output)));
+    }
+
+    fn ask(&mut self, call: &CallId, key: &str) -> GateId {
+        let mut request = DecisionRequest::approval(key, "May it?");
+        request.expires_in = Some(Duration::from_mins(10));
+        self.input(Input::Ask(call.clone(), Box::new(request)));
+        let thread = &self.record.thread;
+        let item = &thread.turn.as_ref().unwrap().item;
+        GateId::of(&thread.session, &thread.id, item, key)
+    }
+
+    /// Somebody decides, in the store.
+    fn resolve(&mut self, gate: &GateId, action: &str) -> bool {
+        let at = self.now;
+        let Some(open) = self.record.gates.get_mut(gate) else {
+            return false;
+        };
+        if !open.status.is_pending() {
+            return false;
+        }
+        open.status = GateStatus::Resolved {
+            resolution: Resolution {
+                action: action.to_owned(),
+                value: Value::Null,
+                by: "ada".to_owned(),
+                at,
+                source: "test".to_owned(),
+            },
+        };
+        true
+    }
+
+    fn decide(&mut self, gate: &GateId, action: &str) {
+        if self.resolve(gate, action) {
+            let gate = Box::new(self.record.gates[gate].clone());
+            self.input(Input::Decided(gate));
+        }
+    }
+
+    /// The history, for people.
+    fn story(&self) -> Vec<String> {
+        let lines = self.record.entries.iter().map(|entry| match &entry.kind {
+            EntryKind::Message(message) => line(message),
+            EntryKind::DecisionGate { title, .. } => format!("gate: {title}"),
+            other => format!("{other:?}"),
+        });
+        lines.collect()
+    }
+}
+
+fn line(message: &Message) -> String {
+    let parts = message.parts.iter().map(|part| match part {
+        Part::Text { text } => text.clone(),
+        Part::ToolCall { tool, .. } => format!("→{tool}"),
+        Part::ToolResult { status, text, .. } => match status {
+            ResultStatus::Success => text.clone(),
+            other => format!("{other:?}"),
+        },
+        Part::Error { error } => format!("!{:?}", error.code),
+        other => format!("{other:?}"),
+    });
+    let parts: Vec<_> = parts.collect();
+    let role = match message.role {
+        Role::User => "user",
+        Role::Assistant => "model",
+        Role::Tool => "tool",
+        Role::System => "system",
+    };
+    format!("{role}: {}", parts.join(" "))
+}

@@ -1,0 +1,304 @@
+//! What people expect, story by story.
+
+use super::*;
+
+#[test]
+fn a_prompt_is_answered_and_the_next_one_begins() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    world.prompt(QueueMode::Followup);
+    world.say("one");
+    assert!(world.model);
+    world.say("two");
+    assert_eq!(
+        world.story(),
+        [
+            "user: prompt 1",
+            "model: one",
+            "user: prompt 2",
+            "model: two"
+        ]
+    );
+    assert!(world.record.thread.turn.is_none());
+    assert!(
+        world
+            .record
+            .items
+            .values()
+            .all(|item| item.status == ItemStatus::Done)
+    );
+}
+
+#[test]
+fn a_turn_with_a_tool_is_four_commits() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    let call = world.want(&["pure"]).remove(0);
+    world.end(&call, "42");
+    world.say("it is 42");
+    assert_eq!(
+        world.story(),
+        [
+            "user: prompt 1",
+            "model: →pure",
+            "tool: 42",
+            "model: it is 42"
+        ]
+    );
+}
+
+#[test]
+fn tools_run_at_once_but_for_one_that_runs_alone() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    let calls = world.want(&["pure", "once", "alone", "pure"]);
+    assert_eq!(world.tools.len(), 3, "{:?}", world.tools);
+    for call in [&calls[0], &calls[1], &calls[3]] {
+        assert!(!world.tools.contains_key(&calls[2]));
+        world.end(call, "done");
+    }
+    assert!(world.tools.contains_key(&calls[2]));
+    world.end(&calls[2], "done");
+    assert!(world.model);
+}
+
+#[test]
+fn a_tool_that_is_not_there_is_told_to_the_model() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    world.want(&["nonsense"]);
+    world.say("sorry");
+    assert_eq!(world.story()[2], "tool: Error");
+}
+
+#[test]
+fn a_dead_hosts_model_call_is_made_again() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    world.die();
+    world.say("hello");
+    assert_eq!(world.story(), ["user: prompt 1", "model: hello"]);
+}
+
+#[test]
+fn what_a_dead_host_left_is_done_by_its_effect() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    let calls = world.want(&["pure", "once", "ask"]);
+    world.die();
+    assert!(world.tools.contains_key(&calls[0]), "pure runs again");
+    assert!(!world.tools.contains_key(&calls[1]), "once does not");
+    assert_eq!(world.begun[&calls[1]], 1);
+    let gates: Vec<_> = world.record.gates.keys().cloned().collect();
+    assert_eq!(gates.len(), 1, "and somebody is asked");
+    world.end(&calls[0], "again");
+    world.decide(&gates[0], "run_again");
+    assert_eq!(world.begun[&calls[2]], 2);
+    world.end(&calls[2], "again");
+    world.say("done");
+    assert_eq!(world.story()[2], "tool: Interrupted");
+}
+
+#[test]
+fn a_person_may_skip_an_interrupted_call_or_give_its_result() {
+    for (action, told) in [("skip", "tool: Aborted"), ("result", "tool: null")] {
+        let mut world = World::new();
+        world.prompt(QueueMode::Followup);
+        world.want(&["ask"]);
+        world.die();
+        let gate = world.record.gates.keys().next().unwrap().clone();
+        world.decide(&gate, action);
+        assert!(world.tools.is_empty());
+        assert_eq!(world.story().last().unwrap(), told);
+        assert!(world.model);
+    }
+}
+
+#[test]
+fn a_gate_is_decided_while_its_host_lives() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    let call = world.want(&["once"]).remove(0);
+    let gate = world.ask(&call, "rm");
+    assert!(world.record.suspended.contains_key(&gate));
+    assert!(world.replies.is_empty());
+    world.decide(&gate, "approve");
+    assert_eq!(world.replies.len(), 1);
+    assert!(world.record.suspended.is_empty());
+    assert_eq!(world.begun[&call], 1, "the tool goes on where it is");
+    world.end(&call, "removed");
+    world.say("done");
+}
+
+#[test]
+fn a_gate_outlives_its_host_and_is_asked_once() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    let call = world.want(&["once"]).remove(0);
+    let gate = world.ask(&call, "rm");
+    world.die();
+    assert!(
+        world.tools.is_empty(),
+        "nothing runs before somebody decides"
+    );
+    world.decide(&gate, "approve");
+    assert_eq!(world.begun[&call], 2, "the tool runs again from its start");
+    let same = world.ask(&call, "rm");
+    assert_eq!(same, gate);
+    assert_eq!(world.replies.len(), 1, "and finds the decision");
+    assert_eq!(world.record.gates.len(), 1);
+}
+
+#[test]
+fn a_gate_that_is_decided_while_no_host_is_there_is_found_decided() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    let call = world.want(&["once"]).remove(0);
+    let gate = world.ask(&call, "rm");
+    world.resolve(&gate, "approve");
+    world.die();
+    assert_eq!(world.begun[&call], 2);
+    assert!(world.record.suspended.is_empty());
+}
+
+#[test]
+fn a_gate_expires_by_the_clock_and_not_by_a_timer() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    let call = world.want(&["once"]).remove(0);
+    let gate = world.ask(&call, "rm");
+    world.now = world.now.after(Duration::from_secs(601));
+    world.die();
+    assert!(matches!(
+        world.record.gates[&gate].status,
+        GateStatus::Expired { .. }
+    ));
+    assert_eq!(
+        world.begun[&call], 2,
+        "the tool learns of it when it asks again"
+    );
+    world.ask(&call, "rm");
+    assert!(matches!(world.replies[0].1, GateStatus::Expired { .. }));
+}
+
+#[test]
+fn an_answer_to_a_superseded_turns_gate_resumes_nothing() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    let call = world.want(&["once"]).remove(0);
+    let gate = world.ask(&call, "rm");
+    world.prompt(QueueMode::Steer);
+    assert!(matches!(
+        world.record.gates[&gate].status,
+        GateStatus::Withdrawn { .. }
+    ));
+    world.decide(&gate, "approve");
+    assert!(world.tools.is_empty());
+    world.say("all right");
+    assert_eq!(
+        world.story(),
+        [
+            "user: prompt 1",
+            "model: →once",
+            "gate: May it?",
+            "tool: Aborted",
+            "user: prompt 2",
+            "model: all right",
+        ]
+    );
+}
+
+#[test]
+fn steering_keeps_what_the_model_had_said() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    world.prompt(QueueMode::Followup);
+    world.prompt(QueueMode::Steer);
+    world.say("as you wish");
+    assert_eq!(
+        world.story(),
+        [
+            "user: prompt 1",
+            "model: so far",
+            "user: prompt 3",
+            "model: as you wish",
+            "user: prompt 2",
+        ]
+    );
+}
+
+#[test]
+fn prompts_are_collected_with_who_asked() {
+    let mut world = World::new();
+    let author = |name: &str| {
+        let (name, channel) = (name.to_owned(), Some("#ops".to_owned()));
+        Some(rye_protocol::Author { name, channel })
+    };
+    let mut first = world.item(QueueMode::Collect);
+    first.author = author("ada");
+    let mut second = world.item(QueueMode::Collect);
+    second.author = author("bob");
+    let one = world.input(Input::Prompt(first));
+    let two = world.input(Input::Prompt(second));
+    assert_eq!(one, two);
+    assert!(!world.model, "the window is open");
+    world.die();
+    assert!(!world.model, "for another host as well");
+    world.now = world.now.after(Duration::from_secs(5));
+    world.input(Input::Tick);
+    assert_eq!(
+        world.story(),
+        ["user: [ada in #ops]\nprompt 1\n\n[bob in #ops]\nprompt 2"]
+    );
+}
+
+#[test]
+fn a_paused_thread_takes_prompts_and_begins_none() {
+    let mut world = World::new();
+    world.input(Input::Pause);
+    world.prompt(QueueMode::Followup);
+    world.die();
+    assert!(!world.model, "a restart does not end a pause");
+    world.input(Input::Resume);
+    assert!(world.model);
+}
+
+#[test]
+fn a_pause_lets_a_tool_end_and_then_stops() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    let call = world.want(&["pure"]).remove(0);
+    world.input(Input::Pause);
+    world.end(&call, "42");
+    assert!(!world.model);
+    world.input(Input::Resume);
+    assert!(world.model);
+}
+
+#[test]
+fn abort_ends_what_runs_and_forgets_what_waits() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    world.prompt(QueueMode::Followup);
+    let call = world.want(&["once"]).remove(0);
+    let gate = world.ask(&call, "rm");
+    let partial = String::new();
+    world.input(Input::Abort {
+        partial,
+        clear_queue: true,
+    });
+    assert!(world.tools.is_empty() && !world.model);
+    assert!(
+        world
+            .record
+            .items
+            .values()
+            .all(|item| item.status == ItemStatus::Aborted)
+    );
+    assert!(matches!(
+        world.record.gates[&gate].status,
+        GateStatus::Withdrawn { .. }
+    ));
+    world.prompt(QueueMode::Followup);
+    assert!(world.model, "and the thread goes on");
+}

@@ -1,0 +1,364 @@
+//! What moves a thread: it takes in what happens, writes down what the machine says, and
+//! only then does it.
+
+mod effects;
+mod tools;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rye_protocol::{
+    CallId, Event, EventKind, Gate, GateId, GateStatus, Millis, Op, ProcessRef, QueueItem,
+    QueueItemId, QueueMode, StatusKind,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::bus::Notice;
+use crate::engine::Shared;
+use crate::machine::{Env, Input, Machine, Output};
+use crate::model::{Delta, ModelAnswer};
+use crate::store::{Order, StoreError};
+use crate::tool::{DecisionRequest, ToolError, ToolOutput};
+use crate::transcript::Transcript;
+
+pub(crate) use tools::Toolbox;
+
+/// How long to wait before a store that does not answer is asked again; doubled each time.
+const AGAIN: Duration = Duration::from_millis(50);
+const AT_MOST: Duration = Duration::from_secs(2);
+
+/// What is said to a thread.
+pub(crate) enum Mail {
+    /// From whoever has the session here.
+    Prompt {
+        item: Box<QueueItem>,
+        reply: oneshot::Sender<Result<QueueItemId, StoreError>>,
+    },
+    /// From whoever posted it.
+    Posted(Box<QueueItem>),
+    Decided(Box<Gate>),
+    Order(Order, Option<oneshot::Sender<Result<(), StoreError>>>),
+    /// The session's pause began or ended.
+    Look,
+    /// Whether all before it was read.
+    Read(oneshot::Sender<()>),
+    /// From the model's task.
+    Delta(u64, Delta),
+    Answered(u64, Result<Box<ModelAnswer>, rye_protocol::ErrorInfo>),
+    Limit(&'static str),
+    /// From a tool's task.
+    Ended(CallId, Result<Box<ToolOutput>, ToolError>),
+    Ask {
+        call: CallId,
+        request: Box<DecisionRequest>,
+        reply: oneshot::Sender<GateStatus>,
+    },
+    Output {
+        call: CallId,
+        text: String,
+    },
+    Process {
+        call: CallId,
+        process: ProcessRef,
+    },
+}
+
+/// A thread that is being moved.
+pub(crate) struct Runner {
+    shared: Arc<Shared>,
+    machine: Machine,
+    /// Its history, once a model needs it.
+    transcript: Option<Transcript>,
+    mail: mpsc::UnboundedReceiver<Mail>,
+    own: mpsc::UnboundedSender<Mail>,
+    model: Option<AbortOnDropHandle<()>>,
+    /// Which call of the model is under way: what an earlier one says counts no more.
+    generation: u64,
+    /// What the model has said so far.
+    partial: String,
+    tools: HashMap<CallId, AbortOnDropHandle<()>>,
+    waiting: HashMap<(CallId, GateId), Vec<oneshot::Sender<GateStatus>>>,
+    /// Prompts of others that were taken in.
+    posted: HashSet<QueueItemId>,
+    wake_at: Option<Millis>,
+    status: Arc<Mutex<StatusKind>>,
+}
+
+impl Runner {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        machine: Machine,
+        mail: (mpsc::UnboundedSender<Mail>, mpsc::UnboundedReceiver<Mail>),
+        status: Arc<Mutex<StatusKind>>,
+    ) -> Self {
+        Self {
+            shared,
+            machine,
+            transcript: None,
+            own: mail.0,
+            mail: mail.1,
+            model: None,
+            generation: 0,
+            partial: String::new(),
+            tools: HashMap::new(),
+            waiting: HashMap::new(),
+            posted: HashSet::new(),
+            wake_at: None,
+            status,
+        }
+    }
+
+    /// Moves the thread until its session is closed or lost.
+    pub(crate) async fn run(mut self) {
+        let closed = self.shared.closed.clone();
+        let outcome = tokio::select! {
+            outcome = self.work() => outcome,
+            () = closed.cancelled() => Ok(()),
+        };
+        if let Err(error) = outcome {
+            self.shared.lose(&error);
+        }
+    }
+
+    async fn work(&mut self) -> Result<(), StoreError> {
+        self.step(Input::Restored).await?;
+        loop {
+            let wait = self.wake_at.map(|at| self.shared.clock.now().until(at));
+            let wake = async {
+                match wait {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                mail = self.mail.recv() => match mail {
+                    Some(mail) => self.take(mail).await?,
+                    None => return Ok(()),
+                },
+                () = wake => {
+                    self.wake_at = None;
+                    self.step(Input::Tick).await?;
+                }
+            }
+        }
+    }
+
+    async fn take(&mut self, mail: Mail) -> Result<(), StoreError> {
+        match mail {
+            Mail::Prompt { item, reply } => {
+                let id = item.id.clone();
+                let outcome = self.prompt(item).await;
+                let answer = outcome.clone().map(|accepted| accepted.unwrap_or(id));
+                // Whoever asked may have gone away; it is written down all the same.
+                let _ = reply.send(answer);
+                match outcome {
+                    Err(StoreError::Conflict { .. }) | Ok(_) => Ok(()),
+                    Err(error) => Err(error),
+                }
+            }
+            Mail::Posted(item) => {
+                // Whoever looked may have seen it before it was taken in.
+                let known = !self.posted.insert(item.id.clone());
+                if known {
+                    Ok(())
+                } else {
+                    self.prompt(item).await.map(drop)
+                }
+            }
+            Mail::Decided(gate) => self.step(Input::Decided(gate)).await.map(drop),
+            Mail::Order(order, reply) => {
+                let input = match order {
+                    Order::Abort => Input::Abort {
+                        partial: std::mem::take(&mut self.partial),
+                        clear_queue: true,
+                    },
+                    Order::Pause => Input::Pause,
+                    Order::Resume => Input::Resume,
+                };
+                let outcome = self.step(input).await.map(drop);
+                if let Some(reply) = reply {
+                    let _ = reply.send(outcome.clone());
+                }
+                outcome
+            }
+            Mail::Read(reply) => {
+                let _ = reply.send(());
+                Ok(())
+            }
+            Mail::Look => self.step(Input::Tick).await.map(drop),
+            Mail::Delta(generation, delta) => {
+                self.hear(generation, delta);
+                Ok(())
+            }
+            Mail::Answered(generation, _) if generation != self.generation => Ok(()),
+            Mail::Answered(_, answer) => {
+                self.model = None;
+                self.partial.clear();
+                self.step(Input::Answered(answer)).await.map(drop)
+            }
+            Mail::Limit(limit) => self.step(Input::Limit(limit)).await.map(drop),
+            Mail::Ended(call, outcome) => {
+                self.tools.remove(&call);
+                self.step(Input::Ended(call, outcome)).await.map(drop)
+            }
+            Mail::Ask {
+                call,
+                request,
+                reply,
+            } => {
+                self.wait_for(&call, &request.resume_key, reply);
+                self.step(Input::Ask(call, request)).await.map(drop)
+            }
+            Mail::Output { call, text } => {
+                self.live(EventKind::ToolOutput { call, text });
+                Ok(())
+            }
+            Mail::Process { call, process } => {
+                self.step(Input::Process(call, process)).await.map(drop)
+            }
+        }
+    }
+
+    async fn prompt(&mut self, item: Box<QueueItem>) -> Result<Option<QueueItemId>, StoreError> {
+        let busy = self.machine.thread.turn.is_some();
+        let input = if busy && item.mode == QueueMode::Steer {
+            let partial = std::mem::take(&mut self.partial);
+            Input::Steer { item, partial }
+        } else {
+            Input::Prompt(item)
+        };
+        self.step(input).await
+    }
+
+    /// Takes something in: decide, write down, do. Nothing is done that is not written.
+    async fn step(&mut self, input: Input) -> Result<Option<QueueItemId>, StoreError> {
+        let mut pause = AGAIN;
+        loop {
+            let mut next = self.machine.clone();
+            let output = next.handle(input.clone(), &self.env());
+            match self.write(&output).await {
+                Ok(last) => {
+                    self.machine = next;
+                    self.tell(&output, last);
+                    let accepted = output.accepted.clone();
+                    for effect in output.effects {
+                        self.perform(effect).await?;
+                    }
+                    return Ok(accepted);
+                }
+                // Somebody was quicker: what they decided holds.
+                Err(StoreError::GateEnded(gate)) => {
+                    let ended = self.shared.store.gate(&gate).await?;
+                    let ended = ended.ok_or(StoreError::GateEnded(gate))?;
+                    self.machine.gates.insert(ended.id.clone(), ended);
+                }
+                Err(StoreError::Unavailable(_)) => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(AT_MOST);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn write(&self, output: &Output) -> Result<u64, StoreError> {
+        if output.batch.is_empty() {
+            return Ok(0);
+        }
+        let shared = &self.shared;
+        shared
+            .store
+            .commit(&shared.lease, output.batch.clone())
+            .await
+    }
+
+    fn env(&self) -> Env<'_> {
+        Env {
+            now: self.shared.clock.now(),
+            collect: self.shared.collect,
+            model: &self.shared.model,
+            paused: self.shared.is_paused(),
+            tools: &*self.shared.tools,
+        }
+    }
+
+    /// Tells what was written, in order, with its numbers.
+    fn tell(&mut self, output: &Output, last: u64) {
+        let is_event = |op: &&Op| matches!(op, Op::Event(..));
+        let events = output.batch.ops.iter().filter(is_event).count() as u64;
+        let mut number = last - events.min(last);
+        let mut entries = HashMap::new();
+        for op in &output.batch.ops {
+            match op {
+                Op::AppendEntry(entry) => {
+                    if let Some(transcript) = &mut self.transcript {
+                        transcript.push(entry);
+                    }
+                    entries.insert(entry.id.clone(), Arc::new((**entry).clone()));
+                }
+                Op::AddUsage(usage) => self.shared.add_usage(*usage),
+                Op::Event(thread, kind) => {
+                    number += 1;
+                    let entry = match &**kind {
+                        EventKind::MessageEnd { entry } => entries.get(entry).cloned(),
+                        _ => None,
+                    };
+                    let event = Event {
+                        sequence: Some(number),
+                        session: self.shared.lease.session.clone(),
+                        thread: thread.clone(),
+                        at: self.shared.clock.now(),
+                        kind: (**kind).clone(),
+                    };
+                    self.shared.bus.tell(Notice { event, entry });
+                }
+                _ => {}
+            }
+        }
+        self.tell_status(self.machine.status());
+    }
+
+    /// What the thread is doing, told live where it has changed.
+    fn tell_status(&mut self, status: StatusKind) {
+        let before = self.status.lock();
+        let mut before = before.unwrap_or_else(PoisonError::into_inner);
+        let changed = *before != status;
+        *before = status;
+        drop(before);
+        if changed {
+            self.live(EventKind::Status { status });
+        }
+    }
+
+    fn hear(&mut self, generation: u64, delta: Delta) {
+        if generation != self.generation || self.model.is_none() {
+            return;
+        }
+        match delta {
+            Delta::Text(text) => {
+                if self.partial.is_empty() {
+                    self.tell_status(StatusKind::Streaming);
+                    self.live(EventKind::MessageStart);
+                }
+                self.partial.push_str(&text);
+                self.live(EventKind::TextDelta { text });
+            }
+            Delta::Thinking(text) => self.live(EventKind::ThinkingDelta { text }),
+        }
+    }
+
+    /// Tells what is not written down.
+    fn live(&self, kind: EventKind) {
+        let event = Event {
+            sequence: None,
+            session: self.shared.lease.session.clone(),
+            thread: Some(self.machine.thread.id.clone()),
+            at: self.shared.clock.now(),
+            kind,
+        };
+        self.shared.bus.tell(Notice { event, entry: None });
+    }
+}

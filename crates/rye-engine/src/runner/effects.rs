@@ -1,0 +1,163 @@
+//! What is done once it is written down.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rye_protocol::{CallId, ErrorCode, ErrorInfo, GateId, GateStatus};
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Mail, Runner};
+use crate::machine::Effect;
+use crate::model::{Deltas, Model, ModelError, ModelRequest};
+use crate::store::StoreError;
+use crate::tool::ToolContext;
+use crate::transcript::Transcript;
+
+/// How often a model that is busy or out of reach is called.
+const TRIES: u32 = 3;
+/// How long to wait before the second time; doubled each time.
+const AGAIN: Duration = Duration::from_millis(500);
+
+impl Runner {
+    pub(super) async fn perform(&mut self, effect: Effect) -> Result<(), StoreError> {
+        match effect {
+            Effect::CallModel { model } => self.call_model(&model).await?,
+            Effect::StopModel => {
+                self.model = None;
+                self.generation += 1;
+                self.partial.clear();
+            }
+            Effect::RunTool { call, tool, args } => self.run_tool(call, &tool, args),
+            // Dropping its task ends what it began.
+            Effect::StopTool(call) => drop(self.tools.remove(&call)),
+            Effect::Reply(call, gate, status) => self.reply(&call, &gate, &status),
+            Effect::WakeAt(at) => self.wake_at = Some(at),
+        }
+        Ok(())
+    }
+
+    async fn call_model(&mut self, name: &str) -> Result<(), StoreError> {
+        self.generation += 1;
+        self.partial.clear();
+        let (own, generation) = (self.own.clone(), self.generation);
+        if let Some(limit) = self.shared.reached_limit() {
+            let _ = own.send(Mail::Limit(limit));
+            return Ok(());
+        }
+        let model = match self.shared.models.get(name) {
+            Ok(model) => model,
+            Err(why) => {
+                let error = ErrorInfo::new(ErrorCode::UnknownModel, why);
+                let _ = own.send(Mail::Answered(generation, Err(error)));
+                return Ok(());
+            }
+        };
+        let request = ModelRequest {
+            system: self.shared.system.clone(),
+            messages: self.transcript().await?.messages(),
+            tools: self.shared.tools.specs(),
+            max_output: None,
+            for_summary: false,
+        };
+        let heard = own.clone();
+        let deltas: Deltas = Arc::new(move |delta| {
+            let _ = heard.send(Mail::Delta(generation, delta));
+        });
+        let task = tokio::spawn(async move {
+            let answer = ask(&*model, &request, &deltas).await;
+            let answer = answer.map(Box::new).map_err(|error| {
+                let code = match error {
+                    ModelError::ContextOverflow(_) => ErrorCode::ContextOverflow,
+                    _ => ErrorCode::Model,
+                };
+                ErrorInfo::new(code, error.to_string())
+            });
+            let _ = own.send(Mail::Answered(generation, answer));
+        });
+        self.model = Some(AbortOnDropHandle::new(task));
+        Ok(())
+    }
+
+    /// The history, read from the record the first time.
+    async fn transcript(&mut self) -> Result<&Transcript, StoreError> {
+        if self.transcript.is_none() {
+            let shared = &self.shared;
+            let path = match &self.machine.thread.leaf {
+                Some(leaf) => shared.store.path(&shared.lease.session, leaf).await?,
+                None => Vec::new(),
+            };
+            self.transcript = Some(Transcript::of(&path));
+        }
+        Ok(self.transcript.get_or_insert_default())
+    }
+
+    fn run_tool(&mut self, call: CallId, tool: &str, args: Value) {
+        let Some(turn) = &self.machine.thread.turn else {
+            return;
+        };
+        let context = ToolContext {
+            session: self.shared.lease.session.clone(),
+            thread: self.machine.thread.id.clone(),
+            item: turn.item.clone(),
+            call: call.clone(),
+            sandbox: Arc::clone(&self.shared.sandbox),
+            mail: self.own.clone(),
+        };
+        let work = self.shared.tools.run(tool, args, context);
+        let (own, id) = (self.own.clone(), call.clone());
+        let task = tokio::spawn(async move {
+            let outcome = work.await;
+            let _ = own.send(Mail::Ended(id, outcome.map(Box::new)));
+        });
+        self.tools.insert(call, AbortOnDropHandle::new(task));
+    }
+
+    /// Remembers who waits for a gate.
+    pub(super) fn wait_for(
+        &mut self,
+        call: &CallId,
+        resume_key: &str,
+        reply: oneshot::Sender<GateStatus>,
+    ) {
+        let thread = &self.machine.thread;
+        // A turn that is over answers by dropping it.
+        let Some(turn) = &thread.turn else {
+            return;
+        };
+        let gate = GateId::of(&thread.session, &thread.id, &turn.item, resume_key);
+        let waiting = self.waiting.entry((call.clone(), gate)).or_default();
+        waiting.push(reply);
+    }
+
+    fn reply(&mut self, call: &CallId, gate: &GateId, status: &GateStatus) {
+        let key = (call.clone(), gate.clone());
+        for waiting in self.waiting.remove(&key).unwrap_or_default() {
+            let _ = waiting.send(status.clone());
+        }
+    }
+}
+
+/// Asks a model, and again where that may help.
+async fn ask(
+    model: &dyn Model,
+    request: &ModelRequest,
+    deltas: &Deltas,
+) -> Result<crate::model::ModelAnswer, ModelError> {
+    let mut pause = AGAIN;
+    for _ in 1..TRIES {
+        match model.call(request.clone(), Arc::clone(deltas)).await {
+            Err(error) if error.is_retriable() => {
+                let told = match &error {
+                    ModelError::RateLimited { retry_after, .. } => *retry_after,
+                    _ => None,
+                };
+                tokio::time::sleep(told.unwrap_or(pause)).await;
+                pause *= 2;
+            }
+            outcome => return outcome,
+        }
+    }
+    model.call(request.clone(), Arc::clone(deltas)).await
+}

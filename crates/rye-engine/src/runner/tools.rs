@@ -1,0 +1,113 @@
+//! The tools of an engine: looked up, their arguments checked, their output cut.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use jsonschema::Validator;
+use rye_protocol::{ErrorCode, ErrorInfo};
+use serde_json::Value;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::machine::Facts;
+use crate::model::ToolSpec;
+use crate::text::without_middle;
+use crate::tool::{Effect, Tool, ToolContext, ToolError, ToolOutput};
+
+/// How much of a tool's text a model is given.
+const LONGEST: usize = 100_000;
+
+/// Tools by name.
+#[derive(Default)]
+pub(crate) struct Toolbox {
+    all: BTreeMap<String, Known>,
+}
+
+struct Known {
+    tool: Arc<dyn Tool>,
+    validator: Arc<Validator>,
+}
+
+impl Toolbox {
+    /// Adds a tool; one of the same name makes room. In words why it cannot be.
+    pub(crate) fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), String> {
+        let spec = &tool.def().spec;
+        let validator = jsonschema::validator_for(&spec.parameters)
+            .map_err(|error| format!("the schema of `{}` is no schema: {error}", spec.name))?;
+        let name = spec.name.clone();
+        let validator = Arc::new(validator);
+        self.all.insert(name, Known { tool, validator });
+        Ok(())
+    }
+
+    pub(crate) fn specs(&self) -> Vec<ToolSpec> {
+        let all = self.all.values();
+        all.map(|known| known.tool.def().spec.clone()).collect()
+    }
+
+    /// Runs a tool. Whatever it does, something comes of it: wrong arguments, a panic and
+    /// a time that is up are what the model is told.
+    pub(crate) fn run(
+        &self,
+        name: &str,
+        args: Value,
+        context: ToolContext,
+    ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send + 'static {
+        let known = self.all.get(name);
+        let known = known.map(|known| (Arc::clone(&known.tool), Arc::clone(&known.validator)));
+        let name = name.to_owned();
+        async move {
+            let fail = |code, message: String| ToolError(ErrorInfo::new(code, message));
+            let Some((tool, validator)) = known else {
+                let message = format!("there is no tool `{name}`");
+                return Err(fail(ErrorCode::UnknownTool, message));
+            };
+            let wrong: Vec<_> = validator.iter_errors(&args).map(describe).collect();
+            if !wrong.is_empty() {
+                let message = format!("the arguments do not fit: {}", wrong.join("; "));
+                return Err(fail(ErrorCode::InvalidArguments, message));
+            }
+            let timeout = tool.def().timeout;
+            // In a task of its own, so that a panic is an end like others.
+            let work = tokio::spawn(async move { tool.run(args, context).await });
+            let work = AbortOnDropHandle::new(work);
+            let outcome = match timeout {
+                None => work.await,
+                Some(time) => {
+                    let Ok(outcome) = tokio::time::timeout(time, work).await else {
+                        let message = format!("it was ended after {} s", time.as_secs_f64());
+                        return Err(fail(ErrorCode::Timeout, message));
+                    };
+                    outcome
+                }
+            };
+            match outcome {
+                Ok(outcome) => outcome.map(cut),
+                Err(error) => {
+                    let message = format!("it broke down: {error}");
+                    Err(fail(ErrorCode::ToolPanicked, message))
+                }
+            }
+        }
+    }
+}
+
+impl Facts for Toolbox {
+    fn of(&self, tool: &str) -> Option<(Effect, bool)> {
+        let def = self.all.get(tool)?.tool.def();
+        Some((def.effect, def.exclusive))
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as the iterator gives it")]
+fn describe(error: jsonschema::ValidationError<'_>) -> String {
+    match error.instance_path().as_str() {
+        "" => error.to_string(),
+        at => format!("{at}: {error}"),
+    }
+}
+
+fn cut(mut output: ToolOutput) -> ToolOutput {
+    output.text = without_middle(output.text, LONGEST);
+    output
+}

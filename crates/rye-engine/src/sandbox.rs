@@ -1,0 +1,105 @@
+//! Where tools work.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::store::Later;
+
+/// Why a sandbox did not do something.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SandboxError {
+    /// A path that leads out of the workspace.
+    #[error("{0} is not in the workspace")]
+    Outside(String),
+    /// There is no such file or folder.
+    #[error("there is no {0}")]
+    NotFound(String),
+    /// It is there and cannot be used so.
+    #[error("{path}: {why}")]
+    Unusable {
+        /// Which.
+        path: String,
+        /// Why.
+        why: String,
+    },
+    /// A program could not be run.
+    #[error("cannot run it: {0}")]
+    Exec(String),
+}
+
+/// What is known of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileInfo {
+    /// Its path, relative to the workspace.
+    pub path: String,
+    /// Whether it is a folder.
+    pub is_folder: bool,
+    /// Its length.
+    pub size: u64,
+}
+
+/// A program to run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Exec {
+    /// What a shell reads.
+    pub command: String,
+    /// In which folder of the workspace.
+    pub cwd: Option<String>,
+    /// With which variables beside the sandbox's own.
+    pub env: BTreeMap<String, String>,
+    /// When it is ended.
+    pub timeout: Option<Duration>,
+    /// What it reads.
+    pub stdin: Vec<u8>,
+    /// How much of each stream is kept.
+    pub max_output: Option<usize>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Executed {
+    /// What it printed.
+    pub stdout: String,
+    /// What it said on the side.
+    pub stderr: String,
+    /// How it ended; none if a signal ended it.
+    pub exit_code: Option<i32>,
+    /// Whether its time was up.
+    pub timed_out: bool,
+    /// Whether something that it printed is left out.
+    pub truncated: bool,
+}
+
+/// Who hears what happens while a program runs.
+pub trait Watcher: Send + Sync {
+    /// A process was started; its handle is to be written down.
+    fn started(&self, process: &str);
+    /// It printed something.
+    fn printed(&self, text: &str);
+}
+
+/// What a sandbox gives, some time.
+pub type Done<'a, T> = Later<'a, Result<T, SandboxError>>;
+
+/// Where tools work. Paths are relative to the workspace.
+pub trait Sandbox: Send + Sync + 'static {
+    /// Its kind: `virtual`, `local` and so on.
+    fn kind(&self) -> &'static str;
+    /// The bytes of a file.
+    fn read<'a>(&'a self, path: &'a str) -> Done<'a, Vec<u8>>;
+    /// Writes a file, whole, and makes the folders it needs.
+    fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> Done<'a, ()>;
+    /// What is in a folder, in order.
+    fn list<'a>(&'a self, path: &'a str) -> Done<'a, Vec<FileInfo>>;
+    /// What is known of a file.
+    fn stat<'a>(&'a self, path: &'a str) -> Done<'a, FileInfo>;
+    /// Makes a folder, and those above it.
+    fn mkdir<'a>(&'a self, path: &'a str) -> Done<'a, ()>;
+    /// Removes a file, or a folder with all that is in it.
+    fn rm<'a>(&'a self, path: &'a str) -> Done<'a, ()>;
+    /// Ends a process that a dead host left running, by the handle that was written down.
+    fn end<'a>(&'a self, process: &'a str) -> Later<'a, ()>;
+    /// Runs a program. Dropping the future ends it with all that it started.
+    fn exec<'a>(&'a self, exec: Exec, watcher: &'a dyn Watcher) -> Done<'a, Executed>;
+}

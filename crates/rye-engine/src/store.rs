@@ -1,0 +1,227 @@
+//! Where the record is kept: the one trait through which anything is written.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use rye_protocol::{
+    Batch, Entry, EntryId, Event, Gate, GateId, GateRef, GateStatus, QueueItem, Resolution,
+    Session, SessionId, Suspended, Thread, ThreadId,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast;
+
+/// Something that is there later.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a store gives, some time.
+pub type Stored<'a, T> = Later<'a, Result<T, StoreError>>;
+
+/// The right to write a session, until somebody else takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// Of which session.
+    pub session: SessionId,
+    /// Whoever takes it raises this; a commit of a lower one is refused.
+    pub epoch: u64,
+}
+
+/// How a session is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// Only if nobody who is alive has it.
+    IfFree,
+    /// From whoever has it: what they write from now on is refused.
+    Take,
+}
+
+/// Why something was not stored or read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Somebody else has taken the session: nothing was written.
+    #[error("session {0} was taken over by another host")]
+    Fenced(SessionId),
+    /// Somebody who is alive has it.
+    #[error("session {session} is in use by {holder}")]
+    Held {
+        /// Which.
+        session: SessionId,
+        /// By whom.
+        holder: String,
+    },
+    /// It names something that is not there: nothing was written.
+    #[error("there is no {what} {id}")]
+    NotFound {
+        /// What kind of thing.
+        what: &'static str,
+        /// Which.
+        id: String,
+    },
+    /// It is there already and is not the same: nothing was written.
+    #[error("{what} {id} is there already, and differs")]
+    Conflict {
+        /// What kind of thing.
+        what: &'static str,
+        /// Which.
+        id: String,
+    },
+    /// A gate has ended and is not changed again: nothing was written.
+    #[error("gate {0} has ended")]
+    GateEnded(GateId),
+    /// The disk is full, or the database does not answer: it may work later.
+    #[error("the store cannot be used now: {0}")]
+    Unavailable(String),
+    /// What is stored cannot be understood: it was damaged, or written by a newer version.
+    #[error("the store cannot be read: {0}")]
+    Unreadable(String),
+}
+
+/// Something that anybody may write, also without the lease.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Post {
+    /// A prompt that waits.
+    Prompt(Box<QueueItem>),
+    /// A decision.
+    Resolve {
+        /// At which gate.
+        gate: GateId,
+        /// What.
+        resolution: Resolution,
+    },
+    /// An order to whoever runs the session.
+    Control(Control),
+}
+
+/// An order to whoever runs a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Control {
+    /// To one thread, or to all.
+    pub thread: Option<ThreadId>,
+    /// What.
+    pub order: Order,
+}
+
+/// What is ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// End what runs, and forget what waits.
+    Abort,
+    /// Begin nothing more.
+    Pause,
+    /// Begin again.
+    Resume,
+}
+
+/// What came of a post.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Posted {
+    /// It is written.
+    Written,
+    /// The same was written before.
+    Same,
+    /// Another decision was made before: this.
+    Conflict(Resolution),
+    /// The gate was withdrawn or has expired: nobody waits for a decision.
+    Gone(GateStatus),
+}
+
+/// All that is needed to go on with a session, but its history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// It.
+    pub session: Session,
+    /// Its threads, in the order in which they were made.
+    pub threads: Vec<Thread>,
+    /// What waits or runs, in order.
+    pub items: Vec<QueueItem>,
+    /// The gates of what waits or runs, ended ones too.
+    pub gates: Vec<Gate>,
+    /// Turns that wait at gates.
+    pub suspended: Vec<Suspended>,
+    /// The number of the last event.
+    pub sequence: u64,
+}
+
+/// Which sessions, and from where on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionFilter {
+    /// Of this user alone.
+    pub user: Option<String>,
+    /// Those made before this one.
+    pub before: Option<SessionId>,
+    /// At most so many, the newest first.
+    pub limit: usize,
+}
+
+/// Where the record is kept.
+///
+/// [`commit`](Self::commit) is the one way in which whoever holds a session writes it: all
+/// or nothing, durable when it returns, refused if the lease was lost. Commits of one
+/// session are made in the order in which they are called. The other way in is
+/// [`post`](Self::post), for those who do not hold it; whoever does is told by
+/// [`posts`](Self::posts).
+pub trait SessionStore: Send + Sync + 'static {
+    /// Takes a session, there already or not.
+    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> Stored<'a, Lease>;
+
+    /// Gives it back. A lease that was lost is no error.
+    fn release<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()>;
+
+    /// Writes a batch and gives the number of the session's last event.
+    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> Stored<'a, u64>;
+
+    /// Writes what anybody may.
+    fn post<'a>(&'a self, session: &'a SessionId, post: Post) -> Stored<'a, Posted>;
+
+    /// Which sessions others have posted to, as it happens, in this process and in others.
+    fn posts(&self) -> broadcast::Receiver<SessionId>;
+
+    /// Orders that nobody has taken yet, the oldest first; they are taken by reading them.
+    fn take_controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>>;
+
+    /// All that is needed to go on; none if there is no such session.
+    fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>>;
+
+    /// Sessions, the newest first.
+    fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>>;
+
+    /// From the first entry to this one.
+    fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> Stored<'a, Vec<Entry>>;
+
+    /// Entries of a thread in the order in which they were written, from behind one on.
+    fn entries<'a>(
+        &'a self,
+        session: &'a SessionId,
+        thread: &'a ThreadId,
+        after: Option<&'a EntryId>,
+        limit: usize,
+    ) -> Stored<'a, Vec<Entry>>;
+
+    /// A gate.
+    fn gate<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Option<Gate>>;
+
+    /// Where a gate was shown, the first place first.
+    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Vec<GateRef>>;
+
+    /// Gates that wait for a decision, of one session or of all, the oldest first.
+    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> Stored<'a, Vec<Gate>>;
+
+    /// Events with numbers above one, in order.
+    fn events<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after: u64,
+        limit: usize,
+    ) -> Stored<'a, Vec<Event>>;
+
+    /// Forgets a session and all that belongs to it.
+    fn remove<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()>;
+}
+
+impl fmt::Debug for dyn SessionStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SessionStore")
+    }
+}

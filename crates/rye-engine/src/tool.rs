@@ -1,0 +1,213 @@
+//! Tools: what a model can do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rye_protocol::{Action, CallId, ErrorInfo, GateKind, QueueItemId, SessionId, ThreadId};
+use rye_protocol::{ErrorCode, GateStatus, Part, ProcessRef, Resolution};
+use serde_json::{Map, Value};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::model::ToolSpec;
+use crate::runner::Mail;
+use crate::sandbox::Sandbox;
+use crate::store::Later;
+
+/// What may be done with a tool whose host died while it ran.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Effect {
+    /// Run it again: it changes nothing.
+    Pure,
+    /// Run it again: twice is as good as once.
+    Idempotent,
+    /// Never run it again on its own: the model is told that the outcome is not known.
+    #[default]
+    AtMostOnce,
+    /// Ask a person.
+    Ask,
+}
+
+/// What a tool is.
+#[derive(Debug, Clone)]
+pub struct ToolDef {
+    /// Its name and what models see of it.
+    pub spec: ToolSpec,
+    /// What may be done when its host died.
+    pub effect: Effect,
+    /// Whether it runs alone.
+    pub exclusive: bool,
+    /// When it is ended.
+    pub timeout: Option<Duration>,
+}
+
+impl ToolDef {
+    /// A tool that runs beside others and is never repeated.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
+        Self {
+            spec: ToolSpec {
+                name: name.into(),
+                description: description.into(),
+                parameters,
+            },
+            effect: Effect::default(),
+            exclusive: false,
+            timeout: None,
+        }
+    }
+
+    /// With this effect.
+    #[must_use]
+    pub fn effect(mut self, effect: Effect) -> Self {
+        self.effect = effect;
+        self
+    }
+}
+
+/// What a tool gives.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ToolOutput {
+    /// What the model reads.
+    pub text: String,
+    /// What programs read.
+    pub data: Value,
+    /// Files and images.
+    pub attachments: Vec<Part>,
+}
+
+impl ToolOutput {
+    /// Words alone.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// Why a tool has nothing to give. The model reads it and goes on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.message)]
+pub struct ToolError(pub ErrorInfo);
+
+impl ToolError {
+    /// A failure in words.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self(ErrorInfo::new(ErrorCode::ToolFailed, message))
+    }
+}
+
+/// A tool.
+pub trait Tool: Send + Sync + 'static {
+    /// What it is.
+    fn def(&self) -> &ToolDef;
+
+    /// Does it. The arguments fit its schema. Dropping the future ends what it began.
+    fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>>;
+}
+
+/// What is asked of a person.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DecisionRequest {
+    /// What kind of decision.
+    pub kind: GateKind,
+    /// What is asked, in a line.
+    pub title: String,
+    /// All that they must know.
+    pub body: String,
+    /// What they may answer.
+    pub actions: Vec<Action>,
+    /// What the tool calls this gate, made from its arguments: the same key in the same
+    /// prompt is the same gate, also after a restart.
+    pub resume_key: String,
+    /// How long they have.
+    pub expires_in: Option<Duration>,
+    /// What else programs want to know.
+    pub context: Map<String, Value>,
+}
+
+impl DecisionRequest {
+    /// May it? Answered with `approve` or `deny`.
+    pub fn approval(resume_key: impl Into<String>, title: impl Into<String>) -> Self {
+        let action = |id: &str, label: &str| Action {
+            id: id.to_owned(),
+            label: label.to_owned(),
+        };
+        Self {
+            kind: GateKind::Approval,
+            title: title.into(),
+            body: String::new(),
+            actions: vec![action("approve", "Approve"), action("deny", "Deny")],
+            resume_key: resume_key.into(),
+            expires_in: None,
+            context: Map::new(),
+        }
+    }
+
+    /// What should it? Answered with `answer` and a text.
+    pub fn question(resume_key: impl Into<String>, title: impl Into<String>) -> Self {
+        Self {
+            kind: GateKind::Question,
+            actions: Vec::new(),
+            ..Self::approval(resume_key, title)
+        }
+    }
+}
+
+/// What a tool has at hand.
+#[derive(Clone)]
+pub struct ToolContext {
+    /// The session.
+    pub session: SessionId,
+    /// The thread.
+    pub thread: ThreadId,
+    /// The prompt.
+    pub item: QueueItemId,
+    /// The call.
+    pub call: CallId,
+    /// Where it works.
+    pub sandbox: Arc<dyn Sandbox>,
+    pub(crate) mail: mpsc::UnboundedSender<Mail>,
+}
+
+impl ToolContext {
+    /// Stops here until a person decides. Only this thread waits.
+    ///
+    /// After a restart the tool is run **again from its start**, and the same request
+    /// gives the stored decision at once. So whatever it does before it asks must be
+    /// read-only or idempotent.
+    pub async fn request_decision(
+        &self,
+        request: DecisionRequest,
+    ) -> Result<Resolution, ToolError> {
+        let (reply, answer) = oneshot::channel();
+        let mail = Mail::Ask {
+            call: self.call.clone(),
+            request: Box::new(request),
+            reply,
+        };
+        let gone = || ToolError::failed("the thread has ended");
+        self.mail.send(mail).map_err(|_| gone())?;
+        let code = match answer.await.map_err(|_| gone())? {
+            GateStatus::Resolved { resolution } => return Ok(resolution),
+            GateStatus::Expired { .. } => ErrorCode::GateExpired,
+            GateStatus::Withdrawn { .. } | GateStatus::Pending => ErrorCode::GateWithdrawn,
+        };
+        let message = match code {
+            ErrorCode::GateExpired => "nobody decided in time",
+            _ => "the question was withdrawn",
+        };
+        Err(ToolError(ErrorInfo::new(code, message)))
+    }
+
+    /// Tells what the tool prints, as it prints it. It is not written down.
+    pub fn output(&self, text: impl Into<String>) {
+        let (call, text) = (self.call.clone(), text.into());
+        let _ = self.mail.send(Mail::Output { call, text });
+    }
+
+    /// Writes a process down that the tool has started, to be ended if this host dies.
+    pub fn started(&self, process: ProcessRef) {
+        let call = self.call.clone();
+        let _ = self.mail.send(Mail::Process { call, process });
+    }
+}

@@ -1,0 +1,215 @@
+//! A history as a model reads it: every call has its result, and nothing else is said
+//! between the two.
+
+use std::sync::Arc;
+
+use rye_protocol::{Entry, EntryKind, Message, Part, ResultStatus, Role};
+
+/// The messages of a path, from the first entry to the last.
+pub fn messages(path: &[Entry]) -> Vec<Arc<Message>> {
+    Transcript::of(path).messages()
+}
+
+/// A history that grows.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Transcript {
+    messages: Vec<Arc<Message>>,
+}
+
+impl Transcript {
+    pub(crate) fn of(path: &[Entry]) -> Self {
+        let mut transcript = Self::default();
+        for entry in path {
+            transcript.push(entry);
+        }
+        transcript
+    }
+
+    /// Adds what an entry says, if it says something to a model.
+    pub(crate) fn push(&mut self, entry: &Entry) {
+        match &entry.kind {
+            EntryKind::Message(message) => {
+                let mut message = message.clone();
+                // What went wrong with the host is nothing to a model.
+                let is_error = |part: &Part| matches!(part, Part::Error { .. });
+                message.parts.retain(|part| !is_error(part));
+                if !message.parts.is_empty() {
+                    self.messages.push(Arc::new(message));
+                }
+            }
+            EntryKind::Compaction { summary, .. } => {
+                self.messages.clear();
+                let summary = Message::text(Role::User, summary.clone());
+                self.messages.push(Arc::new(summary));
+            }
+            EntryKind::BranchSummary { summary, .. } => {
+                let summary = Message::text(Role::User, summary.clone());
+                self.messages.push(Arc::new(summary));
+            }
+            EntryKind::DecisionGate { .. } => {}
+        }
+    }
+
+    /// All of it. A call without a result, which is only there if something is wrong with
+    /// the record, gets one, and a result without its call is left out: no provider takes
+    /// a history otherwise.
+    pub(crate) fn messages(&self) -> Vec<Arc<Message>> {
+        let mut all = Vec::with_capacity(self.messages.len());
+        let mut rest = self.messages.iter().peekable();
+        while let Some(message) = rest.next() {
+            if message.role == Role::Tool {
+                continue;
+            }
+            all.push(Arc::clone(message));
+            let mut open: Vec<_> = calls(message).collect();
+            while let Some(result) = rest.next_if(|next| next.role == Role::Tool) {
+                let before = open.len();
+                open.retain(|(call, _)| results(result).all(|other| other != *call));
+                if open.len() < before {
+                    all.push(Arc::clone(result));
+                }
+            }
+            for (call_id, tool) in open {
+                all.push(Arc::new(Message::of(
+                    Role::Tool,
+                    vec![Part::ToolResult {
+                        call_id: call_id.clone(),
+                        tool: tool.to_owned(),
+                        status: ResultStatus::Interrupted,
+                        text: "there is no result".to_owned(),
+                        data: serde_json::Value::Null,
+                        error: None,
+                        elided: false,
+                    }],
+                )));
+            }
+        }
+        all
+    }
+}
+
+fn calls(message: &Message) -> impl Iterator<Item = (&rye_protocol::CallId, &str)> {
+    message.parts.iter().filter_map(|part| match part {
+        Part::ToolCall { call_id, tool, .. } => Some((call_id, tool.as_str())),
+        _ => None,
+    })
+}
+
+fn results(message: &Message) -> impl Iterator<Item = &rye_protocol::CallId> {
+    message.parts.iter().filter_map(|part| match part {
+        Part::ToolResult { call_id, .. } => Some(call_id),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rye_protocol::{CallId, EntryId, ErrorCode, ErrorInfo, Millis};
+    use serde_json::Value;
+
+    use super::*;
+
+    fn entry(message: Message) -> Entry {
+        Entry {
+            id: EntryId::new(),
+            session: "s".parse().unwrap(),
+            thread: "t".parse().unwrap(),
+            parent: None,
+            item: None,
+            kind: EntryKind::Message(message),
+            created_at: Millis(0),
+        }
+    }
+
+    fn id(call: u8) -> CallId {
+        format!("call-{call}").parse().unwrap()
+    }
+
+    fn call(call: u8) -> Part {
+        Part::ToolCall {
+            call_id: id(call),
+            tool: "look".to_owned(),
+            args: Value::Null,
+        }
+    }
+
+    fn result(call: u8) -> Message {
+        let part = Part::ToolResult {
+            call_id: id(call),
+            tool: "look".to_owned(),
+            status: ResultStatus::Success,
+            text: "seen".to_owned(),
+            data: Value::Null,
+            error: None,
+            elided: false,
+        };
+        Message::of(Role::Tool, vec![part])
+    }
+
+    fn error() -> Part {
+        let error = ErrorInfo::new(ErrorCode::Model, "it is gone");
+        Part::Error { error }
+    }
+
+    /// Any message, whether or not it fits what stands before it.
+    fn message() -> impl Strategy<Value = Message> {
+        let calls = prop::collection::btree_set(0..4u8, 0..4);
+        prop_oneof![
+            Just(Message::text(Role::User, "go on")),
+            (calls, any::<bool>()).prop_map(|(calls, failed)| {
+                let failed = failed.then(error);
+                let parts = calls.into_iter().map(call).chain(failed);
+                Message::of(Role::Assistant, parts.collect())
+            }),
+            (0..4u8).prop_map(result),
+            Just(Message::of(Role::System, vec![error()])),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn every_call_has_one_result_before_anything_else_is_said(
+            path in prop::collection::vec(message().prop_map(entry), 0..20),
+        ) {
+            let mut open: Vec<CallId> = Vec::new();
+            for message in messages(&path) {
+                if message.role == Role::Tool {
+                    for call in results(&message) {
+                        let place = open.iter().position(|other| other == call);
+                        prop_assert!(place.is_some(), "{call} has a result and is not open");
+                        open.remove(place.unwrap_or_default());
+                    }
+                } else {
+                    prop_assert!(open.is_empty(), "{open:?} have no result");
+                    open = calls(&message).map(|(call, _)| call.clone()).collect();
+                }
+            }
+            prop_assert!(open.is_empty(), "{open:?} have no result");
+        }
+
+        #[test]
+        fn errors_of_the_host_are_not_spoken(
+            path in prop::collection::vec(message().prop_map(entry), 0..20),
+        ) {
+            for message in messages(&path) {
+                prop_assert!(!message.parts.is_empty());
+                prop_assert!(!message.parts.contains(&error()));
+            }
+        }
+    }
+
+    #[test]
+    fn what_fits_is_left_as_it_is() {
+        let said = [
+            Message::text(Role::User, "look twice"),
+            Message::of(Role::Assistant, vec![call(1), call(2)]),
+            result(2),
+            result(1),
+            Message::text(Role::Assistant, "seen"),
+        ];
+        let path: Vec<_> = said.iter().cloned().map(entry).collect();
+        let heard: Vec<_> = messages(&path).iter().map(|it| (**it).clone()).collect();
+        assert_eq!(heard, said);
+    }
+}

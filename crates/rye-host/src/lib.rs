@@ -1,0 +1,148 @@
+//! Configuration in, a running engine out: the only place where implementations of the
+//! engine's traits are chosen.
+//!
+//! [`builder`] makes what `rye prompt` uses. A program of your own may choose otherwise;
+//! here is one that keeps nothing, with a tool that asks before it does something:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use rye_engine::protocol::{EntryKind, EventKind};
+//! use rye_engine::store::Later;
+//! use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+//! use rye_engine::{Decision, Engine, NewSession};
+//! use serde_json::{Value, json};
+//!
+//! struct Deploy(ToolDef);
+//!
+//! impl Tool for Deploy {
+//!     fn def(&self) -> &ToolDef {
+//!         &self.0
+//!     }
+//!
+//!     fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+//!         Box::pin(async move {
+//!             let request = DecisionRequest::approval("deploy", "deploy to production?");
+//!             let answer = context.request_decision(request).await?;
+//!             Ok(ToolOutput::text(format!("{} by {}", answer.action, answer.by)))
+//!         })
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let script = "steps: [{ tool_calls: [{ name: deploy }] }, { text: '${last_tool_result}' }]";
+//! let deploy = ToolDef::new("deploy", "Puts it into production.", json!({ "type": "object" }));
+//! let engine = Engine::builder()
+//!     .store(rye_store::Memory::new())
+//!     .models(rye_model::Catalogue::new(".").with("scripted:demo", script.parse()?))
+//!     .sandbox(Arc::new(rye_sandbox::Virtual::new()))
+//!     .tool(Deploy(deploy))
+//!     .build()?;
+//!
+//! let session = engine.create_session(NewSession::default()).await?;
+//! session.prompt("ship it").await?;
+//! let mut events = session.subscribe(0);
+//! while let Some(notice) = events.next().await? {
+//!     match notice.event.kind {
+//!         EventKind::DecisionGate { gate } => {
+//!             let (action, by, source) = ("approve".into(), "ada".into(), "demo".into());
+//!             let decision = Decision { action, value: Value::Null, by, source };
+//!             engine.decide(&gate.id, decision).await?;
+//!         }
+//!         EventKind::TurnEnd { .. } => break,
+//!         _ => {}
+//!     }
+//! }
+//! let entries = session.entries(&session.threads()[0].id, None, 100).await?;
+//! let Some(EntryKind::Message(last)) = entries.last().map(|entry| &entry.kind) else {
+//!     panic!("nobody said anything");
+//! };
+//! assert_eq!(last.content(), "approve by ada");
+//! # Ok(())
+//! # }
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lillux::process::Supervisor;
+use rye_engine::protocol::Session;
+use rye_engine::sandbox::Sandbox;
+use rye_engine::store::{SessionFilter, SessionStore as _, StoreError};
+use rye_engine::{BuildError, Builder, Engine};
+use rye_model::Catalogue;
+use rye_sandbox::{Local, Virtual};
+use rye_store::Sqlite;
+
+/// Where an agent's tools work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SandboxKind {
+    /// Files in memory, and a small shell that starts no processes.
+    #[default]
+    Virtual,
+    /// The workspace itself. Nothing is confined.
+    Local,
+}
+
+/// What a host is made from.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The file with all sessions.
+    pub database: PathBuf,
+    /// The folder that sessions are about.
+    pub workspace: PathBuf,
+    /// Where tools work.
+    pub sandbox: SandboxKind,
+    /// The model that answers where nobody names one.
+    pub model: Option<String>,
+}
+
+/// Why there is no engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// The file with all sessions cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The workspace cannot be used.
+    #[error("cannot work in {}: {source}", folder.display())]
+    Workspace {
+        /// Which.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Something does not fit together.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+}
+
+/// Sessions that were written down, the newest first, for which no engine is needed.
+pub async fn sessions(database: &Path, filter: SessionFilter) -> Result<Vec<Session>, StoreError> {
+    Sqlite::open(database)?.sessions(filter).await
+}
+
+/// An engine to be, with the built-in tools; more can be added. Must be called within a
+/// Tokio runtime.
+pub fn builder(options: &Options, supervisor: Supervisor) -> Result<Builder, HostError> {
+    let mut models = Catalogue::new(&options.workspace);
+    if let Some(model) = &options.model {
+        models = models.default_model(model);
+    }
+    let sandbox: Arc<dyn Sandbox> = match options.sandbox {
+        SandboxKind::Virtual => Arc::new(Virtual::new()),
+        SandboxKind::Local => {
+            let local = Local::new(&options.workspace, supervisor);
+            Arc::new(local.map_err(|source| HostError::Workspace {
+                folder: options.workspace.clone(),
+                source,
+            })?)
+        }
+    };
+    Ok(Engine::builder()
+        .store(Sqlite::open(&options.database)?)
+        .models(models)
+        .sandbox(sandbox)
+        .tools(rye_engine::builtin::tools()))
+}

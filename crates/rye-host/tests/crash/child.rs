@@ -1,0 +1,189 @@
+//! The process that is killed: it opens the session, asks what is to be asked, and does
+//! what a person would, until all is answered.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rye_engine::clock::{Clock, SystemClock};
+use rye_engine::protocol::{
+    EntryKind, EventKind, GateId, Message, Millis, Part, QueueItemId, QueueMode, ResultStatus, Role,
+};
+use rye_engine::tool::Effect;
+use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
+use rye_model::Catalogue;
+use rye_sandbox::Virtual;
+use rye_store::Sqlite;
+use serde_json::Value;
+
+use super::killer::Killer;
+use super::scenarios::{ALL, Person, Scenario};
+use super::tools::Append;
+
+pub(crate) const SCENARIO: &str = "RYE_CRASH_SCENARIO";
+pub(crate) const FOLDER: &str = "RYE_CRASH_FOLDER";
+pub(crate) const LATER: &str = "RYE_CRASH_LATER";
+/// What stands before each line of the story.
+pub(crate) const TOLD: &str = "told> ";
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long prompts are collected: longer than anything here takes, by the clock.
+const WINDOW: Duration = Duration::from_hours(1);
+
+/// A clock that can be put on.
+struct Ahead {
+    clock: SystemClock,
+    by: Arc<AtomicU64>,
+}
+
+impl Clock for Ahead {
+    fn now(&self) -> Millis {
+        let by = self.by.load(Ordering::Relaxed);
+        self.clock.now().after(Duration::from_millis(by))
+    }
+}
+
+pub(crate) fn main(name: &str) {
+    let scenario = ALL.iter().find(|scenario| scenario.name == name).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let story = tokio::time::timeout(PATIENCE, live(scenario)).await;
+        // The harness has begun a line.
+        println!();
+        for line in story.expect("it is stuck") {
+            println!("{TOLD}{line}");
+        }
+    });
+    runtime.shutdown_background();
+}
+
+async fn live(scenario: &Scenario) -> Vec<String> {
+    let folder = PathBuf::from(std::env::var(FOLDER).unwrap());
+    let later: u64 = std::env::var(LATER).unwrap().parse().unwrap();
+    let ahead = Arc::new(AtomicU64::new(later));
+    let clock = || Ahead {
+        clock: SystemClock::default(),
+        by: Arc::clone(&ahead),
+    };
+    let store = Sqlite::open_with(folder.join("sessions.db"), Arc::new(clock())).unwrap();
+    let tool =
+        |name: &str, effect, gates: &[&'static str]| Append::new(&folder, name, effect, gates);
+    let once = Effect::AtMostOnce;
+    let engine = Engine::builder()
+        .store(Killer(store))
+        .models(Catalogue::new(&folder).with("scripted:test", (scenario.script)()))
+        .sandbox(Arc::new(Virtual::new()))
+        .clock(clock())
+        .collect_for(WINDOW)
+        .tool(tool("once", once, &[]))
+        .tool(tool("pure", Effect::Pure, &[]))
+        .tool(tool("idempotent", Effect::Idempotent, &[]))
+        .tool(tool("ask", Effect::Ask, &[]))
+        .tool(tool("gated", once, &["first"]))
+        .tool(tool("gated_again", Effect::Idempotent, &["first"]))
+        .tool(tool("gated_twice", once, &["first", "second"]))
+        .tool(tool("expiring", once, &["first"]).expires_in(Duration::from_millis(300)))
+        .build()
+        .unwrap();
+    let id = Some("session".parse().unwrap());
+    let session = engine
+        .create_session(NewSession {
+            id,
+            ..NewSession::default()
+        })
+        .await
+        .unwrap();
+    let mut wanted = BTreeSet::new();
+    for (id, content, mode) in scenario.prompts {
+        ask(&session, id, content, *mode).await;
+        // What is collected ends as one.
+        if *mode != QueueMode::Collect || wanted.is_empty() {
+            wanted.insert(id.parse::<QueueItemId>().unwrap());
+        }
+    }
+    if scenario.person == Person::Steers {
+        wanted.insert("steer".parse().unwrap());
+    }
+    if scenario.prompts[0].2 == QueueMode::Collect {
+        // A host that is killed after this finds the clock put back.
+        ahead.fetch_add(2 * WINDOW.as_secs() * 1000, Ordering::Relaxed);
+        session.resume(None).await.unwrap();
+    }
+    let mut events = session.subscribe(0);
+    while !wanted.is_empty() {
+        let notice = events.next().await.unwrap().expect("the session is closed");
+        match notice.event.kind {
+            EventKind::TurnEnd { item, .. } => drop(wanted.remove(&item)),
+            EventKind::DecisionGate { gate } => {
+                act(scenario.person, &engine, &session, gate.id).await;
+            }
+            _ => {}
+        }
+    }
+    story(&session).await
+}
+
+async fn ask(session: &Session, id: &str, content: &str, mode: QueueMode) {
+    let prompt = Prompt {
+        id: Some(id.parse().unwrap()),
+        mode: Some(mode),
+        ..Prompt::from(content)
+    };
+    session.prompt(prompt).await.unwrap();
+}
+
+/// A person who is asked, perhaps for the second time: a gate that has ended tells so.
+async fn act(person: Person, engine: &Engine, session: &Session, gate: GateId) {
+    let action = match person {
+        Person::Sleeps => return,
+        Person::Steers => return ask(session, "steer", "never mind", QueueMode::Steer).await,
+        Person::Approves => "approve",
+        Person::RunsAgain => "run_again",
+    };
+    let decision = Decision {
+        action: action.to_owned(),
+        value: Value::Null,
+        by: "ada".to_owned(),
+        source: "test".to_owned(),
+    };
+    engine.decide(&gate, decision).await.unwrap();
+}
+
+async fn story(session: &Session) -> Vec<String> {
+    let thread = session.threads().remove(0).id;
+    let entries = session.entries(&thread, None, 1000).await.unwrap();
+    let lines = entries.iter().map(|entry| match &entry.kind {
+        EntryKind::Message(message) => line(message),
+        EntryKind::DecisionGate { title, .. } => format!("gate: {title}"),
+        other => format!("{other:?}"),
+    });
+    lines.collect()
+}
+
+fn line(message: &Message) -> String {
+    let parts = message.parts.iter().map(|part| match part {
+        Part::Text { text } => text.replace('\n', " "),
+        Part::ToolCall { tool, args, .. } => format!("→{tool} {}", args["line"]),
+        Part::ToolResult { status, text, .. } => match status {
+            ResultStatus::Success => text.clone(),
+            ResultStatus::Interrupted => "interrupted".to_owned(),
+            ResultStatus::Aborted => "aborted".to_owned(),
+            ResultStatus::Error => format!("error: {text}"),
+        },
+        other => format!("{other:?}"),
+    });
+    let role = match message.role {
+        Role::User => "user",
+        Role::Assistant => "model",
+        Role::Tool => "tool",
+        Role::System => "system",
+    };
+    format!("{role}: {}", parts.collect::<Vec<_>>().join(" "))
+}

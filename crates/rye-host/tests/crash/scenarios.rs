@@ -1,0 +1,173 @@
+//! What is killed: sessions of every kind.
+
+use std::time::Duration;
+
+use rye_engine::protocol::QueueMode;
+use rye_model::{Script, Step};
+use serde_json::json;
+
+/// A session, what is asked of it, and what a person does at its gates.
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) script: fn() -> Script,
+    /// Ids, contents and modes of the prompts, in order.
+    pub(crate) prompts: &'static [(&'static str, &'static str, QueueMode)],
+    pub(crate) person: Person,
+    /// How long no host is there after a kill, by the clock.
+    pub(crate) down_for: Duration,
+}
+
+/// What a person does when asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Person {
+    Approves,
+    /// Asks something else instead.
+    Steers,
+    /// Does not answer.
+    Sleeps,
+    /// Says that what was interrupted is to be run again.
+    RunsAgain,
+}
+
+const ONE: &[(&str, &str, QueueMode)] = &[("p1", "go", QueueMode::Followup)];
+
+fn call(tool: &str, line: &str) -> Step {
+    Step::call(tool, json!({ "line": line }))
+}
+
+fn calls(all: &[(&str, &str)]) -> Step {
+    let all = all.iter();
+    Step::calls(all.map(|(tool, line)| ((*tool).to_owned(), json!({ "line": line }))))
+}
+
+pub(crate) const ALL: &[Scenario] = &[
+    Scenario {
+        name: "plain answer",
+        script: || Script::of([Step::text("hello")]),
+        prompts: ONE,
+        person: Person::Approves,
+        down_for: Duration::ZERO,
+    },
+    Scenario {
+        name: "two prompts",
+        script: || Script::of([Step::text("one"), Step::text("two")]),
+        prompts: &[
+            ("p1", "first", QueueMode::Followup),
+            ("p2", "second", QueueMode::Followup),
+        ],
+        person: Person::Approves,
+        down_for: Duration::ZERO,
+    },
+    Scenario {
+        name: "one tool, at most once",
+        script: || Script::of([call("once", "a"), Step::text("done")]),
+        prompts: ONE,
+        person: Person::Approves,
+        down_for: Duration::ZERO,
+    },
+    Scenario {
+        name: "one tool, pure",
+        script: || Script::of([call("pure", "a"), Step::text("done")]),
+        prompts: ONE,
+        person: Person::Approves,
+        down_for: Duration::ZERO,
+    },
+    Scenario {
+        name: "one tool, idempotent",
+        script: || Script::of([call("idempotent", "a"), Step::text("done")]),
+        prompts: ONE,
+        person: Person::Approves,
+        down_for: Duration::ZERO,
+    },
+    Scenario {
+        name: "one tool, ask",
+        script: || Script::of([call("ask", "a"), Step::text("done")]),
+        prompts: ONE,
+        person: Person::RunsAgain,
+        down_for: Duration::ZERO,
+    },
+    Scenario {
+        name: "parallel tools",
+        script: || {
+            let all = calls(&[("once", "a"), ("pure", "b"), ("once", "c")]);
+            Script::of([all, Step::text("done")])
+        },
+        prompts: ONE,
+        person: Person::Approves,
+        down_for: Duration::ZERO,
+    },
+    Scenario {
+        name: "a gate",
+        script: || Script::of([call("gated", "a"), Step::text("done")]),
+        prompts: ONE,
+        person: Person::Approves,
+        down_for: Duration::ZERO,
+    },
+    Scenario {
+        name: "two gates in one tool",
+        script: || Script::of([call("gated_twice", "a"), Step::text("done")]),
+        prompts: ONE,
+        person: Person::Approves,
+        down_for: Duration::ZERO,
+    },
+    Scenario {
+        name: "steer over a gate",
+        script: || Script::of([call("gated_again", "a"), Step::text("all right")]),
+        prompts: ONE,
+        person: Person::Steers,
+        down_for: Duration::ZERO,
+    },
+    Scenario {
+        name: "collect window",
+        script: || Script::of([Step::text("all of you")]),
+        prompts: &[
+            ("p1", "first", QueueMode::Collect),
+            ("p2", "second", QueueMode::Collect),
+        ],
+        person: Person::Approves,
+        down_for: Duration::ZERO,
+    },
+    Scenario {
+        name: "expiry while down",
+        script: || Script::of([call("expiring", "a"), Step::text("too late")]),
+        prompts: ONE,
+        person: Person::Sleeps,
+        down_for: Duration::from_hours(1),
+    },
+];
+
+/// Whether a disturbed story is the undisturbed one, but for calls that were interrupted.
+pub(crate) fn same(expected: &[String], found: &[String]) -> Result<(), String> {
+    // Parallel tools end in any order.
+    let (mut expected, mut found) = (expected.to_vec(), found.to_vec());
+    sort_results(&mut expected);
+    sort_results(&mut found);
+    let is_gate = |line: &str| line.starts_with("gate: ");
+    // Whoever was interrupted before it could ask has not asked; whoever is to say what
+    // becomes of an interrupted call has been.
+    if found.iter().any(|line| line == "tool: interrupted") {
+        expected.retain(|line| !is_gate(line));
+        found.retain(|line| !is_gate(line));
+    }
+    found.retain(|line| !line.ends_with("was interrupted"));
+    if expected.len() != found.len() {
+        return Err(format!(
+            "{} lines instead of {}",
+            found.len(),
+            expected.len()
+        ));
+    }
+    for (expected, found) in expected.iter().zip(&found) {
+        let interrupted = expected.starts_with("tool: ") && found == "tool: interrupted";
+        if expected != found && !interrupted {
+            return Err(format!("`{found}` instead of `{expected}`"));
+        }
+    }
+    Ok(())
+}
+
+fn sort_results(story: &mut [String]) {
+    for run in story.chunk_by_mut(|a, b| a.starts_with("tool: ") && b.starts_with("tool: ")) {
+        run.sort();
+    }
+}

@@ -1,0 +1,261 @@
+//! A script read from YAML. What is wrong with it is told with its place.
+
+use std::collections::HashSet;
+use std::str::FromStr;
+
+use rye_protocol::CallId;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use serde_saphyr::{Location, Spanned};
+
+use crate::script::{Fault, Price, Said, Script, ScriptCall, Step, Tokens};
+
+/// What is wrong with a script.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {what}")]
+pub struct ScriptError {
+    /// The line, from 1.
+    pub line: u64,
+    /// The column, from 1.
+    pub column: u64,
+    /// What.
+    pub what: String,
+}
+
+impl ScriptError {
+    fn at(location: Location, what: impl Into<String>) -> Self {
+        Self {
+            line: location.line().max(1),
+            column: location.column().max(1),
+            what: what.into(),
+        }
+    }
+}
+
+impl FromStr for Script {
+    type Err = ScriptError;
+
+    fn from_str(text: &str) -> Result<Self, ScriptError> {
+        let read: Result<ScriptText, _> = serde_saphyr::from_str(text);
+        read.map_err(|error| of_yaml(&error))?.check()
+    }
+}
+
+fn of_yaml(error: &serde_saphyr::Error) -> ScriptError {
+    let place = error.location();
+    let words = error.without_snippet().to_string();
+    // It ends in the place, which is told apart.
+    let words = words.split(" at line ").next().unwrap_or(&words);
+    ScriptError {
+        line: place.map_or(1, |place| place.line().max(1)),
+        column: place.map_or(1, |place| place.column().max(1)),
+        what: words.to_owned(),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScriptText {
+    context_window: Option<Spanned<u64>>,
+    max_output: Option<Spanned<u64>>,
+    price: Option<Spanned<PriceText>>,
+    steps: Vec<Spanned<StepText>>,
+    on_summary: Option<String>,
+    after_last: Option<Spanned<StepText>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PriceText {
+    #[serde(default)]
+    input: f64,
+    #[serde(default)]
+    output: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepText {
+    text: Option<String>,
+    thinking: Option<String>,
+    #[serde(default)]
+    tool_calls: Vec<Spanned<CallText>>,
+    delay_ms: Option<u64>,
+    chunk_chars: Option<usize>,
+    chunk_ms: Option<u64>,
+    usage: Option<UsageText>,
+    error: Option<FaultText>,
+    retry_after_ms: Option<u64>,
+    times: Option<u32>,
+    then: Option<Box<Spanned<StepText>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallText {
+    name: String,
+    #[serde(default)]
+    args: Map<String, Value>,
+    id: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UsageText {
+    #[serde(default)]
+    input: u64,
+    #[serde(default)]
+    cached: u64,
+    #[serde(default)]
+    output: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum FaultText {
+    Overloaded,
+    RateLimited,
+    ContextOverflow,
+    StreamCut,
+    InvalidRequest,
+}
+
+impl ScriptText {
+    fn check(self) -> Result<Script, ScriptError> {
+        let standard = Script::default();
+        let some = |given: Option<Spanned<u64>>, standard| match given {
+            Some(given) if given.value == 0 => {
+                Err(ScriptError::at(given.referenced, "it must be at least 1"))
+            }
+            given => Ok(given.map_or(standard, |given| given.value)),
+        };
+        let steps: Result<_, _> = self.steps.into_iter().map(step).collect();
+        Ok(Script {
+            context_window: some(self.context_window, standard.context_window)?,
+            max_output: some(self.max_output, standard.max_output)?,
+            price: self
+                .price
+                .as_ref()
+                .map(price)
+                .transpose()?
+                .unwrap_or_default(),
+            steps: steps?,
+            on_summary: self.on_summary,
+            after_last: match self.after_last {
+                Some(given) => step(given)?,
+                None => standard.after_last,
+            },
+        })
+    }
+}
+
+fn price(given: &Spanned<PriceText>) -> Result<Price, ScriptError> {
+    let PriceText { input, output } = given.value;
+    if [input, output].iter().all(|it| (0.0..1e9).contains(it)) {
+        Ok(Price { input, output })
+    } else {
+        let what = "a price is dollars for a million tokens, from 0";
+        Err(ScriptError::at(given.referenced, what))
+    }
+}
+
+fn step(given: Spanned<StepText>) -> Result<Step, ScriptError> {
+    let place = given.referenced;
+    let wrong = |what: &str| Err(ScriptError::at(place, what));
+    let mut text = given.value;
+    let Some(error) = text.error else {
+        if text.times.is_some() || text.then.is_some() || text.retry_after_ms.is_some() {
+            return wrong("`times`, `then` and `retry_after_ms` belong to an `error`");
+        }
+        if !text.says_something() {
+            return wrong("a step has a `text`, `thinking`, `tool_calls` or an `error`");
+        }
+        return Ok(Step::Say(said(text, place)?));
+    };
+    let times = match (text.times.take(), text.then.take()) {
+        (None, None) => None,
+        (Some(0), _) => return wrong("`times` is at least 1"),
+        (Some(times), Some(then)) => {
+            let place = then.referenced;
+            match step(*then)? {
+                Step::Say(said) => Some((times, said)),
+                Step::Fail { .. } => {
+                    return Err(ScriptError::at(place, "`then` is an answer, not an error"));
+                }
+            }
+        }
+        _ => return wrong("`times` and `then` belong together"),
+    };
+    if error != FaultText::StreamCut && text.says_something() {
+        return wrong("an `error` says nothing before it; only a `stream_cut` does");
+    }
+    if error != FaultText::RateLimited && text.retry_after_ms.is_some() {
+        return wrong("`retry_after_ms` belongs to `rate_limited`");
+    }
+    if !text.tool_calls.is_empty() {
+        return wrong("what is cut off calls no tools");
+    }
+    let fault = match error {
+        FaultText::Overloaded => Fault::Overloaded,
+        FaultText::RateLimited => Fault::RateLimited {
+            retry_after_ms: text.retry_after_ms,
+        },
+        FaultText::ContextOverflow => Fault::ContextOverflow,
+        FaultText::StreamCut => Fault::StreamCut(said(text, place)?),
+        FaultText::InvalidRequest => Fault::InvalidRequest,
+    };
+    Ok(Step::Fail { fault, times })
+}
+
+impl StepText {
+    fn says_something(&self) -> bool {
+        self.text.is_some() || self.thinking.is_some() || !self.tool_calls.is_empty()
+    }
+}
+
+fn said(text: StepText, place: Location) -> Result<Said, ScriptError> {
+    if text.chunk_chars == Some(0) {
+        return Err(ScriptError::at(place, "`chunk_chars` is at least 1"));
+    }
+    let calls: Result<Vec<_>, _> = text.tool_calls.into_iter().map(call).collect();
+    let calls = calls?;
+    let mut ids = HashSet::new();
+    let mut named = calls.iter().filter_map(|call| call.id.as_ref());
+    if let Some(twice) = named.find(|id| !ids.insert(*id)) {
+        let what = format!("two calls have the id `{twice}`");
+        return Err(ScriptError::at(place, what));
+    }
+    Ok(Said {
+        thinking: text.thinking.unwrap_or_default(),
+        text: text.text.unwrap_or_default(),
+        calls,
+        delay_ms: text.delay_ms.unwrap_or_default(),
+        chunk_chars: text.chunk_chars,
+        chunk_ms: text.chunk_ms.unwrap_or_default(),
+        usage: text.usage.map(|usage| Tokens {
+            input: usage.input,
+            cached: usage.cached,
+            output: usage.output,
+        }),
+    })
+}
+
+fn call(given: Spanned<CallText>) -> Result<ScriptCall, ScriptError> {
+    let place = given.referenced;
+    let CallText { name, args, id } = given.value;
+    if name.is_empty() {
+        return Err(ScriptError::at(place, "a call names a tool"));
+    }
+    let id: Option<CallId> = id
+        .map(|id| id.parse())
+        .transpose()
+        .map_err(|error: rye_protocol::IdError| ScriptError::at(place, error.to_string()))?;
+    Ok(ScriptCall {
+        name,
+        args: Value::Object(args),
+        id,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! Scripts that are right, and scripts that are not.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn the_script_of_the_design_is_read() {
+    let script: Script = r###"
+context_window: 200000          # optional; so are max_output and a price
+steps:
+  - tool_calls: [{ name: bash, args: { command: "echo hi >> out.txt" } }]
+  - text: "It said: ${last_tool_result}"
+  - { text: "slowly", delay_ms: 300, chunk_chars: 8, chunk_ms: 20, usage: { input: 1200, output: 40 } }
+  - { error: overloaded, times: 2, then: { text: "third try" } }
+on_summary: "## Goal …"
+after_last: { text: "(end of script)" }
+"###
+    .parse()
+    .unwrap();
+    let then = Said {
+        text: "third try".into(),
+        ..Said::default()
+    };
+    let slowly = Said {
+        text: "slowly".into(),
+        delay_ms: 300,
+        chunk_chars: Some(8),
+        chunk_ms: 20,
+        usage: Some(Tokens {
+            input: 1200,
+            cached: 0,
+            output: 40,
+        }),
+        ..Said::default()
+    };
+    let expected = [
+        Step::call("bash", json!({ "command": "echo hi >> out.txt" })),
+        Step::text("It said: ${last_tool_result}"),
+        Step::Say(slowly),
+        Step::Fail {
+            fault: Fault::Overloaded,
+            times: Some((2, then)),
+        },
+    ];
+    assert_eq!(script.steps, expected);
+    assert_eq!(script.on_summary.as_deref(), Some("## Goal …"));
+    assert_eq!(script.after_last, Script::default().after_last);
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    let cases = [
+        ("steps: [", 1, "unclosed"),
+        ("stages: []", 1, "stages"),
+        ("context_window: 1", 1, "steps"),
+        ("steps:\n  - { txt: a }", 2, "txt"),
+        ("steps:\n  - text: a\n  - {}", 3, "a step has a `text`"),
+        ("steps:\n  - { error: busy }", 2, "busy"),
+        (
+            "steps:\n  - { text: a, times: 2 }",
+            2,
+            "belong to an `error`",
+        ),
+        (
+            "steps:\n  - { error: overloaded, times: 2 }",
+            2,
+            "belong together",
+        ),
+        (
+            "steps:\n  - { error: overloaded, times: 0, then: { text: a } }",
+            2,
+            "at least 1",
+        ),
+        (
+            "steps:\n  - error: overloaded\n    times: 1\n    then: { error: overloaded }",
+            4,
+            "an answer, not an error",
+        ),
+        (
+            "steps:\n  - { error: overloaded, text: a }",
+            2,
+            "only a `stream_cut`",
+        ),
+        (
+            "steps:\n  - { error: overloaded, retry_after_ms: 1 }",
+            2,
+            "belongs to `rate_limited`",
+        ),
+        ("steps:\n  - { text: a, chunk_chars: 0 }", 2, "at least 1"),
+        ("steps:\n  - { text: a, delay_ms: -1 }", 2, ""),
+        ("steps:\n  - tool_calls: [{ name: '' }]", 2, "names a tool"),
+        (
+            "steps:\n  - tool_calls: [{ name: a, id: 'b c' }]",
+            2,
+            "is no id",
+        ),
+        (
+            "steps:\n  - tool_calls: [{ name: a, id: b }, { name: a, id: b }]",
+            2,
+            "two calls",
+        ),
+        ("steps:\n  - tool_calls: [{ name: a, args: [1] }]", 2, ""),
+        ("steps: []\ncontext_window: 0", 2, "at least 1"),
+        ("steps: []\nprice: { input: -1 }", 2, "dollars"),
+        ("steps: []\nprice: { input: .nan }", 2, "dollars"),
+        ("", 1, ""),
+    ];
+    for (text, line, words) in cases {
+        let error = text.parse::<Script>().unwrap_err();
+        assert_eq!(error.line, line, "{text}: {error}");
+        assert!(error.column >= 1);
+        assert!(error.what.contains(words), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_bomb_of_references_is_refused() {
+    let script = |levels: u32| {
+        let mut args = vec!["x0: &x0 [a, a, a, a, a, a, a, a, a]".to_owned()];
+        for level in 1..levels {
+            let many = vec![format!("*x{}", level - 1); 9].join(", ");
+            args.push(format!("x{level}: &x{level} [{many}]"));
+        }
+        format!(
+            "steps:\n  - tool_calls: [{{ name: a, args: {{ {} }} }}]",
+            args.join(", ")
+        )
+    };
+    assert!(script(2).parse::<Script>().is_ok());
+    assert!(script(30).parse::<Script>().is_err());
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_script_or_an_error(text in "(steps:\n)?[ -~\n]{0,200}") {
+        let _ = text.parse::<Script>();
+    }
+}

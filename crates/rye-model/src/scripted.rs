@@ -1,0 +1,266 @@
+//! A model that follows a script.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rye_engine::model::{Delta, Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest};
+use rye_engine::store::Later;
+use rye_protocol::{CallId, Message, Part, Role, Usage};
+use tokio::time::sleep;
+
+use crate::fill;
+use crate::script::{Fault, Price, Said, Script, Step, Tokens};
+
+/// A model that follows a [`Script`].
+///
+/// It remembers nothing of what it said: the step that it takes is the number of answers
+/// in the history, so that another process gives the same answer to the same history.
+///
+/// One thing cannot be told from a history: how often an `error` with `times` was given.
+/// That is counted for each step as long as the model is there, by all who ask it; a new
+/// process fails as often again.
+#[derive(Debug)]
+pub struct Scripted {
+    script: Script,
+    failed: Mutex<HashMap<usize, u32>>,
+}
+
+impl From<Script> for Scripted {
+    fn from(script: Script) -> Self {
+        Self {
+            script,
+            failed: Mutex::default(),
+        }
+    }
+}
+
+impl Model for Scripted {
+    fn info(&self) -> ModelInfo {
+        ModelInfo {
+            context_window: self.script.context_window,
+            max_output: self.script.max_output,
+        }
+    }
+
+    fn call(
+        &self,
+        request: ModelRequest,
+        deltas: Deltas,
+    ) -> Later<'_, Result<ModelAnswer, ModelError>> {
+        Box::pin(async move {
+            if request.for_summary {
+                let said = Said {
+                    text: self.summary(&request),
+                    ..Said::default()
+                };
+                return Ok(self.say(0, &said, &request, &deltas).await);
+            }
+            let answers = request.messages.iter();
+            let number = answers.filter(|it| it.role == Role::Assistant).count();
+            let step = self.script.steps.get(number);
+            let step = step.unwrap_or(&self.script.after_last);
+            self.take(number, step, &request, &deltas).await
+        })
+    }
+}
+
+impl Scripted {
+    async fn take(
+        &self,
+        number: usize,
+        step: &Step,
+        request: &ModelRequest,
+        deltas: &Deltas,
+    ) -> Result<ModelAnswer, ModelError> {
+        match step {
+            Step::Say(said) => Ok(self.say(number, said, request, deltas).await),
+            Step::Fail {
+                times: Some((times, then)),
+                ..
+            } if !self.fails_again(number, *times) => {
+                Ok(self.say(number, then, request, deltas).await)
+            }
+            Step::Fail { fault, .. } => Err(fail(number, fault, request, deltas).await),
+        }
+    }
+
+    fn fails_again(&self, step: usize, times: u32) -> bool {
+        let failed = self.failed.lock();
+        let mut failed = failed.unwrap_or_else(PoisonError::into_inner);
+        let count = failed.entry(step).or_default();
+        let again = *count < times;
+        *count = count.saturating_add(1);
+        again
+    }
+
+    async fn say(
+        &self,
+        number: usize,
+        said: &Said,
+        request: &ModelRequest,
+        deltas: &Deltas,
+    ) -> ModelAnswer {
+        let last = fill::last_result(&request.messages);
+        let text = fill::text(&said.text, last);
+        speak(said, &text, deltas).await;
+        let mut parts = Vec::new();
+        if !said.thinking.is_empty() {
+            let (text, signature) = (said.thinking.clone(), None);
+            parts.push(Part::Thinking { text, signature });
+        }
+        if !text.is_empty() {
+            parts.push(Part::Text { text });
+        }
+        for (index, call) in said.calls.iter().enumerate() {
+            parts.push(Part::ToolCall {
+                call_id: call.id.clone().unwrap_or_else(|| call_id(number, index)),
+                tool: call.name.clone(),
+                args: fill::value(&call.args, last),
+            });
+        }
+        let usage = said.usage.unwrap_or_else(|| estimate(request, &parts));
+        let stop_reason = if said.calls.is_empty() {
+            "end_turn"
+        } else {
+            "tool_use"
+        };
+        ModelAnswer {
+            parts,
+            stop_reason: Some(stop_reason.to_owned()),
+            usage: cost(usage, self.script.price),
+        }
+    }
+
+    /// The script's summary, or one that has all headings and the words of the request.
+    fn summary(&self, request: &ModelRequest) -> String {
+        if let Some(summary) = &self.script.on_summary {
+            return summary.clone();
+        }
+        let of = |role: Role| request.messages.iter().filter(move |it| it.role == role);
+        let words = |message: Option<&Arc<Message>>| {
+            let text = message.map(|it| it.content()).unwrap_or_default();
+            let line: String = text
+                .lines()
+                .next()
+                .unwrap_or_default()
+                .chars()
+                .take(200)
+                .collect();
+            if line.is_empty() {
+                "(none)".to_owned()
+            } else {
+                line
+            }
+        };
+        let goal = words(of(Role::User).next());
+        let done = words(of(Role::Assistant).next_back());
+        let said = request.messages.len();
+        format!(
+            "## Goal\n{goal}\n\n\
+             ## Constraints & Preferences\n(none)\n\n\
+             ## Progress\n### Done\n{done}\n### In Progress\n(none)\n### Blocked\n(none)\n\n\
+             ## Key Decisions\n(none)\n\n\
+             ## Next Steps\n(none)\n\n\
+             ## Critical Context\n{said} messages\n\n\
+             ## Relevant Files\n(none)\n"
+        )
+    }
+}
+
+async fn fail(number: usize, fault: &Fault, request: &ModelRequest, deltas: &Deltas) -> ModelError {
+    let says = || format!("step {number} of the script says so");
+    match fault {
+        Fault::Overloaded => ModelError::Overloaded(says()),
+        Fault::RateLimited { retry_after_ms } => ModelError::RateLimited {
+            message: says(),
+            retry_after: retry_after_ms.map(Duration::from_millis),
+        },
+        Fault::ContextOverflow => ModelError::ContextOverflow(says()),
+        Fault::StreamCut(said) => {
+            let last = fill::last_result(&request.messages);
+            speak(said, &fill::text(&said.text, last), deltas).await;
+            ModelError::Connection(says())
+        }
+        Fault::InvalidRequest => ModelError::Refused(says()),
+    }
+}
+
+/// Says it as it comes.
+async fn speak(said: &Said, text: &str, deltas: &Deltas) {
+    if said.delay_ms > 0 {
+        sleep(Duration::from_millis(said.delay_ms)).await;
+    }
+    let mut first = true;
+    for (words, delta) in [
+        (
+            said.thinking.as_str(),
+            Delta::Thinking as fn(String) -> Delta,
+        ),
+        (text, Delta::Text),
+    ] {
+        for chunk in chunks(words, said.chunk_chars) {
+            if !first && said.chunk_ms > 0 {
+                sleep(Duration::from_millis(said.chunk_ms)).await;
+            }
+            first = false;
+            deltas(delta(chunk.to_owned()));
+        }
+    }
+}
+
+/// A text in pieces of so many characters, or in one.
+fn chunks(mut text: &str, size: Option<usize>) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        let ends = size.and_then(|size| text.char_indices().nth(size));
+        let (chunk, rest) = text.split_at(ends.map_or(text.len(), |(end, _)| end));
+        text = rest;
+        (!chunk.is_empty()).then_some(chunk)
+    })
+}
+
+fn call_id(step: usize, index: usize) -> CallId {
+    let id = format!("call-{step}-{index}").try_into();
+    // It is short and plain, so it is an id.
+    id.unwrap_or_else(|_| CallId::new())
+}
+
+/// Four characters are about a token.
+fn estimate(request: &ModelRequest, answer: &[Part]) -> Tokens {
+    let history = request.messages.iter().flat_map(|it| &it.parts).map(size);
+    Tokens {
+        input: (request.system.len() as u64 + history.sum::<u64>()).div_ceil(4),
+        cached: 0,
+        output: answer.iter().map(size).sum::<u64>().div_ceil(4),
+    }
+}
+
+fn size(part: &Part) -> u64 {
+    let bytes = match part {
+        Part::Text { text } | Part::Thinking { text, .. } | Part::ToolResult { text, .. } => {
+            text.len()
+        }
+        Part::ToolCall { tool, args, .. } => tool.len() + args.to_string().len(),
+        Part::Attachment { .. } | Part::Error { .. } => 0,
+    };
+    bytes as u64
+}
+
+fn cost(tokens: Tokens, price: Price) -> Usage {
+    // A dollar for a million tokens is a millionth of a dollar for one.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a price is not negative, and an estimate"
+    )]
+    let micro_dollars =
+        (tokens.input as f64 * price.input + tokens.output as f64 * price.output).round() as u64;
+    Usage {
+        turns: 1,
+        input_tokens: tokens.input,
+        cached_tokens: tokens.cached,
+        output_tokens: tokens.output,
+        micro_dollars,
+    }
+}

@@ -1,0 +1,92 @@
+//! Changes that are written as one.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    CallId, Entry, EntryId, EventKind, Gate, GateId, GateRef, QueueItem, QueueItemId, Session,
+    SessionId, Thread, ThreadId, Usage,
+};
+
+/// Changes of one session that are written all or not at all.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Batch {
+    /// In the order in which they are made.
+    pub ops: Vec<Op>,
+}
+
+/// One change.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Op {
+    /// The session as it is now.
+    PutSession(Box<Session>),
+    /// A thread as it is now.
+    PutThread(Box<Thread>),
+    /// An entry that was not there.
+    AppendEntry(Box<Entry>),
+    /// An entry that was there and is another now. An unknown id is an error.
+    ReplaceEntry(Box<Entry>),
+    /// A queue item as it is now.
+    PutItem(Box<QueueItem>),
+    /// A queue item that is to be forgotten.
+    RemoveItem(QueueItemId),
+    /// A gate as it is now. One that has ended is not changed again: that is an error.
+    PutGate(Box<Gate>),
+    /// Where a gate was shown.
+    PutGateRef(GateRef),
+    /// A turn that waits at a gate.
+    PutSuspended(Box<Suspended>),
+    /// It waits no more.
+    ClearSuspended(GateId),
+    /// What was used up, added to what the session had used up before.
+    AddUsage(Usage),
+    /// What is told of all this; the store numbers it.
+    Event(Option<ThreadId>, Box<EventKind>),
+}
+
+impl Batch {
+    /// Nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// With one more change.
+    pub fn push(&mut self, op: Op) {
+        self.ops.push(op);
+    }
+
+    /// With one more event.
+    pub fn tell(&mut self, thread: &ThreadId, kind: EventKind) {
+        let thread = Some(thread.clone());
+        self.ops.push(Op::Event(thread, Box::new(kind)));
+    }
+}
+
+/// A turn that waits at a gate: what is needed to go on, on any host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Suspended {
+    /// The gate.
+    pub gate: GateId,
+    /// The session.
+    pub session: SessionId,
+    /// The thread.
+    pub thread: ThreadId,
+    /// The prompt.
+    pub item: QueueItemId,
+    /// The model of the turn.
+    pub model: String,
+    /// The last entry.
+    pub leaf: Option<EntryId>,
+    /// The call that waits.
+    pub call: CallId,
+    /// Its tool.
+    pub tool: String,
+    /// With what.
+    pub args: Value,
+    /// What the tool calls the gate.
+    pub resume_key: String,
+    /// How often the tool was begun.
+    pub attempt: u32,
+    /// The hash of what would run, where it is an item.
+    pub chain_hash: Option<String>,
+}

@@ -1,0 +1,202 @@
+//! Events: what happened, told to whoever listens.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    CallId, EntryId, ErrorInfo, Gate, GateId, Millis, QueueItemId, Resolution, ResultStatus,
+    SessionId, ThreadId, Usage,
+};
+
+/// Something that happened, numbered within its session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its number in the session, from 1, without gaps. What is only told live has none.
+    pub sequence: Option<u64>,
+    /// Whose it is.
+    pub session: SessionId,
+    /// Whose thread's, if one's.
+    pub thread: Option<ThreadId>,
+    /// When.
+    pub at: Millis,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum EventKind {
+    /// A message begins; what follows until its end is told live.
+    MessageStart,
+    /// More of its words. Live.
+    TextDelta {
+        /// They.
+        text: String,
+    },
+    /// More of what the model thinks. Live.
+    ThinkingDelta {
+        /// It.
+        text: String,
+    },
+    /// An entry was changed.
+    MessageUpdate {
+        /// Which.
+        entry: EntryId,
+    },
+    /// An entry was written.
+    MessageEnd {
+        /// Which.
+        entry: EntryId,
+    },
+    /// A tool begins.
+    ToolStart {
+        /// The call.
+        call: CallId,
+        /// The tool. With what is in the entry that asks for it.
+        tool: String,
+    },
+    /// What a tool prints. Live.
+    ToolOutput {
+        /// The call.
+        call: CallId,
+        /// It.
+        text: String,
+    },
+    /// A tool has ended.
+    ToolEnd {
+        /// The call.
+        call: CallId,
+        /// How.
+        status: ResultStatus,
+    },
+    /// A turn has ended.
+    TurnEnd {
+        /// Whose.
+        item: QueueItemId,
+        /// How.
+        reason: TurnEnd,
+    },
+    /// A thread was made.
+    ThreadStart {
+        /// Its key.
+        key: String,
+    },
+    /// What waits, now.
+    QueueState {
+        /// What runs.
+        running: Option<QueueItemId>,
+        /// What waits, in order.
+        waiting: Vec<QueueItemId>,
+    },
+    /// A history begins to be summed up.
+    CompactionStart,
+    /// It was, or could not be.
+    CompactionEnd {
+        /// The entry with the sum.
+        entry: Option<EntryId>,
+        /// Why not.
+        error: Option<ErrorInfo>,
+    },
+    /// A child begins.
+    TaskStart {
+        /// It.
+        session: SessionId,
+    },
+    /// It has ended.
+    TaskEnd {
+        /// It.
+        session: SessionId,
+    },
+    /// What a thread is doing.
+    Status {
+        /// That.
+        status: StatusKind,
+    },
+    /// Something went wrong.
+    Error {
+        /// What.
+        error: ErrorInfo,
+    },
+    /// A person is asked.
+    DecisionGate {
+        /// What.
+        gate: Box<Gate>,
+    },
+    /// They have decided.
+    DecisionGateResolved {
+        /// Which gate.
+        gate: GateId,
+        /// What.
+        resolution: Resolution,
+    },
+    /// They have not, in time.
+    DecisionGateExpired {
+        /// Which gate.
+        gate: GateId,
+    },
+    /// They need not any more.
+    DecisionGateWithdrawn {
+        /// Which gate.
+        gate: GateId,
+        /// Why.
+        reason: String,
+    },
+    /// Another model answers from here on.
+    ModelSwitched {
+        /// The one before.
+        from: String,
+        /// The one now.
+        to: String,
+        /// Why.
+        why: String,
+    },
+    /// What a call of a model used up.
+    Usage {
+        /// That.
+        usage: Usage,
+    },
+    /// A tool made something to keep.
+    Artifact {
+        /// Its name.
+        name: String,
+        /// Where the blob store has it.
+        source: String,
+    },
+    /// The listener was too slow; what it missed is in the store. Live.
+    Lagged {
+        /// How many it missed, at least.
+        missed: u64,
+    },
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnEnd {
+    /// The model had nothing more to do.
+    EndTurn,
+    /// Something went wrong.
+    Error,
+    /// Somebody ended it.
+    Abort,
+    /// A limit was reached.
+    Limit,
+}
+
+/// What a thread is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StatusKind {
+    /// Nothing.
+    Idle,
+    /// It waits to begin.
+    Queued,
+    /// The model is being called.
+    Thinking,
+    /// Tools run.
+    ToolCalling,
+    /// The model speaks.
+    Streaming,
+    /// A person must decide.
+    BlockedOnDecisionGate,
+}

@@ -1,0 +1,42 @@
+//! The engine's plain data: what is written down of an agent's work, and what is told of
+//! it. No input or output happens here, and nothing names a database, a vendor or a
+//! transport.
+//!
+//! A [`Session`] has [`Thread`]s that run at once. What is asked of a thread waits as a
+//! [`QueueItem`]; what was said and done is a graph of [`Entry`]s; where a person must
+//! decide there is a [`Gate`]. A [`Batch`] of changes is written as one, with the
+//! [`Event`]s that tell of them.
+//!
+//! ```
+//! use rye_protocol::{EntryKind, Message, Part, Role};
+//!
+//! let message = Message::text(Role::User, "hello");
+//! let json = serde_json::to_value(EntryKind::Message(message)).unwrap();
+//! assert_eq!(json["type"], "message");
+//! assert_eq!(json["parts"][0], serde_json::json!({ "type": "text", "text": "hello" }));
+//! # let _: Part = serde_json::from_value(json["parts"][0].clone()).unwrap();
+//! ```
+
+mod batch;
+mod entry;
+mod error;
+mod event;
+mod gate;
+mod id;
+mod queue;
+mod session;
+mod thread;
+mod time;
+mod usage;
+
+pub use batch::{Batch, Op, Suspended};
+pub use entry::{Entry, EntryKind, Message, Part, ResultStatus, Role};
+pub use error::{ErrorCode, ErrorInfo};
+pub use event::{Event, EventKind, StatusKind, TurnEnd};
+pub use gate::{Action, Gate, GateKind, GateOrigin, GateRef, GateStatus, Resolution};
+pub use id::{CallId, EntryId, GateId, IdError, QueueItemId, SandboxId, SessionId, ThreadId};
+pub use queue::{Author, ItemStatus, QueueItem, QueueMode};
+pub use session::{Parent, Purpose, SandboxRef, Session, SessionStatus};
+pub use thread::{Call, CallState, Phase, ProcessRef, Thread, ThreadStatus, Turn};
+pub use time::Millis;
+pub use usage::{Limits, Usage};

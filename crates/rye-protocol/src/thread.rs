@@ -1,0 +1,112 @@
+//! Threads, and the turn that one is in.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{CallId, EntryId, GateId, Millis, QueueItemId, QueueMode, SessionId, ThreadId};
+
+/// A thread: its own history and queue, one prompt at a time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Thread {
+    /// Its id.
+    pub id: ThreadId,
+    /// Whose it is.
+    pub session: SessionId,
+    /// Where it is from: `web:default`, `slack:…`, `task:…`.
+    pub key: String,
+    /// How it stands.
+    pub status: ThreadStatus,
+    /// The last entry of the active path.
+    pub leaf: Option<EntryId>,
+    /// What becomes of a prompt that comes while it is busy.
+    pub mode: QueueMode,
+    /// Its model, where it has one of its own.
+    pub model: Option<String>,
+    /// What it is about.
+    pub summary: Option<String>,
+    /// The turn that is under way. All there is to know of it is here.
+    pub turn: Option<Turn>,
+    /// What the host wants to remember.
+    pub metadata: Map<String, Value>,
+    /// When it was made.
+    pub created_at: Millis,
+    /// When it last changed.
+    pub updated_at: Millis,
+}
+
+/// How a thread stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThreadStatus {
+    /// It takes prompts and begins them.
+    #[default]
+    Active,
+    /// It takes prompts and begins none.
+    Paused,
+    /// It takes none.
+    Archived,
+}
+
+/// A turn under way: one prompt, until the model has nothing more to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    /// The prompt.
+    pub item: QueueItemId,
+    /// The model that answers.
+    pub model: String,
+    /// How often it has been called in this turn.
+    pub round: u32,
+    /// What is being done.
+    pub phase: Phase,
+}
+
+/// What is being done in a turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Phase {
+    /// The model is being called; there is no answer yet.
+    Model,
+    /// The calls of an assistant entry are being carried out.
+    Tools {
+        /// The entry.
+        entry: EntryId,
+        /// Its calls, in order.
+        calls: Vec<Call>,
+    },
+}
+
+/// A tool call under way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Which.
+    pub id: CallId,
+    /// The tool's name.
+    pub tool: String,
+    /// How it stands.
+    pub state: CallState,
+    /// Processes that it started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessRef>,
+}
+
+/// How a tool call stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum CallState {
+    /// The model wants it; nothing has been done.
+    Requested,
+    /// It may have had effects.
+    Started,
+    /// It waits for a person.
+    Blocked {
+        /// At this gate.
+        gate: GateId,
+    },
+    /// It has a result.
+    Ended,
+}
+
+/// A process that outlives nobody: number, start time and boot, as lillux writes them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ProcessRef(pub String);

@@ -1,0 +1,136 @@
+//! The sandbox in memory.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rye_engine::sandbox::{Done, Exec, FileInfo, Sandbox, SandboxError, Watcher};
+use rye_engine::store::Later;
+
+use crate::files::{Files, Limits, unusable};
+use crate::path::{join, resolve, split};
+use crate::shell::{Shell, Task};
+
+/// The longest that a script runs, also where nobody sets a time.
+const LONGEST: Duration = Duration::from_mins(10);
+
+/// Files in memory, and a small shell that starts no processes. Nothing that happens here
+/// leaves it, and nothing of it is left when it is dropped.
+#[derive(Debug)]
+pub struct Virtual {
+    files: Mutex<Files>,
+}
+
+impl Default for Virtual {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Virtual {
+    /// One without files.
+    pub fn new() -> Self {
+        Self::with_limits(Limits::default())
+    }
+
+    /// One that keeps as much as you say.
+    pub fn with_limits(limits: Limits) -> Self {
+        Self {
+            files: Mutex::new(Files::new(limits)),
+        }
+    }
+
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_now(&self, path: &str, bytes: &[u8]) -> Result<(), SandboxError> {
+        let path = resolve("", path)?;
+        let mut files = self.files();
+        if let Some((above, _)) = split(&path) {
+            files.mkdir_all(above)?;
+        }
+        files.write(&path, bytes)
+    }
+
+    fn list_now(&self, path: &str) -> Result<Vec<FileInfo>, SandboxError> {
+        let folder = resolve("", path)?;
+        let files = self.files();
+        if !files.info(&folder)?.is_folder {
+            return Err(unusable(path, "it is not a folder"));
+        }
+        let names = files.names(&folder).into_iter();
+        names
+            .map(|name| files.info(&join(&folder, &name)))
+            .collect()
+    }
+
+    async fn exec_now(
+        &self,
+        exec: Exec,
+        watcher: &dyn Watcher,
+    ) -> Result<rye_engine::sandbox::Executed, SandboxError> {
+        let cwd = resolve("", exec.cwd.as_deref().unwrap_or_default())?;
+        if !self.files().info(&cwd)?.is_folder {
+            return Err(unusable(&cwd, "it is not a folder"));
+        }
+        let task = Task {
+            script: exec.command,
+            cwd,
+            env: exec.env,
+            stdin: exec.stdin,
+            time: exec.timeout.unwrap_or(LONGEST).min(LONGEST),
+            max_output: exec.max_output,
+        };
+        Ok(Shell::run(task, &self.files, watcher).await)
+    }
+}
+
+fn now<'a, T: Send + 'a>(outcome: Result<T, SandboxError>) -> Done<'a, T> {
+    Box::pin(std::future::ready(outcome))
+}
+
+impl Sandbox for Virtual {
+    fn kind(&self) -> &'static str {
+        "virtual"
+    }
+
+    fn read<'a>(&'a self, path: &'a str) -> Done<'a, Vec<u8>> {
+        let path = resolve("", path);
+        now(path
+            .and_then(|path| self.files().read(&path))
+            .map(|bytes| bytes.to_vec()))
+    }
+
+    fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> Done<'a, ()> {
+        now(self.write_now(path, bytes))
+    }
+
+    fn list<'a>(&'a self, path: &'a str) -> Done<'a, Vec<FileInfo>> {
+        now(self.list_now(path))
+    }
+
+    fn stat<'a>(&'a self, path: &'a str) -> Done<'a, FileInfo> {
+        now(resolve("", path).and_then(|path| self.files().info(&path)))
+    }
+
+    fn mkdir<'a>(&'a self, path: &'a str) -> Done<'a, ()> {
+        now(resolve("", path).and_then(|path| self.files().mkdir_all(&path)))
+    }
+
+    fn rm<'a>(&'a self, path: &'a str) -> Done<'a, ()> {
+        now(resolve("", path).and_then(|path| self.files().remove(&path)))
+    }
+
+    fn end<'a>(&'a self, _: &'a str) -> Later<'a, ()> {
+        // It never started one.
+        Box::pin(std::future::ready(()))
+    }
+
+    fn exec<'a>(
+        &'a self,
+        exec: Exec,
+        watcher: &'a dyn Watcher,
+    ) -> Done<'a, rye_engine::sandbox::Executed> {
+        Box::pin(self.exec_now(exec, watcher))
+    }
+}

@@ -1,0 +1,124 @@
+//! `printf`.
+
+use super::Ran;
+use super::options::fail;
+use super::words::escaped;
+use crate::shell::io::Io;
+use crate::shell::meter::Halt;
+
+/// The widest field.
+const WIDEST: usize = 1000;
+
+/// Prints a format with its arguments, again as long as there are arguments left.
+pub(super) async fn printf(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
+    let Some((format, args)) = args.split_first() else {
+        return Err(fail("it takes a format"));
+    };
+    let format = escaped(format);
+    let mut args = args.iter().map(String::as_str);
+    loop {
+        let before = args.len();
+        let text = once(&format, &mut args)?;
+        io.print(text.as_bytes()).await?;
+        if args.len() == 0 || args.len() == before {
+            return Ok(0);
+        }
+    }
+}
+
+fn once<'a>(format: &str, args: &mut impl Iterator<Item = &'a str>) -> Result<String, Halt> {
+    let mut text = String::new();
+    let mut signs = format.chars().peekable();
+    while let Some(sign) = signs.next() {
+        if sign != '%' {
+            text.push(sign);
+            continue;
+        }
+        let mut spec = String::new();
+        while let Some(sign) = signs.next_if(|it| "-0123456789.".contains(*it)) {
+            spec.push(sign);
+        }
+        let spec = Spec::read(&spec)?;
+        let value = match signs.next() {
+            Some('%') => "%".to_owned(),
+            Some('s') => spec.cut(args.next().unwrap_or_default()),
+            Some('b') => spec.cut(&escaped(args.next().unwrap_or_default())),
+            Some('c') => args.next().unwrap_or_default().chars().take(1).collect(),
+            Some('d' | 'i' | 'u') => number(args.next())?.to_string(),
+            Some('x') => format!("{:x}", number(args.next())?),
+            Some('o') => format!("{:o}", number(args.next())?),
+            Some(other) => return Err(fail(format!("`%{other}` is not known"))),
+            None => return Err(fail("the format ends in `%`")),
+        };
+        spec.pad(&value, &mut text);
+    }
+    Ok(text)
+}
+
+fn number(text: Option<&str>) -> Result<i64, Halt> {
+    let text = text.filter(|text| !text.is_empty()).unwrap_or("0");
+    text.parse()
+        .map_err(|_| fail(format!("`{text}` is no whole number")))
+}
+
+/// What stands between `%` and its letter.
+struct Spec {
+    left: bool,
+    zeros: bool,
+    width: usize,
+    precision: Option<usize>,
+}
+
+impl Spec {
+    fn read(text: &str) -> Result<Self, Halt> {
+        let left = text.starts_with('-');
+        let text = text.trim_start_matches('-');
+        let zeros = text.starts_with('0');
+        let (width, precision) = match text.split_once('.') {
+            Some((width, precision)) => (width, Some(precision)),
+            None => (text, None),
+        };
+        let number = |text: &str| match text {
+            "" => Ok(0),
+            text => text
+                .parse()
+                .ok()
+                .filter(|number| *number <= WIDEST)
+                .ok_or_else(|| fail(format!("`{text}` is no width"))),
+        };
+        Ok(Self {
+            left,
+            zeros,
+            width: number(width)?,
+            precision: precision.map(number).transpose()?,
+        })
+    }
+
+    fn cut(&self, text: &str) -> String {
+        let most = self.precision.unwrap_or(usize::MAX);
+        text.chars().take(most).collect()
+    }
+
+    fn pad(&self, value: &str, text: &mut String) {
+        let missing = self.width.saturating_sub(value.chars().count());
+        match (self.left, self.zeros) {
+            (true, _) => {
+                text.push_str(value);
+                text.push_str(&" ".repeat(missing));
+            }
+            (false, true) => {
+                let (sign, digits) = match value.strip_prefix('-') {
+                    Some(digits) => ("-", digits),
+                    None => ("", value),
+                };
+                text.push_str(sign);
+                text.push_str(&"0".repeat(missing));
+                text.push_str(digits);
+            }
+            (false, false) => {
+                text.push_str(&" ".repeat(missing));
+                text.push_str(value);
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Commands about lines.
+
+use std::sync::Arc;
+
+use super::Ran;
+use super::options::{Options, fail};
+use crate::shell::io::Io;
+use crate::shell::meter::Halt;
+
+/// Lines without their ends.
+pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let is_end = |byte: &u8| *byte == b'\n';
+    let nothing = bytes.is_empty();
+    bytes.split(is_end).skip(usize::from(nothing))
+}
+
+/// Lines with their ends.
+fn whole_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split_inclusive(|byte| *byte == b'\n')
+}
+
+pub(super) async fn cat(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
+    let options = Options::read(args, "n", "")?;
+    let mut number = 0;
+    let mut status = 0;
+    for path in options.inputs() {
+        let bytes = match io.read(path).await {
+            Ok(bytes) => bytes,
+            Err(halt) => {
+                status |= io.or_complain(Err(halt))?;
+                continue;
+            }
+        };
+        if !options.has('n') {
+            io.print(&bytes).await?;
+            continue;
+        }
+        for line in whole_lines(&bytes) {
+            number += 1;
+            io.print(format!("{number:6}\t").as_bytes()).await?;
+            io.print(line).await?;
+        }
+    }
+    Ok(status)
+}
+
+/// How much of a file is wanted.
+enum Amount {
+    Lines(usize),
+    Bytes(usize),
+    /// All from this line on.
+    From(usize),
+}
+
+/// `-n 5`, `-5`, `-c 5`, and for `tail` also `-n +5`.
+fn amount(args: &[String]) -> Result<(Amount, Vec<String>), Halt> {
+    let is_number = |arg: &str| !arg.is_empty() && arg.bytes().all(|it| it.is_ascii_digit());
+    let short = |arg: &String| match arg.strip_prefix('-') {
+        Some(digits) if is_number(digits) => format!("-n{digits}"),
+        _ => arg.clone(),
+    };
+    let args: Vec<String> = args.iter().map(short).collect();
+    let options = Options::read(&args, "q", "nc")?;
+    let number = |text: &str| {
+        let number = text.parse();
+        number.map_err(|_| fail(format!("`{text}` is no number")))
+    };
+    let amount = match (options.value('n'), options.value('c')) {
+        (_, Some(bytes)) => Amount::Bytes(number(bytes)?),
+        (Some(lines), None) => match lines.strip_prefix('+') {
+            Some(from) => Amount::From(number(from)?),
+            None => Amount::Lines(number(lines)?),
+        },
+        (None, None) => Amount::Lines(10),
+    };
+    let paths = options.inputs().into_iter().map(str::to_owned).collect();
+    Ok((amount, paths))
+}
+
+pub(super) async fn head(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
+    let (amount, paths) = amount(args)?;
+    part(io, paths, |bytes| match amount {
+        Amount::Bytes(most) => Ok(0..most.min(bytes.len())),
+        Amount::Lines(most) => Ok(0..whole_lines(bytes).take(most).map(<[u8]>::len).sum()),
+        Amount::From(_) => Err(fail("`-n +N` is for tail")),
+    })
+    .await
+}
+
+pub(super) async fn tail(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
+    let (amount, paths) = amount(args)?;
+    part(io, paths, |bytes| {
+        let lines_before = match amount {
+            Amount::Bytes(most) => return Ok(bytes.len().saturating_sub(most)..bytes.len()),
+            Amount::Lines(most) => whole_lines(bytes).count().saturating_sub(most),
+            Amount::From(line) => line.saturating_sub(1),
+        };
+        let start = whole_lines(bytes).take(lines_before).map(<[u8]>::len).sum();
+        Ok(start..bytes.len())
+    })
+    .await
+}
+
+async fn part(
+    io: &mut Io<'_, '_>,
+    paths: Vec<String>,
+    of: impl Fn(&[u8]) -> Result<std::ops::Range<usize>, Halt>,
+) -> Ran {
+    let mut status = 0;
+    for (index, path) in paths.iter().enumerate() {
+        let bytes = match io.read(path).await {
+            Ok(bytes) => bytes,
+            Err(halt) => {
+                status |= io.or_complain(Err(halt))?;
+                continue;
+            }
+        };
+        if paths.len() > 1 {
+            let gap = if index > 0 { "\n" } else { "" };
+            io.line(&format!("{gap}==> {path} <==")).await?;
+        }
+        let range = of(&bytes)?;
+        io.print(&bytes[range]).await?;
+    }
+    Ok(status)
+}
+
+pub(super) async fn count(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
+    let options = Options::read(args, "lwcm", "")?;
+    let paths = options.inputs();
+    let all = !"lwcm".chars().any(|flag| options.has(flag));
+    let mut total = [0_usize; 4];
+    let mut status = 0;
+    let show = |counts: &[usize; 4], path: &str| {
+        let shown = ['l', 'w', 'm', 'c'].iter().zip(counts);
+        let shown = shown.filter(|(flag, _)| options.has(**flag) || (all && **flag != 'm'));
+        let mut words: Vec<_> = shown.map(|(_, count)| count.to_string()).collect();
+        words.extend((path != "-").then(|| path.to_owned()));
+        words.join(" ")
+    };
+    for path in &paths {
+        let bytes = match io.read(path).await {
+            Ok(bytes) => bytes,
+            Err(halt) => {
+                status |= io.or_complain(Err(halt))?;
+                continue;
+            }
+        };
+        let is_space = |byte: &u8| byte.is_ascii_whitespace();
+        let words = bytes.split(is_space).filter(|word| !word.is_empty());
+        let ends = bytes.split(|byte| *byte == b'\n').count() - 1;
+        let signs = bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
+        let counts = [ends, words.count(), signs, bytes.len()];
+        for (sum, count) in total.iter_mut().zip(counts) {
+            *sum += count;
+        }
+        io.line(&show(&counts, path)).await?;
+    }
+    if paths.len() > 1 {
+        io.line(&show(&total, "total")).await?;
+    }
+    Ok(status)
+}
+
+pub(super) async fn sort(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
+    let options = Options::read(args, "rnu", "")?;
+    let mut files: Vec<Arc<Vec<u8>>> = Vec::new();
+    for path in options.inputs() {
+        files.push(io.read(path).await?);
+    }
+    let mut all: Vec<&[u8]> = files.iter().flat_map(|bytes| lines(bytes)).collect();
+    io.spend(all.len() * 64).await?;
+    if options.has('n') {
+        all.sort_by(|a, b| leading(a).total_cmp(&leading(b)).then_with(|| a.cmp(b)));
+    } else {
+        all.sort_unstable();
+    }
+    if options.has('u') {
+        all.dedup_by(|a, b| {
+            a == b || (options.has('n') && leading(a).total_cmp(&leading(b)).is_eq())
+        });
+    }
+    if options.has('r') {
+        all.reverse();
+    }
+    for line in all {
+        io.print(&[line, b"\n"].concat()).await?;
+    }
+    Ok(0)
+}
+
+/// The number that a line begins with; else 0.
+fn leading(line: &[u8]) -> f64 {
+    let text = String::from_utf8_lossy(&line[..line.len().min(64)]);
+    let text = text.trim_start();
+    let is_part = |(index, sign): &(usize, char)| {
+        sign.is_ascii_digit() || *sign == '.' || (*index == 0 && *sign == '-')
+    };
+    let end = text.char_indices().take_while(is_part).count();
+    text[..end].parse().unwrap_or(0.0)
+}
+
+pub(super) async fn uniq(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
+    let options = Options::read(args, "cdu", "")?;
+    let path = match options.rest.as_slice() {
+        [] => "-",
+        [path] => path,
+        _ => return Err(fail("it takes one file")),
+    };
+    let bytes = io.read(path).await?;
+    let mut all = lines(&bytes).peekable();
+    while let Some(line) = all.next() {
+        let mut times = 1;
+        while all.next_if_eq(&line).is_some() {
+            times += 1;
+        }
+        io.spend(times).await?;
+        if (options.has('d') && times == 1) || (options.has('u') && times > 1) {
+            continue;
+        }
+        if options.has('c') {
+            io.print(format!("{times:7} ").as_bytes()).await?;
+        }
+        io.print(&[line, b"\n"].concat()).await?;
+    }
+    Ok(0)
+}

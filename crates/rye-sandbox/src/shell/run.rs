@@ -1,0 +1,265 @@
+//! A script, run.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rye_engine::sandbox::{Executed, Watcher};
+
+use super::builtins;
+use super::expand::Known;
+use super::io::{Io, Sink};
+use super::lex::{Mode, Stream, Streams};
+use super::meter::{Halt, Meter};
+use super::parse::{Command, Redirect, When, parse};
+use crate::files::Files;
+use crate::kept::Kept;
+use crate::path::{WORKSPACE, resolve};
+
+/// What is to be run.
+pub(crate) struct Task {
+    pub(crate) script: String,
+    pub(crate) cwd: String,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) stdin: Vec<u8>,
+    pub(crate) time: Duration,
+    pub(crate) max_output: Option<usize>,
+}
+
+/// A shell that runs one script.
+pub(crate) struct Shell<'a> {
+    pub(crate) files: &'a Mutex<Files>,
+    pub(crate) watcher: &'a dyn Watcher,
+    pub(crate) cwd: String,
+    pub(crate) variables: BTreeMap<String, String>,
+    pub(crate) meter: Meter,
+    pub(crate) out: Kept,
+    pub(crate) err: Kept,
+    pub(super) stdin: Arc<Vec<u8>>,
+    status: i32,
+}
+
+impl<'a> Shell<'a> {
+    /// Runs a script to its end, whatever it says.
+    pub(crate) async fn run(
+        task: Task,
+        files: &'a Mutex<Files>,
+        watcher: &'a dyn Watcher,
+    ) -> Executed {
+        let mut variables = task.env;
+        variables
+            .entry("HOME".to_owned())
+            .or_insert_with(|| WORKSPACE.to_owned());
+        let mut shell = Self {
+            files,
+            watcher,
+            cwd: task.cwd,
+            variables,
+            meter: Meter::new(task.time),
+            out: Kept::new(task.max_output),
+            err: Kept::new(task.max_output),
+            stdin: Arc::new(task.stdin),
+            status: 0,
+        };
+        shell.show_cwd();
+        let outcome = shell.script(&task.script).await;
+        let (exit_code, timed_out) = match outcome {
+            Ok(()) => (Some(shell.status), false),
+            Err(Halt::Exit(status)) => (Some(status), false),
+            Err(Halt::Timeout) => (None, true),
+            Err(Halt::TooMuch(what)) => {
+                shell.complain(what);
+                // As if the system had ended it.
+                (Some(137), false)
+            }
+            Err(Halt::Fail(what)) => {
+                shell.complain(&what);
+                (Some(2), false)
+            }
+        };
+        let (stdout, out_cut) = shell.out.finish();
+        let (stderr, err_cut) = shell.err.finish();
+        Executed {
+            stdout,
+            stderr,
+            exit_code,
+            timed_out,
+            truncated: out_cut || err_cut,
+        }
+    }
+
+    async fn script(&mut self, script: &str) -> Result<(), Halt> {
+        let steps = parse(script).map_err(Halt::Fail)?;
+        for step in steps {
+            let runs = match step.when {
+                When::Always => true,
+                When::IfGood => self.status == 0,
+                When::IfBad => self.status != 0,
+            };
+            if runs {
+                self.status = self.pipeline(&step.pipeline).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn pipeline(&mut self, commands: &[Command]) -> Result<i32, Halt> {
+        if let [command] = commands {
+            return self
+                .command(command, None, Sink::Out, &mut Vec::new())
+                .await;
+        }
+        let mut stdin = None;
+        let mut status = 0;
+        for (index, command) in commands.iter().enumerate() {
+            let is_last = index + 1 == commands.len();
+            let out = if is_last { Sink::Out } else { Sink::Pipe };
+            // Each is a shell of its own: what it changes is its own, too.
+            let before = (self.cwd.clone(), self.variables.clone());
+            let mut pipe = Vec::new();
+            status = match self.command(command, stdin, out, &mut pipe).await {
+                Err(Halt::Exit(status)) => status,
+                outcome => outcome?,
+            };
+            (self.cwd, self.variables) = before;
+            stdin = Some(Arc::new(pipe));
+        }
+        Ok(status)
+    }
+
+    async fn command(
+        &mut self,
+        command: &Command,
+        stdin: Option<Arc<Vec<u8>>>,
+        out: Sink,
+        pipe: &mut Vec<u8>,
+    ) -> Result<i32, Halt> {
+        self.meter.spend(1).await?;
+        let mut words = Vec::new();
+        let mut values = Vec::new();
+        let mut redirects = Vec::new();
+        {
+            let files = self.files.lock();
+            let files = files.unwrap_or_else(PoisonError::into_inner);
+            let mut known = Known {
+                variables: &self.variables,
+                status: self.status,
+                cwd: &self.cwd,
+                files: &files,
+                meter: &mut self.meter,
+            };
+            for word in &command.words {
+                words.extend(known.words(word)?);
+            }
+            for (name, value) in &command.assignments {
+                values.push((name.clone(), known.text(value)?));
+            }
+            for redirect in &command.redirects {
+                redirects.push(match redirect {
+                    Redirect::In(path) => Opened::In(known.text(path)?),
+                    Redirect::Out(streams, mode, path) => {
+                        Opened::Out(*streams, *mode, known.text(path)?)
+                    }
+                    Redirect::Same(stream, other) => Opened::Same(*stream, *other),
+                });
+            }
+        }
+        let mut words = words.into_iter();
+        let name = words.next();
+        if name.is_none() {
+            self.variables.extend(values);
+        }
+        let mut io = Io {
+            name: name.clone().unwrap_or_else(|| "shell".to_owned()),
+            shell: self,
+            stdin,
+            out,
+            err: Sink::Err,
+            pipe,
+        };
+        let args: Vec<String> = words.collect();
+        let outcome = match io.redirect(redirects) {
+            Ok(()) if name.is_some() => builtins::run(&mut io, &args).await,
+            outcome => outcome.map(|()| 0),
+        };
+        match outcome {
+            Err(Halt::Fail(what)) => {
+                io.complain(&what);
+                Ok(1)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// `$PWD` says where one is.
+    pub(crate) fn show_cwd(&mut self) {
+        let shown = shown(&self.cwd);
+        self.variables.insert("PWD".to_owned(), shown);
+    }
+
+    fn complain(&mut self, what: &str) {
+        let line = format!("shell: {what}\n");
+        self.err.take(line.as_bytes(), self.watcher);
+    }
+}
+
+/// A folder of the workspace as the shell shows it.
+pub(crate) fn shown(path: &str) -> String {
+    match path {
+        "" => WORKSPACE.to_owned(),
+        path => format!("{WORKSPACE}/{path}"),
+    }
+}
+
+/// A redirection whose file is known.
+enum Opened {
+    In(String),
+    Out(Streams, Mode, String),
+    Same(Stream, Stream),
+}
+
+impl Io<'_, '_> {
+    fn redirect(&mut self, redirects: Vec<Opened>) -> Result<(), Halt> {
+        for redirect in redirects {
+            match redirect {
+                Opened::In(path) => {
+                    self.stdin = Some(match path.as_str() {
+                        "/dev/null" => Arc::default(),
+                        path => {
+                            let path = resolve(&self.shell.cwd, path)?;
+                            self.files().read(&path)?
+                        }
+                    });
+                }
+                Opened::Same(Stream::Err, Stream::Out) => self.err = self.out.clone(),
+                Opened::Same(Stream::Out, Stream::Err) => self.out = self.err.clone(),
+                Opened::Same(..) => {}
+                Opened::Out(streams, mode, path) => {
+                    let sink = self.open(&path, mode)?;
+                    if streams != Streams::One(Stream::Out) {
+                        self.err = sink.clone();
+                    }
+                    if streams != Streams::One(Stream::Err) {
+                        self.out = sink;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, path: &str, mode: Mode) -> Result<Sink, Halt> {
+        match path {
+            "/dev/null" => return Ok(Sink::Nothing),
+            "/dev/stdout" => return Ok(self.out.clone()),
+            "/dev/stderr" => return Ok(self.err.clone()),
+            _ => {}
+        }
+        let path = resolve(&self.shell.cwd, path)?;
+        match mode {
+            Mode::Replace => self.files().write(&path, b"")?,
+            Mode::Append => self.files().append(&path, b"")?,
+        }
+        Ok(Sink::File(path))
+    }
+}

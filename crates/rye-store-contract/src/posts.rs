@@ -1,0 +1,199 @@
+//! What those may write who do not hold the session.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use rye_engine::store::{Claim, Control, Order, Post, Posted, StoreError};
+use rye_protocol::{ItemStatus, Millis, SessionId};
+use serde_json::json;
+use tokio::sync::broadcast;
+use tokio::time::timeout;
+
+use crate::Subject;
+use crate::sample::{
+    begin, id, item, put_item, put_session, put_thread, session, sid, thread, write,
+};
+
+fn prompt(session: &str, name: &str) -> Post {
+    Post::Prompt(Box::new(item(session, name, 1)))
+}
+
+fn control(order: Order) -> Control {
+    Control {
+        thread: None,
+        order,
+    }
+}
+
+/// How long one waits for news that must come. Nothing takes so long; without it a store
+/// that tells nothing would hang the test.
+const NEWS: Duration = Duration::from_secs(20);
+
+async fn news(posts: &mut broadcast::Receiver<SessionId>) -> SessionId {
+    timeout(NEWS, posts.recv()).await.unwrap().unwrap()
+}
+
+/// Whoever holds the session.
+pub async fn anybody_may_post_a_prompt(subject: Subject) {
+    begin(&*subject.store, "s").await;
+    let posted = subject.other.post(&sid("s"), prompt("s", "q1")).await;
+    assert_eq!(posted, Ok(Posted::Written));
+    let record = subject.store.record(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(record.items, [item("s", "q1", 1)]);
+}
+
+/// Whenever and in which place it comes.
+pub async fn the_same_prompt_again_is_the_same(subject: Subject) {
+    let store = &*subject.store;
+    begin(store, "s").await;
+    let mut first = item("s", "q1", 1);
+    first.metadata = json!({ "a": 1, "b": 2 }).as_object().cloned().unwrap();
+    let posted = store
+        .post(&sid("s"), Post::Prompt(Box::new(first.clone())))
+        .await;
+    assert_eq!(posted, Ok(Posted::Written));
+    let mut again = first.clone();
+    again.order = 7;
+    again.created_at = Millis(9_000);
+    again.metadata = json!({ "b": 2, "a": 1 }).as_object().cloned().unwrap();
+    let posted = store.post(&sid("s"), Post::Prompt(Box::new(again))).await;
+    assert_eq!(posted, Ok(Posted::Same));
+    let record = store.record(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(record.items, [first]);
+}
+
+/// Answered, or joined with others.
+pub async fn a_prompt_is_the_same_whatever_became_of_it(subject: Subject) {
+    let store = &*subject.store;
+    let lease = begin(store, "s").await;
+    store.post(&sid("s"), prompt("s", "q1")).await.unwrap();
+    let mut done = item("s", "q1", 1);
+    done.content = "q1 and others".into();
+    done.status = ItemStatus::Done;
+    write(store, &lease, vec![put_item(done)]).await.unwrap();
+    let posted = store.post(&sid("s"), prompt("s", "q1")).await;
+    assert_eq!(posted, Ok(Posted::Same));
+    let record = store.record(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(record.items, []);
+    // One that the holder wrote is known as well.
+    write(store, &lease, vec![put_item(item("s", "q2", 2))])
+        .await
+        .unwrap();
+    let posted = store.post(&sid("s"), prompt("s", "q2")).await;
+    assert_eq!(posted, Ok(Posted::Same));
+}
+
+/// And changes nothing.
+pub async fn another_prompt_of_the_same_id_is_a_conflict(subject: Subject) {
+    let store = &*subject.store;
+    begin(store, "s").await;
+    store.post(&sid("s"), prompt("s", "q1")).await.unwrap();
+    let mut other = item("s", "q1", 1);
+    other.content = "something else".into();
+    let posted = store.post(&sid("s"), Post::Prompt(Box::new(other))).await;
+    let expected = StoreError::Conflict {
+        what: "queue item",
+        id: "q1".to_owned(),
+    };
+    assert_eq!(posted, Err(expected));
+    let record = store.record(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(record.items, [item("s", "q1", 1)]);
+}
+
+/// So does an order.
+pub async fn a_prompt_needs_a_session_and_a_thread(subject: Subject) {
+    let store = &*subject.store;
+    let nowhere = store.post(&sid("s"), prompt("s", "q1")).await;
+    let no_session = StoreError::NotFound {
+        what: "session",
+        id: "s".to_owned(),
+    };
+    assert_eq!(nowhere, Err(no_session.clone()));
+    let order = Post::Control(control(Order::Abort));
+    assert_eq!(store.post(&sid("s"), order).await, Err(no_session));
+    begin(store, "s").await;
+    let no_thread = StoreError::NotFound {
+        what: "thread",
+        id: "side".to_owned(),
+    };
+    let mut lost = item("s", "q1", 1);
+    lost.thread = id("side");
+    let nowhere = store.post(&sid("s"), Post::Prompt(Box::new(lost))).await;
+    assert_eq!(nowhere, Err(no_thread.clone()));
+    let order = Post::Control(Control {
+        thread: Some(id("side")),
+        order: Order::Pause,
+    });
+    assert_eq!(store.post(&sid("s"), order).await, Err(no_thread));
+    // One session's prompt is not put into another.
+    begin(store, "t").await;
+    let astray = store.post(&sid("t"), prompt("s", "q1")).await;
+    assert!(matches!(astray, Err(StoreError::Conflict { .. })));
+}
+
+/// The oldest first.
+pub async fn controls_are_taken_once_and_in_order(subject: Subject) {
+    let store = &*subject.store;
+    let lease = begin(store, "s").await;
+    let to_main = Control {
+        thread: Some(id("main")),
+        order: Order::Abort,
+    };
+    let orders = [control(Order::Pause), to_main, control(Order::Resume)];
+    for order in &orders {
+        let post = Post::Control(order.clone());
+        let posted = subject.other.post(&sid("s"), post).await;
+        assert_eq!(posted, Ok(Posted::Written));
+    }
+    assert_eq!(store.take_controls(&lease).await.unwrap(), orders);
+    assert_eq!(store.take_controls(&lease).await.unwrap(), []);
+}
+
+/// Who lost it leaves them to the new one.
+pub async fn controls_are_for_the_holder(subject: Subject) {
+    let store = &*subject.store;
+    let old = begin(store, "s").await;
+    let order = control(Order::Abort);
+    store
+        .post(&sid("s"), Post::Control(order.clone()))
+        .await
+        .unwrap();
+    let new = subject.other.claim(&sid("s"), Claim::Take).await.unwrap();
+    let refused = store.take_controls(&old).await;
+    assert_eq!(refused, Err(StoreError::Fenced(sid("s"))));
+    assert_eq!(subject.other.take_controls(&new).await.unwrap(), [order]);
+}
+
+/// Wherever it was posted.
+pub async fn whoever_listens_is_told(subject: Subject) {
+    let Subject { store, other, .. } = &subject;
+    begin(&**store, "s").await;
+    let mut here = store.posts();
+    let mut there = other.posts();
+    store.post(&sid("s"), prompt("s", "q1")).await.unwrap();
+    assert_eq!(news(&mut here).await, sid("s"));
+    assert_eq!(news(&mut there).await, sid("s"));
+    let order = Post::Control(control(Order::Pause));
+    other.post(&sid("s"), order).await.unwrap();
+    assert_eq!(news(&mut here).await, sid("s"));
+    assert_eq!(news(&mut there).await, sid("s"));
+}
+
+/// Not only of the last.
+pub async fn whoever_listens_hears_of_each_of_many(subject: Subject) {
+    let Subject { store, other, .. } = &subject;
+    let names: Vec<_> = (0..20).map(|n| format!("s{n}")).collect();
+    for name in &names {
+        let lease = store.claim(&sid(name), Claim::IfFree).await.unwrap();
+        let ops = vec![put_session(session(name)), put_thread(thread(name, "main"))];
+        write(&**store, &lease, ops).await.unwrap();
+    }
+    let mut posts = store.posts();
+    for name in &names {
+        other.post(&sid(name), prompt(name, "q1")).await.unwrap();
+    }
+    let mut silent: BTreeSet<_> = names.iter().map(|name| sid(name)).collect();
+    while !silent.is_empty() {
+        silent.remove(&news(&mut posts).await);
+    }
+}

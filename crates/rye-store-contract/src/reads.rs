@@ -1,0 +1,194 @@
+//! What is read, and in which order.
+
+use rye_engine::store::{SessionFilter, StoreError};
+use rye_protocol::{GateStatus, ItemStatus, Millis, Op};
+
+use crate::Subject;
+use crate::sample::{
+    append, begin, chain, eid, entry, gate, ids, item, put_gate, put_item, put_thread, qid, sid,
+    thread, tid, told, write,
+};
+
+fn not_found(what: &'static str, id: &str) -> StoreError {
+    let id = id.to_owned();
+    StoreError::NotFound { what, id }
+}
+
+/// What has ended is history.
+pub async fn a_record_holds_what_waits_and_no_more(subject: Subject) {
+    let store = &*subject.store;
+    let lease = begin(store, "s").await;
+    let all = [
+        ItemStatus::Waiting,
+        ItemStatus::Running,
+        ItemStatus::Done,
+        ItemStatus::Failed,
+        ItemStatus::Aborted,
+    ];
+    let mut ops = vec![put_thread(thread("s", "a-second"))];
+    for (n, status) in (0..).zip(all) {
+        let mut item = item("s", &format!("q{n}"), n);
+        item.status = status;
+        ops.push(put_item(item));
+    }
+    ops.push(put_item(item("s", "removed", 9)));
+    ops.push(Op::RemoveItem(qid("removed")));
+    ops.push(Op::RemoveItem(qid("never-there")));
+    write(store, &lease, ops).await.unwrap();
+    let record = store.record(&sid("s")).await.unwrap().unwrap();
+    let names: Vec<_> = record.items.iter().map(|item| item.id.as_str()).collect();
+    assert_eq!(names, ["q0", "q1"]);
+    // In the order of making, not of the names.
+    assert_eq!(
+        record.threads,
+        [thread("s", "main"), thread("s", "a-second")]
+    );
+}
+
+/// The lower, the sooner; of equals the first.
+pub async fn items_come_in_their_order(subject: Subject) {
+    let store = &*subject.store;
+    let lease = begin(store, "s").await;
+    let orders = [("c", 5), ("b", 5), ("a", 9), ("d", 1), ("e", u64::MAX)];
+    let items = orders.map(|(name, order)| put_item(item("s", name, order)));
+    write(store, &lease, items.to_vec()).await.unwrap();
+    let record = store.record(&sid("s")).await.unwrap().unwrap();
+    let names: Vec<_> = record.items.iter().map(|item| item.id.as_str()).collect();
+    assert_eq!(names, ["d", "c", "b", "a", "e"]);
+}
+
+/// So that a tool that is run again finds its answers.
+pub async fn gates_of_what_runs_are_in_the_record_ended_or_not(subject: Subject) {
+    let store = &*subject.store;
+    let lease = begin(store, "s").await;
+    let mut ended = gate("s", "running", "one");
+    ended.status = GateStatus::Expired { at: Millis(1) };
+    let open = gate("s", "running", "two");
+    let mut running = item("s", "running", 1);
+    running.status = ItemStatus::Running;
+    let mut done = item("s", "done", 2);
+    done.status = ItemStatus::Done;
+    let ops = vec![
+        put_item(running),
+        put_item(done),
+        put_gate(ended.clone()),
+        put_gate(gate("s", "done", "three")),
+        put_gate(open.clone()),
+    ];
+    write(store, &lease, ops).await.unwrap();
+    let record = store.record(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(record.gates, [ended, open]);
+}
+
+/// A page at a time, of one user or of all.
+pub async fn sessions_are_listed_the_newest_first(subject: Subject) {
+    let store = &*subject.store;
+    for name in ["c", "a", "b"] {
+        begin(store, name).await;
+    }
+    let list = async |user: Option<&str>, before: Option<&str>, limit: usize| {
+        let filter = SessionFilter {
+            user: user.map(str::to_owned),
+            before: before.map(sid),
+            limit,
+        };
+        let listed = store.sessions(filter).await?;
+        Ok::<_, StoreError>(listed.iter().map(|s| s.id.to_string()).collect::<Vec<_>>())
+    };
+    assert_eq!(list(None, None, 9).await.unwrap(), ["b", "a", "c"]);
+    assert_eq!(list(Some("ada"), None, 2).await.unwrap(), ["b", "a"]);
+    assert_eq!(list(None, Some("a"), 9).await.unwrap(), ["c"]);
+    assert!(list(Some("eve"), None, 9).await.unwrap().is_empty());
+    assert!(list(None, None, 0).await.unwrap().is_empty());
+    let unknown = list(None, Some("z"), 9).await;
+    assert_eq!(unknown, Err(not_found("session", "z")));
+}
+
+/// Whichever leaf.
+pub async fn a_path_goes_from_the_first_entry_to_the_leaf(subject: Subject) {
+    let store = &*subject.store;
+    let lease = begin(store, "s").await;
+    let entries = chain("s", 5);
+    let ops = entries.iter().cloned().map(append).collect();
+    write(store, &lease, ops).await.unwrap();
+    for leaf in 0..5 {
+        let path = store.path(&sid("s"), &eid(&format!("e{leaf}"))).await;
+        assert_eq!(path.unwrap(), entries[..=leaf]);
+    }
+}
+
+/// Also when it is in another thread.
+pub async fn a_branch_has_its_own_path(subject: Subject) {
+    let store = &*subject.store;
+    let lease = begin(store, "s").await;
+    let mut ops: Vec<_> = chain("s", 3).into_iter().map(append).collect();
+    ops.push(put_thread(thread("s", "side")));
+    ops.push(append(entry("s", "left", Some("e1"))));
+    let mut right = entry("s", "right", Some("e0"));
+    right.thread = tid("side");
+    ops.push(append(right));
+    write(store, &lease, ops).await.unwrap();
+    let path = store.path(&sid("s"), &eid("left")).await.unwrap();
+    assert_eq!(ids(&path), ["e0", "e1", "left"]);
+    let path = store.path(&sid("s"), &eid("right")).await.unwrap();
+    assert_eq!(ids(&path), ["e0", "right"]);
+    let side = store.entries(&sid("s"), &tid("side"), None, 9).await;
+    assert_eq!(ids(&side.unwrap()), ["right"]);
+}
+
+/// In the order in which they were written.
+pub async fn entries_are_read_a_page_at_a_time(subject: Subject) {
+    let store = &*subject.store;
+    let lease = begin(store, "s").await;
+    let ops = ["z", "a", "m", "b"].map(|name| append(entry("s", name, None)));
+    write(store, &lease, ops.to_vec()).await.unwrap();
+    let (s, main) = (sid("s"), tid("main"));
+    let first = store.entries(&s, &main, None, 2).await.unwrap();
+    assert_eq!(ids(&first), ["z", "a"]);
+    let second = store.entries(&s, &main, Some(&eid("a")), 9).await.unwrap();
+    assert_eq!(ids(&second), ["m", "b"]);
+    let last = store.entries(&s, &main, Some(&eid("b")), 9).await.unwrap();
+    assert_eq!(last, []);
+}
+
+/// At most so many.
+pub async fn events_are_read_from_any_number_on(subject: Subject) {
+    let store = &*subject.store;
+    let lease = begin(store, "s").await;
+    write(store, &lease, vec![told(); 5]).await.unwrap();
+    let numbers = async |after: u64, limit: usize| {
+        let events = store.events(&sid("s"), after, limit).await.unwrap();
+        let numbers = events.iter().filter_map(|event| event.sequence);
+        numbers.collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(0, usize::MAX).await, [1, 2, 3, 4, 5]);
+    assert_eq!(numbers(2, 2).await, [3, 4]);
+    assert!(numbers(5, 9).await.is_empty());
+    assert!(numbers(u64::MAX, 9).await.is_empty());
+}
+
+/// One thing that is named and missing is an error; a list of nothing is empty.
+pub async fn what_is_not_there_is_not_found(subject: Subject) {
+    let store = &*subject.store;
+    let (s, main) = (sid("s"), tid("main"));
+    assert_eq!(store.record(&s).await, Ok(None));
+    assert_eq!(store.events(&s, 0, 9).await, Ok(vec![]));
+    assert_eq!(store.entries(&s, &main, None, 9).await, Ok(vec![]));
+    begin(store, "s").await;
+    let missing = Err(not_found("entry", "e0"));
+    assert_eq!(store.path(&s, &eid("e0")).await, missing);
+    let after = store.entries(&s, &main, Some(&eid("e0")), 9).await;
+    assert_eq!(after, missing);
+    assert_eq!(store.gate(&gate("s", "q1", "x").id).await, Ok(None));
+}
+
+/// Ten thousand steps are no hindrance.
+pub async fn a_long_path_is_read_whole(subject: Subject) {
+    let store = &*subject.store;
+    let lease = begin(store, "s").await;
+    let entries = chain("s", 10_000);
+    let ops = entries.iter().cloned().map(append).collect();
+    write(store, &lease, ops).await.unwrap();
+    let path = store.path(&sid("s"), &eid("e9999")).await.unwrap();
+    assert_eq!(path, entries);
+}

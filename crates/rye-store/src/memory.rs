@@ -1,0 +1,235 @@
+//! A store that forgets everything when the process ends: for tests, and for work that
+//! nobody wants kept.
+
+mod shelf;
+mod world;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::future::ready;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rye_engine::clock::{Clock, SystemClock};
+use rye_engine::store::{
+    Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, StoreError, Stored,
+};
+use rye_protocol::{
+    Batch, Entry, EntryId, Event, Gate, GateId, GateRef, QueueItem, Session, SessionId, ThreadId,
+};
+use tokio::sync::broadcast;
+
+use crate::rules::{ENTRY, SESSION, not_found};
+use world::{Held, World};
+
+/// How many posts a listener may be behind before it is told that it lagged.
+const POSTS: usize = 1024;
+
+/// A store in memory.
+///
+/// What is written is there when the call returns; the future that it gives is only there
+/// because other stores need one.
+pub struct Memory {
+    world: Mutex<World>,
+    posts: broadcast::Sender<SessionId>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").finish_non_exhaustive()
+    }
+}
+
+impl Memory {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::with_clock(Arc::new(SystemClock::default()))
+    }
+
+    /// An empty one that dates its events by this clock.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            world: Mutex::default(),
+            posts: broadcast::channel(POSTS).0,
+            clock,
+        }
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        // Whoever panicked within had changed nothing half: what fails is taken back.
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read<'a, T: Send + 'a>(
+        &self,
+        read: impl FnOnce(&World) -> Result<T, StoreError>,
+    ) -> Stored<'a, T> {
+        now(read(&self.world()))
+    }
+}
+
+fn now<'a, T: Send + 'a>(result: Result<T, StoreError>) -> Stored<'a, T> {
+    Box::pin(ready(result))
+}
+
+impl SessionStore for Memory {
+    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> Stored<'a, Lease> {
+        now(self.world().claim(session, claim))
+    }
+
+    fn release<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
+        self.world().release(lease);
+        now(Ok(()))
+    }
+
+    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> Stored<'a, u64> {
+        now(self.world().commit(lease, batch, self.clock.now()))
+    }
+
+    fn post<'a>(&'a self, session: &'a SessionId, post: Post) -> Stored<'a, Posted> {
+        let posted = self.world().post(session, post);
+        if let Ok((_, true)) = posted {
+            // Nobody may be listening.
+            let _ = self.posts.send(session.clone());
+        }
+        now(posted.map(|(posted, _)| posted))
+    }
+
+    fn posts(&self) -> broadcast::Receiver<SessionId> {
+        self.posts.subscribe()
+    }
+
+    fn take_controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
+        now(self.world().take_controls(lease))
+    }
+
+    fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {
+        self.read(|world| {
+            let held = world.sessions.get(session);
+            Ok(held.map(|held| record(world, held)))
+        })
+    }
+
+    fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>> {
+        self.read(|world| {
+            let end = match &filter.before {
+                None => None,
+                Some(id) => {
+                    let place = world.sessions.place(id);
+                    Some(place.ok_or_else(|| not_found(SESSION, id))?)
+                }
+            };
+            let older = world.sessions.before(end).map(|held| &held.session);
+            let wanted = older.filter(|session| {
+                let user = filter.user.as_ref();
+                user.is_none_or(|user| session.user_id.as_ref() == Some(user))
+            });
+            Ok(wanted.take(filter.limit).cloned().collect())
+        })
+    }
+
+    fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> Stored<'a, Vec<Entry>> {
+        self.read(|world| {
+            let held = world.sessions.get(session);
+            let entries = held.map(|held| &held.entries);
+            let find = |id: &EntryId| entries.and_then(|entries| entries.get(id));
+            let leaf = find(leaf).ok_or_else(|| not_found(ENTRY, leaf))?;
+            let up = |entry: &&Entry| entry.parent.as_ref().and_then(find);
+            let mut path: Vec<_> = std::iter::successors(Some(leaf), up).cloned().collect();
+            path.reverse();
+            Ok(path)
+        })
+    }
+
+    fn entries<'a>(
+        &'a self,
+        session: &'a SessionId,
+        thread: &'a ThreadId,
+        after: Option<&'a EntryId>,
+        limit: usize,
+    ) -> Stored<'a, Vec<Entry>> {
+        self.read(|world| {
+            let held = world.sessions.get(session);
+            let place = |id| held.and_then(|held| held.entries.place(id));
+            let start = match after {
+                None => None,
+                Some(id) => Some(place(id).ok_or_else(|| not_found(ENTRY, id))?),
+            };
+            let Some(held) = held else {
+                return Ok(Vec::new());
+            };
+            let behind = held.entries.after(start);
+            let own = behind.filter(|entry| entry.thread == *thread);
+            Ok(own.take(limit).cloned().collect())
+        })
+    }
+
+    fn gate<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Option<Gate>> {
+        self.read(|world| Ok(world.gates.get(gate).cloned()))
+    }
+
+    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Vec<GateRef>> {
+        self.read(|world| {
+            let session = world.gates.get(gate).map(|gate| &gate.origin.session);
+            let held = session.and_then(|session| world.sessions.get(session));
+            let refs = held.map_or(&[][..], |held| &held.refs);
+            let own = refs.iter().filter(|shown| shown.gate == *gate);
+            Ok(own.cloned().collect())
+        })
+    }
+
+    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> Stored<'a, Vec<Gate>> {
+        self.read(|world| {
+            let pending = world.gates.values().filter(|gate| {
+                let wanted = session.is_none_or(|session| gate.origin.session == *session);
+                wanted && gate.status.is_pending()
+            });
+            Ok(pending.cloned().collect())
+        })
+    }
+
+    fn events<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after: u64,
+        limit: usize,
+    ) -> Stored<'a, Vec<Event>> {
+        self.read(|world| {
+            let held = world.sessions.get(session);
+            let events = held.map_or(&[][..], |held| &held.events);
+            let seen = usize::try_from(after).unwrap_or(usize::MAX);
+            Ok(events.iter().skip(seen).take(limit).cloned().collect())
+        })
+    }
+
+    fn remove<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
+        now(self.world().remove(lease))
+    }
+}
+
+fn record(world: &World, held: &Held) -> Record {
+    let asked = held.items.values().map(|asked| &asked.item);
+    let mut items: Vec<QueueItem> = asked
+        .filter(|item| !item.status.is_over())
+        .cloned()
+        .collect();
+    items.sort_by_key(|item| item.order);
+    let active: HashSet<_> = items.iter().map(|item| &item.id).collect();
+    let gates = world.gates.values().filter(|gate| {
+        gate.origin.session == held.session.id && active.contains(&gate.origin.item)
+    });
+    Record {
+        session: held.session.clone(),
+        threads: held.threads.values().cloned().collect(),
+        gates: gates.cloned().collect(),
+        suspended: held.suspended.values().cloned().collect(),
+        sequence: held.events.len() as u64,
+        items,
+    }
+}

@@ -1,0 +1,397 @@
+//! All that the memory store knows, and what a batch does to it.
+
+use std::collections::HashMap;
+
+use lillux::Hash;
+use rye_engine::store::{Claim, Control, Lease, Post, Posted, StoreError};
+use rye_protocol::{
+    Batch, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, Millis, Op, QueueItem,
+    QueueItemId, Session, SessionId, Suspended, Thread, ThreadId, Usage,
+};
+
+use super::shelf::{Before, Shelf};
+use crate::rules::{self, ENTRY, GATE, ITEM, SESSION, THREAD, Verdict, conflict, not_found};
+
+#[derive(Debug, Default)]
+pub(super) struct World {
+    pub(super) sessions: Shelf<SessionId, Held>,
+    /// Of all sessions, since their ids are.
+    pub(super) gates: Shelf<GateId, Gate>,
+    leases: HashMap<SessionId, u64>,
+    epoch: u64,
+}
+
+/// A session with all that is its own.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) session: Session,
+    pub(super) threads: Shelf<ThreadId, Thread>,
+    pub(super) entries: Shelf<EntryId, Entry>,
+    pub(super) items: Shelf<QueueItemId, Asked>,
+    pub(super) refs: Vec<GateRef>,
+    pub(super) suspended: Shelf<GateId, Suspended>,
+    pub(super) events: Vec<Event>,
+    controls: Vec<Control>,
+}
+
+/// A prompt, and what it was when it came.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) item: QueueItem,
+    first: Hash,
+}
+
+/// What takes one change back.
+enum Undo {
+    Made,
+    Session(Box<Session>),
+    Thread(Before<ThreadId, Thread>),
+    Entry(Before<EntryId, Entry>),
+    Item(Before<QueueItemId, Asked>),
+    Gate(Before<GateId, Gate>),
+    Ref,
+    Suspended(Before<GateId, Suspended>),
+    Usage(Usage),
+    Event,
+}
+
+impl Held {
+    fn new(session: Session) -> Self {
+        Self {
+            session,
+            threads: Shelf::default(),
+            entries: Shelf::default(),
+            items: Shelf::default(),
+            refs: Vec::new(),
+            suspended: Shelf::default(),
+            events: Vec::new(),
+            controls: Vec::new(),
+        }
+    }
+
+    fn has_thread(&self, thread: &ThreadId) -> Result<(), StoreError> {
+        match self.threads.get(thread) {
+            Some(_) => Ok(()),
+            None => Err(not_found(THREAD, thread)),
+        }
+    }
+
+    fn tell(&mut self, thread: Option<ThreadId>, at: Millis, kind: EventKind) {
+        let sequence = self.events.len() as u64 + 1;
+        self.events.push(Event {
+            sequence: Some(sequence),
+            session: self.session.id.clone(),
+            thread,
+            at,
+            kind,
+        });
+    }
+}
+
+impl World {
+    pub(super) fn claim(&mut self, session: &SessionId, claim: Claim) -> Result<Lease, StoreError> {
+        if claim == Claim::IfFree && self.leases.contains_key(session) {
+            return Err(StoreError::Held {
+                session: session.clone(),
+                holder: "this process".to_owned(),
+            });
+        }
+        self.epoch += 1;
+        self.leases.insert(session.clone(), self.epoch);
+        Ok(Lease {
+            session: session.clone(),
+            epoch: self.epoch,
+        })
+    }
+
+    pub(super) fn release(&mut self, lease: &Lease) {
+        if self.holds(lease).is_ok() {
+            self.leases.remove(&lease.session);
+        }
+    }
+
+    fn holds(&self, lease: &Lease) -> Result<(), StoreError> {
+        match self.leases.get(&lease.session) {
+            Some(epoch) if *epoch == lease.epoch => Ok(()),
+            _ => Err(StoreError::Fenced(lease.session.clone())),
+        }
+    }
+
+    pub(super) fn held(&self, session: &SessionId) -> Result<&Held, StoreError> {
+        let held = self.sessions.get(session);
+        held.ok_or_else(|| not_found(SESSION, session))
+    }
+
+    fn held_mut(&mut self, session: &SessionId) -> Result<&mut Held, StoreError> {
+        let held = self.sessions.get_mut(session);
+        held.ok_or_else(|| not_found(SESSION, session))
+    }
+
+    pub(super) fn commit(
+        &mut self,
+        lease: &Lease,
+        batch: Batch,
+        now: Millis,
+    ) -> Result<u64, StoreError> {
+        self.holds(lease)?;
+        let mut done = Vec::with_capacity(batch.ops.len());
+        for op in batch.ops {
+            match self.apply(&lease.session, op, now) {
+                Ok(undo) => done.extend(undo),
+                Err(error) => {
+                    self.take_back(&lease.session, done);
+                    return Err(error);
+                }
+            }
+        }
+        let held = self.sessions.get(&lease.session);
+        Ok(held.map_or(0, |held| held.events.len() as u64))
+    }
+
+    fn apply(
+        &mut self,
+        session: &SessionId,
+        op: Op,
+        now: Millis,
+    ) -> Result<Option<Undo>, StoreError> {
+        let undo = match op {
+            Op::PutSession(new) => self.put_session(session, *new)?,
+            Op::PutThread(thread) => self.put_thread(session, *thread)?,
+            Op::AppendEntry(entry) => return self.append_entry(session, *entry),
+            Op::ReplaceEntry(entry) => self.replace_entry(session, *entry)?,
+            Op::PutItem(item) => self.put_item(session, *item)?,
+            Op::RemoveItem(item) => Undo::Item(self.held_mut(session)?.items.remove(item)),
+            Op::PutGate(gate) => self.put_gate(session, *gate)?,
+            Op::PutGateRef(shown) => return self.put_gate_ref(session, shown),
+            Op::PutSuspended(turn) => self.put_suspended(session, *turn)?,
+            Op::ClearSuspended(gate) => {
+                Undo::Suspended(self.held_mut(session)?.suspended.remove(gate))
+            }
+            Op::AddUsage(usage) => {
+                let held = self.held_mut(session)?;
+                let was = held.session.usage;
+                held.session.usage = was.plus(usage);
+                Undo::Usage(was)
+            }
+            Op::Event(thread, kind) => {
+                self.held_mut(session)?.tell(thread, now, *kind);
+                Undo::Event
+            }
+        };
+        Ok(Some(undo))
+    }
+
+    fn put_session(&mut self, session: &SessionId, mut new: Session) -> Result<Undo, StoreError> {
+        rules::own(session, &new.id)?;
+        let Some(held) = self.sessions.get_mut(session) else {
+            self.sessions.put(session.clone(), Held::new(new));
+            return Ok(Undo::Made);
+        };
+        if rules::session_fixed(&held.session) != rules::session_fixed(&new) {
+            return Err(conflict(SESSION, &new.id));
+        }
+        new.usage = held.session.usage;
+        let was = std::mem::replace(&mut held.session, new);
+        Ok(Undo::Session(Box::new(was)))
+    }
+
+    fn put_thread(&mut self, session: &SessionId, thread: Thread) -> Result<Undo, StoreError> {
+        rules::own(session, &thread.session)?;
+        let held = self.held_mut(session)?;
+        if let Some(before) = held.threads.get(&thread.id) {
+            rules::thread_follows(before, &thread)?;
+        }
+        Ok(Undo::Thread(held.threads.put(thread.id.clone(), thread)))
+    }
+
+    fn append_entry(
+        &mut self,
+        session: &SessionId,
+        entry: Entry,
+    ) -> Result<Option<Undo>, StoreError> {
+        rules::own(session, &entry.session)?;
+        let held = self.held_mut(session)?;
+        held.has_thread(&entry.thread)?;
+        if let Some(parent) = &entry.parent
+            && held.entries.get(parent).is_none()
+        {
+            return Err(not_found(ENTRY, parent));
+        }
+        match held.entries.get(&entry.id) {
+            Some(before) if *before == entry => return Ok(None),
+            Some(_) => return Err(conflict(ENTRY, &entry.id)),
+            None => {}
+        }
+        let before = held.entries.put(entry.id.clone(), entry);
+        Ok(Some(Undo::Entry(before)))
+    }
+
+    fn replace_entry(&mut self, session: &SessionId, entry: Entry) -> Result<Undo, StoreError> {
+        rules::own(session, &entry.session)?;
+        let held = self.held_mut(session)?;
+        let before = held.entries.get(&entry.id);
+        let before = before.ok_or_else(|| not_found(ENTRY, &entry.id))?;
+        rules::entry_follows(before, &entry)?;
+        Ok(Undo::Entry(held.entries.put(entry.id.clone(), entry)))
+    }
+
+    fn put_item(&mut self, session: &SessionId, item: QueueItem) -> Result<Undo, StoreError> {
+        rules::own(session, &item.session)?;
+        let held = self.held_mut(session)?;
+        held.has_thread(&item.thread)?;
+        let first = match held.items.get(&item.id) {
+            Some(before) if before.item.thread != item.thread => {
+                return Err(conflict(ITEM, &item.id));
+            }
+            Some(before) => before.first,
+            None => rules::asked(&item),
+        };
+        let before = held.items.put(item.id.clone(), Asked { item, first });
+        Ok(Undo::Item(before))
+    }
+
+    fn put_gate(&mut self, session: &SessionId, gate: Gate) -> Result<Undo, StoreError> {
+        rules::own(session, &gate.origin.session)?;
+        let held = self.held(session)?;
+        match self.gates.get(&gate.id) {
+            Some(before) => rules::gate_follows(before, &gate)?,
+            None => held.has_thread(&gate.origin.thread)?,
+        }
+        Ok(Undo::Gate(self.gates.put(gate.id.clone(), gate)))
+    }
+
+    fn has_gate(&self, session: &SessionId, gate: &GateId) -> Result<(), StoreError> {
+        match self.gates.get(gate) {
+            Some(known) if known.origin.session == *session => Ok(()),
+            _ => Err(not_found(GATE, gate)),
+        }
+    }
+
+    fn put_gate_ref(
+        &mut self,
+        session: &SessionId,
+        shown: GateRef,
+    ) -> Result<Option<Undo>, StoreError> {
+        self.held(session)?;
+        self.has_gate(session, &shown.gate)?;
+        let held = self.held_mut(session)?;
+        if held.refs.contains(&shown) {
+            return Ok(None);
+        }
+        held.refs.push(shown);
+        Ok(Some(Undo::Ref))
+    }
+
+    fn put_suspended(&mut self, session: &SessionId, turn: Suspended) -> Result<Undo, StoreError> {
+        rules::own(session, &turn.session)?;
+        self.held(session)?;
+        self.has_gate(session, &turn.gate)?;
+        let held = self.held_mut(session)?;
+        let before = held.suspended.put(turn.gate.clone(), turn);
+        Ok(Undo::Suspended(before))
+    }
+
+    fn take_back(&mut self, session: &SessionId, done: Vec<Undo>) {
+        for undo in done.into_iter().rev() {
+            match undo {
+                Undo::Made => {
+                    self.sessions.remove(session.clone());
+                }
+                Undo::Gate(before) => self.gates.take_back(before),
+                of_session => {
+                    if let Some(held) = self.sessions.get_mut(session) {
+                        held.take_back(of_session);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What came of a post, and whether it changed anything.
+    pub(super) fn post(
+        &mut self,
+        session: &SessionId,
+        post: Post,
+    ) -> Result<(Posted, bool), StoreError> {
+        match post {
+            Post::Prompt(item) => {
+                let held = self.held_mut(session)?;
+                if item.session != *session {
+                    return Err(conflict(ITEM, &item.id));
+                }
+                let first = rules::asked(&item);
+                match held.items.get(&item.id) {
+                    Some(known) if known.first == first => return Ok((Posted::Same, false)),
+                    Some(_) => return Err(conflict(ITEM, &item.id)),
+                    None => held.has_thread(&item.thread)?,
+                }
+                let item = *item;
+                held.items.put(item.id.clone(), Asked { item, first });
+            }
+            Post::Resolve { gate, resolution } => {
+                let held = self.sessions.get_mut(session);
+                let held = held.ok_or_else(|| not_found(SESSION, session))?;
+                let found = self.gates.get_mut(&gate);
+                let found = found.filter(|found| found.origin.session == *session);
+                let found = found.ok_or_else(|| not_found(GATE, &gate))?;
+                match rules::answer(found, &resolution) {
+                    Verdict::Ends(status, told, posted) => {
+                        found.status = status;
+                        let thread = found.origin.thread.clone();
+                        held.tell(Some(thread), resolution.at, *told);
+                        return Ok((posted, true));
+                    }
+                    Verdict::Stands(posted) => return Ok((posted, false)),
+                }
+            }
+            Post::Control(control) => {
+                let held = self.held_mut(session)?;
+                if let Some(thread) = &control.thread {
+                    held.has_thread(thread)?;
+                }
+                held.controls.push(control);
+            }
+        }
+        Ok((Posted::Written, true))
+    }
+
+    pub(super) fn take_controls(&mut self, lease: &Lease) -> Result<Vec<Control>, StoreError> {
+        self.holds(lease)?;
+        let held = self.sessions.get_mut(&lease.session);
+        Ok(held.map_or_else(Vec::new, |held| std::mem::take(&mut held.controls)))
+    }
+
+    pub(super) fn remove(&mut self, lease: &Lease) -> Result<(), StoreError> {
+        self.holds(lease)?;
+        let gates = self.gates.values();
+        let own = gates.filter(|gate| gate.origin.session == lease.session);
+        let own: Vec<_> = own.map(|gate| gate.id.clone()).collect();
+        for gate in own {
+            self.gates.remove(gate);
+        }
+        self.sessions.remove(lease.session.clone());
+        self.leases.remove(&lease.session);
+        Ok(())
+    }
+}
+
+impl Held {
+    fn take_back(&mut self, undo: Undo) {
+        match undo {
+            Undo::Session(was) => self.session = *was,
+            Undo::Thread(before) => self.threads.take_back(before),
+            Undo::Entry(before) => self.entries.take_back(before),
+            Undo::Item(before) => self.items.take_back(before),
+            Undo::Ref => {
+                self.refs.pop();
+            }
+            Undo::Suspended(before) => self.suspended.take_back(before),
+            Undo::Usage(was) => self.session.usage = was,
+            Undo::Event => {
+                self.events.pop();
+            }
+            // The world's own.
+            Undo::Made | Undo::Gate(_) => {}
+        }
+    }
+}

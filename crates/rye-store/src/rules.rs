@@ -1,0 +1,136 @@
+//! What holds in every store: what may follow what, and what an answer at a gate does.
+//! Pure, so that two stores cannot come to differ in it.
+
+use lillux::{Hash, canonical};
+use rye_engine::store::{Posted, StoreError};
+use rye_protocol::{
+    Entry, EventKind, Gate, GateStatus, QueueItem, Resolution, Session, SessionId, Thread,
+};
+use serde_json::{Value, json};
+
+pub(crate) const SESSION: &str = "session";
+pub(crate) const THREAD: &str = "thread";
+pub(crate) const ENTRY: &str = "entry";
+pub(crate) const ITEM: &str = "queue item";
+pub(crate) const GATE: &str = "gate";
+
+pub(crate) fn not_found(what: &'static str, id: &impl ToString) -> StoreError {
+    let id = id.to_string();
+    StoreError::NotFound { what, id }
+}
+
+pub(crate) fn conflict(what: &'static str, id: &impl ToString) -> StoreError {
+    let id = id.to_string();
+    StoreError::Conflict { what, id }
+}
+
+/// A lease is for one session; with it, no other one is written.
+pub(crate) fn own(lease: &SessionId, named: &SessionId) -> Result<(), StoreError> {
+    if lease == named {
+        Ok(())
+    } else {
+        Err(StoreError::Fenced(named.clone()))
+    }
+}
+
+/// A session is made once. Whoever writes it with another owner, parent or time of making
+/// is about to make a second one over it.
+pub(crate) fn session_fixed(session: &Session) -> Value {
+    json!([
+        session.user_id,
+        session.org_id,
+        session.purpose,
+        session.parent,
+        session.depth,
+        session.created_at,
+    ])
+}
+
+/// So is a thread.
+pub(crate) fn thread_follows(before: &Thread, now: &Thread) -> Result<(), StoreError> {
+    let agrees = before.key == now.key && before.created_at == now.created_at;
+    agrees
+        .then_some(())
+        .ok_or_else(|| conflict(THREAD, &now.id))
+}
+
+/// What an entry says may be replaced, but never its place in the graph.
+pub(crate) fn entry_follows(before: &Entry, now: &Entry) -> Result<(), StoreError> {
+    let agrees = before.thread == now.thread && before.parent == now.parent;
+    agrees.then_some(()).ok_or_else(|| conflict(ENTRY, &now.id))
+}
+
+/// A gate stays where it is, and one that has ended stays as it is.
+pub(crate) fn gate_follows(before: &Gate, now: &Gate) -> Result<(), StoreError> {
+    if before.origin != now.origin {
+        Err(conflict(GATE, &now.id))
+    } else if before.status.is_pending() {
+        Ok(())
+    } else {
+        Err(StoreError::GateEnded(now.id.clone()))
+    }
+}
+
+/// What was asked, in a hash: the same prompt sent again has the same one, whatever has
+/// become of it since, and whenever and in which place it was sent.
+pub(crate) fn asked(item: &QueueItem) -> Hash {
+    let fixed = json!([
+        item.thread,
+        item.content,
+        item.attachments,
+        item.author,
+        item.reply_to,
+        item.model,
+        item.role,
+        item.mode,
+        item.metadata,
+    ]);
+    // What has no canonical form (it nests too deep) is still the same when it is
+    // written the same.
+    let text = canonical::to_vec(&fixed).unwrap_or_else(|_| fixed.to_string().into_bytes());
+    Hash::of(text)
+}
+
+/// What an answer does at a gate.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Verdict {
+    /// The gate ends so, and this is told.
+    Ends(GateStatus, Box<EventKind>, Posted),
+    /// Nothing.
+    Stands(Posted),
+}
+
+/// The first answer wins. One that comes after the deadline finds the gate expired, also
+/// when nobody was there to see it expire.
+pub(crate) fn answer(gate: &Gate, resolution: &Resolution) -> Verdict {
+    match &gate.status {
+        GateStatus::Pending => match gate.expires_at {
+            Some(deadline) if resolution.at >= deadline => {
+                let status = GateStatus::Expired { at: deadline };
+                let told = EventKind::DecisionGateExpired {
+                    gate: gate.id.clone(),
+                };
+                Verdict::Ends(status.clone(), Box::new(told), Posted::Gone(status))
+            }
+            _ => {
+                let status = GateStatus::Resolved {
+                    resolution: resolution.clone(),
+                };
+                let told = EventKind::DecisionGateResolved {
+                    gate: gate.id.clone(),
+                    resolution: resolution.clone(),
+                };
+                Verdict::Ends(status, Box::new(told), Posted::Written)
+            }
+        },
+        GateStatus::Resolved { resolution: first } if first.agrees_with(resolution) => {
+            Verdict::Stands(Posted::Same)
+        }
+        GateStatus::Resolved { resolution: first } => {
+            Verdict::Stands(Posted::Conflict(first.clone()))
+        }
+        over @ (GateStatus::Withdrawn { .. } | GateStatus::Expired { .. }) => {
+            Verdict::Stands(Posted::Gone(over.clone()))
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Things as JSON text, and back.
+
+use rye_engine::store::StoreError;
+use rye_protocol::{Event, EventKind, Millis, SessionId, ThreadId};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// What nests deeper is not written, since reading it takes stack for every level. Parsers
+/// of JSON stop at half of it, so only a program can make such a thing.
+const DEEPEST: usize = 256;
+
+/// The text of a thing.
+pub(super) fn write<T: Serialize>(thing: &T) -> Result<String, StoreError> {
+    let text = serde_json::to_string(thing)
+        .map_err(|error| StoreError::Unreadable(format!("it has no JSON form: {error}")))?;
+    if depth(&text) > DEEPEST {
+        let message = format!("it nests deeper than {DEEPEST} levels; nothing was written");
+        return Err(StoreError::Unreadable(message));
+    }
+    Ok(text)
+}
+
+/// The thing of a text.
+pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
+    let mut parser = serde_json::Deserializer::from_str(text);
+    // What a parser let through elsewhere lies deeper in here; `write` has set the limit.
+    parser.disable_recursion_limit();
+    T::deserialize(&mut parser).map_err(|error| {
+        let start: String = text.chars().take(120).collect();
+        StoreError::Unreadable(format!("{error}, in {start}"))
+    })
+}
+
+fn depth(json: &str) -> usize {
+    let (mut level, mut deepest) = (0usize, 0);
+    let (mut quoted, mut escaped) = (false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'{' | b'[' if !quoted => {
+                level += 1;
+                deepest = deepest.max(level);
+            }
+            b'}' | b']' if !quoted => level = level.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// An event as it is stored: without what its row says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Told {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) thread: Option<ThreadId>,
+    pub(super) at: Millis,
+    pub(super) kind: EventKind,
+}
+
+impl Told {
+    pub(super) fn event(self, session: &SessionId, sequence: u64) -> Event {
+        Event {
+            sequence: Some(sequence),
+            session: session.clone(),
+            thread: self.thread,
+            at: self.at,
+            kind: self.kind,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn brackets_within_texts_do_not_nest() {
+        assert_eq!(depth(r#"{"a":["[[[[","\"[["]}"#), 2);
+        assert_eq!(depth("7"), 0);
+        assert_eq!(depth("[[],[[]]]"), 3);
+    }
+
+    #[test]
+    fn what_could_not_be_read_again_is_not_written() {
+        let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+        let fits = write(&nested(DEEPEST)).unwrap();
+        assert_eq!(read::<serde_json::Value>(&fits).unwrap(), nested(DEEPEST));
+        assert!(write(&nested(DEEPEST + 1)).is_err());
+    }
+}

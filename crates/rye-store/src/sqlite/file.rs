@@ -1,0 +1,145 @@
+//! The database file: opened, looked at before it is touched, and brought up to date.
+//!
+//! The migrations are numbered files of this crate, and the file says in its header
+//! (`user_version`) how many it has seen. That is all that is needed, so no library does it.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rye_engine::store::StoreError;
+
+use super::error::{Failure, Outcome};
+
+const MIGRATIONS: [(u32, &str); 1] = [(1, include_str!("../../migrations/0001_sessions.sql"))];
+
+/// The version that this program writes: the last migration's number.
+pub(super) const VERSION: u32 = 1;
+
+/// In the file's header: whose it is. The letters `RyeE`.
+const APPLICATION: i32 = i32::from_be_bytes(*b"RyeE");
+
+/// Another process has the file for as long as one of its commits takes. Nothing tells
+/// when it is done, so one looks again, often and for long enough.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+const LOOKS: i32 = 10_000;
+
+fn is_busy(looks: i32) -> bool {
+    thread::sleep(LOOK_AGAIN);
+    looks < LOOKS
+}
+
+/// A connection that writes. The file is made if it is not there.
+pub(super) fn writer(path: &Path) -> Outcome<Connection> {
+    make(path)?;
+    let mut db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    check(&db, path)?;
+    use_wal(&db)?;
+    migrate(&mut db, path)?;
+    Ok(db)
+}
+
+/// A connection that reads.
+pub(super) fn reader(path: &Path) -> rusqlite::Result<Connection> {
+    connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+}
+
+/// Conversations are nobody else's business.
+fn make(path: &Path) -> Outcome<()> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600);
+    match file.open(path) {
+        Ok(_) => Ok(()),
+        // One that is there is not even opened: to close it again would take away the locks
+        // that another store of this process has on it.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => {
+            let message = format!("{}: {error}", path.display());
+            Err(StoreError::Unavailable(message).into())
+        }
+    }
+}
+
+fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
+    let mut db = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    db.busy_handler(Some(is_busy))?;
+    db.set_prepared_statement_cache_capacity(64);
+    // Else SQLite plans anew at every call, in case another value had a better plan.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(db)
+}
+
+/// Nothing is written to a file that is not ours, or not ours any more.
+pub(super) fn check(db: &Connection, path: &Path) -> Outcome<()> {
+    let place = path.display();
+    let version = version(db)?;
+    if version > VERSION {
+        return Err(Failure::Store(StoreError::Unreadable(format!(
+            "{place} has the format {version} of a newer Rye; this one knows up to {VERSION}"
+        ))));
+    }
+    let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if application != APPLICATION && tables > 0 {
+        return Err(Failure::Store(StoreError::Unreadable(format!(
+            "{place} is another program's database"
+        ))));
+    }
+    Ok(())
+}
+
+/// How many migrations the file has seen.
+pub(super) fn version(db: &Connection) -> rusqlite::Result<u32> {
+    let mut version = db.prepare_cached("PRAGMA user_version")?;
+    version.query_row([], |row| row.get(0))
+}
+
+fn use_wal(db: &Connection) -> Outcome<()> {
+    // Whoever is first changes the file's mode, and those beside it are refused at once
+    // rather than asked to wait.
+    let mut looks = 0;
+    let mode: String = loop {
+        match db.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0)) {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && is_busy(looks) =>
+            {
+                looks += 1;
+            }
+            mode => break mode?,
+        }
+    };
+    if mode != "wal" {
+        let message = format!("no write-ahead log can be kept beside it (SQLite gives `{mode}`)");
+        return Err(StoreError::Unavailable(message).into());
+    }
+    // Whatever was acknowledged is there after a power cut.
+    db.pragma_update(None, "synchronous", "full")?;
+    // What a savepoint would need to go back stays in memory; with many in a group it would
+    // else become a file.
+    db.pragma_update(None, "temp_store", "memory")?;
+    // In KiB: room for all pages of a large group, which else are read again and again.
+    db.pragma_update(None, "cache_size", -16_384)?;
+    Ok(())
+}
+
+fn migrate(db: &mut Connection, path: &Path) -> Outcome<()> {
+    if version(db)? == VERSION {
+        return Ok(());
+    }
+    let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another process may have been quicker, and may be newer.
+    check(&transaction, path)?;
+    let seen = version(&transaction)?;
+    for (_, migration) in MIGRATIONS.iter().filter(|(number, _)| *number > seen) {
+        transaction.execute_batch(migration)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()?;
+    Ok(())
+}

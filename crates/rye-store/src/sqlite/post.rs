@@ -1,0 +1,164 @@
+//! What those write who do not hold the session, and what its holder takes of it.
+
+use lillux::Hash;
+use rusqlite::{Connection, OptionalExtension, params};
+use rye_engine::store::{Control, Lease, Post, Posted, StoreError};
+use rye_protocol::{GateId, QueueItem, Resolution, SessionId};
+
+use super::commit;
+use super::document::{self, Told};
+use super::error::Outcome;
+use super::holder;
+use crate::rules::{self, GATE, ITEM, SESSION, Verdict, conflict, not_found};
+
+/// A post with its text.
+pub(super) enum Letter {
+    Prompt(Box<QueueItem>, Hash, String),
+    Resolve(GateId, Resolution),
+    Control(Control, String),
+}
+
+impl Letter {
+    pub(super) fn of(post: Post) -> Result<Self, StoreError> {
+        Ok(match post {
+            Post::Prompt(item) => {
+                let doc = document::write(&item)?;
+                let asked = rules::asked(&item);
+                Self::Prompt(item, asked, doc)
+            }
+            Post::Resolve { gate, resolution } => Self::Resolve(gate, resolution),
+            Post::Control(control) => {
+                let doc = document::write(&control)?;
+                Self::Control(control, doc)
+            }
+        })
+    }
+}
+
+/// What came of a post, and whether it changed anything.
+pub(super) fn post(
+    db: &Connection,
+    session: &SessionId,
+    letter: &Letter,
+) -> Outcome<(Posted, bool)> {
+    let number = number(db, session)?.ok_or_else(|| not_found(SESSION, session))?;
+    match letter {
+        Letter::Prompt(item, asked, doc) => {
+            if item.session != *session {
+                return Err(conflict(ITEM, &item.id).into());
+            }
+            prompt(db, number, item, asked, doc)
+        }
+        Letter::Resolve(gate, resolution) => resolve(db, session, number, gate, resolution),
+        Letter::Control(control, doc) => {
+            if let Some(thread) = &control.thread {
+                commit::thread(db, number, thread)?;
+            }
+            let mut put =
+                db.prepare_cached("INSERT INTO engine_inbox (session, doc) VALUES (?1, ?2)")?;
+            put.execute(params![number, doc])?;
+            Ok((Posted::Written, true))
+        }
+    }
+}
+
+/// A session's row.
+pub(super) fn number(db: &Connection, session: &SessionId) -> Outcome<Option<i64>> {
+    let mut find = db.prepare_cached("SELECT number FROM engine_sessions WHERE id = ?1")?;
+    let found = find.query_row([session.as_str()], |row| row.get(0));
+    Ok(found.optional()?)
+}
+
+fn prompt(
+    db: &Connection,
+    session: i64,
+    item: &QueueItem,
+    asked: &Hash,
+    doc: &str,
+) -> Outcome<(Posted, bool)> {
+    let mut find =
+        db.prepare_cached("SELECT asked FROM engine_queue_items WHERE session = ?1 AND id = ?2")?;
+    let before = find.query_row(params![session, item.id.as_str()], |row| {
+        row.get::<_, [u8; 32]>(0)
+    });
+    match before.optional()? {
+        Some(before) if *asked.as_bytes() == before => Ok((Posted::Same, false)),
+        Some(_) => Err(conflict(ITEM, &item.id).into()),
+        None => {
+            let thread = commit::thread(db, session, &item.thread)?;
+            commit::put_item(db, session, thread, item, asked.as_bytes(), doc)?;
+            Ok((Posted::Written, true))
+        }
+    }
+}
+
+fn resolve(
+    db: &Connection,
+    session: &SessionId,
+    number: i64,
+    gate: &GateId,
+    resolution: &Resolution,
+) -> Outcome<(Posted, bool)> {
+    let known = commit::known_gate(db, gate)?;
+    let known = known.filter(|(_, known)| known.origin.session == *session);
+    let (row, mut known) = known.ok_or_else(|| not_found(GATE, gate))?;
+    match rules::answer(&known, resolution) {
+        Verdict::Ends(status, told, posted) => {
+            known.status = status;
+            commit::update_gate(db, row, &known, &document::write(&known)?)?;
+            let told = Told {
+                thread: Some(known.origin.thread),
+                at: resolution.at,
+                kind: *told,
+            };
+            let sequence = commit::last(db, number)? + 1;
+            commit::tell(db, number, sequence, &document::write(&told)?)?;
+            Ok((posted, true))
+        }
+        Verdict::Stands(posted) => Ok((posted, false)),
+    }
+}
+
+/// Orders that nobody has taken yet; now they are.
+pub(super) fn take_controls(db: &Connection, lease: &Lease) -> Outcome<Vec<Control>> {
+    let Some(session) = holder::holds(db, lease)? else {
+        return Ok(Vec::new());
+    };
+    let mut find =
+        db.prepare_cached("SELECT doc FROM engine_inbox WHERE session = ?1 ORDER BY number")?;
+    let docs = find.query_map([session], |row| row.get::<_, String>(0))?;
+    let docs: Vec<_> = docs.collect::<Result<_, _>>()?;
+    if !docs.is_empty() {
+        let mut taken = db.prepare_cached("DELETE FROM engine_inbox WHERE session = ?1")?;
+        taken.execute([session])?;
+    }
+    let controls: Result<_, _> = docs.iter().map(|doc| document::read(doc)).collect();
+    Ok(controls?)
+}
+
+/// Forgets a session and all that belongs to it, its lease too.
+pub(super) fn remove(db: &Connection, lease: &Lease) -> Outcome<()> {
+    if let Some(session) = holder::holds(db, lease)? {
+        db.prepare_cached(
+            "DELETE FROM engine_decision_gate_refs WHERE gate IN
+             (SELECT number FROM engine_decision_gates WHERE session = ?1)",
+        )?
+        .execute([session])?;
+        for table in [
+            "engine_threads",
+            "engine_entries",
+            "engine_queue_items",
+            "engine_decision_gates",
+            "engine_suspended_turns",
+            "engine_events",
+            "engine_inbox",
+        ] {
+            db.execute(
+                &format!("DELETE FROM {table} WHERE session = ?1"),
+                [session],
+            )?;
+        }
+        db.execute("DELETE FROM engine_sessions WHERE number = ?1", [session])?;
+    }
+    holder::release(db, lease)
+}

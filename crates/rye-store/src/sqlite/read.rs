@@ -1,0 +1,235 @@
+//! Questions to the database.
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
+use rye_engine::store::{Record, SessionFilter, StoreError};
+use rye_protocol::{
+    Entry, EntryId, Event, Gate, GateId, GateRef, QueueItem, Session, SessionId, ThreadId,
+};
+use serde::de::DeserializeOwned;
+
+use super::document::{self, Told};
+use super::error::Outcome;
+use super::{commit, post};
+use crate::rules::{ENTRY, SESSION, not_found};
+
+/// SQLite counts no further.
+fn at_most(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+/// The things of all rows, their text being the only column.
+fn all<T: DeserializeOwned>(
+    mut question: CachedStatement<'_>,
+    with: impl Params,
+) -> Outcome<Vec<T>> {
+    let mut things = Vec::new();
+    let mut rows = question.query(with)?;
+    while let Some(row) = rows.next()? {
+        things.push(document::read(
+            row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?,
+        )?);
+    }
+    Ok(things)
+}
+
+/// The session of a row of usage and text.
+fn session(usage: &str, doc: &str) -> Result<Session, StoreError> {
+    let mut session: Session = document::read(doc)?;
+    session.usage = document::read(usage)?;
+    Ok(session)
+}
+
+pub(super) fn record(db: &Connection, id: &SessionId) -> Outcome<Option<Record>> {
+    let mut find =
+        db.prepare_cached("SELECT number, usage, doc FROM engine_sessions WHERE id = ?1")?;
+    let found = find.query_row([id.as_str()], |row| {
+        let texts: (String, String) = (row.get(1)?, row.get(2)?);
+        Ok((row.get::<_, i64>(0)?, texts))
+    });
+    let Some((number, (usage, doc))) = found.optional()? else {
+        return Ok(None);
+    };
+    let items = items(db, number)?;
+    Ok(Some(Record {
+        session: session(&usage, &doc)?,
+        threads: all(
+            db.prepare_cached("SELECT doc FROM engine_threads WHERE session = ?1 ORDER BY number")?,
+            [number],
+        )?,
+        gates: gates(db, number, &items)?,
+        items,
+        suspended: all(
+            db.prepare_cached(
+                "SELECT doc FROM engine_suspended_turns WHERE session = ?1 ORDER BY number",
+            )?,
+            [number],
+        )?,
+        sequence: commit::last(db, number)?.cast_unsigned(),
+    }))
+}
+
+fn items(db: &Connection, session: i64) -> Outcome<Vec<QueueItem>> {
+    let question = db.prepare_cached(
+        "SELECT doc FROM engine_queue_items
+         WHERE session = ?1 AND status IN ('waiting', 'running') ORDER BY number",
+    )?;
+    let mut items: Vec<QueueItem> = all(question, [session])?;
+    items.sort_by_key(|item| item.order);
+    Ok(items)
+}
+
+fn gates(db: &Connection, session: i64, items: &[QueueItem]) -> Outcome<Vec<Gate>> {
+    let mut found = Vec::new();
+    let mut find = db.prepare_cached(
+        "SELECT number, doc FROM engine_decision_gates WHERE session = ?1 AND item = ?2",
+    )?;
+    for item in items {
+        let rows = find.query_map(params![session, item.id.as_str()], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
+        })?;
+        for row in rows {
+            found.push(row?);
+        }
+    }
+    found.sort_unstable();
+    let gates: Result<_, _> = found.iter().map(|(_, doc)| document::read(doc)).collect();
+    Ok(gates?)
+}
+
+pub(super) fn sessions(db: &Connection, filter: &SessionFilter) -> Outcome<Vec<Session>> {
+    let before = match &filter.before {
+        None => i64::MAX,
+        Some(id) => post::number(db, id)?.ok_or_else(|| not_found(SESSION, id))?,
+    };
+    let limit = at_most(filter.limit);
+    let mut question = match filter.user {
+        None => db.prepare_cached(
+            "SELECT usage, doc FROM engine_sessions
+             WHERE number < ?1 AND ?3 IS NULL ORDER BY number DESC LIMIT ?2",
+        )?,
+        Some(_) => db.prepare_cached(
+            "SELECT usage, doc FROM engine_sessions
+             WHERE number < ?1 AND user_id = ?3 ORDER BY number DESC LIMIT ?2",
+        )?,
+    };
+    let rows = question.query_map(params![before, limit, filter.user], |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+    })?;
+    let mut sessions = Vec::new();
+    for row in rows {
+        let (usage, doc) = row?;
+        sessions.push(session(&usage, &doc)?);
+    }
+    Ok(sessions)
+}
+
+/// Where an entry is.
+fn place(db: &Connection, session: &SessionId, entry: &EntryId) -> Outcome<i64> {
+    let mut find = db.prepare_cached(
+        "SELECT number FROM engine_entries WHERE id = ?2 AND session =
+         (SELECT number FROM engine_sessions WHERE id = ?1)",
+    )?;
+    let found = find.query_row([session.as_str(), entry.as_str()], |row| row.get(0));
+    Ok(found.optional()?.ok_or_else(|| not_found(ENTRY, entry))?)
+}
+
+pub(super) fn path(db: &Connection, session: &SessionId, leaf: &EntryId) -> Outcome<Vec<Entry>> {
+    let mut next = Some(place(db, session, leaf)?);
+    let mut step = db.prepare_cached("SELECT parent, doc FROM engine_entries WHERE number = ?1")?;
+    let mut path = Vec::new();
+    while let Some(number) = next {
+        let (parent, doc) = step.query_row([number], |row| {
+            Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, String>(1)?))
+        })?;
+        path.push(document::read(&doc)?);
+        // A damaged file must not send us around in a circle.
+        next = parent.filter(|parent| *parent < number);
+    }
+    path.reverse();
+    Ok(path)
+}
+
+pub(super) fn entries(
+    db: &Connection,
+    session: &SessionId,
+    thread: &ThreadId,
+    after: Option<&EntryId>,
+    limit: usize,
+) -> Outcome<Vec<Entry>> {
+    let after = match after {
+        None => 0,
+        Some(id) => place(db, session, id)?,
+    };
+    let question = db.prepare_cached(
+        "SELECT doc FROM engine_entries WHERE number > ?3 AND thread =
+         (SELECT engine_threads.number FROM engine_threads
+          JOIN engine_sessions ON engine_sessions.number = engine_threads.session
+          WHERE engine_sessions.id = ?1 AND engine_threads.id = ?2)
+         ORDER BY number LIMIT ?4",
+    )?;
+    let limit = at_most(limit);
+    all(
+        question,
+        params![session.as_str(), thread.as_str(), after, limit],
+    )
+}
+
+pub(super) fn gate(db: &Connection, gate: &GateId) -> Outcome<Option<Gate>> {
+    Ok(commit::known_gate(db, gate)?.map(|(_, gate)| gate))
+}
+
+pub(super) fn gate_refs(db: &Connection, gate: &GateId) -> Outcome<Vec<GateRef>> {
+    let mut find = db.prepare_cached(
+        "SELECT channel, message FROM engine_decision_gate_refs WHERE gate =
+         (SELECT number FROM engine_decision_gates WHERE id = ?1) ORDER BY number",
+    )?;
+    let refs = find.query_map([gate.as_str()], |row| {
+        Ok(GateRef {
+            gate: gate.clone(),
+            channel: row.get(0)?,
+            message: row.get(1)?,
+        })
+    })?;
+    Ok(refs.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn pending_gates(db: &Connection, session: Option<&SessionId>) -> Outcome<Vec<Gate>> {
+    match session {
+        None => all(
+            db.prepare_cached(
+                // The plus keeps SQLite from walking through all gates to save a sort.
+                "SELECT doc FROM engine_decision_gates WHERE pending = 1 ORDER BY +number",
+            )?,
+            [],
+        ),
+        Some(session) => all(
+            db.prepare_cached(
+                "SELECT doc FROM engine_decision_gates WHERE pending = 1 AND session =
+                 (SELECT number FROM engine_sessions WHERE id = ?1) ORDER BY number",
+            )?,
+            [session.as_str()],
+        ),
+    }
+}
+
+pub(super) fn events(
+    db: &Connection,
+    session: &SessionId,
+    after: u64,
+    limit: usize,
+) -> Outcome<Vec<Event>> {
+    let mut find = db.prepare_cached(
+        "SELECT sequence, doc FROM engine_events
+         WHERE session = (SELECT number FROM engine_sessions WHERE id = ?1) AND sequence > ?2
+         ORDER BY sequence LIMIT ?3",
+    )?;
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let mut rows = find.query(params![session.as_str(), after, at_most(limit)])?;
+    let mut events = Vec::new();
+    while let Some(row) = rows.next()? {
+        let sequence: i64 = row.get(0)?;
+        let told: Told = document::read(&row.get::<_, String>(1)?)?;
+        events.push(told.event(session, sequence.cast_unsigned()));
+    }
+    Ok(events)
+}

@@ -1,0 +1,263 @@
+//! Telling other processes that something was posted.
+//!
+//! Beside the database lies an empty file, `NAME-wake`, that whoever posts writes to and
+//! whoever listens watches. It only says that there is news; what it is stands in the
+//! database. Watching the database itself would wake everybody at every commit.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rusqlite::{Connection, params};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rye_engine::store::StoreError;
+use rye_protocol::SessionId;
+use tokio::sync::broadcast;
+
+use super::error::Outcome;
+use super::file;
+
+/// How many posts a listener may be behind before it is told that it lagged.
+const POSTS: usize = 1024;
+
+/// How many posts the database remembers for those who are about to look.
+const REMEMBERED: i64 = 1024;
+
+/// How often one looks where the kernel has no watch left to give, or the last look failed.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How often one looks though nobody rang: whoever posted may have been killed just before
+/// they could. Rarely, since there is hardly ever a cause.
+const LOOK_ANYWAY: Duration = Duration::from_secs(5);
+
+/// Tells whoever listens, here and elsewhere.
+pub(super) struct Bell {
+    wire: Arc<Wire>,
+    /// Tells of posts in this process.
+    here: broadcast::Sender<SessionId>,
+    listener: Mutex<Option<Listener>>,
+}
+
+/// What goes from process to process.
+struct Wire {
+    database: PathBuf,
+    file: PathBuf,
+    /// Who we are, so as not to hear ourselves.
+    source: String,
+}
+
+/// The thread that listens for others.
+struct Listener {
+    stop: Arc<OwnedFd>,
+    thread: JoinHandle<()>,
+}
+
+impl Bell {
+    pub(super) fn new(database: &Path, source: String) -> Result<Self, StoreError> {
+        let mut file = database.as_os_str().to_owned();
+        file.push("-wake");
+        let wire = Wire {
+            database: database.to_owned(),
+            file: file.into(),
+            source,
+        };
+        wire.open().map_err(|error| {
+            StoreError::Unavailable(format!("{}: {error}", wire.file.display()))
+        })?;
+        Ok(Self {
+            wire: Arc::new(wire),
+            here: broadcast::channel(POSTS).0,
+            listener: Mutex::default(),
+        })
+    }
+
+    /// Notes down, in the transaction of a post, that there was one.
+    pub(super) fn note(&self, db: &Connection, session: &SessionId) -> Outcome<()> {
+        let mut note = db.prepare_cached(
+            "INSERT INTO engine_posts (session, source) VALUES (?1, ?2) RETURNING number",
+        )?;
+        let number: i64 = note.query_row(params![session.as_str(), self.wire.source], |row| {
+            row.get(0)
+        })?;
+        let mut forget = db.prepare_cached("DELETE FROM engine_posts WHERE number <= ?1")?;
+        forget.execute([number - REMEMBERED])?;
+        Ok(())
+    }
+
+    /// Tells of posts that are written.
+    pub(super) fn ring(&self, sessions: &[&SessionId]) {
+        if sessions.is_empty() {
+            return;
+        }
+        // The post is written whether or not others can be told at once; they look now and
+        // then.
+        let _ = self.wire.open().and_then(|file| file.write_at(b"\n", 0));
+        for session in sessions {
+            // Nobody here may be listening.
+            let _ = self.here.send((*session).clone());
+        }
+    }
+
+    pub(super) fn listen(&self) -> broadcast::Receiver<SessionId> {
+        let posts = self.here.subscribe();
+        let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        if listener.is_none() {
+            // Where no thread can be had, those within this process are still heard.
+            *listener = self.start().ok();
+        }
+        posts
+    }
+
+    /// Watches first and looks then, so that nothing falls between; and all that before
+    /// anybody is told that they are listening.
+    fn start(&self) -> io::Result<Listener> {
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let mut ear = Ear {
+            watch: self.wire.watch().ok(),
+            stop: Arc::clone(&stop),
+            db: None,
+            seen: None,
+            failed: false,
+            wire: Arc::clone(&self.wire),
+            here: self.here.clone(),
+        };
+        // If it cannot be read now, the next look tells of every session.
+        ear.failed = ear.look().is_err();
+        let thread = thread::Builder::new().name("rye-store-wake".to_owned());
+        let thread = thread.spawn(move || ear.listen())?;
+        Ok(Listener { stop, thread })
+    }
+
+    /// Listens no more.
+    pub(super) fn hush(&self) {
+        let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Listener { stop, thread }) = listener.take() {
+            let _ = rustix::io::write(&*stop, &1u64.to_ne_bytes());
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Wire {
+    /// The file, made again if somebody took it away.
+    fn open(&self) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false);
+        options.mode(0o600).open(&self.file)
+    }
+
+    fn watch(&self) -> io::Result<OwnedFd> {
+        self.open()?;
+        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let what = WatchFlags::MODIFY | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
+        inotify::add_watch(&inotify, &self.file, what)?;
+        Ok(inotify)
+    }
+}
+
+/// What listens for others.
+struct Ear {
+    watch: Option<OwnedFd>,
+    stop: Arc<OwnedFd>,
+    db: Option<Connection>,
+    /// The last post that was looked at.
+    seen: Option<i64>,
+    /// Whether the last look did not come to its end, so that another is due.
+    failed: bool,
+    wire: Arc<Wire>,
+    here: broadcast::Sender<SessionId>,
+}
+
+impl Ear {
+    fn listen(mut self) {
+        while self.wait() {
+            self.failed = self.look().is_err();
+        }
+    }
+
+    /// Waits for news. Tells whether to go on.
+    fn wait(&mut self) -> bool {
+        let mut both = vec![PollFd::new(&*self.stop, PollFlags::IN)];
+        both.extend(
+            self.watch
+                .iter()
+                .map(|watch| PollFd::new(watch, PollFlags::IN)),
+        );
+        let soon = self.watch.is_none() || self.failed;
+        let longest = if soon { LOOK_AGAIN } else { LOOK_ANYWAY };
+        let longest = Timespec::try_from(longest).ok();
+        let waited = poll(&mut both, longest.as_ref());
+        if waited.is_ok() && both.first().is_some_and(|stop| !stop.revents().is_empty()) {
+            return false;
+        }
+        drop(both);
+        if self.watch.as_ref().is_none_or(is_gone) {
+            self.watch = self.wire.watch().ok();
+        }
+        true
+    }
+
+    /// Tells of what others have posted since the last look. The first only looks how far
+    /// it is.
+    fn look(&mut self) -> Outcome<()> {
+        let db = match self.db.take() {
+            Some(db) => db,
+            None => file::reader(&self.wire.database)?,
+        };
+        let db = self.db.insert(db);
+        let look = db.unchecked_transaction()?;
+        let last: Option<i64> = look
+            .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'engine_posts'")?
+            .query_map([], |row| row.get(0))?
+            .next()
+            .transpose()?;
+        let last = last.unwrap_or(0);
+        let sessions = match self.seen {
+            Some(seen) if last - seen <= REMEMBERED => posted(&look, seen, &self.wire.source)?,
+            None if !self.failed => Vec::new(),
+            Some(_) | None => all(&look)?,
+        };
+        self.seen = Some(last);
+        for session in sessions {
+            if let Ok(session) = SessionId::try_from(session) {
+                let _ = self.here.send(session);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What others have posted.
+fn posted(db: &Connection, seen: i64, source: &str) -> rusqlite::Result<Vec<String>> {
+    let mut find = db.prepare_cached(
+        "SELECT session FROM engine_posts WHERE number > ?1 AND source <> ?2 ORDER BY number",
+    )?;
+    let sessions = find.query_map(params![seen, source], |row| row.get(0))?;
+    sessions.collect()
+}
+
+/// More was posted than the database remembers, so it may have been to anyone.
+fn all(db: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut find = db.prepare_cached("SELECT id FROM engine_sessions")?;
+    let sessions = find.query_map([], |row| row.get(0))?;
+    sessions.collect()
+}
+
+/// Reads what the kernel noted, and tells whether the file is no longer there.
+fn is_gone(watch: &OwnedFd) -> bool {
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut events = inotify::Reader::new(watch, &mut buffer);
+    let mut gone = false;
+    let end = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
+    while let Ok(event) = events.next() {
+        gone |= event.events().intersects(end);
+    }
+    gone
+}

@@ -1,0 +1,224 @@
+//! Several processes on one file, and what becomes of it when one is killed.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::collections::BTreeMap;
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rye_engine::store::{Claim, Post, Posted, SessionStore, StoreError};
+use rye_protocol::Batch;
+use rye_store::Sqlite;
+use rye_store_contract::sample::{self, append, begin, eid, item, put_item, sid, told, told_of};
+
+/// What a second process is to do, and with which file.
+const ROLE: &str = "RYE_STORE_TEST_ROLE";
+const FILE: &str = "RYE_STORE_TEST_FILE";
+
+/// A second process: this very program, in another role. Killed when it is dropped.
+struct Second {
+    child: Child,
+    says: BufReader<ChildStdout>,
+}
+
+impl Second {
+    fn start(role: &str, file: &Path) -> Self {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command
+            .args(["--exact", "second_process", "--ignored", "--nocapture"])
+            .env(ROLE, role)
+            .env(FILE, file)
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let says = BufReader::new(child.stdout.take().unwrap());
+        Self { child, says }
+    }
+
+    /// The next line for us; the test harness has some of its own.
+    fn hear(&mut self) -> Option<String> {
+        let mut line = String::new();
+        while self.says.read_line(&mut line).unwrap() > 0 {
+            if let Some((_, said)) = line.split_once("> ") {
+                return Some(said.trim().to_owned());
+            }
+            line.clear();
+        }
+        None
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Second {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn say(what: &str) {
+    let mut out = std::io::stdout().lock();
+    // In one piece, so that a kill cuts off no line in the middle that looks whole.
+    out.write_all(format!("> {what}\n").as_bytes()).unwrap();
+    out.flush().unwrap();
+}
+
+#[test]
+#[ignore = "the second process of the other tests"]
+fn second_process() {
+    let (Ok(role), Ok(file)) = (env::var(ROLE), env::var(FILE)) else {
+        return;
+    };
+    rye_store_contract::run(async {
+        let store = Arc::new(Sqlite::open(file).unwrap());
+        match role.as_str() {
+            "hold" => {
+                begin(&*store, "s").await;
+                say("held");
+                std::future::pending::<()>().await;
+            }
+            "post" => {
+                let post = Post::Prompt(Box::new(item("s", "q1", 1)));
+                let posted = store.post(&sid("s"), post).await.unwrap();
+                assert_eq!(posted, Posted::Written);
+                say("posted");
+            }
+            "write" => write_for_ever(&store).await,
+            other => unreachable!("{other}"),
+        }
+    });
+}
+
+const SESSIONS: usize = 8;
+
+/// Several sessions at once; each commit is said when it is acknowledged.
+async fn write_for_ever(store: &Arc<Sqlite>) {
+    let mut writers = Vec::new();
+    for session in 0..SESSIONS {
+        let store = Arc::clone(store);
+        writers.push(tokio::spawn(async move {
+            let name = format!("s{session}");
+            let lease = begin(&*store, &name).await;
+            let mut parent: Option<String> = None;
+            for n in 1.. {
+                let id = format!("e{n}");
+                let entry = sample::entry(&name, &id, parent.as_deref());
+                let ops = vec![
+                    append(entry.clone()),
+                    told_of(&entry),
+                    put_item(item(&name, "q1", n)),
+                    told(),
+                ];
+                let sequence = store.commit(&lease, Batch { ops }).await.unwrap();
+                assert_eq!(sequence, 2 * n);
+                say(&format!("{name} {n}"));
+                parent = Some(id);
+            }
+        }));
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_kill_in_the_middle() {
+    for kill_after in [1, 60, 400] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("s.db");
+        let mut second = Second::start("write", &file);
+        let mut acknowledged: BTreeMap<String, u64> = BTreeMap::new();
+        let mut note = |line: String| {
+            let (session, n) = line.split_once(' ').unwrap();
+            acknowledged.insert(session.to_owned(), n.parse().unwrap());
+        };
+        for _ in 0..kill_after {
+            note(second.hear().unwrap());
+        }
+        second.kill();
+        // What it said before it died counts, too.
+        while let Some(line) = second.hear() {
+            note(line);
+        }
+        rye_store_contract::run(hold_against(&file, &acknowledged));
+    }
+}
+
+async fn hold_against(file: &Path, acknowledged: &BTreeMap<String, u64>) {
+    let store = Sqlite::open(file).unwrap();
+    for (name, n) in acknowledged {
+        let session = sid(name);
+        let record = store.record(&session).await.unwrap().unwrap();
+        let written = record.sequence / 2;
+        assert!(written >= *n, "{name}: {n} acknowledged, {written} there");
+        // A commit is there whole or not at all.
+        assert_eq!(record.sequence % 2, 0);
+        assert_eq!(record.items, [item(name, "q1", written)]);
+        let leaf = eid(&format!("e{written}"));
+        let path = store.path(&session, &leaf).await.unwrap();
+        assert_eq!(path.len() as u64, written);
+        let events = store.events(&session, 0, usize::MAX).await.unwrap();
+        let numbers: Vec<_> = events.iter().filter_map(|event| event.sequence).collect();
+        assert_eq!(numbers, (1..=record.sequence).collect::<Vec<_>>());
+        // And it goes on.
+        let lease = store.claim(&session, Claim::IfFree).await.unwrap();
+        let next = store.commit(&lease, Batch { ops: vec![told()] }).await;
+        assert_eq!(next, Ok(record.sequence + 1));
+    }
+}
+
+#[test]
+fn a_session_of_a_process_that_was_killed_is_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.db");
+    let mut second = Second::start("hold", &file);
+    assert_eq!(second.hear().unwrap(), "held");
+    rye_store_contract::run(async {
+        let store = Sqlite::open(&file).unwrap();
+        let refused = store.claim(&sid("s"), Claim::IfFree).await;
+        let Err(StoreError::Held { holder, .. }) = refused else {
+            unreachable!("{refused:?}");
+        };
+        let pid = second.child.id().to_string();
+        assert!(
+            holder.starts_with(&format!("process {pid} on ")),
+            "{holder}"
+        );
+        second.kill();
+        let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
+        assert_eq!(sample::write(&store, &lease, vec![told()]).await, Ok(1));
+    });
+}
+
+#[test]
+fn a_process_hears_what_another_posts() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.db");
+    rye_store_contract::run(async {
+        let store = Sqlite::open(&file).unwrap();
+        begin(&store, "s").await;
+        let mut posts = store.posts();
+        for round in 0..2 {
+            let mut second = Second::start("post", &file);
+            let news = tokio::time::timeout(Duration::from_mins(1), posts.recv());
+            assert_eq!(news.await.unwrap().unwrap(), sid("s"));
+            assert_eq!(second.hear().unwrap(), "posted");
+            let record = store.record(&sid("s")).await.unwrap().unwrap();
+            assert_eq!(record.items, [item("s", "q1", 1)]);
+            if round == 0 {
+                // Somebody tidies up: whoever listens goes on listening.
+                std::fs::remove_file(folder.path().join("s.db-wake")).unwrap();
+                let lease = store.claim(&sid("s"), Claim::Take).await.unwrap();
+                let remove = rye_protocol::Op::RemoveItem(sample::qid("q1"));
+                sample::write(&store, &lease, vec![remove]).await.unwrap();
+            }
+        }
+    });
+}

@@ -1,0 +1,158 @@
+//! `rye session list`, `show`, `resume`, `rm`
+
+use rye_engine::protocol::{Entry, Gate, Session, SessionId, Thread};
+use rye_engine::store::{Claim, SessionFilter};
+use serde_json::{Value, json};
+
+use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand};
+use crate::cli::context::Context;
+use crate::cli::engine::{Follower, Wanted, find, line, with_engine, with_session};
+use crate::cli::page::{BOLD, DIM, Page, WARN, paint, plain};
+use crate::cli::printer::{Outcome, Report};
+use crate::cli::table::{Cell, Table};
+
+/// How many are listed.
+const MOST: usize = 200;
+
+pub(crate) fn run(command: &SessionCommand, context: &Context) -> Outcome {
+    match command {
+        SessionCommand::List => list(context),
+        SessionCommand::Show(args) => show(args, context),
+        SessionCommand::Resume(args) => resume(args, context),
+        SessionCommand::Rm(args) => rm(args, context),
+    }
+}
+
+fn list(context: &Context) -> Outcome {
+    with_engine(context, Wanted::default(), async |engine| {
+        let filter = SessionFilter {
+            limit: MOST,
+            ..SessionFilter::default()
+        };
+        let sessions = engine.sessions(filter).await?;
+        let gates = engine.pending_gates(None).await?;
+        Ok(Box::new(List { sessions, gates }) as Box<dyn Report>)
+    })
+}
+
+struct List {
+    sessions: Vec<Session>,
+    gates: Vec<Gate>,
+}
+
+impl List {
+    fn waiting(&self, session: &SessionId) -> usize {
+        let own = |gate: &&Gate| gate.origin.session == *session;
+        self.gates.iter().filter(own).count()
+    }
+}
+
+impl Report for List {
+    fn json(&self) -> Value {
+        json!({ "sessions": self.sessions, "pending_gates": self.gates })
+    }
+
+    fn show(&self, page: &mut Page) {
+        if self.sessions.is_empty() {
+            page.line("there are no sessions");
+            return;
+        }
+        let mut table = Table::new(["SESSION", "TURNS", "WAITS FOR", "WORKSPACE"]);
+        for session in &self.sessions {
+            let waits = match self.waiting(&session.id) {
+                0 => Cell::new(""),
+                1 => Cell::styled(WARN, "a decision"),
+                many => Cell::styled(WARN, format!("{many} decisions")),
+            };
+            table.row([
+                session.id.as_str().into(),
+                session.usage.turns.to_string().into(),
+                waits,
+                session.workspace.as_deref().unwrap_or_default().into(),
+            ]);
+        }
+        page.table(&table);
+    }
+}
+
+fn show(args: &SessionArgs, context: &Context) -> Outcome {
+    with_engine(context, Wanted::default(), async |engine| {
+        let id = find(engine, &args.id).await?;
+        let threads = engine.history(&id).await?;
+        let gates = engine.pending_gates(Some(&id)).await?;
+        Ok(Box::new(Show { id, threads, gates }) as Box<dyn Report>)
+    })
+}
+
+struct Show {
+    id: SessionId,
+    threads: Vec<(Thread, Vec<Entry>)>,
+    gates: Vec<Gate>,
+}
+
+impl Report for Show {
+    fn json(&self) -> Value {
+        let threads = self.threads.iter();
+        let threads: Vec<_> = threads
+            .map(|(thread, entries)| json!({ "thread": thread, "entries": entries }))
+            .collect();
+        json!({ "session": self.id, "threads": threads, "pending_gates": self.gates })
+    }
+
+    fn show(&self, page: &mut Page) {
+        page.line(paint(BOLD, &self.id));
+        for (thread, entries) in &self.threads {
+            page.line(paint(DIM, format_args!("thread {}", plain(&thread.key))));
+            for entry in entries {
+                page.line(format_args!("  {}", plain(&line(entry))));
+            }
+        }
+        for gate in &self.gates {
+            let title = plain(&gate.title).into_owned();
+            page.line(paint(WARN, format_args!("waits for a decision: {title}")));
+            page.line(paint(DIM, format_args!("  rye gate approve {}", gate.id)));
+        }
+    }
+}
+
+fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
+    let wanted = Wanted {
+        sandbox: args.sandbox.map(Into::into),
+        ..Wanted::default()
+    };
+    let meant = &args.session.id;
+    with_session(context, meant, wanted, async |engine, id| {
+        let session = engine.open_session(id, Claim::IfFree).await?;
+        let follower = Follower {
+            engine,
+            session: &session,
+            printer: context.printer,
+            yes: args.yes,
+        };
+        follower.until_idle().await?;
+        let id = id.clone();
+        let threads = engine.history(&id).await?;
+        let gates = engine.pending_gates(Some(&id)).await?;
+        Ok(Box::new(Show { id, threads, gates }) as Box<dyn Report>)
+    })
+}
+
+fn rm(args: &SessionArgs, context: &Context) -> Outcome {
+    with_engine(context, Wanted::default(), async |engine| {
+        let id = find(engine, &args.id).await?;
+        engine.remove_session(&id).await?;
+        Ok(Box::new(Removed(id)) as Box<dyn Report>)
+    })
+}
+
+struct Removed(SessionId);
+
+impl Report for Removed {
+    fn json(&self) -> Value {
+        json!({ "removed": self.0 })
+    }
+
+    fn show(&self, page: &mut Page) {
+        page.line(format_args!("removed {}", self.0));
+    }
+}

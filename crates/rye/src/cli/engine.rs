@@ -1,0 +1,433 @@
+//! An engine for commands, and what a person sees while it works.
+
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lillux::durable;
+use lillux::process::Supervisor;
+use rye_engine::protocol::{
+    Entry, EntryKind, EventKind, Gate, GateId, Message, Part, QueueItemId, Role,
+    Session as SessionData, SessionId, StatusKind, TurnEnd,
+};
+use rye_engine::store::{Posted, SessionFilter, StoreError};
+use rye_engine::{DecideError, Decision, Engine, Session};
+use rye_host::{HostError, SandboxKind};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use super::context::Context;
+use super::failure::{Exit, Failure};
+use super::page::{DIM, paint, plain};
+use super::printer::Printer;
+
+/// How many sessions are looked through for an id.
+const MOST: usize = 10_000;
+
+/// What an engine is to be like.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted {
+    /// Where tools work; else where they did, and in memory in a new session.
+    pub(crate) sandbox: Option<SandboxKind>,
+    /// The folder it works in; else the project.
+    pub(crate) workspace: Option<PathBuf>,
+    pub(crate) model: Option<String>,
+}
+
+/// Runs work on an engine, and gives its sessions back afterwards.
+pub(crate) fn with_engine<T>(
+    context: &Context,
+    wanted: Wanted,
+    work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    // Before there are threads, since it forks.
+    let supervisor = Supervisor::start().map_err(unable)?;
+    run(context, wanted, supervisor, work)
+}
+
+/// The same for the one session that is meant: its tools work where they did, unless
+/// something else is asked for.
+pub(crate) fn with_session<T>(
+    context: &Context,
+    meant: &str,
+    asked: Wanted,
+    work: impl AsyncFnOnce(&Engine, &SessionId) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let supervisor = Supervisor::start().map_err(unable)?;
+    let database = database(context)?;
+    let session = runtime()?.block_on(async {
+        let all = rye_host::sessions(&database, every()).await?;
+        one_session(all, meant)
+    })?;
+    let before = match session.sandbox {
+        Some(sandbox) if sandbox.kind == "local" => SandboxKind::Local,
+        _ => SandboxKind::Virtual,
+    };
+    let wanted = Wanted {
+        sandbox: Some(asked.sandbox.unwrap_or(before)),
+        workspace: session.workspace.map(PathBuf::from),
+        ..asked
+    };
+    let id = session.id;
+    run(context, wanted, supervisor, async |engine| {
+        work(engine, &id).await
+    })
+}
+
+fn run<T>(
+    context: &Context,
+    wanted: Wanted,
+    supervisor: Supervisor,
+    work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let options = rye_host::Options {
+        database: database(context)?,
+        workspace: match wanted.workspace {
+            Some(folder) => folder,
+            None => context.settings.project().to_owned(),
+        },
+        sandbox: wanted.sandbox.unwrap_or_default(),
+        model: wanted.model,
+    };
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(async {
+        let engine = rye_host::builder(&options, supervisor)?.build();
+        let engine = engine.map_err(HostError::from)?;
+        let outcome = work(&engine).await;
+        engine.shutdown().await?;
+        outcome
+    });
+    runtime.shutdown_background();
+    outcome
+}
+
+/// The file with all sessions, and the folder for it.
+fn database(context: &Context) -> Result<PathBuf, Failure> {
+    let state = context.settings.state_dir.as_ref().ok_or_else(|| {
+        let message = "there is no folder to write sessions down in: HOME is not set";
+        Failure::usage(message).hint("export RYE_STATE_DIR=/the/folder")
+    })?;
+    durable::create_folder(&state.value, 0o700)?;
+    Ok(state.value.join("sessions.db"))
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).enable_io().enable_time();
+    builder.build().map_err(unable)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
+fn unable(error: io::Error) -> Failure {
+    Failure::failed("runtime", format_args!("cannot start the engine: {error}"))
+}
+
+fn every() -> SessionFilter {
+    SessionFilter {
+        limit: MOST,
+        ..SessionFilter::default()
+    }
+}
+
+/// The id of the one session that is meant.
+pub(crate) async fn find(engine: &Engine, meant: &str) -> Result<SessionId, Failure> {
+    let all = engine.sessions(every()).await?;
+    one_session(all, meant).map(|session| session.id)
+}
+
+fn one_session(all: Vec<SessionData>, meant: &str) -> Result<SessionData, Failure> {
+    let ids = all.iter().map(|session| session.id.as_str());
+    let id = one_of(ids, meant, "session", "rye session list")?.to_owned();
+    let found = all.into_iter().find(|session| session.id.as_str() == id);
+    found.ok_or_else(|| Failure::failed("not_found", format!("there is no session {id}")))
+}
+
+/// The one of several that a part of its id means.
+pub(crate) fn one_of<'a>(
+    ids: impl Iterator<Item = &'a str>,
+    meant: &str,
+    what: &str,
+    hint: &str,
+) -> Result<&'a str, Failure> {
+    let mut fitting: Vec<_> = ids.filter(|id| id.contains(meant)).collect();
+    if let Some(exact) = fitting.iter().position(|id| *id == meant) {
+        return Ok(fitting.swap_remove(exact));
+    }
+    match fitting.as_slice() {
+        [one] => Ok(one),
+        [] => Err(Failure::failed("not_found", format!("there is no {what} {meant}")).hint(hint)),
+        many => {
+            let message = format!("{} have ids with {meant} in them", many.len());
+            Err(Failure::failed("ambiguous", message).hint(hint))
+        }
+    }
+}
+
+/// What a person sees of a session while it works.
+pub(crate) struct Follower<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) session: &'a Session,
+    pub(crate) printer: Printer,
+    /// Approve without asking.
+    pub(crate) yes: bool,
+}
+
+/// How a prompt ended.
+pub(crate) struct Ended {
+    pub(crate) reason: TurnEnd,
+    /// What the model said last.
+    pub(crate) text: String,
+    pub(crate) error: Option<String>,
+}
+
+impl Follower<'_> {
+    /// Follows until a prompt has ended.
+    pub(crate) async fn until_ended(
+        &self,
+        after: u64,
+        item: &QueueItemId,
+    ) -> Result<Ended, Failure> {
+        let mut events = self.session.subscribe(after);
+        let (mut text, mut error) = (String::new(), None);
+        let mut asked = BTreeSet::new();
+        while let Some(notice) = events.next().await? {
+            match notice.event.kind {
+                EventKind::TurnEnd {
+                    item: ended,
+                    reason,
+                } if ended == *item => {
+                    return Ok(Ended {
+                        reason,
+                        text,
+                        error,
+                    });
+                }
+                EventKind::MessageEnd { entry } => {
+                    let entry = match notice.entry {
+                        Some(entry) => Some(entry),
+                        None => self.read(notice.event.thread.as_ref(), &entry).await?,
+                    };
+                    if let Some(said) = entry.and_then(|entry| self.tell(&entry, item)) {
+                        text = said;
+                    }
+                }
+                EventKind::Error { error: why } => error = Some(why.message),
+                EventKind::DecisionGate { gate } if asked.insert(gate.id.clone()) => {
+                    self.at_gate(*gate).await?;
+                }
+                _ => {}
+            }
+        }
+        Err(Failure::failed(
+            "closed",
+            "the session was taken over elsewhere",
+        ))
+    }
+
+    /// Follows until nothing is left to do.
+    pub(crate) async fn until_idle(&self) -> Result<(), Failure> {
+        let mut events = self.session.subscribe(0);
+        let mut asked = BTreeSet::new();
+        let pending = self.engine.pending_gates(Some(self.session.id())).await?;
+        for gate in pending {
+            asked.insert(gate.id.clone());
+            self.at_gate(gate).await?;
+        }
+        loop {
+            let threads = self.session.threads();
+            if threads
+                .iter()
+                .all(|thread| thread.status == StatusKind::Idle)
+            {
+                return Ok(());
+            }
+            let Some(notice) = events.next().await? else {
+                return Err(Failure::failed(
+                    "closed",
+                    "the session was taken over elsewhere",
+                ));
+            };
+            match notice.event.kind {
+                EventKind::DecisionGate { gate } if asked.insert(gate.id.clone()) => {
+                    let open = self.engine.pending_gates(Some(self.session.id())).await?;
+                    if open.iter().any(|other| other.id == gate.id) {
+                        self.at_gate(*gate).await?;
+                    }
+                }
+                EventKind::MessageEnd { .. } => {
+                    if let Some(entry) = notice.entry {
+                        let line = line(&entry);
+                        self.aside(&line);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    async fn read(
+        &self,
+        thread: Option<&rye_engine::protocol::ThreadId>,
+        id: &rye_engine::protocol::EntryId,
+    ) -> Result<Option<Arc<Entry>>, Failure> {
+        let Some(thread) = thread else {
+            return Ok(None);
+        };
+        let all = self.session.entries(thread, None, usize::MAX).await?;
+        let entry = all.into_iter().find(|entry| entry.id == *id);
+        Ok(entry.map(Arc::new))
+    }
+
+    /// Tells of an entry on the side; what the model says to this prompt is given back.
+    fn tell(&self, entry: &Entry, item: &QueueItemId) -> Option<String> {
+        let EntryKind::Message(message) = &entry.kind else {
+            return None;
+        };
+        if entry.item.as_ref() != Some(item) || message.role == Role::User {
+            return None;
+        }
+        let calls = message
+            .parts
+            .iter()
+            .any(|part| matches!(part, Part::ToolCall { .. }));
+        if message.role == Role::Assistant && !calls {
+            return Some(message.content());
+        }
+        self.aside(&line(entry));
+        None
+    }
+
+    fn aside(&self, line: &str) {
+        if !self.printer.quiet {
+            self.printer
+                .aside(&format!("{}\n", paint(DIM, plain(line))));
+        }
+    }
+
+    async fn at_gate(&self, gate: Gate) -> Result<(), Failure> {
+        let Gate {
+            id, title, body, ..
+        } = gate;
+        let has = |action: &str| gate.actions.iter().any(|it| it.id == action);
+        if has("approve") && self.yes {
+            return self.decide(&id, "approve").await;
+        }
+        if has("approve") && io::stdin().is_terminal() {
+            let question = format!("{title}\n{body}");
+            let printer = self.printer;
+            let asked = tokio::task::spawn_blocking(move || printer.confirm(question.trim()));
+            let answer = asked.await.map_err(io::Error::other).flatten();
+            let yes = answer.map_err(|error| Failure::failed("io", error))?;
+            return self.decide(&id, if yes { "approve" } else { "deny" }).await;
+        }
+        let verb = if has("approve") { "approve" } else { "answer" };
+        let text = format!("it waits for a decision: {title}");
+        self.printer
+            .warn(&text, Some(&format!("rye gate {verb} {id}")));
+        Ok(())
+    }
+
+    async fn decide(&self, gate: &GateId, action: &str) -> Result<(), Failure> {
+        decide(self.engine, gate, action, Value::Null)
+            .await
+            .map(drop)
+    }
+}
+
+/// Makes a decision as the person at the command line.
+pub(crate) async fn decide(
+    engine: &Engine,
+    gate: &GateId,
+    action: &str,
+    value: Value,
+) -> Result<Posted, Failure> {
+    let by = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+    let decision = Decision {
+        action: action.to_owned(),
+        value,
+        by,
+        source: "cli".to_owned(),
+    };
+    Ok(engine.decide(gate, decision).await?)
+}
+
+/// An entry in a line.
+pub(crate) fn line(entry: &Entry) -> String {
+    match &entry.kind {
+        EntryKind::Message(message) => spoken(message),
+        EntryKind::DecisionGate { title, .. } => format!("gate       {title}"),
+        EntryKind::Compaction { .. } => "summed up".to_owned(),
+        EntryKind::BranchSummary { .. } => "branch left".to_owned(),
+    }
+}
+
+fn spoken(message: &Message) -> String {
+    let role = match message.role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+        Role::System => "system",
+    };
+    let parts = message.parts.iter().map(|part| match part {
+        Part::Text { text } | Part::ToolResult { text, .. } => first_line(text),
+        Part::ToolCall { tool, args, .. } => {
+            format!("calls {tool} {}", first_line(&args.to_string()))
+        }
+        Part::Error { error } => format!("error: {}", error.message),
+        Part::Thinking { .. } => String::new(),
+        Part::Attachment { name, .. } => format!("[{name}]"),
+    });
+    let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
+    format!("{role:<10} {}", parts.join("; "))
+}
+
+fn first_line(text: &str) -> String {
+    const MOST: usize = 200;
+    let mut lines = text.trim().lines();
+    let first: String = lines
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(MOST)
+        .collect();
+    if lines.next().is_some() || first.len() < text.trim().len() {
+        format!("{first} …")
+    } else {
+        first
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match &error {
+            StoreError::NotFound { .. } => Self::failed("not_found", error),
+            StoreError::Held { .. } => Self::new(Exit::Permission, "in_use", error)
+                .hint("answer its gates from here, or end the process that has it"),
+            StoreError::Fenced(_) => Self::failed("fenced", error),
+            StoreError::Conflict { .. } => Self::failed("conflict", error),
+            StoreError::GateEnded(_) => Self::failed("gate_ended", error),
+            StoreError::Unavailable(_) => Self::failed("store", error),
+            _ => Self::failed("unreadable", error),
+        }
+    }
+}
+
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Self {
+        match error {
+            HostError::Store(error) => error.into(),
+            other => Self::failed("host", other),
+        }
+    }
+}
+
+impl From<DecideError> for Failure {
+    fn from(error: DecideError) -> Self {
+        match error {
+            DecideError::Store(error) => error.into(),
+            DecideError::NoGate(_) => Self::failed("not_found", error).hint("rye gate list"),
+            other => Self::usage(other),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! `rye prompt`, `rye session` and `rye gate`: an agent's work, whatever becomes of the
+//! process that does it.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod support;
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, ChildStderr, Output};
+
+use support::{World, assert_transcript, json, told};
+
+/// A model that runs a command and tells what came of it.
+const SCRIPT: &str = "\
+steps:
+  - tool_calls: [{ name: bash, args: { command: 'echo ran >> out.txt; cat out.txt' } }]
+  - text: 'It said: ${last_tool_result}'
+  - text: 'And again.'
+";
+
+const PROMPT: &[&str] = &["prompt", "go", "--model", "scripted:agent.yaml"];
+const UNCONFINED: &[&str] = &[
+    "prompt",
+    "go",
+    "--model",
+    "scripted:agent.yaml",
+    "--sandbox",
+    "local",
+];
+
+fn ready() -> World {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    world.write("project/agent.yaml", SCRIPT);
+    world
+}
+
+fn field(output: &Output, name: &str) -> String {
+    json(output)[name].as_str().unwrap_or_default().to_owned()
+}
+
+/// A `rye prompt` that waits at a gate, ended when dropped.
+struct Waiting {
+    child: Child,
+    errors: BufReader<ChildStderr>,
+    gate: String,
+}
+
+impl Waiting {
+    /// Comes back once it has said which gate it waits at.
+    fn start(world: &World) -> Self {
+        let mut child = world.command().args(UNCONFINED).spawn().unwrap();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        let gate = String::new();
+        let mut waiting = Self {
+            child,
+            errors,
+            gate,
+        };
+        let (mut line, mut heard) = (String::new(), String::new());
+        while waiting.errors.read_line(&mut line).unwrap() > 0 {
+            if let Some((_, gate)) = line.split_once("rye gate approve ") {
+                gate.trim().clone_into(&mut waiting.gate);
+                return waiting;
+            }
+            heard.push_str(&line);
+            line.clear();
+        }
+        unreachable!("it ended without waiting: {heard}");
+    }
+
+    fn session(&self) -> String {
+        self.gate.split(':').nth(1).unwrap().to_owned()
+    }
+
+    /// What it printed from then on, and its exit code.
+    fn end(mut self) -> (String, String, Option<i32>) {
+        let (mut out, mut err) = (String::new(), String::new());
+        self.errors.read_to_string(&mut err).unwrap();
+        let mut stdout = self.child.stdout.take().unwrap();
+        stdout.read_to_string(&mut out).unwrap();
+        let code = self.child.wait().unwrap().code();
+        (out, err, code)
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn an_answer_goes_to_standard_output_and_the_work_to_standard_error() {
+    let world = ready();
+    let mut transcript =
+        world.transcript(&["session list", "prompt go --model scripted:agent.yaml"]);
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    let id = listed["sessions"][0]["id"].as_str().unwrap();
+    transcript += &world.transcript(&[
+        &format!("prompt once more --session {id} --quiet"),
+        "session list",
+        &format!("session show {id}"),
+        &format!("session rm {id}"),
+        "session list",
+        &format!("session show {id}"),
+        "gate list",
+    ]);
+    assert_transcript!(transcript);
+    // The command ran in memory.
+    assert!(!world.path("project/out.txt").exists());
+}
+
+#[test]
+fn a_script_reads_one_document() {
+    let world = ready();
+    let output = world.run(&[PROMPT, &["--json"]].concat());
+    let document = json(&output);
+    assert_eq!(document["status"], "success");
+    assert_eq!(document["answer"], "It said: ran");
+    assert_eq!(document["end"], "end_turn");
+    let session = field(&output, "session");
+    let shown = json(&world.run(&["session", "show", &session, "--json"]));
+    let entries = shown["threads"][0]["entries"].as_array().unwrap();
+    let roles: Vec<_> = entries.iter().map(|entry| &entry["kind"]["role"]).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "assistant"]);
+}
+
+#[test]
+fn what_cannot_be_is_told_with_the_next_command() {
+    let world = ready();
+    world.write("project/broken.yaml", "steps: [{ txt: a }]\n");
+    assert_transcript!(world.transcript(&[
+        "prompt go",
+        "prompt go --model scripted:agents.yaml",
+        "prompt go --model scripted:broken.yaml",
+        "prompt go --session nowhere",
+        "session resume nowhere",
+        "gate approve nowhere",
+        "gate approve gate:nowhere",
+    ]));
+}
+
+#[test]
+fn a_gate_is_opened_in_one_process_and_answered_from_another() {
+    let world = ready();
+    let waiting = Waiting::start(&world);
+    let gate = waiting.gate.clone();
+    let listed = json(&world.run(&["gate", "list", "--json"]));
+    assert_eq!(listed["gates"][0]["id"], gate.as_str());
+    assert_eq!(listed["gates"].as_array().unwrap().len(), 1);
+    let mut transcript = world.transcript(&[
+        "session list",
+        "gate list",
+        &format!("session show {}", waiting.session()),
+        &format!("session resume {}", waiting.session()),
+        &format!("session rm {}", waiting.session()),
+    ]);
+    assert!(!world.path("project/out.txt").exists());
+    transcript += &world.transcript(&[&format!("gate approve {gate}")]);
+    let (out, _, code) = waiting.end();
+    assert_eq!((out.as_str(), code), ("It said: ran\n", Some(0)));
+    assert_eq!(world.read("project/out.txt"), "ran\n");
+    // The first decision holds.
+    transcript += &world.transcript(&[
+        &format!("gate approve {gate}"),
+        &format!("gate deny {gate}"),
+        "gate list",
+    ]);
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn a_gate_outlives_the_process_that_opened_it() {
+    let world = ready();
+    let waiting = Waiting::start(&world);
+    let (gate, session) = (waiting.gate.clone(), waiting.session());
+    waiting.kill();
+    let mut transcript = world.transcript(&[&format!("gate approve {gate}")]);
+    // From elsewhere: the session knows its folder.
+    let resume = || {
+        let mut command = world.command();
+        let args = ["session", "resume", &session];
+        command.args(args).current_dir(world.path("user"));
+        command.output().unwrap()
+    };
+    transcript += &told("rye session resume ID", &resume());
+    transcript += &told("rye session resume ID", &resume());
+    assert_transcript!(transcript);
+    assert_eq!(world.read("project/out.txt"), "ran\n");
+}
+
+#[test]
+fn what_a_person_does_not_allow_does_not_run_and_the_model_is_told() {
+    let world = ready();
+    let waiting = Waiting::start(&world);
+    let output = world.run(&["gate", "deny", &waiting.gate]);
+    assert!(output.status.success(), "{output:?}");
+    let (out, err, code) = waiting.end();
+    assert_eq!(out, "It said: ada did not allow it\n", "{err}");
+    assert_eq!(code, Some(0));
+    assert!(!world.path("project/out.txt").exists());
+}
+
+#[test]
+fn yes_approves_without_asking() {
+    let world = ready();
+    let output = world.run(&[UNCONFINED, &["--yes"]].concat());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "It said: ran\n");
+    assert_eq!(world.read("project/out.txt"), "ran\n");
+}
