@@ -33,7 +33,7 @@ const fn build(name: &'static str, says: &'static str) -> Variable {
 }
 
 /// All of them, those of a call first, each in alphabetical order.
-pub(crate) const VARIABLES: [Variable; 15] = [
+pub(crate) const VARIABLES: [Variable; 16] = [
     call(
         "HOME",
         "the folder with your `.ai/`, where `USER_SPACE` is not set; the cache and the state are below it",
@@ -57,12 +57,16 @@ pub(crate) const VARIABLES: [Variable; 15] = [
         "`1`: items of the project and your own that do not verify pass with a warning; never those of the system",
     ),
     call(
+        "RYE_MCP_TOKEN",
+        "the token of those who may call `rye mcp serve`, where no `--token-file` is given",
+    ),
+    call(
         "RYE_PROJECT",
         "the project's folder, where no `--project` is given",
     ),
     call(
         "RYE_STATE_DIR",
-        "where runs in the background are written down; an absolute path",
+        "where runs in the background and sessions are written down; an absolute path",
     ),
     call(
         "RYE_SYSTEM_SPACE",
