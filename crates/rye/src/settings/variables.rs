@@ -58,7 +58,11 @@ pub(crate) const VARIABLES: [Variable; 16] = [
     ),
     call(
         "RYE_MCP_TOKEN",
+<<<<<<< HEAD
         "the token of those who may call `rye mcp serve --http`, where no `--token-file` is given",
+=======
+        "the token of those who may call `rye mcp serve`, where no `--token-file` is given",
+>>>>>>> engine
     ),
     call(
         "RYE_PROJECT",
@@ -66,7 +70,7 @@ pub(crate) const VARIABLES: [Variable; 16] = [
     ),
     call(
         "RYE_STATE_DIR",
-        "where runs in the background are written down; an absolute path",
+        "where runs in the background and sessions are written down; an absolute path",
     ),
     call(
         "RYE_SYSTEM_SPACE",
