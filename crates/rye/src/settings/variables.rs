@@ -58,11 +58,7 @@ pub(crate) const VARIABLES: [Variable; 16] = [
     ),
     call(
         "RYE_MCP_TOKEN",
-<<<<<<< HEAD
         "the token of those who may call `rye mcp serve --http`, where no `--token-file` is given",
-=======
-        "the token of those who may call `rye mcp serve`, where no `--token-file` is given",
->>>>>>> engine
     ),
     call(
         "RYE_PROJECT",
