@@ -260,7 +260,7 @@ const FILE: &str = "RYE_STORE_TEST_FILE";
 
 /// This very program in another role, run by a shell that sets the scene first.
 fn in_a_scene(scene: &str, role: &str, file: &Path) -> std::process::Output {
-    let script = format!("{scene} && exec \"$0\" --exact {role} --ignored --nocapture");
+    let script = format!("{scene} && exec \"$0\" --exact {role} --nocapture");
     Command::new("sh")
         .args(["-c", &script])
         .arg(env::current_exe().unwrap())
@@ -294,8 +294,8 @@ fn a_disk_that_fills_up_in_mid_commit_leaves_the_record_as_it_was() {
     });
 }
 
+/// The second process of the disk that fills up; by itself it has nothing to do.
 #[test]
-#[ignore = "the second process of the disk that fills up"]
 fn fills_the_disk() {
     let Ok(file) = env::var(FILE) else { return };
     run(async {
@@ -334,8 +334,7 @@ fn a_disk_that_is_read_only_is_unavailable_and_stays_as_it_is() {
     let output = if rustix::process::geteuid().is_root() {
         let mount = format!("mount --bind {place} {place} && mount -o remount,ro,bind {place}");
         let own = "exec unshare -m sh -c";
-        let script =
-            format!("{own} '{mount} && exec \"$0\" --exact finds_no_room --ignored' \"$0\"");
+        let script = format!("{own} '{mount} && exec \"$0\" --exact finds_no_room' \"$0\"");
         let can = Command::new("unshare").args(["-m", "true"]).status();
         if !can.is_ok_and(|status| status.success()) {
             println!("not tried: this root may not mount");
@@ -353,8 +352,8 @@ fn a_disk_that_is_read_only_is_unavailable_and_stays_as_it_is() {
     assert_eq!(lies_in(folder.path()), before);
 }
 
+/// The second process of the disk that is read-only; by itself it has nothing to do.
 #[test]
-#[ignore = "the second process of the disk that is read-only"]
 fn finds_no_room() {
     let Ok(file) = env::var(FILE) else { return };
     let refused = Sqlite::open(file);
