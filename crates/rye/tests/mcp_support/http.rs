@@ -4,12 +4,11 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
-use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::PATIENCE;
+use super::{PATIENCE, ended};
 use crate::support::World;
 
 pub struct Server {
@@ -108,14 +107,7 @@ impl Server {
 
     /// How it ended.
     pub fn status(&mut self) -> ExitStatus {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(start.elapsed() < PATIENCE, "the server does not end");
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        ended(&mut self.child)
     }
 }
 

@@ -13,8 +13,10 @@ pub mod stdio;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
+use lillux::process::Handle;
 use serde_json::{Value, json};
 
 use crate::support::World;
@@ -77,8 +79,17 @@ pub fn appears(path: &Path) -> String {
 
 /// Waits until a process is gone.
 pub fn ends(pid: &str) {
-    let process = PathBuf::from("/proc").join(pid.trim());
-    until(|| (!process.exists()).then_some(()), &process.display());
+    // One that is not there has ended.
+    if let Ok(process) = Handle::of_running(pid.trim().parse().unwrap()) {
+        let gone = process.wait(Some(PATIENCE)).unwrap();
+        assert!(gone, "{process} does not end");
+    }
+}
+
+/// How a process of ours ended, once it has.
+pub fn ended(child: &mut Child) -> ExitStatus {
+    ends(&child.id().to_string());
+    child.wait().unwrap()
 }
 
 fn until<T>(look: impl Fn() -> Option<T>, what: &dyn std::fmt::Display) -> T {

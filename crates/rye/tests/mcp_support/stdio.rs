@@ -3,12 +3,11 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::PATIENCE;
+use super::{PATIENCE, ended};
 use crate::support::World;
 
 pub struct Client {
@@ -109,14 +108,7 @@ impl Client {
 
     /// How the server ended.
     pub fn status(&mut self) -> ExitStatus {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(start.elapsed() < PATIENCE, "the server does not end");
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        ended(&mut self.child)
     }
 }
 
