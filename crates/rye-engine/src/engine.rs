@@ -188,6 +188,8 @@ impl Engine {
             return Err(StoreError::NotFound { what, id });
         };
         let session = Session::restore(&self.inner, lease, record).await?;
+        // Orders that came while no host was there.
+        session.look().await?;
         Ok(self.keep(session))
     }
 
