@@ -250,11 +250,11 @@ impl Runner {
                     }
                     return Ok(accepted);
                 }
-                // Somebody was quicker: what they decided holds.
+                // Somebody was quicker: what they decided holds, and is taken in first.
                 Err(StoreError::GateEnded(gate)) => {
                     let ended = self.shared.store.gate(&gate).await?;
                     let ended = ended.ok_or(StoreError::GateEnded(gate))?;
-                    self.machine.gates.insert(ended.id.clone(), ended);
+                    Box::pin(self.step(Input::Decided(Box::new(ended)))).await?;
                 }
                 Err(StoreError::Unavailable(_)) => {
                     tokio::time::sleep(pause).await;

@@ -81,6 +81,8 @@ impl Inner {
             session.close().await?;
             return Err(error);
         }
+        // Orders that came while no host was there.
+        session.look().await?;
         // Whoever opens a child has it already.
         let _alone = if is_child {
             None

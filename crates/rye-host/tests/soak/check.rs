@@ -1,0 +1,355 @@
+//! What must hold afterwards, read with bare SQL: what is checked does not read itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use rye_engine::protocol::{
+    Entry, EntryKind, EventKind, Gate, GateStatus, ItemStatus, Part, QueueItem, ResultStatus, Role,
+    Thread,
+};
+use serde_json::Value;
+
+use super::host::{ACKNOWLEDGED, WRONG};
+use super::tools::EFFECTS;
+
+/// What was found.
+#[derive(Default)]
+pub(crate) struct Findings {
+    pub(crate) sessions: usize,
+    pub(crate) entries: usize,
+    pub(crate) events: usize,
+    pub(crate) calls: usize,
+    pub(crate) gates: BTreeMap<&'static str, usize>,
+    pub(crate) items: BTreeMap<&'static str, usize>,
+    pub(crate) interrupted: usize,
+    pub(crate) effects: usize,
+    pub(crate) acknowledged: usize,
+    /// What does not hold.
+    pub(crate) broken: Vec<String>,
+}
+
+pub(crate) fn check(folder: &Path) -> Findings {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let db = Connection::open_with_flags(folder.join("sessions.db"), flags).unwrap();
+    let mut found = Findings::default();
+    found.broken.extend(lines(&folder.join(WRONG)));
+    let whole: String = db
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
+    found.expect(whole == "ok", || format!("the file is damaged: {whole}"));
+    let threads: Vec<(String, Thread)> = documents(&db, "engine_threads");
+    let entries: Vec<(String, Entry)> = documents(&db, "engine_entries");
+    let items: Vec<(String, QueueItem)> = documents(&db, "engine_queue_items");
+    let gates: Vec<(String, Gate)> = documents(&db, "engine_decision_gates");
+    let events = events(&db);
+    found.sessions = count(&db, "engine_sessions");
+    found.entries = entries.len();
+    found.numbers(&events);
+    found.parents(&threads, &entries);
+    let calls = found.calls(&entries);
+    found.gates(&gates, &events);
+    found.prompts(&items, &entries, &events);
+    found.acknowledged(folder, &items, &gates);
+    found.effects(folder, &calls);
+    for table in ["engine_suspended_turns", "engine_inbox", "engine_leases"] {
+        let left = count(&db, table);
+        found.expect(left == 0, || format!("{left} rows are left in {table}"));
+    }
+    found
+}
+
+/// A session's events: number and what happened.
+type Events = BTreeMap<String, Vec<(i64, EventKind)>>;
+
+/// How each call of a session and thread ended.
+type Calls = BTreeMap<(String, String, String), (String, ResultStatus)>;
+
+impl Findings {
+    /// What happened, in a few lines.
+    pub(crate) fn summary(&self, killed: u32, time: Duration) -> String {
+        let Self {
+            sessions,
+            entries,
+            events,
+            calls,
+            gates,
+            items,
+            interrupted,
+            effects,
+            acknowledged,
+            broken,
+        } = self;
+        let broken = broken.len();
+        let time = time.as_secs_f64();
+        format!(
+            "soak: {sessions} sessions, {killed} hosts killed, {time:.1} s\n\
+             prompts {items:?}\n\
+             gates {gates:?}\n\
+             {calls} calls, {interrupted} interrupted; {effects} effects at most once\n\
+             {entries} entries, {events} events, {acknowledged} acknowledgements; {broken} broken"
+        )
+    }
+
+    fn expect(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
+        if !holds {
+            self.broken.push(otherwise());
+        }
+    }
+
+    /// The numbers of events have no gaps.
+    fn numbers(&mut self, events: &Events) {
+        for (session, events) in events {
+            self.events += events.len();
+            for (place, (number, _)) in (1..).zip(events) {
+                self.expect(place == *number, || {
+                    format!("{session}: event {number} stands in place {place}")
+                });
+            }
+        }
+    }
+
+    /// Every entry has its parent, in its own thread, and every leaf is there.
+    fn parents(&mut self, threads: &[(String, Thread)], entries: &[(String, Entry)]) {
+        let mut known = BTreeSet::new();
+        let mut last = BTreeMap::new();
+        for (_, entry) in entries {
+            let place = (entry.session.clone(), entry.thread.clone());
+            let parent = entry.parent.clone();
+            self.expect(last.get(&place) == parent.as_ref(), || {
+                format!("entry {} does not follow the one before it", entry.id)
+            });
+            self.expect(known.insert(entry.id.clone()), || {
+                format!("entry {} is there twice", entry.id)
+            });
+            last.insert(place, entry.id.clone());
+        }
+        for (_, thread) in threads {
+            let place = (thread.session.clone(), thread.id.clone());
+            self.expect(last.get(&place) == thread.leaf.as_ref(), || {
+                format!("thread {} ends elsewhere than its entries", thread.id)
+            });
+            self.expect(thread.turn.is_none(), || {
+                format!("thread {} is still in a turn", thread.id)
+            });
+        }
+    }
+
+    /// Every call has one end, before anybody says anything else.
+    fn calls(&mut self, entries: &[(String, Entry)]) -> Calls {
+        let mut ends = Calls::new();
+        let mut open: BTreeMap<_, BTreeMap<String, String>> = BTreeMap::new();
+        for (_, entry) in entries {
+            let EntryKind::Message(message) = &entry.kind else {
+                continue;
+            };
+            let place = (entry.session.to_string(), entry.thread.to_string());
+            let open = open.entry(place.clone()).or_default();
+            if matches!(message.role, Role::User | Role::Assistant) {
+                self.expect(open.is_empty(), || {
+                    format!("{place:?}: {open:?} have no end before {}", entry.id)
+                });
+            }
+            for part in &message.parts {
+                match part {
+                    Part::ToolCall { call_id, tool, .. } => {
+                        open.insert(call_id.to_string(), tool.clone());
+                        self.calls += 1;
+                    }
+                    Part::ToolResult {
+                        call_id, status, ..
+                    } => {
+                        let tool = open.remove(call_id.as_str());
+                        self.expect(tool.is_some(), || {
+                            format!("{place:?}: {call_id} has an end and is not open")
+                        });
+                        let key = (place.0.clone(), place.1.clone(), call_id.to_string());
+                        ends.insert(key, (tool.unwrap_or_default(), *status));
+                        self.interrupted += usize::from(*status == ResultStatus::Interrupted);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (place, open) in open {
+            self.expect(open.is_empty(), || {
+                format!("{place:?}: {open:?} have no end")
+            });
+        }
+        ends
+    }
+
+    /// A gate opens once and ends once, as it is told.
+    fn gates(&mut self, gates: &[(String, Gate)], events: &Events) {
+        let mut told: BTreeMap<String, (usize, Vec<&str>)> = BTreeMap::new();
+        for (_, event) in events.values().flatten() {
+            let (gate, end) = match event {
+                EventKind::DecisionGate { gate } => (&gate.id, None),
+                EventKind::DecisionGateResolved { gate, .. } => (gate, Some("resolved")),
+                EventKind::DecisionGateWithdrawn { gate, .. } => (gate, Some("withdrawn")),
+                EventKind::DecisionGateExpired { gate } => (gate, Some("expired")),
+                _ => continue,
+            };
+            let told = told.entry(gate.to_string()).or_default();
+            told.0 += usize::from(end.is_none());
+            told.1.extend(end);
+        }
+        for (_, gate) in gates {
+            let end = match &gate.status {
+                GateStatus::Pending => "pending",
+                GateStatus::Resolved { .. } => "resolved",
+                GateStatus::Withdrawn { .. } => "withdrawn",
+                GateStatus::Expired { .. } => "expired",
+            };
+            *self.gates.entry(end).or_default() += 1;
+            let told = told.remove(gate.id.as_str()).unwrap_or_default();
+            self.expect(told == (1, vec![end]), || {
+                format!("gate {} is {end}, and it was told: {told:?}", gate.id)
+            });
+        }
+        self.expect(told.is_empty(), || format!("told of no gate: {told:?}"));
+    }
+
+    /// Every prompt was answered, has ended, or went into another that was.
+    fn prompts(
+        &mut self,
+        items: &[(String, QueueItem)],
+        entries: &[(String, Entry)],
+        events: &Events,
+    ) {
+        let mut ends: BTreeMap<(String, String), usize> = BTreeMap::new();
+        for (session, events) in events {
+            for (_, event) in events {
+                if let EventKind::TurnEnd { item, .. } = event {
+                    *ends.entry((session.clone(), item.to_string())).or_default() += 1;
+                }
+            }
+        }
+        let mut last: BTreeMap<(String, String), &Entry> = BTreeMap::new();
+        for (session, entry) in entries {
+            if let Some(item) = &entry.item {
+                last.insert((session.clone(), item.to_string()), entry);
+            }
+        }
+        for (session, item) in items {
+            let key = (session.clone(), item.id.to_string());
+            let ends = ends.get(&key).copied().unwrap_or(0);
+            let collected = item.metadata.contains_key("collected_in");
+            let (name, fits) = match item.status {
+                ItemStatus::Waiting => ("waiting", false),
+                ItemStatus::Running => ("running", false),
+                ItemStatus::Done if collected => ("collected", ends == 0),
+                ItemStatus::Done => (
+                    "answered",
+                    ends == 1 && last.get(&key).is_some_and(|it| is_said(it)),
+                ),
+                ItemStatus::Failed => ("failed", ends == 1),
+                ItemStatus::Aborted => ("aborted", ends <= 1),
+            };
+            *self.items.entry(name).or_default() += 1;
+            self.expect(fits, || {
+                format!("{session}: prompt {} is {name} with {ends} ends", item.id)
+            });
+        }
+    }
+
+    /// What was acknowledged is there.
+    fn acknowledged(
+        &mut self,
+        folder: &Path,
+        items: &[(String, QueueItem)],
+        gates: &[(String, Gate)],
+    ) {
+        let items: BTreeSet<_> = items
+            .iter()
+            .map(|(s, it)| (s.as_str(), it.id.as_str()))
+            .collect();
+        let gates: BTreeMap<_, _> = gates
+            .iter()
+            .map(|(_, it)| (it.id.as_str(), &it.status))
+            .collect();
+        for line in lines(&folder.join(ACKNOWLEDGED)) {
+            self.acknowledged += 1;
+            let holds = match line.split(' ').collect::<Vec<_>>()[..] {
+                ["prompt", session, item] => items.contains(&(session, item)),
+                ["decision", gate, action] => matches!(
+                    gates.get(gate),
+                    Some(GateStatus::Resolved { resolution }) if resolution.action == action
+                ),
+                _ => false,
+            };
+            self.expect(holds, || format!("acknowledged, and not there: {line}"));
+        }
+    }
+
+    /// What must not be done twice was not, and what is said to be done was.
+    fn effects(&mut self, folder: &Path, calls: &Calls) {
+        let mut done = BTreeSet::new();
+        for line in lines(&folder.join(EFFECTS)) {
+            self.effects += 1;
+            let (key, again) = (line.clone(), !done.insert(line));
+            self.expect(!again, || format!("done twice: {key}"));
+        }
+        for ((session, thread, call), (tool, status)) in calls {
+            let counted = matches!(tool.as_str(), "once" | "gated" | "gated_twice" | "expiring");
+            if counted && *status == ResultStatus::Success {
+                let key = format!("{session} {thread} {call}");
+                self.expect(done.contains(&key), || format!("said to be done: {key}"));
+            }
+        }
+    }
+}
+
+fn is_said(entry: &Entry) -> bool {
+    matches!(&entry.kind, EntryKind::Message(message) if message.role == Role::Assistant)
+}
+
+fn lines(file: &Path) -> Vec<String> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn count(db: &Connection, table: &str) -> usize {
+    let count = db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| {
+        row.get::<_, i64>(0)
+    });
+    usize::try_from(count.unwrap()).unwrap()
+}
+
+/// The documents of a table in the order of their making, with their sessions' names.
+fn documents<T: serde::de::DeserializeOwned>(db: &Connection, table: &str) -> Vec<(String, T)> {
+    let question = format!(
+        "SELECT engine_sessions.id, {table}.doc FROM {table}
+         JOIN engine_sessions ON engine_sessions.number = {table}.session ORDER BY {table}.number"
+    );
+    let mut find = db.prepare(&question).unwrap();
+    let rows = find.query_map([], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)));
+    let read = |row: rusqlite::Result<(String, String)>| {
+        let (session, doc) = row.unwrap();
+        (session, serde_json::from_str(&doc).unwrap())
+    };
+    rows.unwrap().map(read).collect()
+}
+
+fn events(db: &Connection) -> Events {
+    let mut find = db
+        .prepare(
+            "SELECT engine_sessions.id, sequence, engine_events.doc FROM engine_events
+             JOIN engine_sessions ON engine_sessions.number = engine_events.session
+             ORDER BY engine_events.session, sequence",
+        )
+        .unwrap();
+    let rows = find.query_map([], |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
+    });
+    let mut events = Events::new();
+    for row in rows.unwrap() {
+        let (session, number, doc): (String, i64, String) = row.unwrap();
+        let doc: Value = serde_json::from_str(&doc).unwrap();
+        let kind = serde_json::from_value(doc["kind"].clone()).unwrap();
+        events.entry(session).or_default().push((number, kind));
+    }
+    events
+}
