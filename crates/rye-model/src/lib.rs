@@ -21,11 +21,13 @@
 
 mod catalogue;
 mod fill;
+mod price;
 mod read;
 mod script;
 mod scripted;
 
 pub use catalogue::Catalogue;
+pub use price::{Price, Tokens};
 pub use read::ScriptError;
-pub use script::{Fault, Price, Said, Script, ScriptCall, Step, Tokens};
+pub use script::{Fault, Said, Script, ScriptCall, Step};
 pub use scripted::Scripted;
