@@ -365,6 +365,11 @@ impl Runner {
                 self.live(EventKind::TextDelta { text });
             }
             Delta::Thinking(text) => self.live(EventKind::ThinkingDelta { text }),
+            Delta::ToolCall { call, tool, args } => self.live(EventKind::ToolCallDelta {
+                call,
+                tool,
+                text: args,
+            }),
         }
     }
 

@@ -14,6 +14,9 @@ pub struct Usage {
     pub input_tokens: u64,
     /// Of these, how many came from a cache.
     pub cached_tokens: u64,
+    /// And how many were put into one.
+    #[serde(skip_serializing_if = "is_none")]
+    pub cache_write_tokens: u64,
     /// Tokens that models wrote.
     pub output_tokens: u64,
     /// What it cost, in millionths of a dollar.
@@ -28,6 +31,9 @@ impl Usage {
             turns: self.turns.saturating_add(other.turns),
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
             cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
+            cache_write_tokens: self
+                .cache_write_tokens
+                .saturating_add(other.cache_write_tokens),
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),
             micro_dollars: self.micro_dollars.saturating_add(other.micro_dollars),
         }
@@ -42,6 +48,11 @@ impl Usage {
     pub fn tokens(self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_none(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 /// How much may be used up, children included.

@@ -178,11 +178,7 @@ async fn ask(
     for _ in 1..TRIES {
         match model.call(request.clone(), Arc::clone(deltas)).await {
             Err(error) if error.is_retriable() => {
-                let told = match &error {
-                    ModelError::RateLimited { retry_after, .. } => *retry_after,
-                    _ => None,
-                };
-                tokio::time::sleep(told.unwrap_or(pause)).await;
+                tokio::time::sleep(error.retry_after().unwrap_or(pause)).await;
                 pause *= 2;
             }
             outcome => return outcome,
