@@ -284,6 +284,8 @@ impl Runner {
             paused: self.shared.is_paused(),
             reserve: self.reserve(),
             until: self.shared.budget.until(),
+            signer: self.shared.key.as_deref(),
+            last_seal: self.shared.last_seal(),
             tools: &*self.shared.tools,
             children: self,
         }
@@ -317,6 +319,10 @@ impl Runner {
                     number += 1;
                     let entry = match &**kind {
                         EventKind::MessageEnd { entry } => entries.get(entry).cloned(),
+                        EventKind::Sealed { .. } => {
+                            self.shared.sealed(&self.machine.thread.seal);
+                            None
+                        }
                         EventKind::ToolEnd { call, .. } => {
                             let budget = &self.shared.budget;
                             budget.end_child(&self.machine.thread.id, call);

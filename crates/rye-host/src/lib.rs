@@ -63,6 +63,8 @@
 //! # }
 //! ```
 
+pub mod transfer;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

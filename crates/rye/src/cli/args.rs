@@ -16,7 +16,8 @@ use crate::settings::Color;
 
 pub(crate) use config::ConfigCommand;
 pub(crate) use engine::{
-    GateArgs, GateCommand, PromptArgs, ResumeArgs, SessionArgs, SessionCommand,
+    ExportSessionArgs, ForkArgs, GateArgs, GateCommand, ImportSessionArgs, PromptArgs, ResumeArgs,
+    SessionArgs, SessionCommand, VerifySessionArgs,
 };
 pub(crate) use execute::{CallOptions, ExecuteArgs, RunCommand, TailArgs, TraceChoice, seconds};
 pub(crate) use items::{
