@@ -2,12 +2,9 @@
 
 mod support;
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use rye_engine::model::{Delta, Deltas, Model as _, ModelError};
-use rye_model::{Api, HttpModel, Key, Price};
-use rye_model_wire::{Call, Reply, Said, Wire};
+use rye_engine::model::Delta;
+use rye_model::Api;
+use rye_model_wire::{Call, Reply, Said};
 use rye_protocol::{Message, Part, ResultStatus, Role, Usage};
 use serde_json::{Value, json};
 use support::{ALL, ask, asked, hello, request, rich, target, words};
