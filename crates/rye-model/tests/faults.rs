@@ -140,27 +140,33 @@ async fn a_stream_that_is_cut_anywhere_is_a_broken_connection_or_whole() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_slow_answer_is_waited_for_and_silence_is_not() {
-    for (api, wire_api) in ALL {
-        let events = wire_api.stream(&Said::text("one two three four five six seven eight"));
-        let half = events.len() / 2;
-        let slow = Reply::stream(events.clone()).in_pieces_of(events.len() / 5);
-        let wire = Wire::of([
-            slow.slowly(Duration::from_millis(60)),
-            Reply::stream(events).silent_after(half),
-        ]);
-        let mut provider = provider(api, &wire.url());
-        provider.silence = Duration::from_millis(200);
-        let model = HttpModel::new(provider, target(api), Price::default());
-        ask(&model, hello()).await.1.unwrap();
-        let error = ask(&model, hello()).await.1.unwrap_err();
-        assert!(error.is_retriable());
-        let error = error.to_string();
-        assert!(
-            error.contains("nothing came for 0.2 s from http://127"),
-            "{error}"
-        );
+    let tries = ALL.map(|(api, wire_api)| {
+        tokio::spawn(async move {
+            let events = wire_api.stream(&Said::text("one two three four five six seven"));
+            let (half, piece) = (events.len() / 2, events.len().div_ceil(9));
+            // All of it takes longer than the silence that is borne.
+            let slow = Reply::stream(events.clone()).in_pieces_of(piece);
+            let wire = Wire::of([
+                slow.slowly(Duration::from_millis(300)),
+                Reply::stream(events).silent_after(half),
+            ]);
+            let mut provider = provider(api, &wire.url());
+            provider.silence = Duration::from_secs(2);
+            let model = HttpModel::new(provider, target(api), Price::default());
+            ask(&model, hello()).await.1.unwrap();
+            let error = ask(&model, hello()).await.1.unwrap_err();
+            assert!(error.is_retriable());
+            let error = error.to_string();
+            assert!(
+                error.contains("nothing came for 2 s from http://127"),
+                "{error}"
+            );
+        })
+    });
+    for outcome in tries {
+        outcome.await.unwrap();
     }
 }
 
