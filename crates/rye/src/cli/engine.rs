@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 
 use super::context::Context;
 use super::failure::{Exit, Failure};
+use super::models::catalogue;
 use super::page::{DIM, paint, plain};
 use super::printer::Printer;
 
@@ -88,11 +89,14 @@ fn run<T>(
             None => context.settings.project().to_owned(),
         },
         sandbox: wanted.sandbox.unwrap_or_default(),
-        model: wanted.model,
     };
+    let mut models = catalogue(context, &options.workspace)?;
+    if let Some(model) = wanted.model {
+        models = models.default_model(model);
+    }
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
-        let engine = rye_host::builder(&options, supervisor)?.build();
+        let engine = rye_host::builder(&options, models, supervisor)?.build();
         let engine = engine.map_err(HostError::from)?;
         let outcome = work(&engine).await;
         engine.shutdown().await?;
