@@ -7,6 +7,7 @@
 
 mod calls;
 mod drive;
+mod failover;
 mod gates;
 mod queue;
 
@@ -99,6 +100,8 @@ pub(crate) enum Input {
     Prompt(Box<QueueItem>),
     /// The model has answered.
     Answered(Result<Box<ModelAnswer>, ErrorInfo>),
+    /// The model has not answered, and is called again, or another one is: what is told.
+    Again(Box<EventKind>),
     /// A limit was reached before the model could be called.
     Limit(&'static str),
     /// A tool has ended.
@@ -255,6 +258,7 @@ impl Step<'_> {
             Input::Tick => self.expire_gates(),
             Input::Prompt(item) => self.queue(*item),
             Input::Answered(answer) => self.answered(answer),
+            Input::Again(told) => self.again(*told),
             Input::Limit(limit) => {
                 // It was not made.
                 if let Some(turn) = &mut self.machine.thread.turn {

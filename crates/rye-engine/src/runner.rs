@@ -2,6 +2,7 @@
 //! only then does it.
 
 mod effects;
+mod failover;
 mod tools;
 
 use std::collections::{HashMap, HashSet};
@@ -47,6 +48,7 @@ pub(crate) enum Mail {
     /// From the model's task.
     Delta(u64, Delta),
     Answered(u64, Result<Box<ModelAnswer>, rye_protocol::ErrorInfo>),
+    Failed(u64, crate::model::ModelError),
     Limit(&'static str),
     /// From a tool's task.
     Ended(CallId, Result<Box<ToolOutput>, ToolError>),
@@ -78,6 +80,7 @@ pub(crate) struct Runner {
     generation: u64,
     /// What the model has said so far.
     partial: String,
+    failover: failover::Failover,
     /// Calls under way, and the sessions that some of them are.
     tools: HashMap<CallId, (AbortOnDropHandle<()>, Option<SessionId>)>,
     waiting: HashMap<(CallId, GateId), Vec<oneshot::Sender<GateStatus>>>,
@@ -103,6 +106,7 @@ impl Runner {
             model: None,
             generation: 0,
             partial: String::new(),
+            failover: failover::Failover::default(),
             tools: HashMap::new(),
             waiting: HashMap::new(),
             posted: HashSet::new(),
@@ -198,8 +202,11 @@ impl Runner {
             Mail::Answered(_, answer) => {
                 self.model = None;
                 self.partial.clear();
+                self.failover = failover::Failover::default();
                 self.step(Input::Answered(answer)).await.map(drop)
             }
+            Mail::Failed(generation, _) if generation != self.generation => Ok(()),
+            Mail::Failed(_, error) => self.unanswered(error).await,
             Mail::Limit(limit) => self.step(Input::Limit(limit)).await.map(drop),
             Mail::Ended(call, outcome) => {
                 self.tools.remove(&call);

@@ -22,6 +22,7 @@ use tokio::runtime::Runtime;
 
 use super::context::Context;
 use super::failure::{Exit, Failure};
+use super::models::catalogue;
 use super::page::{DIM, paint, plain};
 use super::printer::Printer;
 
@@ -92,11 +93,14 @@ fn run<T>(
             None => context.settings.project().to_owned(),
         },
         sandbox: wanted.sandbox.unwrap_or_default(),
-        model: wanted.model,
     };
+    let mut models = catalogue(context, &options.workspace)?;
+    if let Some(model) = wanted.model {
+        models = models.default_model(model);
+    }
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
-        let mut builder = rye_host::builder(&options, supervisor)?;
+        let mut builder = rye_host::builder(&options, models, supervisor)?;
         if let Some(key) = signing_key(context)? {
             builder = builder.sign_with(key);
         }

@@ -26,7 +26,7 @@ pub(crate) struct PromptArgs {
     /// Its thread.
     #[arg(long, value_name = "KEY", default_value = "default")]
     pub(crate) thread: String,
-    /// The model: `scripted:FILE`.
+    /// The model, as `provider/model` or `scripted:FILE`: see `rye models list`.
     #[arg(long, value_name = "M")]
     pub(crate) model: Option<String>,
     /// Where tools work. Else where they did, and in memory in a new session.
