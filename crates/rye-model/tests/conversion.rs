@@ -24,6 +24,7 @@ fn entry(kind: EntryKind) -> Entry {
         item: None,
         kind,
         created_at: Millis(0),
+        hash: String::new(),
     }
 }
 
