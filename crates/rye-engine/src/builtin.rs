@@ -35,7 +35,7 @@ pub fn tools() -> Vec<Arc<dyn Tool>> {
     ]
 }
 
-fn parse<T: DeserializeOwned>(args: Value) -> Result<T, ToolError> {
+pub(crate) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, ToolError> {
     let wrong = |error: serde_json::Error| {
         ToolError(ErrorInfo::new(
             ErrorCode::InvalidArguments,

@@ -17,8 +17,8 @@ use std::time::Duration;
 use lillux::keys::SigningKey;
 use rye_protocol::{
     Batch, Call, CallId, CallState, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind,
-    Gate, GateId, GateStatus, ItemStatus, Message, Millis, Op, Part, Phase, QueueItem, QueueItemId,
-    Role, StatusKind, Thread, ThreadStatus, Turn, TurnEnd, Usage,
+    Gate, GateId, ItemStatus, Message, Millis, Op, Part, Phase, QueueItem, QueueItemId, Role,
+    StatusKind, Thread, ThreadStatus, Turn, TurnEnd, Usage,
 };
 use serde_json::{Value, json};
 
@@ -151,7 +151,7 @@ pub(crate) enum Effect {
     },
     StopTool(CallId),
     /// Tell a tool how its gate ended.
-    Reply(CallId, GateId, GateStatus),
+    Reply(CallId, Box<Gate>),
     /// Look again at this moment.
     WakeAt(Millis),
 }

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rye_protocol::{
-    CallId, Event, EventKind, Gate, GateId, GateStatus, Millis, Op, ProcessRef, QueueItem,
-    QueueItemId, QueueMode, SessionId, StatusKind, Usage,
+    CallId, Event, EventKind, Gate, GateId, Millis, Op, ProcessRef, QueueItem, QueueItemId,
+    QueueMode, SessionId, StatusKind, Usage,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
@@ -55,7 +55,7 @@ pub(crate) enum Mail {
     Ask {
         call: CallId,
         request: Box<DecisionRequest>,
-        reply: oneshot::Sender<GateStatus>,
+        reply: oneshot::Sender<Box<Gate>>,
     },
     Output {
         call: CallId,
@@ -83,7 +83,7 @@ pub(crate) struct Runner {
     failover: failover::Failover,
     /// Calls under way, and the sessions that some of them are.
     tools: HashMap<CallId, (AbortOnDropHandle<()>, Option<SessionId>)>,
-    waiting: HashMap<(CallId, GateId), Vec<oneshot::Sender<GateStatus>>>,
+    waiting: HashMap<(CallId, GateId), Vec<oneshot::Sender<Box<Gate>>>>,
     /// Prompts of others that were taken in.
     posted: HashSet<QueueItemId>,
     wake_at: Option<Millis>,

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rye_protocol::{Action, CallId, ErrorInfo, GateKind, Limits, QueueItemId, SessionId, ThreadId};
-use rye_protocol::{ErrorCode, GateStatus, Part, ProcessRef, Resolution};
+use rye_protocol::{ErrorCode, Gate, GateStatus, Part, ProcessRef, Resolution};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 
@@ -218,6 +218,15 @@ impl ToolContext {
         &self,
         request: DecisionRequest,
     ) -> Result<Resolution, ToolError> {
+        self.ask(request).await.map(|(resolution, _)| resolution)
+    }
+
+    /// The same, with what the gate was about when it was opened, which may be another
+    /// thing than the request is about now.
+    pub async fn ask(
+        &self,
+        request: DecisionRequest,
+    ) -> Result<(Resolution, Map<String, Value>), ToolError> {
         let (reply, answer) = oneshot::channel();
         let mail = Mail::Ask {
             call: self.call.clone(),
@@ -226,8 +235,9 @@ impl ToolContext {
         };
         let gone = || ToolError::failed("the thread has ended");
         self.mail.send(mail).map_err(|_| gone())?;
-        let code = match answer.await.map_err(|_| gone())? {
-            GateStatus::Resolved { resolution } => return Ok(resolution),
+        let gate = answer.await.map_err(|_| gone())?;
+        let code = match gate.status {
+            GateStatus::Resolved { resolution } => return Ok((resolution, gate.context)),
             GateStatus::Expired { .. } => ErrorCode::GateExpired,
             GateStatus::Withdrawn { .. } | GateStatus::Pending => ErrorCode::GateWithdrawn,
         };
@@ -236,6 +246,19 @@ impl ToolContext {
             _ => "the question was withdrawn",
         };
         Err(ToolError(ErrorInfo::new(code, message)))
+    }
+
+    /// Gates of this session that were answered so.
+    pub async fn answered(&self, action: &str) -> Result<Vec<Gate>, ToolError> {
+        let gone = || ToolError::failed("the session is closed");
+        let engine = self.engine.upgrade().ok_or_else(gone)?;
+        let archive = engine.archive(&self.session).await;
+        let archive = archive.map_err(|error| ToolError::failed(error.to_string()))?;
+        let mut gates = archive.map(|archive| archive.gates).unwrap_or_default();
+        gates.retain(|gate| {
+            matches!(&gate.status, GateStatus::Resolved { resolution } if resolution.action == action)
+        });
+        Ok(gates)
     }
 
     /// Tells what the tool prints, as it prints it. It is not written down.

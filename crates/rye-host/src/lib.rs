@@ -63,6 +63,9 @@
 //! # }
 //! ```
 
+mod approvals;
+mod config;
+mod items;
 mod models;
 pub mod transfer;
 
@@ -77,6 +80,8 @@ use rye_engine::{BuildError, Builder, Engine};
 use rye_sandbox::{Local, Virtual};
 use rye_store::Sqlite;
 
+pub use approvals::{APPROVALS, ApprovalsError, approvals};
+pub use items::Items;
 pub use models::{MODELS, ModelsError, models};
 pub use rye_model::{Catalogue, Listed, Overrides};
 
@@ -131,7 +136,7 @@ pub async fn sessions(database: &Path, filter: SessionFilter) -> Result<Vec<Sess
 pub fn builder(
     options: &Options,
     models: Catalogue,
-    supervisor: Supervisor,
+    supervisor: Arc<Supervisor>,
 ) -> Result<Builder, HostError> {
     let sandbox: Arc<dyn Sandbox> = match options.sandbox {
         SandboxKind::Virtual => Arc::new(Virtual::new()),

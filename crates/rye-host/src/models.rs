@@ -3,12 +3,13 @@
 
 use std::path::Path;
 
-use rye_items::trust::{Ignored, Trust};
+use rye_items::trust::Ignored;
 use rye_items::vault::{SecretName, Vault, VaultError};
-use rye_items::verify::{self, Form};
-use rye_items::{Comment, Space, SpaceError, Spaces};
-use rye_model::{Catalogue, Config, ConfigError, ConfigFile, Keys};
+use rye_items::{SpaceError, Spaces};
+use rye_model::{Catalogue, Config, ConfigError, Keys};
 use zeroize::Zeroizing;
+
+use crate::config;
 
 /// The file that says which models there are, relative to a space's `.ai/`.
 pub const MODELS: &str = "config/agent/models.yaml";
@@ -32,50 +33,12 @@ pub fn models(
     spaces: &Spaces,
     vault: Option<Vault>,
 ) -> Result<(Catalogue, Vec<Ignored>), ModelsError> {
-    let (files, ignored) = files(spaces)?;
+    let (files, ignored) = config::files(spaces, MODELS)?;
+    let files = files.into_iter();
+    let files: Vec<_> = files.map(|(_, file)| file).collect();
     let config = Config::merge(&files)?;
     let catalogue = Catalogue::new(workspace).with_config(config);
     Ok((catalogue.keys(Found { vault }), ignored))
-}
-
-/// The files that count, the most specific first, and those that do not. The user's own
-/// counts as it is.
-fn files(spaces: &Spaces) -> Result<(Vec<ConfigFile>, Vec<Ignored>), SpaceError> {
-    const FORM: Form = Form {
-        comment: Comment::HASH,
-        partial: false,
-    };
-    let trust = Trust::new(spaces);
-    let (mut files, mut ignored) = (Vec::new(), Vec::new());
-    for root in spaces.roots() {
-        let path = root.path_of(MODELS);
-        let raw = match (root.space(), root.read(MODELS)) {
-            (_, Ok(None)) => continue,
-            (_, Ok(Some(raw))) => raw,
-            (Space::User, Err(error)) => return Err(error),
-            // What somebody else's folder holds must not keep a person from their models.
-            (_, Err(error)) => {
-                let why = error.to_string();
-                ignored.push(Ignored { path, why });
-                continue;
-            }
-        };
-        let judged = match root.space() {
-            Space::User => Ok(()),
-            _ => verify::check(&raw.bytes, &FORM, &trust).map(drop),
-        };
-        match judged {
-            Ok(()) => files.push(ConfigFile {
-                path,
-                text: String::from_utf8_lossy(&raw.bytes).into_owned(),
-            }),
-            Err(problem) => {
-                let why = problem.to_string();
-                ignored.push(Ignored { path, why });
-            }
-        }
-    }
-    Ok((files, ignored))
 }
 
 /// Keys from the environment, else from the vault.

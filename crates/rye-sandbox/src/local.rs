@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::process::{Command, Environment, Exit, Handle, Stream, Supervisor};
@@ -30,14 +31,17 @@ const LONGEST: u64 = 64 * 1024 * 1024;
 #[derive(Clone)]
 pub struct Local {
     workspace: PathBuf,
-    supervisor: Supervisor,
+    supervisor: Arc<Supervisor>,
     environment: Environment,
     shell: &'static str,
 }
 
 impl Local {
     /// A folder that is there, and who runs programs: started first thing in `main`.
-    pub fn new(workspace: impl AsRef<Path>, supervisor: Supervisor) -> io::Result<Self> {
+    pub fn new(
+        workspace: impl AsRef<Path>,
+        supervisor: impl Into<Arc<Supervisor>>,
+    ) -> io::Result<Self> {
         let workspace = fs::canonicalize(workspace)?;
         if !workspace.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
@@ -46,7 +50,7 @@ impl Local {
         let shell = shells.into_iter().find(|path| Path::new(path).exists());
         Ok(Self {
             workspace,
-            supervisor,
+            supervisor: supervisor.into(),
             environment: Environment::Minimal,
             shell: shell.unwrap_or("/bin/sh"),
         })

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
-use rye_protocol::{CallState, Phase, Session as SessionData, SessionId, SessionStatus};
+use rye_protocol::{Archive, CallState, Phase, Session as SessionData, SessionId, SessionStatus};
 
 use super::{Above, Inner, Session};
 use crate::child;
@@ -14,6 +14,10 @@ impl Inner {
         let open = self.open.lock();
         let open = open.unwrap_or_else(PoisonError::into_inner);
         open.get(id).filter(|session| session.is_open()).cloned()
+    }
+
+    pub(crate) async fn archive(&self, id: &SessionId) -> Result<Option<Archive>, StoreError> {
+        self.store.archive(id).await
     }
 
     /// The children of a session that are open here.

@@ -17,14 +17,6 @@ impl Step<'_> {
     pub(super) fn ask(&mut self, id: &CallId, request: &DecisionRequest) {
         let Some(gate) = self.gate_of(id, request) else {
             // A turn that is over asks nobody.
-            let gate = GateId::from(String::new());
-            let status = GateStatus::Withdrawn {
-                reason: "ended".to_owned(),
-                at: self.env.now,
-            };
-            self.out
-                .effects
-                .push(Effect::Reply(id.clone(), gate, status));
             return;
         };
         let waiting = (id.clone(), gate.id.clone());
@@ -160,8 +152,8 @@ impl Step<'_> {
                     self.machine.live.waiting.insert((call, gate));
                 }
                 Some(ended) => {
-                    let status = ended.status.clone();
-                    self.out.effects.push(Effect::Reply(call, gate, status));
+                    let ended = Box::new(ended.clone());
+                    self.out.effects.push(Effect::Reply(call, ended));
                 }
                 None => {}
             }

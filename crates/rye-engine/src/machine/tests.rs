@@ -194,7 +194,7 @@ impl World {
                     self.tools.insert(call, tool);
                 }
                 Effect::StopTool(call) => drop(self.tools.remove(&call)),
-                Effect::Reply(call, _, status) => self.replies.push((call, status)),
+                Effect::Reply(call, gate) => self.replies.push((call, gate.status)),
                 Effect::WakeAt(_) => {}
             }
         }

@@ -265,7 +265,7 @@ impl<'a> Check<'a> {
                 self.fault(Trouble::Altered, &gate.id, why);
             }
             if let Some(hash) = &receipt.chain_hash
-                && resolution.action == "approve"
+                && resolution.action.starts_with("approve")
             {
                 let call = (&gate.origin.thread, &gate.origin.call);
                 approved

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rye_protocol::{CallId, ErrorCode, ErrorInfo, GateId, GateStatus};
+use rye_protocol::{CallId, ErrorCode, ErrorInfo, Gate, GateId};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
@@ -27,7 +27,7 @@ impl Runner {
             }
             Effect::RunTool { call, tool, args } => self.run_tool(call, &tool, args),
             Effect::StopTool(call) => self.stop_tool(&call),
-            Effect::Reply(call, gate, status) => self.reply(&call, &gate, &status),
+            Effect::Reply(call, gate) => self.reply(&call, &gate),
             Effect::WakeAt(at) => self.wake_at = Some(at),
         }
         Ok(())
@@ -142,7 +142,7 @@ impl Runner {
         &mut self,
         call: &CallId,
         resume_key: &str,
-        reply: oneshot::Sender<GateStatus>,
+        reply: oneshot::Sender<Box<Gate>>,
     ) {
         let thread = &self.machine.thread;
         // A turn that is over answers by dropping it.
@@ -154,10 +154,10 @@ impl Runner {
         waiting.push(reply);
     }
 
-    fn reply(&mut self, call: &CallId, gate: &GateId, status: &GateStatus) {
-        let key = (call.clone(), gate.clone());
+    fn reply(&mut self, call: &CallId, gate: &Gate) {
+        let key = (call.clone(), gate.id.clone());
         for waiting in self.waiting.remove(&key).unwrap_or_default() {
-            let _ = waiting.send(status.clone());
+            let _ = waiting.send(Box::new(gate.clone()));
         }
     }
 }

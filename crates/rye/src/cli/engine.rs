@@ -8,18 +8,21 @@ use std::sync::Arc;
 use lillux::durable;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
+use rye_engine::bridge;
 use rye_engine::protocol::{
     Entry, EntryKind, EventKind, Gate, GateId, Message, Part, QueueItemId, Role,
     Session as SessionData, SessionId, StatusKind, TurnEnd,
 };
 use rye_engine::store::{Posted, SessionFilter, StoreError};
-use rye_engine::tool::VAULT;
+use rye_engine::tool::{Tool, VAULT};
 use rye_engine::{DecideError, Decision, Engine, Feed, Missed, Session};
-use rye_host::{HostError, SandboxKind};
-use rye_items::OwnKeyError;
+use rye_host::{ApprovalsError, HostError, SandboxKind};
+use rye_items::{OwnKeyError, Spaces, search};
+use rye_mcp::client::Pool;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
+use super::commands::execute;
 use super::context::Context;
 use super::failure::{Exit, Failure};
 use super::models::catalogue;
@@ -47,7 +50,7 @@ pub(crate) fn with_engine<T>(
 ) -> Result<T, Failure> {
     // Before there are threads, since it forks.
     let supervisor = Supervisor::start().map_err(unable)?;
-    run(context, wanted, supervisor, work)
+    run(context, wanted, Arc::new(supervisor), work)
 }
 
 /// The same for the one session that is meant: its tools work where they did, unless
@@ -75,7 +78,7 @@ pub(crate) fn with_session<T>(
         ..asked
     };
     let id = session.id;
-    run(context, wanted, supervisor, async |engine| {
+    run(context, wanted, Arc::new(supervisor), async |engine| {
         work(engine, &id).await
     })
 }
@@ -83,7 +86,7 @@ pub(crate) fn with_session<T>(
 fn run<T>(
     context: &Context,
     wanted: Wanted,
-    supervisor: Supervisor,
+    supervisor: Arc<Supervisor>,
     work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let options = rye_host::Options {
@@ -100,7 +103,8 @@ fn run<T>(
     }
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
-        let mut builder = rye_host::builder(&options, models, supervisor)?;
+        let mut builder = rye_host::builder(&options, models, Arc::clone(&supervisor))?;
+        builder = builder.tools(bridge(context, supervisor)?);
         if let Some(key) = signing_key(context)? {
             builder = builder.sign_with(key);
         }
@@ -122,6 +126,28 @@ fn database(context: &Context) -> Result<PathBuf, Failure> {
     })?;
     durable::create_folder(&state.value, 0o700)?;
     Ok(state.value.join("sessions.db"))
+}
+
+/// The two tools with which an agent reaches all items.
+fn bridge(context: &Context, supervisor: Arc<Supervisor>) -> Result<Vec<Arc<dyn Tool>>, Failure> {
+    let places = execute::places(context)?;
+    let spaces = Spaces::open(
+        Some(&places.project),
+        places.user.as_deref(),
+        &places.bundles,
+        places.embedded,
+    )?;
+    let (policy, ignored) = rye_host::approvals(&spaces)?;
+    for ignored in ignored {
+        let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
+        context.printer.warn(&text, None);
+    }
+    let pool = Pool::new(&supervisor);
+    let catalogue = search::Catalogue::new(context.cache());
+    let project = places.project.clone();
+    let executor = Arc::new(execute::equipped(places, supervisor, pool)?);
+    let items = rye_host::Items::new(executor, catalogue, project, signing_key(context)?);
+    Ok(bridge::tools(vec![Arc::new(items)], policy))
 }
 
 /// The key that signs histories and decisions, if there is one.
@@ -432,7 +458,7 @@ pub(crate) fn how_to_answer(gate: &Gate) -> String {
             format!("rye vault set {name} && rye gate answer --action provided {id}")
         }
         ([], _) => format!("rye gate answer {id} --value …"),
-        (["approve", "deny"], _) => format!("rye gate approve {id}"),
+        (all, _) if all.contains(&"approve") => format!("rye gate approve {id}"),
         (all, _) => format!("rye gate answer --action {} {id}", all.join("|")),
     }
 }
@@ -494,6 +520,15 @@ impl From<StoreError> for Failure {
             StoreError::GateEnded(_) => Self::failed("gate_ended", error),
             StoreError::Unavailable(_) => Self::failed("store", error),
             _ => Self::failed("unreadable", error),
+        }
+    }
+}
+
+impl From<ApprovalsError> for Failure {
+    fn from(error: ApprovalsError) -> Self {
+        match error {
+            ApprovalsError::Space(error) => error.into(),
+            other => Self::failed("approvals", other),
         }
     }
 }

@@ -1,0 +1,196 @@
+//! The bridge: any number of actions for the price of two tools.
+//!
+//! A model sees `list_tools` and `call_tool`, and nothing of the ten thousand actions
+//! behind them until it looks. Each [source](ActionSource) has a service name, and an
+//! action is called `SERVICE:ID`. What a call does to the world is decided before it is
+//! made, by a [policy](Policy) that is data: let it, ask a person, or refuse. A person who
+//! approves is shown what exactly would run, and approves its hash: if it is another one
+//! when it would run, they are asked again and told what changed.
+
+mod call;
+mod list;
+mod policy;
+mod question;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use rye_protocol::ErrorInfo;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::store::Later;
+use crate::tool::{Tool, ToolContext, ToolOutput};
+
+pub use policy::{Mode, Policy, Rule};
+pub use question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY};
+
+/// How much harm an action can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Risk {
+    /// None to speak of.
+    Low,
+    /// Some, which can be undone.
+    Medium,
+    /// Much.
+    High,
+    /// More than can be undone.
+    Critical,
+}
+
+impl Risk {
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// An action in a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    /// Its id within the service.
+    pub id: String,
+    /// What it does.
+    pub description: String,
+    /// The names of its parameters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<String>,
+    /// How much harm it can do, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub risk: Option<Risk>,
+    /// Where it is from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub space: Option<String>,
+}
+
+/// What a source has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The actions that fit best, the best first.
+    pub actions: Vec<Listed>,
+    /// How many fit.
+    pub total: usize,
+    /// What a person should put right: a missing credential, for one.
+    pub warnings: Vec<String>,
+}
+
+/// An action, as it would run now.
+#[derive(Clone)]
+pub struct Prepared {
+    /// Its id within the service.
+    pub id: String,
+    /// What it does.
+    pub description: String,
+    /// The JSON Schema of its parameters.
+    pub schema: Option<Value>,
+    /// How much harm it can do, where that is known.
+    pub risk: Option<Risk>,
+    /// Where it is from.
+    pub space: Option<String>,
+    /// Whether it says itself that a person must approve it.
+    pub requires_approval: bool,
+    /// The hash of all that would run.
+    pub hash: String,
+    /// The pieces of it, the action itself first.
+    pub pieces: Vec<Piece>,
+    /// What its source wants to remember until it is called.
+    pub handle: Arc<dyn Any + Send + Sync>,
+}
+
+/// One file of what would run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// Its name.
+    pub name: String,
+    /// The hash of its bytes.
+    pub hash: String,
+    /// Who vouches for it.
+    pub signed_by: Option<String>,
+}
+
+/// Why an action has nothing to give.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ActionError {
+    /// It is not what was approved any more: nothing ran.
+    #[error("it has changed since it was approved")]
+    Changed,
+    /// It needs a key or a password that is not there.
+    #[error("{service} needs a credential: {how}")]
+    AuthRequired {
+        /// Of which service.
+        service: String,
+        /// What a person does about it.
+        how: String,
+    },
+    /// It failed, or cannot be run.
+    #[error("{}", .0.message)]
+    Failed(ErrorInfo),
+}
+
+/// Where actions come from.
+pub trait ActionSource: Send + Sync + 'static {
+    /// Its name, which stands before the ids of its actions.
+    fn service(&self) -> &str;
+
+    /// What becomes of calls that no rule is about.
+    fn default_mode(&self) -> Mode {
+        Mode::Allow
+    }
+
+    /// What it has that fits some words; all, if there are none.
+    fn list<'a>(&'a self, query: &'a str, limit: usize) -> Later<'a, Result<Listing, ActionError>>;
+
+    /// An action as it would run now. Nothing is run.
+    fn prepare<'a>(&'a self, id: &'a str) -> Later<'a, Result<Prepared, ActionError>>;
+
+    /// Runs an action, if it is still the one that was prepared.
+    fn call<'a>(
+        &'a self,
+        prepared: &'a Prepared,
+        params: Value,
+        context: &'a ToolContext,
+    ) -> Later<'a, Result<ToolOutput, ActionError>>;
+
+    /// Whether a person has approved it once and for all.
+    fn is_remembered<'a>(&'a self, _: &'a Prepared) -> Later<'a, bool> {
+        Box::pin(std::future::ready(false))
+    }
+
+    /// Whether an approval can be remembered once and for all.
+    fn remembers(&self) -> bool {
+        false
+    }
+
+    /// Remembers that a person has approved it.
+    fn remember<'a>(&'a self, _: &'a Prepared, _by: &'a str) -> Later<'a, Result<(), ActionError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// The two tools.
+pub fn tools(sources: Vec<Arc<dyn ActionSource>>, policy: Policy) -> Vec<Arc<dyn Tool>> {
+    let bridge = Arc::new(Bridge { sources, policy });
+    vec![
+        Arc::new(call::CallTool::new(Arc::clone(&bridge))),
+        Arc::new(list::ListTools::new(bridge)),
+    ]
+}
+
+struct Bridge {
+    sources: Vec<Arc<dyn ActionSource>>,
+    policy: Policy,
+}
+
+impl Bridge {
+    fn services(&self) -> String {
+        let names: Vec<_> = self.sources.iter().map(|source| source.service()).collect();
+        names.join(", ")
+    }
+}

@@ -1,0 +1,218 @@
+//! `call_tool`: one of them.
+
+use std::sync::Arc;
+
+use rye_protocol::{ErrorCode, ErrorInfo};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, Question};
+use super::{ActionError, ActionSource, Bridge, Mode, Prepared};
+use crate::proof;
+use crate::store::Later;
+use crate::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+
+/// How often one call is asked about. What changes more often than people can read is not
+/// run.
+const MOST: usize = 8;
+
+pub(super) struct CallTool {
+    def: ToolDef,
+    bridge: Arc<Bridge>,
+}
+
+#[derive(Deserialize)]
+struct Args {
+    tool_id: String,
+    #[serde(default)]
+    params: Value,
+    #[serde(default)]
+    summary: String,
+}
+
+impl CallTool {
+    pub(super) fn new(bridge: Arc<Bridge>) -> Self {
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "tool_id": { "type": "string", "description": "As `list_tools` names it." },
+                "params": { "type": "object", "description": "Its parameters." },
+                "summary": {
+                    "type": "string",
+                    "description": "What this call is for, in a line. A person who must approve it reads this."
+                }
+            },
+            "required": ["tool_id", "summary"],
+            "additionalProperties": false
+        });
+        let description = "Calls a tool that `list_tools` has found. One that can do harm waits \
+                           for a person's approval.";
+        let def = ToolDef::new("call_tool", description, parameters);
+        Self { def, bridge }
+    }
+
+    async fn call(&self, args: Args, context: &ToolContext) -> Result<ToolOutput, ToolError> {
+        let (source, id) = self.source(&args.tool_id)?;
+        let params = match args.params {
+            Value::Null => json!({}),
+            given => given,
+        };
+        let args_hash = proof::args_hash(&params);
+        let mut asked = 0;
+        let mut before: Option<Map<String, Value>> = None;
+        loop {
+            let action = source.prepare(id).await.map_err(told)?;
+            check(&action, &params)?;
+            let question = Question {
+                tool: &args.tool_id,
+                summary: &args.summary,
+                action: &action,
+                params: &params,
+                args_hash: &args_hash,
+                remembers: source.remembers(),
+            };
+            let mode = self.mode(source, &question, context).await?;
+            if mode == Mode::Deny {
+                let message = format!("the policy does not let {} be called", args.tool_id);
+                return Err(failed(ErrorCode::Denied, message));
+            }
+            if mode == Mode::Ask {
+                if asked == MOST {
+                    let message = "it changes faster than anybody can approve it";
+                    return Err(failed(ErrorCode::Denied, message));
+                }
+                let request = question.request(context.call.as_str(), asked, before.as_ref());
+                asked += 1;
+                let (resolution, about) = context.ask(request).await?;
+                match resolution.action.as_str() {
+                    APPROVE | APPROVE_SESSION | APPROVE_PROJECT => {}
+                    _ => return Err(failed(ErrorCode::Denied, "the person said no")),
+                }
+                if !question.is_about(&about) {
+                    // It was another thing when they said yes.
+                    before = Some(about);
+                    continue;
+                }
+                if resolution.action == APPROVE_PROJECT {
+                    let remembered = source.remember(&action, &resolution.by).await;
+                    remembered.map_err(told)?;
+                }
+            }
+            match source.call(&action, params.clone(), context).await {
+                Ok(output) => return Ok(proven(output, &action, &args_hash)),
+                Err(ActionError::Changed) => before = Some(question_context(&question)),
+                Err(error) => return Err(told(error)),
+            }
+        }
+    }
+
+    fn source<'a>(&self, tool: &'a str) -> Result<(&dyn ActionSource, &'a str), ToolError> {
+        let unknown = || {
+            let message = format!(
+                "there is no tool `{tool}`: an id is SERVICE:NAME, as list_tools gives it; \
+                 services are {}",
+                self.bridge.services()
+            );
+            failed(ErrorCode::UnknownTool, message)
+        };
+        let (service, id) = tool.split_once(':').ok_or_else(unknown)?;
+        let mut sources = self.bridge.sources.iter();
+        let source = sources.find(|source| source.service() == service);
+        Ok((&**source.ok_or_else(unknown)?, id))
+    }
+
+    /// What becomes of the call, with what was remembered.
+    async fn mode(
+        &self,
+        source: &dyn ActionSource,
+        question: &Question<'_>,
+        context: &ToolContext,
+    ) -> Result<Mode, ToolError> {
+        let action = question.action;
+        let default = source.default_mode();
+        let mode = self.bridge.policy.decide(question.tool, action, default);
+        if mode != Mode::Ask {
+            return Ok(mode);
+        }
+        if source.is_remembered(action).await {
+            return Ok(Mode::Allow);
+        }
+        let remembered = context.answered(APPROVE_SESSION).await?;
+        let same = |it: &Map<String, Value>| {
+            let text = |key: &str| it.get(key).and_then(Value::as_str);
+            text("tool_id") == Some(question.tool) && text(proof::CHAIN_HASH) == Some(&action.hash)
+        };
+        // Its own gate is asked again, so that it is answered with what was said there.
+        let other = remembered
+            .iter()
+            .filter(|gate| gate.origin.call != context.call);
+        let yes = other.map(|gate| &gate.context).any(same);
+        Ok(if yes { Mode::Allow } else { Mode::Ask })
+    }
+}
+
+fn question_context(question: &Question<'_>) -> Map<String, Value> {
+    question.request("", 0, None).context
+}
+
+/// With what exactly ran, for whoever checks the record.
+fn proven(mut output: ToolOutput, action: &Prepared, args_hash: &str) -> ToolOutput {
+    let mut data = match output.data {
+        Value::Object(data) => data,
+        Value::Null => Map::new(),
+        other => Map::from_iter([("result".to_owned(), other)]),
+    };
+    data.insert(proof::CHAIN_HASH.to_owned(), json!(action.hash));
+    data.insert(proof::ARGS_HASH.to_owned(), json!(args_hash));
+    output.data = Value::Object(data);
+    output
+}
+
+/// Whether the parameters fit; if not, all that is wrong with them.
+fn check(action: &Prepared, params: &Value) -> Result<(), ToolError> {
+    let Some(schema) = &action.schema else {
+        return Ok(());
+    };
+    let Ok(validator) = jsonschema::validator_for(schema) else {
+        // Whoever runs it says so in its own words.
+        return Ok(());
+    };
+    let wrong: Vec<_> = validator.iter_errors(params).map(describe).collect();
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let message = format!("the parameters do not fit: {}", wrong.join("; "));
+    Err(failed(ErrorCode::InvalidArguments, message))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as the iterator gives it")]
+fn describe(error: jsonschema::ValidationError<'_>) -> String {
+    match error.instance_path().as_str() {
+        "" => error.to_string(),
+        at => format!("{at}: {error}"),
+    }
+}
+
+fn failed(code: ErrorCode, message: impl Into<String>) -> ToolError {
+    ToolError(ErrorInfo::new(code, message))
+}
+
+fn told(error: ActionError) -> ToolError {
+    match error {
+        ActionError::Failed(info) => ToolError(info),
+        other => ToolError::failed(other.to_string()),
+    }
+}
+
+impl Tool for CallTool {
+    fn def(&self) -> &ToolDef {
+        &self.def
+    }
+
+    fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let args = crate::builtin::parse(args)?;
+            self.call(args, &context).await
+        })
+    }
+}

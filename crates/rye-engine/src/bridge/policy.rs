@@ -1,0 +1,185 @@
+//! What may be done without asking: data, not code.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Prepared, Risk};
+
+/// What becomes of a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// It is made.
+    Allow,
+    /// A person is asked.
+    #[default]
+    Ask,
+    /// It is refused.
+    Deny,
+}
+
+/// What becomes of calls. The first rule that fits counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// In order.
+    #[serde(default)]
+    pub rules: Vec<Rule>,
+}
+
+/// What becomes of some calls. What it does not say fits all.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// The action, `SERVICE:ID`; `*` stands for anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// Of these risks alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub risk: Vec<Risk>,
+    /// From these spaces alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub space: Vec<String>,
+    /// What becomes of them.
+    pub action: Mode,
+}
+
+impl Rule {
+    fn fits(&self, tool: &str, action: &Prepared) -> bool {
+        let name = self.tool.as_deref();
+        let risk = |risk: &Risk| action.risk == Some(*risk);
+        let space = |space: &String| action.space.as_ref() == Some(space);
+        name.is_none_or(|pattern| fits(pattern, tool))
+            && (self.risk.is_empty() || self.risk.iter().any(risk))
+            && (self.space.is_empty() || self.space.iter().any(space))
+    }
+}
+
+impl Policy {
+    /// What becomes of a call of `tool`. Where no rule fits, what says that it needs an
+    /// approval is asked about, as is what can do much harm, or does not say how much.
+    pub(super) fn decide(&self, tool: &str, action: &Prepared, otherwise: Mode) -> Mode {
+        if let Some(rule) = self.rules.iter().find(|rule| rule.fits(tool, action)) {
+            return rule.action;
+        }
+        let harmless = matches!(action.risk, Some(Risk::Low | Risk::Medium));
+        match otherwise {
+            Mode::Allow if !harmless || action.requires_approval => Mode::Ask,
+            other => other,
+        }
+    }
+}
+
+/// Whether a pattern fits a name; `*` stands for anything.
+fn fits(pattern: &str, name: &str) -> bool {
+    let mut pieces = pattern.split('*');
+    let first = pieces.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else {
+        return false;
+    };
+    let mut pieces = pieces.peekable();
+    if pieces.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(piece) = pieces.next() {
+        if pieces.peek().is_none() {
+            return rest.ends_with(piece);
+        }
+        match rest.find(piece) {
+            Some(at) => rest = &rest[at + piece.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn action(risk: Option<Risk>, space: &str) -> Prepared {
+        Prepared {
+            id: "deploy".to_owned(),
+            description: String::new(),
+            schema: None,
+            risk,
+            space: Some(space.to_owned()),
+            requires_approval: false,
+            hash: String::new(),
+            pieces: Vec::new(),
+            handle: Arc::new(()),
+        }
+    }
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        let table = [
+            ("rye:a/*", "rye:a/b/c", true),
+            ("rye:a/*", "rye:b", false),
+            ("*", "anything", true),
+            ("rye:a", "rye:a", true),
+            ("rye:a", "rye:ab", false),
+            ("*:get", "web:get", true),
+            ("*:get", "web:get2", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "acb", false),
+            ("aa*aa", "aaa", false),
+        ];
+        for (pattern, name, expected) in table {
+            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn what_is_risky_or_says_nothing_is_asked_about() {
+        let policy = Policy::default();
+        let table = [
+            (Some(Risk::Low), Mode::Allow),
+            (Some(Risk::Medium), Mode::Allow),
+            (Some(Risk::High), Mode::Ask),
+            (Some(Risk::Critical), Mode::Ask),
+            (None, Mode::Ask),
+        ];
+        for (risk, expected) in table {
+            let action = action(risk, "project");
+            assert_eq!(policy.decide("rye:deploy", &action, Mode::Allow), expected);
+            assert_eq!(policy.decide("rye:deploy", &action, Mode::Deny), Mode::Deny);
+        }
+        let mut careful = action(Some(Risk::Low), "project");
+        careful.requires_approval = true;
+        assert_eq!(
+            policy.decide("rye:deploy", &careful, Mode::Allow),
+            Mode::Ask
+        );
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_counts() {
+        let rule = |tool: &str, space: &[&str], action| Rule {
+            tool: Some(tool.to_owned()),
+            risk: Vec::new(),
+            space: space.iter().map(|it| (*it).to_owned()).collect(),
+            action,
+        };
+        let policy = Policy {
+            rules: vec![
+                rule("rye:dep*", &["user"], Mode::Deny),
+                rule("rye:deploy", &[], Mode::Allow),
+            ],
+        };
+        let high = |space| action(Some(Risk::High), space);
+        assert_eq!(
+            policy.decide("rye:deploy", &high("user"), Mode::Allow),
+            Mode::Deny
+        );
+        assert_eq!(
+            policy.decide("rye:deploy", &high("project"), Mode::Allow),
+            Mode::Allow
+        );
+        assert_eq!(
+            policy.decide("rye:other", &high("project"), Mode::Allow),
+            Mode::Ask
+        );
+    }
+}

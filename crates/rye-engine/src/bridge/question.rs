@@ -1,0 +1,160 @@
+//! What a person is asked before an action runs, and what has changed since.
+
+use std::fmt::Write as _;
+
+use rye_protocol::Action;
+use serde_json::{Map, Value, json};
+
+use super::{Piece, Prepared};
+use crate::proof::{ARGS_HASH, CHAIN_HASH};
+use crate::tool::DecisionRequest;
+
+/// It may, this time.
+pub const APPROVE: &str = "approve";
+/// It may, as long as the session lasts and it is what it is now.
+pub const APPROVE_SESSION: &str = "approve_session";
+/// It may, as long as it is what it is now.
+pub const APPROVE_PROJECT: &str = "approve_project";
+/// It may not.
+pub const DENY: &str = "deny";
+
+/// How much of the arguments a person is shown.
+const LONGEST: usize = 4000;
+
+/// A call that is asked about.
+pub(super) struct Question<'a> {
+    pub(super) tool: &'a str,
+    pub(super) summary: &'a str,
+    pub(super) action: &'a Prepared,
+    pub(super) params: &'a Value,
+    pub(super) args_hash: &'a str,
+    /// Whether the answer can be remembered for the project.
+    pub(super) remembers: bool,
+}
+
+impl Question<'_> {
+    /// The request, the n-th for the call; with what an earlier one was about.
+    pub(super) fn request(
+        &self,
+        call: &str,
+        nth: usize,
+        before: Option<&Map<String, Value>>,
+    ) -> DecisionRequest {
+        let key = match nth {
+            0 => format!("approve:{call}"),
+            more => format!("approve:{call}:{more}"),
+        };
+        let mut request = DecisionRequest::approval(key, self.title());
+        request.actions = self.actions();
+        request.body = self.body(before);
+        request.context = self.context();
+        request
+    }
+
+    fn title(&self) -> String {
+        match self.summary {
+            "" => self.tool.to_owned(),
+            summary => format!("{}: {summary}", self.tool),
+        }
+    }
+
+    fn actions(&self) -> Vec<Action> {
+        let action = |id: &str, label: &str| Action {
+            id: id.to_owned(),
+            label: label.to_owned(),
+        };
+        let mut actions = vec![
+            action(APPROVE, "Approve"),
+            action(APPROVE_SESSION, "Approve for this session"),
+        ];
+        if self.remembers {
+            actions.push(action(APPROVE_PROJECT, "Approve for this project"));
+        }
+        actions.push(action(DENY, "Deny"));
+        actions
+    }
+
+    fn body(&self, before: Option<&Map<String, Value>>) -> String {
+        let mut body = String::new();
+        if let Some(before) = before {
+            body += "It was approved, and has changed since:\n";
+            body += &self.changes(before);
+            body.push('\n');
+        }
+        let action = self.action;
+        if let Some(line) = action.description.lines().next() {
+            let _ = writeln!(body, "{line}");
+        }
+        let risk = action.risk.map_or("not stated", super::Risk::as_str);
+        let _ = writeln!(body, "risk: {risk}");
+        for piece in &action.pieces {
+            let Piece {
+                name,
+                hash,
+                signed_by,
+            } = piece;
+            let by = signed_by.as_deref().unwrap_or("nobody");
+            let short = hash.get(..16).unwrap_or(hash);
+            let _ = writeln!(body, "runs: {name} {short}, signed by {by}");
+        }
+        let params = serde_json::to_string_pretty(self.params).unwrap_or_default();
+        let _ = write!(
+            body,
+            "with: {}",
+            crate::text::without_middle(params, LONGEST)
+        );
+        body
+    }
+
+    fn context(&self) -> Map<String, Value> {
+        let action = self.action;
+        let mut context = Map::new();
+        context.insert(CHAIN_HASH.to_owned(), json!(action.hash));
+        context.insert(ARGS_HASH.to_owned(), json!(self.args_hash));
+        context.insert("tool_id".to_owned(), json!(self.tool));
+        context.insert("risk".to_owned(), json!(action.risk));
+        context.insert("space".to_owned(), json!(action.space));
+        context.insert("pieces".to_owned(), json!(action.pieces));
+        context.insert("params".to_owned(), self.params.clone());
+        context
+    }
+
+    /// Whether an earlier gate was about this very thing.
+    pub(super) fn is_about(&self, context: &Map<String, Value>) -> bool {
+        let same = |key: &str, now: &str| context.get(key).and_then(Value::as_str) == Some(now);
+        same(CHAIN_HASH, &self.action.hash) && same(ARGS_HASH, self.args_hash)
+    }
+
+    /// What is another thing now, a line each.
+    fn changes(&self, before: &Map<String, Value>) -> String {
+        let mut text = String::new();
+        let pieces = before.get("pieces").cloned().unwrap_or_default();
+        let was: Vec<Piece> = serde_json::from_value(pieces).unwrap_or_default();
+        let now = &self.action.pieces;
+        for piece in now {
+            match was.iter().find(|it| it.name == piece.name) {
+                None => {
+                    let _ = writeln!(text, "- {} was not part of it", piece.name);
+                }
+                Some(old) if old.hash != piece.hash => {
+                    let [old, new] = [&old.hash, &piece.hash].map(|it| it.get(..16).unwrap_or(it));
+                    let _ = writeln!(text, "- {} was {old} and is {new}", piece.name);
+                }
+                Some(_) => {}
+            }
+        }
+        for gone in was
+            .iter()
+            .filter(|it| now.iter().all(|piece| piece.name != it.name))
+        {
+            let _ = writeln!(text, "- {} is not part of it any more", gone.name);
+        }
+        if before.get(ARGS_HASH).and_then(Value::as_str) != Some(self.args_hash) {
+            text += "- its arguments are others\n";
+        }
+        if text.is_empty() {
+            text += "- something that it reads\n";
+        }
+        text
+    }
+}

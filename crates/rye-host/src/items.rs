@@ -1,0 +1,275 @@
+//! Signed items as actions of the bridge: the service `rye`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lillux::keys::SigningKey;
+use lillux::{Hash, durable};
+use rye_engine::bridge::{ActionError, ActionSource, Listed, Listing, Piece, Prepared, Risk};
+use rye_engine::protocol::{ErrorCode, ErrorInfo};
+use rye_engine::store::Later;
+use rye_engine::tool::{ToolContext, ToolOutput};
+use rye_executor::chain::{Chain, Link};
+use rye_executor::{Approval, Envelope, ExecuteError, Executor, Listener, Request, Status};
+use rye_items::search::{Catalogue, Hit, Query};
+use rye_items::verify::{self, Form};
+use rye_items::{Comment, ItemId, ItemKind, ItemRef, signature};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Where approvals that hold for a project are kept, relative to the project.
+const APPROVED: &str = ".ai/config/agent/approved";
+
+/// What such a file says, beside who let it.
+#[derive(Deserialize)]
+struct Approved {
+    tool: String,
+    chain_hash: String,
+}
+
+/// The items of a project, as actions.
+pub struct Items {
+    executor: Arc<Executor>,
+    catalogue: Catalogue,
+    project: PathBuf,
+    /// Who signs approvals that hold for the project.
+    key: Option<SigningKey>,
+}
+
+impl Items {
+    /// Those that an executor can run in a project.
+    pub fn new(
+        executor: Arc<Executor>,
+        catalogue: Catalogue,
+        project: PathBuf,
+        key: Option<SigningKey>,
+    ) -> Self {
+        Self {
+            executor,
+            catalogue,
+            project,
+            key,
+        }
+    }
+
+    fn listed(&self, query: &str, limit: usize) -> Result<Listing, ActionError> {
+        let library = self.executor.library().map_err(|error| refused(&error))?;
+        let query = Query {
+            kinds: vec![ItemKind::Tool],
+            limit,
+            ..Query::new(query)
+        };
+        let answer = self.catalogue.search(library.spaces(), &library, &query);
+        let trust = library.trust();
+        let may_run = |hit: &&Hit| library.judge(hit.signature.as_ref(), &trust).is_ok();
+        // What nobody vouches for would not run; `rye search` shows it all the same.
+        let hits = answer.hits.iter().filter(may_run);
+        Ok(Listing {
+            actions: hits.map(listed).collect(),
+            total: answer.total,
+            warnings: Vec::new(),
+        })
+    }
+
+    fn prepared(&self, id: &str) -> Result<Prepared, ActionError> {
+        let parsed: ItemId = id.parse().map_err(|error| unusable(&error))?;
+        let reference = ItemRef::new(ItemKind::Tool, parsed);
+        let chain = self.executor.chain(&reference);
+        let chain = chain.map_err(|error| refused(&error))?;
+        let metadata = &chain.tool().metadata;
+        Ok(Prepared {
+            id: id.to_owned(),
+            description: metadata.description().unwrap_or_default().to_owned(),
+            schema: metadata.config_schema().cloned(),
+            risk: metadata.risk_level().and_then(|it| risk(it.as_str())),
+            space: Some(chain.tool().space().as_str().to_owned()),
+            requires_approval: metadata.requires_approval() == Some(true),
+            hash: chain.hash.to_hex(),
+            pieces: pieces(&chain),
+            handle: Arc::new((reference, chain.hash)),
+        })
+    }
+
+    async fn run(
+        &self,
+        prepared: &Prepared,
+        params: Value,
+        context: &ToolContext,
+    ) -> Result<ToolOutput, ActionError> {
+        let handle = prepared.handle.downcast_ref::<(ItemRef, Hash)>();
+        let Some((tool, hash)) = handle else {
+            return Err(ActionError::Changed);
+        };
+        let live = context.clone();
+        let mut request = Request::new(tool.clone()).parameters(params);
+        request.approval = Approval::OfChain(*hash);
+        request.listener = Some(Listener::new(move |_, bytes: &[u8]| {
+            live.output(String::from_utf8_lossy(bytes));
+        }));
+        let mut trace = rye_executor::Trace::off();
+        let envelope = match self.executor.try_execute(request, &mut trace).await {
+            Ok(envelope) => envelope,
+            Err(ExecuteError::ApprovalVoid(_)) => return Err(ActionError::Changed),
+            Err(error) => return Err(refused(&error)),
+        };
+        output(envelope)
+    }
+
+    fn approved(&self, prepared: &Prepared) -> PathBuf {
+        self.project
+            .join(APPROVED)
+            .join(format!("{}.yaml", prepared.hash))
+    }
+
+    /// Whether somebody who is trusted has written down that it may run here.
+    fn is_approved(&self, prepared: &Prepared) -> bool {
+        const FORM: Form = Form {
+            comment: Comment::HASH,
+            partial: false,
+        };
+        let Ok(bytes) = std::fs::read(self.approved(prepared)) else {
+            return false;
+        };
+        let Ok(library) = self.executor.library() else {
+            return false;
+        };
+        let said: Result<Approved, _> = serde_saphyr::from_slice(&bytes);
+        let agrees = |it: Approved| it.tool == prepared.id && it.chain_hash == prepared.hash;
+        verify::check(&bytes, &FORM, &library.trust()).is_ok() && said.is_ok_and(agrees)
+    }
+
+    fn approve(&self, prepared: &Prepared, by: &str) -> Result<(), ActionError> {
+        let key = self.key.as_ref().ok_or_else(|| {
+            unusable(&"there is no key to sign the approval with: rye keys generate")
+        })?;
+        let time = lillux::time::now_seconds();
+        // Each a JSON text, which is YAML too.
+        let text = format!(
+            "# This may run in this project without asking, as long as it is what it was.\n\
+             tool: {}\nchain_hash: {}\nby: {}\n",
+            json!(prepared.id),
+            json!(prepared.hash),
+            json!(by)
+        );
+        let signed = signature::sign(text.as_bytes(), &Comment::HASH, key, &time, None);
+        let signed = signed.map_err(|error| unusable(&error))?;
+        let path = self.approved(prepared);
+        let folder = path.parent().unwrap_or(&path);
+        durable::create_folder(folder, 0o755).map_err(|error| unusable(&error))?;
+        durable::write(&path, &signed, 0o644, durable::Existing::Replace)
+            .map_err(|error| unusable(&error))
+    }
+}
+
+fn listed(hit: &Hit) -> Listed {
+    Listed {
+        id: hit.reference.id.to_string(),
+        description: hit.description.clone(),
+        parameters: hit.parameters.clone(),
+        risk: hit.risk.as_deref().and_then(risk),
+        space: Some(hit.place.space.as_str().to_owned()),
+    }
+}
+
+fn risk(word: &str) -> Option<Risk> {
+    let all = [Risk::Low, Risk::Medium, Risk::High, Risk::Critical];
+    all.into_iter().find(|risk| risk.as_str() == word)
+}
+
+fn pieces(chain: &Chain) -> Vec<Piece> {
+    let links = chain.links.iter().chain(chain.named.values());
+    links.map(piece).collect()
+}
+
+fn piece(link: &Link) -> Piece {
+    let signer = link.item.signer.as_ref().map(|signer| {
+        let key = signer.key.fingerprint();
+        match &signer.owner {
+            Some(owner) => format!("{key} {owner}"),
+            None => key.to_string(),
+        }
+    });
+    Piece {
+        name: link.id().to_string(),
+        hash: link.item.hash.to_hex(),
+        signed_by: signer,
+    }
+}
+
+fn output(envelope: Envelope) -> Result<ToolOutput, ActionError> {
+    let data = envelope.data;
+    let text = match &data {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => serde_json::to_string_pretty(other).unwrap_or_default(),
+    };
+    match (envelope.status, envelope.error) {
+        (Status::Error, error) => {
+            let message = error.map_or_else(|| "it failed".to_owned(), |error| error.message);
+            let message = match text.as_str() {
+                "" => message,
+                text => format!("{message}\n{text}"),
+            };
+            Err(ActionError::Failed(ErrorInfo::new(
+                ErrorCode::ToolFailed,
+                message,
+            )))
+        }
+        _ => Ok(ToolOutput {
+            text,
+            data,
+            attachments: Vec::new(),
+        }),
+    }
+}
+
+fn refused(error: &ExecuteError) -> ActionError {
+    let message = match error.hint() {
+        Some(hint) => format!("{error}\nhint: {hint}"),
+        None => error.to_string(),
+    };
+    ActionError::Failed(ErrorInfo::new(ErrorCode::ToolFailed, message))
+}
+
+fn unusable(error: &impl ToString) -> ActionError {
+    ActionError::Failed(ErrorInfo::new(ErrorCode::ToolFailed, error.to_string()))
+}
+
+impl ActionSource for Items {
+    fn service(&self) -> &'static str {
+        "rye"
+    }
+
+    fn list<'a>(&'a self, query: &'a str, limit: usize) -> Later<'a, Result<Listing, ActionError>> {
+        Box::pin(async move { self.listed(query, limit) })
+    }
+
+    fn prepare<'a>(&'a self, id: &'a str) -> Later<'a, Result<Prepared, ActionError>> {
+        Box::pin(async move { self.prepared(id) })
+    }
+
+    fn call<'a>(
+        &'a self,
+        prepared: &'a Prepared,
+        params: Value,
+        context: &'a ToolContext,
+    ) -> Later<'a, Result<ToolOutput, ActionError>> {
+        Box::pin(self.run(prepared, params, context))
+    }
+
+    fn is_remembered<'a>(&'a self, prepared: &'a Prepared) -> Later<'a, bool> {
+        Box::pin(async move { self.is_approved(prepared) })
+    }
+
+    fn remembers(&self) -> bool {
+        self.key.is_some()
+    }
+
+    fn remember<'a>(
+        &'a self,
+        prepared: &'a Prepared,
+        by: &'a str,
+    ) -> Later<'a, Result<(), ActionError>> {
+        Box::pin(async move { self.approve(prepared, by) })
+    }
+}
