@@ -7,6 +7,7 @@ mod bench;
 mod conformance;
 mod docs;
 mod fuzz;
+mod order;
 mod place;
 mod run;
 mod say;
@@ -30,6 +31,7 @@ Commands:
   bench [FILTER]                        speed against a floor, in one table; release build
   docs  [--check]                       rustdoc, and the references generated from the binaries
   fuzz  [TARGET] [--seconds N]          every fuzz target, or one, for a bounded time (30 s)
+  order                                 which functions the linker keeps together, watched anew
 
 Examples:
   cargo xtask test
@@ -65,6 +67,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         "bench" => bench::main(rest),
         "docs" => docs::main(rest),
         "fuzz" => fuzz::main(rest),
+        "order" => order::main(),
         "help" | "-h" | "--help" => {
             say!("{HELP}");
             Ok(())

@@ -134,6 +134,7 @@ pub fn is_minimal(env_config: &Value) -> Result<bool, (&'static str, String)> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     values: Variables,
+    /// Of what was not just inherited, which most variables are.
     origins: BTreeMap<String, Origin>,
 }
 
@@ -141,14 +142,14 @@ impl Environment {
     /// What a call inherits: without the program's own secrets, and with
     /// `minimal` only what every program needs.
     pub fn inherited(all: impl IntoIterator<Item = (String, String)>, minimal: bool) -> Self {
-        let mut environment = Self::default();
-        for (name, value) in all {
-            let wanted = !minimal || is_needed(&name);
-            if wanted && !OWN_SECRETS.contains(&name.as_str()) {
-                environment.set(name, value, Origin::Inherited);
-            }
+        let wanted = all.into_iter().filter(|(name, _)| {
+            let wanted = !minimal || is_needed(name);
+            wanted && !OWN_SECRETS.contains(&name.as_str())
+        });
+        Self {
+            values: wanted.collect(),
+            origins: BTreeMap::new(),
         }
-        environment
     }
 
     /// Sets a variable over what it was.
@@ -170,8 +171,15 @@ impl Environment {
 
     /// Where each comes from, in the order of the names.
     pub fn origins(&self) -> impl Iterator<Item = (&str, &str, &Origin)> {
-        let origins = self.origins.iter();
-        origins.filter_map(|(name, origin)| Some((name.as_str(), self.get(name)?, origin)))
+        self.values.iter().map(|(name, value)| {
+            let origin = self.origins.get(name).unwrap_or(&Origin::Inherited);
+            (name.as_str(), value.as_str(), origin)
+        })
+    }
+
+    /// All of them, without where they come from.
+    pub fn into_variables(self) -> Variables {
+        self.values
     }
 
     /// Sets what the `env` of an item says.

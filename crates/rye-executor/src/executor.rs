@@ -5,6 +5,7 @@ mod dependencies;
 mod facts;
 mod prepare;
 mod program;
+mod resolved;
 mod standard;
 mod system;
 
@@ -26,6 +27,7 @@ use crate::primitive::{Execute, HttpClient, Listener, Primitives};
 use crate::trace::Trace;
 
 pub use facts::CallAnchor;
+use resolved::{Known, Resolved};
 
 /// Where the items are, and where the executor may keep things.
 #[derive(Debug, Clone)]
@@ -135,6 +137,7 @@ pub struct Executor {
     supervisor: Arc<Supervisor>,
     memory: Arc<Memory>,
     schemas: Arc<Schemas>,
+    known: Arc<Known>,
 }
 
 impl Executor {
@@ -161,11 +164,14 @@ impl Executor {
             supervisor,
             memory: Arc::default(),
             schemas: Arc::default(),
+            known: Arc::default(),
         }
     }
 
     /// The primitives, to add others.
     pub fn primitives_mut(&mut self) -> &mut Primitives {
+        // What a chain ends in may be another one from now on.
+        self.known = Arc::default();
         &mut self.primitives
     }
 
@@ -187,34 +193,34 @@ impl Executor {
         trace: &mut Trace,
     ) -> Result<Envelope, ExecuteError> {
         let start = Instant::now();
-        let library = self.library()?;
+        let resolved = self.resolved(&request.tool)?;
+        let Resolved { library, chain } = &*resolved;
         let trust = library.trust_since_opened();
-        let chain = chain::build(&library, &trust, &request.tool, &self.primitives)?;
-        trace.chain(&library, &chain, start.elapsed());
-        let pairs = valid(&chain)?;
+        trace.chain(library, chain, start.elapsed());
+        let pairs = valid(chain)?;
         let parameters = self
             .schemas
             .check(&chain.tool().metadata, request.parameters)?;
         if !request.dry_run {
-            request.approval.check(&chain)?;
+            request.approval.check(chain)?;
         }
-        let anchored = self.anchor(&library, &chain)?;
+        let anchored = self.anchor(library, chain)?;
         trace.anchor(&anchored);
-        let dependencies = dependencies::verify(&library, &trust, &chain, &anchored)?;
+        let dependencies = dependencies::verify(library, &trust, chain, &anchored)?;
         trace.dependencies(dependencies, start.elapsed());
-        let env_configs = prepare::env_configs(&chain)?;
+        let env_configs = prepare::env_configs(chain)?;
         let inherited = || request.environment.unwrap_or_else(inherited);
         if request.dry_run {
-            self.check_programs(&chain, &env_configs, &anchored, &parameters, inherited)?;
-            return Ok(Envelope::dry(&chain, pairs, start.elapsed()));
+            self.check_programs(chain, &env_configs, &anchored, &parameters, inherited)?;
+            return Ok(Envelope::dry(chain, pairs, start.elapsed()));
         }
         let mut warnings = Vec::new();
         let parameters =
-            prepare::with_resolved_config(&library, &trust, &chain, parameters, &mut warnings)?;
-        let facts = self.facts(&chain, &anchored, &parameters)?;
+            prepare::with_resolved_config(library, &trust, chain, parameters, &mut warnings)?;
+        let facts = self.facts(chain, &anchored, &parameters)?;
         let environment = self
             .environment(
-                &chain,
+                chain,
                 &env_configs,
                 &anchored,
                 &facts,
@@ -227,13 +233,13 @@ impl Executor {
         let Some(primitive) = self.primitives.get(chain.primitive().id()) else {
             return Err(crate::chain::ChainError::NoExecutor(request.tool).into());
         };
-        let mut config = prepare::merged(&chain);
-        standard::fill_in(&mut config, &chain, &library, &self.primitives);
+        let mut config = prepare::merged(chain);
+        standard::fill_in(&mut config, chain, library, &self.primitives);
         let call = prepare::call(
-            &chain,
+            chain,
             &config,
             &facts,
-            &environment,
+            environment,
             parameters,
             prepare::Surroundings {
                 schemas: &self.schemas,
@@ -248,7 +254,7 @@ impl Executor {
         trace.ready(start.elapsed());
         let done = primitive.run(call).await;
         trace.done(start.elapsed());
-        Ok(Envelope::done(&chain, done, warnings, start.elapsed()))
+        Ok(Envelope::done(chain, done, warnings, start.elapsed()))
     }
 
     /// A tool alone, verified, with what it says about itself.
@@ -278,8 +284,13 @@ impl Executor {
 
     /// The library as it is now.
     pub fn library(&self) -> Result<Library, ExecuteError> {
+        let library = Library::open(&self.options());
+        Ok(library.map_err(ChainError::from)?)
+    }
+
+    fn options(&self) -> Options<'_> {
         let places = &self.places;
-        let library = Library::open(&Options {
+        Options {
             project: Some(&places.project),
             user: places.user.as_deref(),
             bundles: &places.bundles,
@@ -287,8 +298,7 @@ impl Executor {
             cache: Some(&places.cache),
             memory: Some(&self.memory),
             dev_mode: places.dev_mode,
-        });
-        Ok(library.map_err(ChainError::from)?)
+        }
     }
 
     /// Where long output goes. Without a store it is cut, and the result says so.

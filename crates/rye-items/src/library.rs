@@ -127,6 +127,16 @@ pub struct Library {
 impl Library {
     /// Opens the spaces and reads the extractor tables.
     pub fn open(options: &Options<'_>) -> Result<Self, ItemError> {
+        Self::open_as(options, false)
+    }
+
+    /// The same for a call whose outcome is kept: what it looks at is noted, until it
+    /// is [`settled`](Self::settled).
+    pub fn open_noting(options: &Options<'_>) -> Result<Self, ItemError> {
+        Self::open_as(options, true)
+    }
+
+    fn open_as(options: &Options<'_>, noting: bool) -> Result<Self, ItemError> {
         let Options {
             project,
             user,
@@ -137,6 +147,9 @@ impl Library {
             dev_mode,
         } = *options;
         let spaces = Spaces::open(project, user, bundles, embedded)?;
+        if noting {
+            spaces.begin_noting();
+        }
         let mut ignored = Vec::new();
         let memory = memory.cloned().unwrap_or_default();
         let derived = Derived::new(cache);
@@ -154,6 +167,20 @@ impl Library {
             derived,
             dev_mode,
         })
+    }
+
+    /// Ends the noting, with what was found out about keys meanwhile.
+    #[must_use]
+    pub fn settled(mut self, standings: HashMap<Fingerprint, Standing>) -> Self {
+        self.spaces.end_noting();
+        self.standings = standings;
+        self
+    }
+
+    /// Whether a library that was settled is as good as one opened now: all that was
+    /// looked at before it settled would be found the same.
+    pub fn is_still_so(&self) -> bool {
+        self.spaces.is_as_noted()
     }
 
     /// The spaces.

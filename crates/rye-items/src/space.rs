@@ -2,11 +2,13 @@
 //!
 //! A lookup goes project, user, system; the first hit wins, and that a project
 //! shadows what the system ships is intended. Nothing is read before it is asked
-//! for, and nothing is kept: a change on the disk is seen at the next call.
+//! for, and a change on the disk is seen at the next call: what is kept for one is
+//! kept with all that was looked at, which must be found the same.
 
 mod embedded;
 mod error;
 mod folder;
+mod looks;
 mod root;
 mod walk;
 
@@ -89,6 +91,10 @@ pub struct UnknownSpace;
 #[derive(Debug)]
 pub struct Spaces {
     roots: Vec<Root>,
+    /// Where a space would be, and is none.
+    missing: Vec<PathBuf>,
+    /// Whether a later call can tell that it would find the same.
+    is_noted: bool,
 }
 
 impl Spaces {
@@ -104,16 +110,24 @@ impl Spaces {
         embedded: &'static Embedded,
     ) -> Result<Self, SpaceError> {
         let mut roots = Vec::new();
+        let mut missing = Vec::new();
+        let mut root = |space, folder: &Path| {
+            let root = Root::folder(space, folder)?;
+            if root.is_none() {
+                missing.push(folder.join(".ai"));
+            }
+            Ok::<_, SpaceError>(root)
+        };
         let user = user
-            .map(|folder| Root::folder(Space::User, folder))
+            .map(|folder| root(Space::User, folder))
             .transpose()?
             .flatten();
-        if let Some(folder) = project
-            && let Some(root) = Root::folder(Space::Project, folder)?
-            && !user.as_ref().is_some_and(|user| user.is_same(&root))
-        {
-            roots.push(root);
-        }
+        let project = project
+            .map(|folder| root(Space::Project, folder))
+            .transpose()?
+            .flatten();
+        let is_user = |project: &Root| user.as_ref().is_some_and(|user| user.is_same(project));
+        roots.extend(project.filter(|project| !is_user(project)));
         roots.extend(user);
         let mut replaced = false;
         for folder in bundles {
@@ -125,7 +139,36 @@ impl Spaces {
         if !replaced {
             roots.push(Root::embedded(embedded));
         }
-        Ok(Self { roots })
+        Ok(Self {
+            roots,
+            missing,
+            is_noted: false,
+        })
+    }
+
+    /// Notes what is looked at from now on, for a later call. What was looked at to
+    /// open bundles was not, so with bundles there is nothing to be noted.
+    pub(crate) fn begin_noting(&self) {
+        let folders = |root: &&Root| root.as_folder().is_some();
+        let is_bundle = |root: &Root| root.space() == Space::System;
+        if !self.roots().filter(folders).any(is_bundle) {
+            self.roots().for_each(Root::begin_noting);
+        }
+    }
+
+    /// Notes no more. With all noted, [`is_as_noted`](Self::is_as_noted) can tell.
+    pub(crate) fn end_noting(&mut self) {
+        let unnoted = self.roots().filter(|root| !root.end_noting());
+        self.is_noted = unnoted.count() == 0;
+    }
+
+    /// Whether all that was noted is as it was found.
+    pub(crate) fn is_as_noted(&self) -> bool {
+        let is_missing = |path: &PathBuf| {
+            let found = path.symlink_metadata();
+            found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        };
+        self.is_noted && self.missing.iter().all(is_missing) && self.roots().all(Root::is_as_noted)
     }
 
     /// All roots, in the order in which they are looked through.

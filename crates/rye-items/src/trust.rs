@@ -111,7 +111,7 @@ impl<'a> Trust<'a> {
     }
 
     /// What was found out about keys.
-    pub(crate) fn into_known(self) -> HashMap<Fingerprint, Standing> {
+    pub fn into_known(self) -> HashMap<Fingerprint, Standing> {
         let known = self.known.into_inner();
         known.unwrap_or_else(PoisonError::into_inner)
     }

@@ -239,7 +239,7 @@ pub(super) fn call(
     chain: &Chain,
     merged: &Map<String, Value>,
     facts: &Names,
-    environment: &Environment,
+    environment: Environment,
     parameters: Value,
     surroundings: Surroundings<'_>,
     trace: &mut Trace,
@@ -282,7 +282,7 @@ pub(super) fn call(
         .schemas
         .fits(&chain.primitive().metadata, config)
         .map_err(ExecuteError::Config)?;
-    let mut all = environment.variables().clone();
+    let mut all = environment.into_variables();
     if let Some(Value::Object(env)) = config.remove("env") {
         all.extend(env.into_iter().map(|(name, value)| (name, word(value))));
     }

@@ -73,7 +73,7 @@ impl Extractors {
     /// Lays other rules over these. An extension, and a field of a parser, that both have is the other's.
     pub fn merge(&mut self, over: Self) {
         self.rules.extend(over.rules);
-        self.places.merge(over.places);
+        self.places.merge(&over.places);
     }
 
     /// The rule for an extension, which is written with its dot and in its case: `.py`.

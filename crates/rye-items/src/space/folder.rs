@@ -15,6 +15,8 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::error::SpaceError;
+use super::looks::{Look, Looks};
+use crate::verify::Tick;
 
 /// Far above any source file, far below what would hurt to hold in memory.
 pub const LARGEST_FILE: u64 = 16 << 20;
@@ -100,6 +102,7 @@ pub(super) struct Folder {
     /// Folders two steps down, such as `config/keys`, and whether they are there.
     /// Most are not, and then nothing in them need be asked for.
     below: Mutex<Vec<(Box<str>, bool)>>,
+    pub(super) looks: Looks,
 }
 
 impl Folder {
@@ -108,7 +111,13 @@ impl Folder {
             path,
             fd,
             below: Mutex::default(),
+            looks: Looks::default(),
         }
+    }
+
+    /// Begins another call: what was missing may be there by now.
+    pub(super) fn forget_what_is_missing(&self) {
+        self.below().clear();
     }
 
     /// None where there is nothing of that name.
@@ -152,10 +161,13 @@ impl Folder {
 
     /// What is there: its state, if it is a regular file; none if there is nothing.
     pub(super) fn look(&self, relative: &str) -> Result<Option<FileIdentity>, SpaceError> {
+        let tick = Tick::now();
         let Some(fd) = self.open_to_read(relative, OFlags::PATH)? else {
             return Ok(None);
         };
         let stat = fstat(&fd).at("look at", self.join(relative))?;
+        self.looks
+            .note_state(relative, FileIdentity::of(&stat), tick);
         let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         Ok(regular.then(|| FileIdentity::of(&stat)))
     }
@@ -172,6 +184,12 @@ impl Folder {
         let Some(fd) = self.open_to_read(relative, flags)? else {
             return Ok(Some(Vec::new()));
         };
+        if self.looks.are_noted() {
+            let tick = Tick::now();
+            let stat = fstat(&fd).at("look at", self.join(relative))?;
+            self.looks
+                .note_state(relative, FileIdentity::of(&stat), tick);
+        }
         let mut names = Vec::new();
         let entries = Dir::new(fd).at("read the folder", self.join(relative))?;
         for (number, entry) in entries.enumerate() {
@@ -211,6 +229,8 @@ impl Folder {
             let after = FileIdentity::of(&fstat(&file).at("look at", path())?);
             if before == after && bytes.len() as u64 == before.size {
                 let identity = Some(before);
+                self.looks
+                    .note(relative, || Look::File(bytes.as_slice().into()));
                 return Ok(Some(RawFile { bytes, identity }));
             }
         }
@@ -238,7 +258,11 @@ impl Folder {
         if self.is_in_nothing(relative) {
             return Ok(None);
         }
-        self.open_beneath(relative, flags)
+        let opened = self.open_beneath(relative, flags)?;
+        if opened.is_none() {
+            self.looks.note(relative, || Look::Nothing);
+        }
+        Ok(opened)
     }
 
     /// Whether a folder on the way to a path is known to be missing.
@@ -253,10 +277,13 @@ impl Folder {
         let opened = self.open_once(folder, OFlags::PATH);
         let is_there = !matches!(opened, Err(Errno::NOENT | Errno::NOTDIR));
         below.push((folder.into(), is_there));
+        if !is_there {
+            self.looks.note(folder, || Look::Nothing);
+        }
         !is_there
     }
 
-    fn open_once(&self, relative: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    pub(super) fn open_once(&self, relative: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let flags = flags | OFlags::CLOEXEC;
         openat2(&self.fd, relative, flags, Mode::empty(), resolve)

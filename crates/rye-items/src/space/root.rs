@@ -184,12 +184,41 @@ impl Root {
         observer: &mut dyn Observer,
     ) -> Vec<Result<Entry, SpaceError>> {
         match &self.tree {
-            Tree::Folder(folder) => walk::folder(folder, below, observer),
+            Tree::Folder(folder) => {
+                folder.looks.give_up();
+                walk::folder(folder, below, observer)
+            }
             Tree::Embedded(embedded) => embedded
                 .below(&format!("{below}/"))
                 .iter()
                 .map(|file| Ok(Entry::embedded(file.path)))
                 .collect(),
+        }
+    }
+
+    /// Notes what is looked at from now on.
+    pub(super) fn begin_noting(&self) {
+        if let Tree::Folder(folder) = &self.tree {
+            folder.looks.begin();
+        }
+    }
+
+    /// Notes no more; tells whether all was.
+    pub(super) fn end_noting(&self) -> bool {
+        match &self.tree {
+            Tree::Folder(folder) => folder.looks.end(),
+            Tree::Embedded(_) => true,
+        }
+    }
+
+    /// Whether all that was noted is as it was found.
+    pub(super) fn is_as_noted(&self) -> bool {
+        match &self.tree {
+            Tree::Folder(folder) => {
+                folder.forget_what_is_missing();
+                folder.is_as_noted()
+            }
+            Tree::Embedded(_) => true,
         }
     }
 

@@ -120,11 +120,10 @@ impl AllPlaces {
         });
     }
 
-    pub(super) fn merge(&mut self, over: Self) {
-        let over = over.read().clone();
+    pub(super) fn merge(&mut self, over: &Self) {
         self.change(|all| {
-            for (parser, places) in over {
-                all.entry(parser).or_default().merge(places);
+            for (parser, places) in over.read() {
+                all.entry(*parser).or_default().merge(places.clone());
             }
         });
     }
