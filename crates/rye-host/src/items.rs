@@ -198,11 +198,7 @@ fn piece(link: &Link) -> Piece {
 
 fn output(envelope: Envelope) -> Result<ToolOutput, ActionError> {
     let data = envelope.data;
-    let text = match &data {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => serde_json::to_string_pretty(other).unwrap_or_default(),
-    };
+    let text = words(&data);
     match (envelope.status, envelope.error) {
         (Status::Error, error) => {
             let message = error.map_or_else(|| "it failed".to_owned(), |error| error.message);
@@ -220,6 +216,20 @@ fn output(envelope: Envelope) -> Result<ToolOutput, ActionError> {
             data,
             attachments: Vec::new(),
         }),
+    }
+}
+
+/// What a model reads: the words of a program as they are, all else as JSON.
+fn words(data: &Value) -> String {
+    let printed = |name: &str| data.get(name).and_then(Value::as_str);
+    match (data, printed("stdout")) {
+        (Value::String(text), _) => text.clone(),
+        (Value::Null, _) => String::new(),
+        (_, Some(out)) => match printed("stderr").unwrap_or_default() {
+            "" => out.to_owned(),
+            err => format!("{out}\n[standard error]\n{err}"),
+        },
+        (other, None) => serde_json::to_string_pretty(other).unwrap_or_default(),
     }
 }
 

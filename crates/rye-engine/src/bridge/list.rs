@@ -1,5 +1,6 @@
 //! `list_tools`: what there is.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -91,15 +92,23 @@ fn told(found: &[(&str, Listed)], total: usize, warnings: &[String]) -> ToolOutp
             .risk
             .map_or(String::new(), |risk| format!(" [{}]", risk.as_str()));
         let described = action.description.lines().next().unwrap_or_default();
-        text += &format!("{service}:{}{parameters}{risk}: {described}\n", action.id);
+        let _ = writeln!(
+            text,
+            "{service}:{}{parameters}{risk}: {described}",
+            action.id
+        );
     }
     if found.is_empty() {
         text += "nothing fits\n";
     } else if total > found.len() {
-        text += &format!("… and {} more that fit less well\n", total - found.len());
+        let _ = writeln!(
+            text,
+            "… and {} more that fit less well",
+            total - found.len()
+        );
     }
     for warning in warnings {
-        text += &format!("warning: {warning}\n");
+        let _ = writeln!(text, "warning: {warning}");
     }
     let tools: Vec<_> = found
         .iter()

@@ -17,8 +17,8 @@ use crate::settings::Color;
 
 pub(crate) use config::ConfigCommand;
 pub(crate) use engine::{
-    ExportSessionArgs, ForkArgs, GateArgs, GateCommand, ImportSessionArgs, PromptArgs, ResumeArgs,
-    SessionArgs, SessionCommand, VerifySessionArgs,
+    ExportSessionArgs, ForkArgs, GateArgs, GateCommand, Holds, ImportSessionArgs, PromptArgs,
+    ResumeArgs, SessionArgs, SessionCommand, VerifySessionArgs,
 };
 pub(crate) use execute::{CallOptions, ExecuteArgs, RunCommand, TailArgs, TraceChoice, seconds};
 pub(crate) use items::{
@@ -80,6 +80,12 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Make a key, a space for the project and a first tool, signed.
     Init(InitArgs),
+    /// See the whole story: signed, tampered with, approved, killed, resumed, verified.
+    #[command(
+        after_help = "It needs no network, no key and no set-up, and leaves nothing behind.\n\n\
+        Example:\n  rye demo"
+    )]
+    Demo(DemoArgs),
     /// Run a tool, once all that it is made of is verified.
     Execute(ExecuteArgs),
     /// List, watch and end runs in the background.
@@ -134,6 +140,13 @@ pub(crate) enum Command {
         rye help tools\n  \
         rye help keys trust")]
     Help(HelpArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Leave the folder in which it happened.
+    #[arg(long)]
+    pub(crate) keep: bool,
 }
 
 #[derive(Debug, Args)]

@@ -71,6 +71,7 @@ fn dispatch(
     match &command {
         Command::Completions(args) => return Ok(commands::completions::run(args)),
         Command::Help(args) => return commands::help::run(args),
+        Command::Demo(args) => return commands::demo::run(args),
         _ => {}
     }
     let mut context = Context::open(options, printer)?;
@@ -97,6 +98,7 @@ fn dispatch(
         Command::Config(command) => commands::config::run(&command, &context),
         Command::Completions(args) => Ok(commands::completions::run(&args)),
         Command::Help(args) => commands::help::run(&args),
+        Command::Demo(args) => commands::demo::run(&args),
     }
 }
 

@@ -200,8 +200,13 @@ pub(crate) enum GateCommand {
     #[command(after_help = "Example:\n  rye gate list")]
     List,
     /// Let it.
-    #[command(after_help = "Example:\n  rye gate approve 01a1…")]
-    Approve(GateArgs),
+    #[command(
+        after_help = "What is approved is what would run now. If it changes, it is asked about again.\n\n\
+        Examples:\n  \
+        rye gate approve 01a1…\n  \
+        rye gate approve 01a1… --for session"
+    )]
+    Approve(ApproveArgs),
     /// Do not let it.
     #[command(after_help = "Example:\n  rye gate deny 01a1…")]
     Deny(GateArgs),
@@ -217,6 +222,26 @@ pub(crate) struct GateArgs {
     /// Its id, or the beginning, the end or another part that no other has.
     #[arg(value_name = "GATE")]
     pub(crate) gate: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApproveArgs {
+    #[command(flatten)]
+    pub(crate) gate: GateArgs,
+    /// How long it holds, for a tool that is called through `call_tool`.
+    #[arg(long = "for", value_enum, default_value = "call")]
+    pub(crate) holds: Holds,
+}
+
+/// How long an approval holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Holds {
+    /// This once
+    Call,
+    /// Until the session ends, as long as the tool is the same
+    Session,
+    /// In this project, signed with your key, as long as the tool is the same
+    Project,
 }
 
 #[derive(Debug, Args)]

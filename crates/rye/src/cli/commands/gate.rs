@@ -1,10 +1,11 @@
 //! `rye gate list`, `approve`, `deny`, `answer`
 
+use rye_engine::bridge::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 use rye_engine::protocol::{Gate, GateId};
 use rye_engine::store::Posted;
 use serde_json::{Value, json};
 
-use crate::cli::args::{GateArgs, GateCommand};
+use crate::cli::args::{GateArgs, GateCommand, Holds};
 use crate::cli::context::Context;
 use crate::cli::engine::{Wanted, decide, how_to_answer, one_of, with_engine};
 use crate::cli::failure::Failure;
@@ -14,7 +15,14 @@ use crate::cli::printer::{Outcome, Report};
 pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
     match command {
         GateCommand::List => list(context),
-        GateCommand::Approve(args) => answer(args, "approve", Value::Null, context),
+        GateCommand::Approve(args) => {
+            let action = match args.holds {
+                Holds::Call => APPROVE,
+                Holds::Session => APPROVE_SESSION,
+                Holds::Project => APPROVE_PROJECT,
+            };
+            answer(&args.gate, action, Value::Null, context)
+        }
         GateCommand::Deny(args) => answer(args, "deny", Value::Null, context),
         GateCommand::Answer(args) => {
             let value = args.value.clone().map_or(Value::Null, Value::String);
@@ -43,8 +51,8 @@ impl Report for List {
         }
         for gate in &self.0 {
             page.line(paint(BOLD, plain(&gate.title)));
-            if !gate.body.is_empty() {
-                page.line(format_args!("  {}", plain(&gate.body)));
+            for line in gate.body.lines() {
+                page.line(format_args!("  {}", plain(line)));
             }
             page.line(paint(DIM, format_args!("  {}", how_to_answer(gate))));
         }
