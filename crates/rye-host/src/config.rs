@@ -5,12 +5,12 @@ use rye_items::verify::{self, Form};
 use rye_items::{Comment, Space, SpaceError, Spaces};
 use rye_model::ConfigFile;
 
+/// Files that count, with their spaces.
+pub(crate) type Counting = Vec<(Space, ConfigFile)>;
+
 /// The files that count, the most specific first, and those that do not. The user's own
 /// counts as it is.
-pub(crate) fn files(
-    spaces: &Spaces,
-    name: &str,
-) -> Result<(Vec<(Space, ConfigFile)>, Vec<Ignored>), SpaceError> {
+pub(crate) fn files(spaces: &Spaces, name: &str) -> Result<(Counting, Vec<Ignored>), SpaceError> {
     const FORM: Form = Form {
         comment: Comment::HASH,
         partial: false,
