@@ -73,7 +73,7 @@ use rye_engine::store::{SessionFilter, SessionStore as _, StoreError};
 use rye_engine::{BuildError, Builder, Engine};
 use rye_model::Catalogue;
 use rye_sandbox::{Local, Virtual};
-use rye_store::Sqlite;
+use rye_store::{FileBlobs, Sqlite};
 
 /// Where an agent's tools work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub enum SandboxKind {
 /// What a host is made from.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The file with all sessions.
+    /// The file with all sessions. The folder `blobs` beside it has what is too long for it.
     pub database: PathBuf,
     /// The folder that sessions are about.
     pub workspace: PathBuf,
@@ -142,6 +142,7 @@ pub fn builder(options: &Options, supervisor: Supervisor) -> Result<Builder, Hos
     };
     Ok(Engine::builder()
         .store(Sqlite::open(&options.database)?)
+        .blobs(FileBlobs::new(options.database.with_file_name("blobs")))
         .models(models)
         .sandbox(sandbox)
         .tools(rye_engine::builtin::tools()))

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::{Engine, Inner, look_after};
+use crate::blob::BlobStore;
 use crate::clock::{Clock, SystemClock};
 use crate::model::Models;
 use crate::runner::Toolbox;
@@ -31,6 +32,7 @@ pub enum BuildError {
 #[derive(Default)]
 pub struct Builder {
     store: Option<Arc<dyn SessionStore>>,
+    blobs: Option<Arc<dyn BlobStore>>,
     models: Option<Arc<dyn Models>>,
     sandbox: Option<Arc<dyn Sandbox>>,
     clock: Option<Arc<dyn Clock>>,
@@ -44,6 +46,13 @@ impl Builder {
     #[must_use]
     pub fn store(mut self, store: impl SessionStore) -> Self {
         self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Where output is kept that is too long for a model. Without it, that is gone.
+    #[must_use]
+    pub fn blobs(mut self, blobs: impl BlobStore) -> Self {
+        self.blobs = Some(Arc::new(blobs));
         self
     }
 
@@ -104,6 +113,7 @@ impl Builder {
         }
         let inner = Arc::new(Inner {
             store: self.store.ok_or(BuildError::Missing("store"))?,
+            blobs: self.blobs,
             models: self.models.ok_or(BuildError::Missing("model"))?,
             sandbox: self.sandbox.ok_or(BuildError::Missing("sandbox"))?,
             clock: self.clock.unwrap_or_else(|| Arc::<SystemClock>::default()),

@@ -51,6 +51,7 @@ const TURN: Usage = Usage {
     turns: 1,
     input_tokens: 0,
     cached_tokens: 0,
+    cache_write_tokens: 0,
     output_tokens: 0,
     micro_dollars: 0,
 };
