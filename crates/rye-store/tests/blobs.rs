@@ -50,5 +50,8 @@ async fn damaged_bytes_are_an_error_and_never_a_result() {
     std::fs::remove_file(&file).unwrap();
     std::fs::write(&file, b"other").unwrap();
     let error = store.get(&hash).await.unwrap_err().to_string();
-    assert!(error.starts_with("the blob store cannot be used: "), "{error}");
+    assert!(
+        error.starts_with("the blob store cannot be used: "),
+        "{error}"
+    );
 }
