@@ -133,3 +133,46 @@ impl ToolContext {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rye_protocol::{EntryKind, Message, Millis, Role};
+
+    use super::*;
+
+    fn entry(number: usize) -> Entry {
+        Entry {
+            id: format!("entry-{number}").parse().unwrap(),
+            session: "s".parse().unwrap(),
+            thread: "t".parse().unwrap(),
+            parent: None,
+            item: None,
+            kind: EntryKind::Message(Message::text(Role::User, "hi")),
+            created_at: Millis(0),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn all_pages_together_are_the_path(length in 0..40_usize, limit in 1..9_usize) {
+            let path: Vec<_> = (0..length).map(entry).collect();
+            let (mut read, mut before): (Vec<Entry>, Option<EntryId>) = (Vec::new(), None);
+            for _ in 0..=length {
+                let (entries, more) = page(&path, before.as_ref(), limit).unwrap();
+                prop_assert!(entries.len() == limit || !more);
+                read.splice(0..0, entries.iter().cloned());
+                before = entries.first().map(|entry| entry.id.clone());
+                if !more {
+                    break;
+                }
+            }
+            prop_assert_eq!(read, path);
+        }
+    }
+
+    #[test]
+    fn an_entry_of_elsewhere_is_no_place_to_read_on() {
+        assert_eq!(page(&[entry(1)], Some(&entry(2).id), 1), None);
+    }
+}

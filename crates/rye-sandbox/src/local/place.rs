@@ -44,10 +44,7 @@ impl Place {
         match fs::symlink_metadata(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let written = durable::write(&self.path, bytes, 0o666, Existing::Replace);
-                written.map_err(|error| match error {
-                    WriteError::Path(error) => self.wrong(&error.source),
-                    error => unusable(&self.shown, &error.to_string()),
-                })
+                written.map_err(|error| self.not_written(error))
             }
             _ => self.overwrite(bytes),
         }
@@ -59,11 +56,22 @@ impl Place {
         // Whoever may not write to it may not replace it, either.
         let (mut file, about) = self.open(OpenOptions::new().write(true).create(true))?;
         let real = fs::canonicalize(&self.path).map_err(|error| self.wrong(&error))?;
-        if about.nlink() == 1 && durable::rewrite(&real, bytes).is_ok() {
-            return Ok(());
+        if about.nlink() == 1 {
+            match durable::rewrite(&real, bytes) {
+                Ok(()) => return Ok(()),
+                Err(WriteError::Path(error)) if error.is_permission() => {}
+                Err(error) => return Err(self.not_written(error)),
+            }
         }
         let written = file.set_len(0).and_then(|()| file.write_all(bytes));
         written.map_err(|error| self.wrong(&error))
+    }
+
+    fn not_written(&self, error: WriteError) -> SandboxError {
+        match error {
+            WriteError::Path(error) => self.wrong(&error.source),
+            error => unusable(&self.shown, &error.to_string()),
+        }
     }
 
     /// Opens a regular file: a pipe or a device could keep one waiting for ever.

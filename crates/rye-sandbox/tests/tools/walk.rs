@@ -48,7 +48,7 @@ fn walked(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
     #[test]
     fn the_same_files_are_found(
         paths in prop::collection::vec(path(), 0..20),
