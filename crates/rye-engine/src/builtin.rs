@@ -3,12 +3,19 @@
 //! ```
 //! let tools = rye_engine::builtin::tools();
 //! let names: Vec<_> = tools.iter().map(|tool| tool.def().spec.name.as_str()).collect();
-//! assert_eq!(names, ["bash", "read", "task", "write"]);
+//! assert_eq!(names, [
+//!     "bash", "edit", "glob", "grep", "list_threads", "read", "task", "thread_read", "write",
+//! ]);
 //! ```
 
 mod bash;
+mod edit;
+mod glob;
+mod grep;
 mod read;
 mod task;
+mod threads;
+mod tree;
 mod write;
 
 use std::sync::Arc;
@@ -21,17 +28,28 @@ use crate::sandbox::SandboxError;
 use crate::tool::{Tool, ToolError};
 
 pub use bash::Bash;
+pub use edit::Edit;
+pub use glob::Glob;
+pub use grep::Grep;
 pub use read::Read;
 pub use task::Task;
+pub use threads::{ListThreads, ThreadRead};
 pub use write::Write;
 
 /// All of them.
 pub fn tools() -> Vec<Arc<dyn Tool>> {
+    // A change of a file is read and written as one.
+    let alone = Arc::default();
     vec![
         Arc::new(Bash::default()),
+        Arc::new(Edit::new(Arc::clone(&alone))),
+        Arc::new(Glob::default()),
+        Arc::new(Grep::default()),
+        Arc::new(ListThreads::default()),
         Arc::new(Read::default()),
         Arc::new(Task::default()),
-        Arc::new(Write::default()),
+        Arc::new(ThreadRead::default()),
+        Arc::new(Write::new(alone)),
     ]
 }
 

@@ -20,6 +20,7 @@ use rye_protocol::{
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::blob::BlobStore;
 use crate::bus::{Bus, Feed, Notice};
 use crate::clock::Clock;
 use crate::model::Models;
@@ -45,7 +46,8 @@ pub struct Engine {
 }
 
 pub(crate) struct Inner {
-    store: Arc<dyn SessionStore>,
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) blobs: Option<Arc<dyn BlobStore>>,
     models: Arc<dyn Models>,
     tools: Arc<Toolbox>,
     sandbox: Arc<dyn Sandbox>,

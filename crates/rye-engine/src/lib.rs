@@ -18,12 +18,14 @@
 //! `rye-host` has stores, models and sandboxes to give, and in its documentation a whole
 //! program with a tool of its own.
 
+pub mod blob;
 pub mod bridge;
 pub mod builtin;
 mod bus;
 mod child;
 pub mod clock;
 mod engine;
+pub mod history;
 mod machine;
 pub mod model;
 pub mod proof;

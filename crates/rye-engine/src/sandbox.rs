@@ -1,5 +1,7 @@
 //! Where tools work.
 
+mod walk;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -37,6 +39,32 @@ pub struct FileInfo {
     pub is_folder: bool,
     /// Its length.
     pub size: u64,
+    /// When it last changed, as this sandbox counts: what changed later has more.
+    pub modified: u64,
+}
+
+/// Which files of a tree are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Walk {
+    /// The folder above them; a file is a tree of its own.
+    pub path: String,
+    /// Also those whose name, or the name of a folder above, begins with a dot.
+    pub hidden: bool,
+    /// Also those that a `.gitignore` or an `.ignore` leaves out.
+    pub ignored: bool,
+    /// At most so many.
+    pub most: usize,
+    /// How long to look.
+    pub time: Duration,
+}
+
+/// The files of a tree.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// They, without folders and links, in the order of their paths.
+    pub files: Vec<FileInfo>,
+    /// Whether these are all: there may be too many, or no time for more.
+    pub whole: bool,
 }
 
 /// A program to run.
@@ -54,6 +82,8 @@ pub struct Exec {
     pub stdin: Vec<u8>,
     /// How much of each stream is kept.
     pub max_output: Option<usize>,
+    /// How much of each stream is told live, where that is less than what is kept.
+    pub max_told: Option<usize>,
 }
 
 /// What came of it.
@@ -92,6 +122,20 @@ pub trait Sandbox: Send + Sync + 'static {
     fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> Done<'a, ()>;
     /// What is in a folder, in order.
     fn list<'a>(&'a self, path: &'a str) -> Done<'a, Vec<FileInfo>>;
+    /// The bytes of many files, each its own success. One that is longer than `longest`
+    /// is refused.
+    fn read_many<'a>(
+        &'a self,
+        paths: &'a [String],
+        longest: u64,
+    ) -> Later<'a, Vec<Result<Vec<u8>, SandboxError>>> {
+        Box::pin(walk::read_many(self, paths, longest))
+    }
+    /// All files of a tree but those that ignore files leave out. `.git` is never among
+    /// them, unless it is asked for by name.
+    fn walk<'a>(&'a self, walk: &'a Walk) -> Done<'a, Walked> {
+        Box::pin(walk::over(self, walk))
+    }
     /// What is known of a file.
     fn stat<'a>(&'a self, path: &'a str) -> Done<'a, FileInfo>;
     /// Makes a folder, and those above it.

@@ -78,7 +78,7 @@ use rye_engine::sandbox::Sandbox;
 use rye_engine::store::{SessionFilter, SessionStore as _, StoreError};
 use rye_engine::{BuildError, Builder, Engine};
 use rye_sandbox::{Local, Virtual};
-use rye_store::Sqlite;
+use rye_store::{FileBlobs, Sqlite};
 
 pub use approvals::{APPROVALS, ApprovalsError, approvals};
 pub use items::Items;
@@ -98,7 +98,7 @@ pub enum SandboxKind {
 /// What a host is made from.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The file with all sessions.
+    /// The file with all sessions. The folder `blobs` beside it has what is too long for it.
     pub database: PathBuf,
     /// The folder that sessions are about.
     pub workspace: PathBuf,
@@ -150,6 +150,7 @@ pub fn builder(
     };
     Ok(Engine::builder()
         .store(Sqlite::open(&options.database)?)
+        .blobs(FileBlobs::new(options.database.with_file_name("blobs")))
         .models(models)
         .sandbox(sandbox)
         .tools(rye_engine::builtin::tools()))

@@ -30,13 +30,15 @@ impl Default for Limits {
 pub(crate) struct Files {
     nodes: BTreeMap<String, Node>,
     bytes: usize,
+    /// How often something was written: the time, as it is counted here.
+    writes: u64,
     limits: Limits,
 }
 
 #[derive(Debug, Clone)]
 enum Node {
     Folder,
-    File(Arc<Vec<u8>>),
+    File { bytes: Arc<Vec<u8>>, written: u64 },
 }
 
 impl Files {
@@ -44,6 +46,7 @@ impl Files {
         Self {
             nodes: BTreeMap::new(),
             bytes: 0,
+            writes: 0,
             limits,
         }
     }
@@ -53,7 +56,7 @@ impl Files {
     }
 
     pub(crate) fn is_file(&self, path: &str) -> bool {
-        matches!(self.nodes.get(path), Some(Node::File(_)))
+        matches!(self.nodes.get(path), Some(Node::File { .. }))
     }
 
     pub(crate) fn exists(&self, path: &str) -> bool {
@@ -63,7 +66,7 @@ impl Files {
     /// The bytes of a file. They are shared until somebody changes them.
     pub(crate) fn read(&self, path: &str) -> Result<Arc<Vec<u8>>, SandboxError> {
         match self.nodes.get(path) {
-            Some(Node::File(bytes)) => Ok(Arc::clone(bytes)),
+            Some(Node::File { bytes, .. }) => Ok(Arc::clone(bytes)),
             None if !path.is_empty() => Err(SandboxError::NotFound(path.to_owned())),
             _ => Err(unusable(path, "it is a folder")),
         }
@@ -73,7 +76,9 @@ impl Files {
     pub(crate) fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), SandboxError> {
         self.writable(path, bytes.len(), self.size(path))?;
         self.bytes = self.bytes - self.size(path) + bytes.len();
-        let node = Node::File(Arc::new(bytes.to_vec()));
+        self.writes += 1;
+        let (bytes, written) = (Arc::new(bytes.to_vec()), self.writes);
+        let node = Node::File { bytes, written };
         self.nodes.insert(path.to_owned(), node);
         Ok(())
     }
@@ -82,9 +87,19 @@ impl Files {
     pub(crate) fn append(&mut self, path: &str, bytes: &[u8]) -> Result<(), SandboxError> {
         self.writable(path, bytes.len(), 0)?;
         self.bytes += bytes.len();
+        self.writes += 1;
         let node = self.nodes.entry(path.to_owned());
-        if let Node::File(file) = node.or_insert_with(|| Node::File(Arc::default())) {
+        let empty = || Node::File {
+            bytes: Arc::default(),
+            written: 0,
+        };
+        if let Node::File {
+            bytes: file,
+            written,
+        } = node.or_insert_with(empty)
+        {
             Arc::make_mut(file).extend_from_slice(bytes);
+            *written = self.writes;
         }
         Ok(())
     }
@@ -186,7 +201,7 @@ impl Files {
 
     pub(crate) fn size(&self, path: &str) -> usize {
         match self.nodes.get(path) {
-            Some(Node::File(bytes)) => bytes.len(),
+            Some(Node::File { bytes, .. }) => bytes.len(),
             _ => 0,
         }
     }
@@ -199,6 +214,10 @@ impl Files {
             path: path.to_owned(),
             is_folder: self.is_folder(path),
             size: self.size(path) as u64,
+            modified: match self.nodes.get(path) {
+                Some(Node::File { written, .. }) => *written,
+                _ => 0,
+            },
         })
     }
 }

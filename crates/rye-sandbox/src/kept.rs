@@ -15,25 +15,29 @@ pub(crate) struct Kept {
     tail: VecDeque<u8>,
     total: u64,
     limit: usize,
+    /// How much is told.
+    told: u64,
     /// The beginning of a character whose end has not come yet.
     partial: Vec<u8>,
 }
 
 impl Kept {
-    pub(crate) fn new(limit: Option<usize>) -> Self {
+    pub(crate) fn new(limit: Option<usize>, told: Option<usize>) -> Self {
+        let limit = limit.unwrap_or(STANDARD);
         Self {
             head: Vec::new(),
             tail: VecDeque::new(),
             total: 0,
-            limit: limit.unwrap_or(STANDARD),
+            limit,
+            told: told.unwrap_or(limit).min(limit) as u64,
             partial: Vec::new(),
         }
     }
 
-    /// Takes the next bytes, and tells them unless more was told than is kept: nobody
-    /// watches a flood, and it must not fill the memory of whoever tries.
+    /// Takes the next bytes, and tells them unless enough was told: nobody watches a flood,
+    /// and it must not fill the memory of whoever tries.
     pub(crate) fn take(&mut self, bytes: &[u8], watcher: &dyn Watcher) {
-        let told = self.total < self.limit as u64;
+        let told = self.total < self.told;
         self.total = self.total.saturating_add(bytes.len() as u64);
         let room = (self.limit - self.limit / 2) - self.head.len();
         let (head, rest) = bytes.split_at(room.min(bytes.len()));
@@ -102,7 +106,7 @@ mod tests {
 
     fn keep(limit: usize, pieces: &[&[u8]]) -> (String, bool, Vec<String>) {
         let ear = Ear::default();
-        let mut kept = Kept::new(Some(limit));
+        let mut kept = Kept::new(Some(limit), None);
         for piece in pieces {
             kept.take(piece, &ear);
         }
@@ -140,5 +144,16 @@ mod tests {
     fn a_flood_is_not_told() {
         let (_, _, heard) = keep(4, &[b"abc", b"def", b"ghi"]);
         assert_eq!(heard, ["abc", "def"]);
+    }
+
+    #[test]
+    fn less_may_be_told_than_is_kept() {
+        let ear = Ear::default();
+        let mut kept = Kept::new(Some(100), Some(4));
+        for piece in [b"abc", b"def", b"ghi"] {
+            kept.take(piece, &ear);
+        }
+        assert_eq!(kept.finish(), ("abcdefghi".to_owned(), false));
+        assert_eq!(ear.0.into_inner().unwrap(), ["abc", "def"]);
     }
 }

@@ -1,25 +1,27 @@
 //! The sandbox that is none: a folder of this machine.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+mod place;
+mod tree;
+
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::process::{Command, Environment, Exit, Handle, Stream, Supervisor};
-use rustix::fs::OFlags;
-use rye_engine::sandbox::{Done, Exec, Executed, FileInfo, Sandbox, SandboxError, Watcher};
+use rye_engine::sandbox::{
+    Done, Exec, Executed, FileInfo, Sandbox, SandboxError, Walk, Walked, Watcher,
+};
 use rye_engine::store::Later;
 use tokio::task::spawn_blocking;
 
 use crate::files::unusable;
 use crate::kept::Kept;
+use place::{LONGEST, Place};
 
 /// How long a tree that is to end has before it is killed: who aborts does not wait.
 const GRACE: Duration = Duration::from_millis(100);
-/// The longest file that is read.
-const LONGEST: u64 = 64 * 1024 * 1024;
 
 /// A folder of this machine. It **confines nothing**: programs run as the user that runs
 /// this one, with the network and all files, and paths may be absolute or lead out of the
@@ -72,8 +74,8 @@ impl Local {
 
     async fn run(&self, exec: Exec, watcher: &dyn Watcher) -> Result<Executed, SandboxError> {
         let cwd = self.place(exec.cwd.as_deref().unwrap_or_default());
-        let mut out = Kept::new(exec.max_output);
-        let mut err = Kept::new(exec.max_output);
+        let mut out = Kept::new(exec.max_output, exec.max_told);
+        let mut err = Kept::new(exec.max_output, exec.max_told);
         let output = {
             let mut command = Command::new(self.shell)
                 .args(["-c", &exec.command])
@@ -123,7 +125,39 @@ impl Sandbox for Local {
 
     fn read<'a>(&'a self, path: &'a str) -> Done<'a, Vec<u8>> {
         let place = self.place(path);
-        blocking(move || place.read())
+        blocking(move || place.read(LONGEST))
+    }
+
+    fn read_many<'a>(
+        &'a self,
+        paths: &'a [String],
+        longest: u64,
+    ) -> Later<'a, Vec<Result<Vec<u8>, SandboxError>>> {
+        let places: Vec<_> = paths.iter().map(|path| self.place(path)).collect();
+        Box::pin(async move {
+            let read = move || {
+                let bytes = places.iter().map(|place| place.read(longest));
+                bytes.collect::<Vec<_>>()
+            };
+            let wrong = |error: tokio::task::JoinError| {
+                let error = unusable("the disk", &error.to_string());
+                vec![Err(error); paths.len()]
+            };
+            spawn_blocking(read).await.unwrap_or_else(wrong)
+        })
+    }
+
+    fn walk<'a>(&'a self, walk: &'a Walk) -> Done<'a, Walked> {
+        let place = self.place(&walk.path);
+        let walk = walk.clone();
+        let stop = tree::Stop::default();
+        let stopped = stop.flag();
+        let walked = blocking(move || tree::walk(&place, &walk, &stopped));
+        Box::pin(async move {
+            // Whoever does not wait any more ends the walk.
+            let _stop = stop;
+            walked.await
+        })
     }
 
     fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> Done<'a, ()> {
@@ -177,104 +211,4 @@ fn blocking<'a, T: Send + 'static>(
         let done = spawn_blocking(work).await;
         done.unwrap_or_else(|error| Err(unusable("the disk", &error.to_string())))
     })
-}
-
-/// A path, and as it was called.
-struct Place {
-    shown: String,
-    path: PathBuf,
-}
-
-impl Place {
-    fn read(&self) -> Result<Vec<u8>, SandboxError> {
-        let file = self.open(OpenOptions::new().read(true))?;
-        let mut bytes = Vec::new();
-        file.take(LONGEST + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| self.wrong(&error))?;
-        if bytes.len() as u64 > LONGEST {
-            return Err(unusable(&self.shown, "it is too long to be read at once"));
-        }
-        Ok(bytes)
-    }
-
-    fn write(&self, bytes: &[u8]) -> Result<(), SandboxError> {
-        if let Some(above) = self.path.parent() {
-            fs::create_dir_all(above).map_err(|error| self.wrong(&error))?;
-        }
-        let mut file = self.open(OpenOptions::new().write(true).create(true))?;
-        let written = file.set_len(0).and_then(|()| file.write_all(bytes));
-        written.map_err(|error| self.wrong(&error))
-    }
-
-    /// Opens a regular file: a pipe or a device could keep one waiting for ever.
-    fn open(&self, options: &mut OpenOptions) -> Result<File, SandboxError> {
-        let flags = OFlags::NONBLOCK.bits().cast_signed();
-        let file = options.custom_flags(flags).open(&self.path);
-        let file = file.map_err(|error| self.wrong(&error))?;
-        let about = file.metadata().map_err(|error| self.wrong(&error))?;
-        match (about.is_file(), about.is_dir()) {
-            (true, _) => Ok(file),
-            (_, true) => Err(unusable(&self.shown, "it is a folder")),
-            _ => Err(unusable(&self.shown, "it is not a file")),
-        }
-    }
-
-    fn info(&self) -> Result<FileInfo, SandboxError> {
-        // A link that leads nowhere is there all the same.
-        let about = fs::metadata(&self.path).or_else(|_| fs::symlink_metadata(&self.path));
-        let about = about.map_err(|error| self.wrong(&error))?;
-        let is_folder = about.is_dir();
-        let detours = |path: &&str| !matches!(*path, "" | ".");
-        let names: Vec<_> = self.shown.split('/').filter(detours).collect();
-        let start = if self.shown.starts_with('/') { "/" } else { "" };
-        Ok(FileInfo {
-            path: format!("{start}{}", names.join("/")),
-            is_folder,
-            size: if is_folder { 0 } else { about.len() },
-        })
-    }
-
-    fn list(&self) -> Result<Vec<FileInfo>, SandboxError> {
-        let files = fs::read_dir(&self.path).map_err(|error| self.wrong(&error))?;
-        let mut all = Vec::new();
-        for file in files {
-            let file = file.map_err(|error| self.wrong(&error))?;
-            let name = file.file_name().to_string_lossy().into_owned();
-            let shown = match self.shown.as_str() {
-                "" => name,
-                above => format!("{}/{name}", above.trim_end_matches('/')),
-            };
-            let path = file.path();
-            // One that is gone meanwhile is not there.
-            all.extend(Self { shown, path }.info().ok());
-        }
-        all.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(all)
-    }
-
-    fn remove(&self, workspace: &Path) -> Result<(), SandboxError> {
-        let about = fs::symlink_metadata(&self.path).map_err(|error| self.wrong(&error))?;
-        let removed = if about.is_dir() {
-            let real = fs::canonicalize(&self.path).map_err(|error| self.wrong(&error))?;
-            if workspace.starts_with(real) {
-                return Err(unusable("the workspace", "it is not removed"));
-            }
-            fs::remove_dir_all(&self.path)
-        } else {
-            fs::remove_file(&self.path)
-        };
-        removed.map_err(|error| self.wrong(&error))
-    }
-
-    fn wrong(&self, error: &io::Error) -> SandboxError {
-        match error.kind() {
-            io::ErrorKind::NotFound => SandboxError::NotFound(self.shown.clone()),
-            io::ErrorKind::IsADirectory => unusable(&self.shown, "it is a folder"),
-            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
-                unusable(&self.shown, "it is not a folder, or is in what is none")
-            }
-            _ => unusable(&self.shown, &error.to_string()),
-        }
-    }
 }

@@ -80,6 +80,7 @@ impl Virtual {
             stdin: exec.stdin,
             time: exec.timeout.unwrap_or(LONGEST).min(LONGEST),
             max_output: exec.max_output,
+            max_told: exec.max_told,
         };
         Ok(Shell::run(task, &self.files, watcher).await)
     }

@@ -175,13 +175,10 @@ steps:
     results.sort_by_key(|(call, ..)| *call);
     let (good, bad) = (ResultStatus::Success, ResultStatus::Error);
     let expected = [
-        (good, "14 bytes are in notes/todo.txt"),
-        (good, "two\n[lines 2 to 2 of 3; read on with offset 3]"),
-        (
-            bad,
-            "there is no notes/tod.txt; near it there are: todo.txt",
-        ),
-        (bad, "notes: it is a folder, with: todo.txt"),
+        (good, "notes/todo.txt: 3 lines, 14 bytes (created)"),
+        (good, "2\ttwo\n[lines 2 to 2 of 3; read on with offset 3]"),
+        (bad, "there is no notes/tod.txt; there are: notes/todo.txt"),
+        (good, "[notes is a folder]\ntodo.txt (14 bytes)"),
         (bad, "../secret is not in the workspace"),
         (bad, "the arguments do not fit: /offset"),
         (bad, "notes: it is a folder"),

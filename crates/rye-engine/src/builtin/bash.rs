@@ -8,17 +8,20 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{failed, parse};
+use crate::blob::SCHEME;
 use crate::sandbox::{Exec, Executed, Watcher};
 use crate::store::Later;
-use crate::text::without_middle;
+use crate::text::{Whole, without_middle};
 use crate::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// How long a command runs where the model does not say.
 const STANDARD: u64 = 120;
 /// And where it does, at most.
 const LONGEST: u64 = 3600;
-/// How much of each stream the sandbox keeps, and how much of that a model reads.
-const KEPT: usize = 256 * 1024;
+/// How much of each stream is kept, how much is told while it runs, and how much a model
+/// reads without asking for more.
+const KEPT: usize = 32 * 1024 * 1024;
+const TOLD: usize = 256 * 1024;
 const SHOWN: usize = 30_000;
 /// The kind of sandbox that confines nothing.
 const UNCONFINED: &str = "local";
@@ -34,7 +37,8 @@ impl Default for Bash {
     fn default() -> Self {
         let description = "Runs a command in a shell and gives what it prints and, if it is \
             not 0, its exit code. Each command has a shell of its own: variables and `cd` do \
-            not last, files do. Long output is cut in the middle.";
+            not last, files do. Of long output the middle is left out, with a note how to \
+            read it.";
         let parameters = json!({
             "type": "object",
             "properties": {
@@ -80,6 +84,7 @@ impl Tool for Bash {
                 cwd: args.cwd,
                 timeout: Some(time),
                 max_output: Some(KEPT),
+                max_told: Some(TOLD),
                 ..Exec::default()
             };
             if context.sandbox.kind() == UNCONFINED {
@@ -87,7 +92,13 @@ impl Tool for Bash {
             }
             let ear = Ear { context: &context };
             let executed = context.sandbox.exec(exec, &ear).await.map_err(failed)?;
-            Ok(report(executed, time))
+            let report = Report::of(executed, time);
+            let hash = if report.is_long() {
+                context.keep(&report.whole()).await
+            } else {
+                None
+            };
+            Ok(report.output(hash.as_ref()))
         })
     }
 }
@@ -135,37 +146,87 @@ impl Watcher for Ear<'_> {
 
 /// What the model reads: the output as it is if all went well, and else what else there
 /// is to know.
-fn report(executed: Executed, time: Duration) -> ToolOutput {
-    let data = json!({
-        "exit_code": executed.exit_code,
-        "timed_out": executed.timed_out,
-        "truncated": executed.truncated,
-    });
-    let shown = |text: String| without_middle(text.trim_end_matches('\n').to_owned(), SHOWN);
-    let (stdout, stderr) = (shown(executed.stdout), shown(executed.stderr));
-    let mut parts = Vec::new();
-    if !stdout.is_empty() {
-        parts.push(stdout);
+struct Report {
+    stdout: String,
+    stderr: String,
+    end: Option<String>,
+    data: Value,
+}
+
+/// What stands before the stream of complaints.
+const STDERR: &str = "[stderr]";
+
+impl Report {
+    fn of(executed: Executed, time: Duration) -> Self {
+        let data = json!({
+            "exit_code": executed.exit_code,
+            "timed_out": executed.timed_out,
+            "truncated": executed.truncated,
+        });
+        let trimmed = |mut text: String| {
+            text.truncate(text.trim_end_matches('\n').len());
+            text
+        };
+        let (stdout, stderr) = (trimmed(executed.stdout), trimmed(executed.stderr));
+        let end = match (executed.timed_out, executed.exit_code) {
+            (true, _) => Some(format!(
+                "[its time was up after {} s: it was ended with all that it started; \
+                 give a longer timeout if it needs one]",
+                time.as_secs_f64()
+            )),
+            (false, Some(0)) if stdout.is_empty() && stderr.is_empty() => {
+                Some("[no output]".to_owned())
+            }
+            (false, Some(0)) => None,
+            (false, Some(code)) => Some(format!("[exit code {code}]")),
+            (false, None) => Some("[a signal ended it]".to_owned()),
+        };
+        Self {
+            stdout,
+            stderr,
+            end,
+            data,
+        }
     }
-    if !stderr.is_empty() {
-        parts.push(format!("[stderr]\n{stderr}"));
+
+    fn is_long(&self) -> bool {
+        self.stdout.len() > SHOWN || self.stderr.len() > SHOWN
     }
-    match (executed.timed_out, executed.exit_code) {
-        (true, _) => parts.push(format!(
-            "[its time was up after {} s: it was ended with all that it started; \
-             give a longer timeout if it needs one]",
-            time.as_secs_f64()
-        )),
-        (false, Some(0)) if parts.is_empty() => parts.push("[no output]".to_owned()),
-        (false, Some(0)) => {}
-        (false, Some(code)) => parts.push(format!("[exit code {code}]")),
-        (false, None) => parts.push("[a signal ended it]".to_owned()),
+
+    /// All of it.
+    fn whole(&self) -> String {
+        join(&self.stdout, &self.stderr, self.end.as_deref())
     }
-    ToolOutput {
-        text: parts.join("\n"),
-        data,
-        attachments: Vec::new(),
+
+    /// What is shown of it; each stream has its end, where it says how it went.
+    fn output(self, hash: Option<&Hash>) -> ToolOutput {
+        let cut = |text: &str, first_line| {
+            let whole = hash.map(|hash| Whole { hash, first_line });
+            without_middle(text, SHOWN, whole)
+        };
+        let before = match self.stdout.as_str() {
+            "" => 0,
+            text => text.lines().count(),
+        };
+        // The line that says what comes is one, too.
+        let (stdout, stderr) = (cut(&self.stdout, 1), cut(&self.stderr, before + 2));
+        let mut data = self.data;
+        if let Some(hash) = hash {
+            data["whole"] = json!(format!("{SCHEME}{hash}"));
+        }
+        ToolOutput {
+            text: join(&stdout, &stderr, self.end.as_deref()),
+            data,
+            attachments: Vec::new(),
+        }
     }
+}
+
+fn join(stdout: &str, stderr: &str, end: Option<&str>) -> String {
+    let complaints = (!stderr.is_empty()).then(|| format!("{STDERR}\n{stderr}"));
+    let parts = [Some(stdout.to_owned()), complaints, end.map(str::to_owned)];
+    let parts = parts.into_iter().flatten().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -180,7 +241,9 @@ mod tests {
             timed_out,
             truncated: false,
         };
-        report(executed, Duration::from_millis(1500)).text
+        Report::of(executed, Duration::from_millis(1500))
+            .output(None)
+            .text
     }
 
     #[test]
@@ -220,5 +283,33 @@ mod tests {
         assert!(text("a", "", None, true).starts_with("a\n[its time was up after 1.5 s"));
         let long = text(&"x".repeat(SHOWN * 2), "", Some(1), false);
         assert!(long.len() < SHOWN + 100 && long.ends_with("[exit code 1]"));
+    }
+
+    #[test]
+    fn what_is_left_out_can_be_found_in_the_whole() {
+        let (hash, line) = (Hash::of(b""), "123456789\n");
+        let executed = Executed {
+            stdout: line.repeat(5000),
+            stderr: line.repeat(5000),
+            exit_code: Some(1),
+            ..Executed::default()
+        };
+        let report = Report::of(executed, Duration::ZERO);
+        assert!(report.is_long());
+        let whole = report.whole();
+        let output = report.output(Some(&hash));
+        assert_eq!(output.data["whole"], format!("blob:{hash}"));
+        let notes = output.text.lines().filter_map(|line| {
+            let (count, rest) = line.strip_prefix("[… ")?.split_once(" lines, ")?;
+            let (_, place) = rest.split_once("offset ")?;
+            let place = place.strip_suffix(" …]")?;
+            Some((count.parse::<usize>().ok()?, place.parse::<usize>().ok()?))
+        });
+        let notes: Vec<_> = notes.collect();
+        assert_eq!(notes, [(2000, 1501), (2000, 6502)]);
+        let nth = |number: usize| whole.lines().nth(number - 1);
+        assert_eq!(nth(5001), Some(STDERR));
+        assert_eq!(nth(6502), Some("123456789"));
+        assert_eq!(whole.lines().last(), Some("[exit code 1]"));
     }
 }

@@ -1,26 +1,32 @@
 //! Files, read.
 
-use std::fmt::Write as _;
+mod kind;
+mod missing;
+mod page;
 
+use base64ct::{Base64, Encoding as _};
+use lillux::Hash;
+use rye_protocol::Part;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use self::kind::{Kind, dimensions};
 use super::{failed, parse};
-use crate::sandbox::{Sandbox, SandboxError};
+use crate::blob::SCHEME;
+use crate::sandbox::FileInfo;
 use crate::store::Later;
-use crate::text::floor;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
-/// How many lines are read where the model does not say.
-const LINES: usize = 2000;
-/// How much of a line is shown.
-const LINE: usize = 2000;
-/// How much is shown in all.
-const SHOWN: usize = 60_000;
-/// How many names of a folder are told.
-const NAMES: usize = 50;
+pub(super) use kind::is_binary;
+pub(super) use missing::explain;
 
-/// Reads a text file, or some lines of it.
+/// How many names of a folder are told where the model does not say.
+const NAMES: usize = 1000;
+/// The largest image that providers take.
+const IMAGE: usize = 3_750_000;
+
+/// Reads a text file, or some lines of it; an image, to be seen; the names in a folder; and
+/// what was kept of long output.
 #[derive(Debug)]
 pub struct Read {
     def: ToolDef,
@@ -28,14 +34,17 @@ pub struct Read {
 
 impl Default for Read {
     fn default() -> Self {
-        let description = "Reads a text file, from its start or from a line on. What is too \
-            long ends with a note that says how to read on.";
+        let description = "Reads a text file, from its start or from a line on: each line is \
+            shown with its number and a tab before it, which are not in the file. What is too \
+            long ends with a note that says how to read on. Shows an image, lists a folder, \
+            and reads what was left out of long output (`blob:…`).";
         let parameters = json!({
             "type": "object",
             "properties": {
-                "path": { "type": "string", "minLength": 1, "description": "The file, relative to the workspace." },
+                "path": { "type": "string", "minLength": 1, "description": "The file, relative to the workspace; or `blob:` and a hash." },
                 "offset": { "type": "integer", "minimum": 1, "description": "The first line, from 1." },
                 "limit": { "type": "integer", "minimum": 1, "description": "How many lines; else 2000." },
+                "column": { "type": "integer", "minimum": 1, "description": "Reads the one line at `offset` from this byte on: for lines that are too long." },
             },
             "required": ["path"],
             "additionalProperties": false,
@@ -51,6 +60,7 @@ struct Args {
     path: String,
     offset: Option<usize>,
     limit: Option<usize>,
+    column: Option<usize>,
 }
 
 impl Tool for Read {
@@ -61,127 +71,123 @@ impl Tool for Read {
     fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let args: Args = parse(args)?;
+            if let Some(hash) = args.path.strip_prefix(SCHEME) {
+                let bytes = blob(hash, &context).await?;
+                return show(&args, &bytes);
+            }
             let sandbox = &*context.sandbox;
-            let bytes = match sandbox.read(&args.path).await {
-                Ok(bytes) => bytes,
+            let about = match sandbox.stat(&args.path).await {
+                Ok(about) => about,
                 Err(error) => return Err(explain(sandbox, &args.path, error).await),
             };
-            let length = bytes.len();
-            let text = String::from_utf8(bytes)
-                .ok()
-                .filter(|text| !text.contains('\0'))
-                .ok_or_else(|| {
-                    let path = &args.path;
-                    ToolError::failed(format!("{path} is not a text: {length} bytes"))
-                })?;
-            let (first, limit) = (args.offset.unwrap_or(1), args.limit.unwrap_or(LINES));
-            page(&text, first, limit).map_err(ToolError::failed)
+            if about.is_folder {
+                let files = sandbox.list(&args.path).await.map_err(failed)?;
+                return folder(&args, &files);
+            }
+            let bytes = sandbox.read(&args.path).await;
+            let bytes = bytes.map_err(|error| {
+                ToolError::failed(format!("{error}; look at parts of it with `bash`"))
+            });
+            show(&args, &bytes?)
         })
     }
 }
 
-/// Some lines of a text, and how to read on if there are more.
-fn page(text: &str, first: usize, limit: usize) -> Result<ToolOutput, String> {
-    let total = text.lines().count();
-    if total == 0 {
+async fn blob(hash: &str, context: &ToolContext) -> Result<Vec<u8>, ToolError> {
+    let wrong = |error: &dyn std::fmt::Display| ToolError::failed(error.to_string());
+    let hash: Hash = hash.parse().map_err(|error| wrong(&error))?;
+    let store = context.blobs();
+    let store = store.ok_or_else(|| wrong(&"nothing is kept here: there is no blob store"))?;
+    let bytes = store.get(&hash).await.map_err(|error| wrong(&error))?;
+    bytes.ok_or_else(|| wrong(&format_args!("there is no {SCHEME}{hash}")))
+}
+
+fn show(args: &Args, bytes: &[u8]) -> Result<ToolOutput, ToolError> {
+    let (path, length) = (&args.path, bytes.len());
+    let about = |what: String, data: Value| ToolOutput {
+        text: format!("[{path} is {what}]"),
+        data,
+        attachments: Vec::new(),
+    };
+    match Kind::of(bytes) {
+        Kind::Text { text, notes } => lines(args, &text, &notes).map_err(ToolError::failed),
+        Kind::Image { mime_type, size } => {
+            let size = dimensions(size);
+            let data = json!({ "mime_type": mime_type, "bytes": length });
+            let what = format!("an image: {mime_type}{size}, {length} bytes");
+            if length > IMAGE {
+                let what = format!("{what}, too many to be shown ({IMAGE}): make it smaller");
+                return Ok(about(what, data));
+            }
+            let mut output = about(what, data);
+            output.attachments.push(Part::Attachment {
+                name: path.rsplit('/').next().unwrap_or(path).to_owned(),
+                mime_type: mime_type.to_owned(),
+                source: format!("data:{mime_type};base64,{}", Base64::encode_string(bytes)),
+            });
+            Ok(output)
+        }
+        Kind::Binary(known) => {
+            let known = known.map(|known| format!(" ({known})")).unwrap_or_default();
+            let what = format!(
+                "not a text{known}: {length} bytes, sha256 {}",
+                Hash::of(bytes)
+            );
+            Ok(about(what, json!({ "binary": true, "bytes": length })))
+        }
+    }
+}
+
+fn lines(args: &Args, text: &str, notes: &[&str]) -> Result<ToolOutput, String> {
+    if text.is_empty() {
         return Ok(ToolOutput::text("[the file is empty]"));
     }
+    let first = args.offset.unwrap_or(1);
+    let mut shown = match args.column {
+        Some(column) => page::column(text, first, column)?,
+        None => page::lines(text, first, args.limit.unwrap_or(page::LINES))?,
+    };
+    for note in notes {
+        shown = format!("{shown}\n[{note}]");
+    }
+    Ok(ToolOutput {
+        text: shown,
+        data: json!({ "lines": text.lines().count() }),
+        attachments: Vec::new(),
+    })
+}
+
+/// The names in a folder.
+fn folder(args: &Args, files: &[FileInfo]) -> Result<ToolOutput, ToolError> {
+    let (path, total) = (&args.path, files.len());
+    if total == 0 {
+        return Ok(ToolOutput::text(format!("[{path} is an empty folder]")));
+    }
+    let (first, limit) = (args.offset.unwrap_or(1), args.limit.unwrap_or(NAMES));
     if first > total {
-        return Err(format!("there is no line {first}: the file has {total}"));
+        let message = format!("there is no name {first}: the folder has {total}");
+        return Err(ToolError::failed(message));
     }
-    let mut shown = String::new();
-    let mut next = first;
-    for line in text.lines().skip(first - 1).take(limit) {
-        if next > first {
-            shown.push('\n');
-        }
-        if line.len() > LINE {
-            let end = floor(line, LINE);
-            shown.push_str(&line[..end]);
-            let left_out = line.len() - end;
-            let _ = write!(shown, " … [{left_out} more bytes in this line]");
-        } else {
-            shown.push_str(line);
-        }
-        next += 1;
-        if shown.len() > SHOWN {
-            break;
-        }
-    }
-    if next <= total {
-        let last = next - 1;
-        let _ = write!(
-            shown,
-            "\n[lines {first} to {last} of {total}; read on with offset {next}]"
-        );
-    }
-    Ok(ToolOutput::text(shown))
-}
-
-/// Why a file cannot be read, with what there is instead.
-async fn explain(sandbox: &dyn Sandbox, path: &str, error: SandboxError) -> ToolError {
-    let folder = match &error {
-        SandboxError::NotFound(_) => path.trim_end_matches('/').rsplit_once('/'),
-        _ => Some((path, "")),
-    };
-    let (folder, name) = folder.unwrap_or(("", path));
-    let Ok(files) = sandbox.list(folder).await else {
-        return failed(error);
-    };
-    let names = files.iter().map(|file| {
+    let page: Vec<_> = files.iter().skip(first - 1).take(limit).collect();
+    let mut lines = vec![format!("[{path} is a folder]")];
+    lines.extend(page.iter().map(|file| {
         let name = file.path.rsplit('/').next().unwrap_or_default();
-        let end = if file.is_folder { "/" } else { "" };
-        format!("{name}{end}")
-    });
-    let mut names: Vec<_> = names.collect();
-    let what = if matches!(error, SandboxError::NotFound(_)) {
-        names.sort_by_key(|other| strsim::osa_distance(name, other));
-        names.truncate(5);
-        format!("{error}; near it there are: ")
-    } else {
-        format!("{error}, with: ")
-    };
-    if names.is_empty() {
-        return failed(error);
+        if file.is_folder {
+            format!("{name}/")
+        } else {
+            format!("{name} ({} bytes)", file.size)
+        }
+    }));
+    let last = first + page.len() - 1;
+    if last < total {
+        let next = last + 1;
+        lines.push(format!(
+            "[names {first} to {last} of {total}; read on with offset {next}]"
+        ));
     }
-    let left_out = names.len().saturating_sub(NAMES);
-    names.truncate(NAMES);
-    if left_out > 0 {
-        names.push(format!("and {left_out} more"));
-    }
-    ToolError::failed(what + &names.join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_page_says_how_to_read_on() {
-        let text = |first, limit| page("a\nb\nc\n", first, limit).unwrap().text;
-        assert_eq!(text(1, 10), "a\nb\nc");
-        assert_eq!(text(2, 1), "b\n[lines 2 to 2 of 3; read on with offset 3]");
-        assert_eq!(text(3, 1), "c");
-        let error = page("a\n", 2, 1).unwrap_err();
-        assert_eq!(error, "there is no line 2: the file has 1");
-        assert_eq!(page("", 1, 1).unwrap().text, "[the file is empty]");
-    }
-
-    #[test]
-    fn long_lines_and_long_files_are_cut() {
-        let line = page(&"ü".repeat(LINE), 1, 1).unwrap().text;
-        assert!(
-            line.ends_with("ü … [2000 more bytes in this line]"),
-            "{line}"
-        );
-        let file = page(&"1234567\n".repeat(20_000), 1, usize::MAX)
-            .unwrap()
-            .text;
-        assert!(file.len() < SHOWN + 100);
-        assert!(
-            file.ends_with("of 20000; read on with offset 7502]"),
-            "{}",
-            &file[SHOWN..]
-        );
-    }
+    Ok(ToolOutput {
+        text: lines.join("\n"),
+        data: json!({ "folder": true, "names": total }),
+        attachments: Vec::new(),
+    })
 }

@@ -1,9 +1,13 @@
 //! Files, written.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 use super::{failed, parse};
+use crate::sandbox::SandboxError;
 use crate::store::Later;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
@@ -11,12 +15,14 @@ use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 #[derive(Debug)]
 pub struct Write {
     def: ToolDef,
+    alone: Arc<Mutex<()>>,
 }
 
-impl Default for Write {
-    fn default() -> Self {
+impl Write {
+    /// One that does not write while others hold this.
+    pub(super) fn new(alone: Arc<Mutex<()>>) -> Self {
         let description = "Writes a text file, whole: what it held before is gone. Makes the \
-            folders that it needs.";
+            folders that it needs. To change a part of a file, use `edit`.";
         let parameters = json!({
             "type": "object",
             "properties": {
@@ -26,9 +32,15 @@ impl Default for Write {
             "required": ["path", "content"],
             "additionalProperties": false,
         });
-        Self {
-            def: ToolDef::new("write", description, parameters).effect(Effect::Idempotent),
-        }
+        let mut def = ToolDef::new("write", description, parameters).effect(Effect::Idempotent);
+        def.exclusive = true;
+        Self { def, alone }
+    }
+}
+
+impl Default for Write {
+    fn default() -> Self {
+        Self::new(Arc::default())
     }
 }
 
@@ -46,12 +58,33 @@ impl Tool for Write {
     fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let Args { path, content } = parse(args)?;
+            let _alone = self.alone.lock().await;
+            let before = match context.sandbox.stat(&path).await {
+                Ok(about) => Some(about.size),
+                Err(SandboxError::NotFound(_)) => None,
+                Err(error) => return Err(failed(error)),
+            };
             let written = context.sandbox.write(&path, content.as_bytes()).await;
             written.map_err(failed)?;
-            Ok(ToolOutput::text(format!(
-                "{} bytes are in {path}",
-                content.len()
-            )))
+            Ok(report(&path, &content, before))
         })
+    }
+}
+
+fn report(path: &str, content: &str, before: Option<u64>) -> ToolOutput {
+    let (lines, bytes) = (content.lines().count(), content.len());
+    let what = match before {
+        None => "created".to_owned(),
+        Some(before) => format!("overwritten, it had {before} bytes"),
+    };
+    let lines_are = if lines == 1 {
+        "1 line".to_owned()
+    } else {
+        format!("{lines} lines")
+    };
+    ToolOutput {
+        text: format!("{path}: {lines_are}, {bytes} bytes ({what})"),
+        data: json!({ "created": before.is_none(), "lines": lines, "bytes": bytes }),
+        attachments: Vec::new(),
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use lillux::keys::SigningKey;
 
 use super::{Engine, Inner, look_after};
+use crate::blob::BlobStore;
 use crate::clock::{Clock, SystemClock};
 use crate::model::Models;
 use crate::runner::Toolbox;
@@ -33,6 +34,7 @@ pub enum BuildError {
 #[derive(Default)]
 pub struct Builder {
     store: Option<Arc<dyn SessionStore>>,
+    blobs: Option<Arc<dyn BlobStore>>,
     models: Option<Arc<dyn Models>>,
     sandbox: Option<Arc<dyn Sandbox>>,
     clock: Option<Arc<dyn Clock>>,
@@ -47,6 +49,13 @@ impl Builder {
     #[must_use]
     pub fn store(mut self, store: impl SessionStore) -> Self {
         self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Where output is kept that is too long for a model. Without it, that is gone.
+    #[must_use]
+    pub fn blobs(mut self, blobs: impl BlobStore) -> Self {
+        self.blobs = Some(Arc::new(blobs));
         self
     }
 
@@ -114,6 +123,7 @@ impl Builder {
         }
         let inner = Arc::new(Inner {
             store: self.store.ok_or(BuildError::Missing("store"))?,
+            blobs: self.blobs,
             models: self.models.ok_or(BuildError::Missing("model"))?,
             sandbox: self.sandbox.ok_or(BuildError::Missing("sandbox"))?,
             clock: self.clock.unwrap_or_else(|| Arc::<SystemClock>::default()),

@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::machine::{Fact, Facts};
 use crate::model::ToolSpec;
-use crate::text::without_middle;
+use crate::text::{Whole, without_middle};
 use crate::tool::{Tool, ToolContext, ToolError, ToolOutput};
 
 /// How much of a tool's text a model is given.
@@ -68,6 +68,7 @@ impl Toolbox {
                 return Err(fail(ErrorCode::InvalidArguments, message));
             }
             let timeout = tool.def().timeout;
+            let own = context.clone();
             // In a task of its own, so that a panic is an end like others.
             let work = tokio::spawn(async move { tool.run(args, context).await });
             let work = AbortOnDropHandle::new(work);
@@ -82,7 +83,11 @@ impl Toolbox {
                 }
             };
             match outcome {
-                Ok(outcome) => outcome.map(cut),
+                Ok(Ok(output)) => Ok(cut(output, &own).await),
+                Ok(Err(ToolError(mut error))) => {
+                    error.message = without_middle(&error.message, LONGEST, None);
+                    Err(ToolError(error))
+                }
                 Err(error) => {
                     let message = format!("it broke down: {error}");
                     Err(fail(ErrorCode::ToolPanicked, message))
@@ -111,7 +116,15 @@ fn describe(error: jsonschema::ValidationError<'_>) -> String {
     }
 }
 
-fn cut(mut output: ToolOutput) -> ToolOutput {
-    output.text = without_middle(output.text, LONGEST);
+/// Cuts what is too long for a model. The whole is kept, where there is a place for it.
+async fn cut(mut output: ToolOutput, context: &ToolContext) -> ToolOutput {
+    if output.text.len() > LONGEST {
+        let hash = context.keep(&output.text).await;
+        let whole = hash.as_ref().map(|hash| Whole {
+            hash,
+            first_line: 1,
+        });
+        output.text = without_middle(&output.text, LONGEST, whole);
+    }
     output
 }

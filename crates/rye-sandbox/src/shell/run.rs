@@ -24,6 +24,7 @@ pub(crate) struct Task {
     pub(crate) stdin: Vec<u8>,
     pub(crate) time: Duration,
     pub(crate) max_output: Option<usize>,
+    pub(crate) max_told: Option<usize>,
 }
 
 /// A shell that runs one script.
@@ -56,8 +57,8 @@ impl<'a> Shell<'a> {
             cwd: task.cwd,
             variables,
             meter: Meter::new(task.time),
-            out: Kept::new(task.max_output),
-            err: Kept::new(task.max_output),
+            out: Kept::new(task.max_output, task.max_told),
+            err: Kept::new(task.max_output, task.max_told),
             stdin: Arc::new(task.stdin),
             status: 0,
         };

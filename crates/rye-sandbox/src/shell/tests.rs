@@ -33,6 +33,7 @@ async fn run_with(script: &str, stdin: &str, time: Duration) -> Executed {
         stdin: stdin.into(),
         time,
         max_output: Some(1 << 16),
+        max_told: None,
     };
     let files = files();
     Shell::run(task, &files, &Nobody).await

@@ -1,0 +1,123 @@
+//! `edit`.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+use serde_json::json;
+
+use super::agent::{calls, each, table};
+
+#[tokio::test]
+async fn a_file_is_changed_in_places_or_not_at_all() {
+    for (sandbox, _folder) in each() {
+        sandbox
+            .write("a.txt", b"one\r\ntwo\r\nthree\r\nfour\r\nfive\r\n")
+            .await
+            .unwrap();
+        sandbox.write("b.txt", b"x x x").await.unwrap();
+        sandbox.write("c.bin", b"a\0b").await.unwrap();
+        let one =
+            |path: &str, old: &str, new: &str| json!({ "path": path, "old": old, "new": new });
+        let edits = |edits: serde_json::Value| json!({ "path": "a.txt", "edits": edits });
+        table(&sandbox, &[
+            ("edit", one("a.txt", "two\nthree", "2\n3\n3.5"), true,
+             "a.txt: changed at 1 place\n--- a.txt\n+++ a.txt\n@@ -1,5 +1,6 @@\n one\n-two\n-three\n\
+              +2\n+3\n+3.5\n four\n five"),
+            ("edit", edits(json!([{ "old": "one", "new": "1" }, { "old": "six", "new": "6" }])), false,
+             "a.txt: edit 2 of 2: `old` is not in the file, nor anything like it: `read` the file \
+              again\nNothing was changed, by the other edits neither."),
+            ("edit", edits(json!([{ "old": "one", "new": "1" }, { "old": "five", "new": "5" }])), true,
+             "a.txt: changed at 2 places\n--- a.txt\n+++ a.txt\n@@ -1,6 +1,6 @@\n-one\n+1\n 2\n 3\n \
+              3.5\n four\n-five\n+5"),
+            ("edit", one("b.txt", "x", "y"), false,
+             "b.txt: `old` stands at 3 places, in the lines 1, 1, 1: add lines around it until it \
+              is only one, or set `all`"),
+            ("edit", json!({ "path": "b.txt", "old": "x", "new": "y", "all": true }), true,
+             "b.txt: changed at 3 places\n--- b.txt\n+++ b.txt\n@@ -1 +1 @@\n-x x x\n\\ No newline \
+              at end of file\n+y y y\n\\ No newline at end of file"),
+            ("edit", one("c.bin", "a", "b"), false,
+             "c.bin is no UTF-8 text, which alone can be edited"),
+            ("edit", one("a.tx", "a", "b"), false, "there is no a.tx; there are: a.txt, b.txt, c.bin"),
+            ("edit", json!({ "path": "a.txt", "old": "1" }), false,
+             "give either `old` and `new`, or `edits`"),
+        ]).await;
+        let there = sandbox.read("a.txt").await.unwrap();
+        assert_eq!(there, b"1\r\n2\r\n3\r\n3.5\r\nfour\r\n5\r\n");
+        assert_eq!(sandbox.read("b.txt").await.unwrap(), b"y y y");
+    }
+}
+
+#[tokio::test]
+async fn programs_get_the_difference_too() {
+    for (sandbox, _folder) in each() {
+        sandbox.write("a", b"1\n2\n").await.unwrap();
+        let args = json!({ "path": "a", "old": "2", "new": "two\nthree" });
+        let outcome = calls(&sandbox, &[("edit", args)]).await.remove(0);
+        assert_eq!(outcome.data["added"], 2);
+        assert_eq!(outcome.data["removed"], 1);
+        let diff = outcome.data["diff"].as_str().unwrap();
+        assert!(
+            diff.ends_with("@@ -1,2 +1,3 @@\n 1\n-2\n+two\n+three\n"),
+            "{diff}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn edits_that_an_agent_wants_at_once_are_all_made() {
+    for (sandbox, _folder) in each() {
+        let lines: String = (0..20).map(|number| format!("<{number}>\n")).collect();
+        sandbox.write("a", lines.as_bytes()).await.unwrap();
+        let edit = |number: usize| {
+            let (old, new) = (format!("<{number}>"), format!("({number})"));
+            json!({ "name": "edit", "args": { "path": "a", "old": old, "new": new } })
+        };
+        let at_once: Vec<_> = (0..20).map(edit).collect();
+        let script = json!({ "steps": [{ "tool_calls": at_once }, { "text": "done" }] });
+        let engine = super::agent::engine(
+            &script.to_string(),
+            std::sync::Arc::clone(&sandbox),
+            rye_store::Memory::new(),
+        );
+        let session = engine
+            .create_session(rye_engine::NewSession::default())
+            .await
+            .unwrap();
+        super::agent::finish(&engine, &session).await;
+        let wanted: String = (0..20).map(|number| format!("({number})\n")).collect();
+        assert_eq!(sandbox.read("a").await.unwrap(), wanted.as_bytes());
+        engine.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn on_this_machine_a_file_keeps_its_mode_its_links_and_its_refusals() {
+    let [_, (sandbox, folder)] = each();
+    let folder = folder.unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("tool.sh"), "old").unwrap();
+    std::fs::set_permissions(path("tool.sh"), std::fs::Permissions::from_mode(0o750)).unwrap();
+    std::os::unix::fs::symlink("tool.sh", path("link")).unwrap();
+    std::fs::write(path("twin"), "old").unwrap();
+    std::fs::hard_link(path("twin"), path("other")).unwrap();
+    let edit = |name: &str| ("edit", json!({ "path": name, "old": "old", "new": "new" }));
+    let outcomes = calls(&sandbox, &[edit("link"), edit("twin")]).await;
+    assert!(outcomes.iter().all(|it| it.is_good), "{outcomes:?}");
+    assert_eq!(
+        std::fs::metadata(path("tool.sh")).unwrap().mode() & 0o777,
+        0o750
+    );
+    assert!(
+        std::fs::symlink_metadata(path("link"))
+            .unwrap()
+            .is_symlink()
+    );
+    for name in ["tool.sh", "other"] {
+        assert_eq!(
+            std::fs::read_to_string(path(name)).unwrap(),
+            "new",
+            "{name}"
+        );
+    }
+    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(left.len(), 4, "{left:?}");
+}

@@ -1,0 +1,11 @@
+//! What the built-in tools do, each case on each sandbox, as an agent calls them.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod agent;
+mod edit;
+mod find;
+mod long;
+mod read;
+mod threads;
+mod walk;

@@ -1,0 +1,265 @@
+//! `thread_read` and `list_threads`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rye_engine::sandbox::Sandbox;
+use rye_engine::store::{Claim, SessionFilter};
+use rye_engine::{Engine, NewSession, Prompt, Session};
+use rye_model::Catalogue;
+use rye_protocol::SessionId;
+use rye_sandbox::Virtual;
+use rye_store::{MemoryBlobs, Sqlite};
+use serde_json::{Value, json};
+
+use super::agent::{Outcome, finish, outcomes, script};
+
+/// An engine over what was written before, with two models.
+fn engine(store: &Path, main: &str, child: &str) -> Engine {
+    let sandbox: Arc<dyn Sandbox> = Arc::new(Virtual::new());
+    let models = Catalogue::new(".")
+        .with("scripted:test", main.parse().unwrap())
+        .with("scripted:child", child.parse().unwrap());
+    Engine::builder()
+        .store(Sqlite::open(store).unwrap())
+        .blobs(MemoryBlobs::new())
+        .models(models)
+        .sandbox(sandbox)
+        .tools(rye_engine::builtin::tools())
+        .build()
+        .unwrap()
+}
+
+/// A script that says nothing until so many answers were given, and then makes these calls.
+fn later(answers: usize, calls: &[(&str, Value)]) -> String {
+    let mut steps = vec![json!({ "text": "before" }); answers];
+    let rest: Value = serde_json::from_str(&script(calls)).unwrap();
+    steps.extend(rest["steps"].as_array().unwrap().clone());
+    json!({ "steps": steps }).to_string()
+}
+
+async fn session(engine: &Engine, id: &str) -> Session {
+    let id: SessionId = id.parse().unwrap();
+    let new = NewSession {
+        id: Some(id),
+        ..NewSession::default()
+    };
+    engine.create_session(new).await.unwrap()
+}
+
+/// Opens it again and makes these calls, after so many answers.
+async fn go_on(
+    store: &Path,
+    id: &SessionId,
+    answers: usize,
+    calls: &[(&str, Value)],
+) -> Vec<Outcome> {
+    let engine = engine(store, &later(answers, calls), "steps: [{ text: x }]");
+    let session = engine.open_session(id, Claim::IfFree).await.unwrap();
+    let before = outcomes(&engine, &session).await.len();
+    finish_next(&engine, &session).await;
+    let all = outcomes(&engine, &session).await;
+    engine.shutdown().await.unwrap();
+    all[before..].to_vec()
+}
+
+/// Prompts once more and waits for its answer.
+async fn finish_next(engine: &Engine, session: &Session) {
+    let id = session.prompt("go on").await.unwrap();
+    let answer = tokio::time::timeout(std::time::Duration::from_mins(1), session.answer(&id));
+    answer.await.unwrap().unwrap();
+    assert!(engine.session(session.id()).is_some());
+}
+
+#[tokio::test]
+async fn a_parent_and_its_child_read_each_other_and_nobody_else_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("sessions.db");
+    let child_calls = script(&[
+        ("list_threads", json!({})),
+        ("thread_read", json!({ "session": "parent" })),
+        ("thread_read", json!({ "session": "stranger" })),
+    ]);
+    let task = json!({ "prompt": "look around", "model": "scripted:child" });
+    let parent_calls = script(&[("task", task)]);
+    let first = engine(&store, &parent_calls, &child_calls);
+    let stranger = session(&first, "stranger").await;
+    let parent = session(&first, "parent-session").await;
+    finish(&first, &parent).await;
+    let filter = SessionFilter {
+        parent: Some(parent.id().clone()),
+        limit: 10,
+        ..SessionFilter::default()
+    };
+    let child = first.sessions(filter).await.unwrap().remove(0).id;
+    let seen: Vec<_> = first.history(&child).await.unwrap();
+    let results: Vec<_> = seen[0]
+        .1
+        .iter()
+        .filter_map(|entry| match &entry.kind {
+            rye_protocol::EntryKind::Message(message) => Some(message.content()),
+            _ => None,
+        })
+        .collect();
+    let [_, _, listed, _, above, _, refused, done] = &results[..] else {
+        panic!("{results:?}");
+    };
+    assert!(
+        listed.starts_with(&format!(
+            "this session, {child}\n  default (active, at work, this one)"
+        )),
+        "{listed}"
+    );
+    assert!(
+        listed.ends_with("the session above, parent-session\n  default (active, at work)"),
+        "{listed}"
+    );
+    assert!(
+        above.contains("] user: go\n") && above.contains("calls task {"),
+        "{above}"
+    );
+    let no =
+        "there is no session stranger that can be read here: `list_threads` names those there are";
+    assert_eq!((refused.as_str(), done.as_str()), (no, "done"));
+    let stranger = stranger.id().clone();
+    first.shutdown().await.unwrap();
+
+    let seen = go_on(
+        &store,
+        &"parent-session".parse().unwrap(),
+        2,
+        &[
+            ("list_threads", json!({})),
+            ("thread_read", json!({ "session": child })),
+            ("thread_read", json!({ "session": "stranger" })),
+            ("thread_read", json!({ "session": "never-there" })),
+            ("thread_read", json!({ "session": "parent" })),
+            ("thread_read", json!({ "thread": "none" })),
+        ],
+    )
+    .await;
+    assert!(
+        seen[0]
+            .text
+            .ends_with(&format!("task, {child} (terminated)\n  default (active)")),
+        "{}",
+        seen[0].text
+    );
+    assert_eq!(seen[0].data[1]["relation"], "child");
+    assert!(
+        seen[1].text.contains("] user: look around\n")
+            && seen[1].text.ends_with("] assistant: done"),
+        "{}",
+        seen[1].text
+    );
+    assert!(
+        seen[1]
+            .text
+            .contains("] list_threads (success): this session, "),
+        "{}",
+        seen[1].text
+    );
+    assert_eq!(seen[2].text, no);
+    assert_eq!(seen[3].text, no.replace("stranger", "never-there"));
+    assert_eq!(seen[4].text, "this session has no parent");
+    assert_eq!(seen[5].text, "there is no thread none; there are: default");
+    assert!(seen[2..].iter().all(|it| !it.is_good));
+
+    // And the other way round: a stranger does not find them.
+    let seen = go_on(
+        &store,
+        &stranger,
+        0,
+        &[
+            ("list_threads", json!({})),
+            ("thread_read", json!({ "session": child })),
+            ("thread_read", json!({ "session": "parent-session" })),
+        ],
+    )
+    .await;
+    assert_eq!(
+        seen[0].text,
+        "this session, stranger\n  default (active, at work, this one)"
+    );
+    assert!(!seen[1].is_good && !seen[2].is_good);
+}
+
+#[tokio::test]
+async fn a_thread_is_read_page_by_page_the_newest_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("sessions.db");
+    let words: Vec<_> = (0..4)
+        .map(|number| json!({ "text": format!("answer {number}") }))
+        .collect();
+    let first = engine(
+        &store,
+        &json!({ "steps": words }).to_string(),
+        "steps: [{ text: x }]",
+    );
+    let own = session(&first, "own").await;
+    for number in 0..4 {
+        let prompt = Prompt {
+            thread: Some("side".to_owned()),
+            ..Prompt::from(format!("question {number}"))
+        };
+        let id = own.prompt(prompt).await.unwrap();
+        own.answer(&id).await.unwrap();
+    }
+    let ids: Vec<_> = {
+        let (_, entries) = first.history(own.id()).await.unwrap().remove(0);
+        entries.into_iter().map(|entry| entry.id).collect()
+    };
+    assert_eq!(ids.len(), 8);
+    let id = own.id().clone();
+    first.shutdown().await.unwrap();
+    let read = |before: Option<usize>, limit: usize| {
+        let before = before.map(|at| ids[at].clone());
+        let mut args = json!({ "thread": "side", "limit": limit });
+        if let Some(before) = before {
+            args["before"] = json!(before);
+        }
+        ("thread_read", args)
+    };
+    let seen = go_on(
+        &store,
+        &id,
+        0,
+        &[
+            read(None, 3),
+            read(Some(5), 3),
+            read(Some(2), 3),
+            read(Some(0), 3),
+            (
+                "thread_read",
+                json!({ "thread": "side", "before": "nobody" }),
+            ),
+        ],
+    )
+    .await;
+    let line = |at: usize| {
+        let (who, what) = if at % 2 == 0 {
+            ("user", "question")
+        } else {
+            ("assistant", "answer")
+        };
+        format!("[{}] {who}: {what} {}", ids[at], at / 2)
+    };
+    let more = |at: usize| {
+        format!(
+            "[there is more before this: read it with before {}]",
+            ids[at]
+        )
+    };
+    assert_eq!(
+        seen[0].text,
+        [more(5), line(5), line(6), line(7)].join("\n")
+    );
+    assert_eq!(seen[0].data["before"], json!(ids[5]));
+    assert_eq!(
+        seen[1].text,
+        [more(2), line(2), line(3), line(4)].join("\n")
+    );
+    assert_eq!(seen[2].text, [line(0), line(1)].join("\n"));
+    assert_eq!(seen[3].text, "[nothing was said here yet]");
+    assert_eq!(seen[4].text, "the entry of `before` is not in this thread");
+}

@@ -1,0 +1,135 @@
+//! A tree is the same in memory and on this machine.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use lillux::process::Supervisor;
+use proptest::prelude::*;
+use rye_engine::sandbox::{Sandbox, Walk};
+use rye_sandbox::{Local, Virtual};
+
+static SUPERVISOR: LazyLock<Supervisor> = LazyLock::new(|| Supervisor::start().unwrap());
+
+fn name() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["a", "b", "c.log", ".d", "e.txt", ".git"])
+}
+
+fn path() -> impl Strategy<Value = String> {
+    prop::collection::vec(name(), 1..4).prop_map(|names| names.join("/"))
+}
+
+/// A file that says what to leave out, in some folder.
+fn ignore_file() -> impl Strategy<Value = (String, String)> {
+    let folder = prop::sample::select(vec!["", "a/", "b/", "a/b/"]);
+    let kind = prop::sample::select(vec![".gitignore", ".ignore"]);
+    let rule = prop::sample::select(vec![
+        "*.log", "/a", "b/", "a/b", "!c.log", "**/e.txt", "!.d", "# words", "", "b/**", "!a/",
+        "/e.txt", "[", "\\!a", "*", "!*/",
+    ]);
+    let rules = prop::collection::vec(rule, 1..4);
+    (folder, kind, rules)
+        .prop_map(|(folder, kind, rules)| (format!("{folder}{kind}"), rules.join("\n") + "\n"))
+}
+
+fn walked(
+    runtime: &tokio::runtime::Runtime,
+    sandbox: &dyn Sandbox,
+    walk: &Walk,
+) -> Result<Vec<(String, u64)>, String> {
+    let walked = runtime.block_on(sandbox.walk(walk));
+    let walked = walked.map_err(|error| error.to_string())?;
+    assert!(walked.whole);
+    Ok(walked
+        .files
+        .into_iter()
+        .map(|file| (file.path, file.size))
+        .collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #[test]
+    fn the_same_files_are_found(
+        paths in prop::collection::vec(path(), 0..20),
+        ignore in prop::collection::vec(ignore_file(), 0..3),
+        top in prop::sample::select(vec!["", "a", "b", "a/b", ".d", ".git", "e.txt", "c.log/a"]),
+        (hidden, ignored) in any::<(bool, bool)>(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (folder, memory) = (tempfile::tempdir().unwrap(), Virtual::new());
+        let rules = ignore.into_iter().collect::<BTreeMap<_, _>>();
+        let files = paths.iter().map(|path| (path.as_str(), "x"));
+        for (path, text) in rules.iter().map(|(path, text)| (path.as_str(), text.as_str())).chain(files) {
+            // A file may stand where a folder would have to be.
+            if runtime.block_on(memory.write(path, text.as_bytes())).is_ok() {
+                let place = folder.path().join(path);
+                std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+                std::fs::write(place, text).unwrap();
+            }
+        }
+        let local = Local::new(folder.path(), SUPERVISOR.clone()).unwrap();
+        let walk = Walk {
+            path: top.to_owned(),
+            hidden,
+            ignored,
+            most: 1000,
+            time: Duration::from_mins(1),
+        };
+        prop_assert_eq!(walked(&runtime, &memory, &walk).ok(), walked(&runtime, &local, &walk).ok());
+    }
+}
+
+#[tokio::test]
+async fn a_walk_that_finds_too_many_says_so() {
+    for (sandbox, _folder) in super::agent::each() {
+        for number in 0..20 {
+            sandbox.write(&format!("d{number}/f"), b"x").await.unwrap();
+        }
+        let walk = |most, time| Walk {
+            path: String::new(),
+            hidden: false,
+            ignored: false,
+            most,
+            time,
+        };
+        let some = sandbox
+            .walk(&walk(5, Duration::from_mins(1)))
+            .await
+            .unwrap();
+        assert_eq!(
+            (some.files.len(), some.whole),
+            (5, false),
+            "{}",
+            sandbox.kind()
+        );
+        let all = sandbox
+            .walk(&walk(20, Duration::from_mins(1)))
+            .await
+            .unwrap();
+        assert_eq!(
+            (all.files.len(), all.whole),
+            (20, true),
+            "{}",
+            sandbox.kind()
+        );
+        let none = sandbox.walk(&walk(20, Duration::ZERO)).await.unwrap();
+        assert!(!none.whole, "{}", sandbox.kind());
+    }
+}
+
+#[tokio::test]
+async fn many_files_are_read_at_once_each_with_its_own_success() {
+    for (sandbox, _folder) in super::agent::each() {
+        sandbox.write("a", b"1").await.unwrap();
+        sandbox.write("d/b", b"12345").await.unwrap();
+        let paths = ["a", "missing", "d/b", "d"].map(str::to_owned);
+        let read = sandbox.read_many(&paths, 4).await;
+        let is_good: Vec<_> = read.iter().map(Result::is_ok).collect();
+        assert_eq!(is_good, [true, false, false, false], "{}", sandbox.kind());
+        assert_eq!(
+            sandbox.read_many(&paths[2..3], 5).await,
+            [Ok(b"12345".to_vec())]
+        );
+    }
+}

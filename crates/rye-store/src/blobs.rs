@@ -1,0 +1,103 @@
+//! Blob stores: files under their hash, or in memory.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lillux::Hash;
+use lillux::cas::{Cas, CasError};
+use rye_engine::blob::{BlobError, BlobStore, Kept};
+use tokio::task::spawn_blocking;
+
+/// Blobs in a folder, one file each, which is made when there is something to keep. Any
+/// number of processes may use one folder.
+#[derive(Debug, Clone)]
+pub struct FileBlobs {
+    root: Arc<Path>,
+}
+
+impl FileBlobs {
+    /// Those in this folder, which need not be there yet.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        let root = root.into().into();
+        Self { root }
+    }
+
+    /// Does what waits for a disk where nobody else waits.
+    fn blocking<'a, T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Path) -> Result<T, CasError> + Send + 'static,
+    ) -> Kept<'a, T> {
+        let root = Arc::clone(&self.root);
+        Box::pin(async move {
+            let done = spawn_blocking(move || work(&root)).await;
+            let done = done.map_err(|error| BlobError(error.to_string()))?;
+            done.map_err(|error| BlobError(error.to_string()))
+        })
+    }
+}
+
+/// What is not there is not there, also where nothing was ever kept.
+fn found<T>(outcome: Result<T, CasError>) -> Result<Option<T>, CasError> {
+    match outcome {
+        Ok(it) => Ok(Some(it)),
+        Err(CasError::NotFound { .. } | CasError::NoStore { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl BlobStore for FileBlobs {
+    fn put(&self, bytes: Vec<u8>) -> Kept<'_, Hash> {
+        self.blocking(move |root| Ok(Cas::open(root)?.put(&bytes)?.hash))
+    }
+
+    fn get<'a>(&'a self, hash: &'a Hash) -> Kept<'a, Option<Vec<u8>>> {
+        let hash = *hash;
+        self.blocking(move |root| found(Cas::open_existing(root).and_then(|cas| cas.get(&hash))))
+    }
+
+    fn has<'a>(&'a self, hash: &'a Hash) -> Kept<'a, bool> {
+        let hash = *hash;
+        self.blocking(move |root| {
+            let has = Cas::open_existing(root).and_then(|cas| cas.has(&hash));
+            Ok(found(has)?.unwrap_or_default())
+        })
+    }
+}
+
+/// Blobs in memory, gone with the process. Cheap to clone: all clones are one store.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryBlobs {
+    all: Arc<Mutex<HashMap<Hash, Vec<u8>>>>,
+}
+
+impl MemoryBlobs {
+    /// One that holds nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<Hash, Vec<u8>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn now<'a, T: Send + 'a>(it: T) -> Kept<'a, T> {
+    Box::pin(std::future::ready(Ok(it)))
+}
+
+impl BlobStore for MemoryBlobs {
+    fn put(&self, bytes: Vec<u8>) -> Kept<'_, Hash> {
+        let hash = Hash::of(&bytes);
+        self.all().insert(hash, bytes);
+        now(hash)
+    }
+
+    fn get<'a>(&'a self, hash: &'a Hash) -> Kept<'a, Option<Vec<u8>>> {
+        now(self.all().get(hash).cloned())
+    }
+
+    fn has<'a>(&'a self, hash: &'a Hash) -> Kept<'a, bool> {
+        now(self.all().contains_key(hash))
+    }
+}
