@@ -1,8 +1,6 @@
 //! `rye models`, and `rye prompt` with models of real providers, spoken to over their real
 //! wire formats.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 mod support;
 
 use rye_model_wire::{Api, Reply, Said, Wire};
