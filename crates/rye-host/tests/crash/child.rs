@@ -2,7 +2,7 @@
 //! what a person would, until all is answered.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use rye_engine::protocol::{
 };
 use rye_engine::tool::Effect;
 use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
-use rye_model::Catalogue;
+use rye_model::{Catalogue, Config, ConfigFile, Script, Step};
 use rye_sandbox::Virtual;
 use rye_store::Sqlite;
 use serde_json::Value;
@@ -78,7 +78,7 @@ async fn live(scenario: &Scenario) -> Vec<String> {
     let once = Effect::AtMostOnce;
     let engine = Engine::builder()
         .store(Killer(store))
-        .models(Catalogue::new(&folder).with("scripted:test", (scenario.script)()))
+        .models(models(&folder, scenario))
         .sandbox(Arc::new(Virtual::new()))
         .clock(clock())
         .collect_for(WINDOW)
@@ -186,4 +186,20 @@ fn line(message: &Message) -> String {
         Role::System => "system",
     };
     format!("{role}: {}", parts.collect::<Vec<_>>().join(" "))
+}
+
+/// The scenario's script, and one that answers in its place.
+fn models(folder: &Path, scenario: &Scenario) -> Catalogue {
+    let file = ConfigFile {
+        path: "models.yaml".into(),
+        text: "failover: ['scripted:other']\nretry: { tries: 2, first_ms: 1 }\n".to_owned(),
+    };
+    let other = Script {
+        after_last: Step::text("I do it"),
+        ..Script::default()
+    };
+    Catalogue::new(folder)
+        .with_config(Config::merge(&[file]).unwrap())
+        .with("scripted:test", (scenario.script)())
+        .with("scripted:other", other)
 }
