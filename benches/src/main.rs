@@ -15,6 +15,7 @@ mod items;
 mod mcp;
 mod mcp_server;
 mod measure;
+mod models;
 mod processes;
 mod search;
 mod signing;
@@ -29,12 +30,13 @@ use table::Row;
 /// A group's name and what measures it.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 8] = [
+const GROUPS: [Group; 9] = [
     ("cas", cas::run),
     ("executor", executor::run),
     ("items", items::run),
     ("mcp-server", mcp_server::run),
     ("mcp", mcp::run),
+    ("models", models::run),
     ("processes", processes::run),
     ("search", search::run),
     ("signing", signing::run),

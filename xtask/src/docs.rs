@@ -30,7 +30,7 @@ const BINARIES: [Binary; 2] = [
         name: "rye",
         reference: "docs/reference/rye.md",
         guides: "[items](../items.md), [executing](../executing.md), [signing](../signing.md), [search](../search.md), \
-                 [configuration](../configuration.md), [the vault](../vault.md)",
+                 [configuration](../configuration.md), [the vault](../vault.md), [models](../models.md)",
     },
 ];
 

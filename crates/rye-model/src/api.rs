@@ -1,10 +1,14 @@
 //! The ways in which providers are spoken to.
 
 use rye_engine::model::{ModelInfo, ModelRequest};
+use rye_protocol::Part;
 use serde::Deserialize;
 
 use crate::answer::Decoder;
 use crate::{anthropic, chat, gemini, responses};
+
+/// What is left for an answer where the window is full: let the server judge.
+const LEAST_OUTPUT: u64 = 1_024;
 
 /// How a provider is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -82,11 +86,29 @@ pub struct Target {
 }
 
 impl Target {
-    /// How much may be written.
+    /// How much may be written: what was asked for, what the model can, and what its window
+    /// has room for. Some servers refuse a request that may become too long.
     pub(crate) fn max_output(&self, request: &ModelRequest) -> u64 {
         let most = self.info.max_output;
-        request.max_output.map_or(most, |wanted| wanted.min(most))
+        let most = request.max_output.map_or(most, |wanted| wanted.min(most));
+        let room = self.info.context_window.saturating_sub(at_most(request));
+        most.min(room.max(LEAST_OUTPUT))
     }
+}
+
+/// More tokens than a request is likely to have: three bytes for each, where most have
+/// four. Images are not counted, since their bytes say nothing of their tokens.
+fn at_most(request: &ModelRequest) -> u64 {
+    let size = |part: &Part| match part {
+        Part::Text { text } | Part::Thinking { text, .. } | Part::ToolResult { text, .. } => {
+            text.len()
+        }
+        Part::ToolCall { args, .. } => args.to_string().len(),
+        Part::Attachment { .. } | Part::Error { .. } => 0,
+    };
+    let said = request.messages.iter().flat_map(|it| &it.parts).map(size);
+    let bytes = request.system.len() + said.sum::<usize>();
+    bytes as u64 / 3
 }
 
 impl Api {
@@ -158,4 +180,45 @@ impl Api {
 /// JSON of what we put together ourselves, which can always be written.
 pub(crate) fn bytes(body: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(body).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rye_protocol::{Message, Role};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_as_long_as_there_is_room_for() {
+        let target = Target {
+            name: "a/b".to_owned(),
+            id: "b".to_owned(),
+            info: ModelInfo {
+                context_window: 10_000,
+                max_output: 4_000,
+                images: false,
+            },
+            thinking: None,
+            effort: None,
+        };
+        for (bytes, wanted, expected) in [
+            (30, None, 4_000),
+            (30, Some(100), 100),
+            (30, Some(9_000), 4_000),
+            (24_000, None, 2_000),
+            (60_000, None, LEAST_OUTPUT),
+            (60_000, Some(7), 7),
+        ] {
+            let request = ModelRequest {
+                system: String::new(),
+                messages: vec![Arc::new(Message::text(Role::User, "x".repeat(bytes)))],
+                tools: Vec::new(),
+                max_output: wanted,
+                for_summary: false,
+            };
+            assert_eq!(target.max_output(&request), expected, "{bytes} {wanted:?}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //! what a person would, until all is answered.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use rye_engine::protocol::{
 use rye_engine::store::{Claim, SessionFilter};
 use rye_engine::tool::Effect;
 use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
-use rye_model::Catalogue;
+use rye_model::{Catalogue, Config, ConfigFile, Script, Step};
 use rye_sandbox::Virtual;
 use rye_store::Sqlite;
 use serde_json::Value;
@@ -78,13 +78,10 @@ async fn live(scenario: &Scenario) -> Vec<String> {
     let store = Sqlite::open_with(folder.join("sessions.db"), Arc::new(clock())).unwrap();
     let tool =
         |name: &str, effect, gates: &[&'static str]| Append::new(&folder, name, effect, gates);
-    let models = Catalogue::new(&folder)
-        .with("scripted:test", (scenario.script)())
-        .with("scripted:child", (scenario.child)());
     let once = Effect::AtMostOnce;
     let engine = Engine::builder()
         .store(Killer(store))
-        .models(models)
+        .models(models(&folder, scenario))
         .sandbox(Arc::new(Virtual::new()))
         .clock(clock())
         .collect_for(WINDOW)
@@ -222,4 +219,21 @@ fn line(message: &Message) -> String {
         Role::System => "system",
     };
     format!("{role}: {}", parts.collect::<Vec<_>>().join(" "))
+}
+
+/// The scenario's script, and one that answers in its place.
+fn models(folder: &Path, scenario: &Scenario) -> Catalogue {
+    let file = ConfigFile {
+        path: "models.yaml".into(),
+        text: "failover: ['scripted:other']\nretry: { tries: 2, first_ms: 1 }\n".to_owned(),
+    };
+    let other = Script {
+        after_last: Step::text("I do it"),
+        ..Script::default()
+    };
+    Catalogue::new(folder)
+        .with_config(Config::merge(&[file]).unwrap())
+        .with("scripted:test", (scenario.script)())
+        .with("scripted:child", (scenario.child)())
+        .with("scripted:other", other)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rye_engine::protocol::{Limits, QueueMode};
-use rye_model::{Script, Step};
+use rye_model::{Fault, Script, Step};
 use serde_json::json;
 
 /// A session, what is asked of it, and what a person does at its gates.
@@ -118,6 +118,21 @@ pub(crate) const ALL: &[Scenario] = &[
         limits: NONE,
         prompts: ONE,
         person: Person::RunsAgain,
+        down_for: Duration::ZERO,
+    },
+    Scenario {
+        name: "a model gives way to another",
+        script: || {
+            let busy = Step::Fail {
+                fault: Fault::Overloaded,
+                times: None,
+            };
+            Script::of([call("once", "a"), busy])
+        },
+        child: no_child,
+        limits: NONE,
+        prompts: ONE,
+        person: Person::Approves,
         down_for: Duration::ZERO,
     },
     Scenario {

@@ -32,6 +32,7 @@ const TOPICS: &[Topic] = topics! {
     "runtimes": "how a tool is run, how to write one in any language, how to add a language",
     "executing": "to run a tool, in the foreground or in the background",
     "sessions": "an agent's work, its gates, and what happens when a process dies",
+    "models": "which models there are, their keys, and what happens when one does not answer",
     "signing": "to sign, trust and revoke, and what to do when something does not verify",
     "search": "how items are found",
     "vault": "passwords and tokens for tools",

@@ -1,0 +1,275 @@
+//! What stands between a prompt and a model, and between a model and its first word.
+//! Where the goal is a time and not a ratio, the floor is the time that is allowed.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use rye_engine::model::{Deltas, Model as _, ModelInfo, ModelRequest};
+use rye_engine::protocol::{Message, Part, ResultStatus, Role};
+use rye_model::{Api, HttpModel, Key, Price, Provider, Target};
+use rye_model_wire::{Reply, Said, Wire};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::measure::{interleaved, try_interleaved};
+use crate::table::{Row, Unit};
+
+/// Whole processes.
+const STARTS: usize = 41;
+/// Requests within one.
+const CALLS: usize = 301;
+/// From the start of a process to its first request.
+const START: f64 = 0.020;
+const MEMORY: f64 = 30.0 * 1_048_576.0;
+/// Over the server's own first word.
+const FIRST_WORD: f64 = 0.005;
+
+/// A process, a first word, and long histories.
+pub fn run() -> Result<Vec<Row>> {
+    let mut rows = from_prompt_to_request()?;
+    rows.push(first_word()?);
+    rows.extend(Api::ALL.into_iter().map(compose));
+    Ok(rows)
+}
+
+/// A home with a model on this machine, and a project.
+fn home(url: &str) -> Result<TempDir> {
+    let home = tempfile::tempdir()?;
+    let config = home.path().join(".ai/config/agent");
+    fs::create_dir_all(&config)?;
+    fs::create_dir_all(home.path().join("project/.ai"))?;
+    let text = format!(
+        "providers: {{ local: {{ api: openai-chat, base_url: '{url}/v1', models: {{ x: {{}} }} }} }}\n"
+    );
+    fs::write(config.join("models.yaml"), text)?;
+    Ok(home)
+}
+
+fn from_prompt_to_request() -> Result<Vec<Row>> {
+    let rye = std::env::var_os("RYE_BIN").map(PathBuf::from);
+    let rye = rye.context("RYE_BIN names no binary")?;
+    // What the server saw of the process that asked it: when, and its memory then.
+    let process = Arc::new(AtomicU32::new(0));
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (asking, sees) = (Arc::clone(&process), Arc::clone(&seen));
+    let said = rye_model_wire::Api::OpenAiChat.stream(&Said::text("Hello."));
+    let wire = Wire::new(move |_, request| {
+        while asking.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+        let memory = peak_memory(asking.load(Ordering::Acquire)).unwrap_or(f64::NAN);
+        let mut seen = sees.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.push((request.at, memory));
+        Reply::stream(said.clone())
+    });
+    let home = home(&wire.url())?;
+    let (mut times, mut memories) = (Vec::new(), Vec::new());
+    for round in 0..=STARTS {
+        process.store(0, Ordering::Release);
+        let began = Instant::now();
+        let mut child = Command::new(&rye)
+            .args(["prompt", "hello", "--model", "local/x", "--quiet"])
+            .env_clear()
+            .env("HOME", home.path())
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .current_dir(home.path().join("project"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        process.store(child.id(), Ordering::Release);
+        ensure!(child.wait()?.success(), "`rye prompt` has failed");
+        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, memory) = seen.pop().context("nobody was asked")?;
+        // The first makes the file with the sessions, and warms what can be warm.
+        if round > 0 {
+            times.push((at - began).as_secs_f64());
+            memories.push(memory);
+        }
+    }
+    let middle = |mut all: Vec<f64>| {
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    Ok(vec![
+        Row::time(
+            "rye prompt to its first request: allowed, taken",
+            (START, middle(times)),
+            1.0,
+        ),
+        Row {
+            what: "its memory then: allowed, taken".to_owned(),
+            ours: middle(memories),
+            floor: MEMORY,
+            goal: 1.0,
+            unit: Unit::Bytes,
+        },
+    ])
+}
+
+/// The most memory that a process has had, in bytes.
+fn peak_memory(process: u32) -> Option<f64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let kilobytes: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kilobytes * 1024.0)
+}
+
+/// From the call to the first word that is heard, beside the first bytes that a bare
+/// connection gets for the same request.
+fn first_word() -> Result<Row> {
+    let said = rye_model_wire::Api::OpenAiChat.stream(&Said::text("Hello."));
+    let wire = Wire::of([Reply::stream(said)]);
+    let (provider, target) = model(Api::OpenAiChat, &wire.url());
+    let request = history(1);
+    let body = Api::OpenAiChat.body(&request, &target);
+    let model = HttpModel::new(provider, target, Price::default());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let address = wire.url().replace("http://", "");
+    let mut connection = TcpStream::connect(&address)?;
+    connection.set_nodelay(true)?;
+    let (mut floors, mut ours) = (Vec::new(), Vec::new());
+    try_interleaved(
+        CALLS,
+        || {
+            floors.push(bare(&mut connection, &body)?);
+            Ok(())
+        },
+        || {
+            let (began, first) = (Instant::now(), Arc::new(OnceLock::new()));
+            let heard = Arc::clone(&first);
+            let deltas: Deltas = Arc::new(move |_| {
+                heard.get_or_init(|| began.elapsed());
+            });
+            runtime.block_on(model.call(request.clone(), deltas))?;
+            ours.push(*first.get().context("nothing was heard")?);
+            anyhow::Ok(())
+        },
+    )?;
+    let middle = |mut all: Vec<Duration>| {
+        all.sort();
+        all[all.len() / 2].as_secs_f64()
+    };
+    let (floor, ours) = (middle(floors), middle(ours));
+    Ok(Row::time(
+        "first word: a bare socket's and 5 ms, ours",
+        (floor + FIRST_WORD, ours),
+        1.0,
+    ))
+}
+
+/// Sends a request by hand, and says when the first event was there. Reads to the end.
+fn bare(connection: &mut TcpStream, body: &[u8]) -> Result<Duration> {
+    let began = Instant::now();
+    let length = body.len();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n"
+    );
+    connection.write_all(&[head.as_bytes(), body].concat())?;
+    let (mut all, mut piece, mut first) = (Vec::new(), [0; 8192], None);
+    while !all.ends_with(b"0\r\n\r\n") {
+        let read = connection.read(&mut piece)?;
+        ensure!(read > 0, "the server has left");
+        all.extend_from_slice(&piece[..read]);
+        let has_event = all.windows(6).any(|it| it == b"data: ");
+        if has_event {
+            first.get_or_insert_with(|| began.elapsed());
+        }
+    }
+    first.context("there was no event")
+}
+
+fn model(api: Api, url: &str) -> (Provider, Target) {
+    let provider = Provider {
+        api,
+        base_url: format!("{url}/v1"),
+        key: Key::None,
+        headers: Vec::new(),
+        silence: Duration::from_mins(1),
+    };
+    let target = Target {
+        name: "local/x".to_owned(),
+        id: "x".to_owned(),
+        info: ModelInfo {
+            context_window: 1_000_000,
+            max_output: 4_000,
+            images: false,
+        },
+        thinking: None,
+        effort: None,
+    };
+    (provider, target)
+}
+
+/// A history of so many turns, each with a call and its result: some 200 tokens.
+fn history(turns: usize) -> ModelRequest {
+    let mut messages = Vec::new();
+    for turn in 0..turns {
+        let id = format!("call_{turn}");
+        let text = "The quick brown fox jumps over the lazy dog. ".repeat(8);
+        messages.push(Message::text(Role::User, format!("{turn}: {text}")));
+        messages.push(Message::of(
+            Role::Assistant,
+            vec![call(
+                &id,
+                json!({ "command": "cat notes.txt", "turn": turn }),
+            )],
+        ));
+        messages.push(Message::of(Role::Tool, vec![result(&id, &text)]));
+    }
+    messages.push(Message::text(Role::User, "Go on."));
+    ModelRequest {
+        system: "Be brief.".to_owned(),
+        messages: messages.into_iter().map(Arc::new).collect(),
+        tools: Vec::new(),
+        max_output: None,
+        for_summary: false,
+    }
+}
+
+fn call(id: &str, args: Value) -> Part {
+    Part::ToolCall {
+        call_id: id
+            .parse()
+            .unwrap_or_else(|_| rye_engine::protocol::CallId::new()),
+        tool: "bash".to_owned(),
+        args,
+    }
+}
+
+fn result(id: &str, text: &str) -> Part {
+    Part::ToolResult {
+        call_id: id
+            .parse()
+            .unwrap_or_else(|_| rye_engine::protocol::CallId::new()),
+        tool: "bash".to_owned(),
+        status: ResultStatus::Success,
+        text: text.to_owned(),
+        data: Value::Null,
+        error: None,
+        elided: false,
+    }
+}
+
+/// A history of 200,000 tokens put into a request, beside writing it as JSON once.
+fn compose(api: Api) -> Row {
+    let request = history(1_000);
+    let (_, target) = model(api, "http://127.0.0.1");
+    let plain: Vec<&Message> = request.messages.iter().map(AsRef::as_ref).collect();
+    let times = interleaved(
+        101,
+        || serde_json::to_vec(&plain).map(|it| it.len()),
+        || api.body(&request, &target).len(),
+    );
+    let what = format!("compose 200,000 tokens for {}: serialise", api.as_str());
+    Row::time(&what, times, 2.0)
+}
