@@ -19,7 +19,7 @@ use crate::bus::Notice;
 use crate::engine::Shared;
 use crate::machine::{Env, Input, Machine, Output};
 use crate::model::{Delta, ModelAnswer};
-use crate::store::{Order, StoreError};
+use crate::store::{Order, StoreError, Stored};
 use crate::tool::{DecisionRequest, ToolError, ToolOutput};
 use crate::transcript::Transcript;
 
@@ -235,7 +235,7 @@ impl Runner {
 
     /// Takes something in: decide, write down, do. Nothing is done that is not written.
     async fn step(&mut self, input: Input) -> Result<Option<QueueItemId>, StoreError> {
-        let mut pause = AGAIN;
+        let mut pauses = Pauses::default();
         loop {
             let mut next = self.machine.clone();
             let output = next.handle(input.clone(), &self.env());
@@ -251,14 +251,12 @@ impl Runner {
                 }
                 // Somebody was quicker: what they decided holds, and is taken in first.
                 Err(StoreError::GateEnded(gate)) => {
-                    let ended = self.shared.store.gate(&gate).await?;
+                    let store = &self.shared.store;
+                    let ended = patiently(|| store.gate(&gate)).await?;
                     let ended = ended.ok_or(StoreError::GateEnded(gate))?;
                     Box::pin(self.step(Input::Decided(Box::new(ended)))).await?;
                 }
-                Err(StoreError::Unavailable(_)) => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(AT_MOST);
-                }
+                Err(StoreError::Unavailable(_)) => pauses.next().await,
                 Err(error) => return Err(error),
             }
         }
@@ -360,5 +358,28 @@ impl Runner {
             kind,
         };
         self.shared.bus.tell(Notice { event, entry: None });
+    }
+}
+
+/// Pauses before a store that does not answer is asked again, each longer than the last.
+#[derive(Default)]
+struct Pauses(Option<Duration>);
+
+impl Pauses {
+    async fn next(&mut self) {
+        let pause = self.0.unwrap_or(AGAIN);
+        tokio::time::sleep(pause).await;
+        self.0 = Some((pause * 2).min(AT_MOST));
+    }
+}
+
+/// Reads from a store, however long it takes until it answers.
+async fn patiently<'a, T>(read: impl Fn() -> Stored<'a, T>) -> Result<T, StoreError> {
+    let mut pauses = Pauses::default();
+    loop {
+        match read().await {
+            Err(StoreError::Unavailable(_)) => pauses.next().await,
+            outcome => return outcome,
+        }
     }
 }

@@ -10,6 +10,8 @@ pub(crate) fn without_middle(mut text: String, longest: usize) -> String {
         let left_out = tail - head;
         let note = format!("\n… {left_out} bytes are left out here …\n");
         text.replace_range(head..tail, &note);
+        // What is left out is given back as well.
+        text.shrink_to_fit();
     }
     text
 }

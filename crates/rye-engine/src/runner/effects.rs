@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Mail, Runner};
+use super::{Mail, Runner, patiently};
 use crate::machine::Effect;
 use crate::model::{Deltas, Model, ModelError, ModelRequest};
 use crate::store::StoreError;
@@ -85,7 +85,10 @@ impl Runner {
         if self.transcript.is_none() {
             let shared = &self.shared;
             let path = match &self.machine.thread.leaf {
-                Some(leaf) => shared.store.path(&shared.lease.session, leaf).await?,
+                Some(leaf) => {
+                    let session = &shared.lease.session;
+                    patiently(|| shared.store.path(session, leaf)).await?
+                }
                 None => Vec::new(),
             };
             self.transcript = Some(Transcript::of(&path));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
 
 use jsonschema::Validator;
@@ -82,7 +83,7 @@ impl Toolbox {
                 }
             };
             match outcome {
-                Ok(outcome) => outcome.map(cut),
+                Ok(outcome) => cut(outcome),
                 Err(error) => {
                     let message = format!("it broke down: {error}");
                     Err(fail(ErrorCode::ToolPanicked, message))
@@ -107,7 +108,42 @@ fn describe(error: jsonschema::ValidationError<'_>) -> String {
     }
 }
 
-fn cut(mut output: ToolOutput) -> ToolOutput {
-    output.text = without_middle(output.text, LONGEST);
-    output
+/// No more than a model can read, wherever the tool has put it.
+fn cut(outcome: Result<ToolOutput, ToolError>) -> Result<ToolOutput, ToolError> {
+    match outcome {
+        Ok(mut output) => {
+            output.text = without_middle(output.text, LONGEST);
+            output.data = data(output.data);
+            Ok(output)
+        }
+        Err(ToolError(mut error)) => {
+            error.message = without_middle(error.message, LONGEST);
+            Err(ToolError(error))
+        }
+    }
+}
+
+/// Half a document is none, so one that is too long is left out whole.
+fn data(data: Value) -> Value {
+    let mut size = Size(0);
+    // Counting fails only where there is no text of it, and then it is not written either.
+    let _ = serde_json::to_writer(&mut size, &data);
+    match size.0 {
+        0..=LONGEST => data,
+        more => Value::String(format!("{more} bytes are left out here")),
+    }
+}
+
+/// Counts what is written.
+struct Size(usize);
+
+impl io::Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
