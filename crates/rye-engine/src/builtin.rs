@@ -3,11 +3,12 @@
 //! ```
 //! let tools = rye_engine::builtin::tools();
 //! let names: Vec<_> = tools.iter().map(|tool| tool.def().spec.name.as_str()).collect();
-//! assert_eq!(names, ["bash", "read", "write"]);
+//! assert_eq!(names, ["bash", "read", "task", "write"]);
 //! ```
 
 mod bash;
 mod read;
+mod task;
 mod write;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::tool::{Tool, ToolError};
 
 pub use bash::Bash;
 pub use read::Read;
+pub use task::Task;
 pub use write::Write;
 
 /// All of them.
@@ -28,6 +30,7 @@ pub fn tools() -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(Bash::default()),
         Arc::new(Read::default()),
+        Arc::new(Task::default()),
         Arc::new(Write::default()),
     ]
 }

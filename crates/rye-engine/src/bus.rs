@@ -28,15 +28,20 @@ pub struct Notice {
 #[derive(Debug, Clone)]
 pub(crate) struct Bus {
     sender: broadcast::Sender<Notice>,
+    /// Whoever listens to all sessions.
+    all: broadcast::Sender<Notice>,
 }
 
 impl Bus {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(all: broadcast::Sender<Notice>) -> Self {
         let (sender, _) = broadcast::channel(BEHIND);
-        Self { sender }
+        Self { sender, all }
     }
 
     pub(crate) fn tell(&self, notice: Notice) {
+        if self.all.receiver_count() > 0 {
+            let _ = self.all.send(notice.clone());
+        }
         // Nobody need listen.
         let _ = self.sender.send(notice);
     }
@@ -121,3 +126,37 @@ impl Subscription {
         }
     }
 }
+
+/// A channel for those who listen to all sessions.
+pub(crate) fn all() -> broadcast::Sender<Notice> {
+    broadcast::channel(BEHIND).0
+}
+
+/// What happens in all sessions that are open in an engine, live: also in those that are
+/// opened later. What happened before is in the [subscription](Subscription) of each.
+pub struct Feed {
+    live: broadcast::Receiver<Notice>,
+}
+
+impl Feed {
+    pub(crate) fn new(all: &broadcast::Sender<Notice>) -> Self {
+        Self {
+            live: all.subscribe(),
+        }
+    }
+
+    /// The next event; none once the engine is gone. Whoever is too slow is told how many
+    /// they missed.
+    pub async fn next(&mut self) -> Result<Option<Notice>, Missed> {
+        match self.live.recv().await {
+            Ok(notice) => Ok(Some(notice)),
+            Err(broadcast::error::RecvError::Closed) => Ok(None),
+            Err(broadcast::error::RecvError::Lagged(missed)) => Err(Missed(missed)),
+        }
+    }
+}
+
+/// A listener was too slow, and missed so many events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0} events were missed")]
+pub struct Missed(pub u64);

@@ -1,6 +1,9 @@
 //! The engine: sessions opened, threads moved, decisions passed on.
 
+mod budget;
 mod builder;
+mod opening;
+mod prompt;
 mod session;
 
 use std::collections::HashMap;
@@ -9,21 +12,23 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use rye_protocol::{
-    Entry, Gate, GateId, Limits, Millis, Purpose, Resolution, SandboxId, SandboxRef,
-    Session as SessionData, SessionId, Thread, Usage,
+    Entry, Gate, GateId, GateKind, Limits, Millis, Purpose, Resolution, SandboxId, SandboxRef,
+    Session as SessionData, SessionId, SessionStatus, Thread, Usage,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::bus::Bus;
+use crate::bus::{Bus, Feed, Notice};
 use crate::clock::Clock;
 use crate::model::Models;
 use crate::runner::Toolbox;
 use crate::sandbox::Sandbox;
 use crate::store::{Claim, Lease, Post, Posted, SessionFilter, SessionStore, StoreError};
 
+pub(crate) use budget::{Above, Budget};
 pub use builder::{BuildError, Builder};
-pub use session::{Prompt, Session, ThreadView};
+pub use prompt::{Answer, Prompt, ThreadView};
+pub use session::Session;
 
 /// How long to wait before a store that does not answer is asked again.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -36,7 +41,7 @@ pub struct Engine {
     inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(crate) struct Inner {
     store: Arc<dyn SessionStore>,
     models: Arc<dyn Models>,
     tools: Arc<Toolbox>,
@@ -45,6 +50,10 @@ struct Inner {
     collect: Duration,
     system: String,
     open: Mutex<HashMap<SessionId, Session>>,
+    /// Whoever listens to all sessions.
+    told: tokio::sync::broadcast::Sender<Notice>,
+    /// Held while a child is made or ended, so that none is left between the two.
+    children: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// What all threads of a session have in common.
@@ -64,25 +73,13 @@ pub(crate) struct Shared {
     pub(crate) closed: CancellationToken,
     lost: Mutex<Option<StoreError>>,
     paused: AtomicBool,
-    limits: Limits,
-    usage: Mutex<Usage>,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) engine: Weak<Inner>,
 }
 
 impl Shared {
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn add_usage(&self, more: Usage) {
-        let usage = self.usage.lock();
-        let mut usage = usage.unwrap_or_else(PoisonError::into_inner);
-        *usage = usage.plus(more);
-    }
-
-    pub(crate) fn reached_limit(&self) -> Option<&'static str> {
-        let usage = self.usage.lock();
-        let usage = usage.unwrap_or_else(PoisonError::into_inner);
-        self.limits.reached(&usage, self.clock.now())
     }
 
     /// The record cannot be written any more: all threads stop where they are.
@@ -148,6 +145,11 @@ pub enum DecideError {
         /// What can be.
         actions: Vec<String>,
     },
+    /// What is answered is written down, and a secret must not be.
+    #[error(
+        "gate {0} asks for a secret, which is not written into the record: put it into the vault and answer `provided`"
+    )]
+    Secret(GateId),
     /// The store does not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -162,35 +164,24 @@ impl Engine {
     /// Makes a session, or opens the one of the same id.
     pub async fn create_session(&self, new: NewSession) -> Result<Session, StoreError> {
         let id = new.id.clone().unwrap_or_else(SessionId::new);
-        if let Some(open) = self.is_open(&id) {
-            return Ok(open);
-        }
         let inner = &self.inner;
-        if inner.store.record(&id).await?.is_some() {
-            return self.open_session(&id, Claim::IfFree).await;
-        }
-        let lease = inner.store.claim(&id, Claim::IfFree).await?;
         let data = session_data(id, new, inner.sandbox.kind(), inner.clock.now());
-        let session = Session::create(inner, lease, data).await?;
-        Ok(self.keep(session))
+        inner.make(data, None).await
     }
 
     /// Opens a session that was written down, and goes on with it.
     pub async fn open_session(&self, id: &SessionId, claim: Claim) -> Result<Session, StoreError> {
-        if let Some(open) = self.is_open(id) {
-            return Ok(open);
-        }
-        let lease = self.inner.store.claim(id, claim).await?;
-        let record = self.inner.store.record(id).await?;
-        let Some(record) = record else {
-            self.inner.store.release(&lease).await?;
-            let (what, id) = ("session", id.to_string());
-            return Err(StoreError::NotFound { what, id });
-        };
-        let session = Session::restore(&self.inner, lease, record).await?;
-        // Orders that came while no host was there.
-        session.look().await?;
-        Ok(self.keep(session))
+        self.inner.open(id, claim, None).await
+    }
+
+    /// What happens in all sessions that are open here, children among them, live.
+    pub fn feed(&self) -> Feed {
+        Feed::new(&self.inner.told)
+    }
+
+    /// The session of an id, if it is open here.
+    pub fn session(&self, id: &SessionId) -> Option<Session> {
+        self.inner.is_open(id)
     }
 
     /// Sessions that were written down, the newest first.
@@ -218,11 +209,15 @@ impl Engine {
 
     /// Forgets a session and all that belongs to it, unless another host has it.
     pub async fn remove_session(&self, id: &SessionId) -> Result<(), StoreError> {
-        if let Some(open) = self.is_open(id) {
+        if let Some(open) = self.session(id) {
             open.close().await?;
         }
-        let lease = self.inner.store.claim(id, Claim::IfFree).await?;
-        self.inner.store.remove(&lease).await
+        let store = &self.inner.store;
+        for child in store.sessions(opening::children_of(id)).await? {
+            Box::pin(self.remove_session(&child.id)).await?;
+        }
+        let lease = store.claim(id, Claim::IfFree).await?;
+        store.remove(&lease).await
     }
 
     /// Gates that wait for a decision.
@@ -251,6 +246,9 @@ impl Engine {
                 actions,
             });
         }
+        if open.kind == GateKind::CredentialRequest && !decision.value.is_null() {
+            return Err(DecideError::Secret(gate.clone()));
+        }
         let resolution = Resolution {
             action: decision.action,
             value: decision.value,
@@ -263,7 +261,7 @@ impl Engine {
         let posted = store
             .post(session, Post::Resolve { gate, resolution })
             .await?;
-        if let Some(session) = self.is_open(session) {
+        if let Some(session) = self.session(session) {
             session.look().await?;
         }
         Ok(posted)
@@ -278,19 +276,6 @@ impl Engine {
             session.close().await?;
         }
         Ok(())
-    }
-
-    fn is_open(&self, id: &SessionId) -> Option<Session> {
-        let open = self.inner.open.lock();
-        let open = open.unwrap_or_else(PoisonError::into_inner);
-        open.get(id).filter(|session| session.is_open()).cloned()
-    }
-
-    fn keep(&self, session: Session) -> Session {
-        let open = self.inner.open.lock();
-        let mut open = open.unwrap_or_else(PoisonError::into_inner);
-        open.insert(session.id().clone(), session.clone());
-        session
     }
 }
 
@@ -332,7 +317,7 @@ fn session_data(id: SessionId, new: NewSession, sandbox: &str, now: Millis) -> S
         org_id: None,
         workspace: new.workspace,
         purpose: new.purpose,
-        status: rye_protocol::SessionStatus::Running,
+        status: SessionStatus::Running,
         sandbox: Some(SandboxRef {
             kind: sandbox.to_owned(),
             id: SandboxId::new(),

@@ -20,6 +20,7 @@
 
 pub mod builtin;
 mod bus;
+mod child;
 pub mod clock;
 mod engine;
 mod machine;
@@ -31,8 +32,10 @@ mod text;
 pub mod tool;
 pub mod transcript;
 
-pub use bus::{Notice, Subscription};
+pub use bus::{Feed, Missed, Notice, Subscription};
+pub use child::Child;
 pub use engine::{
-    BuildError, Builder, DecideError, Decision, Engine, NewSession, Prompt, Session, ThreadView,
+    Answer, BuildError, Builder, DecideError, Decision, Engine, NewSession, Prompt, Session,
+    ThreadView,
 };
 pub use rye_protocol as protocol;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use rye_protocol::{
     Batch, Call, CallId, CallState, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind,
     Gate, GateId, GateStatus, ItemStatus, Message, Millis, Op, Part, Phase, QueueItem, QueueItemId,
-    Role, StatusKind, Thread, ThreadStatus, Turn, TurnEnd,
+    Role, StatusKind, Thread, ThreadStatus, Turn, TurnEnd, Usage,
 };
 use serde_json::{Value, json};
 
@@ -54,13 +54,34 @@ pub(crate) struct Env<'a> {
     pub(crate) model: &'a str,
     /// Whether the session begins nothing more.
     pub(crate) paused: bool,
+    /// What the next call of the model uses up at least.
+    pub(crate) reserve: Usage,
+    /// When the session's time is up.
+    pub(crate) until: Option<Millis>,
     pub(crate) tools: &'a dyn Facts,
+    pub(crate) children: &'a dyn Children,
 }
 
 /// What a machine must know of tools.
 pub(crate) trait Facts {
-    /// Its effect, and whether it runs alone; none if there is no such tool.
-    fn of(&self, tool: &str) -> Option<(ToolEffect, bool)>;
+    /// None if there is no such tool.
+    fn of(&self, tool: &str) -> Option<Fact>;
+}
+
+/// What a machine must know of a tool.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Fact {
+    pub(crate) effect: ToolEffect,
+    /// Whether it runs alone.
+    pub(crate) exclusive: bool,
+    /// Whether its call is a child session.
+    pub(crate) is_task: bool,
+}
+
+/// What a machine must know of the sessions below its own.
+pub(crate) trait Children {
+    /// What the child of a call has used up.
+    fn used(&self, call: &CallId) -> Usage;
 }
 
 /// What happens to a thread.
@@ -229,7 +250,13 @@ impl Step<'_> {
             Input::Tick => self.expire_gates(),
             Input::Prompt(item) => self.queue(*item),
             Input::Answered(answer) => self.answered(answer),
-            Input::Limit(limit) => self.limit(limit),
+            Input::Limit(limit) => {
+                // It was not made.
+                if let Some(turn) = &mut self.machine.thread.turn {
+                    turn.reserved = Usage::default();
+                }
+                self.limit(limit);
+            }
             Input::Ended(call, outcome) => self.ended(&call, outcome),
             Input::Ask(call, request) => self.ask(&call, &request),
             Input::Decided(gate) => self.decided(*gate),
@@ -266,17 +293,25 @@ impl Step<'_> {
             return;
         }
         turn.round += 1;
+        turn.reserved = Usage::default();
         let model = turn.model.clone();
         let answer = match answer {
             Ok(answer) => *answer,
-            Err(error) => return self.fail(error, TurnEnd::Error),
+            Err(error) => {
+                // What it cost nobody tells; that it was called is known.
+                self.use_up(Usage {
+                    turns: 1,
+                    ..Usage::default()
+                });
+                return self.fail(error, TurnEnd::Error);
+            }
         };
         let mut message = Message::of(Role::Assistant, answer.parts);
         message.model = Some(model);
         message.stop_reason = answer.stop_reason;
         let calls: Vec<_> = message.parts.iter().filter_map(requested).collect();
         let entry = self.append(EntryKind::Message(message));
-        self.out.batch.push(Op::AddUsage(answer.usage));
+        self.use_up(answer.usage);
         self.tell(EventKind::Usage {
             usage: answer.usage,
         });
@@ -293,10 +328,41 @@ impl Step<'_> {
         }
     }
 
+    /// Counts what was used up, for the prompt and for the session.
+    fn use_up(&mut self, usage: Usage) {
+        if usage.is_zero() {
+            return;
+        }
+        if let Some(turn) = &mut self.machine.thread.turn {
+            turn.used = turn.used.plus(usage);
+        }
+        self.out.batch.push(Op::AddUsage(usage));
+    }
+
+    /// A limit ends the turn, wherever it is.
     fn limit(&mut self, limit: &str) {
-        self.machine.live.model = false;
+        let Some(turn) = &self.machine.thread.turn else {
+            return;
+        };
+        match turn.phase.clone() {
+            Phase::Model => self.stop_model(),
+            Phase::Tools { calls, .. } => self.stop_calls(&calls, "limit"),
+        }
+        self.withdraw_gates("limit", |_| true);
         let message = format!("the limit of {limit} is reached");
         self.fail(ErrorInfo::new(ErrorCode::Limit, message), TurnEnd::Limit);
+    }
+
+    fn stop_model(&mut self) {
+        self.out.effects.push(Effect::StopModel);
+        self.machine.live.model = false;
+    }
+
+    fn stop_calls(&mut self, calls: &[Call], reason: &str) {
+        for call in calls.iter().filter(|call| call.state != CallState::Ended) {
+            self.out.effects.push(Effect::StopTool(call.id.clone()));
+            self.abort_call(call, reason);
+        }
     }
 
     /// Ends the turn with what went wrong; the next prompt may begin.
@@ -322,15 +388,9 @@ impl Step<'_> {
                     message.metadata.insert("aborted".into(), json!(reason));
                     self.append(EntryKind::Message(message));
                 }
-                self.out.effects.push(Effect::StopModel);
-                self.machine.live.model = false;
+                self.stop_model();
             }
-            Phase::Tools { calls, .. } => {
-                for call in calls.iter().filter(|call| call.state != CallState::Ended) {
-                    self.out.effects.push(Effect::StopTool(call.id.clone()));
-                    self.abort_call(call, reason);
-                }
-            }
+            Phase::Tools { calls, .. } => self.stop_calls(&calls, reason),
         }
         self.withdraw_gates(reason, |_| true);
         self.finish(ItemStatus::Aborted, TurnEnd::Abort);
@@ -341,6 +401,10 @@ impl Step<'_> {
         let Some(turn) = self.machine.thread.turn.take() else {
             return;
         };
+        // A call of the model that was cut off was paid for.
+        if !turn.reserved.is_zero() {
+            self.out.batch.push(Op::AddUsage(turn.reserved));
+        }
         self.withdraw_gates("ended", |_| true);
         self.machine.gates.clear();
         self.machine.args.clear();
@@ -406,6 +470,8 @@ fn turn(item: &QueueItem, thread: &Thread, default: &str) -> Turn {
         model: model.unwrap_or_else(|| default.to_owned()),
         round: 0,
         phase: Phase::Model,
+        reserved: Usage::default(),
+        used: Usage::default(),
     }
 }
 

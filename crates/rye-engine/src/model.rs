@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rye_protocol::{Message, Part, Usage};
+use rye_protocol::{CallId, Message, Part, Usage};
 use serde_json::Value;
 
 use crate::store::Later;
@@ -52,6 +52,15 @@ pub enum Delta {
     Text(String),
     /// What it thinks.
     Thinking(String),
+    /// More of the arguments of a call, as JSON that is not whole yet.
+    ToolCall {
+        /// The call.
+        call: CallId,
+        /// The tool.
+        tool: String,
+        /// What is added; nothing when the call begins.
+        args: String,
+    },
 }
 
 /// Why a model has no answer.
@@ -59,8 +68,13 @@ pub enum Delta {
 #[non_exhaustive]
 pub enum ModelError {
     /// It is too busy.
-    #[error("the model is overloaded: {0}")]
-    Overloaded(String),
+    #[error("the model is overloaded: {message}")]
+    Overloaded {
+        /// What it said.
+        message: String,
+        /// When to ask again.
+        retry_after: Option<Duration>,
+    },
     /// It was asked too often.
     #[error("the model was asked too often: {message}")]
     RateLimited {
@@ -75,9 +89,18 @@ pub enum ModelError {
     /// It stopped in mid-word, or cannot be reached.
     #[error("the connection to the model broke: {0}")]
     Connection(String),
+    /// There is no key for it, or not the right one.
+    #[error("the model may not be asked: {0}")]
+    Unauthorized(String),
     /// It does not understand, or may not answer.
     #[error("the model refused the request: {0}")]
     Refused(String),
+    /// It answered, and said nothing.
+    #[error("the model gave an empty answer: {0}")]
+    Empty(String),
+    /// It does not come to an end.
+    #[error("the model's answer is too long: {0}")]
+    TooLong(String),
 }
 
 impl ModelError {
@@ -85,8 +108,18 @@ impl ModelError {
     pub fn is_retriable(&self) -> bool {
         matches!(
             self,
-            Self::Overloaded(_) | Self::RateLimited { .. } | Self::Connection(_)
+            Self::Overloaded { .. } | Self::RateLimited { .. } | Self::Connection(_)
         )
+    }
+
+    /// When to ask again, where it says so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Overloaded { retry_after, .. } | Self::RateLimited { retry_after, .. } => {
+                *retry_after
+            }
+            _ => None,
+        }
     }
 }
 
@@ -97,6 +130,30 @@ pub struct ModelInfo {
     pub context_window: u64,
     /// Tokens it can write at most.
     pub max_output: u64,
+    /// Whether it sees images; else it is told that there was one.
+    pub images: bool,
+}
+
+/// How often a model that is busy or out of reach is asked, and how long is waited
+/// between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// How often it is asked, in all.
+    pub tries: u32,
+    /// The first pause; each further one is twice as long.
+    pub first: Duration,
+    /// The longest pause. A model that wants a longer one is not waited for.
+    pub longest: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            tries: 3,
+            first: Duration::from_millis(500),
+            longest: Duration::from_mins(1),
+        }
+    }
 }
 
 /// Who hears what a model says, as it comes.
@@ -122,4 +179,15 @@ pub trait Models: Send + Sync + 'static {
 
     /// The name of the model that answers where nobody names one.
     fn default_name(&self) -> String;
+
+    /// Who answers in place of a model that cannot, in order.
+    fn failover(&self, name: &str) -> Vec<String> {
+        let _ = name;
+        Vec::new()
+    }
+
+    /// How often one is asked before the next.
+    fn retry(&self) -> Retry {
+        Retry::default()
+    }
 }

@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use rye_protocol::{
     CallId, Event, EventKind, Gate, GateId, GateStatus, Millis, Op, ProcessRef, QueueItem,
-    QueueItemId, QueueMode, StatusKind,
+    QueueItemId, QueueMode, SessionId, StatusKind, Usage,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::bus::Notice;
 use crate::engine::Shared;
-use crate::machine::{Env, Input, Machine, Output};
+use crate::machine::{Children, Env, Input, Machine, Output};
 use crate::model::{Delta, ModelAnswer};
 use crate::store::{Order, StoreError, Stored};
 use crate::tool::{DecisionRequest, ToolError, ToolOutput};
@@ -78,7 +78,8 @@ pub(crate) struct Runner {
     generation: u64,
     /// What the model has said so far.
     partial: String,
-    tools: HashMap<CallId, AbortOnDropHandle<()>>,
+    /// Calls under way, and the sessions that some of them are.
+    tools: HashMap<CallId, (AbortOnDropHandle<()>, Option<SessionId>)>,
     waiting: HashMap<(CallId, GateId), Vec<oneshot::Sender<GateStatus>>>,
     /// Prompts of others that were taken in.
     posted: HashSet<QueueItemId>,
@@ -279,7 +280,19 @@ impl Runner {
             collect: self.shared.collect,
             model: &self.shared.model,
             paused: self.shared.is_paused(),
+            reserve: self.reserve(),
+            until: self.shared.budget.until(),
             tools: &*self.shared.tools,
+            children: self,
+        }
+    }
+
+    /// What the next call of the model uses up at least: itself, and what it reads.
+    fn reserve(&self) -> Usage {
+        Usage {
+            turns: 1,
+            input_tokens: self.transcript.as_ref().map_or(0, Transcript::tokens),
+            ..Usage::default()
         }
     }
 
@@ -297,11 +310,16 @@ impl Runner {
                     }
                     entries.insert(entry.id.clone(), Arc::new((**entry).clone()));
                 }
-                Op::AddUsage(usage) => self.shared.add_usage(*usage),
+                Op::AddUsage(usage) => self.shared.budget.settle(&self.machine.thread.id, *usage),
                 Op::Event(thread, kind) => {
                     number += 1;
                     let entry = match &**kind {
                         EventKind::MessageEnd { entry } => entries.get(entry).cloned(),
+                        EventKind::ToolEnd { call, .. } => {
+                            let budget = &self.shared.budget;
+                            budget.end_child(&self.machine.thread.id, call);
+                            None
+                        }
                         _ => None,
                     };
                     let event = Event {
@@ -345,6 +363,11 @@ impl Runner {
                 self.live(EventKind::TextDelta { text });
             }
             Delta::Thinking(text) => self.live(EventKind::ThinkingDelta { text }),
+            Delta::ToolCall { call, tool, args } => self.live(EventKind::ToolCallDelta {
+                call,
+                tool,
+                text: args,
+            }),
         }
     }
 
@@ -381,5 +404,11 @@ async fn patiently<'a, T>(read: impl Fn() -> Stored<'a, T>) -> Result<T, StoreEr
             Err(StoreError::Unavailable(_)) => pauses.next().await,
             outcome => return outcome,
         }
+    }
+}
+
+impl Children for Runner {
+    fn used(&self, call: &CallId) -> Usage {
+        self.shared.budget.used_by(&self.machine.thread.id, call)
     }
 }

@@ -149,6 +149,8 @@ pub struct Record {
 pub struct SessionFilter {
     /// Of this user alone.
     pub user: Option<String>,
+    /// Children of this session alone.
+    pub parent: Option<SessionId>,
     /// Those made before this one.
     pub before: Option<SessionId>,
     /// At most so many, the newest first.

@@ -1,13 +1,14 @@
 //! Tools: what a model can do.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use rye_protocol::{Action, CallId, ErrorInfo, GateKind, QueueItemId, SessionId, ThreadId};
+use rye_protocol::{Action, CallId, ErrorInfo, GateKind, Limits, QueueItemId, SessionId, ThreadId};
 use rye_protocol::{ErrorCode, GateStatus, Part, ProcessRef, Resolution};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::engine::Inner;
 use crate::model::ToolSpec;
 use crate::runner::Mail;
 use crate::sandbox::Sandbox;
@@ -36,6 +37,9 @@ pub struct ToolDef {
     pub effect: Effect,
     /// Whether it runs alone.
     pub exclusive: bool,
+    /// Whether a call of it is a [child session](ToolContext::child), which is told as such
+    /// and counted with its parent.
+    pub is_task: bool,
     /// When it is ended.
     pub timeout: Option<Duration>,
 }
@@ -51,6 +55,7 @@ impl ToolDef {
             },
             effect: Effect::default(),
             exclusive: false,
+            is_task: false,
             timeout: None,
         }
     }
@@ -105,6 +110,12 @@ pub trait Tool: Send + Sync + 'static {
     fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>>;
 }
 
+/// Where a [credential request](DecisionRequest::credential) names what is wanted.
+pub const VAULT: &str = "vault";
+
+/// How long a person has to look for a password.
+const CREDENTIAL_WAIT: Duration = Duration::from_mins(10);
+
 /// What is asked of a person.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecisionRequest {
@@ -151,6 +162,31 @@ impl DecisionRequest {
             ..Self::approval(resume_key, title)
         }
     }
+
+    /// With whose password or key? Answered with `provided` once it lies in the vault under
+    /// this name, or `deny`. The secret itself is never an answer: answers are written down.
+    pub fn credential(
+        resume_key: impl Into<String>,
+        title: impl Into<String>,
+        vault_name: impl Into<String>,
+    ) -> Self {
+        let action = |id: &str, label: &str| Action {
+            id: id.to_owned(),
+            label: label.to_owned(),
+        };
+        let mut context = Map::new();
+        context.insert(VAULT.to_owned(), Value::String(vault_name.into()));
+        Self {
+            kind: GateKind::CredentialRequest,
+            actions: vec![
+                action("provided", "It is in the vault"),
+                action("deny", "Deny"),
+            ],
+            expires_in: Some(CREDENTIAL_WAIT),
+            context,
+            ..Self::approval(resume_key, title)
+        }
+    }
 }
 
 /// What a tool has at hand.
@@ -166,6 +202,9 @@ pub struct ToolContext {
     pub call: CallId,
     /// Where it works.
     pub sandbox: Arc<dyn Sandbox>,
+    /// What is left of the budget for a child.
+    pub(crate) left: Limits,
+    pub(crate) engine: Weak<Inner>,
     pub(crate) mail: mpsc::UnboundedSender<Mail>,
 }
 

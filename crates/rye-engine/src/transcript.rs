@@ -14,7 +14,12 @@ pub fn messages(path: &[Entry]) -> Vec<Arc<Message>> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Transcript {
     messages: Vec<Arc<Message>>,
+    /// How many characters it has.
+    length: usize,
 }
+
+/// How many characters a token has, about.
+const PER_TOKEN: usize = 4;
 
 impl Transcript {
     pub(crate) fn of(path: &[Entry]) -> Self {
@@ -34,20 +39,28 @@ impl Transcript {
                 let is_error = |part: &Part| matches!(part, Part::Error { .. });
                 message.parts.retain(|part| !is_error(part));
                 if !message.parts.is_empty() {
-                    self.messages.push(Arc::new(message));
+                    self.add(message);
                 }
             }
             EntryKind::Compaction { summary, .. } => {
-                self.messages.clear();
-                let summary = Message::text(Role::User, summary.clone());
-                self.messages.push(Arc::new(summary));
+                *self = Self::default();
+                self.add(Message::text(Role::User, summary.clone()));
             }
             EntryKind::BranchSummary { summary, .. } => {
-                let summary = Message::text(Role::User, summary.clone());
-                self.messages.push(Arc::new(summary));
+                self.add(Message::text(Role::User, summary.clone()));
             }
             EntryKind::DecisionGate { .. } => {}
         }
+    }
+
+    /// How many tokens it has, about.
+    pub(crate) fn tokens(&self) -> u64 {
+        u64::try_from(self.length / PER_TOKEN).unwrap_or(u64::MAX)
+    }
+
+    fn add(&mut self, message: Message) {
+        self.length += message.parts.iter().map(length).sum::<usize>();
+        self.messages.push(Arc::new(message));
     }
 
     /// All of it. A call without a result, which is only there if something is wrong with
@@ -85,6 +98,18 @@ impl Transcript {
             }
         }
         all
+    }
+}
+
+/// How many characters of a part a model reads; what it cannot read as text it does not
+/// pay for by the character.
+fn length(part: &Part) -> usize {
+    match part {
+        Part::Text { text } | Part::Thinking { text, .. } | Part::ToolResult { text, .. } => {
+            text.len()
+        }
+        Part::ToolCall { tool, args, .. } => tool.len() + args.to_string().len(),
+        Part::Attachment { .. } | Part::Error { .. } => 0,
     }
 }
 

@@ -19,13 +19,27 @@
 //! # Ok::<(), rye_model::ScriptError>(())
 //! ```
 
+mod answer;
+mod anthropic;
+mod api;
 mod catalogue;
+mod chat;
+mod convert;
+mod fault;
 mod fill;
+mod gemini;
+mod http;
+mod price;
 mod read;
+mod responses;
 mod script;
 mod scripted;
+mod sse;
 
+pub use api::{Api, Effort, Target, Thinking};
 pub use catalogue::Catalogue;
+pub use http::{HttpModel, Key, Provider};
+pub use price::{Price, Tokens};
 pub use read::ScriptError;
-pub use script::{Fault, Price, Said, Script, ScriptCall, Step, Tokens};
+pub use script::{Fault, Said, Script, ScriptCall, Step};
 pub use scripted::Scripted;

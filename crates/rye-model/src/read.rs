@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use serde_saphyr::{Location, Spanned};
 
-use crate::script::{Fault, Price, Said, Script, ScriptCall, Step, Tokens};
+use crate::price::{Price, Tokens};
+use crate::script::{Fault, Said, Script, ScriptCall, Step};
 
 /// What is wrong with a script.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -152,7 +153,11 @@ impl ScriptText {
 fn price(given: &Spanned<PriceText>) -> Result<Price, ScriptError> {
     let PriceText { input, output } = given.value;
     if [input, output].iter().all(|it| (0.0..1e9).contains(it)) {
-        Ok(Price { input, output })
+        Ok(Price {
+            input,
+            output,
+            ..Price::default()
+        })
     } else {
         let what = "a price is dollars for a million tokens, from 0";
         Err(ScriptError::at(given.referenced, what))
@@ -235,6 +240,7 @@ fn said(text: StepText, place: Location) -> Result<Said, ScriptError> {
         usage: text.usage.map(|usage| Tokens {
             input: usage.input,
             cached: usage.cached,
+            cache_write: 0,
             output: usage.output,
         }),
     })

@@ -3,6 +3,8 @@
 use rye_protocol::CallId;
 use serde_json::Value;
 
+use crate::price::{Price, Tokens};
+
 /// A script of answers, one for each time that the model is asked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Script {
@@ -41,15 +43,6 @@ impl Script {
             ..Self::default()
         }
     }
-}
-
-/// What tokens cost, in dollars for a million of them.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Price {
-    /// Those that the model reads.
-    pub input: f64,
-    /// Those that it writes.
-    pub output: f64,
 }
 
 /// What a model does when it is asked once.
@@ -122,17 +115,6 @@ pub struct ScriptCall {
     pub args: Value,
     /// Its id; else `call-{step}-{number}`, both from 0.
     pub id: Option<CallId>,
-}
-
-/// How much was read and written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tokens {
-    /// Tokens that were read.
-    pub input: u64,
-    /// Of these, how many came from a cache.
-    pub cached: u64,
-    /// Tokens that were written.
-    pub output: u64,
 }
 
 /// How a model fails.

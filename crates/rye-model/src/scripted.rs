@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use rye_engine::model::{Delta, Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest};
 use rye_engine::store::Later;
-use rye_protocol::{CallId, Message, Part, Role, Usage};
+use rye_protocol::{CallId, Message, Part, Role};
 use tokio::time::sleep;
 
 use crate::fill;
-use crate::script::{Fault, Price, Said, Script, Step, Tokens};
+use crate::price::Tokens;
+use crate::script::{Fault, Said, Script, Step};
 
 /// A model that follows a [`Script`].
 ///
@@ -40,6 +41,7 @@ impl Model for Scripted {
         ModelInfo {
             context_window: self.script.context_window,
             max_output: self.script.max_output,
+            images: false,
         }
     }
 
@@ -128,7 +130,7 @@ impl Scripted {
         ModelAnswer {
             parts,
             stop_reason: Some(stop_reason.to_owned()),
-            usage: cost(usage, self.script.price),
+            usage: self.script.price.usage(usage),
         }
     }
 
@@ -171,7 +173,10 @@ impl Scripted {
 async fn fail(number: usize, fault: &Fault, request: &ModelRequest, deltas: &Deltas) -> ModelError {
     let says = || format!("step {number} of the script says so");
     match fault {
-        Fault::Overloaded => ModelError::Overloaded(says()),
+        Fault::Overloaded => ModelError::Overloaded {
+            message: says(),
+            retry_after: None,
+        },
         Fault::RateLimited { retry_after_ms } => ModelError::RateLimited {
             message: says(),
             retry_after: retry_after_ms.map(Duration::from_millis),
@@ -230,8 +235,8 @@ fn estimate(request: &ModelRequest, answer: &[Part]) -> Tokens {
     let history = request.messages.iter().flat_map(|it| &it.parts).map(size);
     Tokens {
         input: (request.system.len() as u64 + history.sum::<u64>()).div_ceil(4),
-        cached: 0,
         output: answer.iter().map(size).sum::<u64>().div_ceil(4),
+        ..Tokens::default()
     }
 }
 
@@ -244,23 +249,4 @@ fn size(part: &Part) -> u64 {
         Part::Attachment { .. } | Part::Error { .. } => 0,
     };
     bytes as u64
-}
-
-fn cost(tokens: Tokens, price: Price) -> Usage {
-    // A dollar for a million tokens is a millionth of a dollar for one.
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a price is not negative, and an estimate"
-    )]
-    let micro_dollars =
-        (tokens.input as f64 * price.input + tokens.output as f64 * price.output).round() as u64;
-    Usage {
-        turns: 1,
-        input_tokens: tokens.input,
-        cached_tokens: tokens.cached,
-        output_tokens: tokens.output,
-        micro_dollars,
-    }
 }

@@ -153,7 +153,7 @@ async fn each_error_is_the_one_that_the_script_names() {
     for step in 0..5 {
         errors.push(ask(&model, after(step)).await.unwrap_err());
     }
-    assert!(matches!(errors[0], ModelError::Overloaded(_)));
+    assert!(matches!(errors[0], ModelError::Overloaded { .. }));
     let retry = Some(Duration::from_millis(7));
     assert!(
         matches!(&errors[1], ModelError::RateLimited { retry_after, .. } if *retry_after == retry)

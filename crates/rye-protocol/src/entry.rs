@@ -134,7 +134,8 @@ pub enum Part {
     Thinking {
         /// Its words, where the provider gives them.
         text: String,
-        /// The provider's signature, which it wants back.
+        /// What the provider wants back with it: a signature, or thoughts that it sealed.
+        /// It means something to the model that gave it, and to no other.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },

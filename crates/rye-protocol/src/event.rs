@@ -38,6 +38,15 @@ pub enum EventKind {
         /// It.
         text: String,
     },
+    /// More of a call that the model is writing. Live.
+    ToolCallDelta {
+        /// The call.
+        call: CallId,
+        /// The tool.
+        tool: String,
+        /// What is added to its arguments, as text.
+        text: String,
+    },
     /// An entry was changed.
     MessageUpdate {
         /// Which.
@@ -140,6 +149,17 @@ pub enum EventKind {
         gate: GateId,
         /// Why.
         reason: String,
+    },
+    /// A model could not answer, and is asked again. What it said meanwhile does not count.
+    ModelRetry {
+        /// The model.
+        model: String,
+        /// How often it was asked.
+        tries: u32,
+        /// How long is waited, in milliseconds.
+        wait_ms: u64,
+        /// Why.
+        why: String,
     },
     /// Another model answers from here on.
     ModelSwitched {

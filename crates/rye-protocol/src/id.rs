@@ -84,6 +84,13 @@ ids! {
     SandboxId,
 }
 
+impl From<SessionId> for QueueItemId {
+    /// The one prompt of a session that is for one.
+    fn from(session: SessionId) -> Self {
+        Self(session.0)
+    }
+}
+
 /// Of a gate: `gate:{session}:{thread}:{queue item}:{resume key}`. The same key in the same
 /// item is the same gate, also after a restart.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

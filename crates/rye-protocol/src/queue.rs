@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Millis, Part, QueueItemId, SessionId, ThreadId};
+use crate::{Limits, Millis, Part, QueueItemId, SessionId, ThreadId};
 
 /// A prompt that waits, runs, or has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +34,9 @@ pub struct QueueItem {
     /// The role for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+    /// How much it may use up, children included.
+    #[serde(default, skip_serializing_if = "Limits::is_none")]
+    pub limits: Limits,
     /// What becomes of it if the thread is busy.
     pub mode: QueueMode,
     /// How it stands.

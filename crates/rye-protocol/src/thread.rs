@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{CallId, EntryId, GateId, Millis, QueueItemId, QueueMode, SessionId, ThreadId};
+use crate::{CallId, EntryId, GateId, Millis, QueueItemId, QueueMode, SessionId, ThreadId, Usage};
 
 /// A thread: its own history and queue, one prompt at a time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,6 +58,13 @@ pub struct Turn {
     pub round: u32,
     /// What is being done.
     pub phase: Phase,
+    /// What the call of the model that is under way will use up at least, written down
+    /// before it is made: a host that dies meanwhile does not make it free.
+    #[serde(default, skip_serializing_if = "Usage::is_zero")]
+    pub reserved: Usage,
+    /// What the prompt has used up, children included.
+    #[serde(default, skip_serializing_if = "Usage::is_zero")]
+    pub used: Usage,
 }
 
 /// What is being done in a turn.

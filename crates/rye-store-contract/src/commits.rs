@@ -157,6 +157,7 @@ pub async fn usage_is_only_added_to(subject: Subject) {
         turns: 1,
         input_tokens: 10,
         cached_tokens: 5,
+        cache_write_tokens: 2,
         output_tokens: 7,
         micro_dollars: u64::MAX / 2,
     };

@@ -1,12 +1,12 @@
 //! What is read, and in which order.
 
-use rye_engine::store::{SessionFilter, StoreError};
-use rye_protocol::{GateStatus, ItemStatus, Millis, Op};
+use rye_engine::store::{Claim, SessionFilter, StoreError};
+use rye_protocol::{GateStatus, ItemStatus, Millis, Op, Parent};
 
 use crate::Subject;
 use crate::sample::{
-    append, begin, chain, eid, entry, gate, ids, item, put_gate, put_item, put_thread, qid, sid,
-    thread, tid, told, write,
+    append, begin, chain, eid, entry, gate, ids, item, put_gate, put_item, put_session, put_thread,
+    qid, session, sid, thread, tid, told, write,
 };
 
 fn not_found(what: &'static str, id: &str) -> StoreError {
@@ -91,6 +91,7 @@ pub async fn sessions_are_listed_the_newest_first(subject: Subject) {
             user: user.map(str::to_owned),
             before: before.map(sid),
             limit,
+            ..SessionFilter::default()
         };
         let listed = store.sessions(filter).await?;
         Ok::<_, StoreError>(listed.iter().map(|s| s.id.to_string()).collect::<Vec<_>>())
@@ -102,6 +103,34 @@ pub async fn sessions_are_listed_the_newest_first(subject: Subject) {
     assert!(list(None, None, 0).await.unwrap().is_empty());
     let unknown = list(None, Some("z"), 9).await;
     assert_eq!(unknown, Err(not_found("session", "z")));
+}
+
+/// And of nobody else, however they are called.
+pub async fn children_are_listed_by_their_parent(subject: Subject) {
+    let store = &*subject.store;
+    let parent = begin(store, "s").await;
+    write(store, &parent, vec![put_thread(thread("s", "main"))])
+        .await
+        .unwrap();
+    for (name, above) in [("a", "s"), ("b", "other"), ("c", "s")] {
+        let mut child = session(name);
+        child.parent = Some(Parent {
+            session: sid(above),
+            thread: tid("main"),
+        });
+        let lease = store.claim(&sid(name), Claim::IfFree).await.unwrap();
+        write(store, &lease, vec![put_session(child)])
+            .await
+            .unwrap();
+    }
+    let filter = SessionFilter {
+        parent: Some(sid("s")),
+        limit: 9,
+        ..SessionFilter::default()
+    };
+    let listed = store.sessions(filter).await.unwrap();
+    let names: Vec<_> = listed.iter().map(|child| child.id.as_str()).collect();
+    assert_eq!(names, ["c", "a"]);
 }
 
 /// Whichever leaf.

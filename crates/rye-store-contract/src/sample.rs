@@ -83,6 +83,7 @@ pub fn item(session: &str, name: &str, order: u64) -> QueueItem {
         reply_to: None,
         model: None,
         role: None,
+        limits: Limits::default(),
         mode: QueueMode::Followup,
         status: ItemStatus::Waiting,
         collect_until: None,

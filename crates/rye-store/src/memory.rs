@@ -127,8 +127,10 @@ impl SessionStore for Memory {
             };
             let older = world.sessions.before(end).map(|held| &held.session);
             let wanted = older.filter(|session| {
-                let user = filter.user.as_ref();
+                let (user, parent) = (filter.user.as_ref(), filter.parent.as_ref());
+                let above = session.parent.as_ref().map(|parent| &parent.session);
                 user.is_none_or(|user| session.user_id.as_ref() == Some(user))
+                    && parent.is_none_or(|parent| above == Some(parent))
             });
             Ok(wanted.take(filter.limit).cloned().collect())
         })

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rusqlite::Connection;
-use rye_engine::store::{Claim, SessionStore, StoreError};
+use rye_engine::store::{Claim, SessionFilter, SessionStore, StoreError};
 use rye_store::Sqlite;
 use rye_store_contract::run;
 use rye_store_contract::sample::{
@@ -64,8 +64,30 @@ fn a_file_of_a_newer_version_is_refused_and_left_alone() {
     let before = lies_in(folder.path());
     let why = unreadable(Sqlite::open(&file));
     assert!(why.contains("format 99 of a newer Rye"), "{why}");
-    assert!(why.contains("knows up to 1"), "{why}");
+    assert!(why.contains("knows up to 2"), "{why}");
     assert_eq!(lies_in(folder.path()), before);
+}
+
+#[test]
+fn a_file_of_an_older_version_is_brought_up_to_date() {
+    let (_folder, file) = place();
+    let db = Connection::open(&file).unwrap();
+    db.execute_batch(include_str!("../migrations/0001_sessions.sql"))
+        .unwrap();
+    db.pragma_update(None, "application_id", i32::from_be_bytes(*b"RyeE"))
+        .unwrap();
+    db.pragma_update(None, "user_version", 1).unwrap();
+    drop(db);
+    run(async {
+        let store = Sqlite::open(&file).unwrap();
+        begin(&store, "s").await;
+        let filter = SessionFilter {
+            parent: Some(sid("s")),
+            limit: 9,
+            ..SessionFilter::default()
+        };
+        assert!(store.sessions(filter).await.unwrap().is_empty());
+    });
 }
 
 #[test]
@@ -75,7 +97,7 @@ fn a_file_that_becomes_newer_while_it_is_open_is_not_written_any_more() {
         let store = Sqlite::open(&file).unwrap();
         let lease = begin(&store, "s").await;
         let db = Connection::open(&file).unwrap();
-        db.pragma_update(None, "user_version", 2).unwrap();
+        db.pragma_update(None, "user_version", 3).unwrap();
         let refused = write(&store, &lease, vec![told()]).await;
         assert!(
             matches!(refused, Err(StoreError::Unreadable(_))),

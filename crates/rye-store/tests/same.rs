@@ -238,8 +238,8 @@ async fn everything(store: &dyn SessionStore) -> Vec<String> {
     let mut seen = Vec::new();
     let filter = |user: Option<&str>| SessionFilter {
         user: user.map(str::to_owned),
-        before: None,
         limit: 9,
+        ..SessionFilter::default()
     };
     for user in [None, Some("ada")] {
         seen.push(format!("{:?}", store.sessions(filter(user)).await));

@@ -111,6 +111,8 @@ impl Builder {
             collect: self.collect.unwrap_or(COLLECT),
             system: self.system,
             open: Mutex::new(HashMap::new()),
+            told: crate::bus::all(),
+            children: Arc::default(),
         });
         tokio::spawn(look_after(Arc::downgrade(&inner), inner.store.posts()));
         Ok(Engine { inner })

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rye_protocol::{
-    Author, Batch, Entry, EntryId, Event, EventKind, Gate, ItemStatus, Millis, Op, Part, Phase,
-    QueueItem, QueueItemId, QueueMode, Session as SessionData, SessionId, SessionStatus,
-    StatusKind, Thread, ThreadId, ThreadStatus,
+    Batch, Entry, EntryId, Event, EventKind, Gate, ItemStatus, Millis, Op, Phase, QueueItem,
+    QueueItemId, QueueMode, Session as SessionData, SessionId, SessionStatus, StatusKind, Thread,
+    ThreadId, ThreadStatus,
 };
 use serde_json::Map;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::{Inner, Shared};
+use super::{Above, Budget, Inner, Prompt, Shared, ThreadView};
 use crate::bus::{Bus, Notice, Subscription};
 use crate::machine::Machine;
 use crate::runner::{Mail, Runner};
@@ -46,55 +46,15 @@ struct Running {
     status: Arc<Mutex<StatusKind>>,
 }
 
-/// A thread, as somebody outside sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ThreadView {
-    /// Its id.
-    pub id: ThreadId,
-    /// Its key.
-    pub key: String,
-    /// What it is doing.
-    pub status: StatusKind,
-}
-
-/// Something to be asked.
-#[derive(Debug, Clone, Default)]
-pub struct Prompt {
-    /// Its id, where the caller has one.
-    pub id: Option<QueueItemId>,
-    /// What is asked.
-    pub content: String,
-    /// Files and images.
-    pub attachments: Vec<Part>,
-    /// Who asks.
-    pub author: Option<Author>,
-    /// Whom to answer.
-    pub reply_to: Option<String>,
-    /// The model for it.
-    pub model: Option<String>,
-    /// What becomes of it if the thread is busy; else as the thread does.
-    pub mode: Option<QueueMode>,
-    /// The thread; else `default`.
-    pub thread: Option<String>,
-}
-
-impl<T: Into<String>> From<T> for Prompt {
-    fn from(content: T) -> Self {
-        Self {
-            content: content.into(),
-            ..Self::default()
-        }
-    }
-}
-
 impl Session {
     /// Writes a new one down and opens it.
     pub(super) async fn create(
-        inner: &Inner,
+        inner: &Arc<Inner>,
         lease: Lease,
         data: SessionData,
+        above: Option<Above>,
     ) -> Result<Self, StoreError> {
-        let session = Self::new(inner, lease, data.clone());
+        let session = Self::new(inner, lease, data.clone(), above);
         let mut batch = Batch::default();
         batch.push(Op::PutSession(Box::new(data)));
         let shared = &session.open.shared;
@@ -102,13 +62,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Opens one that was written down, and lets its threads go on.
-    pub(super) async fn restore(
-        inner: &Inner,
-        lease: Lease,
-        record: Record,
-    ) -> Result<Self, StoreError> {
-        let session = Self::new(inner, lease, record.session);
+    /// Lets the threads go on that were written down.
+    pub(super) async fn restore(&self, record: Record) -> Result<(), StoreError> {
         for thread in record.threads {
             let own = record.items.iter().filter(|item| item.thread == thread.id);
             // What was posted while no host was there has no place in the queue yet.
@@ -121,19 +76,25 @@ impl Session {
                 origin.thread == thread.id && turn.is_some_and(|turn| turn.item == origin.item)
             };
             let gates = record.gates.iter().filter(of_turn).cloned().collect();
-            let running = session.move_thread(thread, items, gates).await?;
+            let running = self.move_thread(thread, items, gates).await?;
             for item in posted {
-                session.send(&running, Mail::Posted(Box::new(item)))?;
+                self.send(&running, Mail::Posted(Box::new(item)))?;
             }
         }
         // Whoever has it finds its threads at work, not about to be.
-        for running in session.all_running() {
-            session.read(&running).await?;
+        for running in self.all_running() {
+            self.read(&running).await?;
         }
-        Ok(session)
+        Ok(())
     }
 
-    fn new(inner: &Inner, lease: Lease, data: SessionData) -> Self {
+    /// One whose threads do not move yet.
+    pub(super) fn new(
+        inner: &Arc<Inner>,
+        lease: Lease,
+        data: SessionData,
+        above: Option<Above>,
+    ) -> Self {
         let model = data.model.clone();
         let shared = Shared {
             store: Arc::clone(&inner.store),
@@ -145,12 +106,12 @@ impl Session {
             collect: inner.collect,
             system: inner.system.clone(),
             model: model.unwrap_or_else(|| inner.models.default_name()),
-            bus: Bus::new(),
+            bus: Bus::new(inner.told.clone()),
             closed: CancellationToken::new(),
             lost: Mutex::new(None),
             paused: AtomicBool::new(data.status == SessionStatus::Paused),
-            limits: data.limits,
-            usage: Mutex::new(data.usage),
+            budget: Arc::new(Budget::new(data.limits, data.usage, above)),
+            engine: Arc::downgrade(inner),
         };
         Self {
             open: Arc::new(Open {
@@ -165,6 +126,25 @@ impl Session {
     /// Its id.
     pub fn id(&self) -> &SessionId {
         &self.open.shared.lease.session
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> SessionStatus {
+        self.data().status
+    }
+
+    pub(crate) fn data(&self) -> SessionData {
+        let data = self.open.data.lock();
+        data.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.open.shared
+    }
+
+    /// Begins nothing from now on.
+    pub(super) fn halt(&self) {
+        self.open.shared.paused.store(true, Ordering::Release);
     }
 
     /// Asks something, and gives the id of what waits: it is written down by then.
@@ -210,7 +190,7 @@ impl Session {
     pub async fn pause(&self, thread: Option<&str>) -> Result<(), StoreError> {
         match thread {
             Some(_) => self.order(thread, Order::Pause).await,
-            None => self.set_status(SessionStatus::Paused).await,
+            None => self.set_status_of_all(SessionStatus::Paused).await,
         }
     }
 
@@ -218,7 +198,7 @@ impl Session {
     pub async fn resume(&self, thread: Option<&str>) -> Result<(), StoreError> {
         match thread {
             Some(_) => self.order(thread, Order::Resume).await,
-            None => self.set_status(SessionStatus::Running).await,
+            None => self.set_status_of_all(SessionStatus::Running).await,
         }
     }
 
@@ -264,10 +244,17 @@ impl Session {
     pub async fn close(&self) -> Result<(), StoreError> {
         let shared = &self.open.shared;
         shared.closed.cancel();
+        let engine = shared.engine.upgrade();
+        for child in engine
+            .map(|engine| engine.open_children(self.id()))
+            .unwrap_or_default()
+        {
+            Box::pin(child.close()).await?;
+        }
         shared.store.release(&shared.lease).await
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         !self.open.shared.closed.is_cancelled()
     }
 
@@ -327,7 +314,20 @@ impl Session {
         Ok(())
     }
 
-    async fn set_status(&self, status: SessionStatus) -> Result<(), StoreError> {
+    /// With its children.
+    async fn set_status_of_all(&self, status: SessionStatus) -> Result<(), StoreError> {
+        self.set_status(status).await?;
+        let engine = self.open.shared.engine.upgrade();
+        for child in engine
+            .map(|engine| engine.open_children(self.id()))
+            .unwrap_or_default()
+        {
+            Box::pin(child.set_status_of_all(status)).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn set_status(&self, status: SessionStatus) -> Result<(), StoreError> {
         let shared = &self.open.shared;
         let data = {
             let data = self.open.data.lock();
@@ -423,6 +423,7 @@ impl Session {
             reply_to: prompt.reply_to,
             model: prompt.model,
             role: None,
+            limits: prompt.limits,
             mode: prompt.mode.unwrap_or(running.mode),
             status: ItemStatus::Waiting,
             collect_until: None,
@@ -458,7 +459,7 @@ impl Session {
         running.mail.send(mail).map_err(|_| self.over())
     }
 
-    fn over(&self) -> StoreError {
+    pub(super) fn over(&self) -> StoreError {
         match self.open.shared.check() {
             Err(error) => error,
             Ok(()) => StoreError::NotFound {

@@ -101,6 +101,10 @@ impl Step<'_> {
             call.state = CallState::Ended;
             call.processes.clear();
         }
+        if let Some(session) = self.child_of(call) {
+            self.use_up(self.env.children.used(&call.id));
+            self.tell(EventKind::TaskEnd { session });
+        }
         let call = call.id.clone();
         self.tell(EventKind::ToolEnd { call, status });
     }

@@ -10,9 +10,12 @@
 //! | the gate has ended | tell the tool | run the tool again, which finds it ended |
 //! | all calls have ended | – | call the model |
 
-use rye_protocol::{Call, CallState, EventKind, ItemStatus, Phase, ThreadStatus};
+use rye_protocol::{
+    Call, CallState, EventKind, ItemStatus, Phase, QueueItem, SessionId, ThreadStatus, Turn,
+};
 
-use super::{Effect, Step};
+use super::{Effect, Fact, Step};
+use crate::child;
 use crate::tool::Effect as ToolEffect;
 
 impl Step<'_> {
@@ -32,15 +35,12 @@ impl Step<'_> {
                 }
                 continue;
             };
+            if let Some(limit) = self.limit_of_prompt(turn) {
+                self.limit(limit);
+                continue;
+            }
             match &turn.phase {
-                Phase::Model => {
-                    if !self.machine.live.model {
-                        self.machine.live.model = true;
-                        let model = turn.model.clone();
-                        self.out.effects.push(Effect::CallModel { model });
-                    }
-                    return;
-                }
+                Phase::Model => return self.call_model(),
                 Phase::Tools { calls, .. } => {
                     if calls.iter().any(|call| call.state != CallState::Ended) {
                         let calls = calls.clone();
@@ -55,6 +55,40 @@ impl Step<'_> {
                 }
             }
         }
+    }
+
+    /// Reserves what a call of the model uses up at least, and makes it.
+    fn call_model(&mut self) {
+        if self.machine.live.model {
+            return;
+        }
+        self.machine.live.model = true;
+        let Some(turn) = &mut self.machine.thread.turn else {
+            return;
+        };
+        let model = turn.model.clone();
+        let left = std::mem::replace(&mut turn.reserved, self.env.reserve);
+        // A host that died in the middle of a call had made it.
+        self.use_up(left);
+        self.out.effects.push(Effect::CallModel { model });
+    }
+
+    /// The limit of the prompt that is reached; that of the session, if it is its time.
+    fn limit_of_prompt(&self, turn: &Turn) -> Option<&'static str> {
+        if self.env.until.is_some_and(|until| self.env.now >= until) {
+            return Some("duration");
+        }
+        let limits = &self.running()?.limits;
+        let reached = limits.reached(&turn.used, self.env.now)?;
+        // What a call in progress uses up is its own; time is up for all.
+        let between = turn.phase == Phase::Model && !self.machine.live.model;
+        (between || reached == "duration").then_some(reached)
+    }
+
+    /// The prompt that runs.
+    fn running(&self) -> Option<&QueueItem> {
+        let turn = self.machine.thread.turn.as_ref()?;
+        self.machine.items.iter().find(|item| item.id == turn.item)
     }
 
     /// The first that waits and is not being collected.
@@ -91,7 +125,7 @@ impl Step<'_> {
 
     /// Starts a call, unless one that runs alone stands in the way, or it runs alone itself.
     fn start_if_free(&mut self, call: &Call) {
-        let Some((_, exclusive)) = self.env.tools.of(&call.tool) else {
+        let Some(Fact { exclusive, .. }) = self.env.tools.of(&call.tool) else {
             return self.unknown_tool(call);
         };
         let tools = self.env.tools;
@@ -100,7 +134,7 @@ impl Step<'_> {
         };
         let calls = self.machine.calls();
         let mut active = calls.iter_mut().filter(active);
-        let alone = |other: &mut Call| tools.of(&other.tool).is_some_and(|(_, alone)| alone);
+        let alone = |other: &mut Call| tools.of(&other.tool).is_some_and(|it| it.exclusive);
         let in_the_way = active.any(|other| exclusive || alone(other));
         if !in_the_way {
             self.start(call);
@@ -117,6 +151,9 @@ impl Step<'_> {
             call: call.id.clone(),
             tool: call.tool.clone(),
         });
+        if let Some(session) = self.child_of(call) {
+            self.tell(EventKind::TaskStart { session });
+        }
         self.out.effects.push(Effect::RunTool {
             call: call.id.clone(),
             tool: call.tool.clone(),
@@ -124,9 +161,17 @@ impl Step<'_> {
         });
     }
 
+    /// The session that a call is, if it is one.
+    pub(super) fn child_of(&self, call: &Call) -> Option<SessionId> {
+        let is_task = self.env.tools.of(&call.tool)?.is_task;
+        let thread = &self.machine.thread;
+        let item = &thread.turn.as_ref()?.item;
+        is_task.then(|| child::id(&thread.session, &thread.id, item, &call.id))
+    }
+
     /// A call that had started when its host died.
     fn left_by_a_dead_host(&mut self, call: &Call) {
-        match self.env.tools.of(&call.tool).map(|(effect, _)| effect) {
+        match self.env.tools.of(&call.tool).map(|it| it.effect) {
             Some(ToolEffect::Pure | ToolEffect::Idempotent) => self.start(call),
             Some(ToolEffect::Ask) => self.ask_to_run_again(call),
             Some(ToolEffect::AtMostOnce) | None => self.interrupt(call),
@@ -143,7 +188,10 @@ impl Step<'_> {
             .items
             .iter()
             .filter_map(|item| item.collect_until);
-        if let Some(at) = gates.chain(windows).min() {
+        let item = self.running().and_then(|item| item.limits.until);
+        let turn = self.machine.thread.turn.as_ref();
+        let time = turn.and_then(|_| self.env.until.into_iter().chain(item).min());
+        if let Some(at) = gates.chain(windows).chain(time).min() {
             self.out.effects.push(Effect::WakeAt(at));
         }
     }

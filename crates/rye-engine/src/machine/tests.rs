@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rye_protocol::{
-    CallId, Entry, EntryId, EntryKind, EventKind, Gate, GateId, GateStatus, ItemStatus, Message,
-    Millis, Op, Part, QueueItem, QueueItemId, QueueMode, Resolution, ResultStatus, Role, SessionId,
-    Suspended, Thread, ThreadId, ThreadStatus, Usage,
+    CallId, Entry, EntryId, EntryKind, EventKind, Gate, GateId, GateStatus, ItemStatus, Limits,
+    Message, Millis, Op, Part, QueueItem, QueueItemId, QueueMode, Resolution, ResultStatus, Role,
+    SessionId, Suspended, Thread, ThreadId, ThreadStatus, Usage,
 };
 use serde_json::{Map, Value, json};
 
-use super::{Effect, Env, Facts, Input, Machine};
+use super::{Children, Effect, Env, Fact, Facts, Input, Machine};
 use crate::model::ModelAnswer;
 use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolOutput};
 
@@ -22,16 +22,38 @@ use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolOutput};
 struct Named;
 
 impl Facts for Named {
-    fn of(&self, tool: &str) -> Option<(ToolEffect, bool)> {
-        match tool {
-            "pure" => Some((ToolEffect::Pure, false)),
-            "once" => Some((ToolEffect::AtMostOnce, false)),
-            "ask" => Some((ToolEffect::Ask, false)),
-            "alone" => Some((ToolEffect::Idempotent, true)),
-            _ => None,
-        }
+    fn of(&self, tool: &str) -> Option<Fact> {
+        let effect = match tool {
+            "pure" => ToolEffect::Pure,
+            "once" => ToolEffect::AtMostOnce,
+            "ask" => ToolEffect::Ask,
+            "alone" | "task" => ToolEffect::Idempotent,
+            _ => return None,
+        };
+        Some(Fact {
+            effect,
+            exclusive: tool == "alone",
+            is_task: tool == "task",
+        })
     }
 }
+
+/// Children that have used up a turn each.
+struct Frugal;
+
+impl Children for Frugal {
+    fn used(&self, _: &CallId) -> Usage {
+        TURN
+    }
+}
+
+const TURN: Usage = Usage {
+    turns: 1,
+    input_tokens: 0,
+    cached_tokens: 0,
+    output_tokens: 0,
+    micro_dollars: 0,
+};
 
 /// What is written down.
 #[derive(Debug, Clone)]
@@ -42,6 +64,7 @@ struct Record {
     gates: BTreeMap<GateId, Gate>,
     suspended: BTreeMap<GateId, Suspended>,
     events: Vec<EventKind>,
+    usage: Usage,
 }
 
 impl Record {
@@ -60,7 +83,7 @@ impl Record {
             }
             Op::ClearSuspended(gate) => drop(self.suspended.remove(&gate)),
             Op::Event(_, kind) => self.events.push(*kind),
-            Op::AddUsage(_) => {}
+            Op::AddUsage(usage) => self.usage = self.usage.plus(usage),
             other => panic!("a thread does not write {other:?}"),
         }
     }
@@ -92,6 +115,7 @@ struct World {
     record: Record,
     machine: Machine,
     now: Millis,
+    until: Option<Millis>,
     /// What was begun and has not ended, in this process.
     model: bool,
     tools: BTreeMap<CallId, String>,
@@ -125,11 +149,13 @@ impl World {
             gates: BTreeMap::new(),
             suspended: BTreeMap::new(),
             events: Vec::new(),
+            usage: Usage::default(),
         };
         Self {
             machine: record.machine(),
             record,
             now: Millis(1_000_000),
+            until: None,
             model: false,
             tools: BTreeMap::new(),
             begun: BTreeMap::new(),
@@ -145,7 +171,10 @@ impl World {
             collect: Duration::from_secs(5),
             model: "test",
             paused: false,
+            reserve: TURN,
+            until: self.until,
             tools: &Named,
+            children: &Frugal,
         };
         let output = self.machine.handle(input, &env);
         for op in output.batch.ops {
@@ -190,6 +219,7 @@ impl World {
             reply_to: None,
             model: None,
             role: None,
+            limits: Limits::default(),
             mode,
             status: ItemStatus::Waiting,
             collect_until: None,
@@ -239,7 +269,7 @@ impl World {
         self.input(Input::Answered(Ok(Box::new(ModelAnswer {
             parts,
             stop_reason: None,
-            usage: Usage::default(),
+            usage: TURN,
         }))));
     }
 

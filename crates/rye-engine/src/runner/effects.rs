@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Mail, Runner, patiently};
-use crate::machine::Effect;
+use crate::machine::{Effect, Facts as _};
 use crate::model::{Deltas, Model, ModelError, ModelRequest};
 use crate::store::StoreError;
 use crate::tool::ToolContext;
@@ -30,8 +30,7 @@ impl Runner {
                 self.partial.clear();
             }
             Effect::RunTool { call, tool, args } => self.run_tool(call, &tool, args),
-            // Dropping its task ends what it began.
-            Effect::StopTool(call) => drop(self.tools.remove(&call)),
+            Effect::StopTool(call) => self.stop_tool(&call),
             Effect::Reply(call, gate, status) => self.reply(&call, &gate, &status),
             Effect::WakeAt(at) => self.wake_at = Some(at),
         }
@@ -42,7 +41,11 @@ impl Runner {
         self.generation += 1;
         self.partial.clear();
         let (own, generation) = (self.own.clone(), self.generation);
-        if let Some(limit) = self.shared.reached_limit() {
+        let thread = &self.machine.thread;
+        let reserved = thread.turn.as_ref().map(|turn| turn.reserved);
+        let now = self.shared.clock.now();
+        let budget = &self.shared.budget;
+        if let Err(limit) = budget.admit(&thread.id, reserved.unwrap_or_default(), now) {
             let _ = own.send(Mail::Limit(limit));
             return Ok(());
         }
@@ -100,21 +103,47 @@ impl Runner {
         let Some(turn) = &self.machine.thread.turn else {
             return;
         };
+        let items = self.machine.items.iter();
+        let item = items.clone().find(|item| item.id == turn.item);
+        let of_item = item.map(|item| item.limits.left(&turn.used));
+        let left = self.shared.budget.left().and(of_item.unwrap_or_default());
         let context = ToolContext {
             session: self.shared.lease.session.clone(),
             thread: self.machine.thread.id.clone(),
             item: turn.item.clone(),
             call: call.clone(),
             sandbox: Arc::clone(&self.shared.sandbox),
+            left,
+            engine: self.shared.engine.clone(),
             mail: self.own.clone(),
         };
+        let is_task = self.shared.tools.of(tool).is_some_and(|it| it.is_task);
+        let child = is_task.then(|| context.child_id());
         let work = self.shared.tools.run(tool, args, context);
         let (own, id) = (self.own.clone(), call.clone());
         let task = tokio::spawn(async move {
             let outcome = work.await;
             let _ = own.send(Mail::Ended(id, outcome.map(Box::new)));
         });
-        self.tools.insert(call, AbortOnDropHandle::new(task));
+        self.tools
+            .insert(call, (AbortOnDropHandle::new(task), child));
+    }
+
+    /// Ends a call: dropping its task ends what it began, but for a session below.
+    fn stop_tool(&mut self, call: &CallId) {
+        let Some((tool, child)) = self.tools.remove(call) else {
+            return;
+        };
+        let (Some(child), Some(engine)) = (child, self.shared.engine.upgrade()) else {
+            return;
+        };
+        tokio::spawn(async move {
+            tool.abort();
+            // It may be about to make the child.
+            let _ = tool.await;
+            // If this cannot be written, whoever opens the parent next does it.
+            let _ = engine.end_child(&child).await;
+        });
     }
 
     /// Remembers who waits for a gate.
@@ -152,11 +181,7 @@ async fn ask(
     for _ in 1..TRIES {
         match model.call(request.clone(), Arc::clone(deltas)).await {
             Err(error) if error.is_retriable() => {
-                let told = match &error {
-                    ModelError::RateLimited { retry_after, .. } => *retry_after,
-                    _ => None,
-                };
-                tokio::time::sleep(told.unwrap_or(pause)).await;
+                tokio::time::sleep(error.retry_after().unwrap_or(pause)).await;
                 pause *= 2;
             }
             outcome => return outcome,

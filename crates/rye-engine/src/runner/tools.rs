@@ -10,10 +10,10 @@ use rye_protocol::{ErrorCode, ErrorInfo};
 use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::machine::Facts;
+use crate::machine::{Fact, Facts};
 use crate::model::ToolSpec;
 use crate::text::without_middle;
-use crate::tool::{Effect, Tool, ToolContext, ToolError, ToolOutput};
+use crate::tool::{Tool, ToolContext, ToolError, ToolOutput};
 
 /// How much of a tool's text a model is given.
 const LONGEST: usize = 100_000;
@@ -94,9 +94,13 @@ impl Toolbox {
 }
 
 impl Facts for Toolbox {
-    fn of(&self, tool: &str) -> Option<(Effect, bool)> {
+    fn of(&self, tool: &str) -> Option<Fact> {
         let def = self.all.get(tool)?.tool.def();
-        Some((def.effect, def.exclusive))
+        Some(Fact {
+            effect: def.effect,
+            exclusive: def.exclusive,
+            is_task: def.is_task,
+        })
     }
 }
 

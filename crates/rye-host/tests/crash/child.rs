@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rye_engine::builtin::Task;
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::protocol::{
-    EntryKind, EventKind, GateId, Message, Millis, Part, QueueItemId, QueueMode, ResultStatus, Role,
+    EntryKind, ErrorCode, EventKind, GateId, Message, Millis, Part, QueueItemId, QueueMode,
+    ResultStatus, Role, SessionId,
 };
+use rye_engine::store::{Claim, SessionFilter};
 use rye_engine::tool::Effect;
 use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_model::Catalogue;
@@ -75,10 +78,13 @@ async fn live(scenario: &Scenario) -> Vec<String> {
     let store = Sqlite::open_with(folder.join("sessions.db"), Arc::new(clock())).unwrap();
     let tool =
         |name: &str, effect, gates: &[&'static str]| Append::new(&folder, name, effect, gates);
+    let models = Catalogue::new(&folder)
+        .with("scripted:test", (scenario.script)())
+        .with("scripted:child", (scenario.child)());
     let once = Effect::AtMostOnce;
     let engine = Engine::builder()
         .store(Killer(store))
-        .models(Catalogue::new(&folder).with("scripted:test", (scenario.script)()))
+        .models(models)
         .sandbox(Arc::new(Virtual::new()))
         .clock(clock())
         .collect_for(WINDOW)
@@ -90,12 +96,15 @@ async fn live(scenario: &Scenario) -> Vec<String> {
         .tool(tool("gated_again", Effect::Idempotent, &["first"]))
         .tool(tool("gated_twice", once, &["first", "second"]))
         .tool(tool("expiring", once, &["first"]).expires_in(Duration::from_millis(300)))
+        .tool(Task::default())
         .build()
         .unwrap();
+    let mut feed = engine.feed();
     let id = Some("session".parse().unwrap());
     let session = engine
         .create_session(NewSession {
             id,
+            limits: scenario.limits,
             ..NewSession::default()
         })
         .await
@@ -117,17 +126,44 @@ async fn live(scenario: &Scenario) -> Vec<String> {
         session.resume(None).await.unwrap();
     }
     let mut events = session.subscribe(0);
+    for gate in engine.pending_gates(None).await.unwrap() {
+        act(scenario.person, &engine, &session, gate.id).await;
+    }
     while !wanted.is_empty() {
-        let notice = events.next().await.unwrap().expect("the session is closed");
-        match notice.event.kind {
-            EventKind::TurnEnd { item, .. } => drop(wanted.remove(&item)),
-            EventKind::DecisionGate { gate } => {
-                act(scenario.person, &engine, &session, gate.id).await;
+        tokio::select! {
+            notice = events.next() => {
+                let notice = notice.unwrap().expect("the session is closed");
+                if let EventKind::TurnEnd { item, .. } = notice.event.kind {
+                    wanted.remove(&item);
+                }
             }
-            _ => {}
+            notice = feed.next() => {
+                let notice = notice.unwrap().expect("the engine is gone");
+                if let EventKind::DecisionGate { gate } = notice.event.kind {
+                    act(scenario.person, &engine, &session, gate.id).await;
+                }
+            }
         }
     }
-    story(&session).await
+    let id = session.id().clone();
+    engine.shutdown().await.unwrap();
+    // What was left to do for a child is done by whoever opens its parent.
+    let session = engine.open_session(&id, Claim::IfFree).await.unwrap();
+    let mut told = story(&engine, session.id()).await;
+    let filter = SessionFilter {
+        parent: Some(id),
+        limit: 10,
+        ..SessionFilter::default()
+    };
+    for child in engine.sessions(filter).await.unwrap() {
+        told.push(format!("child: {:?}", child.status));
+        told.extend(story(&engine, &child.id).await);
+    }
+    told.push(format!(
+        "waiting gates: {}",
+        engine.pending_gates(None).await.unwrap().len()
+    ));
+    told
 }
 
 async fn ask(session: &Session, id: &str, content: &str, mode: QueueMode) {
@@ -156,9 +192,8 @@ async fn act(person: Person, engine: &Engine, session: &Session, gate: GateId) {
     engine.decide(&gate, decision).await.unwrap();
 }
 
-async fn story(session: &Session) -> Vec<String> {
-    let thread = session.threads().remove(0).id;
-    let entries = session.entries(&thread, None, 1000).await.unwrap();
+async fn story(engine: &Engine, session: &SessionId) -> Vec<String> {
+    let (_, entries) = engine.history(session).await.unwrap().remove(0);
     let lines = entries.iter().map(|entry| match &entry.kind {
         EntryKind::Message(message) => line(message),
         EntryKind::DecisionGate { title, .. } => format!("gate: {title}"),
@@ -177,6 +212,7 @@ fn line(message: &Message) -> String {
             ResultStatus::Aborted => "aborted".to_owned(),
             ResultStatus::Error => format!("error: {text}"),
         },
+        Part::Error { error } if error.code == ErrorCode::Limit => "limit".to_owned(),
         other => format!("{other:?}"),
     });
     let role = match message.role {

@@ -31,6 +31,7 @@ after_last: { text: "(end of script)" }
         usage: Some(Tokens {
             input: 1200,
             cached: 0,
+            cache_write: 0,
             output: 40,
         }),
         ..Said::default()

@@ -102,17 +102,24 @@ pub(super) fn sessions(db: &Connection, filter: &SessionFilter) -> Outcome<Vec<S
         Some(id) => post::number(db, id)?.ok_or_else(|| not_found(SESSION, id))?,
     };
     let limit = at_most(filter.limit);
-    let mut question = match filter.user {
-        None => db.prepare_cached(
+    // A question of its own for each, so that each finds its index.
+    let mut question = db.prepare_cached(match (&filter.user, &filter.parent) {
+        (None, None) => {
             "SELECT usage, doc FROM engine_sessions
-             WHERE number < ?1 AND ?3 IS NULL ORDER BY number DESC LIMIT ?2",
-        )?,
-        Some(_) => db.prepare_cached(
+             WHERE number < ?1 AND ?3 IS NULL AND ?4 IS NULL ORDER BY number DESC LIMIT ?2"
+        }
+        (Some(_), None) => {
             "SELECT usage, doc FROM engine_sessions
-             WHERE number < ?1 AND user_id = ?3 ORDER BY number DESC LIMIT ?2",
-        )?,
-    };
-    let rows = question.query_map(params![before, limit, filter.user], |row| {
+             WHERE number < ?1 AND user_id = ?3 AND ?4 IS NULL ORDER BY number DESC LIMIT ?2"
+        }
+        (_, Some(_)) => {
+            "SELECT usage, doc FROM engine_sessions
+             WHERE number < ?1 AND (?3 IS NULL OR user_id = ?3) AND parent = ?4
+             ORDER BY number DESC LIMIT ?2"
+        }
+    })?;
+    let parent = filter.parent.as_ref().map(SessionId::as_str);
+    let rows = question.query_map(params![before, limit, filter.user, parent], |row| {
         Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
     })?;
     let mut sessions = Vec::new();

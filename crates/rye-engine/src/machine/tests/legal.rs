@@ -83,6 +83,12 @@ fn check_calls(world: &World) {
         );
     }
     if world.model {
+        let reserved = record.thread.turn.as_ref().map(|turn| turn.reserved);
+        assert_eq!(
+            reserved,
+            Some(TURN),
+            "the model is called before it is counted"
+        );
         let phase = record.thread.turn.as_ref().map(|turn| &turn.phase);
         assert_eq!(
             phase,
@@ -116,7 +122,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         Just(QueueMode::Steer),
         Just(QueueMode::Collect)
     ];
-    let tool = prop::sample::select(vec!["pure", "once", "ask", "alone", "nonsense"]);
+    let tool = prop::sample::select(vec!["pure", "once", "ask", "alone", "task", "nonsense"]);
     let act = prop_oneof![
         4 => mode.prop_map(Act::Prompt),
         3 => Just(Act::Say),

@@ -302,3 +302,97 @@ fn abort_ends_what_runs_and_forgets_what_waits() {
     world.prompt(QueueMode::Followup);
     assert!(world.model, "and the thread goes on");
 }
+
+#[test]
+fn a_call_of_the_model_is_counted_though_its_host_dies() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    assert_eq!(world.record.usage, Usage::default(), "it is only reserved");
+    world.die();
+    world.die();
+    assert_eq!(world.record.usage.turns, 2, "two were made and lost");
+    world.say("at last");
+    assert_eq!(world.record.usage.turns, 3);
+}
+
+#[test]
+fn what_a_task_used_up_counts_for_its_prompt() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    let call = world.want(&["task"]).remove(0);
+    world.end(&call, "done");
+    let turn = world.record.thread.turn.as_ref().unwrap();
+    assert_eq!(turn.used.turns, 2, "its own, and that of the child");
+    let child = crate::child::id(
+        &world.record.thread.session,
+        &world.record.thread.id,
+        &turn.item,
+        &call,
+    );
+    let events = &world.record.events;
+    for told in [
+        EventKind::TaskStart {
+            session: child.clone(),
+        },
+        EventKind::TaskEnd { session: child },
+    ] {
+        assert!(events.contains(&told), "{told:?} was not told");
+    }
+}
+
+#[test]
+fn a_prompt_ends_at_its_own_limit_and_the_next_one_begins() {
+    let mut world = World::new();
+    let mut item = world.item(QueueMode::Followup);
+    item.limits.turns = Some(1);
+    world.input(Input::Prompt(item));
+    world.prompt(QueueMode::Followup);
+    let call = world.want(&["pure"]).remove(0);
+    world.end(&call, "42");
+    assert_eq!(
+        world.story(),
+        [
+            "user: prompt 1",
+            "model: →pure",
+            "tool: 42",
+            "model: !Limit",
+            "user: prompt 2"
+        ]
+    );
+    assert!(world.model);
+}
+
+#[test]
+fn when_the_time_is_up_calls_are_ended_and_gates_withdrawn() {
+    let mut world = World::new();
+    world.until = Some(world.now.after(Duration::from_mins(1)));
+    world.prompt(QueueMode::Followup);
+    let call = world.want(&["once"]).remove(0);
+    let gate = world.ask(&call, "rm");
+    world.now = world.now.after(Duration::from_mins(1));
+    world.input(Input::Tick);
+    assert!(world.tools.is_empty() && !world.model);
+    assert_eq!(
+        world.story(),
+        [
+            "user: prompt 1",
+            "model: →once",
+            "gate: May it?",
+            "tool: Aborted",
+            "model: !Limit"
+        ]
+    );
+    assert!(matches!(
+        world.record.gates[&gate].status,
+        GateStatus::Withdrawn { .. }
+    ));
+}
+
+#[test]
+fn a_limit_that_lets_no_call_be_made_counts_none() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    world.input(Input::Limit("turns"));
+    assert_eq!(world.record.usage, Usage::default());
+    assert_eq!(world.story(), ["user: prompt 1", "model: !Limit"]);
+}

@@ -1,0 +1,111 @@
+//! What is asked, and what is said to it.
+
+use rye_protocol::{
+    Author, EntryKind, EventKind, Limits, Part, QueueItemId, QueueMode, Role, StatusKind, ThreadId,
+    TurnEnd,
+};
+
+use super::Session;
+use crate::store::StoreError;
+
+/// A thread, as somebody outside sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadView {
+    /// Its id.
+    pub id: ThreadId,
+    /// Its key.
+    pub key: String,
+    /// What it is doing.
+    pub status: StatusKind,
+}
+
+/// Something to be asked.
+#[derive(Debug, Clone, Default)]
+pub struct Prompt {
+    /// Its id, where the caller has one.
+    pub id: Option<QueueItemId>,
+    /// What is asked.
+    pub content: String,
+    /// Files and images.
+    pub attachments: Vec<Part>,
+    /// Who asks.
+    pub author: Option<Author>,
+    /// Whom to answer.
+    pub reply_to: Option<String>,
+    /// The model for it.
+    pub model: Option<String>,
+    /// What becomes of it if the thread is busy; else as the thread does.
+    pub mode: Option<QueueMode>,
+    /// The thread; else `default`.
+    pub thread: Option<String>,
+    /// How much it may use up, children included.
+    pub limits: Limits,
+}
+
+/// What came of a prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// How it ended.
+    pub reason: TurnEnd,
+    /// What the model said last.
+    pub text: String,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+impl<T: Into<String>> From<T> for Prompt {
+    fn from(content: T) -> Self {
+        Self {
+            content: content.into(),
+            ..Self::default()
+        }
+    }
+}
+
+impl Session {
+    /// Waits until a prompt has ended, and gives what was said to it.
+    pub async fn answer(&self, item: &QueueItemId) -> Result<Answer, StoreError> {
+        let mut events = self.subscribe(0);
+        let mut error = None;
+        while let Some(notice) = events.next().await? {
+            match notice.event.kind {
+                EventKind::Error { error: why } => error = Some(why.message),
+                EventKind::TurnEnd {
+                    item: ended,
+                    reason,
+                } if ended == *item => {
+                    let text = self.said(notice.event.thread.as_ref(), item).await?;
+                    return Ok(Answer {
+                        reason,
+                        text,
+                        error,
+                    });
+                }
+                EventKind::TurnEnd { .. } => error = None,
+                _ => {}
+            }
+        }
+        Err(self.over())
+    }
+
+    /// What the model said last to a prompt.
+    async fn said(
+        &self,
+        thread: Option<&ThreadId>,
+        item: &QueueItemId,
+    ) -> Result<String, StoreError> {
+        let Some(thread) = thread else {
+            return Ok(String::new());
+        };
+        let entries = self.entries(thread, None, usize::MAX).await?;
+        let own = entries.iter().rev();
+        let own = own.filter(|entry| entry.item.as_ref() == Some(item));
+        let mut spoken = own.filter_map(|entry| match &entry.kind {
+            EntryKind::Message(message) if message.role == Role::Assistant => {
+                Some(message.content())
+            }
+            _ => None,
+        });
+        Ok(spoken.find(|text| !text.is_empty()).unwrap_or_default())
+    }
+}

@@ -1,0 +1,238 @@
+//! An answer that comes in pieces, put together.
+
+use std::collections::{BTreeMap, HashSet};
+
+use rye_engine::model::{Delta, ModelError};
+use rye_protocol::{CallId, Part};
+use serde_json::{Map, Value};
+
+use crate::price::Tokens;
+use crate::sse::Event;
+
+/// The longest answer that is kept.
+const LONGEST: usize = 8 * 1024 * 1024;
+
+/// Reads the stream of one answer.
+pub(crate) trait Decoder: Send {
+    /// Takes in an event and tells what is new.
+    fn take(&mut self, event: Event<'_>, tell: &mut dyn FnMut(Delta)) -> Result<(), ModelError>;
+
+    /// Whether the answer is whole: nothing more needs to come.
+    fn is_done(&self) -> bool;
+
+    /// All of it.
+    fn finish(self: Box<Self>) -> Result<Heard, ModelError>;
+}
+
+/// What was heard of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Heard {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) stop_reason: Option<String>,
+    pub(crate) tokens: Tokens,
+}
+
+/// The parts of an answer, each under a number that says its place.
+#[derive(Debug, Default)]
+pub(crate) struct Assembly {
+    blocks: BTreeMap<usize, Block>,
+    ids: HashSet<CallId>,
+    size: usize,
+}
+
+#[derive(Debug)]
+enum Block {
+    Text(String),
+    Thought {
+        text: String,
+        signature: Option<String>,
+    },
+    Call {
+        id: CallId,
+        tool: String,
+        args: String,
+    },
+}
+
+impl Assembly {
+    pub(crate) fn has(&self, at: usize) -> bool {
+        self.blocks.contains_key(&at)
+    }
+
+    pub(crate) fn is_text(&self, at: usize) -> bool {
+        matches!(self.blocks.get(&at), Some(Block::Text(_)))
+    }
+
+    pub(crate) fn is_open_thought(&self, at: usize) -> bool {
+        let block = self.blocks.get(&at);
+        matches!(
+            block,
+            Some(Block::Thought {
+                signature: None,
+                ..
+            })
+        )
+    }
+
+    pub(crate) fn text(
+        &mut self,
+        at: usize,
+        more: &str,
+        tell: &mut dyn FnMut(Delta),
+    ) -> Result<(), ModelError> {
+        let new = || Block::Text(String::new());
+        if let Block::Text(text) = self.blocks.entry(at).or_insert_with(new) {
+            text.push_str(more);
+        }
+        if !more.is_empty() {
+            tell(Delta::Text(more.to_owned()));
+        }
+        self.grow(more)
+    }
+
+    pub(crate) fn thought(
+        &mut self,
+        at: usize,
+        more: &str,
+        tell: &mut dyn FnMut(Delta),
+    ) -> Result<(), ModelError> {
+        let new = || Block::Thought {
+            text: String::new(),
+            signature: None,
+        };
+        if let Block::Thought { text, .. } = self.blocks.entry(at).or_insert_with(new) {
+            text.push_str(more);
+        }
+        if !more.is_empty() {
+            tell(Delta::Thinking(more.to_owned()));
+        }
+        self.grow(more)
+    }
+
+    /// What the provider wants back with a thought; more of it where there is some.
+    pub(crate) fn signature(&mut self, at: usize, more: &str) -> Result<(), ModelError> {
+        let new = || Block::Thought {
+            text: String::new(),
+            signature: None,
+        };
+        if let Block::Thought { signature, .. } = self.blocks.entry(at).or_insert_with(new) {
+            signature.get_or_insert_default().push_str(more);
+        }
+        self.grow(more)
+    }
+
+    /// A call begins. An id that cannot be kept, or is another call's, is made anew.
+    pub(crate) fn call(&mut self, at: usize, id: &str, tool: &str, tell: &mut dyn FnMut(Delta)) {
+        if self.blocks.contains_key(&at) {
+            return;
+        }
+        let id = id.parse().ok().filter(|id| !self.ids.contains(id));
+        let id = id.unwrap_or_else(CallId::new);
+        self.ids.insert(id.clone());
+        let tool = tool.to_owned();
+        tell(Delta::ToolCall {
+            call: id.clone(),
+            tool: tool.clone(),
+            args: String::new(),
+        });
+        let args = String::new();
+        self.blocks.insert(at, Block::Call { id, tool, args });
+    }
+
+    pub(crate) fn arguments(
+        &mut self,
+        at: usize,
+        more: &str,
+        tell: &mut dyn FnMut(Delta),
+    ) -> Result<(), ModelError> {
+        if let Some(Block::Call { id, tool, args }) = self.blocks.get_mut(&at) {
+            args.push_str(more);
+            if !more.is_empty() {
+                tell(Delta::ToolCall {
+                    call: id.clone(),
+                    tool: tool.clone(),
+                    args: more.to_owned(),
+                });
+            }
+        }
+        self.grow(more)
+    }
+
+    /// Whether a call has arguments already.
+    pub(crate) fn has_arguments(&self, at: usize) -> bool {
+        matches!(self.blocks.get(&at), Some(Block::Call { args, .. }) if !args.is_empty())
+    }
+
+    fn grow(&mut self, more: &str) -> Result<(), ModelError> {
+        self.size += more.len();
+        if self.size > LONGEST {
+            let message = format!(
+                "it was ended after {} MiB; ask for less at a time",
+                LONGEST >> 20
+            );
+            return Err(ModelError::TooLong(message));
+        }
+        Ok(())
+    }
+
+    /// The whole answer, if there is one.
+    pub(crate) fn finish(
+        self,
+        stop_reason: Option<String>,
+        tokens: Tokens,
+    ) -> Result<Heard, ModelError> {
+        let parts: Vec<_> = self.blocks.into_values().filter_map(part).collect();
+        let says_something = |part: &Part| !matches!(part, Part::Thinking { .. });
+        if !parts.iter().any(says_something) {
+            let why = stop_reason.as_deref().unwrap_or("no reason given");
+            let message = format!(
+                "it stopped at once ({why}); say more of what is wanted, or choose another model"
+            );
+            return Err(ModelError::Empty(message));
+        }
+        Ok(Heard {
+            parts,
+            stop_reason,
+            tokens,
+        })
+    }
+}
+
+fn part(block: Block) -> Option<Part> {
+    match block {
+        Block::Text(text) if text.is_empty() => None,
+        Block::Text(text) => Some(Part::Text { text }),
+        Block::Thought {
+            text,
+            signature: None,
+        } if text.is_empty() => None,
+        Block::Thought { text, signature } => Some(Part::Thinking { text, signature }),
+        Block::Call { id, tool, args } => Some(Part::ToolCall {
+            call_id: id,
+            tool,
+            args: arguments(args),
+        }),
+    }
+}
+
+/// Arguments as JSON. What is none stays as it came: it does not fit the tool, and the
+/// model is told so.
+fn arguments(text: String) -> Value {
+    if text.trim().is_empty() {
+        return Value::Object(Map::new());
+    }
+    serde_json::from_str(&text).unwrap_or(Value::String(text))
+}
+
+/// The data of an event, which is JSON.
+pub(crate) fn json<'a, T: serde::Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
+    serde_json::from_str(data).map_err(|error| {
+        let start: String = data.chars().take(80).collect();
+        ModelError::Connection(format!("it sent what is no answer ({error}): {start}"))
+    })
+}
+
+/// A stream that ended before its answer.
+pub(crate) fn cut() -> ModelError {
+    ModelError::Connection("the stream ended before the answer did".to_owned())
+}

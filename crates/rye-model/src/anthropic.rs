@@ -1,0 +1,281 @@
+//! Anthropic's Messages.
+//!
+//! Thoughts go back with their signature; those that were sealed ("redacted") are kept as
+//! a signature of their own form and go back sealed. A mark for the prompt cache stands
+//! behind what does not change (tools, system prompt) and behind the last two turns of
+//! the user, so that each request finds what the one before has left in the cache.
+
+mod stream;
+
+use std::borrow::Cow;
+
+use rye_engine::model::ModelRequest;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::api::{self, Effort, Target, Thinking};
+use crate::convert::{self, Block, Image, Reader, Spoken, Turn};
+
+pub(crate) use stream::Stream;
+
+/// What a signature begins with that is a sealed thought; a real one is base64.
+const SEALED: &str = "redacted:";
+/// The smallest budget that is taken.
+const LEAST_BUDGET: u64 = 1_024;
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    max_tokens: u64,
+    stream: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    system: Vec<Content<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    messages: Vec<Message<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Think>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputConfig>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Think {
+    Adaptive { display: &'static str },
+    Enabled { budget_tokens: u64 },
+}
+
+#[derive(Serialize)]
+struct OutputConfig {
+    effort: &'static str,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+}
+
+#[derive(Serialize)]
+struct Message<'a> {
+    role: &'static str,
+    content: Vec<Content<'a>>,
+}
+
+#[derive(Serialize)]
+struct Content<'a> {
+    #[serde(flatten)]
+    is: Is<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Is<'a> {
+    Text {
+        text: Cow<'a, str>,
+    },
+    Image {
+        source: Source<'a>,
+    },
+    Thinking {
+        thinking: &'a str,
+        signature: &'a str,
+    },
+    RedactedThinking {
+        data: &'a str,
+    },
+    ToolUse {
+        id: String,
+        name: Cow<'a, str>,
+        input: Cow<'a, Value>,
+    },
+    ToolResult {
+        tool_use_id: String,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+        content: Vec<Content<'a>>,
+    },
+}
+
+#[derive(Serialize)]
+struct Source<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    media_type: &'a str,
+    data: &'a str,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct CacheControl {
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+const CACHED: Option<CacheControl> = Some(CacheControl { kind: "ephemeral" });
+
+impl<'a> From<Is<'a>> for Content<'a> {
+    fn from(is: Is<'a>) -> Self {
+        Self {
+            is,
+            cache_control: None,
+        }
+    }
+}
+
+pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
+    let reader = Reader {
+        model: &target.name,
+        images: target.info.images,
+    };
+    let turns = convert::turns(&request.messages, reader);
+    let max_tokens = target.max_output(request);
+    let (thinking, output_config) = think(target, max_tokens, &turns);
+    let mut messages: Vec<_> = turns.into_iter().map(message).collect();
+    let users = messages.iter_mut().rev().filter(|it| it.role == "user");
+    for last in users.take(2).filter_map(|it| it.content.last_mut()) {
+        last.cache_control = CACHED;
+    }
+    let system = (!request.system.trim().is_empty()).then(|| Content {
+        is: Is::Text {
+            text: request.system.as_str().into(),
+        },
+        cache_control: CACHED,
+    });
+    let mut tools: Vec<_> = request.tools.iter().map(tool).collect();
+    if system.is_none()
+        && let Some(last) = tools.last_mut()
+    {
+        last.cache_control = CACHED;
+    }
+    api::bytes(&Body {
+        model: &target.id,
+        max_tokens,
+        stream: true,
+        system: system.into_iter().collect(),
+        tools,
+        messages,
+        thinking,
+        output_config,
+    })
+}
+
+fn think(
+    target: &Target,
+    max_tokens: u64,
+    turns: &[Turn<'_>],
+) -> (Option<Think>, Option<OutputConfig>) {
+    match target.thinking {
+        None => (None, None),
+        Some(Thinking::Effort) => {
+            let display = "summarized";
+            let config = target.effort.map(|effort| OutputConfig {
+                effort: effort.word(),
+            });
+            (Some(Think::Adaptive { display }), config)
+        }
+        Some(Thinking::Budget) => {
+            let budget_tokens = target.effort.unwrap_or(Effort::Medium).budget(max_tokens);
+            let thinks = budget_tokens >= LEAST_BUDGET && !is_amid_foreign_calls(turns);
+            let thinking = thinks.then_some(Think::Enabled { budget_tokens });
+            (thinking, None)
+        }
+    }
+}
+
+/// Whether results answer a turn that does not begin with a thought of this model's, as
+/// after a failover: with a budget to think, such a turn is not taken.
+fn is_amid_foreign_calls(turns: &[Turn<'_>]) -> bool {
+    let [.., Turn::Assistant(spoken), Turn::User { results, .. }] = turns else {
+        return false;
+    };
+    let begins_with_thought = matches!(
+        spoken.first(),
+        Some(Spoken::Thought {
+            signature: Some(_),
+            ..
+        })
+    );
+    !results.is_empty() && !begins_with_thought
+}
+
+fn tool(spec: &rye_engine::model::ToolSpec) -> Tool<'_> {
+    Tool {
+        name: &spec.name,
+        description: &spec.description,
+        input_schema: &spec.parameters,
+        cache_control: None,
+    }
+}
+
+fn message(turn: Turn<'_>) -> Message<'_> {
+    match turn {
+        Turn::Assistant(spoken) => Message {
+            role: "assistant",
+            content: spoken
+                .into_iter()
+                .filter_map(spoken_content)
+                .map(Into::into)
+                .collect(),
+        },
+        Turn::User { results, said } => {
+            let results = results.into_iter().map(|outcome| {
+                let text = Is::Text { text: outcome.text };
+                let images = outcome.images.into_iter().map(image);
+                Is::ToolResult {
+                    tool_use_id: outcome.id,
+                    is_error: outcome.failed,
+                    content: [text].into_iter().chain(images).map(Into::into).collect(),
+                }
+            });
+            let said = said.into_iter().map(|block| match block {
+                Block::Text(text) => Is::Text { text },
+                Block::Image(it) => image(it),
+            });
+            Message {
+                role: "user",
+                content: results.chain(said).map(Into::into).collect(),
+            }
+        }
+    }
+}
+
+fn spoken_content(spoken: Spoken<'_>) -> Option<Is<'_>> {
+    match spoken {
+        Spoken::Text(text) => Some(Is::Text { text }),
+        // Without a signature it is not taken back.
+        Spoken::Thought {
+            signature: None, ..
+        } => None,
+        Spoken::Thought {
+            text,
+            signature: Some(signature),
+        } => Some(match signature.strip_prefix(SEALED) {
+            Some(data) => Is::RedactedThinking { data },
+            None => Is::Thinking {
+                thinking: text,
+                signature,
+            },
+        }),
+        Spoken::Call { id, tool, args } => Some(Is::ToolUse {
+            id,
+            name: tool,
+            input: args,
+        }),
+    }
+}
+
+fn image(image: Image<'_>) -> Is<'_> {
+    Is::Image {
+        source: Source {
+            kind: "base64",
+            media_type: image.mime_type,
+            data: image.data,
+        },
+    }
+}

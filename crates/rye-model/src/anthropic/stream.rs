@@ -1,0 +1,189 @@
+//! The stream of an answer.
+
+use std::borrow::Cow;
+
+use rye_engine::model::{Delta, ModelError};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::SEALED;
+use crate::answer::{self, Assembly, Decoder, Heard};
+use crate::fault::Said;
+use crate::price::Tokens;
+use crate::sse::Event;
+
+/// What has come of an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    answer: Assembly,
+    stop_reason: Option<String>,
+    tokens: Tokens,
+    done: bool,
+}
+
+#[derive(Deserialize)]
+struct Piece<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(default)]
+    index: usize,
+    #[serde(borrow)]
+    delta: Option<DeltaPiece<'a>>,
+    #[serde(borrow)]
+    content_block: Option<Block<'a>>,
+    message: Option<MessagePiece>,
+    usage: Option<Usage>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct DeltaPiece<'a> {
+    #[serde(rename = "type", default, borrow)]
+    kind: Cow<'a, str>,
+    #[serde(default, borrow)]
+    text: Cow<'a, str>,
+    #[serde(default, borrow)]
+    thinking: Cow<'a, str>,
+    #[serde(default, borrow)]
+    signature: Cow<'a, str>,
+    #[serde(default, borrow)]
+    partial_json: Cow<'a, str>,
+    stop_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Block<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(default, borrow)]
+    id: Cow<'a, str>,
+    #[serde(default, borrow)]
+    name: Cow<'a, str>,
+    #[serde(default, borrow)]
+    text: Cow<'a, str>,
+    #[serde(default, borrow)]
+    thinking: Cow<'a, str>,
+    #[serde(default, borrow)]
+    data: Cow<'a, str>,
+    input: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct MessagePiece {
+    usage: Option<Usage>,
+}
+
+#[derive(Deserialize)]
+#[expect(clippy::struct_field_names, reason = "as they are on the wire")]
+struct Usage {
+    input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+}
+
+impl Decoder for Stream {
+    fn take(&mut self, event: Event<'_>, tell: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
+        let piece: Piece<'_> = answer::json(event.data)?;
+        let at = piece.index;
+        match &*piece.kind {
+            "message_start" => self.count(piece.message.and_then(|it| it.usage)),
+            "content_block_start" => {
+                if let Some(block) = piece.content_block {
+                    self.begin(at, &block, tell)?;
+                }
+            }
+            "content_block_delta" => {
+                if let Some(delta) = piece.delta {
+                    self.add(at, &delta, tell)?;
+                }
+            }
+            "message_delta" => {
+                self.count(piece.usage);
+                let reason = piece.delta.and_then(|it| it.stop_reason);
+                self.stop_reason = reason.or(self.stop_reason.take());
+            }
+            "message_stop" => self.done = true,
+            "error" => {
+                let error = piece.error.unwrap_or_default();
+                return Err(Said::of(&error).amid_stream());
+            }
+            // `ping`, `content_block_stop`, and what is still to be invented.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn finish(self: Box<Self>) -> Result<Heard, ModelError> {
+        if !self.done {
+            return Err(answer::cut());
+        }
+        self.answer.finish(self.stop_reason, self.tokens)
+    }
+}
+
+impl Stream {
+    fn begin(
+        &mut self,
+        at: usize,
+        block: &Block<'_>,
+        tell: &mut dyn FnMut(Delta),
+    ) -> Result<(), ModelError> {
+        match &*block.kind {
+            "text" => self.answer.text(at, &block.text, tell),
+            "thinking" => self.answer.thought(at, &block.thinking, tell),
+            "redacted_thinking" => {
+                self.answer.signature(at, SEALED)?;
+                self.answer.signature(at, &block.data)
+            }
+            "tool_use" => {
+                self.answer.call(at, &block.id, &block.name, tell);
+                match &block.input {
+                    Some(Value::Object(args)) if !args.is_empty() => {
+                        let args = Value::Object(args.clone()).to_string();
+                        self.answer.arguments(at, &args, tell)
+                    }
+                    _ => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn add(
+        &mut self,
+        at: usize,
+        delta: &DeltaPiece<'_>,
+        tell: &mut dyn FnMut(Delta),
+    ) -> Result<(), ModelError> {
+        match &*delta.kind {
+            "text_delta" => self.answer.text(at, &delta.text, tell),
+            "thinking_delta" => self.answer.thought(at, &delta.thinking, tell),
+            "signature_delta" => self.answer.signature(at, &delta.signature),
+            "input_json_delta" => self.answer.arguments(at, &delta.partial_json, tell),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts are of the whole answer each time; what is left out has not changed.
+    fn count(&mut self, usage: Option<Usage>) {
+        let Some(usage) = usage else { return };
+        let tokens = &mut self.tokens;
+        // Theirs does not count what went through the cache; ours counts all.
+        let through = tokens.cached.saturating_add(tokens.cache_write);
+        let fresh = tokens.input.saturating_sub(through);
+        let fresh = usage.input_tokens.unwrap_or(fresh);
+        tokens.cached = usage.cache_read_input_tokens.unwrap_or(tokens.cached);
+        tokens.cache_write = usage
+            .cache_creation_input_tokens
+            .unwrap_or(tokens.cache_write);
+        tokens.input = fresh
+            .saturating_add(tokens.cached)
+            .saturating_add(tokens.cache_write);
+        tokens.output = usage.output_tokens.unwrap_or(tokens.output);
+    }
+}

@@ -1,0 +1,212 @@
+//! `OpenAI`'s chat completions, as Ollama, vLLM, llama.cpp, `OpenRouter` and many others
+//! speak them.
+//!
+//! What such a model has thought is shown and kept, but does not go back: there is no
+//! place for it that all of these servers take.
+
+mod stream;
+
+use std::borrow::Cow;
+
+use rye_engine::model::{ModelRequest, ToolSpec};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::api::{self, Effort, Target};
+use crate::convert::{self, Block, Image, Outcome, Reader, Spoken, Turn};
+
+pub(crate) use stream::Stream;
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    stream: bool,
+    stream_options: StreamOptions,
+    max_tokens: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    messages: Vec<Message<'a>>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+enum Message<'a> {
+    System {
+        content: &'a str,
+    },
+    User {
+        content: Content<'a>,
+    },
+    Assistant {
+        content: Option<Cow<'a, str>>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<Call<'a>>,
+    },
+    Tool {
+        tool_call_id: String,
+        content: Cow<'a, str>,
+    },
+}
+
+/// Text alone is sent as such: not every server takes a list.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(Cow<'a, str>),
+    Several(Vec<Piece<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Piece<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: Url },
+}
+
+#[derive(Serialize)]
+struct Url {
+    url: String,
+}
+
+#[derive(Serialize)]
+struct Call<'a> {
+    id: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: Called<'a>,
+}
+
+#[derive(Serialize)]
+struct Called<'a> {
+    name: Cow<'a, str>,
+    arguments: String,
+}
+
+pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
+    let reader = Reader {
+        model: &target.name,
+        images: target.info.images,
+    };
+    let mut messages = Vec::new();
+    if !request.system.trim().is_empty() {
+        let content = &request.system;
+        messages.push(Message::System { content });
+    }
+    for turn in convert::turns(&request.messages, reader) {
+        match turn {
+            Turn::User { results, said } => user(results, said, &mut messages),
+            Turn::Assistant(spoken) => messages.push(assistant(spoken)),
+        }
+    }
+    api::bytes(&Body {
+        model: &target.id,
+        stream: true,
+        stream_options: StreamOptions {
+            include_usage: true,
+        },
+        max_tokens: target.max_output(request),
+        reasoning_effort: target.thinking.and(target.effort).map(Effort::word),
+        tools: request.tools.iter().map(tool).collect(),
+        messages,
+    })
+}
+
+fn tool(spec: &ToolSpec) -> Tool<'_> {
+    Tool {
+        kind: "function",
+        function: Function {
+            name: &spec.name,
+            description: &spec.description,
+            parameters: &spec.parameters,
+        },
+    }
+}
+
+fn user<'a>(results: Vec<Outcome<'a>>, said: Vec<Block<'a>>, messages: &mut Vec<Message<'a>>) {
+    // A result is text alone; the images of all follow together.
+    let mut pieces = Vec::new();
+    for outcome in results {
+        for it in outcome.images {
+            let text = format!("[an image that {} gave]", outcome.tool).into();
+            pieces.push(Piece::Text { text });
+            pieces.push(image(it));
+        }
+        messages.push(Message::Tool {
+            tool_call_id: outcome.id,
+            content: outcome.text,
+        });
+    }
+    pieces.extend(said.into_iter().map(|block| match block {
+        Block::Text(text) => Piece::Text { text },
+        Block::Image(it) => image(it),
+    }));
+    let is_text = |piece: &Piece<'_>| matches!(piece, Piece::Text { .. });
+    if pieces.iter().all(is_text) {
+        let texts = pieces.into_iter().filter_map(|piece| match piece {
+            Piece::Text { text } => Some(text),
+            Piece::ImageUrl { .. } => None,
+        });
+        if let Some(text) = joined(texts) {
+            let content = Content::Text(text);
+            messages.push(Message::User { content });
+        }
+    } else {
+        let content = Content::Several(pieces);
+        messages.push(Message::User { content });
+    }
+}
+
+fn assistant(spoken: Vec<Spoken<'_>>) -> Message<'_> {
+    let (mut texts, mut tool_calls) = (Vec::new(), Vec::new());
+    for one in spoken {
+        match one {
+            Spoken::Text(text) => texts.push(text),
+            Spoken::Thought { .. } => {}
+            Spoken::Call { id, tool, args } => tool_calls.push(Call {
+                id,
+                kind: "function",
+                function: Called {
+                    name: tool,
+                    arguments: args.to_string(),
+                },
+            }),
+        }
+    }
+    Message::Assistant {
+        content: joined(texts.into_iter()),
+        tool_calls,
+    }
+}
+
+fn joined<'a>(mut texts: impl Iterator<Item = Cow<'a, str>>) -> Option<Cow<'a, str>> {
+    let first = texts.next()?;
+    Some(texts.fold(first, |all, next| format!("{all}\n\n{next}").into()))
+}
+
+fn image(image: Image<'_>) -> Piece<'_> {
+    let url = format!("data:{};base64,{}", image.mime_type, image.data);
+    Piece::ImageUrl {
+        image_url: Url { url },
+    }
+}

@@ -1,0 +1,172 @@
+//! The stream of an answer.
+
+use std::borrow::Cow;
+
+use rye_engine::model::{Delta, ModelError};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::answer::{self, Assembly, Decoder, Heard};
+use crate::fault::Said;
+use crate::price::Tokens;
+use crate::sse::Event;
+
+/// The places of an answer's parts: thoughts, words, calls.
+const THOUGHT: usize = 0;
+const TEXT: usize = 1;
+const CALLS: usize = 2;
+
+/// What has come of an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    answer: Assembly,
+    /// The calls, by the number and the id that the server gave them.
+    calls: Vec<(Option<usize>, String)>,
+    stop_reason: Option<String>,
+    tokens: Tokens,
+    done: bool,
+}
+
+#[derive(Deserialize)]
+struct Piece<'a> {
+    #[serde(default, borrow)]
+    choices: Vec<Choice<'a>>,
+    usage: Option<Usage>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(borrow)]
+    delta: Option<DeltaPiece<'a>>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct DeltaPiece<'a> {
+    #[serde(borrow)]
+    content: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    refusal: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    reasoning_content: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    reasoning: Option<Cow<'a, str>>,
+    tool_calls: Option<Vec<CallPiece>>,
+}
+
+#[derive(Deserialize)]
+struct CallPiece {
+    index: Option<usize>,
+    id: Option<String>,
+    function: Option<Function>,
+}
+
+#[derive(Deserialize)]
+struct Function {
+    name: Option<String>,
+    arguments: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Usage {
+    #[serde(default)]
+    prompt_tokens: u64,
+    #[serde(default)]
+    completion_tokens: u64,
+    prompt_tokens_details: Option<Details>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    cached_tokens: Option<u64>,
+}
+
+impl Decoder for Stream {
+    fn take(&mut self, event: Event<'_>, tell: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
+        if event.data.trim() == "[DONE]" {
+            self.done = true;
+            return Ok(());
+        }
+        let piece: Piece<'_> = answer::json(event.data)?;
+        if let Some(error) = piece.error {
+            return Err(Said::of(&error).amid_stream());
+        }
+        if let Some(usage) = piece.usage {
+            let cached = usage.prompt_tokens_details.and_then(|it| it.cached_tokens);
+            self.tokens = Tokens {
+                input: usage.prompt_tokens,
+                cached: cached.unwrap_or_default(),
+                cache_write: 0,
+                output: usage.completion_tokens,
+            };
+        }
+        // There is one choice, as one was asked for.
+        let Some(choice) = piece.choices.into_iter().next() else {
+            return Ok(());
+        };
+        if let Some(delta) = choice.delta {
+            self.add(delta, tell)?;
+        }
+        self.stop_reason = choice.finish_reason.or(self.stop_reason.take());
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn finish(self: Box<Self>) -> Result<Heard, ModelError> {
+        // Not every server says `[DONE]`.
+        if !self.done && self.stop_reason.is_none() {
+            return Err(answer::cut());
+        }
+        self.answer.finish(self.stop_reason, self.tokens)
+    }
+}
+
+impl Stream {
+    fn add(
+        &mut self,
+        delta: DeltaPiece<'_>,
+        tell: &mut dyn FnMut(Delta),
+    ) -> Result<(), ModelError> {
+        let thought = delta.reasoning_content.or(delta.reasoning);
+        if let Some(thought) = thought.filter(|it| !it.is_empty()) {
+            self.answer.thought(THOUGHT, &thought, tell)?;
+        }
+        for text in [delta.content, delta.refusal].into_iter().flatten() {
+            self.answer.text(TEXT, &text, tell)?;
+        }
+        for piece in delta.tool_calls.into_iter().flatten() {
+            let id = piece.id.unwrap_or_default();
+            let at = CALLS + self.place(piece.index, &id);
+            let function = piece.function.unwrap_or(Function {
+                name: None,
+                arguments: None,
+            });
+            let name = function.name.unwrap_or_default();
+            self.answer.call(at, &id, &name, tell);
+            let arguments = function.arguments.unwrap_or_default();
+            self.answer.arguments(at, &arguments, tell)?;
+        }
+        Ok(())
+    }
+
+    /// Which call a piece belongs to. Some servers number none of them, some all alike.
+    fn place(&mut self, index: Option<usize>, id: &str) -> usize {
+        let last = self.calls.len().checked_sub(1);
+        let known = match (index, id) {
+            (None, "") => last,
+            (Some(_), "") => self.calls.iter().rposition(|(other, _)| *other == index),
+            _ => self
+                .calls
+                .iter()
+                .rposition(|(other, its)| *other == index && (its == id || its.is_empty())),
+        };
+        known.unwrap_or_else(|| {
+            self.calls.push((index, id.to_owned()));
+            self.calls.len() - 1
+        })
+    }
+}

@@ -1,0 +1,168 @@
+//! The stream of an answer.
+
+use std::borrow::Cow;
+
+use rye_engine::model::{Delta, ModelError};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::answer::{self, Assembly, Decoder, Heard};
+use crate::fault::Said;
+use crate::price::Tokens;
+use crate::sse::Event;
+
+/// What has come of an answer. Its parts have even places; the odd one before each is for
+/// the signature that stands on it.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    answer: Assembly,
+    /// The place of the part that came last.
+    last: usize,
+    stop_reason: Option<String>,
+    tokens: Tokens,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Piece<'a> {
+    #[serde(default, borrow)]
+    candidates: Vec<Candidate<'a>>,
+    usage_metadata: Option<Usage>,
+    prompt_feedback: Option<Feedback>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate<'a> {
+    #[serde(borrow)]
+    content: Option<Content<'a>>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Content<'a> {
+    #[serde(default, borrow)]
+    parts: Vec<Part<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part<'a> {
+    #[serde(borrow)]
+    text: Option<Cow<'a, str>>,
+    #[serde(default)]
+    thought: bool,
+    #[serde(default, borrow)]
+    thought_signature: Cow<'a, str>,
+    #[serde(borrow)]
+    function_call: Option<Call<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Call<'a> {
+    #[serde(default, borrow)]
+    id: Cow<'a, str>,
+    #[serde(default, borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    args: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback {
+    block_reason: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[expect(clippy::struct_field_names, reason = "as they are on the wire")]
+struct Usage {
+    prompt_token_count: u64,
+    tool_use_prompt_token_count: u64,
+    cached_content_token_count: u64,
+    candidates_token_count: u64,
+    thoughts_token_count: u64,
+}
+
+impl Decoder for Stream {
+    fn take(&mut self, event: Event<'_>, tell: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
+        let piece: Piece<'_> = answer::json(event.data)?;
+        if let Some(error) = piece.error {
+            return Err(Said::of(&error).amid_stream());
+        }
+        if let Some(reason) = piece.prompt_feedback.and_then(|it| it.block_reason) {
+            let message = format!("the prompt was blocked ({reason})");
+            return Err(ModelError::Refused(message));
+        }
+        if let Some(usage) = piece.usage_metadata {
+            let (prompt, tools) = (usage.prompt_token_count, usage.tool_use_prompt_token_count);
+            let (said, thought) = (usage.candidates_token_count, usage.thoughts_token_count);
+            self.tokens = Tokens {
+                input: prompt.saturating_add(tools),
+                cached: usage.cached_content_token_count,
+                cache_write: 0,
+                output: said.saturating_add(thought),
+            };
+        }
+        // There is one candidate, as one was asked for.
+        let Some(candidate) = piece.candidates.into_iter().next() else {
+            return Ok(());
+        };
+        for part in candidate.content.map_or(Vec::new(), |it| it.parts) {
+            self.add(&part, tell)?;
+        }
+        self.stop_reason = candidate.finish_reason.or(self.stop_reason.take());
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        // What was used up may still follow.
+        false
+    }
+
+    fn finish(self: Box<Self>) -> Result<Heard, ModelError> {
+        if self.stop_reason.is_none() {
+            return Err(answer::cut());
+        }
+        self.answer.finish(self.stop_reason, self.tokens)
+    }
+}
+
+impl Stream {
+    fn add(&mut self, part: &Part<'_>, tell: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
+        if let Some(call) = &part.function_call {
+            self.last += 2;
+            self.answer.call(self.last, &call.id, &call.name, tell);
+            if let Some(args) = call.args {
+                self.answer.arguments(self.last, args.get(), tell)?;
+            }
+        } else if let Some(text) = &part.text {
+            let goes_on = if part.thought {
+                self.answer.is_open_thought(self.last)
+            } else {
+                // What is signed is whole.
+                self.answer.is_text(self.last) && !self.answer.has(self.last - 1)
+            };
+            if !goes_on {
+                self.last += 2;
+            }
+            if part.thought {
+                self.answer.thought(self.last, text, tell)?;
+            } else {
+                self.answer.text(self.last, text, tell)?;
+            }
+        }
+        if !part.thought_signature.is_empty() {
+            let at = if part.thought {
+                self.last
+            } else {
+                self.last.saturating_sub(1)
+            };
+            self.answer.signature(at, &part.thought_signature)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! `OpenAI`'s Responses.
+//!
+//! Nothing is left with the provider (`store: false`), so what the model has thought goes
+//! back sealed: a reasoning item is kept as it came, as the signature of a thought.
+
+mod stream;
+
+use std::borrow::Cow;
+
+use rye_engine::model::{ModelRequest, ToolSpec};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::api::{self, Target};
+use crate::convert::{self, Block, Image, Outcome, Reader, Spoken, Turn};
+
+pub(crate) use stream::Stream;
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    stream: bool,
+    store: bool,
+    max_output_tokens: u64,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    instructions: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    input: Vec<Item<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<Reasoning>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    include: &'static [&'static str],
+}
+
+#[derive(Serialize)]
+struct Reasoning {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'static str>,
+    summary: &'static str,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+    strict: bool,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Item<'a> {
+    Own(Own<'a>),
+    /// As it came.
+    Reasoning(&'a RawValue),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Own<'a> {
+    Message {
+        role: &'static str,
+        content: Vec<Content<'a>>,
+    },
+    FunctionCall {
+        call_id: String,
+        name: Cow<'a, str>,
+        arguments: String,
+    },
+    FunctionCallOutput {
+        call_id: String,
+        output: Output<'a>,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Output<'a> {
+    Text(Cow<'a, str>),
+    Several(Vec<Content<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Content<'a> {
+    InputText { text: Cow<'a, str> },
+    InputImage { image_url: String },
+    OutputText { text: Cow<'a, str> },
+}
+
+pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
+    let reader = Reader {
+        model: &target.name,
+        images: target.info.images,
+    };
+    let mut input = Vec::new();
+    for turn in convert::turns(&request.messages, reader) {
+        match turn {
+            Turn::User { results, said } => user(results, said, &mut input),
+            Turn::Assistant(spoken) => input.extend(spoken.into_iter().filter_map(item)),
+        }
+    }
+    let thinks = target.thinking.is_some();
+    api::bytes(&Body {
+        model: &target.id,
+        stream: true,
+        store: false,
+        max_output_tokens: target.max_output(request),
+        instructions: &request.system,
+        tools: request.tools.iter().map(tool).collect(),
+        input,
+        reasoning: thinks.then(|| Reasoning {
+            effort: target.effort.map(api::Effort::word),
+            summary: "auto",
+        }),
+        // A model that does not think has nothing to seal, and refuses to be asked.
+        include: if thinks {
+            &["reasoning.encrypted_content"]
+        } else {
+            &[]
+        },
+    })
+}
+
+fn tool(spec: &ToolSpec) -> Tool<'_> {
+    Tool {
+        kind: "function",
+        name: &spec.name,
+        description: &spec.description,
+        parameters: &spec.parameters,
+        strict: false,
+    }
+}
+
+fn user<'a>(results: Vec<Outcome<'a>>, said: Vec<Block<'a>>, input: &mut Vec<Item<'a>>) {
+    for outcome in results {
+        let text = outcome.text;
+        let output = if outcome.images.is_empty() {
+            Output::Text(text)
+        } else {
+            let images = outcome.images.into_iter().map(image);
+            let text = Content::InputText { text };
+            Output::Several([text].into_iter().chain(images).collect())
+        };
+        let call_id = outcome.id;
+        input.push(Item::Own(Own::FunctionCallOutput { call_id, output }));
+    }
+    let content: Vec<_> = said
+        .into_iter()
+        .map(|block| match block {
+            Block::Text(text) => Content::InputText { text },
+            Block::Image(it) => image(it),
+        })
+        .collect();
+    if !content.is_empty() {
+        let role = "user";
+        input.push(Item::Own(Own::Message { role, content }));
+    }
+}
+
+fn item(spoken: Spoken<'_>) -> Option<Item<'_>> {
+    match spoken {
+        Spoken::Text(text) => Some(Item::Own(Own::Message {
+            role: "assistant",
+            content: vec![Content::OutputText { text }],
+        })),
+        Spoken::Thought { signature, .. } => signature.and_then(reasoning).map(Item::Reasoning),
+        Spoken::Call { id, tool, args } => Some(Item::Own(Own::FunctionCall {
+            call_id: id,
+            name: tool,
+            arguments: args.to_string(),
+        })),
+    }
+}
+
+/// A reasoning item that was kept, if it is one.
+fn reasoning(signature: &str) -> Option<&RawValue> {
+    #[derive(Deserialize)]
+    struct Kind<'a> {
+        #[serde(rename = "type")]
+        kind: Cow<'a, str>,
+    }
+    let kind: Kind<'_> = serde_json::from_str(signature).ok()?;
+    let item = serde_json::from_str(signature).ok()?;
+    (kind.kind == "reasoning").then_some(item)
+}
+
+fn image(image: Image<'_>) -> Content<'_> {
+    Content::InputImage {
+        image_url: format!("data:{};base64,{}", image.mime_type, image.data),
+    }
+}

@@ -1,0 +1,194 @@
+//! Server-sent events, from bytes that come in any pieces.
+//!
+//! A pure state machine: lines may end in LF, CR or CRLF, a piece may end anywhere, also
+//! inside a character, and comments are passed over.
+
+/// The longest event that is kept in memory.
+const LONGEST: usize = 16 * 1024 * 1024;
+
+/// An event that came whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Event<'a> {
+    /// Its name; `message` where it has none.
+    pub(crate) name: &'a str,
+    /// Its lines of data.
+    pub(crate) data: &'a str,
+}
+
+/// Why no more can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an event is longer than {LONGEST} bytes")]
+pub(crate) struct TooLong;
+
+/// What has come so far.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    /// A line that is not whole yet.
+    line: Vec<u8>,
+    name: String,
+    data: String,
+    has_data: bool,
+    /// The last byte was CR: an LF that follows belongs to it.
+    after_cr: bool,
+    /// A first line has been read; before it there may be a byte order mark.
+    begun: bool,
+}
+
+impl Reader {
+    /// Takes in more bytes and gives each event that is whole now.
+    pub(crate) fn push<E: From<TooLong>>(
+        &mut self,
+        mut bytes: &[u8],
+        mut each: impl FnMut(Event<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while !bytes.is_empty() {
+            if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
+                bytes = &bytes[1..];
+                continue;
+            }
+            let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let Some(end) = end else {
+                self.line.extend_from_slice(bytes);
+                if self.line.len() > LONGEST {
+                    return Err(TooLong.into());
+                }
+                return Ok(());
+            };
+            self.after_cr = bytes[end] == b'\r';
+            let (rest_of_line, rest) = (&bytes[..end], &bytes[end + 1..]);
+            bytes = rest;
+            let ended;
+            if self.line.is_empty() {
+                ended = self.take_line(rest_of_line);
+            } else {
+                self.line.extend_from_slice(rest_of_line);
+                let mut line = std::mem::take(&mut self.line);
+                ended = self.take_line(&line);
+                line.clear();
+                // Its memory is used again.
+                self.line = line;
+            }
+            if self.data.len() > LONGEST {
+                return Err(TooLong.into());
+            }
+            if !ended {
+                continue;
+            }
+            if self.has_data {
+                let name = if self.name.is_empty() {
+                    "message"
+                } else {
+                    &self.name
+                };
+                let data = self.data.strip_suffix('\n').unwrap_or(&self.data);
+                each(Event { name, data })?;
+            }
+            self.name.clear();
+            self.data.clear();
+            self.has_data = false;
+        }
+        Ok(())
+    }
+
+    /// Takes in a line, and says whether it ends an event.
+    fn take_line(&mut self, line: &[u8]) -> bool {
+        let mut line = line;
+        if !std::mem::replace(&mut self.begun, true) {
+            line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
+        }
+        if line.is_empty() {
+            return true;
+        }
+        let colon = line.iter().position(|byte| *byte == b':');
+        let (field, value) = match colon {
+            Some(at) => (&line[..at], &line[at + 1..]),
+            None => (line, &[][..]),
+        };
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        let value = String::from_utf8_lossy(value);
+        match field {
+            b"data" => {
+                self.has_data = true;
+                self.data.push_str(&value);
+                self.data.push('\n');
+            }
+            b"event" => self.name = value.into_owned(),
+            // A comment, or something for those who come back to a stream.
+            _ => {}
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<(String, String)> {
+        let (mut reader, mut all) = (Reader::default(), Vec::new());
+        for piece in pieces {
+            let each = |event: Event<'_>| {
+                all.push((event.name.to_owned(), event.data.to_owned()));
+                Ok::<_, TooLong>(())
+            };
+            reader.push(piece, each).unwrap();
+        }
+        all
+    }
+
+    #[test]
+    fn events_are_read_as_the_standard_says() {
+        for (text, expected) in [
+            ("data: a\n\n", vec![("message", "a")]),
+            ("data:a\r\n\r\n", vec![("message", "a")]),
+            (
+                "data: a\r\rdata: b\r\r",
+                vec![("message", "a"), ("message", "b")],
+            ),
+            ("event: x\ndata: a\ndata:  b\n\n", vec![("x", "a\n b")]),
+            (": keep-alive\n\ndata: a\n\n", vec![("message", "a")]),
+            ("event: x\n\ndata: a\n\n", vec![("message", "a")]),
+            ("id: 7\nretry: 10\ndata: a\nodd\n\n", vec![("message", "a")]),
+            ("data\n\n", vec![("message", "")]),
+            ("\u{feff}data: a\n\n", vec![("message", "a")]),
+            ("data: not whole\n", vec![]),
+            ("data: a:b\n\n\n\n", vec![("message", "a:b")]),
+        ] {
+            let read = read([text.as_bytes()]);
+            let read: Vec<_> = read.iter().map(|(n, d)| (n.as_str(), d.as_str())).collect();
+            assert_eq!(read, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_end_is_not_kept_for_ever() {
+        let mut reader = Reader::default();
+        let piece = vec![b'a'; LONGEST / 4];
+        let mut pieces = (0..6).map(|_| reader.push(&piece, |_| Ok::<_, TooLong>(())));
+        assert!(pieces.any(|outcome| outcome == Err(TooLong)));
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_not_matter_where_the_pieces_end(
+            events in prop::collection::vec("[a-zäß🎉 :]{0,12}", 0..6),
+            ending in prop_oneof![Just("\n"), Just("\r\n"), Just("\r")],
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+        ) {
+            let mut text = String::new();
+            for data in &events {
+                let lines = [": ping", "event: e", &format!("data: {data}"), ""];
+                text.extend(lines.map(|line| format!("{line}{ending}")));
+            }
+            let bytes = text.as_bytes();
+            let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let pieces = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]);
+            let expected: Vec<_> = events.iter().map(|it| ("e".to_owned(), it.clone())).collect();
+            prop_assert_eq!(read(pieces), expected);
+        }
+    }
+}
