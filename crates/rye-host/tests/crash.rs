@@ -22,12 +22,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use scenarios::{ALL, Scenario};
 
 /// More points than any scenario has: a run that is killed for ever ends the test.
 const MOST: u32 = 300;
+
+/// How many scenarios are killed at once.
+const WORKERS: usize = 3;
 
 /// What came of killing a scenario everywhere.
 #[derive(Default)]
@@ -49,16 +54,33 @@ struct Told {
 fn killed_before_and_after_every_commit_and_effect_nothing_is_lost_or_done_twice() {
     let mut matrix =
         String::from("scenario                      points  lost  duplicated  stuck\n");
-    let mut bad = Vec::new();
-    for scenario in ALL {
-        let tally = kill_everywhere(scenario, &mut bad);
+    // Most of the time is spent waiting for the disk, so several are killed at once.
+    let next = AtomicUsize::new(0);
+    let results: Vec<_> = thread::scope(|scope| {
+        let worker = || {
+            let mut done = Vec::new();
+            while let Some((at, scenario)) = take(&next) {
+                let mut bad = Vec::new();
+                done.push((at, kill_everywhere(scenario, &mut bad), bad));
+            }
+            done
+        };
+        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(worker)).collect();
+        let done = workers.into_iter().map(|worker| worker.join().unwrap());
+        let mut done: Vec<_> = done.flatten().collect();
+        done.sort_by_key(|(at, ..)| *at);
+        done
+    });
+    let mut all_bad = Vec::new();
+    for (at, tally, bad) in results {
+        all_bad.extend(bad);
         let Tally {
             points,
             lost,
             duplicated,
             stuck,
         } = tally;
-        let name = scenario.name;
+        let name = ALL[at].name;
         let _ = writeln!(
             matrix,
             "{name:<29} {points:>6} {lost:>5} {duplicated:>11} {stuck:>6}"
@@ -66,7 +88,12 @@ fn killed_before_and_after_every_commit_and_effect_nothing_is_lost_or_done_twice
         assert!(points > 4, "{name} has hardly been killed:\n{matrix}");
     }
     println!("{matrix}");
-    assert!(bad.is_empty(), "{matrix}\n{}", bad.join("\n"));
+    assert!(all_bad.is_empty(), "{matrix}\n{}", all_bad.join("\n"));
+}
+
+fn take(next: &AtomicUsize) -> Option<(usize, &'static Scenario)> {
+    let at = next.fetch_add(1, Ordering::Relaxed);
+    ALL.get(at).map(|scenario| (at, scenario))
 }
 
 /// Not a test by itself: what the test starts again and again.

@@ -215,3 +215,83 @@ fn yes_approves_without_asking() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "It said: ran\n");
     assert_eq!(world.read("project/out.txt"), "ran\n");
 }
+
+/// A model that gives work to another, which asks before it does it.
+fn with_tasks() -> World {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    world.write(
+        "project/agent.yaml",
+        "steps:
+  - tool_calls: [{ name: task, args: { prompt: 'look after it', model: 'scripted:child.yaml' } }]
+  - text: 'They said: ${last_tool_result}'
+",
+    );
+    world.write(
+        "project/child.yaml",
+        "steps:
+  - tool_calls: [{ name: bash, args: { command: 'echo ran >> out.txt; cat out.txt' } }]
+  - text: 'It is ${last_tool_result}'
+",
+    );
+    world
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_task_is_approved_where_its_parent_is_asked() {
+    let world = with_tasks();
+    let mut all = UNCONFINED.to_vec();
+    all.push("--yes");
+    let output = world.run(&all);
+    assert_eq!(said(&output).trim(), "They said: It is ran");
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    let sessions = listed["sessions"].as_array().unwrap();
+    assert_eq!(sessions.len(), 2);
+    assert_eq!(
+        sessions[1]["usage"]["turns"], 4,
+        "its own two and those of the task"
+    );
+    assert_eq!(sessions[0]["status"], "terminated");
+}
+
+#[test]
+fn a_task_whose_host_was_killed_at_a_gate_goes_on_with_its_parent() {
+    let world = with_tasks();
+    let waiting = Waiting::start(&world);
+    let (gate, child) = (waiting.gate.clone(), waiting.session());
+    assert!(child.starts_with("task-"), "{child}");
+    waiting.kill();
+    assert!(world.run(&["gate", "approve", &gate]).status.success());
+    // Whichever of the two is named.
+    let output = world.run(&["session", "resume", &child]);
+    assert!(said(&output).contains("They said: It is ran"), "{output:?}");
+    let ran = std::fs::read_to_string(world.path("project/out.txt")).unwrap();
+    assert_eq!(ran, "ran\n");
+}
+
+#[test]
+fn a_session_that_is_removed_takes_its_tasks_with_it() {
+    let world = with_tasks();
+    let mut all = UNCONFINED.to_vec();
+    all.extend(["--yes", "--json"]);
+    let id = field(&world.run(&all), "session");
+    assert!(world.run(&["session", "rm", &id]).status.success());
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_limit_ends_a_prompt_and_says_so() {
+    let world = ready();
+    let mut transcript = world.transcript(&[
+        "prompt go --model scripted:agent.yaml --max-turns 1",
+        "prompt go --model scripted:agent.yaml --max-cost a-lot",
+        "prompt go --model scripted:agent.yaml --max-time 0",
+    ]);
+    transcript += &world.transcript(&["session list"]);
+    assert_transcript!(transcript);
+}

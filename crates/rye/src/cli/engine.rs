@@ -1,6 +1,6 @@
 //! An engine for commands, and what a person sees while it works.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use rye_engine::protocol::{
     Session as SessionData, SessionId, StatusKind, TurnEnd,
 };
 use rye_engine::store::{Posted, SessionFilter, StoreError};
-use rye_engine::{DecideError, Decision, Engine, Session};
+use rye_engine::tool::VAULT;
+use rye_engine::{DecideError, Decision, Engine, Feed, Missed, Session};
 use rye_host::{HostError, SandboxKind};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -58,7 +59,8 @@ pub(crate) fn with_session<T>(
     let database = database(context)?;
     let session = runtime()?.block_on(async {
         let all = rye_host::sessions(&database, every()).await?;
-        one_session(all, meant)
+        let meant = one_session(&all, meant)?;
+        Ok::<_, Failure>(root(&all, meant).clone())
     })?;
     let before = match session.sandbox {
         Some(sandbox) if sandbox.kind == "local" => SandboxKind::Local,
@@ -133,14 +135,25 @@ fn every() -> SessionFilter {
 /// The id of the one session that is meant.
 pub(crate) async fn find(engine: &Engine, meant: &str) -> Result<SessionId, Failure> {
     let all = engine.sessions(every()).await?;
-    one_session(all, meant).map(|session| session.id)
+    one_session(&all, meant).map(|session| session.id.clone())
 }
 
-fn one_session(all: Vec<SessionData>, meant: &str) -> Result<SessionData, Failure> {
+fn one_session<'a>(all: &'a [SessionData], meant: &str) -> Result<&'a SessionData, Failure> {
     let ids = all.iter().map(|session| session.id.as_str());
-    let id = one_of(ids, meant, "session", "rye session list")?.to_owned();
-    let found = all.into_iter().find(|session| session.id.as_str() == id);
+    let id = one_of(ids, meant, "session", "rye session list")?;
+    let found = all.iter().find(|session| session.id.as_str() == id);
     found.ok_or_else(|| Failure::failed("not_found", format!("there is no session {id}")))
+}
+
+/// The session at the top: a child goes on where its parent does.
+fn root<'a>(all: &'a [SessionData], session: &'a SessionData) -> &'a SessionData {
+    let above = |session: &&SessionData| {
+        let parent = session.parent.as_ref()?;
+        all.iter().find(|other| other.id == parent.session)
+    };
+    std::iter::successors(Some(session), above)
+        .last()
+        .unwrap_or(session)
 }
 
 /// The one of several that a part of its id means.
@@ -188,10 +201,17 @@ impl Follower<'_> {
         after: u64,
         item: &QueueItemId,
     ) -> Result<Ended, Failure> {
+        let mut gates = Gates::of(self).await?;
         let mut events = self.session.subscribe(after);
         let (mut text, mut error) = (String::new(), None);
-        let mut asked = BTreeSet::new();
-        while let Some(notice) = events.next().await? {
+        loop {
+            let notice = tokio::select! {
+                notice = events.next() => notice?.ok_or_else(taken)?,
+                gate = gates.next() => {
+                    self.at_gate(gate?).await?;
+                    continue;
+                }
+            };
             match notice.event.kind {
                 EventKind::TurnEnd {
                     item: ended,
@@ -213,27 +233,15 @@ impl Follower<'_> {
                     }
                 }
                 EventKind::Error { error: why } => error = Some(why.message),
-                EventKind::DecisionGate { gate } if asked.insert(gate.id.clone()) => {
-                    self.at_gate(*gate).await?;
-                }
                 _ => {}
             }
         }
-        Err(Failure::failed(
-            "closed",
-            "the session was taken over elsewhere",
-        ))
     }
 
     /// Follows until nothing is left to do.
     pub(crate) async fn until_idle(&self) -> Result<(), Failure> {
+        let mut gates = Gates::of(self).await?;
         let mut events = self.session.subscribe(0);
-        let mut asked = BTreeSet::new();
-        let pending = self.engine.pending_gates(Some(self.session.id())).await?;
-        for gate in pending {
-            asked.insert(gate.id.clone());
-            self.at_gate(gate).await?;
-        }
         loop {
             let threads = self.session.threads();
             if threads
@@ -242,26 +250,16 @@ impl Follower<'_> {
             {
                 return Ok(());
             }
-            let Some(notice) = events.next().await? else {
-                return Err(Failure::failed(
-                    "closed",
-                    "the session was taken over elsewhere",
-                ));
-            };
-            match notice.event.kind {
-                EventKind::DecisionGate { gate } if asked.insert(gate.id.clone()) => {
-                    let open = self.engine.pending_gates(Some(self.session.id())).await?;
-                    if open.iter().any(|other| other.id == gate.id) {
-                        self.at_gate(*gate).await?;
+            tokio::select! {
+                notice = events.next() => {
+                    let notice = notice?.ok_or_else(taken)?;
+                    if let (EventKind::MessageEnd { .. }, Some(entry)) =
+                        (&notice.event.kind, &notice.entry)
+                    {
+                        self.aside(&line(entry));
                     }
                 }
-                EventKind::MessageEnd { .. } => {
-                    if let Some(entry) = notice.entry {
-                        let line = line(&entry);
-                        self.aside(&line);
-                    }
-                }
-                _ => {}
+                gate = gates.next() => self.at_gate(gate?).await?,
             }
         }
     }
@@ -308,7 +306,7 @@ impl Follower<'_> {
     async fn at_gate(&self, gate: Gate) -> Result<(), Failure> {
         let Gate {
             id, title, body, ..
-        } = gate;
+        } = gate.clone();
         let has = |action: &str| gate.actions.iter().any(|it| it.id == action);
         if has("approve") && self.yes {
             return self.decide(&id, "approve").await;
@@ -321,10 +319,8 @@ impl Follower<'_> {
             let yes = answer.map_err(|error| Failure::failed("io", error))?;
             return self.decide(&id, if yes { "approve" } else { "deny" }).await;
         }
-        let verb = if has("approve") { "approve" } else { "answer" };
         let text = format!("it waits for a decision: {title}");
-        self.printer
-            .warn(&text, Some(&format!("rye gate {verb} {id}")));
+        self.printer.warn(&text, Some(&how_to_answer(&gate)));
         Ok(())
     }
 
@@ -332,6 +328,58 @@ impl Follower<'_> {
         decide(self.engine, gate, action, Value::Null)
             .await
             .map(drop)
+    }
+}
+
+fn taken() -> Failure {
+    Failure::failed("closed", "the session was taken over elsewhere")
+}
+
+/// The gates of a session and of those below it, each once.
+struct Gates<'a> {
+    engine: &'a Engine,
+    feed: Feed,
+    waiting: VecDeque<Gate>,
+    seen: BTreeSet<GateId>,
+}
+
+impl<'a> Gates<'a> {
+    async fn of(follower: &Follower<'a>) -> Result<Self, Failure> {
+        let mut gates = Self {
+            engine: follower.engine,
+            feed: follower.engine.feed(),
+            waiting: VecDeque::new(),
+            seen: BTreeSet::new(),
+        };
+        gates.look().await?;
+        Ok(gates)
+    }
+
+    /// Those that wait already, or that were missed.
+    async fn look(&mut self) -> Result<(), Failure> {
+        let pending = self.engine.pending_gates(None).await?;
+        let own = |gate: &Gate| self.engine.session(&gate.origin.session).is_some();
+        self.waiting.extend(pending.into_iter().filter(own));
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Result<Gate, Failure> {
+        loop {
+            while let Some(gate) = self.waiting.pop_front() {
+                if self.seen.insert(gate.id.clone()) {
+                    return Ok(gate);
+                }
+            }
+            match self.feed.next().await {
+                Ok(Some(notice)) => {
+                    if let EventKind::DecisionGate { gate } = notice.event.kind {
+                        self.waiting.push_back(*gate);
+                    }
+                }
+                Ok(None) => return std::future::pending().await,
+                Err(Missed(_)) => self.look().await?,
+            }
+        }
     }
 }
 
@@ -350,6 +398,21 @@ pub(crate) async fn decide(
         source: "cli".to_owned(),
     };
     Ok(engine.decide(gate, decision).await?)
+}
+
+/// The command with which a person answers.
+pub(crate) fn how_to_answer(gate: &Gate) -> String {
+    let id = &gate.id;
+    let answers: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
+    let secret = gate.context.get(VAULT).and_then(Value::as_str);
+    match (answers.as_slice(), secret) {
+        (_, Some(name)) => {
+            format!("rye vault set {name} && rye gate answer --action provided {id}")
+        }
+        ([], _) => format!("rye gate answer {id} --value …"),
+        (["approve", "deny"], _) => format!("rye gate approve {id}"),
+        (all, _) => format!("rye gate answer --action {} {id}", all.join("|")),
+    }
 }
 
 /// An entry in a line.

@@ -1,6 +1,9 @@
 //! What can be typed for sessions of agents.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use clap::{Args, Subcommand, ValueEnum};
+use rye_engine::protocol::{Limits, Millis};
 use rye_host::SandboxKind;
 
 #[derive(Debug, Args)]
@@ -31,6 +34,58 @@ pub(crate) struct PromptArgs {
     /// Approve what is asked for.
     #[arg(long)]
     pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+}
+
+/// How much a prompt may use up. What tasks use up counts.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits, tasks included")]
+pub(crate) struct LimitArgs {
+    /// How often the model is called at most.
+    #[arg(long = "max-turns", value_name = "N")]
+    turns: Option<u64>,
+    /// How many tokens are read and written at most.
+    #[arg(long = "max-tokens", value_name = "N")]
+    tokens: Option<u64>,
+    /// How many dollars are spent at most.
+    #[arg(long = "max-cost", value_name = "USD", value_parser = dollars)]
+    cost: Option<u64>,
+    /// How many seconds it takes at most.
+    #[arg(long = "max-time", value_name = "S")]
+    time: Option<u64>,
+}
+
+impl LimitArgs {
+    pub(crate) fn from(&self, now: SystemTime) -> Limits {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = Millis(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
+        Limits {
+            turns: self.turns,
+            tokens: self.tokens,
+            micro_dollars: self.cost,
+            depth: None,
+            until: self
+                .time
+                .map(|seconds| now.after(Duration::from_secs(seconds))),
+        }
+    }
+}
+
+/// An amount in millionths of a dollar.
+fn dollars(text: &str) -> Result<u64, String> {
+    const MILLION: f64 = 1e6;
+    let amount: f64 = text.parse().map_err(|_| "it is no amount".to_owned())?;
+    if !(0.0..1e9).contains(&amount) {
+        return Err("it is no amount of dollars".to_owned());
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is between 0 and 10^15"
+    )]
+    let millionths = (amount * MILLION).round() as u64;
+    Ok(millionths)
 }
 
 /// Where tools work.

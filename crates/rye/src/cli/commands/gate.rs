@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cli::args::{GateArgs, GateCommand};
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, decide, one_of, with_engine};
+use crate::cli::engine::{Wanted, decide, how_to_answer, one_of, with_engine};
 use crate::cli::failure::Failure;
 use crate::cli::page::{BOLD, DIM, GOOD, Page, paint, plain};
 use crate::cli::printer::{Outcome, Report};
@@ -46,13 +46,7 @@ impl Report for List {
             if !gate.body.is_empty() {
                 page.line(format_args!("  {}", plain(&gate.body)));
             }
-            let answers: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
-            let answers = match answers.as_slice() {
-                [] => "rye gate answer".to_owned(),
-                ["approve", "deny"] => "rye gate approve".to_owned(),
-                all => format!("rye gate answer --action {}", all.join("|")),
-            };
-            page.line(paint(DIM, format_args!("  {answers} {}", gate.id)));
+            page.line(paint(DIM, format_args!("  {}", how_to_answer(gate))));
         }
     }
 }

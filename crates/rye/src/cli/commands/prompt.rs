@@ -1,5 +1,7 @@
 //! `rye prompt`
 
+use std::time::SystemTime;
+
 use rye_engine::protocol::{SessionId, TurnEnd};
 use rye_engine::store::Claim;
 use rye_engine::{Engine, NewSession, Prompt, Session};
@@ -39,6 +41,7 @@ async fn ask(args: &PromptArgs, context: &Context, engine: &Engine, session: &Se
     let prompt = Prompt {
         thread: Some(args.thread.clone()),
         model: args.model.clone(),
+        limits: args.limits.from(SystemTime::now()),
         ..Prompt::from(args.text.join(" "))
     };
     let item = session.prompt(prompt).await?;

@@ -1,12 +1,14 @@
 //! `rye session list`, `show`, `resume`, `rm`
 
-use rye_engine::protocol::{Entry, Gate, Session, SessionId, Thread};
+use rye_engine::Engine;
+use rye_engine::protocol::{Entry, Gate, Session, SessionId, SessionStatus, Thread};
 use rye_engine::store::{Claim, SessionFilter};
 use serde_json::{Value, json};
 
 use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand};
 use crate::cli::context::Context;
-use crate::cli::engine::{Follower, Wanted, find, line, with_engine, with_session};
+use crate::cli::engine::{Follower, Wanted, find, how_to_answer, line, with_engine, with_session};
+use crate::cli::failure::Failure;
 use crate::cli::page::{BOLD, DIM, Page, WARN, paint, plain};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
@@ -35,15 +37,26 @@ fn list(context: &Context) -> Outcome {
     })
 }
 
+fn is_child(session: &Session, of: &SessionId) -> bool {
+    let parent = session.parent.as_ref();
+    parent.is_some_and(|parent| parent.session == *of)
+}
+
 struct List {
     sessions: Vec<Session>,
     gates: Vec<Gate>,
 }
 
 impl List {
+    /// How many decisions it waits for, and those below it.
     fn waiting(&self, session: &SessionId) -> usize {
         let own = |gate: &&Gate| gate.origin.session == *session;
-        self.gates.iter().filter(own).count()
+        let children = self
+            .sessions
+            .iter()
+            .filter(|other| is_child(other, session));
+        let below: usize = children.map(|child| self.waiting(&child.id)).sum();
+        self.gates.iter().filter(own).count() + below
     }
 }
 
@@ -58,7 +71,8 @@ impl Report for List {
             return;
         }
         let mut table = Table::new(["SESSION", "TURNS", "WAITS FOR", "WORKSPACE"]);
-        for session in &self.sessions {
+        // Those below another are shown with it.
+        for session in self.sessions.iter().filter(|it| it.parent.is_none()) {
             let waits = match self.waiting(&session.id) {
                 0 => Cell::new(""),
                 1 => Cell::styled(WARN, "a decision"),
@@ -78,16 +92,38 @@ impl Report for List {
 fn show(args: &SessionArgs, context: &Context) -> Outcome {
     with_engine(context, Wanted::default(), async |engine| {
         let id = find(engine, &args.id).await?;
-        let threads = engine.history(&id).await?;
-        let gates = engine.pending_gates(Some(&id)).await?;
-        Ok(Box::new(Show { id, threads, gates }) as Box<dyn Report>)
+        Ok(Box::new(Show::of(engine, id).await?) as Box<dyn Report>)
     })
 }
 
 struct Show {
     id: SessionId,
+    children: Vec<Session>,
     threads: Vec<(Thread, Vec<Entry>)>,
     gates: Vec<Gate>,
+}
+
+impl Show {
+    async fn of(engine: &Engine, id: SessionId) -> Result<Self, Failure> {
+        let filter = SessionFilter {
+            parent: Some(id.clone()),
+            limit: MOST,
+            ..SessionFilter::default()
+        };
+        let mut children = engine.sessions(filter).await?;
+        children.reverse();
+        let mut gates = engine.pending_gates(Some(&id)).await?;
+        for child in &children {
+            gates.extend(engine.pending_gates(Some(&child.id)).await?);
+        }
+        let threads = engine.history(&id).await?;
+        Ok(Self {
+            id,
+            children,
+            threads,
+            gates,
+        })
+    }
 }
 
 impl Report for Show {
@@ -96,7 +132,12 @@ impl Report for Show {
         let threads: Vec<_> = threads
             .map(|(thread, entries)| json!({ "thread": thread, "entries": entries }))
             .collect();
-        json!({ "session": self.id, "threads": threads, "pending_gates": self.gates })
+        json!({
+            "session": self.id,
+            "threads": threads,
+            "children": self.children,
+            "pending_gates": self.gates,
+        })
     }
 
     fn show(&self, page: &mut Page) {
@@ -107,10 +148,17 @@ impl Report for Show {
                 page.line(format_args!("  {}", plain(&line(entry))));
             }
         }
+        for child in &self.children {
+            let state = match child.status {
+                SessionStatus::Terminated => "has ended",
+                _ => "is at work",
+            };
+            page.line(paint(DIM, format_args!("task {} {state}", child.id)));
+        }
         for gate in &self.gates {
             let title = plain(&gate.title).into_owned();
             page.line(paint(WARN, format_args!("waits for a decision: {title}")));
-            page.line(paint(DIM, format_args!("  rye gate approve {}", gate.id)));
+            page.line(paint(DIM, format_args!("  {}", how_to_answer(gate))));
         }
     }
 }
@@ -130,10 +178,7 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
             yes: args.yes,
         };
         follower.until_idle().await?;
-        let id = id.clone();
-        let threads = engine.history(&id).await?;
-        let gates = engine.pending_gates(Some(&id)).await?;
-        Ok(Box::new(Show { id, threads, gates }) as Box<dyn Report>)
+        Ok(Box::new(Show::of(engine, id.clone()).await?) as Box<dyn Report>)
     })
 }
 
