@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
-const load = (name) => import(pathToFileURL(join(process.argv[2], "node_modules", name, "dist/index.js")));
+const place = join(process.argv.at(-1), "node_modules");
+const load = (name) => import(pathToFileURL(join(place, name, "dist/index.js")));
 const { Agent } = await load("@mariozechner/pi-agent-core");
 const { registerFauxProvider, fauxAssistantMessage, fauxToolCall } = await load("@mariozechner/pi-ai");
 
