@@ -70,6 +70,8 @@ impl Runner {
         });
         let task = tokio::spawn(async move {
             let answer = ask(&*model, &request, &deltas).await;
+            // Before the history grows, so that it need not be copied for that.
+            drop(request);
             let answer = answer.map(Box::new).map_err(|error| {
                 let code = match error {
                     ModelError::ContextOverflow(_) => ErrorCode::ContextOverflow,

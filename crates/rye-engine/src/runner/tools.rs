@@ -22,6 +22,8 @@ const LONGEST: usize = 100_000;
 #[derive(Default)]
 pub(crate) struct Toolbox {
     all: BTreeMap<String, Known>,
+    /// What models see of them.
+    specs: Arc<[ToolSpec]>,
 }
 
 struct Known {
@@ -38,12 +40,13 @@ impl Toolbox {
         let name = spec.name.clone();
         let validator = Arc::new(validator);
         self.all.insert(name, Known { tool, validator });
+        let all = self.all.values();
+        self.specs = all.map(|known| known.tool.def().spec.clone()).collect();
         Ok(())
     }
 
-    pub(crate) fn specs(&self) -> Vec<ToolSpec> {
-        let all = self.all.values();
-        all.map(|known| known.tool.def().spec.clone()).collect()
+    pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
+        Arc::clone(&self.specs)
     }
 
     /// Runs a tool. Whatever it does, something comes of it: wrong arguments, a panic and
