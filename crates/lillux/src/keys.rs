@@ -162,10 +162,7 @@ impl PublicKey {
         let bytes = public_from_pem(Algorithm::Ed25519, text.as_ref())?;
         let key = ed25519_dalek::VerifyingKey::from_bytes(&bytes);
         let key = key.map_err(|_| KeyTextError::UnsafePoint)?;
-        // A point spelled with a coordinate beyond the field would be the same
-        // key under another fingerprint.
-        let canonical = key.to_edwards().compress().to_bytes() == bytes;
-        if key.is_weak() || !canonical {
+        if key.is_weak() || !is_canonical(&bytes) {
             return Err(KeyTextError::UnsafePoint);
         }
         Ok(Self::new(key))
@@ -201,6 +198,17 @@ impl PublicKey {
         let fingerprint = Fingerprint::of_pem(&public_to_pem(Algorithm::Ed25519, key.as_bytes()));
         Self { key, fingerprint }
     }
+}
+
+/// Whether a point's coordinate is below 2^255 - 19. Spelled with one beyond the
+/// field it would be the same key under another fingerprint. The other spelling
+/// that a point can have, a sign where there is nothing to sign, is only of points
+/// of low order.
+fn is_canonical(point: &[u8; 32]) -> bool {
+    let [lowest, middle @ .., highest] = point;
+    let is_beyond =
+        highest & 0x7f == 0x7f && middle.iter().all(|byte| *byte == 0xff) && *lowest >= 0xed;
+    !is_beyond
 }
 
 impl fmt::Debug for PublicKey {

@@ -55,5 +55,5 @@ pub mod time;
 pub mod watch;
 
 pub use error::{At, PathError};
-pub use hash::Hash;
+pub use hash::{Hash, Hasher};
 pub use text::shell_word;

@@ -36,6 +36,7 @@
 mod capture;
 mod command;
 mod detached;
+mod ends;
 mod environment;
 mod exec;
 mod handle;
@@ -46,6 +47,7 @@ mod table;
 pub use capture::{Capture, Captured, Overflow, Stream};
 pub use command::{Command, DEFAULT_GRACE, DEFAULT_OUTPUT_LIMIT, Stdin};
 pub use detached::{SpawnError, spawn};
+pub use ends::{Ask, Asks};
 pub use environment::Environment;
 pub use exec::{Begun, ExecError, Exit, Output};
 pub use handle::{Handle, HandleError, Killed};

@@ -2,6 +2,7 @@
 
 mod budget;
 mod builder;
+mod copies;
 mod opening;
 mod prompt;
 mod session;
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use lillux::keys::SigningKey;
 use rye_protocol::{
     Entry, Gate, GateId, GateKind, Limits, Millis, Purpose, Resolution, SandboxId, SandboxRef,
     Session as SessionData, SessionId, SessionStatus, Thread, Usage,
@@ -21,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bus::{Bus, Feed, Notice};
 use crate::clock::Clock;
 use crate::model::Models;
+use crate::proof;
 use crate::runner::Toolbox;
 use crate::sandbox::Sandbox;
 use crate::store::{Claim, Lease, Post, Posted, SessionFilter, SessionStore, StoreError};
@@ -49,6 +52,7 @@ pub(crate) struct Inner {
     clock: Arc<dyn Clock>,
     collect: Duration,
     system: String,
+    key: Option<Arc<SigningKey>>,
     open: Mutex<HashMap<SessionId, Session>>,
     /// Whoever listens to all sessions.
     told: tokio::sync::broadcast::Sender<Notice>,
@@ -74,12 +78,28 @@ pub(crate) struct Shared {
     lost: Mutex<Option<StoreError>>,
     paused: AtomicBool,
     pub(crate) budget: Arc<Budget>,
+    /// Who signs histories.
+    pub(crate) key: Option<Arc<SigningKey>>,
+    /// The hash of the last seal under one of them.
+    pub(crate) last_seal: Mutex<Option<String>>,
     pub(crate) engine: Weak<Inner>,
 }
 
 impl Shared {
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Acquire)
+    }
+
+    /// The hash of the last seal under a history of this session.
+    pub(crate) fn last_seal(&self) -> Option<String> {
+        let last = self.last_seal.lock();
+        last.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A history was signed, and that is written down.
+    pub(crate) fn sealed(&self, hash: &str) {
+        let last = self.last_seal.lock();
+        *last.unwrap_or_else(PoisonError::into_inner) = Some(hash.to_owned());
     }
 
     /// The record cannot be written any more: all threads stop where they are.
@@ -189,6 +209,11 @@ impl Engine {
         self.inner.store.sessions(filter).await
     }
 
+    /// The public key of whoever signs here.
+    pub fn public_key(&self) -> Option<&lillux::keys::PublicKey> {
+        self.inner.key.as_ref().map(|key| key.public())
+    }
+
     /// The threads of a session with their entries, whether it is open or not.
     pub async fn history(&self, id: &SessionId) -> Result<Vec<(Thread, Vec<Entry>)>, StoreError> {
         let store = &self.inner.store;
@@ -249,13 +274,18 @@ impl Engine {
         if open.kind == GateKind::CredentialRequest && !decision.value.is_null() {
             return Err(DecideError::Secret(gate.clone()));
         }
-        let resolution = Resolution {
+        let mut resolution = Resolution {
             action: decision.action,
             value: decision.value,
             by: decision.by,
             at: self.inner.clock.now(),
             source: decision.source,
+            receipt: None,
         };
+        if let Some(key) = &self.inner.key {
+            let receipt = proof::receipt(&open, &resolution, key);
+            resolution.receipt = Some(Box::new(receipt));
+        }
         let session = &open.origin.session;
         let gate = gate.clone();
         let posted = store

@@ -25,6 +25,7 @@ pub mod clock;
 mod engine;
 mod machine;
 pub mod model;
+pub mod proof;
 mod runner;
 pub mod sandbox;
 pub mod store;

@@ -7,12 +7,14 @@
 
 mod calls;
 mod drive;
+mod failover;
 mod gates;
 mod queue;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use lillux::keys::SigningKey;
 use rye_protocol::{
     Batch, Call, CallId, CallState, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind,
     Gate, GateId, GateStatus, ItemStatus, Message, Millis, Op, Part, Phase, QueueItem, QueueItemId,
@@ -21,6 +23,7 @@ use rye_protocol::{
 use serde_json::{Value, json};
 
 use crate::model::ModelAnswer;
+use crate::proof;
 use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolError, ToolOutput};
 
 /// A thread, as it was written down, and what of it runs in this process.
@@ -58,6 +61,10 @@ pub(crate) struct Env<'a> {
     pub(crate) reserve: Usage,
     /// When the session's time is up.
     pub(crate) until: Option<Millis>,
+    /// Who signs histories.
+    pub(crate) signer: Option<&'a SigningKey>,
+    /// The hash of the session's last seal.
+    pub(crate) last_seal: Option<String>,
     pub(crate) tools: &'a dyn Facts,
     pub(crate) children: &'a dyn Children,
 }
@@ -93,6 +100,8 @@ pub(crate) enum Input {
     Prompt(Box<QueueItem>),
     /// The model has answered.
     Answered(Result<Box<ModelAnswer>, ErrorInfo>),
+    /// The model has not answered, and is called again, or another one is: what is told.
+    Again(Box<EventKind>),
     /// A limit was reached before the model could be called.
     Limit(&'static str),
     /// A tool has ended.
@@ -250,6 +259,7 @@ impl Step<'_> {
             Input::Tick => self.expire_gates(),
             Input::Prompt(item) => self.queue(*item),
             Input::Answered(answer) => self.answered(answer),
+            Input::Again(told) => self.again(*told),
             Input::Limit(limit) => {
                 // It was not made.
                 if let Some(turn) = &mut self.machine.thread.turn {
@@ -417,12 +427,29 @@ impl Step<'_> {
         }
         let item = turn.item;
         self.tell(EventKind::TurnEnd { item, reason });
+        self.seal();
+    }
+
+    /// Signs the history as it is.
+    fn seal(&mut self) {
+        let thread = &mut self.machine.thread;
+        let Some(key) = self.env.signer else {
+            return;
+        };
+        let last = self.env.last_seal.clone();
+        let Some(seal) = proof::unsigned_seal(thread, last, self.env.now) else {
+            return;
+        };
+        let (seal, hash) = proof::sign_seal(seal, key);
+        thread.seal = hash;
+        let seal = Box::new(seal);
+        self.tell(EventKind::Sealed { seal });
     }
 
     /// Writes an entry behind the leaf.
     fn append(&mut self, kind: EntryKind) -> EntryId {
         let thread = &mut self.machine.thread;
-        let entry = Entry {
+        let mut entry = Entry {
             id: EntryId::new(),
             session: thread.session.clone(),
             thread: thread.id.clone(),
@@ -430,9 +457,12 @@ impl Step<'_> {
             item: thread.turn.as_ref().map(|turn| turn.item.clone()),
             kind,
             created_at: self.env.now,
+            hash: String::new(),
         };
+        entry.hash = proof::entry_hash(&entry, &thread.leaf_hash);
         let id = entry.id.clone();
         thread.leaf = Some(id.clone());
+        thread.leaf_hash.clone_from(&entry.hash);
         self.out.batch.push(Op::AppendEntry(Box::new(entry)));
         self.tell(EventKind::MessageEnd { entry: id.clone() });
         id

@@ -2,6 +2,7 @@
 //! only then does it.
 
 mod effects;
+mod failover;
 mod telling;
 mod tools;
 
@@ -48,6 +49,7 @@ pub(crate) enum Mail {
     /// From the model's task.
     Delta(u64, Delta),
     Answered(u64, Result<Box<ModelAnswer>, rye_protocol::ErrorInfo>),
+    Failed(u64, crate::model::ModelError),
     Limit(&'static str),
     /// From a tool's task.
     Ended(CallId, Result<Box<ToolOutput>, ToolError>),
@@ -79,6 +81,7 @@ pub(crate) struct Runner {
     generation: u64,
     /// What the model has said so far.
     partial: String,
+    failover: failover::Failover,
     /// Calls under way, and the sessions that some of them are.
     tools: HashMap<CallId, (AbortOnDropHandle<()>, Option<SessionId>)>,
     waiting: HashMap<(CallId, GateId), Vec<oneshot::Sender<GateStatus>>>,
@@ -104,6 +107,7 @@ impl Runner {
             model: None,
             generation: 0,
             partial: String::new(),
+            failover: failover::Failover::default(),
             tools: HashMap::new(),
             waiting: HashMap::new(),
             posted: HashSet::new(),
@@ -199,8 +203,11 @@ impl Runner {
             Mail::Answered(_, answer) => {
                 self.model = None;
                 self.partial.clear();
+                self.failover = failover::Failover::default();
                 self.step(Input::Answered(answer)).await.map(drop)
             }
+            Mail::Failed(generation, _) if generation != self.generation => Ok(()),
+            Mail::Failed(_, error) => self.unanswered(error).await,
             Mail::Limit(limit) => self.step(Input::Limit(limit)).await.map(drop),
             Mail::Ended(call, outcome) => {
                 self.tools.remove(&call);
@@ -280,6 +287,8 @@ impl Runner {
             paused: self.shared.is_paused(),
             reserve: self.reserve(),
             until: self.shared.budget.until(),
+            signer: self.shared.key.as_deref(),
+            last_seal: self.shared.last_seal(),
             tools: &*self.shared.tools,
             children: self,
         }

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use rye_protocol::{
-    Batch, Entry, EntryId, Event, Gate, GateId, GateRef, GateStatus, QueueItem, Resolution,
-    Session, SessionId, Suspended, Thread, ThreadId,
+    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, GateStatus, QueueItem,
+    Resolution, Session, SessionId, Suspended, Thread, ThreadId,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
@@ -185,6 +185,9 @@ pub trait SessionStore: Send + Sync + 'static {
 
     /// All that is needed to go on; none if there is no such session.
     fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>>;
+
+    /// The session with all that belongs to it, ended or not; none if there is none.
+    fn archive<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Archive>>;
 
     /// Sessions, the newest first.
     fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>>;

@@ -151,6 +151,7 @@ mod tests {
             item: None,
             kind: EntryKind::Message(message),
             created_at: Millis(0),
+            hash: String::new(),
         }
     }
 

@@ -63,6 +63,9 @@
 //! # }
 //! ```
 
+mod models;
+pub mod transfer;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -71,9 +74,11 @@ use rye_engine::protocol::Session;
 use rye_engine::sandbox::Sandbox;
 use rye_engine::store::{SessionFilter, SessionStore as _, StoreError};
 use rye_engine::{BuildError, Builder, Engine};
-use rye_model::Catalogue;
 use rye_sandbox::{Local, Virtual};
 use rye_store::Sqlite;
+
+pub use models::{MODELS, ModelsError, models};
+pub use rye_model::{Catalogue, Listed, Overrides};
 
 /// Where an agent's tools work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -94,8 +99,6 @@ pub struct Options {
     pub workspace: PathBuf,
     /// Where tools work.
     pub sandbox: SandboxKind,
-    /// The model that answers where nobody names one.
-    pub model: Option<String>,
 }
 
 /// Why there is no engine.
@@ -123,13 +126,13 @@ pub async fn sessions(database: &Path, filter: SessionFilter) -> Result<Vec<Sess
     Sqlite::open(database)?.sessions(filter).await
 }
 
-/// An engine to be, with the built-in tools; more can be added. Must be called within a
-/// Tokio runtime.
-pub fn builder(options: &Options, supervisor: Supervisor) -> Result<Builder, HostError> {
-    let mut models = Catalogue::new(&options.workspace);
-    if let Some(model) = &options.model {
-        models = models.default_model(model);
-    }
+/// An engine to be, with these [models] and the built-in tools; more can be added. Must be
+/// called within a Tokio runtime.
+pub fn builder(
+    options: &Options,
+    models: Catalogue,
+    supervisor: Supervisor,
+) -> Result<Builder, HostError> {
     let sandbox: Arc<dyn Sandbox> = match options.sandbox {
         SandboxKind::Virtual => Arc::new(Virtual::new()),
         SandboxKind::Local => {

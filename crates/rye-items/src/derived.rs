@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use crate::own_folder::{create_own_folder, is_own_folder};
 
 /// Goes up when the same content gives something else.
-const VERSION: &str = concat!("derived ", env!("CARGO_PKG_VERSION"), " 1");
+const VERSION: &str = concat!("derived ", env!("CARGO_PKG_VERSION"), " 2");
 /// How many entries a folder may have before old ones go.
 const CROWDED: usize = 256;
 /// How long an entry stays in a crowded folder.
@@ -55,15 +55,29 @@ impl Derived {
         content: &Hash,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
+        let read = |bytes: &[u8]| serde_json::from_slice(bytes).ok();
+        let write = |made: &T| serde_json::to_vec(made).ok();
+        self.get_as(what, content, read, write, make)
+    }
+
+    /// The same of what has a form of its own.
+    pub(crate) fn get_as<T, E>(
+        &self,
+        what: &str,
+        content: &Hash,
+        read: impl FnOnce(&[u8]) -> Option<T>,
+        write: impl FnOnce(&T) -> Option<Vec<u8>>,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
         let Some(path) = self.path(what, content) else {
             return make();
         };
         let kept = fs::read(&path).ok();
-        if let Some(kept) = kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
+        if let Some(kept) = kept.and_then(|bytes| read(&bytes)) {
             return Ok(kept);
         }
         let made = make()?;
-        if let Ok(bytes) = serde_json::to_vec(&made) {
+        if let Some(bytes) = write(&made) {
             let _ = keep(&path, &bytes);
         }
         Ok(made)

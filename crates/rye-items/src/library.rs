@@ -433,7 +433,9 @@ fn table_of(
     derived: &Derived,
 ) -> Result<Arc<Extractors>, String> {
     let make = || Extractors::from_yaml(bytes).map_err(|e| e.to_string());
-    let kept = || derived.get("extractors", &hash, make).map(Arc::new);
+    let (read, write) = (Extractors::from_kept, Extractors::to_kept);
+    let kept = || derived.get_as("extractors", &hash, read, write, make);
+    let kept = || kept().map(Arc::new);
     trust.memory().extractors.get(hash, kept)
 }
 

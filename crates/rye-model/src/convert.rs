@@ -341,6 +341,3 @@ fn object(args: &Value) -> Cow<'_, Value> {
         other => Cow::Owned(serde_json::json!({ "not_an_object": other })),
     }
 }
-
-#[cfg(test)]
-mod tests;

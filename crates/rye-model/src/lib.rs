@@ -1,7 +1,10 @@
-//! Models.
+//! Models: Anthropic, `OpenAI`, servers that speak as `OpenAI` does, Gemini, and scripts.
 //!
-//! For now there is one kind: a [`Script`] of answers, so that anyone can test an agent
-//! without a key. [`Scripted`] gives the answers; a [`Catalogue`] finds scripts by name.
+//! A [`Catalogue`] finds them by name. Those of a [`Config`], which is `models.yaml` merged
+//! over the spaces, are `provider/model`; what such a model is asked and how its answer is
+//! read is in a module for each [`Api`], both as pure functions, and [`HttpModel`] is what
+//! stands between them and the network. A [`Script`] of answers is there so that anyone can
+//! test an agent without a key; [`Scripted`] gives them.
 //!
 //! ```
 //! use rye_engine::model::Models as _;
@@ -24,11 +27,13 @@ mod anthropic;
 mod api;
 mod catalogue;
 mod chat;
+mod config;
 mod convert;
 mod fault;
 mod fill;
 mod gemini;
 mod http;
+mod keys;
 mod price;
 mod read;
 mod responses;
@@ -37,8 +42,10 @@ mod scripted;
 mod sse;
 
 pub use api::{Api, Effort, Target, Thinking};
-pub use catalogue::Catalogue;
+pub use catalogue::{Catalogue, Listed, Overrides};
+pub use config::{Config, ConfigError, ConfigFile, ModelConfig, ProviderConfig};
 pub use http::{HttpModel, Key, Provider};
+pub use keys::{Environment, Keys};
 pub use price::{Price, Tokens};
 pub use read::ScriptError;
 pub use script::{Fault, Said, Script, ScriptCall, Step};

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    CallId, Entry, EntryId, EventKind, Gate, GateId, GateRef, QueueItem, QueueItemId, Session,
-    SessionId, Thread, ThreadId, Usage,
+    CallId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, QueueItem, QueueItemId,
+    Session, SessionId, Thread, ThreadId, Usage,
 };
 
 /// Changes of one session that are written all or not at all.
@@ -42,6 +42,8 @@ pub enum Op {
     AddUsage(Usage),
     /// What is told of all this; the store numbers it.
     Event(Option<ThreadId>, Box<EventKind>),
+    /// What was told elsewhere, of a session that comes from there: with its own time.
+    PastEvent(Box<Event>),
 }
 
 impl Batch {

@@ -23,6 +23,9 @@ pub struct Entry {
     pub kind: EntryKind,
     /// When it was written.
     pub created_at: Millis,
+    /// The hash of all this and of the hash of the one before.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hash: String,
 }
 
 /// What an entry is.

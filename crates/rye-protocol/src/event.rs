@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallId, EntryId, ErrorInfo, Gate, GateId, Millis, QueueItemId, Resolution, ResultStatus,
+    CallId, EntryId, ErrorInfo, Gate, GateId, Millis, QueueItemId, Resolution, ResultStatus, Seal,
     SessionId, ThreadId, Usage,
 };
 
@@ -84,6 +84,11 @@ pub enum EventKind {
         item: QueueItemId,
         /// How.
         reason: TurnEnd,
+    },
+    /// A history was signed.
+    Sealed {
+        /// The signature, and what is signed.
+        seal: Box<Seal>,
     },
     /// A thread was made.
     ThreadStart {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{CallId, GateId, Millis, QueueItemId, SessionId, ThreadId};
+use crate::{CallId, GateId, Millis, QueueItemId, Receipt, SessionId, ThreadId};
 
 /// A place where a thread waits for a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -115,6 +115,9 @@ pub struct Resolution {
     pub at: Millis,
     /// By which way: `cli`, `web`, `slack`.
     pub source: String,
+    /// Their signature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Box<Receipt>>,
 }
 
 impl Resolution {

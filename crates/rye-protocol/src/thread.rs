@@ -18,6 +18,12 @@ pub struct Thread {
     pub status: ThreadStatus,
     /// The last entry of the active path.
     pub leaf: Option<EntryId>,
+    /// Its hash.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub leaf_hash: String,
+    /// The hash of the last seal under its history.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub seal: String,
     /// What becomes of a prompt that comes while it is busy.
     pub mode: QueueMode,
     /// Its model, where it has one of its own.

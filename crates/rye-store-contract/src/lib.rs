@@ -150,6 +150,7 @@ macro_rules! store_contract {
                 gates_of_what_runs_are_in_the_record_ended_or_not
                 sessions_are_listed_the_newest_first
                 children_are_listed_by_their_parent
+                an_archive_is_all_of_a_session
                 a_path_goes_from_the_first_entry_to_the_leaf
                 a_branch_has_its_own_path
                 entries_are_read_a_page_at_a_time

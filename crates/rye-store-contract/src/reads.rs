@@ -133,6 +133,38 @@ pub async fn children_are_listed_by_their_parent(subject: Subject) {
     assert_eq!(names, ["c", "a"]);
 }
 
+/// What has ended too, so that it can be written elsewhere and be the same.
+pub async fn an_archive_is_all_of_a_session(subject: Subject) {
+    let store = &*subject.store;
+    let lease = begin(store, "s").await;
+    begin(store, "other").await;
+    let mut ops: Vec<_> = chain("s", 3).into_iter().map(append).collect();
+    let mut done = item("s", "q1", 1);
+    done.status = ItemStatus::Done;
+    ops.extend([put_item(done), put_item(item("s", "q2", 2)), told()]);
+    let open = gate("s", "q2", "open");
+    ops.extend([put_gate(open.clone()), told()]);
+    write(store, &lease, ops).await.unwrap();
+    let archive = store.archive(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(archive.entries, chain("s", 3));
+    assert_eq!((archive.items.len(), archive.gates.len()), (2, 1));
+    assert_eq!(archive.events.len(), 2);
+    assert_eq!(store.archive(&sid("none")).await.unwrap(), None);
+
+    store.remove(&lease).await.unwrap();
+    let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
+    let again = archive.clone();
+    let mut ops = vec![put_session(again.session)];
+    ops.extend(again.threads.into_iter().map(put_thread));
+    ops.extend(again.entries.into_iter().map(append));
+    ops.extend(again.items.into_iter().map(put_item));
+    ops.extend(again.gates.into_iter().map(put_gate));
+    let events = again.events.into_iter();
+    ops.extend(events.map(|event| Op::PastEvent(Box::new(event))));
+    write(store, &lease, ops).await.unwrap();
+    assert_eq!(store.archive(&sid("s")).await.unwrap(), Some(archive));
+}
+
 /// Whichever leaf.
 pub async fn a_path_goes_from_the_first_entry_to_the_leaf(subject: Subject) {
     let store = &*subject.store;

@@ -47,6 +47,8 @@ pub fn thread(session: &str, name: &str) -> Thread {
         key: format!("web:{name}"),
         status: ThreadStatus::Active,
         leaf: None,
+        leaf_hash: String::new(),
+        seal: String::new(),
         mode: QueueMode::Followup,
         model: None,
         summary: None,
@@ -67,6 +69,7 @@ pub fn entry(session: &str, name: &str, parent: Option<&str>) -> Entry {
         item: None,
         kind: EntryKind::Message(Message::text(Role::User, format!("this is {name}"))),
         created_at: Millis(2_000),
+        hash: String::new(),
     }
 }
 
@@ -145,6 +148,7 @@ pub fn decision(action: &str) -> Resolution {
         by: "ada".to_owned(),
         at: Millis(5_000),
         source: "cli".to_owned(),
+        receipt: None,
     }
 }
 

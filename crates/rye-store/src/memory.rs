@@ -14,7 +14,8 @@ use rye_engine::store::{
     Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, StoreError, Stored,
 };
 use rye_protocol::{
-    Batch, Entry, EntryId, Event, Gate, GateId, GateRef, QueueItem, Session, SessionId, ThreadId,
+    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, QueueItem, Session, SessionId,
+    ThreadId,
 };
 use tokio::sync::broadcast;
 
@@ -116,6 +117,13 @@ impl SessionStore for Memory {
         })
     }
 
+    fn archive<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Archive>> {
+        self.read(|world| {
+            let held = world.sessions.get(session);
+            Ok(held.map(|held| archive(world, held)))
+        })
+    }
+
     fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>> {
         self.read(|world| {
             let end = match &filter.before {
@@ -212,6 +220,25 @@ impl SessionStore for Memory {
 
     fn remove<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
         now(self.world().remove(lease))
+    }
+}
+
+fn archive(world: &World, held: &Held) -> Archive {
+    let gates = world.gates.values();
+    let own = gates.filter(|gate| gate.origin.session == held.session.id);
+    Archive {
+        session: held.session.clone(),
+        threads: held.threads.values().cloned().collect(),
+        entries: held.entries.values().cloned().collect(),
+        items: held
+            .items
+            .values()
+            .map(|asked| asked.item.clone())
+            .collect(),
+        gates: own.cloned().collect(),
+        refs: held.refs.clone(),
+        suspended: held.suspended.values().cloned().collect(),
+        events: held.events.clone(),
     }
 }
 

@@ -23,7 +23,7 @@ use rye_engine::store::{
     Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, StoreError, Stored,
 };
 use rye_protocol::{
-    Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
+    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
 };
 use tokio::sync::broadcast;
 
@@ -172,6 +172,11 @@ impl SessionStore for Sqlite {
     fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {
         let session = session.clone();
         self.readers.read(move |db| read::record(db, &session))
+    }
+
+    fn archive<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Archive>> {
+        let session = session.clone();
+        self.readers.read(move |db| read::archive(db, &session))
     }
 
     fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>> {

@@ -59,3 +59,35 @@ fn no_debug_text_shows_a_secret() {
         format!("SigningKey({})", key.public().fingerprint())
     );
 }
+
+/// Every spelling beyond the field, those around it, and points of low order: what
+/// the check says of the bytes is what spelling the point anew says.
+#[test]
+fn a_point_is_canonical_if_it_is_spelled_as_it_would_be_written() {
+    let near_the_field = (0xd0..=0xff_u8).map(|lowest| {
+        let mut point = [0xff; 32];
+        (point[0], point[31]) = (lowest, 0x7f);
+        point
+    });
+    let small = (0..=0xff_u8).map(|lowest| {
+        let mut point = [0; 32];
+        point[0] = lowest;
+        point
+    });
+    let mut seen = [0; 2];
+    for point in near_the_field.chain(small) {
+        for sign in [0, 0x80] {
+            let mut point = point;
+            point[31] |= sign;
+            let Ok(key) = ed25519_dalek::VerifyingKey::from_bytes(&point) else {
+                continue;
+            };
+            let written = key.to_edwards().compress().to_bytes() == point;
+            if !key.is_weak() {
+                assert_eq!(is_canonical(&point), written, "{point:x?}");
+                seen[usize::from(written)] += 1;
+            }
+        }
+    }
+    assert!(seen.iter().all(|count| *count > 5), "{seen:?}");
+}

@@ -38,5 +38,5 @@ mod wire;
 pub use host::Supervisor;
 pub(super) use host::{Job, KeeperError, Order};
 pub(super) use keep::GIVE_UP;
-pub(super) use sys::{Plan, Stack, launch_detached};
+pub(super) use sys::{Plan, Stack, end_signals, launch_detached};
 pub(super) use wire::{Event, Run};

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lillux::keys::SigningKey;
+
 use super::{Engine, Inner, look_after};
 use crate::clock::{Clock, SystemClock};
 use crate::model::Models;
@@ -37,6 +39,7 @@ pub struct Builder {
     tools: Vec<Arc<dyn Tool>>,
     collect: Option<Duration>,
     system: String,
+    key: Option<SigningKey>,
 }
 
 impl Builder {
@@ -96,6 +99,13 @@ impl Builder {
         self
     }
 
+    /// Who signs histories at the ends of turns, and decisions.
+    #[must_use]
+    pub fn sign_with(mut self, key: SigningKey) -> Self {
+        self.key = Some(key);
+        self
+    }
+
     /// Puts it together. Must be called within a Tokio runtime.
     pub fn build(self) -> Result<Engine, BuildError> {
         let mut tools = Toolbox::default();
@@ -110,6 +120,7 @@ impl Builder {
             tools: Arc::new(tools),
             collect: self.collect.unwrap_or(COLLECT),
             system: self.system,
+            key: self.key.map(Arc::new),
             open: Mutex::new(HashMap::new()),
             told: crate::bus::all(),
             children: Arc::default(),

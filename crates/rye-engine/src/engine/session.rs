@@ -64,6 +64,10 @@ impl Session {
 
     /// Lets the threads go on that were written down.
     pub(super) async fn restore(&self, record: Record) -> Result<(), StoreError> {
+        let signed = record.threads.iter().filter(|it| !it.seal.is_empty());
+        if let Some(last) = signed.max_by_key(|thread| thread.updated_at) {
+            self.open.shared.sealed(&last.seal);
+        }
         for thread in record.threads {
             let own = record.items.iter().filter(|item| item.thread == thread.id);
             // What was posted while no host was there has no place in the queue yet.
@@ -112,6 +116,8 @@ impl Session {
             paused: AtomicBool::new(data.status == SessionStatus::Paused),
             budget: Arc::new(Budget::new(data.limits, data.usage, above)),
             engine: Arc::downgrade(inner),
+            key: inner.key.clone(),
+            last_seal: Mutex::default(),
         };
         Self {
             open: Arc::new(Open {
@@ -470,13 +476,15 @@ impl Session {
     }
 }
 
-fn thread(session: &SessionId, key: &str, now: Millis) -> Thread {
+pub(super) fn thread(session: &SessionId, key: &str, now: Millis) -> Thread {
     Thread {
         id: ThreadId::new(),
         session: session.clone(),
         key: key.to_owned(),
         status: ThreadStatus::Active,
         leaf: None,
+        leaf_hash: String::new(),
+        seal: String::new(),
         mode: QueueMode::default(),
         model: None,
         summary: None,

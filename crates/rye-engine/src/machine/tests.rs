@@ -51,6 +51,7 @@ const TURN: Usage = Usage {
     turns: 1,
     input_tokens: 0,
     cached_tokens: 0,
+    cache_write_tokens: 0,
     output_tokens: 0,
     micro_dollars: 0,
 };
@@ -134,6 +135,8 @@ impl World {
             key: "default".to_owned(),
             status: ThreadStatus::Active,
             leaf: None,
+            leaf_hash: String::new(),
+            seal: String::new(),
             mode: QueueMode::Followup,
             model: None,
             summary: None,
@@ -173,6 +176,8 @@ impl World {
             paused: false,
             reserve: TURN,
             until: self.until,
+            signer: None,
+            last_seal: None,
             tools: &Named,
             children: &Frugal,
         };
@@ -304,6 +309,7 @@ impl World {
                 by: "ada".to_owned(),
                 at,
                 source: "test".to_owned(),
+                receipt: None,
             },
         };
         true

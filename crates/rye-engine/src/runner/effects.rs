@@ -1,24 +1,19 @@
 //! What is done once it is written down.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rye_protocol::{CallId, ErrorCode, ErrorInfo, GateId, GateStatus};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::failover::Failover;
 use super::{Mail, Runner, patiently};
 use crate::machine::{Effect, Facts as _};
-use crate::model::{Deltas, Model, ModelError, ModelRequest};
+use crate::model::{Deltas, ModelRequest};
 use crate::store::StoreError;
 use crate::tool::ToolContext;
 use crate::transcript::Transcript;
-
-/// How often a model that is busy or out of reach is called.
-const TRIES: u32 = 3;
-/// How long to wait before the second time; doubled each time.
-const AGAIN: Duration = Duration::from_millis(500);
 
 impl Runner {
     pub(super) async fn perform(&mut self, effect: Effect) -> Result<(), StoreError> {
@@ -28,6 +23,7 @@ impl Runner {
                 self.model = None;
                 self.generation += 1;
                 self.partial.clear();
+                self.failover = Failover::default();
             }
             Effect::RunTool { call, tool, args } => self.run_tool(call, &tool, args),
             Effect::StopTool(call) => self.stop_tool(&call),
@@ -68,18 +64,17 @@ impl Runner {
         let deltas: Deltas = Arc::new(move |delta| {
             let _ = heard.send(Mail::Delta(generation, delta));
         });
+        let wait = self.failover.wait();
         let task = tokio::spawn(async move {
-            let answer = ask(&*model, &request, &deltas).await;
-            // Before the history grows, so that it need not be copied for that.
-            drop(request);
-            let answer = answer.map(Box::new).map_err(|error| {
-                let code = match error {
-                    ModelError::ContextOverflow(_) => ErrorCode::ContextOverflow,
-                    _ => ErrorCode::Model,
-                };
-                ErrorInfo::new(code, error.to_string())
-            });
-            let _ = own.send(Mail::Answered(generation, answer));
+            // Even to sleep for no time takes a while.
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
+            let mail = match model.call(request, deltas).await {
+                Ok(answer) => Mail::Answered(generation, Ok(Box::new(answer))),
+                Err(error) => Mail::Failed(generation, error),
+            };
+            let _ = own.send(mail);
         });
         self.model = Some(AbortOnDropHandle::new(task));
         Ok(())
@@ -171,23 +166,4 @@ impl Runner {
             let _ = waiting.send(status.clone());
         }
     }
-}
-
-/// Asks a model, and again where that may help.
-async fn ask(
-    model: &dyn Model,
-    request: &ModelRequest,
-    deltas: &Deltas,
-) -> Result<crate::model::ModelAnswer, ModelError> {
-    let mut pause = AGAIN;
-    for _ in 1..TRIES {
-        match model.call(request.clone(), Arc::clone(deltas)).await {
-            Err(error) if error.is_retriable() => {
-                tokio::time::sleep(error.retry_after().unwrap_or(pause)).await;
-                pause *= 2;
-            }
-            outcome => return outcome,
-        }
-    }
-    model.call(request.clone(), Arc::clone(deltas)).await
 }

@@ -54,6 +54,10 @@ impl Runner {
         for (number, (of, kind)) in (first..).zip(events) {
             let entry = match &kind {
                 EventKind::MessageEnd { entry } => entries.iter().find(|it| it.id == *entry),
+                EventKind::Sealed { .. } => {
+                    shared.sealed(&self.machine.thread.seal);
+                    None
+                }
                 EventKind::ToolEnd { call, .. } => {
                     shared.budget.end_child(thread, call);
                     None

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rye_engine::protocol::{
-    Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
+    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
 };
 use rye_engine::store::{
     Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, Stored,
@@ -69,6 +69,10 @@ impl SessionStore for Killer {
 
     fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {
         self.0.record(session)
+    }
+
+    fn archive<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Archive>> {
+        self.0.archive(session)
     }
 
     fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>> {

@@ -1,13 +1,16 @@
 //! Which files go to which parser, and where each field is found: data.
 
+mod kept;
 mod places;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use places::AllPlaces;
 pub(super) use places::{Place, Places};
 
 use super::error::MetadataError;
@@ -52,10 +55,11 @@ pub struct Rule {
 }
 
 /// The rules for all extensions, and the places of the fields for each parser.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extractors {
-    rules: BTreeMap<String, Rule>,
-    places: BTreeMap<Parser, Places>,
+    /// Most extensions share their rule with others.
+    rules: BTreeMap<String, Arc<Rule>>,
+    places: AllPlaces,
 }
 
 impl Extractors {
@@ -69,14 +73,12 @@ impl Extractors {
     /// Lays other rules over these. An extension, and a field of a parser, that both have is the other's.
     pub fn merge(&mut self, over: Self) {
         self.rules.extend(over.rules);
-        for (parser, places) in over.places {
-            self.places.entry(parser).or_default().merge(places);
-        }
+        self.places.merge(over.places);
     }
 
     /// The rule for an extension, which is written with its dot and in its case: `.py`.
     pub fn rule(&self, extension: &str) -> Option<&Rule> {
-        self.rules.get(extension)
+        self.rules.get(extension).map(Arc::as_ref)
     }
 
     /// The extensions that items of a kind may have, in alphabetical order.
@@ -100,7 +102,6 @@ impl Extractors {
 
     /// Where a parser finds the fields.
     pub(super) fn places(&self, parser: Parser) -> &Places {
-        static NOWHERE: Places = Places::nowhere();
-        self.places.get(&parser).unwrap_or(&NOWHERE)
+        self.places.of(parser)
     }
 }

@@ -173,6 +173,13 @@ impl World {
                 held.session.usage = was.plus(usage);
                 Undo::Usage(was)
             }
+            Op::PastEvent(event) => {
+                let Event {
+                    thread, at, kind, ..
+                } = *event;
+                self.held_mut(session)?.tell(thread, at, kind);
+                Undo::Event
+            }
             Op::Event(thread, kind) => {
                 self.held_mut(session)?.tell(thread, now, *kind);
                 Undo::Event

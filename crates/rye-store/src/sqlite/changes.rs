@@ -70,6 +70,11 @@ fn change(op: Op, now: Millis) -> Result<Change, StoreError> {
         }
         Op::ClearSuspended(gate) => Change::ClearSuspended(gate),
         Op::AddUsage(usage) => Change::AddUsage(usage),
+        Op::PastEvent(event) => Change::Event(write(&Told {
+            thread: event.thread,
+            at: event.at,
+            kind: event.kind,
+        })?),
         Op::Event(thread, kind) => Change::Event(write(&Told {
             thread,
             at: now,

@@ -3,7 +3,7 @@
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 use rye_engine::store::{Record, SessionFilter, StoreError};
 use rye_protocol::{
-    Entry, EntryId, Event, Gate, GateId, GateRef, QueueItem, Session, SessionId, ThreadId,
+    Archive, Entry, EntryId, Event, Gate, GateId, GateRef, QueueItem, Session, SessionId, ThreadId,
 };
 use serde::de::DeserializeOwned;
 
@@ -65,6 +65,42 @@ pub(super) fn record(db: &Connection, id: &SessionId) -> Outcome<Option<Record>>
             [number],
         )?,
         sequence: commit::last(db, number)?.cast_unsigned(),
+    }))
+}
+
+/// All of it, also what has ended.
+pub(super) fn archive(db: &Connection, id: &SessionId) -> Outcome<Option<Archive>> {
+    let Some(record) = record(db, id)? else {
+        return Ok(None);
+    };
+    let number = post::number(db, id)?.ok_or_else(|| not_found(SESSION, id))?;
+    let gates: Vec<Gate> = all(
+        db.prepare_cached(
+            "SELECT doc FROM engine_decision_gates WHERE session = ?1 ORDER BY number",
+        )?,
+        [number],
+    )?;
+    let mut refs = Vec::new();
+    for gate in &gates {
+        refs.extend(gate_refs(db, &gate.id)?);
+    }
+    Ok(Some(Archive {
+        session: record.session,
+        threads: record.threads,
+        entries: all(
+            db.prepare_cached("SELECT doc FROM engine_entries WHERE session = ?1 ORDER BY number")?,
+            [number],
+        )?,
+        items: all(
+            db.prepare_cached(
+                "SELECT doc FROM engine_queue_items WHERE session = ?1 ORDER BY number",
+            )?,
+            [number],
+        )?,
+        gates,
+        refs,
+        suspended: record.suspended,
+        events: events(db, id, 0, usize::MAX)?,
     }))
 }
 

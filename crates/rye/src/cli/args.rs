@@ -6,6 +6,7 @@ mod execute;
 mod items;
 mod keys;
 mod mcp;
+mod models;
 mod vault;
 
 use std::path::PathBuf;
@@ -16,7 +17,8 @@ use crate::settings::Color;
 
 pub(crate) use config::ConfigCommand;
 pub(crate) use engine::{
-    GateArgs, GateCommand, PromptArgs, ResumeArgs, SessionArgs, SessionCommand,
+    ExportSessionArgs, ForkArgs, GateArgs, GateCommand, ImportSessionArgs, PromptArgs, ResumeArgs,
+    SessionArgs, SessionCommand, VerifySessionArgs,
 };
 pub(crate) use execute::{CallOptions, ExecuteArgs, RunCommand, TailArgs, TraceChoice, seconds};
 pub(crate) use items::{
@@ -27,6 +29,7 @@ pub(crate) use mcp::{
     AddArgs, DiscoverArgs, ImportArgs, InstallArgs, McpCallArgs, McpCommand, RemoveArgs, ServeArgs,
     ServerName,
 };
+pub(crate) use models::{ModelsCommand, TestArgs};
 pub(crate) use vault::{GetArgs, ListArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand};
 
 /// Run signed tools, and nothing that was not verified.
@@ -104,6 +107,9 @@ pub(crate) enum Command {
     /// Decide where an agent waits for a person.
     #[command(subcommand)]
     Gate(GateCommand),
+    /// List and test the models that agents can ask.
+    #[command(subcommand)]
+    Models(ModelsCommand),
     /// Serve items to MCP clients, and use the tools of MCP servers.
     #[command(subcommand)]
     Mcp(McpCommand),

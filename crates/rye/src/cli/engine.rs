@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lillux::durable;
+use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_engine::protocol::{
     Entry, EntryKind, EventKind, Gate, GateId, Message, Part, QueueItemId, Role,
@@ -15,11 +16,13 @@ use rye_engine::store::{Posted, SessionFilter, StoreError};
 use rye_engine::tool::VAULT;
 use rye_engine::{DecideError, Decision, Engine, Feed, Missed, Session};
 use rye_host::{HostError, SandboxKind};
+use rye_items::OwnKeyError;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use super::context::Context;
 use super::failure::{Exit, Failure};
+use super::models::catalogue;
 use super::page::{DIM, paint, plain};
 use super::printer::Printer;
 
@@ -90,11 +93,18 @@ fn run<T>(
             None => context.settings.project().to_owned(),
         },
         sandbox: wanted.sandbox.unwrap_or_default(),
-        model: wanted.model,
     };
+    let mut models = catalogue(context, &options.workspace)?;
+    if let Some(model) = wanted.model {
+        models = models.default_model(model);
+    }
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
-        let engine = rye_host::builder(&options, supervisor)?.build();
+        let mut builder = rye_host::builder(&options, models, supervisor)?;
+        if let Some(key) = signing_key(context)? {
+            builder = builder.sign_with(key);
+        }
+        let engine = builder.build();
         let engine = engine.map_err(HostError::from)?;
         let outcome = work(&engine).await;
         engine.shutdown().await?;
@@ -112,6 +122,18 @@ fn database(context: &Context) -> Result<PathBuf, Failure> {
     })?;
     durable::create_folder(&state.value, 0o700)?;
     Ok(state.value.join("sessions.db"))
+}
+
+/// The key that signs histories and decisions, if there is one.
+pub(crate) fn signing_key(context: &Context) -> Result<Option<SigningKey>, Failure> {
+    if context.user().is_none() {
+        return Ok(None);
+    }
+    match context.own_keys()?.signing() {
+        Ok(key) => Ok(Some(key)),
+        Err(OwnKeyError::Missing(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn runtime() -> Result<Runtime, Failure> {

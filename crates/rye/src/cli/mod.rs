@@ -8,6 +8,7 @@ mod engine;
 mod errors;
 mod failure;
 mod gateway;
+mod models;
 mod page;
 mod printer;
 mod progress;
@@ -91,6 +92,7 @@ fn dispatch(
         Command::Prompt(args) => commands::prompt::run(&args, &context),
         Command::Session(command) => commands::session::run(&command, &context),
         Command::Gate(command) => commands::gate::run(&command, &context),
+        Command::Models(command) => commands::models::run(&command, &context),
         Command::Mcp(command) => commands::mcp::run(command, options, &context, keeper),
         Command::Config(command) => commands::config::run(&command, &context),
         Command::Completions(args) => Ok(commands::completions::run(&args)),

@@ -33,7 +33,7 @@ const fn build(name: &'static str, says: &'static str) -> Variable {
 }
 
 /// All of them, those of a call first, each in alphabetical order.
-pub(crate) const VARIABLES: [Variable; 16] = [
+pub(crate) const VARIABLES: [Variable; 18] = [
     call(
         "HOME",
         "the folder with your `.ai/`, where `USER_SPACE` is not set; the cache and the state are below it",
@@ -49,12 +49,20 @@ pub(crate) const VARIABLES: [Variable; 16] = [
         "whether output is coloured: `auto`, `always` or `never`",
     ),
     call(
+        "RYE_CONTEXT_WINDOW",
+        "tokens that a model reads and writes at once, in place of what `models.yaml` says",
+    ),
+    call(
         "RYE_DEBUG",
         "`1`: every `rye execute` shows how the tool comes to run, as with `--trace`",
     ),
     call(
         "RYE_DEV_MODE",
         "`1`: items of the project and your own that do not verify pass with a warning; never those of the system",
+    ),
+    call(
+        "RYE_MAX_TOKENS",
+        "tokens that a model writes at most, in place of what `models.yaml` says",
     ),
     call(
         "RYE_MCP_TOKEN",

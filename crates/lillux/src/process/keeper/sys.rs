@@ -304,12 +304,34 @@ pub(super) fn keep_only<const N: usize>(keep: [OwnedFd; N]) -> io::Result<[Owned
 
 /// Readable whenever a child has ended. `SIGCHLD` must be blocked.
 pub(super) fn child_events() -> io::Result<OwnedFd> {
-    // SAFETY: the set is initialised by sigemptyset before use; the new descriptor is ours alone.
+    signals(&set_of(&[libc::SIGCHLD]))
+}
+
+/// Readable whenever this process is asked to end, which it is not ended by any more.
+pub(in super::super) fn end_signals() -> io::Result<OwnedFd> {
+    let set = set_of(&[libc::SIGINT, libc::SIGTERM]);
+    // SAFETY: the set is initialised, and nothing is written.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) };
+    signals(&set)
+}
+
+fn set_of(numbers: &[c_int]) -> libc::sigset_t {
+    // SAFETY: the set is local, and initialised by sigemptyset before use.
     unsafe {
         let mut set: libc::sigset_t = mem::zeroed();
         libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, libc::SIGCHLD);
-        let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        for number in numbers {
+            libc::sigaddset(&raw mut set, *number);
+        }
+        set
+    }
+}
+
+/// Readable whenever one of these signals, which are blocked, has come.
+fn signals(set: &libc::sigset_t) -> io::Result<OwnedFd> {
+    // SAFETY: the set is initialised; the new descriptor is ours alone.
+    unsafe {
+        let fd = libc::signalfd(-1, set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+
+use super::Parser;
 
 /// A name in the file, and the keys that lead into its value: `CONFIG.risk_level`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,50 +14,21 @@ pub(in crate::metadata) struct Place {
     pub(in crate::metadata) path: Vec<String>,
 }
 
-/// The places of each field, in the order in which they are tried. As JSON they
-/// are kept as they are until somebody asks: a call whose files were all read
-/// before does not.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(from = "Box<RawValue>", into = "BTreeMap<String, Vec<Place>>")]
+/// The places of each field, in the order in which they are tried.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Fields", into = "Fields")]
 pub(in crate::metadata) struct Places {
-    json: Option<Box<RawValue>>,
-    read: OnceLock<Read>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Read {
-    fields: BTreeMap<String, Vec<Place>>,
+    fields: Fields,
     /// All names, so that a parser need not look at others.
     names: BTreeSet<String>,
     /// The names that are a field on their own, without keys into their value.
     direct: BTreeSet<String>,
 }
 
-impl From<Box<RawValue>> for Places {
-    fn from(json: Box<RawValue>) -> Self {
-        Self {
-            json: Some(json),
-            read: OnceLock::new(),
-        }
-    }
-}
+type Fields = BTreeMap<String, Vec<Place>>;
 
-impl From<Places> for BTreeMap<String, Vec<Place>> {
-    fn from(places: Places) -> Self {
-        places.read().fields.clone()
-    }
-}
-
-impl PartialEq for Places {
-    fn eq(&self, other: &Self) -> bool {
-        self.read() == other.read()
-    }
-}
-
-impl Eq for Places {}
-
-impl Read {
-    fn new(fields: BTreeMap<String, Vec<Place>>) -> Self {
+impl From<Fields> for Places {
+    fn from(fields: Fields) -> Self {
         let all = || fields.values().flatten();
         let names = all().map(|place| place.name.clone()).collect();
         let direct = all()
@@ -71,50 +43,96 @@ impl Read {
     }
 }
 
+impl From<Places> for Fields {
+    fn from(places: Places) -> Self {
+        places.fields
+    }
+}
+
 impl Places {
-    pub(super) const fn nowhere() -> Self {
-        Self {
-            json: None,
-            read: OnceLock::new(),
-        }
-    }
+    const NOWHERE: Self = Self {
+        fields: BTreeMap::new(),
+        names: BTreeSet::new(),
+        direct: BTreeSet::new(),
+    };
 
-    pub(super) fn new(fields: BTreeMap<String, Vec<Place>>) -> Self {
-        Self {
-            json: None,
-            read: Read::new(fields).into(),
-        }
-    }
-
-    fn read(&self) -> &Read {
-        self.read.get_or_init(|| {
-            let json = self.json.as_ref();
-            let fields = json.and_then(|json| serde_json::from_str(json.get()).ok());
-            Read::new(fields.unwrap_or_default())
-        })
-    }
-
-    pub(super) fn merge(&mut self, over: Self) {
-        let mut fields = BTreeMap::from(std::mem::take(self));
-        fields.extend(BTreeMap::from(over));
-        *self = Self::new(fields);
+    fn merge(&mut self, over: Self) {
+        let mut fields = std::mem::take(&mut self.fields);
+        fields.extend(over.fields);
+        *self = fields.into();
     }
 
     /// Each field with its places.
     pub(in crate::metadata) fn fields(&self) -> impl Iterator<Item = (&str, &[Place])> {
-        self.read()
-            .fields
+        self.fields
             .iter()
             .map(|(field, places)| (field.as_str(), places.as_slice()))
     }
 
     /// Whether a field is found under this name, or inside of its value.
     pub(in crate::metadata) fn wants(&self, name: &str) -> bool {
-        self.read().names.contains(name)
+        self.names.contains(name)
     }
 
     /// Whether the value of this name is a field as it is.
     pub(in crate::metadata) fn is_direct(&self, name: &str) -> bool {
-        self.read().direct.contains(name)
+        self.direct.contains(name)
+    }
+}
+
+/// The places for each parser. As JSON they are left as they are until somebody
+/// asks: a call whose files were all read before does not.
+#[derive(Debug, Clone, Default)]
+pub(super) struct AllPlaces {
+    json: Box<[u8]>,
+    read: OnceLock<BTreeMap<Parser, Places>>,
+}
+
+impl PartialEq for AllPlaces {
+    fn eq(&self, other: &Self) -> bool {
+        self.read() == other.read()
+    }
+}
+
+impl Eq for AllPlaces {}
+
+impl AllPlaces {
+    pub(super) fn from_json(json: &[u8]) -> Self {
+        Self {
+            json: json.into(),
+            read: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn read(&self) -> &BTreeMap<Parser, Places> {
+        self.read
+            .get_or_init(|| serde_json::from_slice(&self.json).unwrap_or_default())
+    }
+
+    pub(super) fn of(&self, parser: Parser) -> &Places {
+        static NOWHERE: Places = Places::NOWHERE;
+        self.read().get(&parser).unwrap_or(&NOWHERE)
+    }
+
+    pub(super) fn insert(&mut self, parser: Parser, places: Places) {
+        self.change(|all| {
+            all.insert(parser, places);
+        });
+    }
+
+    pub(super) fn merge(&mut self, over: Self) {
+        let over = over.read().clone();
+        self.change(|all| {
+            for (parser, places) in over {
+                all.entry(parser).or_default().merge(places);
+            }
+        });
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut BTreeMap<Parser, Places>)) {
+        self.read();
+        if let Some(all) = self.read.get_mut() {
+            change(all);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Reads `tool_extractor.yaml`, with a place for whatever is wrong in it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::places::{Place, Places};
 use super::{Extractors, Parser, Rule};
@@ -17,7 +18,9 @@ pub(super) fn read(text: &str) -> Result<Extractors, Problem> {
         match entry.key.as_str() {
             "extensions" => {
                 for row in rows(&entry)? {
-                    extractors.rules.insert(extension(row)?, rule(row)?);
+                    extractors
+                        .rules
+                        .insert(extension(row)?, Arc::new(rule(row)?));
                 }
             }
             "fields" => {
@@ -144,7 +147,7 @@ fn places(parser: Parser, row: &Entry) -> Result<Places, Problem> {
         }
         fields.insert(entry.key.clone(), places);
     }
-    Ok(Places::new(fields))
+    Ok(fields.into())
 }
 
 fn place(parser: Parser, text: &str, at: usize) -> Result<Place, Problem> {

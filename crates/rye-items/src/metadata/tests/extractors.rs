@@ -228,3 +228,17 @@ fn what_is_wrong_in_a_table_is_told_with_its_place() {
         | ^
     "#);
 }
+
+#[test]
+fn a_table_that_was_kept_is_the_same_and_a_cut_one_is_none() {
+    let kept = SHIPPED.to_kept().unwrap();
+    assert_eq!(Extractors::from_kept(&kept).as_ref(), Some(&*SHIPPED));
+    let empty = Extractors::default();
+    assert_eq!(
+        Extractors::from_kept(&empty.to_kept().unwrap()),
+        Some(empty)
+    );
+    for length in 0..kept.len() {
+        assert_eq!(Extractors::from_kept(&kept[..length]), None, "{length}");
+    }
+}

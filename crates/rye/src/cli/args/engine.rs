@@ -1,5 +1,6 @@
 //! What can be typed for sessions of agents.
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -25,7 +26,7 @@ pub(crate) struct PromptArgs {
     /// Its thread.
     #[arg(long, value_name = "KEY", default_value = "default")]
     pub(crate) thread: String,
-    /// The model: `scripted:FILE`.
+    /// The model, as `provider/model` or `scripted:FILE`: see `rye models list`.
     #[arg(long, value_name = "M")]
     pub(crate) model: Option<String>,
     /// Where tools work. Else where they did, and in memory in a new session.
@@ -117,6 +118,26 @@ pub(crate) enum SessionCommand {
     /// Go on with a session where it was, until nothing is left to do.
     #[command(after_help = "Example:\n  rye session resume 01a1…")]
     Resume(ResumeArgs),
+    /// Check that nothing of a session was altered, removed, reordered or added.
+    #[command(
+        after_help = "Each entry names the hash of the one before it, and the ends of turns are signed, as\n\
+        decisions are. A file needs nothing but the public keys, which must be trusted here.\n\n\
+        Examples:\n  \
+        rye session verify 01a1…\n  \
+        rye session verify work.jsonl"
+    )]
+    Verify(VerifySessionArgs),
+    /// Write a session to a file, with all that belongs to it.
+    #[command(after_help = "Example:\n  rye session export 01a1… --output work.jsonl")]
+    Export(ExportSessionArgs),
+    /// Take in a session from a file; it goes on here.
+    #[command(after_help = "Example:\n  rye session import work.jsonl && rye session list")]
+    Import(ImportSessionArgs),
+    /// Begin a session that shares the past of another.
+    #[command(after_help = "Examples:\n  \
+        rye session fork 01a1…\n  \
+        rye session fork 01a1… --at 01a2…")]
+    Fork(ForkArgs),
     /// Forget a session and all that belongs to it.
     #[command(after_help = "Example:\n  rye session rm 01a1…")]
     Rm(SessionArgs),
@@ -127,6 +148,38 @@ pub(crate) struct SessionArgs {
     /// Its id, or the beginning or the end of it.
     #[arg(value_name = "ID")]
     pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifySessionArgs {
+    /// Its id, or the beginning or the end of it; or a file that it was written to.
+    #[arg(value_name = "ID|FILE")]
+    pub(crate) what: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportSessionArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// The file; else standard output.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportSessionArgs {
+    /// The file, or `-` for standard input.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ForkArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// The last entry that both have, or a part of its id. Else the last one that there is.
+    #[arg(long, value_name = "ENTRY")]
+    pub(crate) at: Option<String>,
 }
 
 #[derive(Debug, Args)]

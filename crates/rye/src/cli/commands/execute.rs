@@ -12,12 +12,11 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lillux::process::Supervisor;
+use lillux::process::{Ask, Asks, Supervisor};
 use rye_executor::{Envelope, ExecuteError, Executor, Listener, Places, Request, Trace};
 use rye_items::{ItemRef, SYSTEM};
 use rye_mcp::Mcp;
 use rye_mcp::client::Pool;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::run::record::{Asked, Runs};
 use crate::cli::args::{CallOptions, Cli, Command, ExecuteArgs, Global, TraceChoice};
@@ -227,23 +226,27 @@ fn carry_out(
 /// Waits for work to be done. A person who interrupts it, or a signal to end, ends all
 /// that it started.
 pub(super) fn wait_for<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+    // In one place from here on: what waits for it holds a pointer, not a copy, and a
+    // copy of some kilobytes at each step is memory that a short call never had.
+    let work = std::pin::pin!(work);
     let unable = |error| Failure::failed("runtime", format_args!("cannot wait for it: {error}"));
+    let mut asks = Asks::listen().map_err(unable)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()
         .map_err(unable)?;
     let outcome = runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(unable)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(unable)?;
         tokio::select! {
             outcome = work => Ok(outcome),
-            _ = interrupt.recv() => {
-                Err(Failure::new(Exit::Interrupted, "interrupted", "it was interrupted and ended"))
-            }
-            _ = terminate.recv() => {
-                Err(Failure::new(Exit::Terminated, "terminated", "it was told to end and ended"))
-            }
+            ask = asks.next() => Err(match ask.map_err(unable)? {
+                Ask::Interrupt => {
+                    Failure::new(Exit::Interrupted, "interrupted", "it was interrupted and ended")
+                }
+                Ask::Terminate => {
+                    Failure::new(Exit::Terminated, "terminated", "it was told to end and ended")
+                }
+            }),
         }
     });
     // Nothing is left in it, and this process is about to end.

@@ -10,6 +10,7 @@ pub(crate) mod init;
 pub(crate) mod keys;
 pub(crate) mod load;
 pub(crate) mod mcp;
+pub(crate) mod models;
 pub(crate) mod prompt;
 pub(crate) mod run;
 pub(crate) mod search;

@@ -1,4 +1,7 @@
-//! `rye session list`, `show`, `resume`, `rm`
+//! `rye session`
+
+mod copies;
+mod proof;
 
 use rye_engine::Engine;
 use rye_engine::protocol::{Entry, Gate, Session, SessionId, SessionStatus, Thread};
@@ -21,6 +24,10 @@ pub(crate) fn run(command: &SessionCommand, context: &Context) -> Outcome {
         SessionCommand::List => list(context),
         SessionCommand::Show(args) => show(args, context),
         SessionCommand::Resume(args) => resume(args, context),
+        SessionCommand::Verify(args) => proof::verify(args, context),
+        SessionCommand::Export(args) => copies::export(args, context),
+        SessionCommand::Import(args) => copies::import(args, context),
+        SessionCommand::Fork(args) => copies::fork(args, context),
         SessionCommand::Rm(args) => rm(args, context),
     }
 }

@@ -5,11 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use lillux::At as _;
-use lillux::process::Supervisor;
+use lillux::process::{Asks, Supervisor};
 use rye_mcp::server::http::{self, Tokens};
 use rye_mcp::server::{Server, serve_stdio};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::args::ServeArgs;
@@ -31,11 +30,13 @@ pub(crate) fn run(args: &ServeArgs, options: &Options, context: &Context) -> Out
         context,
         Arc::clone(&supervisor),
     )));
+    // Before there are threads, which would be ended by a signal.
+    let ends = Ends::new()?;
     let outcome = match args.http {
-        None => runtime(true)?.block_on(over_stdio(server)),
+        None => runtime(true)?.block_on(over_stdio(server, ends)),
         Some(address) => {
             let options = http_options(args, address)?;
-            runtime(false)?.block_on(over_http(server, address, options, context))
+            runtime(false)?.block_on(over_http(server, ends, address, options, context))
         }
     };
     if let Some(supervisor) = Arc::into_inner(supervisor) {
@@ -55,8 +56,7 @@ fn runtime(alone: bool) -> Result<tokio::runtime::Runtime, Failure> {
     runtime.map_err(|error| unable("serve", error))
 }
 
-async fn over_stdio(server: Server) -> Result<(), Failure> {
-    let mut ends = Ends::new()?;
+async fn over_stdio(server: Server, mut ends: Ends) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     let serving = serve_stdio(server.clone(), stop.clone());
     tokio::pin!(serving);
@@ -80,11 +80,11 @@ async fn over_stdio(server: Server) -> Result<(), Failure> {
 
 async fn over_http(
     server: Server,
+    mut ends: Ends,
     address: SocketAddr,
     options: http::Options,
     context: &Context,
 ) -> Result<(), Failure> {
-    let mut ends = Ends::new()?;
     let listener = TcpListener::bind(address).await;
     let listener = listener.map_err(|error| unable(&format!("listen on {address}"), error))?;
     let address = listener.local_addr();
@@ -144,24 +144,20 @@ fn http_options(args: &ServeArgs, address: SocketAddr) -> Result<http::Options, 
 }
 
 /// Signals to end.
-struct Ends {
-    interrupt: Signal,
-    terminate: Signal,
-}
+struct Ends(Asks);
 
 impl Ends {
     fn new() -> Result<Self, Failure> {
-        let listen = |kind| signal(kind).map_err(|error| unable("wait for signals", error));
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-        })
+        let asks = Asks::listen();
+        Ok(Self(
+            asks.map_err(|error| unable("wait for signals", error))?,
+        ))
     }
 
     async fn one(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+        // What cannot be heard does not come.
+        if self.0.next().await.is_err() {
+            std::future::pending().await
         }
     }
 }

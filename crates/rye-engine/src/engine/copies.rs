@@ -1,0 +1,150 @@
+//! Sessions taken elsewhere, and branches of their histories.
+
+use rye_protocol::{
+    Archive, Batch, Entry, EntryId, EventKind, Op, Session as SessionData, SessionId, Thread,
+    ThreadId, Usage,
+};
+use serde_json::json;
+
+use super::session::{DEFAULT, thread};
+use super::{Engine, opening};
+use crate::proof;
+use crate::store::{Claim, StoreError};
+
+impl Engine {
+    /// A session with all that belongs to it, and those below it, the topmost first: to be
+    /// kept, checked or taken elsewhere.
+    pub async fn export(&self, id: &SessionId) -> Result<Vec<Archive>, StoreError> {
+        let store = &self.inner.store;
+        let archive = store.archive(id).await?;
+        let archive = archive.ok_or_else(|| no_session(id))?;
+        let mut all = vec![archive];
+        let mut children = store.sessions(opening::children_of(id)).await?;
+        children.reverse();
+        for child in children {
+            all.extend(Box::pin(self.export(&child.id)).await?);
+        }
+        Ok(all)
+    }
+
+    /// Writes a session down that comes from elsewhere. One of the same id must not be here.
+    pub async fn import(&self, archive: Archive) -> Result<(), StoreError> {
+        let store = &self.inner.store;
+        let id = archive.session.id.clone();
+        if store.record(&id).await?.is_some() {
+            let (what, id) = ("session", id.to_string());
+            return Err(StoreError::Conflict { what, id });
+        }
+        let lease = store.claim(&id, Claim::IfFree).await?;
+        let written = store.commit(&lease, batch(archive)).await;
+        store.release(&lease).await?;
+        written.map(drop)
+    }
+
+    /// A session of its own that shares the past of another up to an entry; up to the last
+    /// one of its thread `default` if none is named.
+    pub async fn fork(
+        &self,
+        id: &SessionId,
+        at: Option<&EntryId>,
+    ) -> Result<SessionId, StoreError> {
+        let store = &self.inner.store;
+        let record = store.record(id).await?.ok_or_else(|| no_session(id))?;
+        let main = record.threads.iter().find(|thread| thread.key == DEFAULT);
+        let leaf = at.or_else(|| main.or(record.threads.first())?.leaf.as_ref());
+        let leaf = leaf.ok_or_else(|| StoreError::NotFound {
+            what: "entry",
+            id: format!("of session {id}"),
+        })?;
+        let path = store.path(id, leaf).await?;
+        let now = self.inner.clock.now();
+        let mut data = SessionData {
+            id: SessionId::new(),
+            parent: None,
+            depth: 0,
+            purpose: rye_protocol::Purpose::Interactive,
+            status: rye_protocol::SessionStatus::Running,
+            usage: Usage::default(),
+            created_at: now,
+            updated_at: now,
+            ..record.session
+        };
+        let from = json!({ "session": id, "entry": leaf });
+        data.metadata.insert("forked_from".to_owned(), from);
+        let fork = data.id.clone();
+        let lease = store.claim(&fork, Claim::IfFree).await?;
+        let thread = thread(&fork, DEFAULT, now);
+        let written = store.commit(&lease, self.branch(data, thread, path)).await;
+        store.release(&lease).await?;
+        written.map(|_| fork)
+    }
+
+    /// The past of a branch, signed as such.
+    fn branch(&self, data: SessionData, mut thread: Thread, path: Vec<Entry>) -> Batch {
+        let mut batch = Batch::default();
+        let (session, id): (SessionId, ThreadId) = (data.id.clone(), thread.id.clone());
+        batch.push(Op::PutSession(Box::new(data)));
+        let key = thread.key.clone();
+        if let Some(last) = path.last() {
+            thread.leaf = Some(last.id.clone());
+            thread.leaf_hash.clone_from(&last.hash);
+        }
+        let seal = self.inner.key.as_ref().and_then(|key| {
+            let seal = proof::unsigned_seal(&thread, None, thread.created_at)?;
+            Some(proof::sign_seal(seal, key))
+        });
+        if let Some((_, hash)) = &seal {
+            thread.seal.clone_from(hash);
+        }
+        batch.push(Op::PutThread(Box::new(thread)));
+        batch.tell(&id, EventKind::ThreadStart { key });
+        for entry in path {
+            let entry = Entry {
+                session: session.clone(),
+                thread: id.clone(),
+                ..entry
+            };
+            batch.push(Op::AppendEntry(Box::new(entry)));
+        }
+        if let Some((seal, _)) = seal {
+            let seal = Box::new(seal);
+            batch.tell(&id, EventKind::Sealed { seal });
+        }
+        batch
+    }
+}
+
+fn no_session(id: &SessionId) -> StoreError {
+    let (what, id) = ("session", id.to_string());
+    StoreError::NotFound { what, id }
+}
+
+/// All of a session in one batch.
+fn batch(archive: Archive) -> Batch {
+    let mut batch = Batch::default();
+    batch.push(Op::PutSession(Box::new(archive.session)));
+    let threads = archive.threads.into_iter();
+    batch
+        .ops
+        .extend(threads.map(|it| Op::PutThread(Box::new(it))));
+    let entries = archive.entries.into_iter();
+    batch
+        .ops
+        .extend(entries.map(|it| Op::AppendEntry(Box::new(it))));
+    let items = archive.items.into_iter();
+    batch.ops.extend(items.map(|it| Op::PutItem(Box::new(it))));
+    let gates = archive.gates.into_iter();
+    batch.ops.extend(gates.map(|it| Op::PutGate(Box::new(it))));
+    batch
+        .ops
+        .extend(archive.refs.into_iter().map(Op::PutGateRef));
+    let suspended = archive.suspended.into_iter();
+    batch
+        .ops
+        .extend(suspended.map(|it| Op::PutSuspended(Box::new(it))));
+    let events = archive.events.into_iter();
+    batch
+        .ops
+        .extend(events.map(|it| Op::PastEvent(Box::new(it))));
+    batch
+}

@@ -1,0 +1,205 @@
+//! A record that proves itself: entries chained by their hashes, signed at the ends of turns,
+//! and receipts under decisions. Whoever has the record and the public keys can tell whether
+//! anything in it was altered, removed, reordered or added since.
+//!
+//! What the hash of an entry covers is its JSON text without the ids of its session and
+//! thread, which the seal binds, so that a branch shares its past; and without `elided`,
+//! which says what a model is shown and not what happened.
+
+mod check;
+
+use lillux::keys::SigningKey;
+use lillux::{Hash, Hasher};
+use rye_protocol::{
+    CallId, Entry, EntryId, EntryKind, Gate, GateId, Millis, Part, QueueItemId, Receipt,
+    Resolution, Seal, SessionId, Thread, ThreadId,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+pub use check::{Fault, Trouble, Verdict, check};
+
+/// Where a gate's context keeps the hash of what would run.
+pub const CHAIN_HASH: &str = "chain_hash";
+/// Where it keeps that of the arguments.
+pub const ARGS_HASH: &str = "args_hash";
+
+/// The hash of an entry that follows one with this hash; none for the first.
+pub fn entry_hash(entry: &Entry, before: &str) -> String {
+    #[derive(Serialize)]
+    struct Hashed<'a> {
+        id: &'a EntryId,
+        parent: &'a Option<EntryId>,
+        before: &'a str,
+        item: &'a Option<QueueItemId>,
+        kind: &'a EntryKind,
+        created_at: Millis,
+    }
+    let kind = as_it_happened(&entry.kind);
+    hash(
+        "rye entry 1",
+        &Hashed {
+            id: &entry.id,
+            parent: &entry.parent,
+            before,
+            item: &entry.item,
+            kind: kind.as_ref().unwrap_or(&entry.kind),
+            created_at: entry.created_at,
+        },
+    )
+    .to_hex()
+}
+
+/// What happened, where something of it is not shown any more.
+fn as_it_happened(kind: &EntryKind) -> Option<EntryKind> {
+    let is_elided = |part: &Part| matches!(part, Part::ToolResult { elided: true, .. });
+    let EntryKind::Message(message) = kind else {
+        return None;
+    };
+    if !message.parts.iter().any(is_elided) {
+        return None;
+    }
+    let mut message = message.clone();
+    for part in &mut message.parts {
+        if let Part::ToolResult { elided, .. } = part {
+            *elided = false;
+        }
+    }
+    Some(EntryKind::Message(message))
+}
+
+fn seal_hash(seal: &Seal) -> Hash {
+    #[derive(Serialize)]
+    struct Hashed<'a> {
+        session: &'a SessionId,
+        thread: &'a ThreadId,
+        leaf: &'a EntryId,
+        hash: &'a str,
+        after: &'a [String],
+        at: Millis,
+        key: &'a str,
+    }
+    hash(
+        "rye seal 1",
+        &Hashed {
+            session: &seal.session,
+            thread: &seal.thread,
+            leaf: &seal.leaf,
+            hash: &seal.hash,
+            after: &seal.after,
+            at: seal.at,
+            key: &seal.key,
+        },
+    )
+}
+
+/// What is signed of a thread, with the session's last seal; nothing of an empty one.
+pub(crate) fn unsigned_seal(thread: &Thread, last: Option<String>, at: Millis) -> Option<Seal> {
+    let own = Some(thread.seal.clone()).filter(|seal| !seal.is_empty());
+    let last = last.filter(|last| own.as_ref() != Some(last));
+    Some(Seal {
+        session: thread.session.clone(),
+        thread: thread.id.clone(),
+        leaf: thread.leaf.clone()?,
+        hash: thread.leaf_hash.clone(),
+        after: own.into_iter().chain(last).collect(),
+        at,
+        key: String::new(),
+        signature: String::new(),
+    })
+}
+
+/// Signs, and gives the hash that the next seal names.
+pub(crate) fn sign_seal(mut seal: Seal, key: &SigningKey) -> (Seal, String) {
+    seal.key = key.public().fingerprint().to_string();
+    let hash = seal_hash(&seal);
+    seal.signature = key.sign(&hash).to_string();
+    (seal, hash.to_hex())
+}
+
+fn receipt_hash(receipt: &Receipt) -> Hash {
+    #[derive(Serialize)]
+    struct Hashed<'a> {
+        session: &'a SessionId,
+        gate: &'a GateId,
+        call: &'a CallId,
+        action: &'a str,
+        chain_hash: &'a Option<String>,
+        args_hash: &'a Option<String>,
+        by: &'a str,
+        at: Millis,
+        key: &'a str,
+    }
+    hash(
+        "rye receipt 1",
+        &Hashed {
+            session: &receipt.session,
+            gate: &receipt.gate,
+            call: &receipt.call,
+            action: &receipt.action,
+            chain_hash: &receipt.chain_hash,
+            args_hash: &receipt.args_hash,
+            by: &receipt.by,
+            at: receipt.at,
+            key: &receipt.key,
+        },
+    )
+}
+
+/// The receipt of a decision.
+pub(crate) fn receipt(gate: &Gate, resolution: &Resolution, key: &SigningKey) -> Receipt {
+    let mut receipt = unsigned(gate, resolution);
+    receipt.key = key.public().fingerprint().to_string();
+    receipt.signature = key.sign(&receipt_hash(&receipt)).to_string();
+    receipt
+}
+
+fn unsigned(gate: &Gate, resolution: &Resolution) -> Receipt {
+    let text = |key: &str| gate.context.get(key).and_then(Value::as_str);
+    Receipt {
+        session: gate.origin.session.clone(),
+        gate: gate.id.clone(),
+        call: gate.origin.call.clone(),
+        action: resolution.action.clone(),
+        chain_hash: text(CHAIN_HASH).map(str::to_owned),
+        args_hash: text(ARGS_HASH).map(str::to_owned),
+        by: resolution.by.clone(),
+        at: resolution.at,
+        key: String::new(),
+        signature: String::new(),
+    }
+}
+
+/// The hash of arguments, whatever the order of their names.
+pub fn args_hash(args: &Value) -> String {
+    match lillux::canonical::to_vec(args) {
+        Ok(bytes) => Hash::of(bytes).to_hex(),
+        // A number that has no canonical form: its text does as well.
+        Err(_) => Hash::of(args.to_string()).to_hex(),
+    }
+}
+
+/// The hash of a thing's JSON text, for one purpose.
+fn hash(purpose: &str, thing: &impl Serialize) -> Hash {
+    struct Into<'a>(&'a mut Hasher);
+    impl std::io::Write for Into<'_> {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.update(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut hasher = Hasher::default();
+    hasher.update(purpose.as_bytes());
+    hasher.update(b"\n");
+    // Many small pieces are slower to hash than a few large ones.
+    let mut buffered = std::io::BufWriter::with_capacity(4096, Into(&mut hasher));
+    // What is plain data has a JSON form, and a hasher takes it all.
+    let _ = serde_json::to_writer(&mut buffered, thing);
+    let _ = std::io::Write::flush(&mut buffered);
+    drop(buffered);
+    hasher.finish().0
+}

@@ -1,0 +1,321 @@
+//! Whether a record is as it was signed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use lillux::Hash;
+use lillux::keys::{PublicKey, Signature};
+use rye_protocol::{
+    Archive, CallId, Entry, EntryId, EntryKind, EventKind, Gate, GateId, GateStatus, Part,
+    Resolution, Seal, ThreadId,
+};
+
+use super::{CHAIN_HASH, entry_hash, receipt_hash, seal_hash, unsigned};
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// How many entries there are.
+    pub entries: usize,
+    /// How many of them belong to a turn that is under way, which is not signed yet.
+    pub open: usize,
+    /// How many seals there are.
+    pub seals: usize,
+    /// How many receipts.
+    pub receipts: usize,
+    /// The fingerprints of the keys that signed.
+    pub keys: BTreeSet<String>,
+    /// What is wrong.
+    pub faults: Vec<Fault>,
+}
+
+/// Something that is not as it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Of what kind.
+    pub trouble: Trouble,
+    /// Where: the id of the entry, gate or thread.
+    pub place: String,
+    /// In words.
+    pub why: String,
+}
+
+/// What can be wrong with a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// It says something else than it did.
+    Altered,
+    /// It is not there any more, or not in its place.
+    Missing,
+    /// It was not there.
+    Added,
+    /// Somebody else signed it, or nobody.
+    Signature,
+    /// The key is not one that is trusted.
+    UnknownKey,
+}
+
+/// Checks a record. `key` gives the public key of a fingerprint, if it is trusted.
+pub fn check(archive: &Archive, key: impl Fn(&str) -> Option<PublicKey>) -> Verdict {
+    let mut check = Check {
+        archive,
+        key: &key,
+        keys: HashMap::new(),
+        verdict: Verdict {
+            entries: archive.entries.len(),
+            ..Verdict::default()
+        },
+    };
+    let known = check.chain();
+    let seals = check.seals();
+    let sealed = check.sealed(&known, &seals);
+    check.ends(&known, &seals, &sealed);
+    check.events();
+    check.receipts();
+    check.verdict
+}
+
+struct Check<'a> {
+    archive: &'a Archive,
+    key: &'a dyn Fn(&str) -> Option<PublicKey>,
+    keys: HashMap<String, Option<PublicKey>>,
+    verdict: Verdict,
+}
+
+/// Entries by their ids.
+type Known<'a> = HashMap<&'a EntryId, &'a Entry>;
+
+impl<'a> Check<'a> {
+    fn fault(&mut self, trouble: Trouble, place: &impl ToString, why: impl Into<String>) {
+        self.verdict.faults.push(Fault {
+            trouble,
+            place: place.to_string(),
+            why: why.into(),
+        });
+    }
+
+    /// Each entry follows one that stands before it, and says what its hash says.
+    fn chain(&mut self) -> Known<'a> {
+        let mut known = Known::new();
+        for entry in &self.archive.entries {
+            let before = match &entry.parent {
+                None => "",
+                Some(parent) => {
+                    if let Some(parent) = known.get(parent) {
+                        parent.hash.as_str()
+                    } else {
+                        let why = format!("the entry before it, {parent}, is not there");
+                        self.fault(Trouble::Missing, &entry.id, why);
+                        ""
+                    }
+                }
+            };
+            if entry_hash(entry, before) != entry.hash {
+                self.fault(Trouble::Altered, &entry.id, "it is not what its hash says");
+            }
+            if known.insert(&entry.id, entry).is_some() {
+                self.fault(Trouble::Added, &entry.id, "it is there twice");
+            }
+        }
+        known
+    }
+
+    /// All seals by their hashes.
+    fn seals(&mut self) -> BTreeMap<String, &'a Seal> {
+        let mut seals = BTreeMap::new();
+        for event in &self.archive.events {
+            let EventKind::Sealed { seal } = &event.kind else {
+                continue;
+            };
+            let hash = seal_hash(seal);
+            self.signature(&seal.key, &hash, &seal.signature, &seal.leaf);
+            if seal.session != self.archive.session.id {
+                self.fault(Trouble::Added, &seal.leaf, "its seal is another session's");
+            }
+            for before in &seal.after {
+                if !seals.contains_key(before) {
+                    let why = "a seal that was made before this one's is not there";
+                    self.fault(Trouble::Missing, &seal.leaf, why);
+                }
+            }
+            seals.insert(hash.to_hex(), &**seal);
+        }
+        self.verdict.seals = seals.len();
+        seals
+    }
+
+    fn signature(
+        &mut self,
+        fingerprint: &str,
+        hash: &Hash,
+        signature: &str,
+        place: &impl ToString,
+    ) {
+        self.verdict.keys.insert(fingerprint.to_owned());
+        let key = self.key;
+        let found = self.keys.entry(fingerprint.to_owned());
+        let Some(public) = found.or_insert_with(|| key(fingerprint)) else {
+            let why = format!("it is signed by {fingerprint}, which is not trusted");
+            return self.fault(Trouble::UnknownKey, place, why);
+        };
+        let signed = signature.parse::<Signature>();
+        if !signed.is_ok_and(|signature| public.verify(hash, &signature).is_ok()) {
+            self.fault(Trouble::Signature, place, "its signature is wrong");
+        }
+    }
+
+    /// The entries that a seal stands for.
+    fn sealed(
+        &mut self,
+        known: &Known<'a>,
+        seals: &BTreeMap<String, &'a Seal>,
+    ) -> HashSet<&'a EntryId> {
+        let mut sealed = HashSet::new();
+        for seal in seals.values() {
+            match known.get(&seal.leaf) {
+                None => self.fault(
+                    Trouble::Missing,
+                    &seal.leaf,
+                    "it was signed and is not there",
+                ),
+                Some(leaf) if leaf.hash != seal.hash => {
+                    self.fault(Trouble::Altered, &seal.leaf, "it is not what was signed");
+                }
+                Some(leaf) => {
+                    let mut next = Some(*leaf);
+                    while let Some(entry) = next.filter(|entry| sealed.insert(&entry.id)) {
+                        next = entry.parent.as_ref().and_then(|id| known.get(id)).copied();
+                    }
+                }
+            }
+        }
+        sealed
+    }
+
+    /// Each thread ends where it says, and what is not signed is of its turn.
+    fn ends(
+        &mut self,
+        known: &Known<'a>,
+        seals: &BTreeMap<String, &'a Seal>,
+        sealed: &HashSet<&'a EntryId>,
+    ) {
+        let mut open = HashSet::new();
+        for thread in &self.archive.threads {
+            if !thread.seal.is_empty() && !seals.contains_key(&thread.seal) {
+                self.fault(Trouble::Missing, &thread.id, "its last seal is not there");
+            }
+            let leaf = thread.leaf.as_ref();
+            let found = leaf.and_then(|leaf| known.get(leaf)).copied();
+            match (leaf, found) {
+                (Some(_), None) => {
+                    self.fault(Trouble::Missing, &thread.id, "its last entry is not there");
+                }
+                (_, Some(entry)) if entry.hash != thread.leaf_hash => {
+                    self.fault(
+                        Trouble::Altered,
+                        &thread.id,
+                        "its last entry is another one",
+                    );
+                }
+                _ => {}
+            }
+            if thread.turn.is_some() {
+                let mut next = found;
+                while let Some(entry) = next.filter(|entry| !sealed.contains(&entry.id)) {
+                    open.insert(&entry.id);
+                    next = entry.parent.as_ref().and_then(|id| known.get(id)).copied();
+                }
+            }
+        }
+        self.verdict.open = open.len();
+        for entry in &self.archive.entries {
+            if !sealed.contains(&entry.id) && !open.contains(&entry.id) {
+                self.fault(Trouble::Added, &entry.id, "nobody signed it");
+            }
+        }
+    }
+
+    /// Numbers without gaps.
+    fn events(&mut self) {
+        for (event, number) in self.archive.events.iter().zip(1..) {
+            if event.sequence != Some(number) {
+                let why = format!("event {number} is not there");
+                return self.fault(Trouble::Missing, &self.archive.session.id.clone(), why);
+            }
+        }
+    }
+
+    /// What was decided is what was signed, and what was approved is what ran.
+    fn receipts(&mut self) {
+        let mut approved: HashMap<_, Vec<(&str, &GateId)>> = HashMap::new();
+        for gate in &self.archive.gates {
+            let GateStatus::Resolved { resolution } = &gate.status else {
+                continue;
+            };
+            let Some(receipt) = &resolution.receipt else {
+                if gate.context.contains_key(CHAIN_HASH) {
+                    self.fault(Trouble::Signature, &gate.id, "nobody signed the decision");
+                }
+                continue;
+            };
+            self.verdict.receipts += 1;
+            let hash = receipt_hash(receipt);
+            self.signature(&receipt.key, &hash, &receipt.signature, &gate.id);
+            if !agrees(gate, resolution) {
+                let why = "the receipt is for another decision";
+                self.fault(Trouble::Altered, &gate.id, why);
+            }
+            if let Some(hash) = &receipt.chain_hash
+                && resolution.action == "approve"
+            {
+                let call = (&gate.origin.thread, &gate.origin.call);
+                approved
+                    .entry(call)
+                    .or_default()
+                    .push((hash.as_str(), &gate.id));
+            }
+        }
+        for (call, ran) in ran(&self.archive.entries) {
+            // What was asked about and changed was asked about again.
+            let Some(approved) = approved.get(&call) else {
+                continue;
+            };
+            if let Some((hash, gate)) = approved.last()
+                && approved.iter().all(|(hash, _)| *hash != ran)
+            {
+                self.fault(
+                    Trouble::Altered,
+                    gate,
+                    format!("{hash} was approved, and {ran} ran"),
+                );
+            }
+        }
+    }
+}
+
+fn agrees(gate: &Gate, resolution: &Resolution) -> bool {
+    let Some(receipt) = &resolution.receipt else {
+        return false;
+    };
+    let mut expected = unsigned(gate, resolution);
+    expected.key.clone_from(&receipt.key);
+    expected.signature.clone_from(&receipt.signature);
+    expected == **receipt
+}
+
+/// The hash of what ran, by call.
+fn ran(entries: &[Entry]) -> Vec<((&ThreadId, &CallId), &str)> {
+    let mut ran = Vec::new();
+    for entry in entries {
+        let EntryKind::Message(message) = &entry.kind else {
+            continue;
+        };
+        for part in &message.parts {
+            if let Part::ToolResult { call_id, data, .. } = part
+                && let Some(hash) = data.get(CHAIN_HASH).and_then(|hash| hash.as_str())
+            {
+                ran.push(((&entry.thread, call_id), hash));
+            }
+        }
+    }
+    ran
+}

@@ -1,0 +1,309 @@
+//! A record that proves itself, and can be taken elsewhere.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::sync::Arc;
+
+use lillux::keys::{PublicKey, SigningKey};
+use rye_engine::proof::{self, Trouble, Verdict};
+use rye_engine::protocol::{
+    Archive, EntryId, EntryKind, EventKind, GateStatus, Message, Role, SessionId, TurnEnd,
+};
+use rye_engine::store::{Claim, StoreError};
+use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::{Decision, Engine, NewSession, Session};
+use rye_host::transfer;
+use rye_model::Catalogue;
+use rye_sandbox::Virtual;
+use rye_store::Memory;
+use serde_json::{Value, json};
+
+/// Runs once a person has let it, and says what ran.
+struct Approved(ToolDef);
+
+impl Tool for Approved {
+    fn def(&self) -> &ToolDef {
+        &self.0
+    }
+
+    fn run(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> rye_engine::store::Later<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let mut request = DecisionRequest::approval("run", "may it?");
+            let hash = json!("c0ffee");
+            request.context.insert(proof::CHAIN_HASH.into(), hash);
+            let args = json!(proof::args_hash(&args));
+            request.context.insert(proof::ARGS_HASH.into(), args);
+            context.request_decision(request).await?;
+            Ok(ToolOutput {
+                data: json!({ "chain_hash": "c0ffee", "share": 0.1 }),
+                ..ToolOutput::text("ran")
+            })
+        })
+    }
+}
+
+const SCRIPT: &str = "
+steps:
+  - tool_calls: [{ name: approved, args: { b: 1.0e-7, a: 2 } }, { name: read, args: { path: none } }]
+  - text: done
+  - text: again
+after_last: { text: 'and again' }
+";
+
+fn engine(key: &SigningKey) -> Engine {
+    let def = ToolDef::new("approved", "asks", json!({ "type": "object" }));
+    Engine::builder()
+        .store(Memory::new())
+        .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))
+        .sandbox(Arc::new(Virtual::new()))
+        .tools(rye_engine::builtin::tools())
+        .tool(Approved(def))
+        .sign_with(SigningKey::from_pem(key.to_pem().as_bytes()).unwrap())
+        .build()
+        .unwrap()
+}
+
+async fn answered(engine: &Engine, session: &Session, prompt: &str) {
+    let mut events = engine.feed();
+    let item = session.prompt(prompt).await.unwrap();
+    let gate = async {
+        while let Ok(Some(notice)) = events.next().await {
+            if let EventKind::DecisionGate { gate } = notice.event.kind {
+                let decision = Decision {
+                    action: "approve".to_owned(),
+                    value: Value::Null,
+                    by: "ada".to_owned(),
+                    source: "test".to_owned(),
+                };
+                engine.decide(&gate.id, decision).await.unwrap();
+            }
+        }
+    };
+    tokio::select! {
+        answer = session.answer(&item) => assert_eq!(answer.unwrap().reason, TurnEnd::EndTurn),
+        () = gate => unreachable!("the engine is gone"),
+    }
+}
+
+/// A session of two prompts, with its archive.
+async fn told(engine: &Engine) -> Archive {
+    let session = engine.create_session(NewSession::default()).await.unwrap();
+    answered(engine, &session, "go").await;
+    answered(engine, &session, "again").await;
+    let archive = engine.export(session.id()).await.unwrap().remove(0);
+    session.close().await.unwrap();
+    archive
+}
+
+fn trusting(key: &SigningKey) -> impl Fn(&str) -> Option<PublicKey> {
+    let public = key.public().clone();
+    move |name| (public.fingerprint().to_string() == name).then(|| public.clone())
+}
+
+fn found(archive: &Archive, key: &SigningKey) -> Vec<Trouble> {
+    let verdict = proof::check(archive, trusting(key));
+    verdict.faults.iter().map(|fault| fault.trouble).collect()
+}
+
+#[tokio::test]
+async fn a_record_that_nobody_touched_is_whole() {
+    let key = SigningKey::generate().unwrap();
+    let verdict = proof::check(&told(&engine(&key)).await, trusting(&key));
+    let Verdict {
+        entries,
+        open,
+        seals,
+        receipts,
+        faults,
+        ..
+    } = verdict;
+    assert_eq!(faults, []);
+    assert_eq!((entries, open, seals, receipts), (8, 0, 2, 1));
+}
+
+#[tokio::test]
+async fn whatever_is_done_to_an_entry_is_found() {
+    let key = SigningKey::generate().unwrap();
+    let whole = told(&engine(&key)).await;
+    for at in 0..whole.entries.len() {
+        let mut altered = whole.clone();
+        altered.entries[at].created_at.0 += 1;
+        assert!(found(&altered, &key).contains(&Trouble::Altered), "{at}");
+
+        let mut removed = whole.clone();
+        removed.entries.remove(at);
+        assert!(found(&removed, &key).contains(&Trouble::Missing), "{at}");
+
+        // Made to fit the one before, and those after it as well: only the seal tells.
+        let mut rewritten = whole.clone();
+        let text = Message::text(Role::Assistant, "nothing happened");
+        rewritten.entries[at].kind = EntryKind::Message(text);
+        rehash(&mut rewritten);
+        assert!(!found(&rewritten, &key).is_empty(), "{at}");
+
+        let mut added = whole.clone();
+        let mut more = whole.entries[at].clone();
+        more.id = EntryId::new();
+        more.parent = Some(whole.entries[at].id.clone());
+        more.hash = proof::entry_hash(&more, &whole.entries[at].hash);
+        added.entries.push(more);
+        assert_eq!(found(&added, &key), [Trouble::Added], "{at}");
+
+        if at > 0 {
+            let mut reordered = whole.clone();
+            reordered.entries.swap(at, at - 1);
+            assert!(!found(&reordered, &key).is_empty(), "{at}");
+        }
+    }
+}
+
+fn rehash(archive: &mut Archive) {
+    let mut before = String::new();
+    for entry in &mut archive.entries {
+        entry.hash = proof::entry_hash(entry, &before);
+        before.clone_from(&entry.hash);
+    }
+    archive.threads[0].leaf_hash = before;
+}
+
+#[tokio::test]
+async fn a_turn_that_was_cut_off_is_missed() {
+    let key = SigningKey::generate().unwrap();
+    let mut cut = told(&engine(&key)).await;
+    cut.entries.truncate(cut.entries.len() - 2);
+    let last = cut.entries.last().unwrap();
+    cut.threads[0].leaf = Some(last.id.clone());
+    cut.threads[0].leaf_hash.clone_from(&last.hash);
+    assert!(found(&cut, &key).contains(&Trouble::Missing));
+}
+
+#[tokio::test]
+async fn a_decision_that_nobody_made_is_found() {
+    let key = SigningKey::generate().unwrap();
+    let whole = told(&engine(&key)).await;
+    let with = |change: &dyn Fn(&mut rye_engine::protocol::Resolution)| {
+        let mut archive = whole.clone();
+        if let GateStatus::Resolved { resolution } = &mut archive.gates[0].status {
+            change(resolution);
+        }
+        found(&archive, &key)
+    };
+    assert_eq!(with(&|_| ()), []);
+    assert_eq!(with(&|it| it.by = "bob".into()), [Trouble::Altered]);
+    assert_eq!(with(&|it| it.receipt = None), [Trouble::Signature]);
+    let forged = with(&|it| {
+        it.by = "bob".into();
+        it.receipt.as_mut().unwrap().by = "bob".into();
+    });
+    assert_eq!(forged, [Trouble::Signature]);
+    let mut other = whole.clone();
+    let hash = json!("decaf");
+    other.gates[0]
+        .context
+        .insert(proof::CHAIN_HASH.into(), hash);
+    assert_eq!(found(&other, &key), [Trouble::Altered]);
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_trusted_proves_nothing() {
+    let key = SigningKey::generate().unwrap();
+    let archive = told(&engine(&key)).await;
+    let stranger = SigningKey::generate().unwrap();
+    let troubles = found(&archive, &stranger);
+    assert!(troubles.iter().all(|it| *it == Trouble::UnknownKey));
+    assert!(!troubles.is_empty());
+}
+
+fn written(archives: &[Archive], key: &SigningKey) -> Vec<u8> {
+    let mut file = Vec::new();
+    let keys = [key.public().clone()];
+    transfer::write(&mut file, archives.to_vec(), &keys, Some(key)).unwrap();
+    file
+}
+
+#[tokio::test]
+async fn a_file_with_any_bit_flipped_is_found_out() {
+    let key = SigningKey::generate().unwrap();
+    let archive = told(&engine(&key)).await;
+    let file = written(std::slice::from_ref(&archive), &key);
+    let back = transfer::read(&*file).unwrap();
+    assert_eq!(back.archives, [archive]);
+    assert!(back.signed_by.unwrap().is_by(key.public()));
+    for at in 0..file.len() {
+        let mut flipped = file.clone();
+        flipped[at] ^= 1 << (at % 8);
+        let whole = transfer::read(&*flipped).is_ok_and(|it| {
+            let signed = it
+                .signed_by
+                .is_some_and(|signed| signed.is_by(key.public()));
+            signed && it.archives.iter().all(|one| found(one, &key).is_empty())
+        });
+        assert!(!whole, "a flipped bit in byte {at} was not found");
+    }
+    assert!(transfer::read(&file[..file.len() / 2]).is_err());
+}
+
+#[tokio::test]
+async fn a_session_continues_where_it_was_taken() {
+    let key = SigningKey::generate().unwrap();
+    let here = engine(&key);
+    let session = here.create_session(NewSession::default()).await.unwrap();
+    let id = session.id().clone();
+    let mut events = here.feed();
+    let item = session.prompt("go").await.unwrap();
+    while let Ok(Some(notice)) = events.next().await {
+        if matches!(notice.event.kind, EventKind::DecisionGate { .. }) {
+            break;
+        }
+    }
+    let file = written(&here.export(&id).await.unwrap(), &key);
+    here.shutdown().await.unwrap();
+
+    let there = engine(&key);
+    for archive in transfer::read(&*file).unwrap().archives {
+        there.import(archive).await.unwrap();
+    }
+    let gate = there.pending_gates(None).await.unwrap().remove(0);
+    let decision = Decision {
+        action: "approve".to_owned(),
+        value: Value::Null,
+        by: "bob".to_owned(),
+        source: "test".to_owned(),
+    };
+    there.decide(&gate.id, decision).await.unwrap();
+    let session = there.open_session(&id, Claim::IfFree).await.unwrap();
+    assert_eq!(session.answer(&item).await.unwrap().text, "done");
+    let archive = there.export(&id).await.unwrap().remove(0);
+    assert_eq!(found(&archive, &key), []);
+    let twice = there.import(archive).await;
+    assert!(
+        matches!(twice, Err(StoreError::Conflict { .. })),
+        "{twice:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_fork_shares_its_past_and_goes_its_own_way() {
+    let key = SigningKey::generate().unwrap();
+    let engine = engine(&key);
+    let archive = told(&engine).await;
+    let id: SessionId = archive.session.id.clone();
+    for at in 0..archive.entries.len() {
+        let leaf = &archive.entries[at].id;
+        let fork = engine.fork(&id, Some(leaf)).await.unwrap();
+        let session = engine.open_session(&fork, Claim::IfFree).await.unwrap();
+        let branch = engine.export(&fork).await.unwrap().remove(0);
+        assert_eq!(branch.entries.len(), at + 1);
+        assert_eq!(branch.entries[at].hash, archive.entries[at].hash);
+        answered(&engine, &session, "another way").await;
+        let branch = engine.export(&fork).await.unwrap().remove(0);
+        assert_eq!(found(&branch, &key), [], "forked at {at}");
+    }
+    let unknown = engine.fork(&id, Some(&EntryId::new())).await;
+    assert!(matches!(unknown, Err(StoreError::NotFound { .. })));
+    assert_eq!(engine.export(&id).await.unwrap().remove(0), archive);
+}

@@ -1,1 +1,0 @@
-//! Turns of odd histories.

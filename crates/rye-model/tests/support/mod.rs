@@ -1,0 +1,186 @@
+//! Models of all providers, and histories to ask them with.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "each test program compiles this anew, uses its part, and fails by panicking"
+)]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rye_engine::model::{
+    Delta, Deltas, Model as _, ModelAnswer, ModelError, ModelInfo, ModelRequest, ToolSpec,
+};
+use rye_model::{Api, HttpModel, Key, Price, Provider, Target, Thinking};
+use rye_model_wire::{Reply, Said, Wire};
+use rye_protocol::{Message, Part, ResultStatus, Role};
+use serde_json::{Value, json};
+
+/// Each API with the one that the server speaks.
+pub const ALL: [(Api, rye_model_wire::Api); 4] = [
+    (Api::Anthropic, rye_model_wire::Api::Anthropic),
+    (Api::OpenAiResponses, rye_model_wire::Api::OpenAiResponses),
+    (Api::OpenAiChat, rye_model_wire::Api::OpenAiChat),
+    (Api::Gemini, rye_model_wire::Api::Gemini),
+];
+
+/// The name of the model that speaks an API in these tests.
+pub fn name(api: Api) -> String {
+    format!("{}/some-model", api.as_str())
+}
+
+pub fn target(api: Api) -> Target {
+    Target {
+        name: name(api),
+        id: "some-model".to_owned(),
+        info: ModelInfo {
+            context_window: 100_000,
+            max_output: 4_000,
+            images: true,
+        },
+        thinking: Some(Thinking::Effort),
+        effort: None,
+    }
+}
+
+pub fn provider(api: Api, url: &str) -> Provider {
+    Provider {
+        api,
+        base_url: format!("{url}/v1"),
+        key: Key::Given {
+            secret: Arc::new("sk-secret".to_owned().into()),
+            found: "SOME_KEY".to_owned(),
+        },
+        headers: Vec::new(),
+        silence: Duration::from_secs(20),
+    }
+}
+
+pub fn model(api: Api, url: &str) -> HttpModel {
+    let price = Price {
+        input: 3.0,
+        output: 15.0,
+        cache_read: Some(0.3),
+        cache_write: Some(3.75),
+    };
+    HttpModel::new(provider(api, url), target(api), price)
+}
+
+/// What the deltas told, and how it ended.
+pub type Outcome = (Vec<Delta>, Result<ModelAnswer, ModelError>);
+
+pub fn listener() -> (Arc<Mutex<Vec<Delta>>>, Deltas) {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = Arc::clone(&heard);
+    let deltas: Deltas = Arc::new(move |delta| hears.lock().unwrap().push(delta));
+    (heard, deltas)
+}
+
+pub async fn ask(model: &HttpModel, request: ModelRequest) -> Outcome {
+    let (heard, deltas) = listener();
+    let outcome = model.call(request, deltas).await;
+    let heard = heard.lock().unwrap().clone();
+    (heard, outcome)
+}
+
+/// The words among deltas.
+pub fn words(deltas: &[Delta]) -> String {
+    let words = deltas.iter().filter_map(|delta| match delta {
+        Delta::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    words.collect()
+}
+
+pub fn request(messages: Vec<Message>) -> ModelRequest {
+    ModelRequest {
+        system: "Be brief.".to_owned(),
+        messages: messages.into_iter().map(Arc::new).collect(),
+        tools: vec![ToolSpec {
+            name: "weather".to_owned(),
+            description: "The weather of a place.".to_owned(),
+            parameters: json!({
+                "type": "object", "properties": { "place": { "type": "string" } },
+            }),
+        }],
+        max_output: None,
+        for_summary: false,
+    }
+}
+
+pub fn hello() -> ModelRequest {
+    request(vec![Message::text(Role::User, "Hello!")])
+}
+
+pub fn call(id: &str, args: Value) -> Part {
+    Part::ToolCall {
+        call_id: id.parse().unwrap(),
+        tool: "weather".to_owned(),
+        args,
+    }
+}
+
+pub fn result(id: &str, status: ResultStatus, text: &str) -> Part {
+    Part::ToolResult {
+        call_id: id.parse().unwrap(),
+        tool: "weather".to_owned(),
+        status,
+        text: text.to_owned(),
+        data: Value::Null,
+        error: None,
+        elided: false,
+    }
+}
+
+pub fn image() -> Part {
+    Part::Attachment {
+        name: "sky.png".to_owned(),
+        mime_type: "image/png".to_owned(),
+        source: "data:image/png;base64,aVZCT1I=".to_owned(),
+    }
+}
+
+pub fn said_by(model: &str, parts: Vec<Part>) -> Message {
+    let mut message = Message::of(Role::Assistant, parts);
+    message.model = Some(model.to_owned());
+    message
+}
+
+/// What a provider of an API seals a thought with.
+pub fn seal(api: Api, number: u32) -> String {
+    match api {
+        Api::OpenAiResponses => json!({
+            "type": "reasoning", "id": format!("rs_{number}"), "summary": [],
+            "encrypted_content": format!("seal{number}"),
+        })
+        .to_string(),
+        Api::Anthropic if number % 2 == 1 => format!("redacted:seal{number}"),
+        _ => format!("seal{number}"),
+    }
+}
+
+/// A thought, words with characters of several bytes, and two calls at once.
+pub fn rich() -> Said {
+    let mut said = Said::text("Grüße 🎉 \"da\"!\nIch schaue nach.")
+        .after(
+            "The user wants weather. Let me look.",
+            "EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrkzLoky3dl",
+        )
+        .and_call(
+            "toolu_01T1x1fJ34qAmk2tNTrN7Up6",
+            "weather",
+            json!({ "place": "Zürich" }),
+        )
+        .and_call("toolu_01U2x1fJ34qAmk2tNTrN7Up7", "weather", json!({}));
+    (said.input, said.cached, said.output) = (1_000, 600, 40);
+    said
+}
+
+/// A server that says something, and a model that asks it.
+pub fn asked(api: Api, reply: Reply) -> (Wire, HttpModel) {
+    let wire = Wire::of([reply]);
+    let model = model(api, &wire.url());
+    (wire, model)
+}

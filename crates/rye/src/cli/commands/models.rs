@@ -1,0 +1,178 @@
+//! `rye models`
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use rye_engine::model::{Deltas, Model, ModelAnswer, ModelRequest, Models as _};
+use rye_engine::protocol::{Message, Role};
+use rye_host::Listed;
+use serde_json::{Value, json};
+
+use crate::cli::args::{ModelsCommand, TestArgs};
+use crate::cli::context::Context;
+use crate::cli::failure::Failure;
+use crate::cli::models::catalogue;
+use crate::cli::page::{BOLD, DIM, Page, paint, plain};
+use crate::cli::printer::{Outcome, Report};
+use crate::cli::table::{Cell, Table};
+
+/// Enough for a model that thinks before it says a word.
+const MAX_OUTPUT: u64 = 1024;
+
+pub(crate) fn run(command: &ModelsCommand, context: &Context) -> Outcome {
+    let models = catalogue(context, context.settings.project())?;
+    match command {
+        ModelsCommand::List => Ok(Box::new(List {
+            default: models.default_name(),
+            models: models.list(),
+        })),
+        ModelsCommand::Test(TestArgs { name }) => {
+            let name = name.clone().unwrap_or_else(|| models.default_name());
+            let wrong = |why: String| Failure::failed("model", why);
+            let model = models
+                .get(&name)
+                .map_err(|why| Failure::usage(why).hint("rye models list"))?;
+            models.usable(&name).map_err(wrong)?;
+            let tested = test(name, &*model)?;
+            Ok(Box::new(tested))
+        }
+    }
+}
+
+struct List {
+    default: String,
+    models: Vec<Listed>,
+}
+
+impl Report for List {
+    fn json(&self) -> Value {
+        let models: Vec<_> = self.models.iter().map(described).collect();
+        json!({ "default": self.default, "models": models })
+    }
+
+    fn show(&self, page: &mut Page) {
+        let mut table = Table::new(["MODEL", "WINDOW", "OUTPUT", "$/M IN", "$/M OUT", "READY"]);
+        for model in &self.models {
+            let ready = match &model.usable {
+                Ok(()) => Cell::new("yes"),
+                Err(why) => Cell::styled(DIM, why),
+            };
+            let name = if model.name == self.default {
+                Cell::styled(BOLD, format!("{} (default)", model.name))
+            } else {
+                Cell::new(&model.name)
+            };
+            table.row([
+                name,
+                thousands(model.info.context_window).into(),
+                thousands(model.info.max_output).into(),
+                model.price.input.to_string().into(),
+                model.price.output.to_string().into(),
+                ready,
+            ]);
+        }
+        page.table(&table);
+    }
+
+    fn next(&self) -> Option<String> {
+        Some("rye models test NAME".to_owned())
+    }
+}
+
+fn described(model: &Listed) -> Value {
+    json!({
+        "name": model.name,
+        "api": model.api,
+        "context_window": model.info.context_window,
+        "max_output": model.info.max_output,
+        "images": model.info.images,
+        "thinks": model.thinks,
+        "price": {
+            "input": model.price.input,
+            "output": model.price.output,
+            "cache_read": model.price.cache_read,
+            "cache_write": model.price.cache_write,
+        },
+        "usable": model.usable.is_ok(),
+        "why_not": model.usable.as_ref().err(),
+    })
+}
+
+fn thousands(tokens: u64) -> String {
+    format!("{}k", tokens / 1000)
+}
+
+/// Asks a model something small.
+fn test(name: String, model: &dyn Model) -> Result<Tested, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::failed("runtime", error))?;
+    let request = ModelRequest {
+        system: String::new(),
+        messages: vec![Arc::new(Message::text(
+            Role::User,
+            "Answer with the word: ready",
+        ))],
+        tools: Vec::new(),
+        max_output: Some(MAX_OUTPUT),
+        for_summary: false,
+    };
+    let (began, first) = (Instant::now(), Arc::new(OnceLock::new()));
+    let heard = Arc::clone(&first);
+    let deltas: Deltas = Arc::new(move |_| {
+        heard.get_or_init(|| began.elapsed());
+    });
+    let outcome = runtime.block_on(model.call(request, deltas));
+    let took = began.elapsed();
+    let answer = outcome.map_err(|error| Failure::failed("model", format!("{name}: {error}")))?;
+    Ok(Tested {
+        name,
+        first: first.get().copied().unwrap_or(took),
+        took,
+        answer,
+    })
+}
+
+struct Tested {
+    name: String,
+    first: Duration,
+    took: Duration,
+    answer: ModelAnswer,
+}
+
+impl Tested {
+    fn text(&self) -> String {
+        Message::of(Role::Assistant, self.answer.parts.clone()).content()
+    }
+}
+
+impl Report for Tested {
+    fn json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "first_ms": self.first.as_millis(),
+            "took_ms": self.took.as_millis(),
+            "answer": self.text(),
+            "stop_reason": self.answer.stop_reason,
+            "usage": self.answer.usage,
+        })
+    }
+
+    fn show(&self, page: &mut Page) {
+        let usage = &self.answer.usage;
+        page.line(format_args!(
+            "{} answers: {}",
+            paint(BOLD, plain(&self.name)),
+            plain(self.text().trim())
+        ));
+        page.line(format_args!(
+            "first word after {} ms, all after {} ms; {} tokens read, {} written, {} millionths of a dollar",
+            self.first.as_millis(),
+            self.took.as_millis(),
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.micro_dollars
+        ));
+    }
+}

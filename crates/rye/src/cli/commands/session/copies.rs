@@ -1,0 +1,170 @@
+//! `rye session export`, `import` and `fork`
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use lillux::durable::{self, Existing};
+use lillux::keys::Fingerprint;
+use rye_engine::protocol::{Archive, EntryId, EventKind, SessionId};
+use rye_host::transfer::{self, TransferError};
+use serde_json::{Value, json};
+
+use super::proof::failure;
+use crate::cli::args::{ExportSessionArgs, ForkArgs, ImportSessionArgs};
+use crate::cli::context::Context;
+use crate::cli::engine::{Wanted, find, one_of, signing_key, with_engine};
+use crate::cli::failure::Failure;
+use crate::cli::page::Page;
+use crate::cli::printer::{Outcome, Printer, Report, Written};
+
+pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
+    let archives = with_engine(context, Wanted::default(), async |engine| {
+        let id = find(engine, &args.session.id).await?;
+        Ok(engine.export(&id).await?)
+    })?;
+    let signer = signing_key(context)?;
+    let keys = public_keys(&archives, context)?;
+    let sessions = archives.len();
+    let mut text = Vec::new();
+    let path = args.output.as_deref().unwrap_or(Path::new("-"));
+    transfer::write(&mut text, archives, &keys, signer.as_ref())
+        .map_err(|error| failure(path, &error))?;
+    match &args.output {
+        None => {
+            Printer::raw(&text).map_err(|error| Failure::failed("io", error))?;
+            Ok(Box::new(Written))
+        }
+        Some(file) => {
+            durable::write(file, &text, 0o600, Existing::Replace)?;
+            Ok(Box::new(Exported {
+                file: file.clone(),
+                sessions,
+            }))
+        }
+    }
+}
+
+/// The keys that signed, as far as they are trusted here.
+fn public_keys(
+    archives: &[Archive],
+    context: &Context,
+) -> Result<Vec<lillux::keys::PublicKey>, Failure> {
+    let library = context.library()?;
+    let trust = library.trust();
+    let events = archives.iter().flat_map(|archive| &archive.events);
+    let mut names: Vec<_> = events
+        .filter_map(|event| match &event.kind {
+            EventKind::Sealed { seal } => Some(seal.key.clone()),
+            EventKind::DecisionGateResolved { resolution, .. } => resolution
+                .receipt
+                .as_ref()
+                .map(|receipt| receipt.key.clone()),
+            _ => None,
+        })
+        .collect();
+    names.sort();
+    names.dedup();
+    let trusted = names.iter().filter_map(|name| {
+        let fingerprint: Fingerprint = name.parse().ok()?;
+        Some(trust.standing(fingerprint).ok()?.key.clone())
+    });
+    Ok(trusted.collect())
+}
+
+struct Exported {
+    file: PathBuf,
+    sessions: usize,
+}
+
+impl Report for Exported {
+    fn json(&self) -> Value {
+        json!({ "file": self.file, "sessions": self.sessions })
+    }
+
+    fn show(&self, page: &mut Page) {
+        page.line(format_args!("written to {}", self.file.display()));
+    }
+
+    fn next(&self) -> Option<String> {
+        let file = lillux::shell_word(&self.file);
+        Some(format!("rye session verify {file}"))
+    }
+}
+
+pub(crate) fn import(args: &ImportSessionArgs, context: &Context) -> Outcome {
+    let from: Box<dyn Read> = if args.file == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        let file = File::open(&args.file).map_err(TransferError::from);
+        Box::new(file.map_err(|error| failure(&args.file, &error))?)
+    };
+    let read = transfer::read(BufReader::new(from));
+    let transfer = read.map_err(|error| failure(&args.file, &error))?;
+    with_engine(context, Wanted::default(), async |engine| {
+        let mut sessions = Vec::new();
+        for archive in transfer.archives {
+            sessions.push(archive.session.id.clone());
+            engine.import(archive).await?;
+        }
+        Ok(Box::new(Imported(sessions)) as Box<dyn Report>)
+    })
+}
+
+struct Imported(Vec<SessionId>);
+
+impl Report for Imported {
+    fn json(&self) -> Value {
+        json!({ "sessions": self.0 })
+    }
+
+    fn show(&self, page: &mut Page) {
+        for id in &self.0 {
+            page.line(id);
+        }
+    }
+
+    fn next(&self) -> Option<String> {
+        let first = self.0.first()?;
+        Some(format!(
+            "rye session verify {first} && rye session resume {first}"
+        ))
+    }
+}
+
+pub(crate) fn fork(args: &ForkArgs, context: &Context) -> Outcome {
+    with_engine(context, Wanted::default(), async |engine| {
+        let id = find(engine, &args.session.id).await?;
+        let at = match &args.at {
+            None => None,
+            Some(meant) => {
+                let threads = engine.history(&id).await?;
+                let entries = threads.iter().flat_map(|(_, entries)| entries);
+                let ids = entries.map(|entry| entry.id.as_str());
+                let hint = format!("rye session show {id} --json");
+                let entry: EntryId = one_of(ids, meant, "entry", &hint)?
+                    .parse()
+                    .map_err(Failure::usage)?;
+                Some(entry)
+            }
+        };
+        let fork = engine.fork(&id, at.as_ref()).await?;
+        Ok(Box::new(Forked(fork)) as Box<dyn Report>)
+    })
+}
+
+struct Forked(SessionId);
+
+impl Report for Forked {
+    fn json(&self) -> Value {
+        json!({ "session": self.0 })
+    }
+
+    fn show(&self, page: &mut Page) {
+        page.line(&self.0);
+    }
+
+    fn next(&self) -> Option<String> {
+        Some(format!("rye prompt --session {} …", self.0))
+    }
+}

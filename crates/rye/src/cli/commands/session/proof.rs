@@ -1,0 +1,191 @@
+//! `rye session verify`
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use lillux::keys::{Fingerprint, PublicKey};
+use rye_engine::proof::{self, Fault, Trouble, Verdict};
+use rye_engine::protocol::{Archive, SessionId};
+use rye_host::transfer::{self, TransferError};
+use serde_json::{Value, json};
+
+use crate::cli::args::VerifySessionArgs;
+use crate::cli::context::Context;
+use crate::cli::engine::{Wanted, find, with_engine};
+use crate::cli::failure::{Exit, Failure};
+use crate::cli::page::{BAD, GOOD, Page, paint, plain};
+use crate::cli::printer::{Outcome, Report};
+
+pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
+    let library = context.library()?;
+    let trust = library.trust();
+    let key = |name: &str| {
+        let fingerprint: Fingerprint = name.parse().ok()?;
+        Some(trust.standing(fingerprint).ok()?.key.clone())
+    };
+    let file = Path::new(&args.what);
+    let (archives, file_fault) = if file.is_file() {
+        from_file(file, &key)?
+    } else {
+        let archives = with_engine(context, Wanted::default(), async |engine| {
+            let id = find(engine, &args.what).await?;
+            Ok(engine.export(&id).await?)
+        })?;
+        (archives, None)
+    };
+    let mut report = Verified::default();
+    for archive in &archives {
+        let mut verdict = proof::check(archive, key);
+        if report.sessions.is_empty() {
+            verdict.faults.extend(file_fault.clone());
+        }
+        report.sessions.push((archive.session.id.clone(), verdict));
+    }
+    Ok(Box::new(report))
+}
+
+/// What a file says, and what is wrong with its signature.
+fn from_file(
+    path: &Path,
+    key: &impl Fn(&str) -> Option<PublicKey>,
+) -> Result<(Vec<Archive>, Option<Fault>), Failure> {
+    let read = File::open(path)
+        .map_err(TransferError::from)
+        .and_then(|file| transfer::read(BufReader::new(file)));
+    let transfer = read.map_err(|error| failure(path, &error))?;
+    let fault = |trouble, why: String| {
+        Some(Fault {
+            trouble,
+            place: path.display().to_string(),
+            why,
+        })
+    };
+    let fault = match &transfer.signed_by {
+        None => fault(Trouble::Signature, "nobody signed the file".to_owned()),
+        Some(signed) => match key(&signed.key) {
+            None => {
+                let why = format!("it is signed by {}, which is not trusted", signed.key);
+                fault(Trouble::UnknownKey, why)
+            }
+            Some(public) if signed.is_by(&public) => None,
+            Some(_) => fault(Trouble::Signature, "its signature is wrong".to_owned()),
+        },
+    };
+    Ok((transfer.archives, fault))
+}
+
+/// A file that is no session, or not all of one.
+pub(super) fn failure(path: &Path, error: &TransferError) -> Failure {
+    let place = path.display();
+    match error {
+        TransferError::Io(error) => Failure::failed("io", format_args!("{place}: {error}")),
+        TransferError::Newer(_) => Failure::failed("newer", format_args!("{place}: {error}")),
+        _ => Failure::new(
+            Exit::Integrity,
+            "integrity",
+            format_args!("{place}: {error}"),
+        )
+        .hint("copy it again from where it was written"),
+    }
+}
+
+#[derive(Default)]
+struct Verified {
+    sessions: Vec<(SessionId, Verdict)>,
+}
+
+impl Verified {
+    fn faults(&self) -> impl Iterator<Item = &Fault> {
+        self.sessions
+            .iter()
+            .flat_map(|(_, verdict)| &verdict.faults)
+    }
+}
+
+impl Report for Verified {
+    fn json(&self) -> Value {
+        let sessions = self.sessions.iter().map(|(id, verdict)| {
+            let faults = verdict.faults.iter().map(|fault| {
+                json!({ "trouble": word(fault.trouble), "place": fault.place, "why": fault.why })
+            });
+            json!({
+                "session": id,
+                "entries": verdict.entries,
+                "unsigned_entries_of_a_turn_under_way": verdict.open,
+                "seals": verdict.seals,
+                "receipts": verdict.receipts,
+                "keys": verdict.keys,
+                "faults": faults.collect::<Vec<_>>(),
+            })
+        });
+        json!({ "sessions": sessions.collect::<Vec<_>>() })
+    }
+
+    fn show(&self, page: &mut Page) {
+        for (id, verdict) in &self.sessions {
+            let said = if verdict.faults.is_empty() {
+                paint(GOOD, "verified")
+            } else {
+                paint(BAD, "not as it was")
+            };
+            let Verdict {
+                entries,
+                open,
+                seals,
+                receipts,
+                keys,
+                ..
+            } = verdict;
+            let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+            page.line(format_args!("{id}  {said}"));
+            page.line(format_args!(
+                "  {entries} entries, {seals} seals, {receipts} receipts, signed by {}",
+                if keys.is_empty() {
+                    "nobody".to_owned()
+                } else {
+                    keys.join(", ")
+                }
+            ));
+            if *open > 0 {
+                page.line(format_args!("  {open} of them belong to a turn under way"));
+            }
+            for fault in &verdict.faults {
+                let (word, why) = (word(fault.trouble), plain(&fault.why));
+                page.line(format_args!(
+                    "  {} {}: {why}",
+                    paint(BAD, word),
+                    plain(&fault.place)
+                ));
+            }
+        }
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        let faults = self.faults().count();
+        if faults == 0 {
+            return None;
+        }
+        let message = match faults {
+            1 => "something is not as it was signed".to_owned(),
+            many => format!("{many} things are not as they were signed"),
+        };
+        let failure = Failure::new(Exit::Integrity, "integrity", message);
+        let unknown = self.faults().all(|it| it.trouble == Trouble::UnknownKey);
+        Some(if unknown {
+            failure.hint("its owner shows the key with `rye keys show`; then: rye keys trust FILE")
+        } else {
+            failure
+        })
+    }
+}
+
+fn word(trouble: Trouble) -> &'static str {
+    match trouble {
+        Trouble::Altered => "altered",
+        Trouble::Missing => "missing",
+        Trouble::Added => "added",
+        Trouble::Signature => "signature",
+        Trouble::UnknownKey => "unknown_key",
+    }
+}
