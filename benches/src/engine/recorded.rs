@@ -7,7 +7,7 @@ use rye_engine::store::{
     Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, Stored,
 };
 use rye_protocol::{
-    Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Op, Session, SessionId, ThreadId,
+    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Op, Session, SessionId, ThreadId,
 };
 use rye_store::Memory;
 use serde::Serialize;
@@ -71,6 +71,10 @@ impl SessionStore for Recorded {
 
     fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {
         self.store.record(session)
+    }
+
+    fn archive<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Archive>> {
+        self.store.archive(session)
     }
 
     fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rye_engine::protocol::{
-    Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
+    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
 };
 use rye_engine::store::{
     Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, StoreError, Stored,
@@ -105,6 +105,10 @@ impl SessionStore for Flaky {
 
     fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {
         after_trouble!(self, self.store.record(session))
+    }
+
+    fn archive<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Archive>> {
+        after_trouble!(self, self.store.archive(session))
     }
 
     fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>> {
