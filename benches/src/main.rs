@@ -10,6 +10,7 @@
 )]
 
 mod cas;
+mod engine;
 mod executor;
 mod items;
 mod mcp;
@@ -48,7 +49,7 @@ const GROUPS: [Group; 9] = [
     reason = "the printer of the benches"
 )]
 fn main() -> ExitCode {
-    if let Some(served) = mcp_server::serve::asked() {
+    if let Some(served) = mcp_server::serve::asked().or_else(engine::idle::asked) {
         return match served {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -77,11 +78,10 @@ fn main() -> ExitCode {
 
 /// The rows of all groups whose name holds the filter.
 fn measure_all(filter: &str) -> Result<Vec<Row>> {
-    let groups: Vec<_> = GROUPS
-        .iter()
-        .filter(|(name, _)| name.contains(filter))
-        .collect();
-    let names = GROUPS.map(|(name, _)| name).join(", ");
+    let all = || GROUPS.iter().chain(&engine::GROUPS);
+    let groups: Vec<_> = all().filter(|(name, _)| name.contains(filter)).collect();
+    let names: Vec<_> = all().map(|(name, _)| *name).collect();
+    let names = names.join(", ");
     ensure!(
         !groups.is_empty(),
         "no group matches `{filter}`; there are: {names}"

@@ -229,8 +229,8 @@ fn history(turns: usize) -> ModelRequest {
     messages.push(Message::text(Role::User, "Go on."));
     ModelRequest {
         system: "Be brief.".to_owned(),
-        messages: messages.into_iter().map(Arc::new).collect(),
-        tools: Vec::new(),
+        messages: Arc::new(messages.into_iter().map(Arc::new).collect()),
+        tools: Arc::default(),
         max_output: None,
         for_summary: false,
     }

@@ -10,7 +10,11 @@ use tokio_util::sync::CancellationToken;
 use crate::store::{SessionStore, StoreError};
 
 /// How many events a slow listener may be behind before it reads the record instead.
-const BEHIND: usize = 1024;
+/// There is room for as many in every session, so that it must not be large.
+const BEHIND: usize = 256;
+
+/// The same for whoever listens to all sessions.
+const BEHIND_ALL: usize = 1024;
 
 /// How many events are read from the record at once.
 const PAGE: usize = 256;
@@ -27,7 +31,7 @@ pub struct Notice {
 /// A session's events, to all who listen.
 #[derive(Debug, Clone)]
 pub(crate) struct Bus {
-    sender: broadcast::Sender<Notice>,
+    sender: broadcast::Sender<Arc<Notice>>,
     /// Whoever listens to all sessions.
     all: broadcast::Sender<Notice>,
 }
@@ -43,7 +47,9 @@ impl Bus {
             let _ = self.all.send(notice.clone());
         }
         // Nobody need listen.
-        let _ = self.sender.send(notice);
+        if self.sender.receiver_count() > 0 {
+            let _ = self.sender.send(Arc::new(notice));
+        }
     }
 
     pub(crate) fn subscribe(
@@ -68,7 +74,7 @@ impl Bus {
 /// A session's events: every numbered one once and in order, with what is only live in
 /// between. A listener that is too slow is told so, and reads on from the record.
 pub struct Subscription {
-    live: broadcast::Receiver<Notice>,
+    live: broadcast::Receiver<Arc<Notice>>,
     backlog: VecDeque<Event>,
     /// Whether the record may hold more than was told.
     behind: bool,
@@ -106,9 +112,9 @@ impl Subscription {
                     Some(number) if number > self.last + 1 => self.behind = true,
                     Some(number) => {
                         self.last = number;
-                        return Ok(Some(notice));
+                        return Ok(Some(Arc::unwrap_or_clone(notice)));
                     }
-                    None => return Ok(Some(notice)),
+                    None => return Ok(Some(Arc::unwrap_or_clone(notice))),
                 },
                 Err(broadcast::error::RecvError::Lagged(missed)) => {
                     self.behind = true;
@@ -129,7 +135,7 @@ impl Subscription {
 
 /// A channel for those who listen to all sessions.
 pub(crate) fn all() -> broadcast::Sender<Notice> {
-    broadcast::channel(BEHIND).0
+    broadcast::channel(BEHIND_ALL).0
 }
 
 /// What happens in all sessions that are open in an engine, live: also in those that are

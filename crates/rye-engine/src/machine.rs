@@ -253,6 +253,7 @@ impl Step<'_> {
         match input {
             Input::Restored => {
                 self.forget_ended_gates();
+                self.shorten_windows();
                 self.expire_gates();
             }
             Input::Tick => self.expire_gates(),

@@ -14,9 +14,9 @@ pub struct ModelRequest {
     /// What holds before anything is said.
     pub system: String,
     /// What was said and done, in order. Every call has its result.
-    pub messages: Vec<Arc<Message>>,
+    pub messages: Arc<Vec<Arc<Message>>>,
     /// What it may call.
-    pub tools: Vec<ToolSpec>,
+    pub tools: Arc<[ToolSpec]>,
     /// How much it may write.
     pub max_output: Option<u64>,
     /// Whether it is to sum the history up rather than to go on with it.

@@ -3,27 +3,28 @@
 
 mod effects;
 mod failover;
+mod telling;
 mod tools;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rye_protocol::{
-    CallId, Event, EventKind, Gate, GateId, Millis, Op, ProcessRef, QueueItem, QueueItemId,
-    QueueMode, SessionId, StatusKind, Usage,
+    Batch, CallId, EventKind, Gate, GateId, Millis, ProcessRef, QueueItem, QueueItemId, QueueMode,
+    SessionId, StatusKind, Usage,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::bus::Notice;
 use crate::engine::Shared;
-use crate::machine::{Children, Env, Input, Machine, Output};
+use crate::machine::{Children, Env, Input, Machine};
 use crate::model::{Delta, ModelAnswer};
-use crate::store::{Order, StoreError};
+use crate::store::{Order, StoreError, Stored};
 use crate::tool::{DecisionRequest, ToolError, ToolOutput};
 use crate::transcript::Transcript;
 
+use telling::Telling;
 pub(crate) use tools::Toolbox;
 
 /// How long to wait before a store that does not answer is asked again; doubled each time.
@@ -243,44 +244,39 @@ impl Runner {
 
     /// Takes something in: decide, write down, do. Nothing is done that is not written.
     async fn step(&mut self, input: Input) -> Result<Option<QueueItemId>, StoreError> {
-        let mut pause = AGAIN;
+        let mut pauses = Pauses::default();
         loop {
             let mut next = self.machine.clone();
             let output = next.handle(input.clone(), &self.env());
-            match self.write(&output).await {
+            let telling = Telling::of(&output.batch);
+            match self.write(output.batch).await {
                 Ok(last) => {
                     self.machine = next;
-                    self.tell(&output, last);
-                    let accepted = output.accepted.clone();
+                    self.tell(telling, last);
                     for effect in output.effects {
                         self.perform(effect).await?;
                     }
-                    return Ok(accepted);
+                    return Ok(output.accepted);
                 }
                 // Somebody was quicker: what they decided holds, and is taken in first.
                 Err(StoreError::GateEnded(gate)) => {
-                    let ended = self.shared.store.gate(&gate).await?;
+                    let store = &self.shared.store;
+                    let ended = patiently(|| store.gate(&gate)).await?;
                     let ended = ended.ok_or(StoreError::GateEnded(gate))?;
                     Box::pin(self.step(Input::Decided(Box::new(ended)))).await?;
                 }
-                Err(StoreError::Unavailable(_)) => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(AT_MOST);
-                }
+                Err(StoreError::Unavailable(_)) => pauses.next().await,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    async fn write(&self, output: &Output) -> Result<u64, StoreError> {
-        if output.batch.is_empty() {
+    async fn write(&self, batch: Batch) -> Result<u64, StoreError> {
+        if batch.is_empty() {
             return Ok(0);
         }
         let shared = &self.shared;
-        shared
-            .store
-            .commit(&shared.lease, output.batch.clone())
-            .await
+        shared.store.commit(&shared.lease, batch).await
     }
 
     fn env(&self) -> Env<'_> {
@@ -306,96 +302,28 @@ impl Runner {
             ..Usage::default()
         }
     }
+}
 
-    /// Tells what was written, in order, with its numbers.
-    fn tell(&mut self, output: &Output, last: u64) {
-        let is_event = |op: &&Op| matches!(op, Op::Event(..));
-        let events = output.batch.ops.iter().filter(is_event).count() as u64;
-        let mut number = last - events.min(last);
-        let mut entries = HashMap::new();
-        for op in &output.batch.ops {
-            match op {
-                Op::AppendEntry(entry) => {
-                    if let Some(transcript) = &mut self.transcript {
-                        transcript.push(entry);
-                    }
-                    entries.insert(entry.id.clone(), Arc::new((**entry).clone()));
-                }
-                Op::AddUsage(usage) => self.shared.budget.settle(&self.machine.thread.id, *usage),
-                Op::Event(thread, kind) => {
-                    number += 1;
-                    let entry = match &**kind {
-                        EventKind::MessageEnd { entry } => entries.get(entry).cloned(),
-                        EventKind::Sealed { .. } => {
-                            self.shared.sealed(&self.machine.thread.seal);
-                            None
-                        }
-                        EventKind::ToolEnd { call, .. } => {
-                            let budget = &self.shared.budget;
-                            budget.end_child(&self.machine.thread.id, call);
-                            None
-                        }
-                        _ => None,
-                    };
-                    let event = Event {
-                        sequence: Some(number),
-                        session: self.shared.lease.session.clone(),
-                        thread: thread.clone(),
-                        at: self.shared.clock.now(),
-                        kind: (**kind).clone(),
-                    };
-                    self.shared.bus.tell(Notice { event, entry });
-                }
-                _ => {}
-            }
-        }
-        self.tell_status(self.machine.status());
+/// Pauses before a store that does not answer is asked again, each longer than the last.
+#[derive(Default)]
+struct Pauses(Option<Duration>);
+
+impl Pauses {
+    async fn next(&mut self) {
+        let pause = self.0.unwrap_or(AGAIN);
+        tokio::time::sleep(pause).await;
+        self.0 = Some((pause * 2).min(AT_MOST));
     }
+}
 
-    /// What the thread is doing, told live where it has changed.
-    fn tell_status(&mut self, status: StatusKind) {
-        let before = self.status.lock();
-        let mut before = before.unwrap_or_else(PoisonError::into_inner);
-        let changed = *before != status;
-        *before = status;
-        drop(before);
-        if changed {
-            self.live(EventKind::Status { status });
+/// Reads from a store, however long it takes until it answers.
+async fn patiently<'a, T>(read: impl Fn() -> Stored<'a, T>) -> Result<T, StoreError> {
+    let mut pauses = Pauses::default();
+    loop {
+        match read().await {
+            Err(StoreError::Unavailable(_)) => pauses.next().await,
+            outcome => return outcome,
         }
-    }
-
-    fn hear(&mut self, generation: u64, delta: Delta) {
-        if generation != self.generation || self.model.is_none() {
-            return;
-        }
-        match delta {
-            Delta::Text(text) => {
-                if self.partial.is_empty() {
-                    self.tell_status(StatusKind::Streaming);
-                    self.live(EventKind::MessageStart);
-                }
-                self.partial.push_str(&text);
-                self.live(EventKind::TextDelta { text });
-            }
-            Delta::Thinking(text) => self.live(EventKind::ThinkingDelta { text }),
-            Delta::ToolCall { call, tool, args } => self.live(EventKind::ToolCallDelta {
-                call,
-                tool,
-                text: args,
-            }),
-        }
-    }
-
-    /// Tells what is not written down.
-    fn live(&self, kind: EventKind) {
-        let event = Event {
-            sequence: None,
-            session: self.shared.lease.session.clone(),
-            thread: Some(self.machine.thread.id.clone()),
-            at: self.shared.clock.now(),
-            kind,
-        };
-        self.shared.bus.tell(Notice { event, entry: None });
     }
 }
 

@@ -3,17 +3,23 @@
 
 use std::sync::Arc;
 
-use rye_protocol::{Entry, EntryKind, Message, Part, ResultStatus, Role};
+use rye_protocol::{CallId, Entry, EntryKind, Message, Part, ResultStatus, Role};
 
 /// The messages of a path, from the first entry to the last.
 pub fn messages(path: &[Entry]) -> Vec<Arc<Message>> {
-    Transcript::of(path).messages()
+    Arc::unwrap_or_clone(Transcript::of(path).messages())
 }
 
-/// A history that grows.
+/// A history that grows. Whoever is asked gets it as it is, however long: it is shared, and
+/// only copied if it grows while somebody has it.
+///
+/// A call without a result, which is only there if something is wrong with the record, gets
+/// one, and a result without its call is left out: no provider takes a history otherwise.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Transcript {
-    messages: Vec<Arc<Message>>,
+    messages: Arc<Vec<Arc<Message>>>,
+    /// Calls of the last answer that have no result yet, and their tools.
+    open: Vec<(CallId, String)>,
     /// How many characters it has.
     length: usize,
 }
@@ -59,46 +65,47 @@ impl Transcript {
     }
 
     fn add(&mut self, message: Message) {
+        let all = Arc::make_mut(&mut self.messages);
+        if message.role == Role::Tool {
+            let before = self.open.len();
+            let open = |(call, _): &(CallId, String)| results(&message).all(|it| it != call);
+            self.open.retain(open);
+            if self.open.len() == before {
+                return;
+            }
+        } else {
+            all.extend(self.open.drain(..).map(no_result));
+            let calls = calls(&message).map(|(call, tool)| (call.clone(), tool.to_owned()));
+            self.open.extend(calls);
+        }
         self.length += message.parts.iter().map(length).sum::<usize>();
-        self.messages.push(Arc::new(message));
+        all.push(Arc::new(message));
     }
 
-    /// All of it. A call without a result, which is only there if something is wrong with
-    /// the record, gets one, and a result without its call is left out: no provider takes
-    /// a history otherwise.
-    pub(crate) fn messages(&self) -> Vec<Arc<Message>> {
-        let mut all = Vec::with_capacity(self.messages.len());
-        let mut rest = self.messages.iter().peekable();
-        while let Some(message) = rest.next() {
-            if message.role == Role::Tool {
-                continue;
-            }
-            all.push(Arc::clone(message));
-            let mut open: Vec<_> = calls(message).collect();
-            while let Some(result) = rest.next_if(|next| next.role == Role::Tool) {
-                let before = open.len();
-                open.retain(|(call, _)| results(result).all(|other| other != *call));
-                if open.len() < before {
-                    all.push(Arc::clone(result));
-                }
-            }
-            for (call_id, tool) in open {
-                all.push(Arc::new(Message::of(
-                    Role::Tool,
-                    vec![Part::ToolResult {
-                        call_id: call_id.clone(),
-                        tool: tool.to_owned(),
-                        status: ResultStatus::Interrupted,
-                        text: "there is no result".to_owned(),
-                        data: serde_json::Value::Null,
-                        error: None,
-                        elided: false,
-                    }],
-                )));
-            }
+    /// All of it.
+    pub(crate) fn messages(&self) -> Arc<Vec<Arc<Message>>> {
+        let mut messages = Arc::clone(&self.messages);
+        if !self.open.is_empty() {
+            Arc::make_mut(&mut messages).extend(self.open.iter().cloned().map(no_result));
         }
-        all
+        messages
     }
+}
+
+/// What is said of a call that has no result.
+fn no_result((call_id, tool): (CallId, String)) -> Arc<Message> {
+    Arc::new(Message::of(
+        Role::Tool,
+        vec![Part::ToolResult {
+            call_id,
+            tool,
+            status: ResultStatus::Interrupted,
+            text: "there is no result".to_owned(),
+            data: serde_json::Value::Null,
+            error: None,
+            elided: false,
+        }],
+    ))
 }
 
 /// How many characters of a part a model reads; what it cannot read as text it does not
@@ -113,14 +120,14 @@ fn length(part: &Part) -> usize {
     }
 }
 
-fn calls(message: &Message) -> impl Iterator<Item = (&rye_protocol::CallId, &str)> {
+fn calls(message: &Message) -> impl Iterator<Item = (&CallId, &str)> {
     message.parts.iter().filter_map(|part| match part {
         Part::ToolCall { call_id, tool, .. } => Some((call_id, tool.as_str())),
         _ => None,
     })
 }
 
-fn results(message: &Message) -> impl Iterator<Item = &rye_protocol::CallId> {
+fn results(message: &Message) -> impl Iterator<Item = &CallId> {
     message.parts.iter().filter_map(|part| match part {
         Part::ToolResult { call_id, .. } => Some(call_id),
         _ => None,
@@ -130,7 +137,7 @@ fn results(message: &Message) -> impl Iterator<Item = &rye_protocol::CallId> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use rye_protocol::{CallId, EntryId, ErrorCode, ErrorInfo, Millis};
+    use rye_protocol::{EntryId, ErrorCode, ErrorInfo, Millis};
     use serde_json::Value;
 
     use super::*;

@@ -20,7 +20,7 @@ fn script(text: &str) -> Scripted {
 fn history(messages: Vec<Message>) -> ModelRequest {
     ModelRequest {
         system: String::new(),
-        messages: messages.into_iter().map(Arc::new).collect(),
+        messages: Arc::new(messages.into_iter().map(Arc::new).collect()),
         tools: Vec::new(),
         max_output: None,
         for_summary: false,

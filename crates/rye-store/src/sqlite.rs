@@ -91,7 +91,7 @@ impl Sqlite {
         let bell = Arc::new(Bell::new(&path, holder.source())?);
         let writer = Writer::start(db, path.clone(), Arc::clone(&holder), Arc::clone(&bell));
         Ok(Self {
-            readers: Readers::start(&path).map_err(failed)?,
+            readers: Readers::new(&path),
             writer: writer.map_err(failed)?,
             bell,
             holder,
@@ -118,41 +118,42 @@ fn refused<'a, T: Send + 'a>(error: StoreError) -> Stored<'a, T> {
 
 impl SessionStore for Sqlite {
     fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> Stored<'a, Lease> {
-        let (holder, session) = (Arc::clone(&self.holder), session.clone());
+        let (holder, id) = (Arc::clone(&self.holder), session.clone());
         self.writer
-            .write(move |db| Ok(holder.claim(db, &session, claim)?.into()))
+            .write(session, move |db| Ok(holder.claim(db, &id, claim)?.into()))
     }
 
     fn release<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
-        let lease = lease.clone();
-        self.writer
-            .write(move |db| Ok(holder::release(db, &lease)?.into()))
+        let mine = lease.clone();
+        self.writer.write(&lease.session, move |db| {
+            Ok(holder::release(db, &mine)?.into())
+        })
     }
 
     fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> Stored<'a, u64> {
-        let lease = lease.clone();
+        let mine = lease.clone();
         match changes::of(batch, self.clock.now()) {
-            Ok(changes) => self
-                .writer
-                .write(move |db| Ok(commit::commit(db, &lease, changes)?.into())),
+            Ok(changes) => self.writer.write(&lease.session, move |db| {
+                Ok(commit::commit(db, &mine, changes)?.into())
+            }),
             Err(error) => refused(error),
         }
     }
 
     fn post<'a>(&'a self, session: &'a SessionId, post: Post) -> Stored<'a, Posted> {
-        let (session, bell) = (session.clone(), Arc::clone(&self.bell));
+        let (id, bell) = (session.clone(), Arc::clone(&self.bell));
         let letter = match Letter::of(post) {
             Ok(letter) => letter,
             Err(error) => return refused(error),
         };
-        self.writer.write(move |db| {
-            let (answer, changed) = post::post(db, &session, &letter)?;
+        self.writer.write(session, move |db| {
+            let (answer, changed) = post::post(db, &id, &letter)?;
             if changed {
-                bell.note(db, &session)?;
+                bell.note(db, &id)?;
             }
             Ok(Written {
                 answer,
-                wakes: changed.then_some(session),
+                wakes: changed.then_some(id),
             })
         })
     }
@@ -162,9 +163,10 @@ impl SessionStore for Sqlite {
     }
 
     fn take_controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
-        let lease = lease.clone();
-        self.writer
-            .write(move |db| Ok(post::take_controls(db, &lease)?.into()))
+        let mine = lease.clone();
+        self.writer.write(&lease.session, move |db| {
+            Ok(post::take_controls(db, &mine)?.into())
+        })
     }
 
     fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {
@@ -226,8 +228,10 @@ impl SessionStore for Sqlite {
     }
 
     fn remove<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
-        let lease = lease.clone();
-        self.writer
-            .write(move |db| Ok(post::remove(db, &lease)?.into()))
+        let mine = lease.clone();
+        self.writer.write(
+            &lease.session,
+            move |db| Ok(post::remove(db, &mine)?.into()),
+        )
     }
 }

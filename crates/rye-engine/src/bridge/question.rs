@@ -101,7 +101,7 @@ impl Question<'_> {
         let _ = write!(
             body,
             "with: {}",
-            crate::text::without_middle(params, LONGEST)
+            crate::text::without_middle(&params, LONGEST, None)
         );
         body
     }

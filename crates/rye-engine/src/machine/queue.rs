@@ -65,6 +65,17 @@ impl Step<'_> {
         self.tell_queue();
     }
 
+    /// No window ends later than one that began now: where it would, the clock was put back
+    /// while no host was there.
+    pub(super) fn shorten_windows(&mut self) {
+        let latest = self.env.now.after(self.env.collect);
+        let late = |item: &&mut QueueItem| item.collect_until.is_some_and(|until| until > latest);
+        for item in self.machine.items.iter_mut().filter(late) {
+            item.collect_until = Some(latest);
+            self.out.batch.push(Op::PutItem(Box::new(item.clone())));
+        }
+    }
+
     /// Forgets what waits.
     pub(super) fn clear_queue(&mut self) {
         for mut item in std::mem::take(&mut self.machine.items) {

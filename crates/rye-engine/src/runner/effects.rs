@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::failover::Failover;
-use super::{Mail, Runner};
+use super::{Mail, Runner, patiently};
 use crate::machine::{Effect, Facts as _};
 use crate::model::{Deltas, ModelRequest};
 use crate::store::StoreError;
@@ -66,7 +66,10 @@ impl Runner {
         });
         let wait = self.failover.wait();
         let task = tokio::spawn(async move {
-            tokio::time::sleep(wait).await;
+            // Even to sleep for no time takes a while.
+            if !wait.is_zero() {
+                tokio::time::sleep(wait).await;
+            }
             let mail = match model.call(request, deltas).await {
                 Ok(answer) => Mail::Answered(generation, Ok(Box::new(answer))),
                 Err(error) => Mail::Failed(generation, error),
@@ -82,7 +85,10 @@ impl Runner {
         if self.transcript.is_none() {
             let shared = &self.shared;
             let path = match &self.machine.thread.leaf {
-                Some(leaf) => shared.store.path(&shared.lease.session, leaf).await?,
+                Some(leaf) => {
+                    let session = &shared.lease.session;
+                    patiently(|| shared.store.path(session, leaf)).await?
+                }
                 None => Vec::new(),
             };
             self.transcript = Some(Transcript::of(&path));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
 
 use jsonschema::Validator;
@@ -16,11 +17,15 @@ use crate::tool::{Tool, ToolContext, ToolError, ToolOutput};
 
 /// How much of a tool's text a model is given.
 const LONGEST: usize = 100_000;
+/// How many fields a document may have to be shortened rather than left out.
+const FIELDS: usize = 64;
 
 /// Tools by name.
 #[derive(Default)]
 pub(crate) struct Toolbox {
     all: BTreeMap<String, Known>,
+    /// What models see of them.
+    specs: Arc<[ToolSpec]>,
 }
 
 struct Known {
@@ -37,12 +42,13 @@ impl Toolbox {
         let name = spec.name.clone();
         let validator = Arc::new(validator);
         self.all.insert(name, Known { tool, validator });
+        let all = self.all.values();
+        self.specs = all.map(|known| known.tool.def().spec.clone()).collect();
         Ok(())
     }
 
-    pub(crate) fn specs(&self) -> Vec<ToolSpec> {
-        let all = self.all.values();
-        all.map(|known| known.tool.def().spec.clone()).collect()
+    pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
+        Arc::clone(&self.specs)
     }
 
     /// Runs a tool. Whatever it does, something comes of it: wrong arguments, a panic and
@@ -126,5 +132,51 @@ async fn cut(mut output: ToolOutput, context: &ToolContext) -> ToolOutput {
         });
         output.text = without_middle(&output.text, LONGEST, whole);
     }
+    output.data = data(output.data);
     output
+}
+
+/// Half a document is none, so what is too long in it is left out whole. What stands
+/// beside it stays: hashes of what ran, for one.
+fn data(data: Value) -> Value {
+    if size(&data) <= LONGEST {
+        return data;
+    }
+    match data {
+        Value::Object(fields) if fields.len() <= FIELDS => {
+            let each = LONGEST / FIELDS;
+            let fields = fields.into_iter();
+            let short = |(name, value)| match size(&value) {
+                more if more > each => (name, left_out(more)),
+                _ => (name, value),
+            };
+            Value::Object(fields.map(short).collect())
+        }
+        other => left_out(size(&other)),
+    }
+}
+
+fn left_out(bytes: usize) -> Value {
+    Value::String(format!("{bytes} bytes are left out here"))
+}
+
+fn size(data: &Value) -> usize {
+    let mut size = Size(0);
+    // Counting fails only where there is no text of it, and then it is not written either.
+    let _ = serde_json::to_writer(&mut size, data);
+    size.0
+}
+
+/// Counts what is written.
+struct Size(usize);
+
+impl io::Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -3,6 +3,7 @@
 //! The migrations are numbered files of this crate, and the file says in its header
 //! (`user_version`) how many it has seen. That is all that is needed, so no library does it.
 
+use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -32,9 +33,24 @@ const APPLICATION: i32 = i32::from_be_bytes(*b"RyeE");
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 const LOOKS: i32 = 10_000;
 
+thread_local! {
+    static WAITS: Cell<bool> = const { Cell::new(true) };
+}
+
 fn is_busy(looks: i32) -> bool {
+    if !WAITS.get() {
+        return false;
+    }
     thread::sleep(LOOK_AGAIN);
     looks < LOOKS
+}
+
+/// Does something on this thread that fails at once if another process has the file.
+pub(super) fn without_waiting<T>(work: impl FnOnce() -> T) -> T {
+    WAITS.set(false);
+    let outcome = work();
+    WAITS.set(true);
+    outcome
 }
 
 /// A connection that writes. The file is made if it is not there.

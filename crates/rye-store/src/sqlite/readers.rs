@@ -1,6 +1,7 @@
 //! Threads that read. Each has a connection of its own, so that none waits for the writer.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -45,27 +46,24 @@ fn connection<'a>(db: &'a mut Option<Connection>, path: &Path) -> Outcome<&'a Co
 }
 
 pub(super) struct Readers {
+    path: PathBuf,
     reads: Option<Sender<Read>>,
-    threads: Vec<JoinHandle<()>>,
+    waiting: Arc<Mutex<Receiver<Read>>>,
+    /// How many reads wait or are under way.
+    open: Arc<AtomicUsize>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Readers {
-    pub(super) fn start(path: &Path) -> std::io::Result<Self> {
+    pub(super) fn new(path: &Path) -> Self {
         let (reads, waiting) = mpsc::channel();
-        let waiting = Arc::new(Mutex::new(waiting));
-        let threads = (0..READERS).map(|_| {
-            let waiting = Arc::clone(&waiting);
-            let desk = Desk {
-                path: path.to_owned(),
-                db: None,
-            };
-            let thread = thread::Builder::new().name("rye-store-read".to_owned());
-            thread.spawn(move || serve(desk, &waiting))
-        });
-        Ok(Self {
-            threads: threads.collect::<Result<_, _>>()?,
+        Self {
+            path: path.to_owned(),
             reads: Some(reads),
-        })
+            waiting: Arc::new(Mutex::new(waiting)),
+            open: Arc::default(),
+            threads: Mutex::default(),
+        }
     }
 
     /// Has something read.
@@ -74,21 +72,45 @@ impl Readers {
         read: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
     ) -> Stored<'a, T> {
         let (reply, answer) = oneshot::channel();
+        let open = Arc::clone(&self.open);
+        self.call_in(open.fetch_add(1, Ordering::SeqCst) + 1);
         if let Some(reads) = &self.reads {
             // Whoever asked may not want to know any more.
-            let _ = reads.send(Box::new(|desk| drop(reply.send(desk.read(read)))));
+            let _ = reads.send(Box::new(move |desk| {
+                let found = desk.read(read);
+                open.fetch_sub(1, Ordering::SeqCst);
+                drop(reply.send(found));
+            }));
         }
         Box::pin(async move {
             let closed = || StoreError::Unavailable("the store is closed".to_owned());
             answer.await.unwrap_or_else(|_| Err(closed()))
         })
     }
+
+    /// Starts another thread if there are more reads than threads: a process that asks one
+    /// thing and ends needs one, and to open a file takes a while.
+    fn call_in(&self, open: usize) {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if threads.len() >= open.min(READERS) {
+            return;
+        }
+        let waiting = Arc::clone(&self.waiting);
+        let desk = Desk {
+            path: self.path.clone(),
+            db: None,
+        };
+        let thread = thread::Builder::new().name("rye-store-read".to_owned());
+        // Where no more can be had, those that are there do it, and the next read tries again.
+        threads.extend(thread.spawn(move || serve(desk, &waiting)));
+    }
 }
 
 impl Drop for Readers {
     fn drop(&mut self) {
         self.reads = None;
-        for thread in self.threads.drain(..) {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
             let _ = thread.join();
         }
     }

@@ -1,14 +1,16 @@
 //! Telling other processes that something was posted.
 //!
-//! Beside the database lies an empty file, `NAME-wake`, that whoever posts writes to and
-//! whoever listens watches. It only says that there is news; what it is stands in the
-//! database. Watching the database itself would wake everybody at every commit.
+//! Beside the database lies an empty file, `NAME-wake`. Whoever posts opens it before they
+//! write and closes it when they have written; whoever listens is told by the kernel that it
+//! was closed, and looks into the database. The kernel also closes it for those who are
+//! killed in between, so nobody needs to look now and then. Watching the database itself
+//! would wake everybody at every commit.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -33,13 +35,11 @@ const REMEMBERED: i64 = 1024;
 /// How often one looks where the kernel has no watch left to give, or the last look failed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How often one looks though nobody rang: whoever posted may have been killed just before
-/// they could. Rarely, since there is hardly ever a cause.
-const LOOK_ANYWAY: Duration = Duration::from_secs(5);
-
 /// Tells whoever listens, here and elsewhere.
 pub(super) struct Bell {
     wire: Arc<Wire>,
+    /// Open from before something is posted until it is written; closing it rings.
+    cord: Mutex<Option<File>>,
     /// Tells of posts in this process.
     here: broadcast::Sender<SessionId>,
     listener: Mutex<Option<Listener>>,
@@ -68,11 +68,12 @@ impl Bell {
             file: file.into(),
             source,
         };
-        wire.open().map_err(|error| {
+        wire.make().map_err(|error| {
             StoreError::Unavailable(format!("{}: {error}", wire.file.display()))
         })?;
         Ok(Self {
             wire: Arc::new(wire),
+            cord: Mutex::default(),
             here: broadcast::channel(POSTS).0,
             listener: Mutex::default(),
         })
@@ -80,6 +81,13 @@ impl Bell {
 
     /// Notes down, in the transaction of a post, that there was one.
     pub(super) fn note(&self, db: &Connection, session: &SessionId) -> Outcome<()> {
+        let mut cord = self.cord.lock().unwrap_or_else(PoisonError::into_inner);
+        if cord.is_none() {
+            // The post is written whether or not others can be told of it at once; they
+            // find it when they look for another reason.
+            *cord = self.wire.open().ok();
+        }
+        drop(cord);
         let mut note = db.prepare_cached(
             "INSERT INTO engine_posts (session, source) VALUES (?1, ?2) RETURNING number",
         )?;
@@ -93,12 +101,8 @@ impl Bell {
 
     /// Tells of posts that are written.
     pub(super) fn ring(&self, sessions: &[&SessionId]) {
-        if sessions.is_empty() {
-            return;
-        }
-        // The post is written whether or not others can be told at once; they look now and
-        // then.
-        let _ = self.wire.open().and_then(|file| file.write_at(b"\n", 0));
+        let mut cord = self.cord.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(cord.take());
         for session in sessions {
             // Nobody here may be listening.
             let _ = self.here.send((*session).clone());
@@ -153,10 +157,24 @@ impl Wire {
         options.mode(0o600).open(&self.file)
     }
 
+    /// Makes the file if it is not there; where it is, nobody must hear of it.
+    fn make(&self) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        match options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&self.file)
+        {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     fn watch(&self) -> io::Result<OwnedFd> {
-        self.open()?;
+        self.make()?;
         let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-        let what = WatchFlags::MODIFY | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
+        let what = WatchFlags::CLOSE_WRITE | WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
         inotify::add_watch(&inotify, &self.file, what)?;
         Ok(inotify)
     }
@@ -191,8 +209,7 @@ impl Ear {
                 .map(|watch| PollFd::new(watch, PollFlags::IN)),
         );
         let soon = self.watch.is_none() || self.failed;
-        let longest = if soon { LOOK_AGAIN } else { LOOK_ANYWAY };
-        let longest = Timespec::try_from(longest).ok();
+        let longest = soon.then(|| Timespec::try_from(LOOK_AGAIN).ok()).flatten();
         let waited = poll(&mut both, longest.as_ref());
         if waited.is_ok() && both.first().is_some_and(|stop| !stop.revents().is_empty()) {
             return false;

@@ -1,13 +1,20 @@
-//! The one thread that writes.
+//! The one desk at which all is written.
 //!
-//! What waits when it wakes up is written in one transaction, so that one wait for the disk
-//! serves all. Each piece of work has a savepoint of its own, so that one that fails takes
-//! nothing with it, and each is answered when all of them are on the disk.
+//! A thread sits at it. What waits when it wakes up is written in one transaction, so that
+//! one wait for the disk serves all. Each piece of work has a savepoint of its own, so that
+//! one that fails takes nothing with it, and each is answered when all of them are on the
+//! disk.
+//!
+//! Where one session alone writes, and the disk is quick, going to the thread and back would
+//! take longer than to write. So whoever finds the desk free then writes there and then.
 
+use std::future::ready;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rye_engine::store::{StoreError, Stored};
@@ -22,9 +29,16 @@ use super::wake::Bell;
 /// How much is written at once, at most: the first must not wait for too many others.
 const GROUP: usize = 256;
 
+/// How long a thread that has other things to do may be kept by a disk. One that took longer
+/// the last time is waited for elsewhere.
+const QUICK: Duration = Duration::from_millis(1);
+
 /// Something to write.
 trait Job: Send {
     fn run(&mut self, db: &Connection) -> Outcome<()>;
+
+    /// For whom it is.
+    fn session(&self) -> &SessionId;
 
     /// Whom to wake once it is written.
     fn wakes(&self) -> Option<&SessionId>;
@@ -49,6 +63,7 @@ impl<T> From<T> for Written<T> {
 }
 
 struct Call<T, F> {
+    session: SessionId,
     work: Option<F>,
     done: Option<Written<T>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
@@ -64,6 +79,10 @@ where
             self.done = Some(work(db)?);
         }
         Ok(())
+    }
+
+    fn session(&self) -> &SessionId {
+        &self.session
     }
 
     fn wakes(&self) -> Option<&SessionId> {
@@ -85,6 +104,9 @@ fn closed() -> StoreError {
 pub(super) struct Writer {
     jobs: Option<Sender<Box<dyn Job>>>,
     thread: Option<JoinHandle<()>>,
+    desk: Arc<Mutex<Desk>>,
+    /// How many jobs were sent to the thread and are not written yet.
+    sent: Arc<AtomicUsize>,
 }
 
 impl Writer {
@@ -95,38 +117,68 @@ impl Writer {
         bell: Arc<Bell>,
     ) -> std::io::Result<Self> {
         let (jobs, waiting) = mpsc::channel();
-        let desk = Desk {
+        let desk = Arc::new(Mutex::new(Desk {
             db,
             path,
+            bell,
             damage: None,
-        };
+            last: None,
+        }));
+        let sent = Arc::new(AtomicUsize::new(0));
+        let (its, done) = (Arc::clone(&desk), Arc::clone(&sent));
         let thread = thread::Builder::new()
             .name("rye-store-write".to_owned())
-            .spawn(move || serve(desk, &waiting, &holder, &bell))?;
+            .spawn(move || serve(&its, &waiting, &done, &holder))?;
         Ok(Self {
             jobs: Some(jobs),
             thread: Some(thread),
+            desk,
+            sent,
         })
     }
 
-    /// Has something written. Its place in the order is that of this call, and it is
-    /// written whether or not anybody waits for the answer.
-    pub(super) fn write<'a, T, F>(&self, work: F) -> Stored<'a, T>
+    /// Has something written for a session. Its place in the order is that of this call, and
+    /// it is written whether or not anybody waits for the answer.
+    pub(super) fn write<'a, T, F>(&self, session: &SessionId, work: F) -> Stored<'a, T>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Outcome<Written<T>> + Send + 'static,
     {
+        let work = match self.free_for(session) {
+            None => work,
+            Some(mut desk) => match desk.write_now(session, work) {
+                Ok(end) => return Box::pin(ready(end)),
+                Err(work) => work,
+            },
+        };
         let (reply, answer) = oneshot::channel();
         let call = Call {
+            session: session.clone(),
             work: Some(work),
             done: None,
             reply,
         };
         if let Some(jobs) = &self.jobs {
+            self.sent.fetch_add(1, Ordering::SeqCst);
             // If there is nobody to take it, the answer says so.
             let _ = jobs.send(Box::new(call));
         }
         Box::pin(async move { answer.await.unwrap_or_else(|_| Err(closed())) })
+    }
+
+    /// The desk, if nobody is at it or on the way to it, and its last work was quick and for
+    /// this session. If it was for another, several are at work, and one wait for the disk
+    /// is to serve all.
+    fn free_for(&self, session: &SessionId) -> Option<MutexGuard<'_, Desk>> {
+        let desk = match self.desk.try_lock() {
+            Ok(desk) => desk,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let last = desk.last.as_ref();
+        let fits = last.is_some_and(|(of, took)| of == session && *took < QUICK);
+        let nobody = self.sent.load(Ordering::SeqCst) == 0;
+        (fits && nobody).then_some(desk)
     }
 }
 
@@ -139,30 +191,40 @@ impl Drop for Writer {
     }
 }
 
-/// What the writing thread works with.
+/// What is worked with.
 struct Desk {
     db: Connection,
     path: PathBuf,
+    bell: Arc<Bell>,
     /// Once the file is found damaged nothing more is written to it.
     damage: Option<StoreError>,
+    /// For which session the last work was, and how long it took.
+    last: Option<(SessionId, Duration)>,
 }
 
-fn serve(mut desk: Desk, jobs: &Receiver<Box<dyn Job>>, holder: &Holder, bell: &Bell) {
+fn serve(desk: &Mutex<Desk>, jobs: &Receiver<Box<dyn Job>>, sent: &AtomicUsize, holder: &Holder) {
+    let sit_down = || desk.lock().unwrap_or_else(PoisonError::into_inner);
     while let Ok(first) = jobs.recv() {
+        let mut desk = sit_down();
         let mut group = vec![first];
         group.extend(jobs.try_iter().take(GROUP - 1));
+        let start = Instant::now();
         let ends = desk.write(&mut group);
+        let last = group.last().map(|job| job.session().clone());
+        desk.last = last.map(|session| (session, start.elapsed()));
         let written = group.iter().zip(&ends).filter(|(_, end)| end.is_ok());
         let woken: Vec<_> = written.filter_map(|(job, _)| job.wakes()).collect();
         // Before the answer: with that, whoever posted may end, and their process with it.
-        bell.ring(&woken);
+        desk.bell.ring(&woken);
+        drop(desk);
+        sent.fetch_sub(group.len(), Ordering::SeqCst);
         for (job, end) in group.into_iter().zip(ends) {
             job.answer(end);
         }
     }
     // Whoever closes the store has done with its sessions. Should it fail, the end of the
     // process says the same.
-    let _ = holder.release_all(&desk.db);
+    let _ = holder.release_all(&sit_down().db);
 }
 
 impl Desk {
@@ -171,7 +233,7 @@ impl Desk {
         if let Some(damage) = &self.damage {
             return vec![Err(damage.clone()); group.len()];
         }
-        match transact(&self.db, &self.path, group) {
+        match begin(&self.db).and_then(|()| transact(&self.db, &self.path, group)) {
             Ok(ends) => ends
                 .into_iter()
                 .map(|end| end.map_err(|failure| self.explain(failure)))
@@ -188,6 +250,48 @@ impl Desk {
         }
     }
 
+    /// Writes one thing now, or gives it back where that would mean to wait for another
+    /// process.
+    fn write_now<T, F>(&mut self, session: &SessionId, work: F) -> Result<Result<T, StoreError>, F>
+    where
+        F: FnOnce(&Connection) -> Outcome<Written<T>>,
+    {
+        if let Some(damage) = &self.damage {
+            return Ok(Err(damage.clone()));
+        }
+        let start = Instant::now();
+        if file::without_waiting(|| begin(&self.db)).is_err() {
+            return Err(work);
+        }
+        let end = self.write_one(work);
+        self.last = Some((session.clone(), start.elapsed()));
+        let end = match end {
+            Ok(written) => {
+                self.bell.ring(&Vec::from_iter(&written.wakes));
+                Ok(written.answer)
+            }
+            Err(failure) => {
+                if !self.db.is_autocommit() {
+                    // As in `write`.
+                    let _ = self.db.execute_batch("ROLLBACK");
+                }
+                self.bell.ring(&[]);
+                Err(self.explain(failure))
+            }
+        };
+        Ok(end)
+    }
+
+    fn write_one<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Outcome<Written<T>>,
+    ) -> Outcome<Written<T>> {
+        still_ours(&self.db, &self.path)?;
+        let written = work(&self.db)?;
+        run(&self.db, "COMMIT")?;
+        Ok(written)
+    }
+
     fn explain(&mut self, failure: Failure) -> StoreError {
         let damaged = failure.is_damage();
         let error = failure.explain(&self.path);
@@ -198,12 +302,21 @@ impl Desk {
     }
 }
 
-/// All in one transaction. An error is that of all.
-fn transact(db: &Connection, path: &Path, group: &mut [Box<dyn Job>]) -> Outcome<Vec<Outcome<()>>> {
-    run(db, "BEGIN IMMEDIATE")?;
+fn begin(db: &Connection) -> Outcome<()> {
+    Ok(run(db, "BEGIN IMMEDIATE")?)
+}
+
+/// Another process may have brought the file to a newer version.
+fn still_ours(db: &Connection, path: &Path) -> Outcome<()> {
     if file::version(db)? != file::VERSION {
         file::check(db, path)?;
     }
+    Ok(())
+}
+
+/// All in one transaction, which has begun. An error is that of all.
+fn transact(db: &Connection, path: &Path, group: &mut [Box<dyn Job>]) -> Outcome<Vec<Outcome<()>>> {
+    still_ours(db, path)?;
     let alone = group.len() == 1;
     let mut ends = Vec::with_capacity(group.len());
     for job in group {

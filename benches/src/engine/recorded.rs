@@ -1,0 +1,122 @@
+//! What an engine writes, commit by commit, so that something else can write the same.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use rye_engine::store::{
+    Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, Stored,
+};
+use rye_protocol::{
+    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Op, Session, SessionId, ThreadId,
+};
+use rye_store::Memory;
+use serde::Serialize;
+use tokio::sync::broadcast;
+
+/// Every commit, with its session.
+pub(super) type Commits = Arc<Mutex<Vec<(SessionId, Batch)>>>;
+
+/// A store in memory that keeps what was committed.
+#[derive(Default)]
+pub(super) struct Recorded {
+    store: Memory,
+    pub(super) commits: Commits,
+}
+
+/// The bytes of a batch's documents.
+pub(super) fn bytes(batch: &Batch) -> Result<usize> {
+    fn of(thing: &impl Serialize) -> Result<usize> {
+        Ok(serde_json::to_vec(thing)?.len())
+    }
+    let op = |op: &Op| match op {
+        Op::PutSession(it) => of(it),
+        Op::PutThread(it) => of(it),
+        Op::AppendEntry(it) | Op::ReplaceEntry(it) => of(it),
+        Op::PutItem(it) => of(it),
+        Op::PutGate(it) => of(it),
+        Op::PutSuspended(it) => of(it),
+        Op::AddUsage(it) => of(it),
+        Op::Event(thread, kind) => of(&(thread, kind)),
+        _ => Ok(0),
+    };
+    batch.ops.iter().map(op).sum()
+}
+
+impl SessionStore for Recorded {
+    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> Stored<'a, Lease> {
+        self.store.claim(session, claim)
+    }
+
+    fn release<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
+        self.store.release(lease)
+    }
+
+    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> Stored<'a, u64> {
+        let mut commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
+        commits.push((lease.session.clone(), batch.clone()));
+        self.store.commit(lease, batch)
+    }
+
+    fn post<'a>(&'a self, session: &'a SessionId, post: Post) -> Stored<'a, Posted> {
+        self.store.post(session, post)
+    }
+
+    fn posts(&self) -> broadcast::Receiver<SessionId> {
+        self.store.posts()
+    }
+
+    fn take_controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
+        self.store.take_controls(lease)
+    }
+
+    fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {
+        self.store.record(session)
+    }
+
+    fn archive<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Archive>> {
+        self.store.archive(session)
+    }
+
+    fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>> {
+        self.store.sessions(filter)
+    }
+
+    fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> Stored<'a, Vec<Entry>> {
+        self.store.path(session, leaf)
+    }
+
+    fn entries<'a>(
+        &'a self,
+        session: &'a SessionId,
+        thread: &'a ThreadId,
+        after: Option<&'a EntryId>,
+        limit: usize,
+    ) -> Stored<'a, Vec<Entry>> {
+        self.store.entries(session, thread, after, limit)
+    }
+
+    fn gate<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Option<Gate>> {
+        self.store.gate(gate)
+    }
+
+    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Vec<GateRef>> {
+        self.store.gate_refs(gate)
+    }
+
+    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> Stored<'a, Vec<Gate>> {
+        self.store.pending_gates(session)
+    }
+
+    fn events<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after: u64,
+        limit: usize,
+    ) -> Stored<'a, Vec<Event>> {
+        self.store.events(session, after, limit)
+    }
+
+    fn remove<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
+        self.store.remove(lease)
+    }
+}

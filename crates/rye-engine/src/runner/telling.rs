@@ -1,0 +1,125 @@
+//! What is told of what was written, and of what is not written at all.
+
+use std::sync::{Arc, PoisonError};
+
+use rye_protocol::{Batch, Entry, Event, EventKind, Op, StatusKind, ThreadId, Usage};
+
+use super::Runner;
+use crate::bus::Notice;
+use crate::model::Delta;
+
+/// What of a batch is told once it is written.
+#[derive(Default)]
+pub(super) struct Telling {
+    entries: Vec<Arc<Entry>>,
+    usage: Vec<Usage>,
+    events: Vec<(Option<ThreadId>, EventKind)>,
+}
+
+impl Telling {
+    pub(super) fn of(batch: &Batch) -> Self {
+        let mut telling = Self::default();
+        for op in &batch.ops {
+            match op {
+                Op::AppendEntry(entry) => telling.entries.push(Arc::new((**entry).clone())),
+                Op::AddUsage(usage) => telling.usage.push(*usage),
+                Op::Event(thread, kind) => {
+                    telling.events.push((thread.clone(), (**kind).clone()));
+                }
+                _ => {}
+            }
+        }
+        telling
+    }
+}
+
+impl Runner {
+    /// Tells what was written, in order, with its numbers.
+    pub(super) fn tell(&mut self, telling: Telling, last: u64) {
+        let Telling {
+            entries,
+            usage,
+            events,
+        } = telling;
+        if let Some(transcript) = &mut self.transcript {
+            for entry in &entries {
+                transcript.push(entry);
+            }
+        }
+        let (shared, thread) = (&self.shared, &self.machine.thread.id);
+        for usage in usage {
+            shared.budget.settle(thread, usage);
+        }
+        let first = last.saturating_sub(events.len() as u64) + 1;
+        for (number, (of, kind)) in (first..).zip(events) {
+            let entry = match &kind {
+                EventKind::MessageEnd { entry } => entries.iter().find(|it| it.id == *entry),
+                EventKind::Sealed { .. } => {
+                    shared.sealed(&self.machine.thread.seal);
+                    None
+                }
+                EventKind::ToolEnd { call, .. } => {
+                    shared.budget.end_child(thread, call);
+                    None
+                }
+                _ => None,
+            };
+            let entry = entry.cloned();
+            let event = Event {
+                sequence: Some(number),
+                session: shared.lease.session.clone(),
+                thread: of,
+                at: shared.clock.now(),
+                kind,
+            };
+            shared.bus.tell(Notice { event, entry });
+        }
+        self.tell_status(self.machine.status());
+    }
+
+    /// What the thread is doing, told live where it has changed.
+    pub(super) fn tell_status(&mut self, status: StatusKind) {
+        let before = self.status.lock();
+        let mut before = before.unwrap_or_else(PoisonError::into_inner);
+        let changed = *before != status;
+        *before = status;
+        drop(before);
+        if changed {
+            self.live(EventKind::Status { status });
+        }
+    }
+
+    pub(super) fn hear(&mut self, generation: u64, delta: Delta) {
+        if generation != self.generation || self.model.is_none() {
+            return;
+        }
+        match delta {
+            Delta::Text(text) => {
+                if self.partial.is_empty() {
+                    self.tell_status(StatusKind::Streaming);
+                    self.live(EventKind::MessageStart);
+                }
+                self.partial.push_str(&text);
+                self.live(EventKind::TextDelta { text });
+            }
+            Delta::Thinking(text) => self.live(EventKind::ThinkingDelta { text }),
+            Delta::ToolCall { call, tool, args } => self.live(EventKind::ToolCallDelta {
+                call,
+                tool,
+                text: args,
+            }),
+        }
+    }
+
+    /// Tells what is not written down.
+    pub(super) fn live(&self, kind: EventKind) {
+        let event = Event {
+            sequence: None,
+            session: self.shared.lease.session.clone(),
+            thread: Some(self.machine.thread.id.clone()),
+            at: self.shared.clock.now(),
+            kind,
+        };
+        self.shared.bus.tell(Notice { event, entry: None });
+    }
+}

@@ -1,0 +1,156 @@
+//! A store that is slow, and fails for a while.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rye_engine::protocol::{
+    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
+};
+use rye_engine::store::{
+    Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, StoreError, Stored,
+};
+use rye_store::Sqlite;
+use tokio::sync::broadcast;
+
+/// What goes wrong. Whoever has a clone can change it.
+#[derive(Clone, Default)]
+pub(crate) struct Trouble {
+    /// How many milliseconds everything takes.
+    slow: Arc<AtomicU32>,
+    /// How many calls go well before any fails.
+    good: Arc<AtomicU32>,
+    /// How many fail then.
+    failures: Arc<AtomicU32>,
+}
+
+impl Trouble {
+    pub(crate) fn begin(&self, slow: u32, good: u32, failures: u32) {
+        self.slow.store(slow, Ordering::SeqCst);
+        self.good.store(good, Ordering::SeqCst);
+        self.failures.store(failures, Ordering::SeqCst);
+    }
+
+    /// How many failures are still to come.
+    pub(crate) fn left(&self) -> u32 {
+        self.failures.load(Ordering::SeqCst)
+    }
+}
+
+/// Whether there was one more.
+fn take_one(from: &AtomicU32) -> bool {
+    let less = |left: u32| left.checked_sub(1);
+    from.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less)
+        .is_ok()
+}
+
+/// A store between the engine and another one.
+pub(crate) struct Flaky {
+    store: Sqlite,
+    trouble: Trouble,
+}
+
+impl Flaky {
+    pub(crate) fn new(store: Sqlite, trouble: Trouble) -> Self {
+        Self { store, trouble }
+    }
+
+    /// Waits, and fails if it is to.
+    async fn trouble(&self) -> Result<(), StoreError> {
+        let slow = self.trouble.slow.load(Ordering::SeqCst);
+        if slow > 0 {
+            tokio::time::sleep(Duration::from_millis(slow.into())).await;
+        }
+        if !take_one(&self.trouble.good) && take_one(&self.trouble.failures) {
+            return Err(StoreError::Unavailable("no disk, for a while".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Each does what the store behind it does, some time.
+macro_rules! after_trouble {
+    ($self:ident, $call:expr) => {
+        Box::pin(async move {
+            $self.trouble().await?;
+            $call.await
+        })
+    };
+}
+
+impl SessionStore for Flaky {
+    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> Stored<'a, Lease> {
+        after_trouble!(self, self.store.claim(session, claim))
+    }
+
+    fn release<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
+        after_trouble!(self, self.store.release(lease))
+    }
+
+    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> Stored<'a, u64> {
+        after_trouble!(self, self.store.commit(lease, batch))
+    }
+
+    fn post<'a>(&'a self, session: &'a SessionId, post: Post) -> Stored<'a, Posted> {
+        after_trouble!(self, self.store.post(session, post))
+    }
+
+    fn posts(&self) -> broadcast::Receiver<SessionId> {
+        self.store.posts()
+    }
+
+    fn take_controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
+        after_trouble!(self, self.store.take_controls(lease))
+    }
+
+    fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {
+        after_trouble!(self, self.store.record(session))
+    }
+
+    fn archive<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Archive>> {
+        after_trouble!(self, self.store.archive(session))
+    }
+
+    fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>> {
+        after_trouble!(self, self.store.sessions(filter))
+    }
+
+    fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> Stored<'a, Vec<Entry>> {
+        after_trouble!(self, self.store.path(session, leaf))
+    }
+
+    fn entries<'a>(
+        &'a self,
+        session: &'a SessionId,
+        thread: &'a ThreadId,
+        after: Option<&'a EntryId>,
+        limit: usize,
+    ) -> Stored<'a, Vec<Entry>> {
+        after_trouble!(self, self.store.entries(session, thread, after, limit))
+    }
+
+    fn gate<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Option<Gate>> {
+        after_trouble!(self, self.store.gate(gate))
+    }
+
+    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Vec<GateRef>> {
+        after_trouble!(self, self.store.gate_refs(gate))
+    }
+
+    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> Stored<'a, Vec<Gate>> {
+        after_trouble!(self, self.store.pending_gates(session))
+    }
+
+    fn events<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after: u64,
+        limit: usize,
+    ) -> Stored<'a, Vec<Event>> {
+        after_trouble!(self, self.store.events(session, after, limit))
+    }
+
+    fn remove<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
+        after_trouble!(self, self.store.remove(lease))
+    }
+}

@@ -1,0 +1,153 @@
+//! A disk, a store and a clock that are not what they should be.
+
+use std::time::Duration;
+
+use rye_engine::Prompt;
+use rye_engine::protocol::QueueMode;
+use rye_engine::store::{Claim, Posted, SessionStore as _, StoreError};
+
+use super::tools::Habit;
+use super::world::{self, Clockwork, World, decision, gate_of, said, until_ended};
+
+const HOUR: u64 = 3_600_000;
+
+#[tokio::test]
+async fn a_store_that_is_slow_and_fails_for_a_while_loses_and_repeats_nothing() {
+    let script = "steps: [{ tool_calls: [{ name: gives }] }, { text: done }]";
+    let world = World::new(script).with("gives", Habit::Gives(2));
+    let session = world.session(&world.engine()).await;
+    let item = session.prompt("go").await.unwrap();
+    until_ended(&session, &item).await;
+    let undisturbed = world.story().await;
+
+    // Every call in turn fails, and the two behind it.
+    for good in 0..20 {
+        let world = World::new(script).with("gives", Habit::Gives(2));
+        let session = world.session(&world.engine()).await;
+        world.trouble.begin(1, good, 3);
+        let mut item = session.prompt("go").await;
+        for _ in 0..3 {
+            if let Err(error) = &item {
+                // Nothing was written: whoever asked may ask again.
+                assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+                item = session.prompt("go").await;
+            }
+        }
+        until_ended(&session, &item.unwrap()).await;
+        if world.trouble.left() > 0 {
+            return assert!(good > 4, "hardly anything failed");
+        }
+        assert_eq!(world.story().await, undisturbed, "after {good} calls");
+    }
+    panic!("a turn takes more calls than that");
+}
+
+#[test]
+fn a_disk_that_fills_up_stops_the_work_and_loses_none_of_it() {
+    let world = World::new(world::LONG);
+    // No file may grow beyond this, as if the disk were full.
+    let scene = "trap '' XFSZ && ulimit -f 1000";
+    let output = world.in_a_scene(scene, "weather::fills_the_disk");
+    assert!(output.contains("1 passed"), "{output}");
+    let acknowledged = world.acknowledged();
+    assert!(acknowledged > 0, "{output}");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    // There is room again.
+    runtime.block_on(async {
+        let engine = world.engine();
+        let id = "s".parse().unwrap();
+        let session = engine.open_session(&id, Claim::IfFree).await.unwrap();
+        let item = session.prompt("the last one").await.unwrap();
+        until_ended(&session, &item).await;
+        let story = world.story().await;
+        let asked = story.matches("user: ").count();
+        // The one that found no room may have been written and not acknowledged.
+        let expected = acknowledged + 1..=acknowledged + 2;
+        assert!(
+            expected.contains(&asked),
+            "{asked} of {acknowledged} and one"
+        );
+    });
+}
+
+/// Not a test by itself: what the disk is full for.
+#[test]
+fn fills_the_disk() {
+    let Ok(folder) = std::env::var(world::FOLDER) else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let world = World::at(folder.as_ref(), world::LONG);
+        let session = world.session(&world.engine()).await;
+        for number in 0..100 {
+            let prompt = Prompt::from(format!("{number} {}", "x".repeat(50_000)));
+            let asked = session.prompt(prompt);
+            // The engine tries again and again: what was begun is not given up.
+            let Ok(asked) = tokio::time::timeout(Duration::from_millis(700), asked).await else {
+                return;
+            };
+            until_ended(&session, &asked.unwrap()).await;
+            world.acknowledge();
+        }
+        panic!("the disk was never full");
+    });
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_back_an_hour_stops_nothing() {
+    let script = "
+steps:
+  - text: first
+  - tool_calls: [{ name: asks }]
+  - text: second
+";
+    let mut world = World::new(script).with("asks", Habit::Asks(Some(Duration::from_hours(2))));
+    world.clock = Clockwork::at(10 * HOUR);
+    let engine = world.engine();
+    let session = world.session(&engine).await;
+    let item = session.prompt("one").await.unwrap();
+    until_ended(&session, &item).await;
+    world.clock.set(9 * HOUR);
+    let item = session.prompt("two").await.unwrap();
+    let gate = gate_of(&session).await;
+    assert_eq!(
+        engine.decide(&gate, decision("approve")).await,
+        Ok(Posted::Written)
+    );
+    until_ended(&session, &item).await;
+    assert_eq!(said(&session).await, "second");
+    // The order is that of what happened, not of the clock.
+    let events = world.store().events(session.id(), 0, 1000).await.unwrap();
+    let numbers: Vec<_> = events.iter().filter_map(|event| event.sequence).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn what_was_being_collected_when_the_clock_jumped_back_does_not_wait_an_hour() {
+    let mut world = World::new("steps: [{ text: all of you }]");
+    world.clock = Clockwork::at(10 * HOUR);
+    let engine = world.engine();
+    let session = world.session(&engine).await;
+    let prompt = Prompt {
+        mode: Some(QueueMode::Collect),
+        ..Prompt::from("one")
+    };
+    let item = session.prompt(prompt).await.unwrap();
+    engine.shutdown().await.unwrap();
+    world.clock.set(9 * HOUR);
+    let engine = world.engine();
+    let session = engine
+        .open_session(session.id(), Claim::IfFree)
+        .await
+        .unwrap();
+    world.clock.run();
+    until_ended(&session, &item).await;
+    assert_eq!(said(&session).await, "all of you");
+}
