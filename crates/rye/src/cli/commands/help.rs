@@ -27,11 +27,15 @@ macro_rules! topics {
 }
 
 const TOPICS: &[Topic] = topics! {
+    "concepts": "the words, and the two rules",
+    "tutorial": "from an empty folder to an agent with an approved tool",
     "items": "what an item is, where it lives, and which of two wins",
     "tools": "the tools that ship, and how to write one over HTTP",
     "runtimes": "how a tool is run, how to write one in any language, how to add a language",
     "executing": "to run a tool, in the foreground or in the background",
     "sessions": "an agent's work, its gates, and what happens when a process dies",
+    "approvals": "what an agent may do without asking, and how decisions are proven",
+    "security": "what is promised, and what is not",
     "models": "which models there are, their keys, and what happens when one does not answer",
     "signing": "to sign, trust and revoke, and what to do when something does not verify",
     "search": "how items are found",
