@@ -46,15 +46,16 @@ pub fn asked() -> Option<Result<()>> {
 
 fn serving(which: &str, transport: &str) -> Result<()> {
     let supervisor = Arc::new(Supervisor::start()?);
-    let runtime = if transport == "http" {
+    let mut runtime = if transport == "http" {
         tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()?
     } else {
         tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?
     };
+    // As `rye mcp serve` does; the other is as the SDK's examples are.
+    if transport == "http" && which == "noop" {
+        runtime.worker_threads(http::threads());
+    }
+    let runtime = runtime.enable_all().build()?;
     runtime.block_on(async {
         if which == "echo" {
             return echo(transport).await;

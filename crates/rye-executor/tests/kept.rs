@@ -1,6 +1,8 @@
 //! A program that keeps running keeps the chains of its tools, and sees every change of
 //! what they were built from all the same.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod support;
 
 use std::fs;

@@ -109,7 +109,8 @@ pub enum ItemError {
 }
 
 /// The spaces, and how their files are read. Made for one call: cheap to open,
-/// and what changed on the disk is seen by the next.
+/// and what changed on the disk is seen by the next. One that noted what it looked
+/// at serves another call as long as that [is still so](Self::is_still_so).
 #[derive(Debug)]
 pub struct Library {
     spaces: Spaces,

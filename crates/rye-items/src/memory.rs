@@ -3,7 +3,8 @@
 //! Everything here is a pure function of bytes, and is kept by their hash: that
 //! a signature is a key's, what a trust file says, what a table or a file's
 //! metadata parses to. Whether a key counts, and which file an id means, is
-//! asked anew in every call. What a file held is also kept by the state of the
+//! asked anew in every call, or everything that told is looked at again
+//! ([`Library::is_still_so`](crate::Library::is_still_so)). What a file held is also kept by the state of the
 //! file, under the rules of [`VerifiedCache`](crate::verify::VerifiedCache); the
 //! files inside the program cannot change while it runs.
 

@@ -53,6 +53,13 @@ impl Default for Options {
     }
 }
 
+/// How many threads serve best: half the processors. What a call runs has the other half,
+/// and to hand a small answer to a thread that sleeps takes longer than to make it.
+pub fn threads() -> usize {
+    let processors = std::thread::available_parallelism();
+    processors.map_or(1, |processors| (processors.get() / 2).max(1))
+}
+
 /// Where clients find the server.
 pub const PATH: &str = "/mcp";
 

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
@@ -13,16 +14,12 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::session::{
     RestoreOutcome, ServerSseMessage, SessionId, SessionManager,
 };
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::runtime::Handle;
 use tokio_stream::{Stream, StreamExt as _};
 
 /// How long an answer is kept, and how many are.
 const KEPT_FOR: Duration = Duration::from_mins(1);
 const KEPT: usize = 32;
-
-/// How many events may wait to be sent.
-const WAITING: usize = 16;
 
 /// The SDK's sessions, and the last answers that were given in them.
 #[derive(Default)]
@@ -46,21 +43,13 @@ impl Sessions {
     fn follow(
         &self,
         session: &SessionId,
-        stream: impl Stream<Item = ServerSseMessage> + Send + 'static,
-    ) -> ReceiverStream<ServerSseMessage> {
-        let (sender, receiver) = mpsc::channel(WAITING);
-        let (session, given) = (session.clone(), Arc::clone(&self.given));
-        tokio::spawn(async move {
-            tokio::pin!(stream);
-            while let Some(event) = stream.next().await {
-                if is_answer(&event) {
-                    keep(&given, &session, &event);
-                }
-                // Who is gone may come back.
-                let _ = sender.send(event).await;
-            }
-        });
-        ReceiverStream::new(receiver)
+        stream: impl Stream<Item = ServerSseMessage> + Send + Sync + 'static,
+    ) -> Followed {
+        Followed {
+            stream: Some(Box::pin(stream)),
+            session: session.clone(),
+            given: Arc::clone(&self.given),
+        }
     }
 
     fn forget(&self, session: &SessionId) {
@@ -80,6 +69,53 @@ impl Sessions {
             id.is_some_and(|(index, other)| other == stream && index > last)
         });
         found.map(|given| given.event.clone())
+    }
+}
+
+/// A stream whose answer is kept. It is read where it is sent from, which spares each
+/// call a task; only who is gone before its end leaves the rest to one.
+struct Followed {
+    /// None once it has ended.
+    stream: Option<Events>,
+    session: SessionId,
+    given: Arc<Mutex<VecDeque<Given>>>,
+}
+
+impl Stream for Followed {
+    type Item = ServerSseMessage;
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<ServerSseMessage>> {
+        let Some(stream) = &mut self.stream else {
+            return Poll::Ready(None);
+        };
+        let next = std::task::ready!(stream.as_mut().poll_next(context));
+        match &next {
+            Some(event) if is_answer(event) => keep(&self.given, &self.session, event),
+            Some(_) => {}
+            None => self.stream = None,
+        }
+        Poll::Ready(next)
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        // Who is gone may come back. Without a runtime the server is gone, too.
+        if let Some(mut stream) = self.stream.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let (session, given) = (self.session.clone(), Arc::clone(&self.given));
+            runtime.spawn(async move {
+                while let Some(event) = stream.next().await {
+                    if is_answer(&event) {
+                        keep(&given, &session, &event);
+                    }
+                }
+            });
+        }
     }
 }
 

@@ -52,6 +52,9 @@ fn runtime(alone: bool) -> Result<tokio::runtime::Runtime, Failure> {
     } else {
         tokio::runtime::Builder::new_multi_thread()
     };
+    if !alone {
+        builder.worker_threads(http::threads());
+    }
     let runtime = builder.enable_io().enable_time().build();
     runtime.map_err(|error| unable("serve", error))
 }
