@@ -63,6 +63,12 @@ pub(crate) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, ToolError> {
     serde_json::from_value(args).map_err(wrong)
 }
 
+/// So many of something.
+fn counted(number: usize, what: &str) -> String {
+    let end = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{end}")
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
 fn failed(error: SandboxError) -> ToolError {
     ToolError::failed(error.to_string())

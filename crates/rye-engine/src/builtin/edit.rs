@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 
 use self::apply::{Change, apply};
 use self::document::Document;
-use super::{failed, parse, read};
+use super::{counted, failed, parse, read};
 use crate::store::Later;
 use crate::text::without_middle;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
@@ -146,12 +146,7 @@ impl Tool for Edit {
 
 /// What is different now.
 fn report(path: &str, before: &str, after: &str, places: usize) -> ToolOutput {
-    let places_are = if places == 1 {
-        "1 place".to_owned()
-    } else {
-        format!("{places} places")
-    };
-    let mut text = format!("{path}: changed at {places_are}");
+    let mut text = format!("{path}: changed at {}", counted(places, "place"));
     let mut data = json!({ "places": places });
     if before.len().max(after.len()) <= COMPARED {
         let diff = TextDiff::configure()

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{failed, parse};
+use super::{counted, failed, parse};
 use crate::sandbox::SandboxError;
 use crate::store::Later;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
@@ -77,13 +77,12 @@ fn report(path: &str, content: &str, before: Option<u64>) -> ToolOutput {
         None => "created".to_owned(),
         Some(before) => format!("overwritten, it had {before} bytes"),
     };
-    let lines_are = if lines == 1 {
-        "1 line".to_owned()
-    } else {
-        format!("{lines} lines")
-    };
     ToolOutput {
-        text: format!("{path}: {lines_are}, {bytes} bytes ({what})"),
+        text: format!(
+            "{path}: {}, {} ({what})",
+            counted(lines, "line"),
+            counted(bytes, "byte")
+        ),
         data: json!({ "created": before.is_none(), "lines": lines, "bytes": bytes }),
         attachments: Vec::new(),
     }

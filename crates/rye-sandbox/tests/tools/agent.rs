@@ -75,7 +75,7 @@ pub(crate) async fn finish(engine: &Engine, session: &Session) {
             }
         }
     };
-    timeout(Duration::from_secs(120), turn).await.unwrap();
+    timeout(Duration::from_mins(2), turn).await.unwrap();
 }
 
 /// What came of the calls that a session made, in order.

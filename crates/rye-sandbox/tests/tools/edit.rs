@@ -65,8 +65,9 @@ async fn programs_get_the_difference_too() {
 #[tokio::test]
 async fn edits_that_an_agent_wants_at_once_are_all_made() {
     for (sandbox, _folder) in each() {
-        let lines: String = (0..20).map(|number| format!("<{number}>\n")).collect();
-        sandbox.write("a", lines.as_bytes()).await.unwrap();
+        let lines = |wrap: fn(usize) -> String| (0..20).map(wrap).collect::<Vec<_>>().join("\n");
+        let before = lines(|number| format!("<{number}>"));
+        sandbox.write("a", before.as_bytes()).await.unwrap();
         let edit = |number: usize| {
             let (old, new) = (format!("<{number}>"), format!("({number})"));
             json!({ "name": "edit", "args": { "path": "a", "old": old, "new": new } })
@@ -83,7 +84,7 @@ async fn edits_that_an_agent_wants_at_once_are_all_made() {
             .await
             .unwrap();
         super::agent::finish(&engine, &session).await;
-        let wanted: String = (0..20).map(|number| format!("({number})\n")).collect();
+        let wanted = lines(|number| format!("({number})"));
         assert_eq!(sandbox.read("a").await.unwrap(), wanted.as_bytes());
         engine.shutdown().await.unwrap();
     }

@@ -108,7 +108,7 @@ async fn files_are_searched() {
                     "grep",
                     grep(json!({ "path": "data.bin" })),
                     true,
-                    "[nothing fits: 0 files were searched, 1 binary ones not]",
+                    "[nothing fits: 0 files searched, 1 binary file left out]",
                 ),
                 (
                     "grep",
@@ -133,14 +133,14 @@ async fn files_are_searched() {
                     grep(json!({ "limit": 3 })),
                     true,
                     "README.md\n1: # How to run\n3: run it\n\nkeep.log\n1: run\n\
-              [the first 3 lines, there are more: narrow the search, or raise the limit]",
+              [3 lines shown, there are more: narrow the search, or raise the limit]",
                 ),
                 (
                     "grep",
                     grep(json!({ "limit": 1, "path": "README.md" })),
                     true,
                     "README.md\n1: # How to run\n\
-              [the first 1 lines, there are more: narrow the search, or raise the limit]",
+              [1 line shown, there are more: narrow the search, or raise the limit]",
                 ),
                 (
                     "grep",
@@ -153,13 +153,13 @@ async fn files_are_searched() {
                     grep(json!({ "limit": 2, "show": "files" })),
                     true,
                     "README.md\nkeep.log\n\
-              [the first 2 files, there are more: narrow the search, or raise the limit]",
+              [2 files shown, there are more: narrow the search, or raise the limit]",
                 ),
                 (
                     "grep",
                     grep(json!({ "pattern": "nowhere" })),
                     true,
-                    "[nothing fits: 5 files were searched, 1 binary ones not]",
+                    "[nothing fits: 5 files searched, 1 binary file left out]",
                 ),
             ],
         )

@@ -17,8 +17,6 @@ async fn files_are_written_and_read() {
             .await
             .unwrap();
         sandbox.write("empty", b"").await.unwrap();
-        sandbox.write("data.gz", b"\x1f\x8b\x08\0\0").await.unwrap();
-        sandbox.mkdir("hollow").await.unwrap();
         let write = |path: &str, content: &str| json!({ "path": path, "content": content });
         let read = |path: &str| json!({ "path": path });
         table(
@@ -40,7 +38,7 @@ async fn files_are_written_and_read() {
                     "write",
                     write("src/lib.rs", "x"),
                     true,
-                    "src/lib.rs: 1 line, 1 bytes (created)",
+                    "src/lib.rs: 1 line, 1 byte (created)",
                 ),
                 ("write", write("src", "x"), false, "src: it is a folder"),
                 (
@@ -84,6 +82,17 @@ async fn files_are_written_and_read() {
             ],
         )
         .await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_text_or_is_not_there_is_told() {
+    for (sandbox, _folder) in each() {
+        sandbox.write("data.gz", b"\x1f\x8b\x08\0\0").await.unwrap();
+        sandbox.write("src/deep/main.rs", b"").await.unwrap();
+        sandbox.write("src/lib.rs", b"x").await.unwrap();
+        sandbox.mkdir("hollow").await.unwrap();
+        let read = |path: &str| json!({ "path": path });
         let rest = calls(
             &sandbox,
             &[

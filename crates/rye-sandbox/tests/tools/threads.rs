@@ -7,7 +7,7 @@ use rye_engine::sandbox::Sandbox;
 use rye_engine::store::{Claim, SessionFilter};
 use rye_engine::{Engine, NewSession, Prompt, Session};
 use rye_model::Catalogue;
-use rye_protocol::SessionId;
+use rye_protocol::{EntryKind, SessionId};
 use rye_sandbox::Virtual;
 use rye_store::{MemoryBlobs, Sqlite};
 use serde_json::{Value, json};
@@ -71,116 +71,108 @@ async fn finish_next(engine: &Engine, session: &Session) {
     assert!(engine.session(session.id()).is_some());
 }
 
-#[tokio::test]
-async fn a_parent_and_its_child_read_each_other_and_nobody_else_does() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = folder.path().join("sessions.db");
+/// What is said of a session that cannot be read.
+const NO: &str =
+    "there is no session stranger that can be read here: `list_threads` names those there are";
+
+/// A stranger, and a parent with a child that looks around: its id, and what it saw.
+async fn family(store: &Path) -> (SessionId, Vec<String>) {
     let child_calls = script(&[
         ("list_threads", json!({})),
         ("thread_read", json!({ "session": "parent" })),
         ("thread_read", json!({ "session": "stranger" })),
     ]);
     let task = json!({ "prompt": "look around", "model": "scripted:child" });
-    let parent_calls = script(&[("task", task)]);
-    let first = engine(&store, &parent_calls, &child_calls);
-    let stranger = session(&first, "stranger").await;
-    let parent = session(&first, "parent-session").await;
-    finish(&first, &parent).await;
+    let engine = engine(store, &script(&[("task", task)]), &child_calls);
+    session(&engine, "stranger").await;
+    let parent = session(&engine, "parent-session").await;
+    finish(&engine, &parent).await;
     let filter = SessionFilter {
         parent: Some(parent.id().clone()),
         limit: 10,
         ..SessionFilter::default()
     };
-    let child = first.sessions(filter).await.unwrap().remove(0).id;
-    let seen: Vec<_> = first.history(&child).await.unwrap();
-    let results: Vec<_> = seen[0]
-        .1
-        .iter()
-        .filter_map(|entry| match &entry.kind {
-            rye_protocol::EntryKind::Message(message) => Some(message.content()),
-            _ => None,
-        })
-        .collect();
-    let [_, _, listed, _, above, _, refused, done] = &results[..] else {
-        panic!("{results:?}");
+    let child = engine.sessions(filter).await.unwrap().remove(0).id;
+    let (_, entries) = engine.history(&child).await.unwrap().remove(0);
+    let said = entries.iter().filter_map(|entry| match &entry.kind {
+        EntryKind::Message(message) => Some(message.content()),
+        _ => None,
+    });
+    engine.shutdown().await.unwrap();
+    (child, said.collect())
+}
+
+#[tokio::test]
+async fn a_child_reads_its_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let (child, said) = family(&folder.path().join("sessions.db")).await;
+    let [_, _, listed, _, above, _, refused, done] = &said[..] else {
+        panic!("{said:?}");
     };
-    assert!(
-        listed.starts_with(&format!(
-            "this session, {child}\n  default (active, at work, this one)"
-        )),
-        "{listed}"
+    let all = format!(
+        "this session, {child}\n  default (active, at work, this one)\n\
+         the session above, parent-session\n  default (active, at work)"
     );
-    assert!(
-        listed.ends_with("the session above, parent-session\n  default (active, at work)"),
-        "{listed}"
-    );
-    assert!(
-        above.contains("] user: go\n") && above.contains("calls task {"),
-        "{above}"
-    );
-    let no =
-        "there is no session stranger that can be read here: `list_threads` names those there are";
-    assert_eq!((refused.as_str(), done.as_str()), (no, "done"));
-    let stranger = stranger.id().clone();
-    first.shutdown().await.unwrap();
+    assert_eq!(*listed, all);
+    assert!(above.contains("] user: go\n"), "{above}");
+    assert!(above.contains("calls task {"), "{above}");
+    assert_eq!((refused.as_str(), done.as_str()), (NO, "done"));
+}
 
-    let seen = go_on(
-        &store,
-        &"parent-session".parse().unwrap(),
-        2,
-        &[
-            ("list_threads", json!({})),
-            ("thread_read", json!({ "session": child })),
-            ("thread_read", json!({ "session": "stranger" })),
-            ("thread_read", json!({ "session": "never-there" })),
-            ("thread_read", json!({ "session": "parent" })),
-            ("thread_read", json!({ "thread": "none" })),
-        ],
-    )
-    .await;
-    assert!(
-        seen[0]
-            .text
-            .ends_with(&format!("task, {child} (terminated)\n  default (active)")),
-        "{}",
-        seen[0].text
-    );
+#[tokio::test]
+async fn a_parent_reads_its_child() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("sessions.db");
+    let (child, _) = family(&store).await;
+    let calls = [
+        ("list_threads", json!({})),
+        ("thread_read", json!({ "session": child })),
+        ("thread_read", json!({ "session": "stranger" })),
+        ("thread_read", json!({ "session": "never-there" })),
+        ("thread_read", json!({ "session": "parent" })),
+        ("thread_read", json!({ "thread": "none" })),
+    ];
+    let seen = go_on(&store, &"parent-session".parse().unwrap(), 2, &calls).await;
+    let listed = &seen[0].text;
+    let task = format!("task, {child} (terminated)\n  default (active)");
+    assert!(listed.ends_with(&task), "{listed}");
     assert_eq!(seen[0].data[1]["relation"], "child");
+    let read = &seen[1].text;
+    assert!(read.contains("] user: look around\n"), "{read}");
     assert!(
-        seen[1].text.contains("] user: look around\n")
-            && seen[1].text.ends_with("] assistant: done"),
-        "{}",
-        seen[1].text
+        read.contains("] list_threads (success): this session, "),
+        "{read}"
     );
-    assert!(
-        seen[1]
-            .text
-            .contains("] list_threads (success): this session, "),
-        "{}",
-        seen[1].text
-    );
-    assert_eq!(seen[2].text, no);
-    assert_eq!(seen[3].text, no.replace("stranger", "never-there"));
-    assert_eq!(seen[4].text, "this session has no parent");
-    assert_eq!(seen[5].text, "there is no thread none; there are: default");
-    assert!(seen[2..].iter().all(|it| !it.is_good));
-
-    // And the other way round: a stranger does not find them.
-    let seen = go_on(
-        &store,
-        &stranger,
-        0,
-        &[
-            ("list_threads", json!({})),
-            ("thread_read", json!({ "session": child })),
-            ("thread_read", json!({ "session": "parent-session" })),
-        ],
-    )
-    .await;
+    assert!(read.ends_with("] assistant: done"), "{read}");
+    let refused: Vec<_> = seen[2..]
+        .iter()
+        .map(|it| (it.is_good, it.text.as_str()))
+        .collect();
+    let never = NO.replace("stranger", "never-there");
     assert_eq!(
-        seen[0].text,
-        "this session, stranger\n  default (active, at work, this one)"
+        refused,
+        [
+            (false, NO),
+            (false, &never),
+            (false, "this session has no parent"),
+            (false, "there is no thread none; there are: default"),
+        ]
     );
+}
+
+#[tokio::test]
+async fn a_stranger_reads_neither() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("sessions.db");
+    let (child, _) = family(&store).await;
+    let calls = [
+        ("list_threads", json!({})),
+        ("thread_read", json!({ "session": child })),
+        ("thread_read", json!({ "session": "parent-session" })),
+    ];
+    let seen = go_on(&store, &"stranger".parse().unwrap(), 0, &calls).await;
+    let listed = "this session, stranger\n  default (active, at work, this one)";
+    assert_eq!(seen[0].text, listed);
     assert!(!seen[1].is_good && !seen[2].is_good);
 }
 
@@ -237,7 +229,7 @@ async fn a_thread_is_read_page_by_page_the_newest_last() {
     )
     .await;
     let line = |at: usize| {
-        let (who, what) = if at % 2 == 0 {
+        let (who, what) = if at.is_multiple_of(2) {
             ("user", "question")
         } else {
             ("assistant", "answer")

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::search::Found;
 use super::{Batch, TIME};
+use crate::builtin::counted;
 use crate::tool::ToolOutput;
 
 /// How much is told in all.
@@ -140,21 +141,20 @@ impl Report {
     pub(super) fn output(mut self, files: usize) -> ToolOutput {
         let mut notes = Vec::new();
         if self.files == 0 {
-            let skipped = match (self.searched, self.binary) {
-                (searched, 0) => format!("{searched} files were searched"),
-                (searched, binary) => {
-                    format!("{searched} files were searched, {binary} binary ones not")
-                }
+            let searched = counted(self.searched, "file");
+            let binary = match self.binary {
+                0 => String::new(),
+                binary => format!(", {} left out", counted(binary, "binary file")),
             };
-            notes.push(format!("nothing fits: {skipped}"));
+            notes.push(format!("nothing fits: {searched} searched{binary}"));
         }
         if self.more {
             let what = match self.show {
-                Show::Lines => format!("{} lines", self.lines),
-                Show::Files | Show::Counts => format!("{} files", self.files),
+                Show::Lines => counted(self.lines, "line"),
+                Show::Files | Show::Counts => counted(self.files, "file"),
             };
             notes.push(format!(
-                "the first {what}, there are more: narrow the search, or raise the limit"
+                "{what} shown, there are more: narrow the search, or raise the limit"
             ));
         }
         if self.out_of_time {
@@ -172,7 +172,8 @@ impl Report {
             notes.push(what.to_owned());
         }
         if self.unreadable > 0 {
-            notes.push(format!("{} files could not be read", self.unreadable));
+            let unreadable = counted(self.unreadable, "file");
+            notes.push(format!("{unreadable} could not be read"));
         }
         let text = std::mem::take(&mut self.text);
         let notes = notes.into_iter().map(|note| format!("[{note}]"));
