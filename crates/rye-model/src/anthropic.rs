@@ -91,12 +91,12 @@ enum Is<'a> {
         data: &'a str,
     },
     ToolUse {
-        id: String,
+        id: Cow<'a, str>,
         name: Cow<'a, str>,
         input: Cow<'a, Value>,
     },
     ToolResult {
-        tool_use_id: String,
+        tool_use_id: Cow<'a, str>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
         content: Vec<Content<'a>>,
@@ -153,16 +153,19 @@ pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
     {
         last.cache_control = CACHED;
     }
-    api::bytes(&Body {
-        model: &target.id,
-        max_tokens,
-        stream: true,
-        system: system.into_iter().collect(),
-        tools,
-        messages,
-        thinking,
-        output_config,
-    })
+    api::bytes(
+        request,
+        &Body {
+            model: &target.id,
+            max_tokens,
+            stream: true,
+            system: system.into_iter().collect(),
+            tools,
+            messages,
+            thinking,
+            output_config,
+        },
+    )
 }
 
 fn think(

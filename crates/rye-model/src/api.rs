@@ -3,6 +3,7 @@
 use rye_engine::model::{ModelInfo, ModelRequest};
 use rye_protocol::Part;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::answer::Decoder;
 use crate::{anthropic, chat, gemini, responses};
@@ -99,16 +100,33 @@ impl Target {
 /// More tokens than a request is likely to have: three bytes for each, where most have
 /// four. Images are not counted, since their bytes say nothing of their tokens.
 fn at_most(request: &ModelRequest) -> u64 {
+    size(request) as u64 / 3
+}
+
+/// About how many bytes were said.
+fn size(request: &ModelRequest) -> usize {
     let size = |part: &Part| match part {
         Part::Text { text } | Part::Thinking { text, .. } | Part::ToolResult { text, .. } => {
             text.len()
         }
-        Part::ToolCall { args, .. } => args.to_string().len(),
+        Part::ToolCall { args, .. } => size_of(args),
         Part::Attachment { .. } | Part::Error { .. } => 0,
     };
     let said = request.messages.iter().flat_map(|it| &it.parts).map(size);
-    let bytes = request.system.len() + said.sum::<usize>();
-    bytes as u64 / 3
+    request.system.len() + said.sum::<usize>()
+}
+
+/// About how long a value is as JSON.
+fn size_of(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(all) => all.iter().map(|it| size_of(it) + 1).sum::<usize>() + 2,
+        Value::Object(all) => {
+            let fields = all.iter().map(|(name, it)| name.len() + size_of(it) + 4);
+            fields.sum::<usize>() + 2
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 5,
+    }
 }
 
 impl Api {
@@ -177,9 +195,15 @@ impl Api {
     }
 }
 
-/// JSON of what we put together ourselves, which can always be written.
-pub(crate) fn bytes(body: &impl serde::Serialize) -> Vec<u8> {
-    serde_json::to_vec(body).unwrap_or_default()
+/// JSON of what we put together ourselves, which can always be written. Room is made for
+/// it beforehand: a long history would be copied again and again.
+pub(crate) fn bytes(request: &ModelRequest, body: &impl serde::Serialize) -> Vec<u8> {
+    let said = size(request) + 128 * request.messages.len();
+    let mut bytes = Vec::with_capacity(said + said / 8 + 1024);
+    match serde_json::to_writer(&mut bytes, body) {
+        Ok(()) => bytes,
+        Err(_) => Vec::new(),
+    }
 }
 
 #[cfg(test)]

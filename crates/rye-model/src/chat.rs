@@ -64,7 +64,7 @@ enum Message<'a> {
         tool_calls: Vec<Call<'a>>,
     },
     Tool {
-        tool_call_id: String,
+        tool_call_id: Cow<'a, str>,
         content: Cow<'a, str>,
     },
 }
@@ -91,7 +91,7 @@ struct Url {
 
 #[derive(Serialize)]
 struct Call<'a> {
-    id: String,
+    id: Cow<'a, str>,
     #[serde(rename = "type")]
     kind: &'static str,
     function: Called<'a>,
@@ -119,17 +119,20 @@ pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
             Turn::Assistant(spoken) => messages.push(assistant(spoken)),
         }
     }
-    api::bytes(&Body {
-        model: &target.id,
-        stream: true,
-        stream_options: StreamOptions {
-            include_usage: true,
+    api::bytes(
+        request,
+        &Body {
+            model: &target.id,
+            stream: true,
+            stream_options: StreamOptions {
+                include_usage: true,
+            },
+            max_tokens: target.max_output(request),
+            reasoning_effort: target.thinking.and(target.effort).map(Effort::word),
+            tools: request.tools.iter().map(tool).collect(),
+            messages,
         },
-        max_tokens: target.max_output(request),
-        reasoning_effort: target.thinking.and(target.effort).map(Effort::word),
-        tools: request.tools.iter().map(tool).collect(),
-        messages,
-    })
+    )
 }
 
 fn tool(spec: &ToolSpec) -> Tool<'_> {

@@ -63,7 +63,7 @@ pub(crate) enum Spoken<'a> {
         signature: Option<&'a str>,
     },
     Call {
-        id: String,
+        id: Cow<'a, str>,
         tool: Cow<'a, str>,
         /// An object.
         args: Cow<'a, Value>,
@@ -73,7 +73,7 @@ pub(crate) enum Spoken<'a> {
 /// What came of a call.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Outcome<'a> {
-    pub(crate) id: String,
+    pub(crate) id: Cow<'a, str>,
     pub(crate) tool: Cow<'a, str>,
     pub(crate) text: Cow<'a, str>,
     pub(crate) failed: bool,
@@ -105,14 +105,14 @@ pub(crate) fn turns<'a>(messages: &'a [Arc<Message>], reader: Reader<'_>) -> Vec
 /// A call whose result comes next.
 struct Asked<'a> {
     call: &'a CallId,
-    id: String,
+    id: Cow<'a, str>,
     tool: Cow<'a, str>,
 }
 
 #[derive(Default)]
 struct Turns<'a> {
     all: Vec<Turn<'a>>,
-    ids: HashSet<String>,
+    ids: HashSet<Cow<'a, str>>,
 }
 
 impl<'a> Turns<'a> {
@@ -198,18 +198,22 @@ impl<'a> Turns<'a> {
     }
 
     /// An id that all providers take and that no other call of the history has.
-    fn id(&mut self, call: &CallId) -> String {
+    fn id(&mut self, call: &'a CallId) -> Cow<'a, str> {
+        let text = call.as_str();
+        if text.len() <= LONGEST_ID && text.chars().all(is_plain) && self.ids.insert(text.into()) {
+            return text.into();
+        }
         let plain: Vec<char> = call.as_str().chars().map(plain).collect();
         let tail = |length: usize| plain[plain.len().saturating_sub(length)..].iter();
         let mut id: String = tail(LONGEST_ID).collect();
         let mut number = 1;
-        while !self.ids.insert(id.clone()) {
+        while !self.ids.insert(id.clone().into()) {
             number += 1;
             let suffix = format!("-{number}");
             id = tail(LONGEST_ID - suffix.len()).collect();
             id.push_str(&suffix);
         }
-        id
+        id.into()
     }
 
     fn finish(mut self) -> Vec<Turn<'a>> {
@@ -314,14 +318,17 @@ fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
+fn is_plain(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '_' | '-')
+}
+
 fn plain(character: char) -> char {
-    let fits = character.is_ascii_alphanumeric() || matches!(character, '_' | '-');
-    if fits { character } else { '_' }
+    if is_plain(character) { character } else { '_' }
 }
 
 /// A name that all providers take: a model may have called what does not exist.
 fn name(tool: &str) -> Cow<'_, str> {
-    let fits = (1..=LONGEST_NAME).contains(&tool.len()) && tool.chars().all(|it| plain(it) == it);
+    let fits = (1..=LONGEST_NAME).contains(&tool.len()) && tool.chars().all(is_plain);
     if fits {
         return tool.into();
     }

@@ -94,14 +94,14 @@ struct InlineData<'a> {
 
 #[derive(Serialize)]
 struct FunctionCall<'a> {
-    id: String,
+    id: Cow<'a, str>,
     name: Cow<'a, str>,
     args: Cow<'a, Value>,
 }
 
 #[derive(Serialize)]
 struct FunctionResponse<'a> {
-    id: String,
+    id: Cow<'a, str>,
     name: Cow<'a, str>,
     response: Response<'a>,
 }
@@ -144,34 +144,37 @@ pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
     let system = request.system.as_str();
     let declarations: Vec<_> = request.tools.iter().map(declaration).collect();
     let max_output = target.max_output(request);
-    api::bytes(&Body {
-        system_instruction: (!system.trim().is_empty()).then(|| Content {
-            role: None,
-            parts: vec![Part::text(system)],
-        }),
-        contents: contents.collect(),
-        tools: if declarations.is_empty() {
-            Vec::new()
-        } else {
-            vec![Tools {
-                function_declarations: declarations,
-            }]
-        },
-        generation_config: GenerationConfig {
-            max_output_tokens: max_output,
-            thinking_config: target.thinking.map(|thinking| ThinkingConfig {
-                include_thoughts: true,
-                thinking_level: target
-                    .effort
-                    .filter(|_| thinking == Thinking::Effort)
-                    .map(Effort::word),
-                thinking_budget: target
-                    .effort
-                    .filter(|_| thinking == Thinking::Budget)
-                    .map(|effort| effort.budget(max_output)),
+    api::bytes(
+        request,
+        &Body {
+            system_instruction: (!system.trim().is_empty()).then(|| Content {
+                role: None,
+                parts: vec![Part::text(system)],
             }),
+            contents: contents.collect(),
+            tools: if declarations.is_empty() {
+                Vec::new()
+            } else {
+                vec![Tools {
+                    function_declarations: declarations,
+                }]
+            },
+            generation_config: GenerationConfig {
+                max_output_tokens: max_output,
+                thinking_config: target.thinking.map(|thinking| ThinkingConfig {
+                    include_thoughts: true,
+                    thinking_level: target
+                        .effort
+                        .filter(|_| thinking == Thinking::Effort)
+                        .map(Effort::word),
+                    thinking_budget: target
+                        .effort
+                        .filter(|_| thinking == Thinking::Budget)
+                        .map(|effort| effort.budget(max_output)),
+                }),
+            },
         },
-    })
+    )
 }
 
 fn declaration(spec: &ToolSpec) -> Declaration<'_> {

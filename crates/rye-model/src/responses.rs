@@ -67,12 +67,12 @@ enum Own<'a> {
         content: Vec<Content<'a>>,
     },
     FunctionCall {
-        call_id: String,
+        call_id: Cow<'a, str>,
         name: Cow<'a, str>,
         arguments: String,
     },
     FunctionCallOutput {
-        call_id: String,
+        call_id: Cow<'a, str>,
         output: Output<'a>,
     },
 }
@@ -105,25 +105,28 @@ pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
         }
     }
     let thinks = target.thinking.is_some();
-    api::bytes(&Body {
-        model: &target.id,
-        stream: true,
-        store: false,
-        max_output_tokens: target.max_output(request),
-        instructions: &request.system,
-        tools: request.tools.iter().map(tool).collect(),
-        input,
-        reasoning: thinks.then(|| Reasoning {
-            effort: target.effort.map(api::Effort::word),
-            summary: "auto",
-        }),
-        // A model that does not think has nothing to seal, and refuses to be asked.
-        include: if thinks {
-            &["reasoning.encrypted_content"]
-        } else {
-            &[]
+    api::bytes(
+        request,
+        &Body {
+            model: &target.id,
+            stream: true,
+            store: false,
+            max_output_tokens: target.max_output(request),
+            instructions: &request.system,
+            tools: request.tools.iter().map(tool).collect(),
+            input,
+            reasoning: thinks.then(|| Reasoning {
+                effort: target.effort.map(api::Effort::word),
+                summary: "auto",
+            }),
+            // A model that does not think has nothing to seal, and refuses to be asked.
+            include: if thinks {
+                &["reasoning.encrypted_content"]
+            } else {
+                &[]
+            },
         },
-    })
+    )
 }
 
 fn tool(spec: &ToolSpec) -> Tool<'_> {

@@ -74,7 +74,7 @@ async fn an_answer_is_the_same_in_whatever_pieces_it_comes() {
                 said.thought.as_ref().unwrap().text,
                 "{api:?}"
             );
-            let is_sealed = heard.seal.contains("EqQBCgIYAhIM1g");
+            let is_sealed = heard.seal.contains("EqQBCg");
             assert_eq!(
                 is_sealed,
                 api != Api::OpenAiChat,

@@ -93,7 +93,7 @@ fn a_star_stands_for_anything() {
 #[test]
 fn what_is_wrong_is_told_with_its_place() {
     for (text, expected) in [
-        ("defalt: x\n", "f:1:1: unknown field `defalt`"),
+        ("models: x\n", "f:1:1: unknown field `models`"),
         (
             "providers:\n  a: { api: openai }\n",
             "f:2:13: unknown variant `openai`",
