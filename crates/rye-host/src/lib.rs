@@ -123,7 +123,7 @@ pub enum HostError {
 
 /// Sessions that were written down, the newest first, for which no engine is needed.
 pub async fn sessions(database: &Path, filter: SessionFilter) -> Result<Vec<Session>, StoreError> {
-    Sqlite::open(database)?.sessions(filter).await
+    Sqlite::sessions_of(database, filter).await
 }
 
 /// An engine to be, with these [models] and the built-in tools; more can be added. Must be
