@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::place;
 use crate::run::{cargo, program, show};
+use crate::tools;
 
 /// Builds what is measured and what measures, then measures; the arguments are
 /// the filter.
@@ -22,6 +23,12 @@ pub(crate) fn main(filter: &[String]) -> Result<()> {
     let mut benches = program(place::built("release", "rye-benches")?, filter);
     for (variable, binary) in [("LILLUX_BIN", "lillux"), ("RYE_BIN", "rye")] {
         benches.env(variable, place::built("release", binary)?);
+    }
+    // Only those rows need it, and it is large.
+    let asked = filter.first().map_or("", String::as_str);
+    if "engine-memory".contains(asked) {
+        benches.env("RYE_BENCH_PI", tools::pi()?);
+        benches.env("RYE_BENCH_NODE", tools::node22()?);
     }
     show(&mut benches)
 }

@@ -29,6 +29,8 @@ const CONFORMANCE: &str = "0.2.0-alpha.12";
 const PYTHON_SDK: &str = "2.3.0";
 const TYPESCRIPT_SDK: &str = "1.32.2";
 const INSPECTOR: &str = "2.12.0";
+/// Another runtime of agents, to measure ours beside.
+const PI: &str = "0.73.1";
 
 /// Something a step needs before it can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,6 +156,15 @@ pub(crate) fn conformance() -> Result<PathBuf> {
         let package = format!("@modelcontextprotocol/conformance@{CONFORMANCE}");
         npm_install(folder, &package)
     })
+}
+
+/// The folder of another runtime of agents, installed if it is not there yet.
+pub(crate) fn pi() -> Result<PathBuf> {
+    let manifest = "node_modules/@mariozechner/pi-agent-core/package.json";
+    kept_file("pi-agent-core", PI, manifest, |folder| {
+        npm_install(folder, &format!("@mariozechner/pi-agent-core@{PI}"))
+    })?;
+    Ok(place::kept("tools").join(format!("pi-agent-core-{PI}")))
 }
 
 fn mcp_clients() -> Result<()> {

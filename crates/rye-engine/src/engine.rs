@@ -150,6 +150,22 @@ pub struct Decision {
     pub source: String,
 }
 
+impl Decision {
+    /// Somebody chooses an action, by some way, and says nothing beside it.
+    pub fn new(
+        action: impl Into<String>,
+        by: impl Into<String>,
+        source: impl Into<String>,
+    ) -> Self {
+        Self {
+            action: action.into(),
+            value: Value::Null,
+            by: by.into(),
+            source: source.into(),
+        }
+    }
+}
+
 /// Why a decision does not count.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]

@@ -75,7 +75,7 @@ use std::sync::Arc;
 use lillux::process::Supervisor;
 use rye_engine::protocol::Session;
 use rye_engine::sandbox::Sandbox;
-use rye_engine::store::{SessionFilter, SessionStore as _, StoreError};
+use rye_engine::store::{SessionFilter, StoreError};
 use rye_engine::{BuildError, Builder, Engine};
 use rye_sandbox::{Local, Virtual};
 use rye_store::{FileBlobs, Sqlite};
@@ -128,7 +128,7 @@ pub enum HostError {
 
 /// Sessions that were written down, the newest first, for which no engine is needed.
 pub async fn sessions(database: &Path, filter: SessionFilter) -> Result<Vec<Session>, StoreError> {
-    Sqlite::open(database)?.sessions(filter).await
+    Sqlite::sessions_of(database, filter).await
 }
 
 /// An engine to be, with these [models] and the built-in tools; more can be added. Must be

@@ -1,14 +1,17 @@
 //! The tools of an engine: looked up, their arguments checked, their output cut.
 
+use std::any::Any;
 use std::collections::BTreeMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use jsonschema::Validator;
 use rye_protocol::{ErrorCode, ErrorInfo};
 use serde_json::Value;
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::machine::{Fact, Facts};
 use crate::model::ToolSpec;
@@ -75,9 +78,7 @@ impl Toolbox {
             }
             let timeout = tool.def().timeout;
             let own = context.clone();
-            // In a task of its own, so that a panic is an end like others.
-            let work = tokio::spawn(async move { tool.run(args, context).await });
-            let work = AbortOnDropHandle::new(work);
+            let work = unharmed(async move { tool.run(args, context).await });
             let outcome = match timeout {
                 None => work.await,
                 Some(time) => {
@@ -94,13 +95,33 @@ impl Toolbox {
                     error.message = without_middle(&error.message, LONGEST, None);
                     Err(ToolError(error))
                 }
-                Err(error) => {
-                    let message = format!("it broke down: {error}");
+                Err(why) => {
+                    let message = format!("it broke down: {why}");
                     Err(fail(ErrorCode::ToolPanicked, message))
                 }
             }
         }
     }
+}
+
+/// What comes of a work that may panic: that is an end like others, and told in its words.
+async fn unharmed<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        // Whatever it has left half done goes with it: it is not polled again.
+        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
+            Ok(Poll::Ready(outcome)) => Poll::Ready(Ok(outcome)),
+            Ok(Poll::Pending) => Poll::Pending,
+            Err(panic) => Poll::Ready(Err(words(&*panic))),
+        }
+    })
+    .await
+}
+
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("it panicked").to_owned()
 }
 
 impl Facts for Toolbox {
