@@ -237,8 +237,8 @@ mod tests {
         ] {
             let request = ModelRequest {
                 system: String::new(),
-                messages: vec![Arc::new(Message::text(Role::User, "x".repeat(bytes)))],
-                tools: Vec::new(),
+                messages: vec![Arc::new(Message::text(Role::User, "x".repeat(bytes)))].into(),
+                tools: Arc::default(),
                 max_output: wanted,
                 for_summary: false,
             };
