@@ -73,3 +73,33 @@ fn counted(number: usize, what: &str) -> String {
 fn failed(error: SandboxError) -> ToolError {
     ToolError::failed(error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::Effect;
+
+    #[test]
+    fn what_may_run_again_is_known_of_each_tool() {
+        let known = tools().into_iter().map(|tool| {
+            let def = tool.def();
+            (def.spec.name.clone(), def.effect, def.exclusive)
+        });
+        let known: Vec<_> = known.collect();
+        let wanted = [
+            ("bash", Effect::AtMostOnce, false),
+            ("edit", Effect::AtMostOnce, true),
+            ("glob", Effect::Pure, false),
+            ("grep", Effect::Pure, false),
+            ("list_threads", Effect::Pure, false),
+            ("read", Effect::Pure, false),
+            ("task", Effect::Idempotent, false),
+            ("thread_read", Effect::Pure, false),
+            ("write", Effect::Idempotent, true),
+        ];
+        assert_eq!(
+            known,
+            wanted.map(|(name, effect, alone)| (name.to_owned(), effect, alone))
+        );
+    }
+}
