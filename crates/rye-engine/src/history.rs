@@ -150,6 +150,7 @@ mod tests {
             item: None,
             kind: EntryKind::Message(Message::text(Role::User, "hi")),
             created_at: Millis(0),
+            hash: String::new(),
         }
     }
 

@@ -2,12 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use std::sync::Arc;
+
 use std::path::Path;
 
 use lillux::Hash;
 use lillux::process::Supervisor;
 use rye_engine::NewSession;
-use rye_host::{Options, SandboxKind, builder};
+use rye_host::{Catalogue, Options, SandboxKind, builder};
 
 /// Has a model do what a script says, and gives its last words.
 async fn answer(folder: &Path, script: &str) -> String {
@@ -16,9 +18,9 @@ async fn answer(folder: &Path, script: &str) -> String {
         database: folder.join("sessions.db"),
         workspace: folder.to_owned(),
         sandbox: SandboxKind::Virtual,
-        model: Some("scripted:script.yaml".to_owned()),
     };
-    let engine = builder(&options, Supervisor::start().unwrap()).unwrap();
+    let models = Catalogue::new(&options.workspace).default_model("scripted:script.yaml");
+    let engine = builder(&options, models, Arc::new(Supervisor::start().unwrap())).unwrap();
     let engine = engine.build().unwrap();
     let session = engine.create_session(NewSession::default()).await.unwrap();
     let item = session.prompt("go").await.unwrap();
