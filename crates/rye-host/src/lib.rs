@@ -72,7 +72,7 @@ use std::sync::Arc;
 use lillux::process::Supervisor;
 use rye_engine::protocol::Session;
 use rye_engine::sandbox::Sandbox;
-use rye_engine::store::{SessionFilter, SessionStore as _, StoreError};
+use rye_engine::store::{SessionFilter, StoreError};
 use rye_engine::{BuildError, Builder, Engine};
 use rye_sandbox::{Local, Virtual};
 use rye_store::Sqlite;
