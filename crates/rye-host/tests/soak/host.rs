@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rye_engine::protocol::{
-    EventKind, ItemStatus, Limits, Millis, QueueItem, QueueItemId, QueueMode,
-    Session as SessionData, SessionId,
+    EventKind, ItemStatus, Millis, QueueItem, QueueItemId, QueueMode, Session as SessionData,
+    SessionId,
 };
 use rye_engine::store::{Claim, Control, Order, Post, Posted, SessionStore as _, StoreError};
 use rye_engine::{DecideError, Decision, Engine, NewSession, Prompt, Session};
@@ -185,7 +185,6 @@ async fn post_prompt(world: &World, id: &SessionId, prompt: Prompt) -> Result<()
         mode: prompt.mode.unwrap_or_default(),
         status: ItemStatus::Waiting,
         collect_until: None,
-        limits: Limits::default(),
         metadata: Map::new(),
         created_at: Millis(1),
     };
