@@ -70,7 +70,8 @@ impl Server {
         let relay = Relay::of(&request.tool, self.level(context), context);
         request.listener = relay.as_ref().map(Relay::listener);
         let mut trace = Trace::off();
-        let work = executor.try_execute(request, &mut trace);
+        // On the heap from the start: every future around it would move it as it moves.
+        let work = Box::pin(executor.try_execute(request, &mut trace));
         let work = async {
             match relay {
                 None => work.await,

@@ -83,10 +83,9 @@ pub async fn serve<H: ServerHandler>(
     let router = Router::new()
         .nest_service(PATH, service)
         .layer(middleware::from_fn_with_state(
-            answers.clone(),
-            answers::follow,
-        ))
-        .layer(middleware::from_fn_with_state(guard, guard::check));
+            (guard, answers.clone()),
+            guard::check,
+        ));
     let router = router.into_make_service_with_connect_info::<SocketAddr>();
     // Without it a small answer waits for an acknowledgement, some 40 ms.
     let listener = listener.tap_io(|stream| {

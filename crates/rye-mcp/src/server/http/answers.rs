@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::Response;
@@ -26,26 +26,22 @@ impl Answers {
         self.0.close();
         let _ = tokio::time::timeout(PATIENCE, self.0.wait()).await;
     }
-}
 
-/// Follows the answer to a request to its end. The stream that a client listens to with
-/// `GET` has none, and nothing on it is awaited.
-pub(super) async fn follow(
-    State(answers): State<Answers>,
-    request: Request,
-    next: Next,
-) -> Response {
-    if request.method() != Method::POST {
-        return next.run(request).await;
-    }
-    let token = answers.0.token();
-    let response = next.run(request).await;
-    response.map(|body| {
-        Body::new(Followed {
-            body,
-            _token: token,
+    /// Follows the answer to a request to its end. The stream that a client listens to
+    /// with `GET` has none, and nothing on it is awaited.
+    pub(super) async fn follow(&self, request: Request, next: Next) -> Response {
+        if request.method() != Method::POST {
+            return next.run(request).await;
+        }
+        let token = self.0.token();
+        let response = next.run(request).await;
+        response.map(|body| {
+            Body::new(Followed {
+                body,
+                _token: token,
+            })
         })
-    })
+    }
 }
 
 /// A body that is known to be on its way as long as it is there.
