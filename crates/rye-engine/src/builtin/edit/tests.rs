@@ -22,7 +22,7 @@ fn what_stands_once_is_replaced() {
         ("a b c", "b", "x", false, "a x c"),
         ("a\nb\nc\n", "b\n", "", false, "a\nc\n"),
         ("a a a", "a", "b", true, "b b b"),
-        ("aaa", "aa", "b", true, "ba"),
+        ("xxx", "xx", "y", true, "yx"),
         // Line ends and the mark at the start stay.
         (
             "\u{feff}a\r\nb\r\n",
