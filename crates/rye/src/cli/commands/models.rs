@@ -110,11 +110,11 @@ fn test(name: String, model: &dyn Model) -> Result<Tested, Failure> {
         .map_err(|error| Failure::failed("runtime", error))?;
     let request = ModelRequest {
         system: String::new(),
-        messages: vec![Arc::new(Message::text(
+        messages: Arc::new(vec![Arc::new(Message::text(
             Role::User,
             "Answer with the word: ready",
-        ))],
-        tools: Vec::new(),
+        ))]),
+        tools: Arc::default(),
         max_output: Some(MAX_OUTPUT),
         for_summary: false,
     };
