@@ -21,7 +21,7 @@ fn history(messages: Vec<Message>) -> ModelRequest {
     ModelRequest {
         system: String::new(),
         messages: Arc::new(messages.into_iter().map(Arc::new).collect()),
-        tools: Vec::new(),
+        tools: Arc::default(),
         max_output: None,
         for_summary: false,
     }

@@ -97,14 +97,15 @@ pub fn words(deltas: &[Delta]) -> String {
 pub fn request(messages: Vec<Message>) -> ModelRequest {
     ModelRequest {
         system: "Be brief.".to_owned(),
-        messages: messages.into_iter().map(Arc::new).collect(),
+        messages: Arc::new(messages.into_iter().map(Arc::new).collect()),
         tools: vec![ToolSpec {
             name: "weather".to_owned(),
             description: "The weather of a place.".to_owned(),
             parameters: json!({
                 "type": "object", "properties": { "place": { "type": "string" } },
             }),
-        }],
+        }]
+        .into(),
         max_output: None,
         for_summary: false,
     }
