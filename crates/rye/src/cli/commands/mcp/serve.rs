@@ -160,7 +160,7 @@ impl Ends {
     async fn one(&mut self) {
         // What cannot be heard does not come.
         if self.0.next().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }
