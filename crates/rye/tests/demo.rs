@@ -1,7 +1,5 @@
 //! `rye demo`, on a machine where nothing is set up.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 mod support;
 
 use support::{World, json};

@@ -182,6 +182,7 @@ async fn post_prompt(world: &World, id: &SessionId, prompt: Prompt) -> Result<()
         reply_to: None,
         model: prompt.model,
         role: None,
+        limits: rye_engine::protocol::Limits::default(),
         mode: prompt.mode.unwrap_or_default(),
         status: ItemStatus::Waiting,
         collect_until: None,

@@ -16,10 +16,7 @@ use stage::{Scene, Stage};
 pub(crate) fn run(args: &DemoArgs) -> Outcome {
     let mut stage = Stage::set()?;
     let told = story::tell(&mut stage);
-    let folder = match args.keep {
-        true => Some(stage.keep()),
-        false => None,
-    };
+    let folder = args.keep.then(|| stage.keep());
     let failure = told.err();
     Ok(Box::new(Told {
         scenes: std::mem::take(&mut stage.scenes),

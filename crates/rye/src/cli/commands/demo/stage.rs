@@ -1,7 +1,7 @@
 //! A home and a project that nobody else uses, and this program in them.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use lillux::At as _;
@@ -185,19 +185,22 @@ impl Stage {
         gate.ok_or_else(|| broken(&typed, &format!("it did not wait: {printed}")))
     }
 
-    pub(super) fn read(&self, path: &Path) -> String {
-        std::fs::read_to_string(path).unwrap_or_default()
+    /// What a file of the project holds.
+    pub(super) fn read(&self, relative: &str) -> String {
+        std::fs::read_to_string(self.path(relative)).unwrap_or_default()
     }
 }
 
 /// As a person would type it.
 fn typed(args: &[&str]) -> String {
-    let words = args
-        .iter()
-        .map(|word| match word.contains([' ', '\'', '…']) {
-            true => format!("'{word}'"),
-            false => (*word).to_owned(),
-        });
+    let word = |word: &&str| {
+        if word.contains([' ', '\'']) {
+            format!("'{word}'")
+        } else {
+            (*word).to_owned()
+        }
+    };
+    let words = args.iter().map(word);
     format!("rye {}", words.collect::<Vec<_>>().join(" "))
 }
 

@@ -83,7 +83,7 @@ fn approved(stage: &mut Stage, gate: &str) -> Result<(), Failure> {
     let short = short(gate.split(':').nth(3).unwrap_or(gate));
     stage.rye(&["gate", "approve", short], 0)?;
     stage.rye(&["session", "resume", session(gate)], 0)?;
-    let released = stage.read(&stage.path("releases.txt"));
+    let released = stage.read("releases.txt");
     let count = released.lines().count();
     stage.seen(format!(
         "the tool ran once in this session ({count} releases with the one by hand)"
