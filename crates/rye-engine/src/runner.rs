@@ -123,7 +123,10 @@ impl Runner {
             outcome = self.work() => outcome,
             () = closed.cancelled() => Ok(()),
         };
-        if let Err(error) = outcome {
+        // What is closed here has no lease any more, which is no loss.
+        if let Err(error) = outcome
+            && !closed.is_cancelled()
+        {
             self.shared.lose(&error);
         }
     }
