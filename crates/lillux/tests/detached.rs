@@ -277,6 +277,10 @@ fn a_number_that_is_used_again_during_the_grace_does_not_fool_a_kill() {
         handle=$(echo "$spawned" | field handle)
         pid=$(echo "$spawned" | field pid)
         while ! [ -e stubborn ]; do :; done
+        # Two that begin in one tick of the clock cannot be told apart.
+        began() { sed 's/.*) //' "/proc/$1/stat" | cut -d' ' -f20; }
+        first=$(began "$pid")
+        while [ "$(sh -c 'sed "s/.*) //" /proc/$$/stat | cut -d" " -f20')" = "$first" ]; do :; done
         "$LILLUX" kill --pid "$handle" --grace 4 > result &
         stranger=0
         while [ $stranger != $pid ]; do    # until all that used the number have been reaped
