@@ -253,13 +253,13 @@ fn a_policy_lets_asks_and_denies() {
     let world = ready(DEPLOY);
     world.write(
         "user/.ai/config/agent/approvals.yaml",
-        "rules: [{ aktion: allow }]\n",
+        "rules: [{ verdict: allow }]\n",
     );
     let output = world.run(MODEL);
     assert_eq!(output.status.code(), Some(1));
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        told.contains("approvals.yaml") && told.contains("aktion"),
+        told.contains("approvals.yaml") && told.contains("verdict"),
         "{told}"
     );
 }

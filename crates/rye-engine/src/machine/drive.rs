@@ -106,10 +106,14 @@ impl Step<'_> {
     }
 
     fn move_calls(&mut self, calls: &[Call]) {
+        // One that runs alone and cannot yet holds back those after it: a model that wants an
+        // edit and then a command wants them in this order.
+        let mut held_back = false;
         for call in calls {
             match &call.state {
                 CallState::Ended => {}
-                CallState::Requested => self.start_if_free(call),
+                CallState::Requested if held_back => {}
+                CallState::Requested => held_back = !self.start_if_free(call),
                 CallState::Started if self.machine.live.calls.contains(&call.id) => {}
                 CallState::Started => self.left_by_a_dead_host(call),
                 CallState::Blocked { gate } => {
@@ -124,9 +128,11 @@ impl Step<'_> {
     }
 
     /// Starts a call, unless one that runs alone stands in the way, or it runs alone itself.
-    fn start_if_free(&mut self, call: &Call) {
+    /// Whether it did.
+    fn start_if_free(&mut self, call: &Call) -> bool {
         let Some(Fact { exclusive, .. }) = self.env.tools.of(&call.tool) else {
-            return self.unknown_tool(call);
+            self.unknown_tool(call);
+            return true;
         };
         let tools = self.env.tools;
         let active = |other: &&mut Call| {
@@ -139,6 +145,7 @@ impl Step<'_> {
         if !in_the_way {
             self.start(call);
         }
+        !in_the_way
     }
 
     pub(super) fn start(&mut self, call: &Call) {
