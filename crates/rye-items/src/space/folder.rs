@@ -126,10 +126,15 @@ impl Folder {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match open(&path, flags, Mode::empty()) {
             Ok(fd) => Ok(Some(Self::new(path, fd))),
-            Err(Errno::NOENT | Errno::NOTDIR) if path.symlink_metadata().is_ok() => {
-                Err(SpaceError::NotAFolder(path))
-            }
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(Errno::NOENT | Errno::NOTDIR) => match path.symlink_metadata() {
+                Err(_) => Ok(None),
+                // It was made in between.
+                Ok(_) if path.is_dir() => match open(&path, flags, Mode::empty()) {
+                    Ok(fd) => Ok(Some(Self::new(path, fd))),
+                    Err(error) => Err(error).at("open the folder", path)?,
+                },
+                Ok(_) => Err(SpaceError::NotAFolder(path)),
+            },
             Err(Errno::LOOP) => Err(SpaceError::LinkLoop(path)),
             Err(error) => Err(error).at("open the folder", path)?,
         }
@@ -147,10 +152,17 @@ impl Folder {
             Err(error) => return Err(error).at("open the folder", path)?,
         };
         let path = parent.join(name);
-        match parent.open_beneath(name, OFlags::RDONLY | OFlags::DIRECTORY)? {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        if let Some(fd) = parent.open_beneath(name, flags)? {
+            return Ok(Some(Self::new(path, fd)));
+        }
+        if path.symlink_metadata().is_err() {
+            return Ok(None);
+        }
+        // It may have been made in between.
+        match parent.open_beneath(name, flags)? {
             Some(fd) => Ok(Some(Self::new(path, fd))),
-            None if path.symlink_metadata().is_ok() => Err(SpaceError::NotAFolder(path)),
-            None => Ok(None),
+            None => Err(SpaceError::NotAFolder(path)),
         }
     }
 
