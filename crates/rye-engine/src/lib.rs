@@ -31,6 +31,7 @@ pub mod model;
 pub mod proof;
 mod runner;
 pub mod sandbox;
+mod schema;
 pub mod store;
 mod text;
 pub mod tool;

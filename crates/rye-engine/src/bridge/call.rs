@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, Question};
 use super::{ActionError, ActionSource, Bridge, Mode, Prepared};
 use crate::proof;
+use crate::schema;
 use crate::store::Later;
 use crate::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
@@ -170,26 +171,19 @@ fn proven(mut output: ToolOutput, action: &Prepared, args_hash: &str) -> ToolOut
 
 /// Whether the parameters fit; if not, all that is wrong with them.
 fn check(action: &Prepared, params: &Value) -> Result<(), ToolError> {
-    let Some(schema) = &action.schema else {
+    let Some(form) = &action.schema else {
         return Ok(());
     };
-    let Ok(validator) = jsonschema::validator_for(schema) else {
+    let Ok(validator) = jsonschema::validator_for(form) else {
         // Whoever runs it says so in its own words.
         return Ok(());
     };
-    let wrong: Vec<_> = validator.iter_errors(params).map(describe).collect();
-    if wrong.is_empty() {
-        return Ok(());
-    }
-    let message = format!("the parameters do not fit: {}", wrong.join("; "));
-    Err(failed(ErrorCode::InvalidArguments, message))
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "as the iterator gives it")]
-fn describe(error: jsonschema::ValidationError<'_>) -> String {
-    match error.instance_path().as_str() {
-        "" => error.to_string(),
-        at => format!("{at}: {error}"),
+    match schema::wrong(&validator, params) {
+        None => Ok(()),
+        Some(wrong) => {
+            let message = format!("the parameters do not fit: {wrong}");
+            Err(failed(ErrorCode::InvalidArguments, message))
+        }
     }
 }
 

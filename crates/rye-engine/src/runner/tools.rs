@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::machine::{Fact, Facts};
 use crate::model::ToolSpec;
+use crate::schema;
 use crate::text::{Whole, without_middle};
 use crate::tool::{Tool, ToolContext, ToolError, ToolOutput};
 
@@ -71,9 +72,8 @@ impl Toolbox {
                 let message = format!("there is no tool `{name}`");
                 return Err(fail(ErrorCode::UnknownTool, message));
             };
-            let wrong: Vec<_> = validator.iter_errors(&args).map(describe).collect();
-            if !wrong.is_empty() {
-                let message = format!("the arguments do not fit: {}", wrong.join("; "));
+            if let Some(wrong) = schema::wrong(&validator, &args) {
+                let message = format!("the arguments do not fit: {wrong}");
                 return Err(fail(ErrorCode::InvalidArguments, message));
             }
             let timeout = tool.def().timeout;
@@ -132,14 +132,6 @@ impl Facts for Toolbox {
             exclusive: def.exclusive,
             is_task: def.is_task,
         })
-    }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "as the iterator gives it")]
-fn describe(error: jsonschema::ValidationError<'_>) -> String {
-    match error.instance_path().as_str() {
-        "" => error.to_string(),
-        at => format!("{at}: {error}"),
     }
 }
 

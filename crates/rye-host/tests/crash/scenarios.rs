@@ -42,7 +42,7 @@ const NONE: Limits = Limits {
     until: None,
 };
 
-fn no_child() -> Script {
+fn nothing() -> Script {
     Script::of([])
 }
 
@@ -62,63 +62,52 @@ fn calls(all: &[(&str, &str)]) -> Step {
     Step::calls(all.map(|(tool, line)| ((*tool).to_owned(), json!({ "line": line }))))
 }
 
+/// One prompt, to which a person has nothing to say but yes.
+const PLAIN: Scenario = Scenario {
+    name: "",
+    script: nothing,
+    child: nothing,
+    limits: NONE,
+    prompts: ONE,
+    person: Person::Approves,
+    down_for: Duration::ZERO,
+};
+
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "plain answer",
         script: || Script::of([Step::text("hello")]),
-        child: no_child,
-        limits: NONE,
-        prompts: ONE,
-        person: Person::Approves,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
     Scenario {
         name: "two prompts",
         script: || Script::of([Step::text("one"), Step::text("two")]),
-        child: no_child,
-        limits: NONE,
         prompts: &[
             ("p1", "first", QueueMode::Followup),
             ("p2", "second", QueueMode::Followup),
         ],
-        person: Person::Approves,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
     Scenario {
         name: "one tool, at most once",
         script: || Script::of([call("once", "a"), Step::text("done")]),
-        child: no_child,
-        limits: NONE,
-        prompts: ONE,
-        person: Person::Approves,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
     Scenario {
         name: "one tool, pure",
         script: || Script::of([call("pure", "a"), Step::text("done")]),
-        child: no_child,
-        limits: NONE,
-        prompts: ONE,
-        person: Person::Approves,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
     Scenario {
         name: "one tool, idempotent",
         script: || Script::of([call("idempotent", "a"), Step::text("done")]),
-        child: no_child,
-        limits: NONE,
-        prompts: ONE,
-        person: Person::Approves,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
     Scenario {
         name: "one tool, ask",
         script: || Script::of([call("ask", "a"), Step::text("done")]),
-        child: no_child,
-        limits: NONE,
-        prompts: ONE,
         person: Person::RunsAgain,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
     Scenario {
         name: "a model gives way to another",
@@ -129,11 +118,7 @@ pub(crate) const ALL: &[Scenario] = &[
             };
             Script::of([call("once", "a"), busy])
         },
-        child: no_child,
-        limits: NONE,
-        prompts: ONE,
-        person: Person::Approves,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
     Scenario {
         name: "parallel tools",
@@ -141,98 +126,67 @@ pub(crate) const ALL: &[Scenario] = &[
             let all = calls(&[("once", "a"), ("pure", "b"), ("once", "c")]);
             Script::of([all, Step::text("done")])
         },
-        child: no_child,
-        limits: NONE,
-        prompts: ONE,
-        person: Person::Approves,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
     Scenario {
         name: "a gate",
         script: || Script::of([call("gated", "a"), Step::text("done")]),
-        child: no_child,
-        limits: NONE,
-        prompts: ONE,
-        person: Person::Approves,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
     Scenario {
         name: "two gates in one tool",
         script: || Script::of([call("gated_twice", "a"), Step::text("done")]),
-        child: no_child,
-        limits: NONE,
-        prompts: ONE,
-        person: Person::Approves,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
     Scenario {
         name: "steer over a gate",
         script: || Script::of([call("gated_again", "a"), Step::text("all right")]),
-        child: no_child,
-        limits: NONE,
-        prompts: ONE,
         person: Person::Steers,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
     Scenario {
         name: "collect window",
         script: || Script::of([Step::text("all of you")]),
-        child: no_child,
-        limits: NONE,
         prompts: &[
             ("p1", "first", QueueMode::Collect),
             ("p2", "second", QueueMode::Collect),
         ],
-        person: Person::Approves,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
     Scenario {
         name: "expiry while down",
         script: || Script::of([call("expiring", "a"), Step::text("too late")]),
-        child: no_child,
-        limits: NONE,
-        prompts: ONE,
         person: Person::Sleeps,
         down_for: Duration::from_hours(1),
+        ..PLAIN
     },
     Scenario {
         name: "child session",
         script: || Script::of([task("look"), Step::text("done")]),
         child: || Script::of([call("once", "a"), Step::text("seen")]),
-        limits: NONE,
-        prompts: ONE,
-        person: Person::Approves,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
     Scenario {
         name: "gate in a child",
         script: || Script::of([task("look"), Step::text("done")]),
         child: || Script::of([call("gated_again", "a"), Step::text("seen")]),
-        limits: NONE,
-        prompts: ONE,
-        person: Person::Approves,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
     Scenario {
         name: "steer over a child",
         script: || Script::of([task("look"), Step::text("all right")]),
         child: || Script::of([call("gated_again", "a"), Step::text("seen")]),
-        limits: NONE,
-        prompts: ONE,
         person: Person::Steers,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
     Scenario {
         name: "a limit of turns",
         script: || Script::of([call("once", "a"), call("once", "b"), call("once", "c")]),
-        child: no_child,
         limits: Limits {
             turns: Some(2),
             ..NONE
         },
-        prompts: ONE,
-        person: Person::Approves,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
     Scenario {
         name: "a limit that a child reaches",
@@ -242,9 +196,7 @@ pub(crate) const ALL: &[Scenario] = &[
             turns: Some(3),
             ..NONE
         },
-        prompts: ONE,
-        person: Person::Approves,
-        down_for: Duration::ZERO,
+        ..PLAIN
     },
 ];
 

@@ -5,12 +5,11 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use lillux::durable::{self, Existing};
-use lillux::keys::Fingerprint;
 use rye_engine::protocol::{Archive, EntryId, EventKind, SessionId};
 use rye_host::transfer::{self, TransferError};
 use serde_json::{Value, json};
 
-use super::proof::failure;
+use super::proof::{failure, trusted};
 use crate::cli::args::{ExportSessionArgs, ForkArgs, ImportSessionArgs};
 use crate::cli::context::Context;
 use crate::cli::engine::{Wanted, find, one_of, signing_key, with_engine};
@@ -65,10 +64,7 @@ fn public_keys(
         .collect();
     names.sort();
     names.dedup();
-    let trusted = names.iter().filter_map(|name| {
-        let fingerprint: Fingerprint = name.parse().ok()?;
-        Some(trust.standing(fingerprint).ok()?.key.clone())
-    });
+    let trusted = names.iter().filter_map(|name| trusted(&trust, name));
     Ok(trusted.collect())
 }
 

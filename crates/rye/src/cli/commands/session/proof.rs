@@ -8,6 +8,7 @@ use lillux::keys::{Fingerprint, PublicKey};
 use rye_engine::proof::{self, Fault, Trouble, Verdict};
 use rye_engine::protocol::{Archive, SessionId};
 use rye_host::transfer::{self, TransferError};
+use rye_items::trust::Trust;
 use serde_json::{Value, json};
 
 use crate::cli::args::VerifySessionArgs;
@@ -20,10 +21,7 @@ use crate::cli::printer::{Outcome, Report};
 pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
     let library = context.library()?;
     let trust = library.trust();
-    let key = |name: &str| {
-        let fingerprint: Fingerprint = name.parse().ok()?;
-        Some(trust.standing(fingerprint).ok()?.key.clone())
-    };
+    let key = |name: &str| trusted(&trust, name);
     let file = Path::new(&args.what);
     let (archives, file_fault) = if file.is_file() {
         from_file(file, &key)?
@@ -43,6 +41,12 @@ pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
         report.sessions.push((archive.session.id.clone(), verdict));
     }
     Ok(Box::new(report))
+}
+
+/// The key of a fingerprint, if it is trusted.
+pub(super) fn trusted(trust: &Trust<'_>, name: &str) -> Option<PublicKey> {
+    let fingerprint: Fingerprint = name.parse().ok()?;
+    Some(trust.standing(fingerprint).ok()?.key.clone())
 }
 
 /// What a file says, and what is wrong with its signature.
