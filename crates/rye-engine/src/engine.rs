@@ -56,6 +56,8 @@ pub(crate) struct Inner {
     system: String,
     key: Option<Arc<SigningKey>>,
     open: Mutex<HashMap<SessionId, Session>>,
+    /// One for each session that somebody is opening.
+    doors: Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>,
     /// Whoever listens to all sessions.
     told: tokio::sync::broadcast::Sender<Notice>,
     /// Held while a child is made or ended, so that none is left between the two.

@@ -17,7 +17,7 @@ mod world;
 
 use rye_engine::protocol::{ErrorCode, EventKind, GateStatus, QueueMode, ResultStatus};
 use rye_engine::store::{Claim, Posted, SessionStore as _, StoreError};
-use rye_engine::{DecideError, Prompt};
+use rye_engine::{DecideError, NewSession, Prompt};
 
 use tools::Habit;
 use world::{World, decision, gate_of, results, said, until_ended};
@@ -66,6 +66,36 @@ async fn names_of_nothing_are_told_and_leave_nothing_behind() {
         assert_eq!(outcome, Err(expected));
     }
     assert_eq!(world.everything().await, before);
+}
+
+/// The store is slow, so that each is still opening while the others come.
+#[tokio::test]
+async fn who_opens_a_session_at_the_same_time_gets_the_same_one() {
+    let world = World::new("steps: [{ text: hello }]");
+    world.trouble.begin(5, u32::MAX, 0);
+    let engine = world.engine();
+    for _ in 0..3 {
+        let openings = (0..8).map(|_| {
+            let engine = engine.clone();
+            tokio::spawn(async move {
+                let new = NewSession {
+                    id: Some("s".parse().unwrap()),
+                    ..NewSession::default()
+                };
+                engine.create_session(new).await
+            })
+        });
+        let mut all = Vec::new();
+        for opening in openings.collect::<Vec<_>>() {
+            all.push(opening.await.unwrap().unwrap());
+        }
+        all[0].close().await.unwrap();
+        // Had two of them opened it, the others would still have theirs.
+        assert!(engine.session(all[0].id()).is_none());
+        for session in all {
+            assert!(session.prompt("hello").await.is_err());
+        }
+    }
 }
 
 #[tokio::test]

@@ -133,6 +133,7 @@ impl Builder {
             key: self.key.map(Arc::new),
             open: Mutex::new(HashMap::new()),
             told: crate::bus::all(),
+            doors: Mutex::default(),
             children: Arc::default(),
         });
         tokio::spawn(look_after(Arc::downgrade(&inner), inner.store.posts()));

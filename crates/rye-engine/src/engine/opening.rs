@@ -1,13 +1,13 @@
 //! Sessions made, opened and ended, and their children with them.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 
 use rye_protocol::{Archive, CallState, Phase, Session as SessionData, SessionId, SessionStatus};
 
 use super::{Above, Inner, Session};
 use crate::child;
-use crate::store::{Claim, Record, SessionFilter, StoreError};
+use crate::store::{Claim, Lease, Record, SessionFilter, StoreError};
 
 impl Inner {
     pub(crate) fn is_open(&self, id: &SessionId) -> Option<Session> {
@@ -38,26 +38,44 @@ impl Inner {
         session
     }
 
+    /// Whoever opens a session goes through its door, one after the other.
+    fn door(&self, id: &SessionId) -> Arc<tokio::sync::Mutex<()>> {
+        let doors = self.doors.lock();
+        let mut doors = doors.unwrap_or_else(PoisonError::into_inner);
+        doors.retain(|_, door| door.strong_count() > 0);
+        if let Some(door) = doors.get(id).and_then(Weak::upgrade) {
+            return door;
+        }
+        let door = Arc::default();
+        doors.insert(id.clone(), Arc::downgrade(&door));
+        door
+    }
+
     /// Makes a session, or opens the one of the same id if it is the same.
     pub(super) async fn make(
         self: &Arc<Self>,
         data: SessionData,
         above: Option<Above>,
     ) -> Result<Session, StoreError> {
-        if let Some(record) = self.store.record(&data.id).await? {
-            let there = &record.session;
-            let same = there.user_id == data.user_id
-                && there.purpose == data.purpose
-                && there.parent == data.parent;
-            if !same {
-                let (what, id) = ("session", data.id.to_string());
-                return Err(StoreError::Conflict { what, id });
-            }
-            return self.open(&data.id, Claim::IfFree, above).await;
+        let door = self.door(&data.id);
+        let alone = door.lock().await;
+        if let Some(open) = self.is_open(&data.id) {
+            same(&open.data(), &data)?;
+            return Ok(open);
         }
         let lease = self.store.claim(&data.id, Claim::IfFree).await?;
-        let session = Session::create(self, lease, data, above).await?;
-        Ok(self.keep(session))
+        // Looked for only now: before, another host might still have made it.
+        let Some(record) = self.store.record(&data.id).await? else {
+            let session = Session::create(self, lease, data, above).await?;
+            return Ok(self.keep(session));
+        };
+        if let Err(differs) = same(&record.session, &data) {
+            self.store.release(&lease).await?;
+            return Err(differs);
+        }
+        let opened = self.restore(lease, record, above).await?;
+        drop(alone);
+        self.opened(opened).await
     }
 
     pub(super) async fn open(
@@ -66,6 +84,8 @@ impl Inner {
         claim: Claim,
         above: Option<Above>,
     ) -> Result<Session, StoreError> {
+        let door = self.door(id);
+        let alone = door.lock().await;
         if let Some(open) = self.is_open(id) {
             return Ok(open);
         }
@@ -76,6 +96,18 @@ impl Inner {
             let (what, id) = ("session", id.to_string());
             return Err(StoreError::NotFound { what, id });
         };
+        let opened = self.restore(lease, record, above).await?;
+        drop(alone);
+        self.opened(opened).await
+    }
+
+    /// Lets a session go on from its record.
+    async fn restore(
+        self: &Arc<Self>,
+        lease: Lease,
+        record: Record,
+        above: Option<Above>,
+    ) -> Result<Restored, StoreError> {
         let tasks = tasks(&record);
         let is_child = above.is_some();
         let session = Session::new(self, lease, record.session.clone(), above);
@@ -87,18 +119,29 @@ impl Inner {
         }
         // Orders that came while no host was there.
         session.look().await?;
+        Ok(Restored {
+            session,
+            tasks,
+            is_child,
+        })
+    }
+
+    /// Ends the children of a session whose calls have ended without them. Its door is open
+    /// again by now: a child is made with the lock on children first and its door second.
+    async fn opened(self: &Arc<Self>, restored: Restored) -> Result<Session, StoreError> {
+        let id = restored.session.id();
         // Whoever opens a child has it already.
-        let _alone = if is_child {
+        let _alone = if restored.is_child {
             None
         } else {
             Some(self.children.lock().await)
         };
         for child in self.store.sessions(children_of(id)).await? {
-            if child.status != SessionStatus::Terminated && !tasks.contains(&child.id) {
+            if child.status != SessionStatus::Terminated && !restored.tasks.contains(&child.id) {
                 Box::pin(self.end_orphan(&child.id)).await?;
             }
         }
-        Ok(session)
+        Ok(restored.session)
     }
 
     /// A child, made or found again. Once begun it is made, also if whoever wants it is
@@ -168,6 +211,25 @@ pub(super) fn children_of(parent: &SessionId) -> SessionFilter {
         limit: usize::MAX,
         ..SessionFilter::default()
     }
+}
+
+/// A session that goes on, and which children it may have.
+struct Restored {
+    session: Session,
+    tasks: BTreeSet<SessionId>,
+    is_child: bool,
+}
+
+/// Whether a session that is there is the one that is wanted.
+fn same(there: &SessionData, wanted: &SessionData) -> Result<(), StoreError> {
+    let same = there.user_id == wanted.user_id
+        && there.purpose == wanted.purpose
+        && there.parent == wanted.parent;
+    if same {
+        return Ok(());
+    }
+    let (what, id) = ("session", wanted.id.to_string());
+    Err(StoreError::Conflict { what, id })
 }
 
 /// The sessions that calls under way may be.
