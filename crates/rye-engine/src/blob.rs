@@ -44,6 +44,7 @@ impl ToolContext {
     /// Keeps what is too long to be shown. None if that cannot be: what is shown is worth
     /// more than an error about the rest.
     pub(crate) async fn keep(&self, text: &str) -> Option<Hash> {
-        self.blobs()?.put(text.as_bytes().to_vec()).await.ok()
+        let text = self.masks.mask(text).into_owned();
+        self.blobs()?.put(text.into_bytes()).await.ok()
     }
 }

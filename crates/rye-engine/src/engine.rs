@@ -23,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 use crate::blob::BlobStore;
 use crate::bus::{Bus, Feed, Notice};
 use crate::clock::Clock;
+use crate::credential::Credentials;
+use crate::mask::Masks;
 use crate::model::Models;
 use crate::proof;
 use crate::runner::Toolbox;
@@ -51,7 +53,9 @@ pub(crate) struct Inner {
     models: Arc<dyn Models>,
     tools: Arc<Toolbox>,
     sandbox: Arc<dyn Sandbox>,
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) credentials: Credentials,
+    masks: Arc<Masks>,
     collect: Duration,
     system: String,
     key: Option<Arc<SigningKey>>,
@@ -82,6 +86,8 @@ pub(crate) struct Shared {
     lost: Mutex<Option<StoreError>>,
     paused: AtomicBool,
     pub(crate) budget: Arc<Budget>,
+    /// What nobody is to see.
+    pub(crate) masks: Arc<Masks>,
     /// Who signs histories.
     pub(crate) key: Option<Arc<SigningKey>>,
     /// The hash of the last seal under one of them.
@@ -129,6 +135,8 @@ pub struct NewSession {
     pub id: Option<SessionId>,
     /// Whose it is.
     pub user_id: Option<String>,
+    /// Whose organisation's.
+    pub org_id: Option<String>,
     /// The folder it is about.
     pub workspace: Option<String>,
     /// What it is for.
@@ -262,7 +270,10 @@ impl Engine {
             Box::pin(self.remove_session(&child.id)).await?;
         }
         let lease = store.claim(id, Claim::IfFree).await?;
-        store.remove(&lease).await
+        store.remove(&lease).await?;
+        // What is left of it for a moment is sealed, and of a session that is not.
+        let forgotten = self.inner.credentials.forget(id).await;
+        forgotten.map_err(|error| StoreError::Unavailable(error.to_string()))
     }
 
     /// Gates that wait for a decision.
@@ -368,7 +379,7 @@ fn session_data(id: SessionId, new: NewSession, sandbox: &str, now: Millis) -> S
     SessionData {
         id,
         user_id: new.user_id,
-        org_id: None,
+        org_id: new.org_id,
         workspace: new.workspace,
         purpose: new.purpose,
         status: SessionStatus::Running,

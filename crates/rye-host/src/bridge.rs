@@ -1,20 +1,24 @@
 //! The bridge of a project: an executor for its items, and the two tools that reach them.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_engine::bridge;
+use rye_engine::bridge::{self, ActionSource};
 use rye_engine::tool::Tool;
 use rye_executor::{Executor, Places};
 use rye_items::search::Catalogue;
 use rye_items::trust::Ignored;
+use rye_items::vault::Vault;
 use rye_items::{IdError, SpaceError, Spaces};
 use rye_mcp::Mcp;
 use rye_mcp::client::Pool;
 
 use crate::approvals::{ApprovalsError, approvals};
+use crate::commands::commands;
 use crate::items::Items;
+use crate::servers::Servers;
 
 /// Why an agent cannot reach the items of a project.
 #[derive(Debug, thiserror::Error)]
@@ -39,12 +43,14 @@ pub struct Bridge {
     pub ignored: Vec<Ignored>,
 }
 
-/// The two tools with which an agent reaches all items of a project. Whoever has the key can
-/// approve for the whole project.
+/// The two tools with which an agent reaches all items of a project, the tools of its MCP
+/// servers and its commands. Whoever has the key can approve for the whole project; what was
+/// accepted of servers is kept in the folder `state`.
 pub fn bridge(
     places: Places,
     supervisor: Arc<Supervisor>,
     key: Option<SigningKey>,
+    state: &Path,
 ) -> Result<Bridge, BridgeError> {
     let spaces = Spaces::open(
         Some(&places.project),
@@ -52,13 +58,23 @@ pub fn bridge(
         &places.bundles,
         places.embedded,
     )?;
-    let (policy, ignored) = approvals(&spaces)?;
+    let (policy, mut ignored) = approvals(&spaces)?;
+    let (commands, others) = commands(&spaces)?;
+    ignored.extend(others);
     let pool = Pool::new(&supervisor);
     let catalogue = Catalogue::new(Some(&places.cache));
     let project = places.project.clone();
-    let executor = Arc::new(executor(places, supervisor, pool)?);
+    let user = places.user.as_deref();
+    let vault = user.map(|user| Vault::new(user, Some(&project)));
+    let executor = Arc::new(executor(places, supervisor, pool.clone())?);
+    let pins = state.join("mcp-pins");
+    let servers = Servers::new(Arc::clone(&executor), pool, project.clone(), vault, &pins);
     let items = Items::new(executor, catalogue, project, key);
-    let tools = bridge::tools(vec![Arc::new(items)], policy);
+    let mut sources: Vec<Arc<dyn ActionSource>> = vec![Arc::new(items), Arc::new(servers)];
+    if !commands.is_empty() {
+        sources.push(Arc::new(commands));
+    }
+    let tools = bridge::tools(sources, policy);
     Ok(Bridge { tools, ignored })
 }
 

@@ -18,6 +18,7 @@ async fn answer(folder: &Path, script: &str) -> String {
         database: folder.join("sessions.db"),
         workspace: folder.to_owned(),
         sandbox: SandboxKind::Virtual,
+        vault: None,
     };
     let models = Catalogue::new(&options.workspace).default_model("scripted:script.yaml");
     let engine = builder(&options, models, Arc::new(Supervisor::start().unwrap())).unwrap();

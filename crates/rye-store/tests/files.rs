@@ -97,7 +97,7 @@ fn a_file_that_becomes_newer_while_it_is_open_is_not_written_any_more() {
         let store = Sqlite::open(&file).unwrap();
         let lease = begin(&store, "s").await;
         let db = Connection::open(&file).unwrap();
-        db.pragma_update(None, "user_version", 3).unwrap();
+        db.pragma_update(None, "user_version", 4).unwrap();
         let refused = write(&store, &lease, vec![told()]).await;
         assert!(
             matches!(refused, Err(StoreError::Unreadable(_))),

@@ -106,6 +106,7 @@ mod tests {
             risk,
             space: Some(space.to_owned()),
             requires_approval: false,
+            drift: None,
             hash: String::new(),
             pieces: Vec::new(),
             handle: Arc::new(()),

@@ -82,6 +82,9 @@ impl Question<'_> {
             body.push('\n');
         }
         let action = self.action;
+        if let Some(drift) = &action.drift {
+            let _ = writeln!(body, "It is not what was accepted before:\n{drift}");
+        }
         if let Some(line) = action.description.lines().next() {
             let _ = writeln!(body, "{line}");
         }

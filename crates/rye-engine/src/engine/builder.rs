@@ -9,6 +9,8 @@ use lillux::keys::SigningKey;
 use super::{Engine, Inner, look_after};
 use crate::blob::BlobStore;
 use crate::clock::{Clock, SystemClock};
+use crate::credential::{CredentialStore, Credentials, Refresher};
+use crate::mask::Masks;
 use crate::model::Models;
 use crate::runner::Toolbox;
 use crate::sandbox::Sandbox;
@@ -42,6 +44,9 @@ pub struct Builder {
     collect: Option<Duration>,
     system: String,
     key: Option<SigningKey>,
+    credentials: Option<Arc<dyn CredentialStore>>,
+    refresher: Option<Arc<dyn Refresher>>,
+    masks: Arc<Masks>,
 }
 
 impl Builder {
@@ -115,6 +120,27 @@ impl Builder {
         self
     }
 
+    /// Where keys and passwords for tools are kept. Without it, there are none.
+    #[must_use]
+    pub fn credentials(mut self, store: Arc<dyn CredentialStore>) -> Self {
+        self.credentials = Some(store);
+        self
+    }
+
+    /// Who renews tokens that end.
+    #[must_use]
+    pub fn refresher(mut self, refresher: impl Refresher) -> Self {
+        self.refresher = Some(Arc::new(refresher));
+        self
+    }
+
+    /// What nobody is to see in what tools give, beside the credentials that they use.
+    #[must_use]
+    pub fn masks(mut self, masks: Arc<Masks>) -> Self {
+        self.masks = masks;
+        self
+    }
+
     /// Puts it together. Must be called within a Tokio runtime.
     pub fn build(self) -> Result<Engine, BuildError> {
         let mut tools = Toolbox::default();
@@ -128,6 +154,8 @@ impl Builder {
             sandbox: self.sandbox.ok_or(BuildError::Missing("sandbox"))?,
             clock: self.clock.unwrap_or_else(|| Arc::<SystemClock>::default()),
             tools: Arc::new(tools),
+            credentials: Credentials::new(self.credentials, self.refresher),
+            masks: self.masks,
             collect: self.collect.unwrap_or(COLLECT),
             system: self.system,
             key: self.key.map(Arc::new),

@@ -115,6 +115,7 @@ impl Session {
             lost: Mutex::new(None),
             paused: AtomicBool::new(data.status == SessionStatus::Paused),
             budget: Arc::new(Budget::new(data.limits, data.usage, above)),
+            masks: Arc::clone(&inner.masks),
             engine: Arc::downgrade(inner),
             key: inner.key.clone(),
             last_seal: Mutex::default(),

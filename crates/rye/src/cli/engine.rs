@@ -17,6 +17,7 @@ use rye_engine::tool::{Tool, VAULT};
 use rye_engine::{DecideError, Decision, Engine, Feed, Missed, Session};
 use rye_host::{ApprovalsError, BridgeError, HostError, SandboxKind};
 use rye_items::OwnKeyError;
+use rye_items::vault::Vault;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -94,6 +95,7 @@ fn run<T>(
             None => context.settings.project().to_owned(),
         },
         sandbox: wanted.sandbox.unwrap_or_default(),
+        vault: vault(context),
     };
     let mut models = catalogue(context, &options.workspace)?;
     if let Some(model) = wanted.model {
@@ -117,7 +119,7 @@ fn run<T>(
 }
 
 /// The file with all sessions, and the folder for it.
-fn database(context: &Context) -> Result<PathBuf, Failure> {
+pub(crate) fn database(context: &Context) -> Result<PathBuf, Failure> {
     let state = context.settings.state_dir.as_ref().ok_or_else(|| {
         let message = "there is no folder to write sessions down in: HOME is not set";
         Failure::usage(message).hint("export RYE_STATE_DIR=/the/folder")
@@ -126,10 +128,18 @@ fn database(context: &Context) -> Result<PathBuf, Failure> {
     Ok(state.value.join("sessions.db"))
 }
 
+/// The person's secrets, if they have a place for them.
+fn vault(context: &Context) -> Option<Vault> {
+    let project = context.settings.project();
+    context.user().map(|user| Vault::new(user, Some(project)))
+}
+
 /// The two tools with which an agent reaches all items.
 fn bridge(context: &Context, supervisor: Arc<Supervisor>) -> Result<Vec<Arc<dyn Tool>>, Failure> {
     let places = execute::places(context)?;
-    let bridge = rye_host::bridge(places, supervisor, signing_key(context)?)?;
+    let state = database(context)?;
+    let state = state.parent().unwrap_or(&state);
+    let bridge = rye_host::bridge(places, supervisor, signing_key(context)?, state)?;
     for ignored in bridge.ignored {
         let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
         context.printer.warn(&text, None);
@@ -149,7 +159,7 @@ pub(crate) fn signing_key(context: &Context) -> Result<Option<SigningKey>, Failu
     }
 }
 
-fn runtime() -> Result<Runtime, Failure> {
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_io().enable_time();
     builder.build().map_err(unable)
@@ -170,6 +180,13 @@ fn every() -> SessionFilter {
 /// The id of the one session that is meant.
 pub(crate) async fn find(engine: &Engine, meant: &str) -> Result<SessionId, Failure> {
     let all = engine.sessions(every()).await?;
+    one_session(&all, meant).map(|session| session.id.clone())
+}
+
+/// The same where no engine is needed.
+pub(crate) fn session_id(context: &Context, meant: &str) -> Result<SessionId, Failure> {
+    let database = database(context)?;
+    let all = runtime()?.block_on(rye_host::sessions(&database, every()))?;
     one_session(&all, meant).map(|session| session.id.clone())
 }
 
