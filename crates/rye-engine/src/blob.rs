@@ -25,6 +25,9 @@ pub trait BlobStore: Send + Sync + 'static {
     fn put(&self, bytes: Vec<u8>) -> Kept<'_, Hash>;
     /// They, whole; none where nothing has this hash. What was damaged is an error.
     fn get<'a>(&'a self, hash: &'a Hash) -> Kept<'a, Option<Vec<u8>>>;
+    /// Forgets all but these, and but what was put a short while ago: somebody may be about
+    /// to refer to it.
+    fn collect(&self, used: Vec<Hash>) -> Kept<'_, ()>;
     /// Whether something has this hash.
     fn has<'a>(&'a self, hash: &'a Hash) -> Kept<'a, bool>;
 }

@@ -24,7 +24,7 @@ use crate::store::Later;
 use crate::tool::{Tool, ToolContext, ToolOutput};
 
 pub use commands::{Command, CommandTool, Commands};
-pub use policy::{Mode, Policy, Rule};
+pub use policy::{AtLimit, Mode, Policy, Rule};
 pub use question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY};
 
 /// How much harm an action can do.

@@ -275,7 +275,8 @@ impl ToolContext {
     /// Tells what was held back, in case it became a secret.
     pub(crate) fn output_rest(&self) {
         let told = self.told.lock();
-        self.tell(told.unwrap_or_else(PoisonError::into_inner).rest());
+        let mut told = told.unwrap_or_else(PoisonError::into_inner);
+        self.tell(told.rest(&self.masks));
     }
 
     fn tell(&self, text: String) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_engine::bridge::{self, ActionSource};
+use rye_engine::bridge::{self, ActionSource, AtLimit, Policy};
 use rye_engine::tool::Tool;
 use rye_executor::{Executor, Places};
 use rye_items::search::Catalogue;
@@ -39,6 +39,10 @@ pub enum BridgeError {
 pub struct Bridge {
     /// The two tools.
     pub tools: Vec<Arc<dyn Tool>>,
+    /// What may be done without asking, for the tools beside these.
+    pub policy: Policy,
+    /// Whether a person is asked for more when a limit is reached.
+    pub asks_for_more: bool,
     /// Files about approvals that do not count.
     pub ignored: Vec<Ignored>,
 }
@@ -74,8 +78,14 @@ pub fn bridge(
     if !commands.is_empty() {
         sources.push(Arc::new(commands));
     }
-    let tools = bridge::tools(sources, policy);
-    Ok(Bridge { tools, ignored })
+    let asks_for_more = policy.limits == Some(AtLimit::Ask);
+    let tools = bridge::tools(sources, policy.clone());
+    Ok(Bridge {
+        policy,
+        tools,
+        asks_for_more,
+        ignored,
+    })
 }
 
 /// An executor whose tools may be those of MCP servers. It costs nothing until they are.

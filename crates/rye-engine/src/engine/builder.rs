@@ -8,6 +8,7 @@ use lillux::keys::SigningKey;
 
 use super::{Engine, Inner, look_after};
 use crate::blob::BlobStore;
+use crate::bridge::Policy;
 use crate::clock::{Clock, SystemClock};
 use crate::credential::{CredentialStore, Credentials, Refresher};
 use crate::mask::Masks;
@@ -47,6 +48,8 @@ pub struct Builder {
     credentials: Option<Arc<dyn CredentialStore>>,
     refresher: Option<Arc<dyn Refresher>>,
     masks: Arc<Masks>,
+    asks_for_more: bool,
+    policy: Policy,
 }
 
 impl Builder {
@@ -141,6 +144,20 @@ impl Builder {
         self
     }
 
+    /// Asks a person for more when a limit is reached, rather than end there.
+    #[must_use]
+    pub fn ask_for_more(mut self, asks: bool) -> Self {
+        self.asks_for_more = asks;
+        self
+    }
+
+    /// What built-in tools may do without asking where nothing confines them.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
     /// Puts it together. Must be called within a Tokio runtime.
     pub fn build(self) -> Result<Engine, BuildError> {
         let mut tools = Toolbox::default();
@@ -156,6 +173,8 @@ impl Builder {
             tools: Arc::new(tools),
             credentials: Credentials::new(self.credentials, self.refresher),
             masks: self.masks,
+            asks_for_more: self.asks_for_more,
+            policy: self.policy,
             collect: self.collect.unwrap_or(COLLECT),
             system: self.system,
             key: self.key.map(Arc::new),

@@ -13,9 +13,9 @@ use rye_engine::protocol::{
     Session as SessionData, SessionId, StatusKind, TurnEnd,
 };
 use rye_engine::store::{Posted, SessionFilter, StoreError};
-use rye_engine::tool::{Tool, VAULT};
+use rye_engine::tool::VAULT;
 use rye_engine::{DecideError, Decision, Engine, Feed, Missed, Session};
-use rye_host::{ApprovalsError, BridgeError, HostError, SandboxKind};
+use rye_host::{ApprovalsError, Bridge, BridgeError, HostError, SandboxKind};
 use rye_items::OwnKeyError;
 use rye_items::vault::Vault;
 use serde_json::Value;
@@ -104,7 +104,11 @@ fn run<T>(
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         let mut builder = rye_host::builder(&options, models, Arc::clone(&supervisor))?;
-        builder = builder.tools(bridge(context, supervisor)?);
+        let bridge = bridge(context, supervisor)?;
+        builder = builder
+            .tools(bridge.tools)
+            .policy(bridge.policy)
+            .ask_for_more(bridge.asks_for_more);
         if let Some(key) = signing_key(context)? {
             builder = builder.sign_with(key);
         }
@@ -135,16 +139,16 @@ fn vault(context: &Context) -> Option<Vault> {
 }
 
 /// The two tools with which an agent reaches all items.
-fn bridge(context: &Context, supervisor: Arc<Supervisor>) -> Result<Vec<Arc<dyn Tool>>, Failure> {
+fn bridge(context: &Context, supervisor: Arc<Supervisor>) -> Result<Bridge, Failure> {
     let places = execute::places(context)?;
     let state = database(context)?;
     let state = state.parent().unwrap_or(&state);
     let bridge = rye_host::bridge(places, supervisor, signing_key(context)?, state)?;
-    for ignored in bridge.ignored {
+    for ignored in &bridge.ignored {
         let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
         context.printer.warn(&text, None);
     }
-    Ok(bridge.tools)
+    Ok(bridge)
 }
 
 /// The key that signs histories and decisions, if there is one.
@@ -360,7 +364,9 @@ impl Follower<'_> {
             id, title, body, ..
         } = gate.clone();
         let has = |action: &str| gate.actions.iter().any(|it| it.id == action);
-        if has("approve") && self.yes {
+        // To approve whatever is asked for is not to spend whatever is asked for.
+        let spends = gate.context.contains_key("limit");
+        if has("approve") && self.yes && !spends {
             return self.decide(&id, "approve").await;
         }
         if has("approve") && io::stdin().is_terminal() {
