@@ -66,7 +66,8 @@ pub fn bridge(
     let (commands, others) = commands(&spaces)?;
     ignored.extend(others);
     let pool = Pool::new(&supervisor);
-    let catalogue = Catalogue::new(Some(&places.cache));
+    // An agent's process stays, and asks often.
+    let catalogue = Catalogue::watching(Some(&places.cache));
     let project = places.project.clone();
     let user = places.user.as_deref();
     let vault = user.map(|user| Vault::new(user, Some(&project)));
@@ -81,8 +82,8 @@ pub fn bridge(
     let asks_for_more = policy.limits == Some(AtLimit::Ask);
     let tools = bridge::tools(sources, policy.clone());
     Ok(Bridge {
-        policy,
         tools,
+        policy,
         asks_for_more,
         ignored,
     })

@@ -121,22 +121,16 @@ fn checked(output: Output) -> Output {
     output
 }
 
-#[test]
-fn nothing_secret_is_ever_written_or_printed() {
-    let world = planted();
-    let refusing = Wire::new(|_, request| {
-        let key = request.headers.get("authorization").cloned();
-        let message = format!("wrong key: {}", key.unwrap_or_default());
-        Reply::json(401, &value!({ "error": { "message": message } }))
-    });
+/// A model and MCP servers that say back what they are given, and a tool that leaks.
+fn plant_servers(world: &World, url: &str) {
     let models = format!(
         "providers:\n  local:\n    api: openai-chat\n    base_url: {}/v1\n    api_key_env: LEAKY_API_KEY\n    \
          models: {{ x: {{ context_window: 8000, max_output: 1000 }} }}\n",
-        refusing.url()
+        url
     );
     world.write("user/.ai/config/agent/models.yaml", &models);
     // A server that says back what it was sent.
-    let header = format!("{}/mcp", refusing.url());
+    let header = format!("{url}/mcp");
     let http = format!(
         "version: \"1.0.0\"\ntool_type: mcp_server\ncategory: mcp/servers\ndescription: Over HTTP\n\
          config:\n  url: {header}\n  headers: {{ Authorization: {{ vault: HEADER, prefix: 'Bearer ' }} }}\n"
@@ -155,6 +149,17 @@ fn nothing_secret_is_ever_written_or_printed() {
     world.write("project/.ai/tools/leak.yaml", leak);
     let signed = world.run(&["sign", "--all"]);
     assert!(signed.status.success(), "{signed:?}");
+}
+
+#[test]
+fn nothing_secret_is_ever_written_or_printed() {
+    let world = planted();
+    let refusing = Wire::new(|_, request| {
+        let key = request.headers.get("authorization").cloned();
+        let message = format!("wrong key: {}", key.unwrap_or_default());
+        Reply::json(401, &value!({ "error": { "message": message } }))
+    });
+    plant_servers(&world, &refusing.url());
     let ids = [
         "command:tell",
         "command:fail",

@@ -115,17 +115,7 @@ async fn live(scenario: &Scenario) -> Vec<String> {
         })
         .await
         .unwrap();
-    let mut wanted = BTreeSet::new();
-    for (id, content, mode) in scenario.prompts {
-        ask(&session, id, content, *mode).await;
-        // What is collected ends as one.
-        if *mode != QueueMode::Collect || wanted.is_empty() {
-            wanted.insert(id.parse::<QueueItemId>().unwrap());
-        }
-    }
-    if scenario.person == Person::Steers {
-        wanted.insert("steer".parse().unwrap());
-    }
+    let mut wanted = ask_all(&session, scenario).await;
     if scenario.prompts[0].2 == QueueMode::Collect {
         // A host that is killed after this finds the clock put back.
         ahead.fetch_add(2 * WINDOW.as_secs() * 1000, Ordering::Relaxed);
@@ -173,6 +163,22 @@ async fn live(scenario: &Scenario) -> Vec<String> {
         engine.pending_gates(None).await.unwrap().len()
     ));
     told
+}
+
+/// Asks what is to be asked, and gives the prompts whose ends are to be waited for.
+async fn ask_all(session: &Session, scenario: &Scenario) -> BTreeSet<QueueItemId> {
+    let mut wanted = BTreeSet::new();
+    for (id, content, mode) in scenario.prompts {
+        ask(session, id, content, *mode).await;
+        // What is collected ends as one.
+        if *mode != QueueMode::Collect || wanted.is_empty() {
+            wanted.insert(id.parse::<QueueItemId>().unwrap());
+        }
+    }
+    if scenario.person == Person::Steers {
+        wanted.insert("steer".parse().unwrap());
+    }
+    wanted
 }
 
 async fn ask(session: &Session, id: &str, content: &str, mode: QueueMode) {
