@@ -25,7 +25,7 @@ use crate::tool::{Tool, ToolContext, ToolOutput};
 
 pub use commands::{Command, CommandTool, Commands};
 pub use policy::{AtLimit, Mode, Policy, Rule};
-pub use question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY};
+pub use question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY, DRIFT};
 
 /// How much harm an action can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -92,7 +92,10 @@ async fn what_is_let_for_a_session_is_written_down() {
         ("approve", Value::Null)
     })
     .await;
-    assert_eq!((answer.reason, answer.text.as_str()), (TurnEnd::EndTurn, "done"));
+    assert_eq!(
+        (answer.reason, answer.text.as_str()),
+        (TurnEnd::EndTurn, "done")
+    );
     let id = session.id().clone();
     engine.shutdown().await.unwrap();
     let engine = self::engine(folder.path());
@@ -109,7 +112,10 @@ async fn what_is_let_for_a_session_is_written_down() {
     })
     .await;
     assert_eq!(denied.reason, TurnEnd::Limit);
-    assert_eq!(denied.error.as_deref(), Some("the limit of turns is reached"));
+    assert_eq!(
+        denied.error.as_deref(),
+        Some("the limit of turns is reached")
+    );
 }
 
 #[tokio::test]

@@ -118,16 +118,18 @@ fn tools_of_servers_are_found_beside_items() {
         "{listed}"
     );
     // A server that does not start hides nobody.
+    world.write("broken.py", "raise SystemExit(3)\n");
+    let program = world.path("broken.py");
     let broken = [
         "mcp",
         "add",
         "broken",
         "--",
         "python3",
-        "-c",
-        "raise SystemExit(3)",
+        program.to_str().unwrap(),
     ];
-    assert!(world.run(&broken).status.success());
+    let added = world.run(&broken);
+    assert!(added.status.success(), "{added:?}");
     let listed = said(&world.run(MODEL));
     assert!(
         listed.contains("mcp:weather/echo") && listed.contains("warning: broken: "),

@@ -15,6 +15,8 @@ use similar::{ChangeTag, TextDiff};
 
 /// How many lines of a difference a person is shown.
 const LINES: usize = 60;
+/// And of a line.
+const LINE: usize = 500;
 
 /// The folder of all of them, and the project that these are of.
 pub(super) struct Pins {
@@ -139,7 +141,8 @@ impl Accepted {
             } else {
                 '+'
             };
-            let _ = writeln!(text, "{sign} {}", change.value().trim_end());
+            let line: String = change.value().trim_end().chars().take(LINE).collect();
+            let _ = writeln!(text, "{sign} {line}");
         }
         Some(text)
     }

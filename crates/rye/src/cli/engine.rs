@@ -8,6 +8,7 @@ use std::sync::Arc;
 use lillux::durable;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
+use rye_engine::bridge::DRIFT;
 use rye_engine::protocol::{
     Entry, EntryKind, EventKind, Gate, GateId, Message, Part, QueueItemId, Role,
     Session as SessionData, SessionId, StatusKind, TurnEnd,
@@ -364,9 +365,11 @@ impl Follower<'_> {
             id, title, body, ..
         } = gate.clone();
         let has = |action: &str| gate.actions.iter().any(|it| it.id == action);
-        // To approve whatever is asked for is not to spend whatever is asked for.
-        let spends = gate.context.contains_key("limit");
-        if has("approve") && self.yes && !spends {
+        // To approve whatever is asked for is not to spend whatever is asked for, nor to take
+        // whatever a server says.
+        let only_a_person = ["limit", DRIFT];
+        let named = |key: &&str| gate.context.contains_key(*key);
+        if has("approve") && self.yes && !only_a_person.iter().any(named) {
             return self.decide(&id, "approve").await;
         }
         if has("approve") && io::stdin().is_terminal() {
