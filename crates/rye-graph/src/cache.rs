@@ -61,7 +61,12 @@ impl Cache {
         durable::create_folder(&self.folder, 0o700)?;
         let text = format!("{hash} {signature}\n");
         let path = self.folder.join(key);
-        Ok(durable::write(&path, text.as_bytes(), 0o600, Existing::Replace)?)
+        Ok(durable::write(
+            &path,
+            text.as_bytes(),
+            0o600,
+            Existing::Replace,
+        )?)
     }
 }
 

@@ -97,7 +97,11 @@ impl Condition {
                 .filter_map(|item| Self::read(item, variable, problems))
                 .collect();
             let all = (all.len() == items.len()).then_some(all)?;
-            return Some(if name == "all" { Self::All(all) } else { Self::Any(all) });
+            return Some(if name == "all" {
+                Self::All(all)
+            } else {
+                Self::Any(all)
+            });
         }
         Test::read(node, variable, problems).map(|test| Self::Test(Box::new(test)))
     }
@@ -132,7 +136,10 @@ impl Test {
         let before = problems.len();
         if let Data::Map(entries) = &node.data {
             let known = ["path", "op", "value"];
-            for entry in entries.iter().filter(|it| !known.contains(&it.key.as_str())) {
+            for entry in entries
+                .iter()
+                .filter(|it| !known.contains(&it.key.as_str()))
+            {
                 let message = format!("a condition has no `{}`", entry.key);
                 let names = known.into_iter().chain(["all", "any", "not"]);
                 let problem = Problem::error(entry.at, "unknown_key", message);
@@ -154,7 +161,10 @@ impl Test {
             let found = OPERATORS.iter().find(|(known, _)| *known == name);
             if found.is_none() {
                 let names = OPERATORS.map(|(name, _)| name);
-                let message = format!("there is no operator `{name}`; there are {}", names.join(", "));
+                let message = format!(
+                    "there is no operator `{name}`; there are {}",
+                    names.join(", ")
+                );
                 problems.push(Problem::error(at, "unknown_operator", message).nearest(name, names));
             }
             found.map(|(_, op)| *op)
@@ -337,7 +347,8 @@ mod tests {
 
     #[test]
     fn each_operator_holds_where_it_should() {
-        let state = json!({"n": 5, "s": "hello", "out": "120\n", "l": [1, "a"], "o": {"k": 1}, "z": null});
+        let state =
+            json!({"n": 5, "s": "hello", "out": "120\n", "l": [1, "a"], "o": {"k": 1}, "z": null});
         let inputs = json!({"limit": 4});
         for (text, expected) in [
             ("{path: state.n, op: eq, value: 5.0}", true),
@@ -361,8 +372,14 @@ mod tests {
             ("{path: state.s, op: exists}", true),
             ("{path: state.z, op: exists}", false),
             ("{path: state.none.deep, op: exists, value: false}", true),
-            ("{all: [{path: state.n, op: exists}, {path: state.q, op: exists}]}", false),
-            ("{any: [{path: state.n, op: exists}, {path: state.q, op: exists}]}", true),
+            (
+                "{all: [{path: state.n, op: exists}, {path: state.q, op: exists}]}",
+                false,
+            ),
+            (
+                "{any: [{path: state.n, op: exists}, {path: state.q, op: exists}]}",
+                true,
+            ),
             ("{not: {path: state.n, op: eq, value: 1}}", true),
             ("{all: []}", true),
         ] {
@@ -375,14 +392,34 @@ mod tests {
     #[test]
     fn what_is_no_condition_is_refused_with_what_was_meant() {
         for (text, code, said) in [
-            ("{path: state.n, op: gtt, value: 1}", "unknown_operator", "did you mean `gt`?"),
+            (
+                "{path: state.n, op: gtt, value: 1}",
+                "unknown_operator",
+                "did you mean `gt`?",
+            ),
             ("{path: state.n, op: gt}", "bad_condition", "such as"),
-            ("{path: stat.n, op: exists}", "bad_path", "did you mean `state`?"),
-            ("{pth: state.n, op: exists}", "unknown_key", "did you mean `path`?"),
+            (
+                "{path: stat.n, op: exists}",
+                "bad_path",
+                "did you mean `state`?",
+            ),
+            (
+                "{pth: state.n, op: exists}",
+                "unknown_key",
+                "did you mean `path`?",
+            ),
             ("{path: state.n, op: in, value: 3}", "wrong_type", ""),
-            ("{path: state.n, op: matches, value: '('}", "bad_pattern", ""),
+            (
+                "{path: state.n, op: matches, value: '('}",
+                "bad_pattern",
+                "",
+            ),
             ("{all: 3}", "wrong_type", ""),
-            ("{not: {path: state.n, op: exists}, op: eq}", "bad_condition", ""),
+            (
+                "{not: {path: state.n, op: exists}, op: eq}",
+                "bad_condition",
+                "",
+            ),
             ("text", "wrong_type", "such as"),
         ] {
             let problems = read(text).unwrap_err();

@@ -118,7 +118,9 @@ impl Retry {
     /// How long to wait before an attempt, the second being the first that waits.
     pub(crate) fn pause(self, failed: u32) -> Duration {
         const LONGEST: Duration = Duration::from_mins(1);
-        let doubled = self.backoff.saturating_mul(1 << failed.saturating_sub(1).min(16));
+        let doubled = self
+            .backoff
+            .saturating_mul(1 << failed.saturating_sub(1).min(16));
         doubled.min(LONGEST)
     }
 }

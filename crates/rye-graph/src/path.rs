@@ -33,7 +33,10 @@ pub(crate) const ROOTS: [&str; 5] = ["state", "inputs", "result", "_now", "_time
 
 impl Path {
     /// Reads a path. The error is what is wrong, and the name that was probably meant.
-    pub(crate) fn read(text: &str, variable: Option<&str>) -> Result<Self, (String, Option<String>)> {
+    pub(crate) fn read(
+        text: &str,
+        variable: Option<&str>,
+    ) -> Result<Self, (String, Option<String>)> {
         let text = text.trim();
         let mut steps = text.split('.').map(str::to_owned);
         let first = steps.next().unwrap_or_default();

@@ -53,7 +53,10 @@ mod tests {
             ("rye.execute.tool.aa*a", "aa", false),
             ("", "a", false),
         ] {
-            let pattern = Permission { pattern: pattern.to_owned(), at: 0 };
+            let pattern = Permission {
+                pattern: pattern.to_owned(),
+                at: 0,
+            };
             assert_eq!(pattern.covers(&needed(item)), covered, "{pattern:?} {item}");
         }
     }

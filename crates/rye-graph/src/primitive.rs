@@ -80,9 +80,13 @@ impl StateGraph {
         let missing = missing.filter(|name| !call.environment.contains_key(*name));
         let missing: Vec<_> = missing.map(String::as_str).collect();
         if let Some(first) = missing.first() {
-            let message = format!("the graph needs variables that are not set: {}", missing.join(", "));
-            return Err(Failed::new("missing_variables", message)
-                .hint(format!("export {first}=…, or put it into the project's .env")));
+            let message = format!(
+                "the graph needs variables that are not set: {}",
+                missing.join(", ")
+            );
+            return Err(Failed::new("missing_variables", message).hint(format!(
+                "export {first}=…, or put it into the project's .env"
+            )));
         }
         let dispatch = Items {
             executor,
@@ -231,7 +235,10 @@ pub async fn walk(graph: &Graph, dispatch: &dyn Dispatch, inputs: Value, limits:
         Err(error) => Ended {
             status: Status::Failed,
             output: Value::Null,
-            error: Some(crate::event::NodeError::new(error.code(), error.to_string())),
+            error: Some(crate::event::NodeError::new(
+                error.code(),
+                error.to_string(),
+            )),
             node: None,
             state: Map::new(),
             steps: 0,
@@ -252,9 +259,20 @@ pub async fn walk_written(
     let runs = Runs::of(project);
     let name = runs.new_id();
     let start = graph.nodes[graph.start].name.clone();
-    let mut walk = Walk::new(graph, name.as_str(), dispatch, inputs.clone(), Limits::default());
+    let mut walk = Walk::new(
+        graph,
+        name.as_str(),
+        dispatch,
+        inputs.clone(),
+        Limits::default(),
+    );
     let started = started(graph, &name, "", inputs, Map::new(), start.clone());
-    walk.journal = Some(Journal::create(&runs.folder(&name), &runs.store(), key, started)?);
+    walk.journal = Some(Journal::create(
+        &runs.folder(&name),
+        &runs.store(),
+        key,
+        started,
+    )?);
     walk.walk(At::Before(start)).await
 }
 

@@ -91,13 +91,11 @@ impl Problem {
 }
 
 /// The one of several names that another resembles most, if any does.
-pub(crate) fn nearest<'n>(
-    name: &str,
-    all: impl IntoIterator<Item = &'n str>,
-) -> Option<&'n str> {
+pub(crate) fn nearest<'n>(name: &str, all: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let scored = all
         .into_iter()
         .map(|other| (strsim::jaro_winkler(name, other), other));
     let best = scored.max_by(|(one, _), (other, _)| one.total_cmp(other));
-    best.filter(|(score, _)| *score > 0.75).map(|(_, name)| name)
+    best.filter(|(score, _)| *score > 0.75)
+        .map(|(_, name)| name)
 }

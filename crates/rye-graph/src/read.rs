@@ -67,7 +67,17 @@ fn read(tree: &Node, text: &[u8], problems: &mut Vec<Problem>) -> Option<Graph> 
         return None;
     };
     let config = Fields::of(config, "`config`", problems)?;
-    config.know(&["start", "max_steps", "on_error", "nodes", "hooks", "timeout"], problems);
+    config.know(
+        &[
+            "start",
+            "max_steps",
+            "on_error",
+            "nodes",
+            "hooks",
+            "timeout",
+        ],
+        problems,
+    );
     let max_steps = config.whole("max_steps", 1, problems);
     let policy = policy(&config, problems);
     let nodes = config.get("nodes").filter(|node| node.data != Data::Null);
@@ -153,7 +163,10 @@ fn hooks(config: &Fields<'_>, problems: &mut Vec<Problem>) -> Vec<Hook> {
             let found = Moment::ALL.iter().find(|(known, _)| *known == name);
             if found.is_none() {
                 let names = Moment::ALL.map(|(name, _)| name);
-                let message = format!("no hook is asked at `{name}`; there are {}", names.join(", "));
+                let message = format!(
+                    "no hook is asked at `{name}`; there are {}",
+                    names.join(", ")
+                );
                 problems.push(Problem::error(at, "unknown_event", message).nearest(name, names));
             }
             found.map(|(_, moment)| *moment)

@@ -58,7 +58,10 @@ impl Template {
                 let fields: Vec<_> = entries
                     .map(|it| (it.key.clone(), Self::read(&it.value, variable, problems)))
                     .collect();
-                if fields.iter().all(|(_, field)| matches!(field, Self::Plain(_))) {
+                if fields
+                    .iter()
+                    .all(|(_, field)| matches!(field, Self::Plain(_)))
+                {
                     let fields = fields.into_iter();
                     let fields = fields.map(|(name, field)| (name, field.into_plain()));
                     Self::Plain(Value::Object(fields.collect()))
@@ -163,12 +166,7 @@ impl Expression {
         }
     }
 
-    fn read(
-        text: &str,
-        at: usize,
-        variable: Option<&str>,
-        problems: &mut Vec<Problem>,
-    ) -> Self {
+    fn read(text: &str, at: usize, variable: Option<&str>, problems: &mut Vec<Problem>) -> Self {
         let mut alternatives = Vec::new();
         for part in text.split("||").map(str::trim) {
             match operand(part, variable) {

@@ -183,7 +183,11 @@ fn permissions(graph: &Graph, problems: &mut Vec<Problem>) {
     }
     for (permission, _) in graph.permissions.iter().zip(used).filter(|(_, used)| !used) {
         let message = format!("no action needs the permission `{}`", permission.pattern);
-        problems.push(Problem::warning(permission.at, "unused_permission", message));
+        problems.push(Problem::warning(
+            permission.at,
+            "unused_permission",
+            message,
+        ));
     }
 }
 

@@ -307,7 +307,11 @@ impl<'g> Walk<'g> {
             set.insert("_last_error".to_owned(), last);
         }
         let must_sync = !is_repeatable(effect);
-        let set_again = if self.journal.is_some() { set.clone() } else { Map::new() };
+        let set_again = if self.journal.is_some() {
+            set.clone()
+        } else {
+            Map::new()
+        };
         self.state.extend(set);
         let next = match &result {
             Ok(value) => Ok(self.edge(node, value)),
@@ -336,7 +340,11 @@ impl<'g> Walk<'g> {
             self.tell(event);
             self.must_sync |= must_sync;
             let size = self.size;
-            if self.journal.as_ref().is_some_and(|it| it.wants_snapshot(size)) {
+            if self
+                .journal
+                .as_ref()
+                .is_some_and(|it| it.wants_snapshot(size))
+            {
                 self.snapshot()?;
             }
         }
@@ -353,7 +361,10 @@ impl<'g> Walk<'g> {
     fn edge(&mut self, node: &Node, result: &Value) -> Option<usize> {
         let scope = Scope::new(&self.state, &self.inputs).result(result);
         let fits = |when: &crate::condition::Condition| when.holds(&scope);
-        let found = node.next.iter().find(|it| it.when.as_ref().is_none_or(fits));
+        let found = node
+            .next
+            .iter()
+            .find(|it| it.when.as_ref().is_none_or(fits));
         let (missing, found) = (scope.missing.into_inner(), found.map(|edge| edge.to));
         self.warn(node, missing);
         if found.is_none() && !node.next.is_empty() {
@@ -491,7 +502,9 @@ fn weight(value: &Value) -> usize {
         Value::String(text) => text.len() + 2,
         Value::Array(items) => items.iter().map(|item| weight(item) + 1).sum::<usize>() + 2,
         Value::Object(fields) => {
-            let all = fields.iter().map(|(name, value)| name.len() + weight(value) + 4);
+            let all = fields
+                .iter()
+                .map(|(name, value)| name.len() + weight(value) + 4);
             all.sum::<usize>() + 2
         }
     }

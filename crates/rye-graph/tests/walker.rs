@@ -30,7 +30,10 @@ impl Dispatch for Tools {
 
     fn call(&self, call: ToolCall) -> Later<'_, Result<Value, NodeError>> {
         let (name, params) = (call.item.to_string(), call.params);
-        self.calls.lock().unwrap().push((name.clone(), params.clone()));
+        self.calls
+            .lock()
+            .unwrap()
+            .push((name.clone(), params.clone()));
         Box::pin(async move {
             match name.as_str() {
                 "echo" => Ok(params),
@@ -62,7 +65,9 @@ fn graph(nodes: &str, more: &str) -> Graph {
     );
     let reading = Graph::read(text.as_bytes()).unwrap();
     let problems = reading.problems;
-    reading.graph.unwrap_or_else(|| panic!("{problems:?}\n{text}"))
+    reading
+        .graph
+        .unwrap_or_else(|| panic!("{problems:?}\n{text}"))
 }
 
 async fn walked(nodes: &str, more: &str, inputs: Value) -> (Ended, Tools) {
@@ -111,16 +116,21 @@ async fn errors_go_to_the_node_that_sees_to_them_then_to_the_policy() {
     let (ended, _) = walked(routed, "", json!({})).await;
     let last = json!({"node": "a", "error": "it failed", "code": "tool_failed"});
     assert_eq!(ended.output, last);
-    let plain = "    a: { action: { item_id: fail }, next: b }\n    b: { type: return, output: 1 }\n";
+    let plain =
+        "    a: { action: { item_id: fail }, next: b }\n    b: { type: return, output: 1 }\n";
     let (ended, _) = walked(plain, "", json!({})).await;
-    assert_eq!((ended.status, ended.node.as_deref()), (Status::Failed, Some("a")));
+    assert_eq!(
+        (ended.status, ended.node.as_deref()),
+        (Status::Failed, Some("a"))
+    );
     let (ended, _) = walked(plain, "  on_error: continue", json!({})).await;
     assert_eq!((ended.status, ended.output), (Status::Completed, json!(1)));
 }
 
 #[tokio::test]
 async fn a_call_is_tried_again_as_often_as_the_node_says() {
-    let nodes = "    a: { action: { item_id: flaky }, retry: { max: 2 }, assign: { r: \"${result}\" } }\n";
+    let nodes =
+        "    a: { action: { item_id: flaky }, retry: { max: 2 }, assign: { r: \"${result}\" } }\n";
     let (ended, tools) = walked(nodes, "", json!({})).await;
     assert_eq!(ended.output, json!({"r": "at last"}));
     assert_eq!(tools.calls.lock().unwrap().len(), 3);
@@ -153,7 +163,10 @@ async fn a_foreach_keeps_order_and_bound_and_one_failure_loses_no_other() {
     assert_eq!(ended.output, json!([]));
     let (ended, _) = walked(&nodes(true), "", json!({"l": "text"})).await;
     let message = ended.state["_last_error"]["error"].as_str().unwrap();
-    assert!(message.contains("`over` gives a text and no list"), "{message}");
+    assert!(
+        message.contains("`over` gives a text and no list"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -184,8 +197,21 @@ async fn hooks_are_asked_at_their_moments_and_change_nothing_if_they_fail() {
     let (ended, tools) = walked(nodes, hooks, json!({})).await;
     assert_eq!(ended.output, json!({"n": 3}));
     let calls = tools.calls.lock().unwrap();
-    let told: Vec<_> = calls.iter().map(|(_, params)| params["at"].clone()).collect();
-    assert_eq!(told, [json!("start"), json!("step 2"), Value::Null, json!("it failed"), json!("step 3"), Value::Null]);
+    let told: Vec<_> = calls
+        .iter()
+        .map(|(_, params)| params["at"].clone())
+        .collect();
+    assert_eq!(
+        told,
+        [
+            json!("start"),
+            json!("step 2"),
+            Value::Null,
+            json!("it failed"),
+            json!("step 3"),
+            Value::Null
+        ]
+    );
     assert_eq!(ended.warnings.len(), 1, "{:?}", ended.warnings);
 }
 
@@ -193,8 +219,17 @@ async fn hooks_are_asked_at_their_moments_and_change_nothing_if_they_fail() {
 async fn what_is_nothing_warns_and_single_steps_pause() {
     let nodes = "    a: { type: gate, assign: { b: \"${inputs.nam}\" }, next: c }\n    c: { type: return }\n";
     let graph = graph(nodes, "");
-    let limits = Limits { steps: Some(1), timeout: None };
+    let limits = Limits {
+        steps: Some(1),
+        timeout: None,
+    };
     let ended = walk(&graph, &Tools::default(), json!({"name": 1}), limits).await;
-    assert_eq!((ended.status, ended.node.as_deref()), (Status::Paused, Some("c")));
-    assert_eq!(ended.warnings, ["a: `inputs.nam` is nothing here; the nearest is `inputs.name`"]);
+    assert_eq!(
+        (ended.status, ended.node.as_deref()),
+        (Status::Paused, Some("c"))
+    );
+    assert_eq!(
+        ended.warnings,
+        ["a: `inputs.nam` is nothing here; the nearest is `inputs.name`"]
+    );
 }

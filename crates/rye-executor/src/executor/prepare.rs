@@ -9,9 +9,9 @@ use rye_items::trust::{Ignored, Trust};
 use rye_items::{ItemKind, Library};
 use serde_json::{Map, Value};
 
-use super::{Approval, Executor};
 use super::facts::CallAnchor;
 use super::program;
+use super::{Approval, Executor};
 use crate::chain::{Chain, Link};
 use crate::config::{self, Mode};
 use crate::dotenv;

@@ -32,25 +32,44 @@ pub(super) fn draw(graph: &Graph, colours: &Colours) -> String {
     );
     for join in graph.joins() {
         let ((x1, y1), (x2, y2)) = (corner(join.from), corner(join.to));
-        let dashes = if join.is_error { " stroke-dasharray=\"4 3\"" } else { "" };
+        let dashes = if join.is_error {
+            " stroke-dasharray=\"4 3\""
+        } else {
+            ""
+        };
         let path = if y2 > y1 {
             let (from, to) = ((x1 + WIDTH / 2, y1 + HEIGHT), (x2 + WIDTH / 2, y2));
             let middle = usize::midpoint(from.1, to.1);
-            format!("M{} {}C{} {middle} {} {middle} {} {}", from.0, from.1, from.0, to.0, to.0, to.1)
+            format!(
+                "M{} {}C{} {middle} {} {middle} {} {}",
+                from.0, from.1, from.0, to.0, to.0, to.1
+            )
         } else {
             // Back up, or to itself: round the right side.
-            let (from, to) = ((x1 + WIDTH, y1 + HEIGHT / 2 + 8), (x2 + WIDTH, y2 + HEIGHT / 2 - 8));
+            let (from, to) = (
+                (x1 + WIDTH, y1 + HEIGHT / 2 + 8),
+                (x2 + WIDTH, y2 + HEIGHT / 2 - 8),
+            );
             let out = from.0.max(to.0) + GAP_X - 8;
-            format!("M{} {}C{out} {} {out} {} {} {}", from.0, from.1, from.1, to.1, to.0, to.1)
+            format!(
+                "M{} {}C{out} {} {out} {} {} {}",
+                from.0, from.1, from.1, to.1, to.0, to.1
+            )
         };
         let _ = writeln!(
             text,
             "<path d=\"{path}\" fill=\"none\" stroke=\"#666\"{dashes} marker-end=\"url(#a)\"/>"
         );
         if !join.label.is_empty() {
-            let (x, y) = (usize::midpoint(x1, x2) + WIDTH / 2, usize::midpoint(y1, y2) + HEIGHT);
+            let (x, y) = (
+                usize::midpoint(x1, x2) + WIDTH / 2,
+                usize::midpoint(y1, y2) + HEIGHT,
+            );
             let label = join.label;
-            let _ = writeln!(text, "<text x=\"{x}\" y=\"{y}\" fill=\"#666\" font-size=\"11\">{label}</text>");
+            let _ = writeln!(
+                text,
+                "<text x=\"{x}\" y=\"{y}\" fill=\"#666\" font-size=\"11\">{label}</text>"
+            );
         }
     }
     for (index, node) in graph.nodes.iter().enumerate() {
@@ -83,5 +102,8 @@ fn escaped(name: &str) -> String {
     if name.chars().nth(ROOM).is_some() {
         shown.push('…');
     }
-    shown.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    shown
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }

@@ -108,8 +108,14 @@ fn again(
 }
 
 fn visible(replayed: &Replayed) -> Value {
-    let own = replayed.state.iter().filter(|(name, _)| !name.starts_with('_'));
-    Value::Object(own.map(|(name, value)| (name.clone(), value.clone())).collect())
+    let own = replayed
+        .state
+        .iter()
+        .filter(|(name, _)| !name.starts_with('_'));
+    Value::Object(
+        own.map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+    )
 }
 
 fn known_node(graph: &Graph, name: &str) -> Result<String, Failed> {

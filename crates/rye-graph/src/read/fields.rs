@@ -52,11 +52,7 @@ impl<'n> Fields<'n> {
         }
     }
 
-    pub(super) fn text(
-        &self,
-        name: &str,
-        problems: &mut Vec<Problem>,
-    ) -> Option<(usize, &'n str)> {
+    pub(super) fn text(&self, name: &str, problems: &mut Vec<Problem>) -> Option<(usize, &'n str)> {
         let node = self.get(name)?;
         match &node.data {
             Data::Text(text) => Some((node.at, text)),

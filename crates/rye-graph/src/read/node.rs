@@ -13,7 +13,14 @@ use crate::template::Template;
 const COMMON: [&str; 5] = ["type", "description", "assign", "next", "on_error"];
 const ACTION: [&str; 3] = ["action", "retry", "cache_result"];
 const FOREACH: [&str; 8] = [
-    "action", "retry", "cache_result", "over", "as", "parallel", "max_concurrency", "collect",
+    "action",
+    "retry",
+    "cache_result",
+    "over",
+    "as",
+    "parallel",
+    "max_concurrency",
+    "collect",
 ];
 const DECISION: [&str; 5] = ["kind", "title", "body", "actions", "expires_in"];
 /// How many items of a parallel foreach run at once that does not say.
@@ -33,7 +40,10 @@ pub(super) fn read(entry: &Entry, names: &Names<'_>, problems: &mut Vec<Problem>
         "decision" => &DECISION,
         other => {
             let known = ["action", "foreach", "gate", "return", "decision"];
-            let message = format!("there is no kind of node `{other}`; there are {}", known.join(", "));
+            let message = format!(
+                "there is no kind of node `{other}`; there are {}",
+                known.join(", ")
+            );
             problems.push(Problem::error(kind.0, "unknown_type", message).nearest(other, known));
             return None;
         }
@@ -103,7 +113,11 @@ fn edges(fields: &Fields<'_>, names: &Names<'_>, problems: &mut Vec<Problem>) ->
         }
         Data::List(items) => items,
         _ => {
-            problems.push(kind_error(node, "next", "a name, or a list of { to, when }"));
+            problems.push(kind_error(
+                node,
+                "next",
+                "a name, or a list of { to, when }",
+            ));
             return Vec::new();
         }
     };

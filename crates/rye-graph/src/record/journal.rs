@@ -100,7 +100,8 @@ impl Journal {
         file: File,
         key: Option<SigningKey>,
     ) -> Result<Self, RecordError> {
-        file.try_lock().map_err(|_| RecordError::InUse(run.to_owned()))?;
+        file.try_lock()
+            .map_err(|_| RecordError::InUse(run.to_owned()))?;
         // Who walks it, for those who want to see or end it. Without it that is all they lack.
         let me = i32::try_from(std::process::id()).unwrap_or_default();
         if let Ok(handle) = Handle::of_running(me) {
@@ -180,7 +181,9 @@ impl Journal {
     pub(crate) fn commit(&mut self, sync: bool) -> Result<(), RecordError> {
         self.write(true)?;
         if sync && self.unsynced {
-            self.file.sync_data().at("flush", &self.folder.join(EVENTS))?;
+            self.file
+                .sync_data()
+                .at("flush", &self.folder.join(EVENTS))?;
             COMMITS.fetch_add(1, Ordering::Relaxed);
             self.unsynced = false;
         }

@@ -88,7 +88,9 @@ impl Replayed {
             let event: Event = serde_json::from_str(written.event.get())
                 .map_err(|error| altered(number, error.to_string()))?;
             match (&mut replayed, event) {
-                (None, Event::Started(started)) => replayed = Some(Self::begin(*started, written.at)),
+                (None, Event::Started(started)) => {
+                    replayed = Some(Self::begin(*started, written.at))
+                }
                 (None, _) => return Err(altered(number, "the record has no beginning".to_owned())),
                 (Some(replayed), event) => replayed.apply(Line {
                     seq: written.seq,

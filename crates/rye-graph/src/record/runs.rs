@@ -115,7 +115,10 @@ impl Runs {
             .filter_map(|entry| {
                 let folder = entry.ok()?.path();
                 let id = folder.file_name()?.to_str()?.to_owned();
-                folder.join(EVENTS).is_file().then_some(Found { id, folder })
+                folder
+                    .join(EVENTS)
+                    .is_file()
+                    .then_some(Found { id, folder })
             })
             .collect();
         all.sort_by(|a, b| b.id.cmp(&a.id));
@@ -177,7 +180,8 @@ impl Found {
         let opened = OpenOptions::new().read(true).append(true).open(&path);
         let mut file = opened.at("open", &path)?;
         // Before it is read: nobody may write to it any more.
-        file.try_lock().map_err(|_| RecordError::InUse(self.id.clone()))?;
+        file.try_lock()
+            .map_err(|_| RecordError::InUse(self.id.clone()))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).at("read", &path)?;
         let replayed = Replayed::read(&self.id, &path, &bytes)?;

@@ -58,7 +58,10 @@ impl Found {
         let mut gate = None;
         let (mut before, mut seq) = (String::new(), 0);
         let store = Cas::open_existing(runs.store()).ok();
-        for text in bytes.split(|byte| *byte == b'\n').filter(|it| !it.is_empty()) {
+        for text in bytes
+            .split(|byte| *byte == b'\n')
+            .filter(|it| !it.is_empty())
+        {
             verdict.lines += 1;
             verdict.open += 1;
             let line = verdict.lines;
@@ -69,7 +72,10 @@ impl Found {
             };
             seq += 1;
             if written.seq != seq {
-                fault(format!("lines are missing before it, or it was moved: it is number {}", written.seq));
+                fault(format!(
+                    "lines are missing before it, or it was moved: it is number {}",
+                    written.seq
+                ));
                 seq = written.seq;
             }
             let hash = line_hash(&before, written.seq, written.at, written.event.get());
@@ -101,7 +107,10 @@ impl Found {
                     Err(why) => fault(why),
                 },
                 Event::Gate { gate: asked } => gate = Some(asked),
-                Event::Answered { status: GateStatus::Resolved { resolution }, .. } => {
+                Event::Answered {
+                    status: GateStatus::Resolved { resolution },
+                    ..
+                } => {
                     if let Some(gate) = &gate {
                         match receipt(gate, &resolution) {
                             Ok(true) => verdict.receipts += 1,
@@ -126,6 +135,8 @@ fn is_snapshot(store: Option<&Cas>, hash: &str, state: &Map<String, Value>) -> R
     if kept == *state {
         Ok(())
     } else {
-        Err(format!("the snapshot {hash} is not the state that the lines tell"))
+        Err(format!(
+            "the snapshot {hash} is not the state that the lines tell"
+        ))
     }
 }

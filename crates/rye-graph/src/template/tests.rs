@@ -25,7 +25,10 @@ fn a_whole_expression_keeps_its_type_and_a_text_is_joined() {
         ("${result.y}", json!(1.5)),
         ("${item}", json!("part")),
         ("${ state.name }", json!("Ada")),
-        ("n=${state.files}, ${state.name}; ${inputs.x}", json!("n=3, Ada; [1,2]")),
+        (
+            "n=${state.files}, ${state.name}; ${inputs.x}",
+            json!("n=3, Ada; [1,2]"),
+        ),
         ("${state.none || state.empty || 'x'}", json!("x")),
         ("${state.none || 7}", json!(7)),
         ("${HOME} ${A:-b}", json!("${HOME} ${A:-b}")),
@@ -45,10 +48,26 @@ fn a_whole_expression_keeps_its_type_and_a_text_is_joined() {
 #[test]
 fn what_is_nothing_is_told_with_the_nearest_that_is_something() {
     for (text, value, told) in [
-        ("${state.fils}", Value::Null, "`state.fils` is nothing here; the nearest is `state.files`"),
-        ("<${state.deep.lst}>", json!("<>"), "`state.deep.lst` is nothing here; the nearest is `state.deep.list`"),
-        ("${state.deep.list.4}", Value::Null, "`state.deep.list.4` is nothing here; the nearest is `state.deep.list.0`"),
-        ("${result.qqqq}", Value::Null, "`result.qqqq` is nothing here"),
+        (
+            "${state.fils}",
+            Value::Null,
+            "`state.fils` is nothing here; the nearest is `state.files`",
+        ),
+        (
+            "<${state.deep.lst}>",
+            json!("<>"),
+            "`state.deep.lst` is nothing here; the nearest is `state.deep.list`",
+        ),
+        (
+            "${state.deep.list.4}",
+            Value::Null,
+            "`state.deep.list.4` is nothing here; the nearest is `state.deep.list.0`",
+        ),
+        (
+            "${result.qqqq}",
+            Value::Null,
+            "`result.qqqq` is nothing here",
+        ),
     ] {
         assert_eq!(filled(text), (value, vec![told.to_owned()]), "{text}");
     }
@@ -63,7 +82,10 @@ fn what_is_no_expression_is_refused_with_what_was_probably_meant() {
         let [problem] = problems.as_slice() else {
             panic!("{text}: {problems:?}");
         };
-        (problem.message.clone(), problem.hint.clone().unwrap_or_default())
+        (
+            problem.message.clone(),
+            problem.hint.clone().unwrap_or_default(),
+        )
     };
     assert_eq!(refused("${stat.x}").1, "did you mean `state`?");
     assert!(refused("${file}").1.contains("$${"));

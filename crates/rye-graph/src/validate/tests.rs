@@ -83,7 +83,10 @@ fn graphs_without_the_least_are_refused() {
         ("config: { start: a }", "no_nodes"),
         ("config: { start: a, nodes: [] }", "wrong_type"),
         ("config: { nodes: { a: { type: gate } } }", "no_start"),
-        ("config: { start: b, nodes: { a: { type: gate } } }", "unknown_target"),
+        (
+            "config: { start: b, nodes: { a: { type: gate } } }",
+            "unknown_target",
+        ),
     ] {
         let told = told(text);
         assert!(told.contains(code), "{text}: {told}");

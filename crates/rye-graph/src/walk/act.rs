@@ -73,7 +73,12 @@ impl<'g> Walk<'g> {
 
     fn cache_key(&self, node: &Node, ready: &Ready, known: Option<&Known>) -> Option<String> {
         let hash = known?.hash.filter(|_| node.cache)?;
-        Some(Cache::key(&self.graph.hash, &ready.item, &ready.params, &hash))
+        Some(Cache::key(
+            &self.graph.hash,
+            &ready.item,
+            &ready.params,
+            &hash,
+        ))
     }
 
     /// The call, as often as the node says.
@@ -187,11 +192,7 @@ pub(super) fn effect(known: &Known) -> Effect {
 }
 
 /// Fills in a call, and sees whether a permission covers it.
-pub(super) fn ready(
-    graph: &Graph,
-    action: &Action,
-    scope: &Scope<'_>,
-) -> Result<Ready, NodeError> {
+pub(super) fn ready(graph: &Graph, action: &Action, scope: &Scope<'_>) -> Result<Ready, NodeError> {
     let name = match action.item.as_plain().and_then(Value::as_str) {
         Some(name) => name.to_owned(),
         None => words(&action.item.fill(scope)),

@@ -93,7 +93,9 @@ impl<'g> Walk<'g> {
             title: format!("{} was cut short", node.name),
             body: "Its process died while it was at it, and nobody knows whether it did anything."
                 .to_owned(),
-            actions: AGAIN.map(|(id, label)| (id.to_owned(), label.to_owned())).to_vec(),
+            actions: AGAIN
+                .map(|(id, label)| (id.to_owned(), label.to_owned()))
+                .to_vec(),
             expires_at: None,
         };
         Ok(match self.answer(asked).await? {
@@ -137,9 +139,7 @@ impl<'g> Walk<'g> {
         });
         Ok(match status {
             GateStatus::Resolved { resolution } => Ok(resolution),
-            GateStatus::Expired { .. } => {
-                Err(NodeError::new("expired", "nobody decided in time"))
-            }
+            GateStatus::Expired { .. } => Err(NodeError::new("expired", "nobody decided in time")),
             GateStatus::Withdrawn { .. } | GateStatus::Pending => {
                 Err(NodeError::new("withdrawn", "the question was taken back"))
             }

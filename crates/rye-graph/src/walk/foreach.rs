@@ -34,7 +34,10 @@ impl<'g> Walk<'g> {
             let place = rye_items::Position::of(&self.graph.text, foreach.over_at);
             let kind = kind(&over);
             let message = format!("`over` gives {kind} and no list (line {place})");
-            return Ok(Done::of(Err(NodeError::new("not_a_list", message)), Effect::Pure));
+            return Ok(Done::of(
+                Err(NodeError::new("not_a_list", message)),
+                Effect::Pure,
+            ));
         };
         let known = match (fixed_item(&foreach.action), &self.journal) {
             (Some(item), Some(_)) => match item.parse() {
@@ -48,7 +51,9 @@ impl<'g> Walk<'g> {
         };
         let effect = known.as_ref().map_or(Effect::AtMostOnce, act::effect);
         self.begin(node, effect, begun)?;
-        let results = self.each(node, foreach, &items, known.as_ref(), effect).await?;
+        let results = self
+            .each(node, foreach, &items, known.as_ref(), effect)
+            .await?;
         Ok(collected(foreach, results, effect))
     }
 
