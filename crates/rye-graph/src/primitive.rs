@@ -15,7 +15,7 @@ use crate::dispatch::{Dispatch, Items};
 use crate::event::{Started, Status};
 use crate::model::Graph;
 use crate::problem::Problem;
-use crate::record::{At, Journal, RecordError, Runs};
+use crate::record::{At, RecordError, Runs};
 use crate::walk::{Ended, Limits, Walk, Watcher};
 
 pub use going::Going;
@@ -247,6 +247,17 @@ pub async fn walk(graph: &Graph, dispatch: &dyn Dispatch, inputs: Value, limits:
     }
 }
 
+/// How a walk is written down.
+#[derive(Debug, Default)]
+pub struct Writing {
+    /// What the run is called; one that is there goes on where it was.
+    pub run: Option<Run>,
+    /// Who signs it.
+    pub key: Option<SigningKey>,
+    /// Who is told what happens.
+    pub watcher: Option<Watcher>,
+}
+
 /// Walks a graph and writes it down as a run of a project, for programs that call tools in
 /// their own way.
 pub async fn walk_written(
@@ -254,26 +265,36 @@ pub async fn walk_written(
     dispatch: &dyn Dispatch,
     inputs: Value,
     project: &Path,
-    key: Option<SigningKey>,
-) -> Result<Ended, RecordError> {
+    writing: Writing,
+) -> Result<Ended, Failed> {
     let runs = Runs::of(project);
-    let name = runs.new_id();
-    let start = graph.nodes[graph.start].name.clone();
-    let mut walk = Walk::new(
-        graph,
-        name.as_str(),
-        dispatch,
-        inputs.clone(),
-        Limits::default(),
-    );
-    let started = started(graph, &name, "", inputs, Map::new(), start.clone());
-    walk.journal = Some(Journal::create(
-        &runs.folder(&name),
-        &runs.store(),
-        key,
-        started,
-    )?);
-    walk.walk(At::Before(start)).await
+    let (name, depth) = match writing.run {
+        Some(Run { id, depth }) => (id, depth),
+        None => (runs.new_id(), 0),
+    };
+    let mut walk = Walk::new(graph, "", dispatch, inputs, Limits::default());
+    walk.depth = depth;
+    walk.watcher = writing.watcher;
+    let going = Going::default();
+    match going::enter(
+        &mut walk,
+        &runs,
+        &name,
+        &going,
+        writing.key,
+        &mut Map::new(),
+    )? {
+        going::Entered::At(from) => walk.walk(from).await.map_err(|error| failed(&error)),
+        going::Entered::Over(output) => Ok(Ended {
+            status: Status::Completed,
+            output,
+            error: None,
+            node: None,
+            state: Map::new(),
+            steps: 0,
+            warnings: Vec::new(),
+        }),
+    }
 }
 
 fn started(

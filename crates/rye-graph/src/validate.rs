@@ -63,7 +63,8 @@ fn ways_out(graph: &Graph, reached: &[bool], problems: &mut Vec<Problem>) {
         }
     }
     let stuck = (0..graph.nodes.len()).filter(|index| reached[*index] && !leads_out[*index]);
-    let stuck: Vec<_> = stuck.collect();
+    // Those that lead into the loop are not in it.
+    let stuck: Vec<_> = stuck.filter(|index| leads_back(graph, *index)).collect();
     if let Some(first) = stuck.first() {
         let names: Vec<_> = stuck
             .iter()
@@ -73,6 +74,21 @@ fn ways_out(graph: &Graph, reached: &[bool], problems: &mut Vec<Problem>) {
         let hint = "an edge with a `when` to a node outside of it";
         problems.push(Problem::error(graph.nodes[*first].at, "endless_loop", message).hint(hint));
     }
+}
+
+/// Whether a way leads from a node back to it.
+fn leads_back(graph: &Graph, index: usize) -> bool {
+    let mut seen = vec![false; graph.nodes.len()];
+    let mut open: Vec<_> = ways(&graph.nodes[index]).collect();
+    while let Some(other) = open.pop() {
+        if other == index {
+            return true;
+        }
+        if !std::mem::replace(&mut seen[other], true) {
+            open.extend(ways(&graph.nodes[other]));
+        }
+    }
+    false
 }
 
 /// What is read of the state is put there somewhere, and the other way round.

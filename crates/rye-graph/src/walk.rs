@@ -411,9 +411,14 @@ impl<'g> Walk<'g> {
     fn tell(&mut self, event: Event) {
         if let Some(journal) = &mut self.journal {
             let line = journal.push(event);
-            if let Some(Watcher(tell)) = &self.watcher {
-                tell(&line);
-            }
+            self.told(&line);
+        }
+    }
+
+    /// Tells whoever wants to know.
+    pub(crate) fn told(&self, line: &Line) {
+        if let Some(Watcher(tell)) = &self.watcher {
+            tell(line);
         }
     }
 

@@ -42,7 +42,7 @@ pub(super) fn enter(
     metadata: &mut Map<String, Value>,
 ) -> Result<Entered, Failed> {
     let folder = runs.folder(name);
-    if going.resume.is_some() || folder.exists() {
+    if going.resume.is_some() || runs.has_begun(name) {
         return again(walk, runs, name, going, key, metadata);
     }
     let graph = walk.graph;
@@ -53,7 +53,9 @@ pub(super) fn enter(
     let (inputs, state) = (walk.inputs.clone(), going.state.clone());
     let started = started(graph, name, &walk.id, inputs, state.clone(), start.clone());
     let journal = Journal::create(&folder, &runs.store(), key, started);
-    walk.journal = Some(journal.map_err(|error| failed(&error))?);
+    let (journal, line) = journal.map_err(|error| failed(&error))?;
+    walk.journal = Some(journal);
+    walk.told(&line);
     walk.state = state;
     Ok(Entered::At(At::Before(start)))
 }
@@ -98,8 +100,9 @@ fn again(
         may_miss: replayed.boot != now,
         output: replayed.output.clone(),
     };
-    journal.push(Event::Resumed { boot: now, changed });
+    let line = journal.push(Event::Resumed { boot: now, changed });
     walk.journal = Some(journal);
+    walk.told(&line);
     walk.inputs = replayed.started.inputs;
     walk.state = replayed.state;
     walk.state.extend(going.state.clone());

@@ -51,27 +51,29 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Begins the record of a new run, whose folder must not be there.
+    /// Begins the record of a new run. What a process left that died before it wrote a line is
+    /// no run.
     pub(crate) fn create(
         folder: &Path,
         store: &Path,
         key: Option<SigningKey>,
         started: Started,
-    ) -> Result<Self, RecordError> {
+    ) -> Result<(Self, Line), RecordError> {
         durable::create_folder(folder, 0o700)?;
         let path = folder.join(EVENTS);
         let file = OpenOptions::new()
             .append(true)
-            .create_new(true)
+            .create(true)
             .mode(0o600)
             .open(&path)
             .at("create", &path)?;
         durable::sync_folder(folder)?;
         COMMITS.fetch_add(1, Ordering::Relaxed);
         let mut journal = Self::over(&started.run, folder, store, file, key)?;
+        journal.file.set_len(0).at("cut", &path)?;
         journal.node = Some(started.start.clone());
-        journal.push(Event::Started(Box::new(started)));
-        Ok(journal)
+        let line = journal.push(Event::Started(Box::new(started)));
+        Ok((journal, line))
     }
 
     /// Goes on with the record of a run.

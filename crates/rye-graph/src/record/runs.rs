@@ -91,6 +91,12 @@ impl Runs {
         self.root.join("cache")
     }
 
+    /// Whether a line of a run is written down.
+    pub(crate) fn has_begun(&self, id: &str) -> bool {
+        let record = fs::read(self.folder(id).join(EVENTS));
+        record.is_ok_and(|bytes| bytes.contains(&b'\n'))
+    }
+
     /// A name that says when, and that nobody had before.
     pub fn new_id(&self) -> String {
         let moment = lillux::time::now().iso;

@@ -172,8 +172,7 @@ fn tell(envelope: &Envelope, context: &Context) {
             printer.aside(&line);
         }
     }
-    if let Some(run) = noted("run_id") {
-        let status = noted("run_status").unwrap_or_default();
+    if let (Some(run), Some(status)) = (noted("run_id"), noted("run_status")) {
         let node =
             noted("node").map_or_else(String::new, |node| format!(" before {}", plain(node)));
         let words = format!("run {run} {status}{node}");

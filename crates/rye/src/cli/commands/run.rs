@@ -294,6 +294,15 @@ struct List {
 }
 
 impl List {
+    /// How a run in the background stands; of a graph, whether it waits for a person.
+    fn state_of(&self, run: &Run) -> Cell {
+        let of_graph = self.graphs.iter().find(|it| it.id() == run.id);
+        match of_graph.map(rye_graph::Run::standing) {
+            Some(waiting @ rye_graph::Standing::Waiting) => graph::standing_cell(waiting),
+            _ => state_cell(run.state()),
+        }
+    }
+
     /// Those of graphs that are not in the background as well.
     fn others(&self) -> impl Iterator<Item = &rye_graph::Run> {
         let is_known = |id: &str| self.background.iter().any(|run| run.id == id);
@@ -313,7 +322,7 @@ impl Report for List {
             .background
             .iter()
             .map(|run| {
-                let (asked, state) = (&run.asked, state_cell(run.state()));
+                let (asked, state) = (&run.asked, self.state_of(run));
                 (
                     asked.started_at.clone(),
                     run.id.as_str(),
