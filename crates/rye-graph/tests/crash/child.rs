@@ -17,21 +17,21 @@ use rye_items::metadata::Effect;
 use rye_protocol::{Millis, Resolution};
 use serde_json::{Value, json};
 
-pub const SCENARIO: &str = "RYE_GRAPH_CRASH_SCENARIO";
-pub const FOLDER: &str = "RYE_GRAPH_CRASH_FOLDER";
-pub const POINT: &str = "RYE_GRAPH_CRASH_POINT";
+pub(crate) const SCENARIO: &str = "RYE_GRAPH_CRASH_SCENARIO";
+pub(crate) const FOLDER: &str = "RYE_GRAPH_CRASH_FOLDER";
+pub(crate) const POINT: &str = "RYE_GRAPH_CRASH_POINT";
 
 /// The run that is walked.
 const RUN: &str = "crash";
 
-pub struct Scenario {
-    pub name: &'static str,
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
     nodes: &'static str,
 }
 
 /// One for each kind of node, and one for what surrounds them. What a node gives is in the
 /// output under its name.
-pub const SCENARIOS: &[Scenario] = &[
+pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "actions",
         nodes: r#"
@@ -254,7 +254,7 @@ fn answer_all(project: &Path) {
     }
 }
 
-pub fn main(name: &str) {
+pub(crate) fn main(name: &str) {
     let folder = PathBuf::from(std::env::var(FOLDER).unwrap());
     let scenario = SCENARIOS.iter().find(|it| it.name == name).unwrap();
     let graph = graph(scenario.nodes);

@@ -10,13 +10,14 @@ use rye_graph::{Event, Line, Outcome, Status, Watcher};
 use crate::cli::engine::how_to_answer;
 use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, WARN, one_line, paint};
 use crate::cli::printer::Printer;
+use crate::settings;
 
 /// Silences it.
 const QUIET: &str = "RYE_GRAPH_QUIET";
 
 /// Somebody who tells a person how a walk goes.
 pub(super) fn watcher(printer: Printer) -> Watcher {
-    let quiet = printer.quiet || std::env::var_os(QUIET).is_some_and(|it| it == "1");
+    let quiet = printer.quiet || settings::variable(QUIET).is_some_and(|it| it == "1");
     let bar = Mutex::new(None::<ProgressBar>);
     let wants_bar = io::stderr().is_terminal();
     Watcher::new(move |line| {
