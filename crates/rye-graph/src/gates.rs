@@ -67,7 +67,7 @@ impl Question {
     }
 
     /// Answers it.
-    pub fn answer(&self, resolution: Resolution) -> Result<Posted, RecordError> {
+    pub fn answer(&self, resolution: &Resolution) -> Result<Posted, RecordError> {
         let said = GateStatus::Resolved {
             resolution: resolution.clone(),
         };
@@ -75,7 +75,7 @@ impl Question {
             return Ok(Posted::Written);
         }
         Ok(match self.status() {
-            GateStatus::Resolved { resolution: first } if first.agrees_with(&resolution) => {
+            GateStatus::Resolved { resolution: first } if first.agrees_with(resolution) => {
                 Posted::Same
             }
             GateStatus::Resolved { resolution: first } => Posted::Conflict(Box::new(first)),

@@ -151,13 +151,11 @@ impl<'a> Scope<'a> {
         let mut value = None;
         if path.root == Root::State {
             let key = steps.next()?;
-            match self.state.get(key) {
-                Some(found) => value = Some(found),
-                None => {
-                    let near = nearest(key, self.state.keys().map(String::as_str))?;
-                    return Some(format!("{walked}.{near}"));
-                }
-            }
+            let Some(found) = self.state.get(key) else {
+                let near = nearest(key, self.state.keys().map(String::as_str))?;
+                return Some(format!("{walked}.{near}"));
+            };
+            value = Some(found);
             walked = format!("{walked}.{key}");
         }
         let mut value = match path.root {

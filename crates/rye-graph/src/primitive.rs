@@ -202,7 +202,7 @@ fn done(run: &str, ended: Ended, metadata: &mut Map<String, Value>) -> Done {
         metadata.insert("node".into(), json!(node));
     }
     if !ended.warnings.is_empty() {
-        metadata.insert("warnings".into(), json!(ended.warnings));
+        metadata.insert("graph_warnings".into(), json!(ended.warnings));
     }
     let failure = ended.error.map(|error| {
         let code = match ended.status {

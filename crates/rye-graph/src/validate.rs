@@ -15,7 +15,7 @@ pub(crate) fn check(graph: &Graph, problems: &mut Vec<Problem>) {
 }
 
 /// Where a run can come to from a node.
-pub(crate) fn ways<'g>(node: &'g Node) -> impl Iterator<Item = usize> + 'g {
+pub(crate) fn ways(node: &Node) -> impl Iterator<Item = usize> + '_ {
     let edges = node.next.iter().map(|edge| edge.to);
     edges.chain(node.on_error)
 }

@@ -5,7 +5,6 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    clippy::print_stdout,
     reason = "helpers of tests are tests"
 )]
 

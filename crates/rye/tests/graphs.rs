@@ -9,16 +9,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{World, json, told};
-
-/// Compares a transcript with the one on file, without the times of steps.
-macro_rules! assert_walk {
-    ($transcript:expr) => {
-        insta::with_settings!({ filters => [
-            (r" +\d+(\.\d)? (µs|ms|s)\b", " TIME"),
-        ] }, { support::assert_transcript!($transcript); });
-    };
-}
+use support::{World, assert_transcript, json, told};
 
 /// A world with the examples, signed.
 fn ready() -> World {
@@ -87,7 +78,7 @@ fn every_example_is_sound_and_does_what_it_says() {
         "graph run workflows/report --directories [\"src\",\".\"]",
         "execute workflows/stats --directory src --quiet",
     ]);
-    assert_walk!(transcript);
+    assert_transcript!(transcript);
 }
 
 #[test]
@@ -129,7 +120,7 @@ fn a_person_approves_from_another_terminal_also_when_the_walker_is_gone() {
         &output,
     );
     assert_eq!(world.read("project/published.txt"), "build-1.2.txt\n");
-    assert_walk!(transcript);
+    assert_transcript!(transcript);
 }
 
 #[test]
@@ -170,7 +161,7 @@ fn a_graph_runs_in_the_background_is_followed_and_cancelled_and_goes_on() {
         &format!("run rm {id}"),
         &format!("run status {id}"),
     ]);
-    assert_walk!(transcript);
+    assert_transcript!(transcript);
 }
 
 #[test]
@@ -191,7 +182,7 @@ fn single_steps_go_node_by_node() {
         &format!("graph run --resume {id}"),
         &format!("run verify {id}"),
     ]);
-    assert_walk!(transcript);
+    assert_transcript!(transcript);
 }
 
 #[test]
@@ -203,7 +194,7 @@ fn graphs_are_drawn_in_three_forms() {
         "graph show workflows/fallback --format svg",
         "graph show workflows/none",
     ]);
-    assert_walk!(transcript);
+    assert_transcript!(transcript);
 }
 
 #[test]
@@ -238,13 +229,14 @@ fn what_is_wrong_with_a_graph_is_told_all_at_once_and_nothing_runs() {
         "graph run flows/closed",
         "graph validate .ai/tools/flows/text.yaml",
         "graph validate flows/none",
+        "graph run lib/count",
         "graph run workflows/stats --large much",
         "graph run --resume 20200101",
         "graph run --resume 20200101 workflows/stats",
         "run verify 20200101",
         "run tail 20200101",
     ]);
-    assert_walk!(transcript);
+    assert_transcript!(transcript);
 }
 
 #[test]
@@ -292,7 +284,7 @@ fn what_goes_wrong_on_the_way_keeps_the_state_and_says_how_to_go_on() {
         "graph run flows/needs",
     ]);
     assert!(!world.path("project/published.txt").exists());
-    assert_walk!(transcript);
+    assert_transcript!(transcript);
 }
 
 #[test]
@@ -314,7 +306,7 @@ fn a_run_whose_graph_has_changed_goes_on_only_if_that_is_accepted() {
         &format!("graph run --resume {id} --accept-changed"),
         &format!("run verify {id}"),
     ]);
-    assert_walk!(transcript);
+    assert_transcript!(transcript);
 }
 
 #[test]
@@ -341,7 +333,7 @@ fn a_record_that_was_touched_is_found_out() {
         transcript += &world.transcript(&[&verify]);
     }
     transcript += &world.transcript(&[&format!("run status {id}")]);
-    assert_walk!(transcript);
+    assert_transcript!(transcript);
 }
 
 #[test]
@@ -362,6 +354,46 @@ fn where_nothing_can_be_written_down_nothing_is_done() {
     assert!(!world.path("project/build-3.txt").exists());
     assert!(transcript.contains("exit 1"), "{transcript}");
     assert!(transcript.contains(".ai/state"), "{transcript}");
+}
+
+#[test]
+fn where_the_record_cannot_grow_it_stops_and_goes_on_when_it_can() {
+    let world = ready();
+    let walk = [
+        "graph",
+        "run",
+        "workflows/stats",
+        "--directory",
+        "src",
+        "--json",
+        "--quiet",
+    ];
+    let whole = json(&world.run(&walk));
+    let id = newest(&world)["id"].as_str().unwrap().to_owned();
+    let record = world.path(&format!("project/.ai/state/graphs/{id}/events.jsonl"));
+    assert!(world.run(&["run", "rm", &id]).status.success() && !record.exists());
+    // As on a disk that is full, but for the number of the error.
+    let most = 3;
+    let rye = world.command().get_program().to_owned();
+    let mut shell = world.command();
+    let limited = format!("trap '' XFSZ; ulimit -f {most}; exec \"$0\" \"$@\"");
+    let mut command = std::process::Command::new("/bin/bash");
+    command.arg("-c").arg(limited).arg(rye).args(walk);
+    command.env_clear().current_dir(world.path("project"));
+    for (name, value) in shell.arg("").get_envs() {
+        command.env(name, value.unwrap());
+    }
+    let output = command.output().unwrap();
+    let stopped = json(&output);
+    assert_eq!(output.status.code(), Some(1), "{stopped}");
+    let message = stopped["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("events.jsonl: File too large"),
+        "{message}"
+    );
+    let id = newest(&world)["id"].as_str().unwrap().to_owned();
+    let resumed = json(&world.run(&["graph", "run", "--resume", &id, "--json", "--quiet"]));
+    assert_eq!(resumed["data"], whole["data"], "{resumed}");
 }
 
 #[test]
@@ -454,5 +486,5 @@ fn a_result_that_was_kept_is_used_until_something_of_it_changes() {
     sign(&world);
     let transcript = transcript + &world.transcript(&["graph run flows/kept"]);
     assert_eq!(world.read("project/published.txt"), "x\ny\nx\n");
-    assert_walk!(transcript);
+    assert_transcript!(transcript);
 }

@@ -185,7 +185,7 @@ impl Journal {
         if sync && self.unsynced {
             self.file
                 .sync_data()
-                .at("flush", &self.folder.join(EVENTS))?;
+                .at("flush", self.folder.join(EVENTS))?;
             COMMITS.fetch_add(1, Ordering::Relaxed);
             self.unsynced = false;
         }
@@ -199,7 +199,7 @@ impl Journal {
             return Ok(());
         }
         let written = self.file.write_all(&self.waiting);
-        written.at("write", &self.folder.join(EVENTS))?;
+        written.at("write", self.folder.join(EVENTS))?;
         self.since_snapshot += self.waiting.len();
         self.waiting.clear();
         self.unsynced = true;

@@ -89,7 +89,7 @@ impl Replayed {
                 .map_err(|error| altered(number, error.to_string()))?;
             match (&mut replayed, event) {
                 (None, Event::Started(started)) => {
-                    replayed = Some(Self::begin(*started, written.at))
+                    replayed = Some(Self::begin(*started, written.at));
                 }
                 (None, _) => return Err(altered(number, "the record has no beginning".to_owned())),
                 (Some(replayed), event) => replayed.apply(Line {

@@ -175,8 +175,16 @@ impl Found {
         })
     }
 
-    /// Removes all that was written down.
+    /// Removes all that was written down, also of the graphs that it called.
     pub fn remove(&self) -> Result<(), RecordError> {
+        let parts = format!("{}.", self.id);
+        let root = self.folder.parent().map(fs::read_dir);
+        for entry in root.into_iter().flatten().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&parts) {
+                let path = entry.path();
+                fs::remove_dir_all(&path).at("remove", &path)?;
+            }
+        }
         Ok(fs::remove_dir_all(&self.folder).at("remove", &self.folder)?)
     }
 
@@ -263,17 +271,15 @@ impl Run {
 
     /// How it stands.
     pub fn standing(&self) -> Standing {
-        match &self.replayed.end {
-            Some((status, _)) => Standing::Ended(*status),
-            None => {
-                let process = self.found.process();
-                let is_alive = process.is_some_and(|it| it.is_alive().unwrap_or(false));
-                match (is_alive, &self.replayed.gate) {
-                    (false, _) => Standing::Lost,
-                    (true, Some(_)) => Standing::Waiting,
-                    (true, None) => Standing::Running,
-                }
-            }
+        if let Some((status, _)) = &self.replayed.end {
+            return Standing::Ended(*status);
+        }
+        let process = self.found.process();
+        let is_alive = process.is_some_and(|it| it.is_alive().unwrap_or(false));
+        match (is_alive, &self.replayed.gate) {
+            (false, _) => Standing::Lost,
+            (true, Some(_)) => Standing::Waiting,
+            (true, None) => Standing::Running,
         }
     }
 }

@@ -247,7 +247,7 @@ fn answer_all(project: &Path) {
                 receipt: None,
             };
             point();
-            question.answer(resolution).unwrap();
+            question.answer(&resolution).unwrap();
             point();
         }
         std::thread::sleep(Duration::from_millis(2));

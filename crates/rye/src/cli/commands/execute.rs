@@ -130,7 +130,15 @@ pub(crate) fn run(
         printer.aside(&trace::shown(&reference, trace.steps(), level));
     }
     match outcome {
-        Ok(envelope) => report(envelope, context),
+        Ok(envelope) => {
+            // Of a graph that nobody watches.
+            let warnings = envelope.metadata.get("graph_warnings");
+            let warnings = warnings.and_then(Value::as_array).into_iter().flatten();
+            for warning in warnings.filter_map(Value::as_str) {
+                context.printer.warn(warning, None);
+            }
+            report(envelope, context)
+        }
         Err(error) => Ok(Box::new(refused(error))),
     }
 }

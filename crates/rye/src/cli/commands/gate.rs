@@ -108,7 +108,7 @@ fn answer_graph(question: Question, action: &str, value: Value, context: &Contex
         let receipt = proof::receipt(gate, &resolution, &key);
         resolution.receipt = Some(Box::new(receipt));
     }
-    let posted = match question.answer(resolution)? {
+    let posted = match question.answer(&resolution)? {
         Heard::Written => Posted::Written,
         Heard::Same => Posted::Same,
         Heard::Conflict(first) => Posted::Conflict(*first),

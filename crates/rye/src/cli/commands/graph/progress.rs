@@ -90,6 +90,8 @@ pub(crate) fn told(line: &Line) -> Option<String> {
                 words.push_str(" kept from before");
             }
             if let Some(error) = error {
+                let gap = if words.ends_with(' ') { "" } else { " " };
+                words.push_str(gap);
                 words.push_str(&one_line(&error.message));
             }
             words.trim_end().to_owned()

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lillux::{At as _, shell_word};
 use rye_graph::{Graph, Problem, Reading, Severity};
 use rye_items::ItemRef;
-use rye_items::metadata::MetadataError;
+use rye_items::metadata::{self, Data, MetadataError, Node};
 use serde_json::{Value, json};
 
 use crate::cli::args::ValidateArgs;
@@ -49,6 +49,20 @@ impl Source {
         Ok(Self { path, text })
     }
 
+    /// Whether it says that it is one. What is broken may be.
+    fn is_graph(&self) -> bool {
+        let is_yaml = self
+            .path
+            .extension()
+            .is_some_and(|it| it == "yaml" || it == "yml");
+        let tree = metadata::tree(&self.text);
+        let says_so = |tree: Node| {
+            let said = tree.get("tool_type").map(|it| &it.data);
+            matches!(said, Some(Data::Text(kind)) if kind == "graph")
+        };
+        is_yaml && tree.map_or(true, says_so)
+    }
+
     pub(super) fn read(&self) -> Result<Reading, Failure> {
         Graph::read(&self.text).map_err(|error| no_yaml(&self.path, &error))
     }
@@ -67,6 +81,10 @@ pub(super) fn refuse(reference: &ItemRef, context: &Context) -> Result<(), Failu
     let Ok(source) = Source::of_item(reference, context) else {
         return Ok(());
     };
+    if !source.is_graph() {
+        let failure = Failure::usage(format!("{} is no graph", reference.id));
+        return Err(failure.hint(format!("rye execute {}", reference.id)));
+    }
     let Ok(reading) = source.read() else {
         return Ok(());
     };
