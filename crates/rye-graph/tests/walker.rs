@@ -188,12 +188,12 @@ async fn hooks_are_asked_at_their_moments_and_change_nothing_if_they_fail() {
     - { event: after_step, condition: { path: state.n, op: eq, value: 2 }, action: { item_id: echo, params: { at: "step ${result.step}" } } }
     - { event: error, action: { item_id: echo, params: { at: "${result.error.message}" } } }
     - { event: graph_completed, action: { item_id: fail } }"#;
-    let nodes = r#"
+    let nodes = r"
     a: { type: gate, assign: { n: 1 }, next: b }
     b: { type: gate, assign: { n: 2 }, next: c }
     c: { action: { item_id: fail }, on_error: d }
     d: { type: gate, assign: { n: 3 } }
-"#;
+";
     let (ended, tools) = walked(nodes, hooks, json!({})).await;
     assert_eq!(ended.output, json!({"n": 3}));
     let calls = tools.calls.lock().unwrap();

@@ -1,5 +1,7 @@
 //! `rye graph` and the runs of graphs, on the examples and on whatever can go wrong.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod support;
 
 use std::fs;
@@ -265,11 +267,7 @@ fn what_goes_wrong_on_the_way_keeps_the_state_and_says_how_to_go_on() {
          \x20   one: { action: { item_id: \"${inputs.tool}\", params: { what: files } }, on_error: two }\n    two: { type: return }\n",
     );
     let text = world.read("project/.ai/tools/flows/limit.yaml");
-    let text: String = text
-        .lines()
-        .skip(1)
-        .map(|line| format!("{line}\n"))
-        .collect();
+    let text: String = text.split_inclusive('\n').skip(1).collect();
     let needs = text.replace("config:", "env_requires: [NO_SUCH_ONE, NOR_THIS]\nconfig:");
     world.write("project/.ai/tools/flows/needs.yaml", &needs);
     sign(&world);

@@ -74,18 +74,16 @@ fn question(meant: &str, context: &Context) -> Result<Option<Question>, Failure>
     }
     let is_meant = |it: &Question| it.gate.id.as_str().contains(meant);
     all.retain(|it| is_meant(it) && it.status().is_pending());
-    Ok(match all.len() {
-        0 => None,
-        _ => {
-            let ids = all.iter().map(|it| it.gate.id.as_str());
-            let id = one_of(ids, meant, "waiting gate", "rye gate list")?.to_owned();
-            all.into_iter().find(|it| it.gate.id.as_str() == id)
-        }
-    })
+    if all.is_empty() {
+        return Ok(None);
+    }
+    let ids = all.iter().map(|it| it.gate.id.as_str());
+    let id = one_of(ids, meant, "waiting gate", "rye gate list")?.to_owned();
+    Ok(all.into_iter().find(|it| it.gate.id.as_str() == id))
 }
 
 /// Answers a question of a graph. Whoever walks it hears of it by itself.
-fn answer_graph(question: Question, action: &str, value: Value, context: &Context) -> Outcome {
+fn answer_graph(question: &Question, action: &str, value: Value, context: &Context) -> Outcome {
     let gate = &question.gate;
     let actions: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
     if !actions.is_empty() && !actions.contains(&action) {
@@ -142,7 +140,7 @@ fn accepted(posted: Posted) -> Result<(), Failure> {
 
 fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Outcome {
     if let Some(question) = question(&args.gate, context)? {
-        return answer_graph(question, action, value, context);
+        return answer_graph(&question, action, value, context);
     }
     with_engine(context, Wanted::default(), async |engine| {
         let pending = engine.pending_gates(None).await?;

@@ -36,7 +36,7 @@ pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
             graphs: graph::all(context)?,
         })),
         RunCommand::Status(args) => match Which::find(&runs, &args.id, context)? {
-            Which::Graph(run) => Ok(graph::status(run)),
+            Which::Graph(run) => Ok(graph::status(*run)),
             Which::Background(run) => Ok(Box::new(Status(run))),
         },
         RunCommand::Tail(args) => match Which::find(&runs, &args.run.id, context)? {
@@ -75,7 +75,7 @@ pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
 
 /// A run, by the record that tells most of it.
 enum Which {
-    Graph(rye_graph::Run),
+    Graph(Box<rye_graph::Run>),
     Background(Run),
 }
 
@@ -84,7 +84,7 @@ impl Which {
         let background = runs.find(id);
         let whole = background.as_ref().map_or(id, |run| run.id.as_str());
         match (graph::found(whole, context)?, background) {
-            (Some(of_graph), _) => Ok(Self::Graph(of_graph.read()?)),
+            (Some(of_graph), _) => Ok(Self::Graph(Box::new(of_graph.read()?))),
             (None, background) => Ok(Self::Background(background?)),
         }
     }

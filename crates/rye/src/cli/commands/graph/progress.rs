@@ -1,5 +1,6 @@
 //! How a walk goes, a line a step, on standard error.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -104,7 +105,7 @@ pub(crate) fn told(line: &Line) -> Option<String> {
             let title = paint(BOLD, one_line(&gate.title));
             let mut words = format!("{} {title}", paint(HELP, "?"));
             for line in gate.body.lines() {
-                words.push_str(&format!("\n  {}", one_line(line)));
+                let _ = write!(words, "\n  {}", one_line(line));
             }
             let answer = paint(DIM, format!("  {}", how_to_answer(gate)));
             format!("{words}\n{answer}")
@@ -139,8 +140,8 @@ pub(crate) fn told(line: &Line) -> Option<String> {
 fn time(micros: u64) -> String {
     let time = Duration::from_micros(micros);
     match micros {
-        ..1_000 => format!("{micros} µs"),
-        ..1_000_000 => format!("{} ms", time.as_millis()),
+        0..1_000 => format!("{micros} µs"),
+        1_000..1_000_000 => format!("{} ms", time.as_millis()),
         _ => format!("{:.1} s", time.as_secs_f64()),
     }
 }

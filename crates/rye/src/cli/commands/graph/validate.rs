@@ -25,8 +25,7 @@ impl Source {
     /// By the name of a file or the id of an item. It need not be signed to be looked at.
     pub(super) fn of(what: &str, context: &Context) -> Result<Self, Failure> {
         let path = Path::new(what);
-        let is_path = path.is_file() || what.ends_with(".yaml") || what.ends_with(".yml");
-        if is_path {
+        if path.is_file() || is_yaml(path) {
             let text = fs::read(path).at("read", path)?;
             let path = path.to_owned();
             return Ok(Self { path, text });
@@ -51,21 +50,22 @@ impl Source {
 
     /// Whether it says that it is one. What is broken may be.
     fn is_graph(&self) -> bool {
-        let is_yaml = self
-            .path
-            .extension()
-            .is_some_and(|it| it == "yaml" || it == "yml");
         let tree = metadata::tree(&self.text);
         let says_so = |tree: Node| {
             let said = tree.get("tool_type").map(|it| &it.data);
             matches!(said, Some(Data::Text(kind)) if kind == "graph")
         };
-        is_yaml && tree.map_or(true, says_so)
+        is_yaml(&self.path) && tree.map_or(true, says_so)
     }
 
     pub(super) fn read(&self) -> Result<Reading, Failure> {
         Graph::read(&self.text).map_err(|error| no_yaml(&self.path, &error))
     }
+}
+
+fn is_yaml(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|it| it == "yaml" || it == "yml")
 }
 
 fn no_yaml(path: &Path, error: &MetadataError) -> Failure {
