@@ -175,10 +175,9 @@ fn single_steps_go_node_by_node() {
         "graph step workflows/stats --node smal",
     ]);
     let runs = json(&world.run(&["run", "list", "--json"]));
-    let id = runs["runs"].as_array().unwrap().last().unwrap()["id"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let runs = runs["runs"].as_array().unwrap();
+    let paused = runs.iter().find(|run| run["state"] == "paused").unwrap();
+    let id = paused["id"].as_str().unwrap().to_owned();
     transcript += &world.transcript(&[
         &format!("graph step --resume {id}"),
         &format!("graph run --resume {id}"),
