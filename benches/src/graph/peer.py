@@ -33,11 +33,12 @@ with tempfile.TemporaryDirectory(dir=os.getcwd()) as folder:
         saver = SqliteSaver(connection)
         saver.setup()
         walker = graph.compile(checkpointer=saver)
+    durability = {"durability": "sync"} if mode == "sync" else {}
     best = None
     for turn in range(6):
         config["configurable"] = {"thread_id": str(turn)}
         start = time.perf_counter()
-        output = walker.invoke({"n": 0}, config)
+        output = walker.invoke({"n": 0}, config, **durability)
         took = time.perf_counter() - start
         assert output["n"] == length, output
         # The first is for warming up.
