@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::engine::Shared;
-use crate::machine::{Children, Env, Input, Machine};
+use crate::machine::{Children, Env, Input, Machine, PostedOrder};
 use crate::model::{Delta, ModelAnswer};
 use crate::store::{Order, StoreError, Stored};
 use crate::tool::{DecisionRequest, ToolError, ToolOutput};
@@ -41,7 +41,12 @@ pub(crate) enum Mail {
     /// From whoever posted it.
     Posted(Box<QueueItem>),
     Decided(Box<Gate>),
-    Order(Order, Option<oneshot::Sender<Result<(), StoreError>>>),
+    Order {
+        order: Order,
+        /// As it stands in the record, where it was posted.
+        posted: Option<PostedOrder>,
+        reply: oneshot::Sender<Result<(), StoreError>>,
+    },
     /// The session's pause began or ended.
     Look,
     /// Whether all before it was read.
@@ -178,7 +183,16 @@ impl Runner {
                 }
             }
             Mail::Decided(gate) => self.step(Input::Decided(gate)).await.map(drop),
-            Mail::Order(order, reply) => {
+            Mail::Order {
+                order,
+                posted,
+                reply,
+            } => {
+                let last = self.machine.thread.last_order.as_ref();
+                if posted.as_ref().is_some_and(|it| last == Some(&it.id)) {
+                    let _ = reply.send(Ok(()));
+                    return Ok(());
+                }
                 let input = match order {
                     Order::Abort => Input::Abort {
                         partial: std::mem::take(&mut self.partial),
@@ -187,10 +201,12 @@ impl Runner {
                     Order::Pause => Input::Pause,
                     Order::Resume => Input::Resume,
                 };
+                let input = match posted {
+                    Some(posted) => Input::Ordered(posted, Box::new(input)),
+                    None => input,
+                };
                 let outcome = self.step(input).await.map(drop);
-                if let Some(reply) = reply {
-                    let _ = reply.send(outcome.clone());
-                }
+                let _ = reply.send(outcome.clone());
                 outcome
             }
             Mail::Read(reply) => {

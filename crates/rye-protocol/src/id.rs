@@ -82,6 +82,8 @@ ids! {
     CallId,
     /// Of a sandbox.
     SandboxId,
+    /// Of an order to whoever runs a session.
+    OrderId,
 }
 
 impl From<SessionId> for QueueItemId {

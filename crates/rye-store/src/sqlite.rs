@@ -9,6 +9,7 @@ mod holder;
 mod post;
 mod read;
 mod readers;
+mod rows;
 mod wake;
 mod writer;
 
@@ -27,6 +28,7 @@ use rye_protocol::{
 };
 use tokio::sync::broadcast;
 
+use changes::Changes;
 use holder::Holder;
 use post::Letter;
 use readers::Readers;
@@ -154,7 +156,7 @@ impl SessionStore for Sqlite {
 
     fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> Stored<'a, u64> {
         let mine = lease.clone();
-        match changes::of(batch, self.clock.now()) {
+        match Changes::of(batch, self.clock.now()) {
             Ok(changes) => self.writer.write(&lease.session, move |db| {
                 Ok(commit::commit(db, &mine, changes)?.into())
             }),
@@ -184,11 +186,9 @@ impl SessionStore for Sqlite {
         self.bell.listen()
     }
 
-    fn take_controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
+    fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
         let mine = lease.clone();
-        self.writer.write(&lease.session, move |db| {
-            Ok(post::take_controls(db, &mine)?.into())
-        })
+        self.readers.read(move |db| post::controls(db, &mine))
     }
 
     fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {

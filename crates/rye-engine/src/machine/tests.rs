@@ -141,6 +141,7 @@ impl World {
             model: None,
             summary: None,
             turn: None,
+            last_order: None,
             metadata: Map::new(),
             created_at: Millis(0),
             updated_at: Millis(0),
