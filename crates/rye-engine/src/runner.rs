@@ -3,6 +3,7 @@
 
 mod effects;
 mod failover;
+mod meter;
 mod telling;
 mod tools;
 
@@ -94,6 +95,7 @@ pub(crate) struct Runner {
     posted: HashSet<QueueItemId>,
     wake_at: Option<Millis>,
     status: Arc<Mutex<StatusKind>>,
+    meter: meter::Meter,
 }
 
 impl Runner {
@@ -103,7 +105,9 @@ impl Runner {
         mail: (mpsc::UnboundedSender<Mail>, mpsc::UnboundedReceiver<Mail>),
         status: Arc<Mutex<StatusKind>>,
     ) -> Self {
+        let meter = meter::Meter::new(Arc::clone(&shared.metrics), &machine.thread);
         Self {
+            meter,
             shared,
             machine,
             transcript: None,
@@ -182,7 +186,13 @@ impl Runner {
                     self.prompt(item).await.map(drop)
                 }
             }
-            Mail::Decided(gate) => self.step(Input::Decided(gate)).await.map(drop),
+            Mail::Decided(gate) => {
+                let waits = self.machine.gates.get(&gate.id);
+                if waits.is_some_and(|known| known.status.is_pending()) {
+                    self.meter.decided(&gate, self.shared.clock.now());
+                }
+                self.step(Input::Decided(gate)).await.map(drop)
+            }
             Mail::Order {
                 order,
                 posted,
@@ -220,13 +230,18 @@ impl Runner {
             }
             Mail::Answered(generation, _) if generation != self.generation => Ok(()),
             Mail::Answered(_, answer) => {
+                let outcome = if answer.is_ok() { "success" } else { "error" };
+                self.meter.model_ended(outcome);
                 self.model = None;
                 self.partial.clear();
                 self.failover = failover::Failover::default();
                 self.step(Input::Answered(answer)).await.map(drop)
             }
             Mail::Failed(generation, _) if generation != self.generation => Ok(()),
-            Mail::Failed(_, error) => self.unanswered(error).await,
+            Mail::Failed(_, error) => {
+                self.meter.model_ended("error");
+                self.unanswered(error).await
+            }
             Mail::Limit(limit) => self.step(Input::Limit(limit)).await.map(drop),
             Mail::Ended(call, outcome) => {
                 self.tools.remove(&call);
@@ -268,9 +283,11 @@ impl Runner {
             let mut next = self.machine.clone();
             let output = next.handle(input.clone(), &self.env());
             let telling = Telling::of(&output.batch);
+            let timed = meter::Written::of(&output.batch);
             match self.write(output.batch).await {
                 Ok(last) => {
                     self.machine = next;
+                    self.meter.written(timed, self.shared.clock.now());
                     self.tell(telling, last);
                     for effect in output.effects {
                         self.perform(effect).await?;

@@ -103,28 +103,6 @@ impl Sqlite {
     }
 }
 
-impl Sqlite {
-    /// Sessions of a file, the newest first, for whoever wants no more: nothing is made,
-    /// brought up to date or tidied up, unless the file is not as this version writes it.
-    pub async fn sessions_of(
-        path: impl AsRef<Path>,
-        filter: SessionFilter,
-    ) -> Result<Vec<Session>, StoreError> {
-        let look = || -> error::Outcome<Option<Vec<Session>>> {
-            let db = file::reader(path.as_ref())?;
-            match file::version(&db)? {
-                file::VERSION => Ok(Some(read::sessions(&db, &filter)?)),
-                _ => Ok(None),
-            }
-        };
-        match look() {
-            Ok(Some(sessions)) => Ok(sessions),
-            // Whatever is wrong is told, or put right, by whoever opens it.
-            Ok(None) | Err(_) => Self::open(path)?.sessions(filter).await,
-        }
-    }
-}
-
 impl Drop for Sqlite {
     fn drop(&mut self) {
         // The listener reads, and so it goes before the writer, who tidies up.
@@ -183,7 +161,7 @@ impl SessionStore for Sqlite {
     }
 
     fn posts(&self) -> broadcast::Receiver<SessionId> {
-        self.bell.listen()
+        self.bell.listen(|| self.writer.look(wake::last))
     }
 
     fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {

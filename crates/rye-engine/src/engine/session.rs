@@ -118,6 +118,7 @@ impl Session {
             paused: AtomicBool::new(data.status == SessionStatus::Paused),
             budget: Arc::new(Budget::new(data.limits, data.usage, above)),
             engine: Arc::downgrade(inner),
+            metrics: Arc::clone(&inner.metrics),
             key: inner.key.clone(),
             last_seal: Mutex::default(),
         };

@@ -33,7 +33,7 @@ const fn build(name: &'static str, says: &'static str) -> Variable {
 }
 
 /// All of them, those of a call first, each in alphabetical order.
-pub(crate) const VARIABLES: [Variable; 18] = [
+pub(crate) const VARIABLES: [Variable; 19] = [
     call(
         "HOME",
         "the folder with your `.ai/`, where `USER_SPACE` is not set; the cache and the state are below it",
@@ -67,6 +67,10 @@ pub(crate) const VARIABLES: [Variable; 18] = [
     call(
         "RYE_MCP_TOKEN",
         "the token of those who may call `rye mcp serve --http`, where no `--token-file` is given",
+    ),
+    call(
+        "RYE_METRICS",
+        "a file to which every command that runs an engine writes how long things took, in the text format of Prometheus",
     ),
     call(
         "RYE_PROJECT",
