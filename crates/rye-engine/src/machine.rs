@@ -186,9 +186,8 @@ impl Machine {
         }
     }
 
-    /// Takes in what happened.
-    pub(crate) fn handle(&mut self, input: Input, env: &Env<'_>) -> Output {
-        let before = self.thread.clone();
+    /// Takes in what happened. `before` is the thread as it is, and as it was written.
+    pub(crate) fn handle(&mut self, before: &Thread, input: Input, env: &Env<'_>) -> Output {
         let mut step = Step {
             machine: self,
             env,
@@ -197,7 +196,7 @@ impl Machine {
         step.take(input);
         step.drive();
         let mut out = step.out;
-        if self.thread != before {
+        if self.thread != *before {
             self.thread.updated_at = env.now;
             // The thread goes first: whoever reads the batch sees where it leads.
             let put = Op::PutThread(Box::new(self.thread.clone()));

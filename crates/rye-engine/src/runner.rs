@@ -281,7 +281,7 @@ impl Runner {
         let mut pauses = Pauses::default();
         loop {
             let mut next = self.machine.clone();
-            let output = next.handle(input.clone(), &self.env());
+            let output = next.handle(&self.machine.thread, input.clone(), &self.env());
             let telling = Telling::of(&output.batch);
             let timed = meter::Written::of(&output.batch);
             match self.write(output.batch).await {

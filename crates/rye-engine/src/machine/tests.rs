@@ -182,7 +182,8 @@ impl World {
             tools: &Named,
             children: &Frugal,
         };
-        let output = self.machine.handle(input, &env);
+        let before = self.machine.thread.clone();
+        let output = self.machine.handle(&before, input, &env);
         for op in output.batch.ops {
             self.record.apply(op);
         }
