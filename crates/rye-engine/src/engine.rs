@@ -27,6 +27,7 @@ use crate::bus::{Bus, Feed, Notice};
 use crate::clock::Clock;
 use crate::credential::Credentials;
 use crate::mask::Masks;
+use crate::metrics::Metrics;
 use crate::model::Models;
 use crate::proof;
 use crate::runner::Toolbox;
@@ -63,6 +64,7 @@ pub(crate) struct Inner {
     asks_for_more: bool,
     system: String,
     key: Option<Arc<SigningKey>>,
+    metrics: Arc<Metrics>,
     open: Mutex<HashMap<SessionId, Session>>,
     /// One for each session that somebody is opening.
     doors: Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>,
@@ -90,6 +92,7 @@ pub(crate) struct Shared {
     lost: Mutex<Option<StoreError>>,
     paused: AtomicBool,
     pub(crate) budget: Arc<Budget>,
+    pub(crate) metrics: Arc<Metrics>,
     /// What nobody is to see.
     pub(crate) masks: Arc<Masks>,
     /// The session as it is written.
@@ -252,6 +255,11 @@ impl Engine {
     /// The session of an id, if it is open here.
     pub fn session(&self, id: &SessionId) -> Option<Session> {
         self.inner.is_open(id)
+    }
+
+    /// How long things took here, and how often they happened.
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
     }
 
     /// Sessions that were written down, the newest first.

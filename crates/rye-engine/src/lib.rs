@@ -29,6 +29,7 @@ mod engine;
 pub mod history;
 mod machine;
 pub mod mask;
+pub mod metrics;
 pub mod model;
 pub mod proof;
 mod runner;

@@ -8,6 +8,7 @@ use lillux::process::Supervisor;
 use rye_engine::bridge::{self, ActionSource, AtLimit, Policy};
 use rye_engine::tool::Tool;
 use rye_executor::{Executor, Places};
+use rye_graph::StateGraph;
 use rye_items::search::Catalogue;
 use rye_items::trust::Ignored;
 use rye_items::vault::Vault;
@@ -89,16 +90,29 @@ pub fn bridge(
     })
 }
 
-/// An executor whose tools may be those of MCP servers. It costs nothing until they are.
+/// An executor whose tools may be graphs, or those of MCP servers. It costs nothing until
+/// they are.
 pub fn executor(
     places: Places,
     supervisor: Arc<Supervisor>,
     pool: Pool,
+) -> Result<Executor, IdError> {
+    let graphs = StateGraph::new(&places.project, places.user.clone());
+    executor_with(places, supervisor, pool, graphs)
+}
+
+/// The same with somebody of one's own who walks graphs.
+pub fn executor_with(
+    places: Places,
+    supervisor: Arc<Supervisor>,
+    pool: Pool,
+    graphs: StateGraph,
 ) -> Result<Executor, IdError> {
     let mcp = Mcp::new(pool, &places.project, places.user.clone());
     let mut executor = Executor::new(places, supervisor);
     let id = Mcp::ID.parse()?;
     let primitives = executor.primitives_mut();
     primitives.register(id, Vec::new(), Arc::new(mcp));
+    primitives.register(StateGraph::ID.parse()?, Vec::new(), Arc::new(graphs));
     Ok(executor)
 }

@@ -152,7 +152,7 @@ impl Servers {
             let said = tokio::time::timeout(SAYING, self.tools_of(name)).await;
             (name, said)
         });
-        for (name, said) in futures::future::join_all(asked).await {
+        for (name, said) in futures_util::future::join_all(asked).await {
             let (known, tools) = match said {
                 Ok(Ok(said)) => said,
                 Ok(Err(ActionError::AuthRequired { service, .. })) => {
