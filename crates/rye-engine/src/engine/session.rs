@@ -111,7 +111,7 @@ impl Session {
             collect: inner.collect,
             system: inner.system.clone(),
             model: model.unwrap_or_else(|| inner.models.default_name()),
-            bus: Bus::new(inner.told.clone()),
+            bus: Bus::new(inner.told.clone(), data.user_id.as_deref()),
             closed: CancellationToken::new(),
             lost: Mutex::new(None),
             paused: AtomicBool::new(data.status == SessionStatus::Paused),
