@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::blob::BlobStore;
 use crate::bus::{Bus, Feed, Notice};
 use crate::clock::Clock;
+use crate::metrics::Metrics;
 use crate::model::Models;
 use crate::proof;
 use crate::runner::Toolbox;
@@ -55,6 +56,7 @@ pub(crate) struct Inner {
     collect: Duration,
     system: String,
     key: Option<Arc<SigningKey>>,
+    metrics: Arc<Metrics>,
     open: Mutex<HashMap<SessionId, Session>>,
     /// One for each session that somebody is opening.
     doors: Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>,
@@ -82,6 +84,7 @@ pub(crate) struct Shared {
     lost: Mutex<Option<StoreError>>,
     paused: AtomicBool,
     pub(crate) budget: Arc<Budget>,
+    pub(crate) metrics: Arc<Metrics>,
     /// Who signs histories.
     pub(crate) key: Option<Arc<SigningKey>>,
     /// The hash of the last seal under one of them.
@@ -222,6 +225,11 @@ impl Engine {
     /// The session of an id, if it is open here.
     pub fn session(&self, id: &SessionId) -> Option<Session> {
         self.inner.is_open(id)
+    }
+
+    /// How long things took here, and how often they happened.
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
     }
 
     /// Sessions that were written down, the newest first.

@@ -27,6 +27,7 @@ pub mod clock;
 mod engine;
 pub mod history;
 mod machine;
+pub mod metrics;
 pub mod model;
 pub mod proof;
 mod runner;

@@ -17,8 +17,8 @@ use std::time::Duration;
 use lillux::keys::SigningKey;
 use rye_protocol::{
     Batch, Call, CallId, CallState, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind,
-    Gate, GateId, ItemStatus, Message, Millis, Op, Part, Phase, QueueItem, QueueItemId, Role,
-    StatusKind, Thread, ThreadStatus, Turn, TurnEnd, Usage,
+    Gate, GateId, ItemStatus, Message, Millis, Op, OrderId, Part, Phase, QueueItem, QueueItemId,
+    Role, StatusKind, Thread, ThreadStatus, Turn, TurnEnd, Usage,
 };
 use serde_json::{Value, json};
 
@@ -126,6 +126,16 @@ pub(crate) enum Input {
     },
     Pause,
     Resume,
+    /// One of these, that was ordered by somebody elsewhere.
+    Ordered(PostedOrder, Box<Input>),
+}
+
+/// An order that stands in the record until it is carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PostedOrder {
+    pub(crate) id: OrderId,
+    /// Whether it is for this thread alone.
+    pub(crate) alone: bool,
 }
 
 /// What is to be written, and what is to be done once it is.
@@ -176,9 +186,8 @@ impl Machine {
         }
     }
 
-    /// Takes in what happened.
-    pub(crate) fn handle(&mut self, input: Input, env: &Env<'_>) -> Output {
-        let before = self.thread.clone();
+    /// Takes in what happened. `before` is the thread as it is, and as it was written.
+    pub(crate) fn handle(&mut self, before: &Thread, input: Input, env: &Env<'_>) -> Output {
         let mut step = Step {
             machine: self,
             env,
@@ -187,7 +196,7 @@ impl Machine {
         step.take(input);
         step.drive();
         let mut out = step.out;
-        if self.thread != before {
+        if self.thread != *before {
             self.thread.updated_at = env.now;
             // The thread goes first: whoever reads the batch sees where it leads.
             let put = Op::PutThread(Box::new(self.thread.clone()));
@@ -290,6 +299,20 @@ impl Step<'_> {
             }
             Input::Pause => self.machine.thread.status = ThreadStatus::Paused,
             Input::Resume => self.machine.thread.status = ThreadStatus::Active,
+            Input::Ordered(order, what) => {
+                self.take(*what);
+                self.carried_out(order);
+            }
+        }
+    }
+
+    /// Written in the commit that carries it out, so that it is neither lost nor done twice.
+    fn carried_out(&mut self, order: PostedOrder) {
+        if order.alone {
+            self.out.batch.push(Op::EndOrder(order.id));
+        } else {
+            // It stays until all threads have.
+            self.machine.thread.last_order = Some(order.id);
         }
     }
 

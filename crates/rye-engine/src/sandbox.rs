@@ -1,11 +1,14 @@
 //! Where tools work.
 
+mod measured;
 mod walk;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::store::Later;
+
+pub(crate) use measured::Measured;
 
 /// Why a sandbox did not do something.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -73,17 +73,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lillux::process::Supervisor;
-use rye_engine::protocol::Session;
 use rye_engine::sandbox::Sandbox;
-use rye_engine::store::{SessionFilter, StoreError};
+use rye_engine::store::StoreError;
 use rye_engine::{BuildError, Builder, Engine};
 use rye_sandbox::{Local, Virtual};
-use rye_store::{FileBlobs, Sqlite};
+use rye_store::FileBlobs;
 
 pub use approvals::{APPROVALS, ApprovalsError, approvals};
 pub use items::Items;
 pub use models::{MODELS, ModelsError, models};
 pub use rye_model::{Catalogue, Listed, Overrides};
+pub use rye_store::Sqlite;
 
 /// Where an agent's tools work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -126,14 +126,24 @@ pub enum HostError {
     Build(#[from] BuildError),
 }
 
-/// Sessions that were written down, the newest first, for which no engine is needed.
-pub async fn sessions(database: &Path, filter: SessionFilter) -> Result<Vec<Session>, StoreError> {
-    Sqlite::sessions_of(database, filter).await
+/// The file with all sessions, opened once for all that a process does with it.
+pub fn store(database: &Path) -> Result<Sqlite, StoreError> {
+    Sqlite::open(database)
 }
 
 /// An engine to be, with these [models] and the built-in tools; more can be added. Must be
 /// called within a Tokio runtime.
 pub fn builder(
+    options: &Options,
+    models: Catalogue,
+    supervisor: Arc<Supervisor>,
+) -> Result<Builder, HostError> {
+    builder_on(store(&options.database)?, options, models, supervisor)
+}
+
+/// The same on a [store] that is open already, which is that of the options.
+pub fn builder_on(
+    store: Sqlite,
     options: &Options,
     models: Catalogue,
     supervisor: Arc<Supervisor>,
@@ -149,7 +159,7 @@ pub fn builder(
         }
     };
     Ok(Engine::builder()
-        .store(Sqlite::open(&options.database)?)
+        .store(store)
         .blobs(FileBlobs::new(options.database.with_file_name("blobs")))
         .models(models)
         .sandbox(sandbox)

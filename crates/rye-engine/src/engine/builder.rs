@@ -9,9 +9,10 @@ use lillux::keys::SigningKey;
 use super::{Engine, Inner, look_after};
 use crate::blob::BlobStore;
 use crate::clock::{Clock, SystemClock};
+use crate::metrics::Metrics;
 use crate::model::Models;
 use crate::runner::Toolbox;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Measured, Sandbox};
 use crate::store::SessionStore;
 use crate::tool::Tool;
 
@@ -121,11 +122,20 @@ impl Builder {
         for tool in self.tools {
             tools.add(tool).map_err(BuildError::Tool)?;
         }
+        let store = self.store.ok_or(BuildError::Missing("store"))?;
+        let models = self.models.ok_or(BuildError::Missing("model"))?;
+        let metrics = Arc::<Metrics>::default();
+        let sandbox = self.sandbox.ok_or(BuildError::Missing("sandbox"))?;
+        let sandbox = Measured {
+            inner: sandbox,
+            metrics: Arc::clone(&metrics),
+        };
         let inner = Arc::new(Inner {
-            store: self.store.ok_or(BuildError::Missing("store"))?,
+            store,
             blobs: self.blobs,
-            models: self.models.ok_or(BuildError::Missing("model"))?,
-            sandbox: self.sandbox.ok_or(BuildError::Missing("sandbox"))?,
+            models,
+            sandbox: Arc::new(sandbox),
+            metrics,
             clock: self.clock.unwrap_or_else(|| Arc::<SystemClock>::default()),
             tools: Arc::new(tools),
             collect: self.collect.unwrap_or(COLLECT),

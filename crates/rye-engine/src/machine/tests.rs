@@ -141,6 +141,7 @@ impl World {
             model: None,
             summary: None,
             turn: None,
+            last_order: None,
             metadata: Map::new(),
             created_at: Millis(0),
             updated_at: Millis(0),
@@ -181,7 +182,8 @@ impl World {
             tools: &Named,
             children: &Frugal,
         };
-        let output = self.machine.handle(input, &env);
+        let before = self.machine.thread.clone();
+        let output = self.machine.handle(&before, input, &env);
         for op in output.batch.ops {
             self.record.apply(op);
         }

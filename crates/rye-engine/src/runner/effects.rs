@@ -18,7 +18,10 @@ use crate::transcript::Transcript;
 impl Runner {
     pub(super) async fn perform(&mut self, effect: Effect) -> Result<(), StoreError> {
         match effect {
-            Effect::CallModel { model } => self.call_model(&model).await?,
+            Effect::CallModel { model } => {
+                self.meter.model_called(&model);
+                self.call_model(&model).await?;
+            }
             Effect::StopModel => {
                 self.model = None;
                 self.generation += 1;

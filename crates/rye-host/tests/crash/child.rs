@@ -11,9 +11,9 @@ use rye_engine::builtin::Task;
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::protocol::{
     EntryKind, ErrorCode, EventKind, GateId, Message, Millis, Part, QueueItemId, QueueMode,
-    ResultStatus, Role, SessionId,
+    ResultStatus, Role, SessionId, ThreadId,
 };
-use rye_engine::store::{Claim, SessionFilter};
+use rye_engine::store::{Claim, Control, Order, Post, SessionFilter, SessionStore as _};
 use rye_engine::tool::Effect;
 use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_model::{Catalogue, Config, ConfigFile, Script, Step};
@@ -75,7 +75,12 @@ async fn live(scenario: &Scenario) -> Vec<String> {
         clock: SystemClock::default(),
         by: Arc::clone(&ahead),
     };
-    let store = Sqlite::open_with(folder.join("sessions.db"), Arc::new(clock())).unwrap();
+    let file = folder.join("sessions.db");
+    let store = Sqlite::open_with(&file, Arc::new(clock())).unwrap();
+    let stranger = Stranger {
+        store: Killer(Sqlite::open_with(&file, Arc::new(clock())).unwrap()),
+        ordered: folder.join("ordered"),
+    };
     let tool =
         |name: &str, effect, gates: &[&'static str]| Append::new(&folder, name, effect, gates);
     let once = Effect::AtMostOnce;
@@ -117,6 +122,15 @@ async fn live(scenario: &Scenario) -> Vec<String> {
     if scenario.person == Person::Steers {
         wanted.insert("steer".parse().unwrap());
     }
+    if scenario.person == (Person::Orders { all: true }) {
+        let beside = Prompt {
+            id: Some("beside".parse().unwrap()),
+            thread: Some("side".to_owned()),
+            model: Some("scripted:other".to_owned()),
+            ..Prompt::from("hello")
+        };
+        session.prompt(beside).await.unwrap();
+    }
     if scenario.prompts[0].2 == QueueMode::Collect {
         // A host that is killed after this finds the clock put back.
         ahead.fetch_add(2 * WINDOW.as_secs() * 1000, Ordering::Relaxed);
@@ -124,20 +138,24 @@ async fn live(scenario: &Scenario) -> Vec<String> {
     }
     let mut events = session.subscribe(0);
     for gate in engine.pending_gates(None).await.unwrap() {
-        act(scenario.person, &engine, &session, gate.id).await;
+        act(scenario.person, &engine, &session, &stranger, gate.id).await;
     }
     while !wanted.is_empty() {
         tokio::select! {
             notice = events.next() => {
                 let notice = notice.unwrap().expect("the session is closed");
                 if let EventKind::TurnEnd { item, .. } = notice.event.kind {
-                    wanted.remove(&item);
+                    let first = wanted.remove(&item) && item.as_str() == "p1";
+                    if first && matches!(scenario.person, Person::Orders { .. }) {
+                        ask(&session, "p2", "and now?", QueueMode::Followup).await;
+                        wanted.insert("p2".parse().unwrap());
+                    }
                 }
             }
             notice = feed.next() => {
                 let notice = notice.unwrap().expect("the engine is gone");
                 if let EventKind::DecisionGate { gate } = notice.event.kind {
-                    act(scenario.person, &engine, &session, gate.id).await;
+                    act(scenario.person, &engine, &session, &stranger, gate.id).await;
                 }
             }
         }
@@ -172,11 +190,47 @@ async fn ask(session: &Session, id: &str, content: &str, mode: QueueMode) {
     session.prompt(prompt).await.unwrap();
 }
 
+/// Somebody who does not hold the session.
+struct Stranger {
+    store: Killer,
+    /// There once an order was acknowledged: nobody gives it again then.
+    ordered: PathBuf,
+}
+
+impl Stranger {
+    async fn order(&self, session: &SessionId, thread: Option<ThreadId>) {
+        if self.ordered.exists() {
+            return;
+        }
+        let control = Control {
+            id: "stop".parse().unwrap(),
+            thread,
+            order: Order::Abort,
+        };
+        let posted = self.store.post(session, Post::Control(control)).await;
+        posted.unwrap();
+        std::fs::write(&self.ordered, "").unwrap();
+    }
+}
+
 /// A person who is asked, perhaps for the second time: a gate that has ended tells so.
-async fn act(person: Person, engine: &Engine, session: &Session, gate: GateId) {
+async fn act(
+    person: Person,
+    engine: &Engine,
+    session: &Session,
+    stranger: &Stranger,
+    gate: GateId,
+) {
     let action = match person {
         Person::Sleeps => return,
         Person::Steers => return ask(session, "steer", "never mind", QueueMode::Steer).await,
+        Person::Orders { all } => {
+            let mut threads = session.threads();
+            threads.retain(|thread| thread.key == "default");
+            let thread = threads.pop().map(|thread| thread.id);
+            let named = thread.filter(|_| !all);
+            return stranger.order(session.id(), named).await;
+        }
         Person::Approves => "approve",
         Person::RunsAgain => "run_again",
     };

@@ -30,6 +30,11 @@ pub(crate) enum Person {
     Sleeps,
     /// Says that what was interrupted is to be run again.
     RunsAgain,
+    /// Orders, from another process, that its thread or all of them end what they do; and
+    /// asks something else when that is done.
+    Orders {
+        all: bool,
+    },
 }
 
 const ONE: &[(&str, &str, QueueMode)] = &[("p1", "go", QueueMode::Followup)];
@@ -142,6 +147,18 @@ pub(crate) const ALL: &[Scenario] = &[
         name: "steer over a gate",
         script: || Script::of([call("gated_again", "a"), Step::text("all right")]),
         person: Person::Steers,
+        ..PLAIN
+    },
+    Scenario {
+        name: "order to a thread",
+        script: || Script::of([call("gated_again", "a"), Step::text("all right")]),
+        person: Person::Orders { all: false },
+        ..PLAIN
+    },
+    Scenario {
+        name: "order to all threads",
+        script: || Script::of([call("gated_again", "a"), Step::text("all right")]),
+        person: Person::Orders { all: true },
         ..PLAIN
     },
     Scenario {

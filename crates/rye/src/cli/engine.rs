@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, IsTerminal as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lillux::durable;
@@ -13,10 +13,10 @@ use rye_engine::protocol::{
     Entry, EntryKind, EventKind, Gate, GateId, Message, Part, QueueItemId, Role,
     Session as SessionData, SessionId, StatusKind, TurnEnd,
 };
-use rye_engine::store::{Posted, SessionFilter, StoreError};
+use rye_engine::store::{Posted, SessionFilter, SessionStore as _, StoreError};
 use rye_engine::tool::{Tool, VAULT};
 use rye_engine::{DecideError, Decision, Engine, Feed, Missed, Session};
-use rye_host::{ApprovalsError, HostError, SandboxKind};
+use rye_host::{ApprovalsError, HostError, SandboxKind, Sqlite};
 use rye_items::{OwnKeyError, Spaces, search};
 use rye_mcp::client::Pool;
 use serde_json::Value;
@@ -28,6 +28,7 @@ use super::failure::{Exit, Failure};
 use super::models::catalogue;
 use super::page::{DIM, paint, plain};
 use super::printer::Printer;
+use crate::settings;
 
 /// How many sessions are looked through for an id.
 const MOST: usize = 10_000;
@@ -50,7 +51,9 @@ pub(crate) fn with_engine<T>(
 ) -> Result<T, Failure> {
     // Before there are threads, since it forks.
     let supervisor = Supervisor::start().map_err(unable)?;
-    run(context, wanted, Arc::new(supervisor), work)
+    let runtime = runtime()?;
+    let store = rye_host::store(&database(context)?)?;
+    run(runtime, store, context, wanted, Arc::new(supervisor), work)
 }
 
 /// The same for the one session that is meant: its tools work where they did, unless
@@ -62,12 +65,9 @@ pub(crate) fn with_session<T>(
     work: impl AsyncFnOnce(&Engine, &SessionId) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let supervisor = Supervisor::start().map_err(unable)?;
-    let database = database(context)?;
-    let session = runtime()?.block_on(async {
-        let all = rye_host::sessions(&database, every()).await?;
-        let meant = one_session(&all, meant)?;
-        Ok::<_, Failure>(root(&all, meant).clone())
-    })?;
+    let runtime = runtime()?;
+    let store = rye_host::store(&database(context)?)?;
+    let session = runtime.block_on(meant_root(&store, meant))?;
     let before = match session.sandbox {
         Some(sandbox) if sandbox.kind == "local" => SandboxKind::Local,
         _ => SandboxKind::Virtual,
@@ -78,12 +78,13 @@ pub(crate) fn with_session<T>(
         ..asked
     };
     let id = session.id;
-    run(context, wanted, Arc::new(supervisor), async |engine| {
-        work(engine, &id).await
-    })
+    let work = async |engine: &Engine| work(engine, &id).await;
+    run(runtime, store, context, wanted, Arc::new(supervisor), work)
 }
 
 fn run<T>(
+    runtime: Runtime,
+    store: Sqlite,
     context: &Context,
     wanted: Wanted,
     supervisor: Arc<Supervisor>,
@@ -101,9 +102,9 @@ fn run<T>(
     if let Some(model) = wanted.model {
         models = models.default_model(model);
     }
-    let runtime = runtime()?;
     let outcome = runtime.block_on(async {
-        let mut builder = rye_host::builder(&options, models, Arc::clone(&supervisor))?;
+        let supervised = Arc::clone(&supervisor);
+        let mut builder = rye_host::builder_on(store, &options, models, supervised)?;
         builder = builder.tools(bridge(context, supervisor)?);
         if let Some(key) = signing_key(context)? {
             builder = builder.sign_with(key);
@@ -112,10 +113,27 @@ fn run<T>(
         let engine = engine.map_err(HostError::from)?;
         let outcome = work(&engine).await;
         engine.shutdown().await?;
+        tell_metrics(&engine)?;
         outcome
     });
+    // A question that nobody has answered is not waited for.
     runtime.shutdown_background();
     outcome
+}
+
+/// Writes how long things took, for whoever collects that.
+fn tell_metrics(engine: &Engine) -> Result<(), Failure> {
+    let Some(file) = settings::variable("RYE_METRICS") else {
+        return Ok(());
+    };
+    let text = engine.metrics().prometheus();
+    durable::write(
+        Path::new(&file),
+        text.as_bytes(),
+        0o644,
+        durable::Existing::Replace,
+    )?;
+    Ok(())
 }
 
 /// The file with all sessions, and the folder for it.
@@ -184,6 +202,20 @@ fn every() -> SessionFilter {
 pub(crate) async fn find(engine: &Engine, meant: &str) -> Result<SessionId, Failure> {
     let all = engine.sessions(every()).await?;
     one_session(&all, meant).map(|session| session.id.clone())
+}
+
+/// The session that is meant, or the one at the top that it goes on with.
+async fn meant_root(store: &Sqlite, meant: &str) -> Result<SessionData, Failure> {
+    // Who names it whole need not have all of them read.
+    if let Ok(id) = meant.parse()
+        && let Some(record) = store.record(&id).await?
+        && record.session.parent.is_none()
+    {
+        return Ok(record.session);
+    }
+    let all = store.sessions(every()).await?;
+    let meant = one_session(&all, meant)?;
+    Ok(root(&all, meant).clone())
 }
 
 fn one_session<'a>(all: &'a [SessionData], meant: &str) -> Result<&'a SessionData, Failure> {

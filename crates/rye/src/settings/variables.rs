@@ -73,6 +73,10 @@ pub(crate) const VARIABLES: [Variable; 19] = [
         "the token of those who may call `rye mcp serve --http`, where no `--token-file` is given",
     ),
     call(
+        "RYE_METRICS",
+        "a file to which every command that runs an engine writes how long things took, in the text format of Prometheus",
+    ),
+    call(
         "RYE_PROJECT",
         "the project's folder, where no `--project` is given",
     ),
