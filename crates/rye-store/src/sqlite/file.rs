@@ -17,10 +17,11 @@ use rye_engine::store::StoreError;
 
 use super::error::{Failure, Outcome};
 
-const MIGRATIONS: [(u32, &str); 3] = [
+const MIGRATIONS: [(u32, &str); 4] = [
     (1, include_str!("../../migrations/0001_sessions.sql")),
     (2, include_str!("../../migrations/0002_children.sql")),
     (3, include_str!("../../migrations/0003_fewer_pages.sql")),
+    (4, include_str!("../../migrations/0004_credentials.sql")),
 ];
 
 /// The version that this program writes: the last migration's number.

@@ -32,7 +32,7 @@ pub(crate) use mcp::{
     ServerName,
 };
 pub(crate) use models::{ModelsCommand, TestArgs};
-pub(crate) use vault::{GetArgs, ListArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand};
+pub(crate) use vault::{GetArgs, ListArgs, OwnerArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand};
 
 /// Run signed tools, and nothing that was not verified.
 #[derive(Debug, Parser)]

@@ -150,7 +150,7 @@ fn equipped(
         .watched(progress::watcher(context.printer))
         .going(going);
     let pool = Pool::new(&supervisor);
-    let executor = execute::equipped_with(places, supervisor, pool.clone(), graphs)?;
+    let executor = rye_host::executor_with(places, supervisor, pool.clone(), graphs)?;
     Ok((executor, pool))
 }
 
