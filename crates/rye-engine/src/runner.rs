@@ -41,6 +41,11 @@ pub(crate) enum Mail {
     /// From whoever posted it.
     Posted(Box<QueueItem>),
     Decided(Box<Gate>),
+    /// A prompt that waits is not to be asked after all. Gives it back, if it still waited.
+    Withdraw {
+        item: QueueItemId,
+        reply: oneshot::Sender<Result<Option<QueueItem>, StoreError>>,
+    },
     Order(Order, Option<oneshot::Sender<Result<(), StoreError>>>),
     /// The session's pause began or ended.
     Look,
@@ -178,6 +183,15 @@ impl Runner {
                 }
             }
             Mail::Decided(gate) => self.step(Input::Decided(gate)).await.map(drop),
+            Mail::Withdraw { item, reply } => {
+                let waiting = self.machine.waiting(&item).cloned();
+                let outcome = match &waiting {
+                    Some(_) => self.step(Input::Withdraw(item)).await.map(drop),
+                    None => Ok(()),
+                };
+                let _ = reply.send(outcome.clone().map(|()| waiting));
+                outcome
+            }
             Mail::Order(order, reply) => {
                 let input = match order {
                     Order::Abort => Input::Abort {
