@@ -64,6 +64,7 @@
 //! ```
 
 mod approvals;
+mod bridge;
 mod config;
 mod items;
 mod models;
@@ -81,6 +82,7 @@ use rye_sandbox::{Local, Virtual};
 use rye_store::{FileBlobs, Sqlite};
 
 pub use approvals::{APPROVALS, ApprovalsError, approvals};
+pub use bridge::{Bridge, BridgeError, bridge, executor};
 pub use items::Items;
 pub use models::{MODELS, ModelsError, models};
 pub use rye_model::{Catalogue, Listed, Overrides};

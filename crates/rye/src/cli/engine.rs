@@ -8,7 +8,6 @@ use std::sync::Arc;
 use lillux::durable;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_engine::bridge;
 use rye_engine::protocol::{
     Entry, EntryKind, EventKind, Gate, GateId, Message, Part, QueueItemId, Role,
     Session as SessionData, SessionId, StatusKind, TurnEnd,
@@ -16,9 +15,8 @@ use rye_engine::protocol::{
 use rye_engine::store::{Posted, SessionFilter, StoreError};
 use rye_engine::tool::{Tool, VAULT};
 use rye_engine::{DecideError, Decision, Engine, Feed, Missed, Session};
-use rye_host::{ApprovalsError, HostError, SandboxKind};
-use rye_items::{OwnKeyError, Spaces, search};
-use rye_mcp::client::Pool;
+use rye_host::{ApprovalsError, BridgeError, HostError, SandboxKind};
+use rye_items::OwnKeyError;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -131,23 +129,12 @@ fn database(context: &Context) -> Result<PathBuf, Failure> {
 /// The two tools with which an agent reaches all items.
 fn bridge(context: &Context, supervisor: Arc<Supervisor>) -> Result<Vec<Arc<dyn Tool>>, Failure> {
     let places = execute::places(context)?;
-    let spaces = Spaces::open(
-        Some(&places.project),
-        places.user.as_deref(),
-        &places.bundles,
-        places.embedded,
-    )?;
-    let (policy, ignored) = rye_host::approvals(&spaces)?;
-    for ignored in ignored {
+    let bridge = rye_host::bridge(places, supervisor, signing_key(context)?)?;
+    for ignored in bridge.ignored {
         let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
         context.printer.warn(&text, None);
     }
-    let pool = Pool::new(&supervisor);
-    let catalogue = search::Catalogue::new(context.cache());
-    let project = places.project.clone();
-    let executor = Arc::new(execute::equipped(places, supervisor, pool)?);
-    let items = rye_host::Items::new(executor, catalogue, project, signing_key(context)?);
-    Ok(bridge::tools(vec![Arc::new(items)], policy))
+    Ok(bridge.tools)
 }
 
 /// The key that signs histories and decisions, if there is one.
@@ -529,6 +516,17 @@ impl From<ApprovalsError> for Failure {
         match error {
             ApprovalsError::Space(error) => error.into(),
             other => Self::failed("approvals", other),
+        }
+    }
+}
+
+impl From<BridgeError> for Failure {
+    fn from(error: BridgeError) -> Self {
+        match error {
+            BridgeError::Space(error) => error.into(),
+            BridgeError::Approvals(error) => error.into(),
+            BridgeError::Id(error) => error.into(),
+            other => Self::failed("bridge", other),
         }
     }
 }

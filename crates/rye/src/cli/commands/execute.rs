@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 use lillux::process::{Ask, Asks, Supervisor};
 use rye_executor::{Envelope, ExecuteError, Executor, Listener, Places, Request, Trace};
 use rye_items::{ItemRef, SYSTEM};
-use rye_mcp::Mcp;
 use rye_mcp::client::Pool;
 
 use super::run::record::{Asked, Runs};
@@ -150,22 +149,8 @@ pub(super) fn to_the_end(
 fn executor(context: &Context, keeper: &mut Keeper) -> Result<(Executor, Pool), Failure> {
     let supervisor = supervisor(keeper)?;
     let pool = Pool::new(&supervisor);
-    let executor = equipped(places(context)?, supervisor, pool.clone())?;
+    let executor = rye_host::executor(places(context)?, supervisor, pool.clone())?;
     Ok((executor, pool))
-}
-
-/// An executor whose tools may be those of MCP servers. It costs nothing until they are.
-pub(crate) fn equipped(
-    places: Places,
-    supervisor: Arc<Supervisor>,
-    pool: Pool,
-) -> Result<Executor, Failure> {
-    let mcp = Mcp::new(pool, &places.project, places.user.clone());
-    let mut executor = Executor::new(places, supervisor);
-    let id = Mcp::ID.parse()?;
-    let primitives = executor.primitives_mut();
-    primitives.register(id, Vec::new(), Arc::new(mcp));
-    Ok(executor)
 }
 
 /// Who keeps the processes of this call.
