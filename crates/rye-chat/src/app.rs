@@ -63,6 +63,8 @@ pub(crate) struct Facts {
 pub(crate) struct Waiting {
     pub(crate) gate: Gate,
     since: Instant,
+    /// Whether it was answered here, and nobody has heard of it yet.
+    answered: bool,
 }
 
 /// What is being written besides a prompt.

@@ -30,7 +30,6 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rye_engine::protocol::SessionId;
 use rye_engine::store::{Later, StoreError};
 use rye_engine::{Engine, Session};
 
@@ -72,15 +71,8 @@ pub trait Desk: Send + Sync {
     /// How many tokens a model reads at most.
     fn window(&self, model: &str) -> Option<u64>;
 
-    /// Writes a session into a file, and says what was written.
-    fn export(
-        &self,
-        session: SessionId,
-        file: Option<PathBuf>,
-    ) -> Later<'_, Result<String, String>>;
-
-    /// Checks a session's history, and says what was found.
-    fn verify(&self, session: SessionId) -> Later<'_, Result<String, String>>;
+    /// Runs a command of the host, as `session verify ID`, and gives what it prints.
+    fn command(&self, words: Vec<String>) -> Later<'static, Result<String, String>>;
 }
 
 /// Why a chat ended.
@@ -130,6 +122,11 @@ impl Chat {
             screen,
             terminal,
         })
+    }
+
+    /// Says something at the beginning.
+    pub fn greet(&mut self, lines: Vec<String>) {
+        self.options.greeting = lines;
     }
 
     /// Talks until the person leaves. The session goes on being written down; it is not

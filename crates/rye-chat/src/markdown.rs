@@ -5,15 +5,18 @@ mod table;
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use crate::highlight;
-use crate::text::{BOLD, CYAN, Colour, DIM, Line, PLAIN, Style};
+use crate::text::{BOLD, CYAN, Colour, DIM, Line, PLAIN, Style, harmless};
 use table::Table;
 
 /// The lines of a text.
 pub(crate) fn render(source: &str, width: usize) -> Vec<Line> {
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    // Before it is taken apart: a sequence must not be cut in two.
+    let lines: Vec<_> = source.split('\n').map(harmless).collect();
+    let source = lines.join("\n");
     let mut page = Page::new(width.max(8));
-    for event in Parser::new_ext(source, options) {
+    for event in Parser::new_ext(&source, options) {
         page.take(event);
     }
     page.flush();

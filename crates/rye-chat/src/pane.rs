@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::block::{Block, Done};
 use crate::markdown;
-use crate::text::{BOLD, DIM, Line};
+use crate::text::{DIM, Line};
 
 /// How many blocks are kept to be painted again.
 const KEPT: usize = 2000;
@@ -186,10 +186,8 @@ impl Pane {
                 Role::Tool => self.results(message),
                 Role::System => self.add(Block::told(&message.content())),
             },
-            EntryKind::DecisionGate { title, .. } => {
-                let line = Line::new("◆ ", crate::text::YELLOW).with(title, BOLD);
-                self.add(Block::Told(vec![line]));
-            }
+            // It is asked while it is open, and told of when it has ended.
+            EntryKind::DecisionGate { .. } => {}
             EntryKind::Compaction {
                 tokens_before,
                 tokens_after,

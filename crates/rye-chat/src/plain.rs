@@ -14,7 +14,7 @@ use crate::app::{App, Effect};
 use crate::pane::Pane;
 use crate::run::{Past, introduce};
 use crate::terminal::Terminal;
-use crate::work::{self, Work};
+use crate::work::{self, Told, Work};
 use crate::{Chat, ChatError, Desk};
 
 /// Long ago, for what needs no time to settle: a line is meant.
@@ -39,10 +39,10 @@ pub(crate) async fn line_by_line(
         asked: 0,
         prompted: false,
     };
-    let mut open = true;
+    let (mut open, mut deciding) = (true, 0);
     loop {
         page.show(&mut app, past.is_told())?;
-        if !open && is_done(&app) {
+        if !open && deciding == 0 && past.is_told() && is_done(&app) {
             break;
         }
         tokio::select! {
@@ -57,8 +57,11 @@ pub(crate) async fn line_by_line(
                     work.look_at_queue(thread);
                 }
             }
-            Some(news) = told.recv() => work::take(news, &mut app),
-            line = lines.recv(), if open => {
+            Some(news) = told.recv() => {
+                deciding -= usize::from(deciding > 0 && is_decision(&news));
+                work::take(news, &mut app);
+            }
+            line = lines.recv(), if open && past.is_told() => {
                 page.prompted = false;
                 let Some(line) = line else {
                     open = false;
@@ -67,13 +70,21 @@ pub(crate) async fn line_by_line(
                 for effect in answer(&mut app, &line) {
                     match effect {
                         Effect::Quit => return Ok(()),
-                        other => work.begin(other, &mut app),
+                        other => {
+                            deciding += usize::from(matches!(other, Effect::Decide { .. }));
+                            work.begin(other, &mut app);
+                        }
                     }
                 }
             }
         }
     }
     Ok(())
+}
+
+/// Whether a decision was made, or could not be.
+fn is_decision(news: &Told) -> bool {
+    matches!(news, Told::Answered(_) | Told::Block(_))
 }
 
 /// Whether nothing more can come without somebody who writes.

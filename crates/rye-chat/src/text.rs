@@ -156,6 +156,7 @@ impl Line {
             line: Line::default(),
             used: 0,
             fresh: true,
+            full: false,
         };
         for span in &self.spans {
             for word in words(&span.text) {
@@ -215,12 +216,17 @@ struct Wrap {
     used: usize,
     /// Whether nothing but the indent is in the line.
     fresh: bool,
+    /// Whether a space was left out at its end: what follows begins another.
+    full: bool,
 }
 
 impl Wrap {
     fn add(&mut self, word: &str, style: Style) {
         let blank = word.starts_with(' ');
         let wide = word.width();
+        if self.full && !blank {
+            self.next();
+        }
         if self.used + wide <= self.width {
             if blank && self.fresh && !self.lines.is_empty() {
                 return;
@@ -229,6 +235,7 @@ impl Wrap {
         }
         if blank {
             // Where the line ends, nobody sees it.
+            self.full = !self.fresh;
             return;
         }
         if !self.fresh {
@@ -253,6 +260,10 @@ impl Wrap {
     }
 
     fn next(&mut self) {
+        self.full = false;
+        if let Some(last) = self.line.spans.last_mut() {
+            last.text.truncate(last.text.trim_end_matches(' ').len());
+        }
         let line = std::mem::replace(&mut self.line, self.indent.clone());
         self.lines.push(line);
         self.used = self.indent.width();

@@ -28,6 +28,8 @@ pub(crate) enum Told {
         text: String,
         why: String,
     },
+    /// A decision is written down.
+    Answered(GateId),
     /// It was taken out of the queue to be written anew.
     Back(String),
     Queue(ThreadId, Vec<QueueItem>),
@@ -126,7 +128,7 @@ impl Work {
                     let text = format!("{} had decided already: {}", first.by, first.action);
                     Some(Told::Block(Block::told(&text)))
                 }
-                Ok(_) => None,
+                Ok(_) => Some(Told::Answered(gate)),
                 Err(error) => Some(wrong(&error)),
             }
         });
@@ -159,20 +161,29 @@ impl Work {
             }
             Command::Fork => self.fork(app),
             Command::Export(file) => {
-                let (desk, id) = (Arc::clone(&self.desk), self.session.id().clone());
-                let file = file.map(|file| app.facts.workspace.join(file));
-                self.later(async move { Some(said(desk.export(id, file).await)) });
+                let file = file.unwrap_or_else(|| format!("{}.jsonl", self.session.id()));
+                let file = app.facts.workspace.join(file).display().to_string();
+                self.host([
+                    "session",
+                    "export",
+                    self.session.id().as_str(),
+                    "--output",
+                    &file,
+                ]);
             }
-            Command::Verify => {
-                let (desk, id) = (Arc::clone(&self.desk), self.session.id().clone());
-                self.later(async move { Some(said(desk.verify(id).await)) });
-            }
+            Command::Verify => self.host(["session", "verify", self.session.id().as_str()]),
             Command::Compact | Command::Undo => {
                 app.hint("this engine does not sum histories up");
             }
             // The app does these by itself.
             Command::Quit | Command::Thread(_) | Command::Steer(_) => {}
         }
+    }
+
+    /// What the host can do and the engine cannot.
+    fn host<const N: usize>(&self, words: [&str; N]) {
+        let command = self.desk.command(words.map(str::to_owned).to_vec());
+        self.later(async move { Some(said(command.await)) });
     }
 
     fn choose_model(&mut self, name: &str, app: &mut App) {
@@ -312,6 +323,7 @@ pub(crate) fn take(told: Told, app: &mut App) {
             app.tell(Block::Wrong(format!("not sent: {why}")));
             app.give_back(&text);
         }
+        Told::Answered(gate) => app.answered(&gate),
         Told::Back(text) => app.give_back(&text),
         Told::Queue(thread, waiting) => app.queue(&thread, waiting),
         Told::Files(files) => app.known.files = files,

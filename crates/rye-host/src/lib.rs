@@ -85,7 +85,7 @@ pub use approvals::{APPROVALS, ApprovalsError, approvals};
 pub use bridge::{Bridge, BridgeError, bridge, executor};
 pub use items::Items;
 pub use models::{MODELS, ModelsError, models};
-pub use rye_model::{Catalogue, Listed, Overrides};
+pub use rye_model::{Catalogue, Listed, Overrides, Said, Script, ScriptCall, Step};
 
 /// Where an agent's tools work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -24,12 +24,25 @@ impl App {
     pub(crate) fn gate(&self) -> Option<&Waiting> {
         let thread = self.pane().id.as_ref();
         let own = |waiting: &&Waiting| Some(&waiting.gate.origin.thread) == thread;
-        self.gates.iter().find(own).or_else(|| self.gates.first())
+        let mut open = self.gates.iter().filter(|waiting| !waiting.answered);
+        open.clone().find(own).or_else(|| open.next())
     }
 
     pub(crate) fn ask(&mut self, gate: Gate, now: Instant) {
         if self.gates.iter().all(|waiting| waiting.gate.id != gate.id) {
-            self.gates.push(Waiting { gate, since: now });
+            self.gates.push(Waiting {
+                gate,
+                since: now,
+                answered: false,
+            });
+        }
+    }
+
+    /// What was answered here is written down.
+    pub(crate) fn answered(&mut self, id: &GateId) {
+        let waiting = self.gates.iter_mut().find(|it| it.gate.id == *id);
+        if let Some(waiting) = waiting {
+            waiting.answered = true;
         }
     }
 

@@ -102,7 +102,12 @@ impl App {
             lines.push(Line::new(&text, DIM));
         }
         for running in &pane.running {
-            let mut line = Line::new(self.spinner(), YELLOW).with(" ", PLAIN);
+            let mark = if self.is_alive() {
+                self.spinner()
+            } else {
+                "·"
+            };
+            let mut line = Line::new(mark, YELLOW).with(" ", PLAIN);
             line.push(&running.tool, BOLD);
             line.push(
                 &format!(" {}", summary(&running.tool, &running.args)),

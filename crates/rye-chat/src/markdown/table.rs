@@ -24,6 +24,9 @@ impl Table {
 
     pub(super) fn lines(self, width: usize) -> Vec<Line> {
         let widths = self.widths(width);
+        if widths.iter().sum::<usize>() + 3 * widths.len().saturating_sub(1) > width {
+            return self.records(width);
+        }
         let mut lines = Vec::new();
         for (row, number) in self.rows.into_iter().zip(0..) {
             let head = number == 0;
@@ -33,7 +36,27 @@ impl Table {
                 lines.push(Line::new(&rule.join("─┼─"), DIM));
             }
         }
-        lines.into_iter().map(|line| line.cut(width)).collect()
+        lines
+    }
+
+    /// Where columns do not fit beside each other: each cell in a line, behind what its
+    /// column is called.
+    fn records(self, width: usize) -> Vec<Line> {
+        let mut rows = self.rows.into_iter();
+        let head = rows.next().unwrap_or_default();
+        let mut lines = Vec::new();
+        for (row, number) in rows.zip(0..) {
+            if number > 0 {
+                lines.push(Line::new("─", DIM));
+            }
+            for (cell, column) in row.into_iter().zip(0..) {
+                let name = head.get(column).map(Line::text).unwrap_or_default();
+                let mut line = Line::new(&format!("{name}: "), BOLD);
+                line.extend(cell);
+                lines.extend(line.wrap(width, &Line::plain("  ")));
+            }
+        }
+        lines
     }
 
     /// As wide as their cells, unless that is too wide: then the widest give way.
