@@ -26,10 +26,9 @@ pub(crate) fn pasted(text: &str) -> String {
     let bare = bare.strip_prefix("file://").unwrap_or(&bare);
     let path = Path::new(bare);
     if !bare.contains('\n') && kind(path).is_some() && path.is_absolute() && path.is_file() {
-        return match bare.contains(char::is_whitespace) {
-            true => format!("@\"{bare}\" "),
-            false => format!("@{bare} "),
-        };
+        let spaced = bare.contains(char::is_whitespace);
+        let quote = if spaced { "\"" } else { "" };
+        return format!("@{quote}{bare}{quote} ");
     }
     text.replace("\r\n", "\n").replace('\r', "\n")
 }

@@ -112,7 +112,7 @@ impl Editor {
     }
 
     pub(crate) fn edit(&mut self, edit: Edit) {
-        if matches!(self.search, Some(_)) {
+        if self.search.is_some() {
             if edit == Edit::Backspace {
                 self.search_back();
             }
@@ -286,15 +286,12 @@ impl Editor {
         let Some(shown) = self.shown else {
             return;
         };
-        match self.past.get(shown + 1) {
-            Some(past) => {
-                self.text.clone_from(past);
-                self.shown = Some(shown + 1);
-            }
-            None => {
-                self.text = std::mem::take(&mut self.draft);
-                self.shown = None;
-            }
+        if let Some(past) = self.past.get(shown + 1) {
+            self.text.clone_from(past);
+            self.shown = Some(shown + 1);
+        } else {
+            self.text = std::mem::take(&mut self.draft);
+            self.shown = None;
         }
         self.at = self.text.len();
     }

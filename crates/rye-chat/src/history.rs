@@ -90,8 +90,8 @@ mod tests {
         std::fs::write(&path, "\"before\"\n{broken\n\"after\"\n").unwrap();
         let history = History::at(&path);
         assert_eq!(history.read(), ["before", "after"]);
-        let many: String = (0..=LARGEST).map(|it| format!("\"{it}\"\n")).collect();
-        std::fs::write(&path, many).unwrap();
+        let many: Vec<_> = (0..=LARGEST).map(|it| format!("\"{it}\"")).collect();
+        std::fs::write(&path, many.join("\n")).unwrap();
         assert_eq!(history.read().len(), MOST);
         let kept = std::fs::read_to_string(&path).unwrap();
         assert_eq!(kept.lines().count(), MOST);

@@ -40,11 +40,10 @@ pub(crate) fn settled(source: &str) -> usize {
                     settled = at;
                 }
             }
-            Some(_) => {}
             None if bare.starts_with("```") => fence = Some("```"),
             None if bare.starts_with("~~~") => fence = Some("~~~"),
             None if bare.is_empty() && line.ends_with('\n') => settled = at,
-            None => {}
+            _ => {}
         }
     }
     settled
@@ -92,7 +91,9 @@ impl Page {
         match event {
             Event::Start(tag) => self.start(tag),
             Event::End(tag) => self.end(tag),
-            Event::Text(text) => self.words(&text),
+            Event::Text(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
+                self.words(&text);
+            }
             Event::Code(code) => self
                 .inline
                 .push(&code, self.style(|it| it.colour = Colour::Cyan)),
@@ -109,7 +110,6 @@ impl Page {
                 self.inline.push(mark, self.now());
             }
             Event::Html(text) | Event::InlineHtml(text) => self.words(text.trim_end_matches('\n')),
-            Event::InlineMath(text) | Event::DisplayMath(text) => self.words(&text),
             Event::FootnoteReference(name) => self.words(&format!("[{name}]")),
         }
     }

@@ -1,6 +1,7 @@
 //! A thread, as it is seen: what is finished, what is being said, what runs, what waits.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt::Write as _;
 
 use rye_engine::protocol::{
     CallId, Entry, EntryKind, Message, Part, QueueItem, ResultStatus, Role, StatusKind, ThreadId,
@@ -304,7 +305,7 @@ fn asked(message: &Message) -> String {
     let mut text = message.content();
     for part in &message.parts {
         if let Part::Attachment { name, .. } = part {
-            text += &format!("\n[{name}]");
+            let _ = write!(text, "\n[{name}]");
         }
     }
     text

@@ -1,6 +1,7 @@
 //! The loop on a terminal that can be painted on.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::process::Command as Process;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,13 +64,13 @@ pub(crate) async fn painted(
                     break;
                 }
             }
-            notice = events.next() => match notice? {
-                Some(notice) => window.notice(&notice, &mut past).await?,
-                None => {
+            notice = events.next() => {
+                let Some(notice) = notice? else {
                     window.leave()?;
                     return Err(StoreError::Fenced(session.id().clone()).into());
-                }
-            },
+                };
+                window.notice(&notice, &mut past).await?;
+            }
             notice = feed.next() => match notice {
                 // Gates of sessions below this one.
                 Ok(Some(notice)) if notice.event.session != *session.id() => {
@@ -313,10 +314,8 @@ impl Window {
             terminal.release();
         }
         if !self.app.facts.session.is_empty() {
-            out += &format!(
-                "it goes on with: rye chat --session {}\n",
-                self.app.facts.session
-            );
+            let session = &self.app.facts.session;
+            let _ = writeln!(out, "it goes on with: rye chat --session {session}");
         }
         Terminal::send(&out)?;
         Ok(())

@@ -28,13 +28,13 @@ impl App {
             KeyCode::BackTab => self.choose(false),
             KeyCode::Char(letter) if control => self.control(letter, left),
             KeyCode::Char(letter) if alt => self.alternate(letter),
-            KeyCode::Char(letter) => match self.answer_key(letter, now) {
-                Some(effects) => return effects,
-                None => {
-                    self.editor.insert(letter.encode_utf8(&mut [0; 4]));
-                    Vec::new()
+            KeyCode::Char(letter) => {
+                if let Some(effects) = self.answer_key(letter, now) {
+                    return effects;
                 }
-            },
+                self.editor.insert(letter.encode_utf8(&mut [0; 4]));
+                Vec::new()
+            }
             KeyCode::Up if self.menu.is_some() => return self.choose(false),
             KeyCode::Down if self.menu.is_some() => return self.choose(true),
             code => {
@@ -198,11 +198,12 @@ impl App {
 
     fn unfold(&mut self) -> Vec<Effect> {
         self.unfolded = !self.unfolded;
-        if self.unfolded && self.pane().running.is_empty() {
-            if let Some(done) = self.pane().last_done().cloned() {
-                let lines = crate::block::output(&done.text, 10_000, crate::block::OUTPUT_LINES);
-                self.tell(Block::Told(lines));
-            }
+        if self.unfolded
+            && self.pane().running.is_empty()
+            && let Some(done) = self.pane().last_done().cloned()
+        {
+            let lines = crate::block::output(&done.text, 10_000, crate::block::OUTPUT_LINES);
+            self.tell(Block::Told(lines));
         }
         Vec::new()
     }

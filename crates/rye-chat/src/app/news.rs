@@ -86,6 +86,7 @@ fn of_thread(pane: &mut Pane, kind: &EventKind, entry: Option<&Entry>) {
         EventKind::TurnEnd { reason, .. } => {
             pane.end_turn(*reason);
             pane.status = StatusKind::Idle;
+            pane.queued = pane.queued.saturating_sub(1);
         }
         EventKind::Status { status } => pane.status = *status,
         EventKind::QueueState { running, waiting } => {
