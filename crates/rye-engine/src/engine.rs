@@ -2,6 +2,7 @@
 
 mod budget;
 mod builder;
+mod compaction;
 mod copies;
 mod opening;
 mod prompt;
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::blob::BlobStore;
 use crate::bus::{Bus, Feed, Notice};
 use crate::clock::Clock;
+use crate::compaction::Settings;
 use crate::model::Models;
 use crate::proof;
 use crate::runner::Toolbox;
@@ -53,6 +55,7 @@ pub(crate) struct Inner {
     sandbox: Arc<dyn Sandbox>,
     clock: Arc<dyn Clock>,
     collect: Duration,
+    compaction: Arc<Settings>,
     system: String,
     key: Option<Arc<SigningKey>>,
     open: Mutex<HashMap<SessionId, Session>>,
@@ -73,6 +76,8 @@ pub(crate) struct Shared {
     pub(crate) sandbox: Arc<dyn Sandbox>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) collect: Duration,
+    /// When and how histories are summed up.
+    pub(crate) compaction: Arc<Settings>,
     pub(crate) system: String,
     /// The model of threads that name none.
     pub(crate) model: String,

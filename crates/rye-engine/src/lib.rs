@@ -24,6 +24,7 @@ pub mod builtin;
 mod bus;
 mod child;
 pub mod clock;
+pub mod compaction;
 mod engine;
 pub mod history;
 mod machine;
@@ -34,6 +35,7 @@ pub mod sandbox;
 mod schema;
 pub mod store;
 mod text;
+mod tokens;
 pub mod tool;
 pub mod transcript;
 
@@ -43,4 +45,5 @@ pub use engine::{
     Answer, BuildError, Builder, DecideError, Decision, Engine, NewSession, Prompt, Session,
     ThreadView,
 };
+pub use runner::Compaction;
 pub use rye_protocol as protocol;

@@ -1,6 +1,7 @@
 //! What moves a thread: it takes in what happens, writes down what the machine says, and
 //! only then does it.
 
+mod compaction;
 mod effects;
 mod failover;
 mod telling;
@@ -24,6 +25,7 @@ use crate::store::{Order, StoreError, Stored};
 use crate::tool::{DecisionRequest, ToolError, ToolOutput};
 use crate::transcript::Transcript;
 
+pub use compaction::Compaction;
 use telling::Telling;
 pub(crate) use tools::Toolbox;
 
@@ -50,6 +52,14 @@ pub(crate) enum Mail {
     Delta(u64, Delta),
     Answered(u64, Result<Box<ModelAnswer>, rye_protocol::ErrorInfo>),
     Failed(u64, crate::model::ModelError),
+    /// From whoever sums up.
+    Compacted(
+        u64,
+        Result<Box<crate::machine::Compacted>, (rye_protocol::ErrorInfo, Usage)>,
+    ),
+    /// Somebody wants the history summed up, or a sum taken back.
+    Compact(oneshot::Sender<Compaction>),
+    UndoCompaction(oneshot::Sender<Result<Option<rye_protocol::EntryId>, StoreError>>),
     Limit(&'static str),
     /// From a tool's task.
     Ended(CallId, Result<Box<ToolOutput>, ToolError>),
@@ -82,6 +92,10 @@ pub(crate) struct Runner {
     /// What the model has said so far.
     partial: String,
     failover: failover::Failover,
+    /// Who waits for the history to be summed up.
+    asked: Vec<oneshot::Sender<Compaction>>,
+    /// How many tokens models can use, by their names.
+    windows: Mutex<HashMap<String, u64>>,
     /// Calls under way, and the sessions that some of them are.
     tools: HashMap<CallId, (AbortOnDropHandle<()>, Option<SessionId>)>,
     waiting: HashMap<(CallId, GateId), Vec<oneshot::Sender<Box<Gate>>>>,
@@ -108,6 +122,8 @@ impl Runner {
             generation: 0,
             partial: String::new(),
             failover: failover::Failover::default(),
+            asked: Vec::new(),
+            windows: Mutex::default(),
             tools: HashMap::new(),
             waiting: HashMap::new(),
             posted: HashSet::new(),
@@ -211,6 +227,17 @@ impl Runner {
             }
             Mail::Failed(generation, _) if generation != self.generation => Ok(()),
             Mail::Failed(_, error) => self.unanswered(error).await,
+            Mail::Compacted(generation, _) if generation != self.generation => Ok(()),
+            Mail::Compacted(_, outcome) => self.compacted(outcome).await,
+            Mail::Compact(reply) => {
+                self.asked.push(reply);
+                self.step(Input::Compact).await.map(drop)
+            }
+            Mail::UndoCompaction(reply) => {
+                let outcome = self.undo_compaction().await;
+                let _ = reply.send(outcome.clone());
+                outcome.map(drop)
+            }
             Mail::Limit(limit) => self.step(Input::Limit(limit)).await.map(drop),
             Mail::Ended(call, outcome) => {
                 self.tools.remove(&call);
@@ -292,6 +319,8 @@ impl Runner {
             until: self.shared.budget.until(),
             signer: self.shared.key.as_deref(),
             last_seal: self.shared.last_seal(),
+            compaction: &self.shared.compaction,
+            windows: self,
             tools: &*self.shared.tools,
             children: self,
         }

@@ -64,6 +64,7 @@
 //! ```
 
 mod approvals;
+mod compaction;
 mod config;
 mod items;
 mod models;
@@ -81,6 +82,7 @@ use rye_sandbox::{Local, Virtual};
 use rye_store::{FileBlobs, Sqlite};
 
 pub use approvals::{APPROVALS, ApprovalsError, approvals};
+pub use compaction::{COMPACTION, CompactionError, compaction};
 pub use items::Items;
 pub use models::{MODELS, ModelsError, models};
 pub use rye_model::{Catalogue, Listed, Overrides};

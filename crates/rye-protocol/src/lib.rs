@@ -39,6 +39,6 @@ pub use id::{CallId, EntryId, GateId, IdError, QueueItemId, SandboxId, SessionId
 pub use proof::{Archive, Receipt, Seal};
 pub use queue::{Author, ItemStatus, QueueItem, QueueMode};
 pub use session::{Parent, Purpose, SandboxRef, Session, SessionStatus};
-pub use thread::{Call, CallState, Phase, ProcessRef, Thread, ThreadStatus, Turn};
+pub use thread::{Call, CallState, Compacting, Phase, ProcessRef, Thread, ThreadStatus, Turn};
 pub use time::Millis;
 pub use usage::{Limits, Usage};

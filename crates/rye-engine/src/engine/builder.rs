@@ -9,6 +9,7 @@ use lillux::keys::SigningKey;
 use super::{Engine, Inner, look_after};
 use crate::blob::BlobStore;
 use crate::clock::{Clock, SystemClock};
+use crate::compaction::Settings;
 use crate::model::Models;
 use crate::runner::Toolbox;
 use crate::sandbox::Sandbox;
@@ -40,6 +41,7 @@ pub struct Builder {
     clock: Option<Arc<dyn Clock>>,
     tools: Vec<Arc<dyn Tool>>,
     collect: Option<Duration>,
+    compaction: Settings,
     system: String,
     key: Option<SigningKey>,
 }
@@ -101,6 +103,13 @@ impl Builder {
         self
     }
 
+    /// When and how histories are summed up; as the [defaults](Settings) say unless given.
+    #[must_use]
+    pub fn compaction(mut self, settings: Settings) -> Self {
+        self.compaction = settings;
+        self
+    }
+
     /// What holds before anything is said.
     #[must_use]
     pub fn system(mut self, system: impl Into<String>) -> Self {
@@ -129,6 +138,7 @@ impl Builder {
             clock: self.clock.unwrap_or_else(|| Arc::<SystemClock>::default()),
             tools: Arc::new(tools),
             collect: self.collect.unwrap_or(COLLECT),
+            compaction: Arc::new(self.compaction),
             system: self.system,
             key: self.key.map(Arc::new),
             open: Mutex::new(HashMap::new()),

@@ -38,7 +38,7 @@ struct Open {
 
 /// A thread that is being moved.
 #[derive(Clone)]
-struct Running {
+pub(super) struct Running {
     id: ThreadId,
     /// What becomes of prompts that do not say.
     mode: QueueMode,
@@ -108,6 +108,7 @@ impl Session {
             sandbox: Arc::clone(&inner.sandbox),
             clock: Arc::clone(&inner.clock),
             collect: inner.collect,
+            compaction: Arc::clone(&inner.compaction),
             system: inner.system.clone(),
             model: model.unwrap_or_else(|| inner.models.default_name()),
             bus: Bus::new(inner.told.clone()),
@@ -438,7 +439,7 @@ impl Session {
         }
     }
 
-    fn named(&self, key: &str) -> Result<Running, StoreError> {
+    pub(super) fn named(&self, key: &str) -> Result<Running, StoreError> {
         let threads = self.open.threads.lock();
         let threads = threads.unwrap_or_else(PoisonError::into_inner);
         let running = threads.get(key).cloned();
@@ -460,7 +461,7 @@ impl Session {
         threads.values().cloned().collect()
     }
 
-    fn send(&self, running: &Running, mail: Mail) -> Result<(), StoreError> {
+    pub(super) fn send(&self, running: &Running, mail: Mail) -> Result<(), StoreError> {
         self.open.shared.check()?;
         running.mail.send(mail).map_err(|_| self.over())
     }
@@ -488,6 +489,8 @@ pub(super) fn thread(session: &SessionId, key: &str, now: Millis) -> Thread {
         mode: QueueMode::default(),
         model: None,
         summary: None,
+        tokens: 0,
+        compacting: None,
         turn: None,
         metadata: Map::new(),
         created_at: now,

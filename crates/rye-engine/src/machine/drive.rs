@@ -3,6 +3,7 @@
 //! | the record says | and it runs here | it does not |
 //! |---|---|---|
 //! | a prompt waits, no turn | – | it begins |
+//! | the history is being summed up | wait | begin again: nothing was changed |
 //! | the model is being called | wait | call it: no effect was possible |
 //! | a call is requested | – | it starts |
 //! | a call has started | wait | by its effect: again, `interrupted`, or ask |
@@ -11,7 +12,8 @@
 //! | all calls have ended | – | call the model |
 
 use rye_protocol::{
-    Call, CallState, EventKind, ItemStatus, Phase, QueueItem, SessionId, ThreadStatus, Turn,
+    Call, CallState, Compacting, EventKind, ItemStatus, Phase, QueueItem, SessionId, ThreadStatus,
+    Turn,
 };
 
 use super::{Effect, Fact, Step};
@@ -29,6 +31,9 @@ impl Step<'_> {
         }
         loop {
             let Some(turn) = &self.machine.thread.turn else {
+                if self.compact() {
+                    return;
+                }
                 match self.next_item() {
                     Some(at) => self.begin(at),
                     None => return,
@@ -39,7 +44,17 @@ impl Step<'_> {
                 self.limit(limit);
                 continue;
             }
+            let (model, checked) = (turn.model.clone(), !turn.unchecked);
+            if self.compact() {
+                return;
+            }
+            let Some(turn) = &self.machine.thread.turn else {
+                continue;
+            };
             match &turn.phase {
+                Phase::Model if checked && !self.machine.live.model && self.is_full(&model) => {
+                    self.begin_compaction(Compacting::Full);
+                }
                 Phase::Model => return self.call_model(),
                 Phase::Tools { calls, .. } => {
                     if calls.iter().any(|call| call.state != CallState::Ended) {

@@ -15,6 +15,7 @@ use rye_protocol::{
 use serde_json::{Map, Value, json};
 
 use super::{Children, Effect, Env, Fact, Facts, Input, Machine};
+use crate::compaction::Settings;
 use crate::model::ModelAnswer;
 use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolOutput};
 
@@ -35,6 +36,15 @@ impl Facts for Named {
             exclusive: tool == "alone",
             is_task: tool == "task",
         })
+    }
+}
+
+/// Models that can read anything.
+struct Endless;
+
+impl super::Windows for Endless {
+    fn usable(&self, _: &str) -> Option<u64> {
+        None
     }
 }
 
@@ -140,6 +150,8 @@ impl World {
             mode: QueueMode::Followup,
             model: None,
             summary: None,
+            tokens: 0,
+            compacting: None,
             turn: None,
             metadata: Map::new(),
             created_at: Millis(0),
@@ -178,6 +190,8 @@ impl World {
             until: self.until,
             signer: None,
             last_seal: None,
+            compaction: &Settings::default(),
+            windows: &Endless,
             tools: &Named,
             children: &Frugal,
         };
@@ -189,6 +203,7 @@ impl World {
             match effect {
                 Effect::CallModel { .. } => self.model = true,
                 Effect::StopModel => self.model = false,
+                Effect::Compact { .. } => panic!("nobody asked for it"),
                 Effect::RunTool { call, tool, .. } => {
                     *self.begun.entry(call.clone()).or_default() += 1;
                     self.tools.insert(call, tool);

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::failover::Failover;
-use super::{Mail, Runner, patiently};
+use super::{Mail, Runner};
 use crate::machine::{Effect, Facts as _};
 use crate::model::{Deltas, ModelRequest};
 use crate::store::StoreError;
@@ -24,7 +24,9 @@ impl Runner {
                 self.generation += 1;
                 self.partial.clear();
                 self.failover = Failover::default();
+                self.asked.clear();
             }
+            Effect::Compact { why, model } => self.compact(why, &model).await?,
             Effect::RunTool { call, tool, args } => self.run_tool(call, &tool, args),
             Effect::StopTool(call) => self.stop_tool(&call),
             Effect::Reply(call, gate) => self.reply(&call, &gate),
@@ -83,14 +85,7 @@ impl Runner {
     /// The history, read from the record the first time.
     async fn transcript(&mut self) -> Result<&Transcript, StoreError> {
         if self.transcript.is_none() {
-            let shared = &self.shared;
-            let path = match &self.machine.thread.leaf {
-                Some(leaf) => {
-                    let session = &shared.lease.session;
-                    patiently(|| shared.store.path(session, leaf)).await?
-                }
-                None => Vec::new(),
-            };
+            let path = self.path().await?;
             self.transcript = Some(Transcript::of(&path));
         }
         Ok(self.transcript.get_or_insert_default())

@@ -105,6 +105,10 @@ impl Runner {
         let others = models.failover(&model);
         let input = match self.failover.after(&model, &error, models.retry(), &others) {
             Next::Again(told) => Input::Again(Box::new(told)),
+            Next::GiveUp(error) if error.code == ErrorCode::ContextOverflow => {
+                self.failover = Failover::default();
+                Input::Overflow(error)
+            }
             Next::GiveUp(error) => {
                 self.failover = Failover::default();
                 Input::Answered(Err(error))

@@ -126,12 +126,14 @@ async fn live(scenario: &Scenario) -> Vec<String> {
     for gate in engine.pending_gates(None).await.unwrap() {
         act(scenario.person, &engine, &session, gate.id).await;
     }
-    while !wanted.is_empty() {
+    let mut ended = BTreeSet::new();
+    while !wanted.is_empty() || ended.len() < scenario.ends {
         tokio::select! {
             notice = events.next() => {
                 let notice = notice.unwrap().expect("the session is closed");
                 if let EventKind::TurnEnd { item, .. } = notice.event.kind {
                     wanted.remove(&item);
+                    ended.insert(item);
                 }
             }
             notice = feed.next() => {
@@ -194,6 +196,12 @@ async fn story(engine: &Engine, session: &SessionId) -> Vec<String> {
     let lines = entries.iter().map(|entry| match &entry.kind {
         EntryKind::Message(message) => line(message),
         EntryKind::DecisionGate { title, .. } => format!("gate: {title}"),
+        EntryKind::Compaction {
+            summary, covered, ..
+        } => {
+            let first = summary.lines().nth(1).unwrap_or_default();
+            format!("summed up: {} entries, {first}", covered.len())
+        }
         other => format!("{other:?}"),
     });
     lines.collect()
@@ -202,7 +210,7 @@ async fn story(engine: &Engine, session: &SessionId) -> Vec<String> {
 fn line(message: &Message) -> String {
     let parts = message.parts.iter().map(|part| match part {
         Part::Text { text } => text.replace('\n', " "),
-        Part::ToolCall { tool, args, .. } => format!("→{tool} {}", args["line"]),
+        Part::ToolCall { tool, args, .. } => format!("→{tool} {:.20}", args["line"].to_string()),
         Part::ToolResult { status, text, .. } => match status {
             ResultStatus::Success => text.clone(),
             ResultStatus::Interrupted => "interrupted".to_owned(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rye_engine::protocol::{Limits, QueueMode};
-use rye_model::{Fault, Script, Step};
+use rye_model::{Fault, Said, Script, Step, Tokens};
 use serde_json::json;
 
 /// A session, what is asked of it, and what a person does at its gates.
@@ -15,6 +15,8 @@ pub(crate) struct Scenario {
     pub(crate) limits: Limits,
     /// Ids, contents and modes of the prompts, in order.
     pub(crate) prompts: &'static [(&'static str, &'static str, QueueMode)],
+    /// How many turns end, at least.
+    pub(crate) ends: usize,
     pub(crate) person: Person,
     /// How long no host is there after a kill, by the clock.
     pub(crate) down_for: Duration,
@@ -69,6 +71,7 @@ const PLAIN: Scenario = Scenario {
     child: nothing,
     limits: NONE,
     prompts: ONE,
+    ends: 0,
     person: Person::Approves,
     down_for: Duration::ZERO,
 };
@@ -198,7 +201,68 @@ pub(crate) const ALL: &[Scenario] = &[
         },
         ..PLAIN
     },
+    Scenario {
+        name: "a history summed up",
+        script: || full(),
+        prompts: TWO,
+        ends: 3,
+        ..PLAIN
+    },
+    Scenario {
+        name: "a history that cannot be",
+        script: || Script {
+            on_summary: Some("I go on with the work.".to_owned()),
+            ..full()
+        },
+        prompts: TWO,
+        ..PLAIN
+    },
+    Scenario {
+        name: "a model that has no room",
+        script: || {
+            let overflow = Step::Fail {
+                fault: Fault::ContextOverflow,
+                times: Some((
+                    1,
+                    Said {
+                        text: "done".to_owned(),
+                        ..Said::default()
+                    },
+                )),
+            };
+            Script::of([
+                call("once", &"a".repeat(40_000)),
+                Step::text("one"),
+                overflow,
+            ])
+        },
+        prompts: TWO,
+        ..PLAIN
+    },
 ];
+
+const TWO: &[(&str, &str, QueueMode)] = &[
+    ("p1", "first", QueueMode::Followup),
+    ("p2", "second", QueueMode::Followup),
+];
+
+/// The context is full once the second prompt is answered.
+fn full() -> Script {
+    let full = Said {
+        text: "two".to_owned(),
+        usage: Some(Tokens {
+            input: 200_000,
+            ..Tokens::default()
+        }),
+        ..Said::default()
+    };
+    Script::of([
+        call("once", &"a".repeat(40_000)),
+        Step::text("one"),
+        Step::Say(full),
+        Step::text("three"),
+    ])
+}
 
 /// How a story tells that a limit was reached.
 pub(crate) const LIMIT: &str = "model: limit";

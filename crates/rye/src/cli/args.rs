@@ -17,8 +17,8 @@ use crate::settings::Color;
 
 pub(crate) use config::ConfigCommand;
 pub(crate) use engine::{
-    ExportSessionArgs, ForkArgs, GateArgs, GateCommand, Holds, ImportSessionArgs, PromptArgs,
-    ResumeArgs, SessionArgs, SessionCommand, VerifySessionArgs,
+    CompactArgs, ExportSessionArgs, ForkArgs, GateArgs, GateCommand, Holds, ImportSessionArgs,
+    PromptArgs, ResumeArgs, SessionArgs, SessionCommand, VerifySessionArgs,
 };
 pub(crate) use execute::{CallOptions, ExecuteArgs, RunCommand, TailArgs, TraceChoice, seconds};
 pub(crate) use items::{

@@ -9,6 +9,7 @@ use lillux::durable;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_engine::bridge;
+use rye_engine::compaction::Settings;
 use rye_engine::protocol::{
     Entry, EntryKind, EventKind, Gate, GateId, Message, Part, QueueItemId, Role,
     Session as SessionData, SessionId, StatusKind, TurnEnd,
@@ -16,7 +17,7 @@ use rye_engine::protocol::{
 use rye_engine::store::{Posted, SessionFilter, StoreError};
 use rye_engine::tool::{Tool, VAULT};
 use rye_engine::{DecideError, Decision, Engine, Feed, Missed, Session};
-use rye_host::{ApprovalsError, HostError, SandboxKind};
+use rye_host::{ApprovalsError, CompactionError, HostError, SandboxKind};
 use rye_items::{OwnKeyError, Spaces, search};
 use rye_mcp::client::Pool;
 use serde_json::Value;
@@ -105,6 +106,7 @@ fn run<T>(
     let outcome = runtime.block_on(async {
         let mut builder = rye_host::builder(&options, models, Arc::clone(&supervisor))?;
         builder = builder.tools(bridge(context, supervisor)?);
+        builder = builder.compaction(compaction(context)?);
         if let Some(key) = signing_key(context)? {
             builder = builder.sign_with(key);
         }
@@ -126,6 +128,14 @@ fn database(context: &Context) -> Result<PathBuf, Failure> {
     })?;
     durable::create_folder(&state.value, 0o700)?;
     Ok(state.value.join("sessions.db"))
+}
+
+/// When and how histories are summed up.
+fn compaction(context: &Context) -> Result<Settings, Failure> {
+    let spaces = context.spaces()?;
+    let (settings, ignored) = rye_host::compaction(&spaces)?;
+    context.tell_ignored(&ignored);
+    Ok(settings)
 }
 
 /// The two tools with which an agent reaches all items.
@@ -468,7 +478,16 @@ pub(crate) fn line(entry: &Entry) -> String {
     match &entry.kind {
         EntryKind::Message(message) => spoken(message),
         EntryKind::DecisionGate { title, .. } => format!("gate       {title}"),
-        EntryKind::Compaction { .. } => "summed up".to_owned(),
+        EntryKind::Compaction {
+            covered,
+            tokens_before,
+            tokens_after,
+            ..
+        } => format!(
+            "summed up  {} entries, {tokens_before} tokens became {tokens_after}",
+            covered.len()
+        ),
+        EntryKind::CompactionUndone { .. } => "summary taken back".to_owned(),
         EntryKind::BranchSummary { .. } => "branch left".to_owned(),
     }
 }
@@ -529,6 +548,15 @@ impl From<ApprovalsError> for Failure {
         match error {
             ApprovalsError::Space(error) => error.into(),
             other => Self::failed("approvals", other),
+        }
+    }
+}
+
+impl From<CompactionError> for Failure {
+    fn from(error: CompactionError) -> Self {
+        match error {
+            CompactionError::Space(error) => error.into(),
+            other => Self::new(Exit::Usage, "bad_config", other),
         }
     }
 }

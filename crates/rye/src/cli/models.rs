@@ -5,7 +5,6 @@ use std::path::Path;
 use lillux::shell_word;
 use rye_host::{Catalogue, ModelsError, Overrides};
 use rye_items::vault::Vault;
-use rye_items::{SYSTEM, Spaces};
 
 use super::context::Context;
 use super::failure::{Exit, Failure};
@@ -13,17 +12,11 @@ use crate::settings::{self, SettingsError};
 
 /// The models of all spaces. Those of the project that do not count are told of.
 pub(crate) fn catalogue(context: &Context, workspace: &Path) -> Result<Catalogue, Failure> {
-    let places = &context.settings.places;
     let project = context.settings.project();
-    let bundles = &places.system_space.value;
-    let spaces = Spaces::open(Some(project), context.user(), bundles, &SYSTEM)?;
+    let spaces = context.spaces()?;
     let vault = context.user().map(|user| Vault::new(user, Some(project)));
     let (models, ignored) = rye_host::models(workspace, &spaces, vault)?;
-    for ignored in ignored {
-        let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
-        let hint = format!("rye sign {}", shell_word(&ignored.path));
-        context.printer.warn(&text, Some(&hint));
-    }
+    context.tell_ignored(&ignored);
     Ok(models.limits(Overrides {
         context_window: tokens("RYE_CONTEXT_WINDOW")?,
         max_output: tokens("RYE_MAX_TOKENS")?,

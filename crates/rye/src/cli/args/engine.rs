@@ -138,6 +138,15 @@ pub(crate) enum SessionCommand {
         rye session fork 01a1…\n  \
         rye session fork 01a1… --at 01a2…")]
     Fork(ForkArgs),
+    /// Sum up a long history, so that a model can go on with it; or take that back.
+    #[command(
+        after_help = "Nothing is lost: the record keeps all of it. It also happens by itself when a model has\n\
+        hardly room left; `.ai/config/agent/compaction.yaml` says when and how.\n\n\
+        Examples:\n  \
+        rye session compact 01a1…\n  \
+        rye session compact 01a1… --undo"
+    )]
+    Compact(CompactArgs),
     /// Forget a session and all that belongs to it.
     #[command(after_help = "Example:\n  rye session rm 01a1…")]
     Rm(SessionArgs),
@@ -148,6 +157,18 @@ pub(crate) struct SessionArgs {
     /// Its id, or the beginning or the end of it.
     #[arg(value_name = "ID")]
     pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompactArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// Its thread.
+    #[arg(long, value_name = "KEY", default_value = "default")]
+    pub(crate) thread: String,
+    /// Take the last summary back: what it covers is read again.
+    #[arg(long)]
+    pub(crate) undo: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
 //! `rye session`
 
+mod compaction;
 mod copies;
 mod proof;
 
@@ -28,6 +29,7 @@ pub(crate) fn run(command: &SessionCommand, context: &Context) -> Outcome {
         SessionCommand::Export(args) => copies::export(args, context),
         SessionCommand::Import(args) => copies::import(args, context),
         SessionCommand::Fork(args) => copies::fork(args, context),
+        SessionCommand::Compact(args) => compaction::run(args, context),
         SessionCommand::Rm(args) => rm(args, context),
     }
 }
