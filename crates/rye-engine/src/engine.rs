@@ -8,7 +8,7 @@ mod opening;
 mod prompt;
 mod session;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -25,9 +25,10 @@ use crate::blob::BlobStore;
 use crate::bus::{Bus, Feed, Notice};
 use crate::clock::Clock;
 use crate::compaction::Settings;
+use crate::guides::{Guides, Role};
 use crate::model::Models;
 use crate::proof;
-use crate::runner::Toolbox;
+use crate::runner::{ROLE, Toolbox};
 use crate::sandbox::Sandbox;
 use crate::store::{Claim, Lease, Post, Posted, SessionFilter, SessionStore, StoreError};
 
@@ -56,6 +57,7 @@ pub(crate) struct Inner {
     clock: Arc<dyn Clock>,
     collect: Duration,
     compaction: Arc<Settings>,
+    pub(crate) guides: Option<Arc<dyn Guides>>,
     system: String,
     key: Option<Arc<SigningKey>>,
     open: Mutex<HashMap<SessionId, Session>>,
@@ -78,7 +80,10 @@ pub(crate) struct Shared {
     pub(crate) collect: Duration,
     /// When and how histories are summed up.
     pub(crate) compaction: Arc<Settings>,
+    pub(crate) guides: Option<Arc<dyn Guides>>,
     pub(crate) system: String,
+    /// The role of threads that have none.
+    pub(crate) role: Option<String>,
     /// The model of threads that name none.
     pub(crate) model: String,
     pub(crate) bus: Bus,
@@ -140,6 +145,8 @@ pub struct NewSession {
     pub purpose: Purpose,
     /// The model of its threads.
     pub model: Option<String>,
+    /// The role of its threads.
+    pub role: Option<String>,
     /// How much it may use up.
     pub limits: Limits,
 }
@@ -204,6 +211,34 @@ impl Engine {
     /// An engine to be put together.
     pub fn builder() -> Builder {
         Builder::default()
+    }
+
+    /// In words why a model cannot be asked, if it cannot; the default where none is named.
+    pub fn check_model(&self, name: Option<&str>) -> Result<(), String> {
+        let models = &self.inner.models;
+        let name = name.map_or_else(|| models.default_name(), str::to_owned);
+        models.get(&name).map(drop)
+    }
+
+    /// The role of a name; or in words why there is none.
+    pub async fn role(&self, name: &str) -> Result<Role, String> {
+        match &self.inner.guides {
+            Some(guides) => guides.role(name, &*self.inner.sandbox).await,
+            None => Err(format!("there is no role `{name}`: nobody has any here")),
+        }
+    }
+
+    /// What a skill says, with its variables filled in; or in words why it cannot.
+    pub async fn skill(
+        &self,
+        name: &str,
+        variables: &BTreeMap<String, String>,
+    ) -> Result<String, String> {
+        let Some(guides) = &self.inner.guides else {
+            return Err(format!("there is no skill `{name}`: nobody has any here"));
+        };
+        let skill = guides.skill(name, &*self.inner.sandbox).await?;
+        skill.fill(variables)
     }
 
     /// Makes a session, or opens the one of the same id.
@@ -370,6 +405,10 @@ async fn look_after(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Recei
 }
 
 fn session_data(id: SessionId, new: NewSession, sandbox: &str, now: Millis) -> SessionData {
+    let mut metadata = serde_json::Map::new();
+    if let Some(role) = new.role {
+        metadata.insert(ROLE.to_owned(), role.into());
+    }
     SessionData {
         id,
         user_id: new.user_id,
@@ -387,7 +426,7 @@ fn session_data(id: SessionId, new: NewSession, sandbox: &str, now: Millis) -> S
         model: new.model,
         limits: new.limits,
         usage: Usage::default(),
-        metadata: serde_json::Map::new(),
+        metadata,
         created_at: now,
         updated_at: now,
     }

@@ -11,6 +11,7 @@ mod drive;
 mod failover;
 mod gates;
 mod queue;
+mod result;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -114,6 +115,8 @@ pub(crate) enum Input {
     Again(Box<EventKind>),
     /// The model has said that the context is too long.
     Overflow(ErrorInfo),
+    /// The role of the prompt wants another model.
+    Choose(String),
     /// Somebody wants the history summed up.
     Compact,
     /// It was, or could not be.
@@ -288,6 +291,7 @@ impl Step<'_> {
             Input::Answered(answer) => self.answered(answer),
             Input::Again(told) => self.again(*told),
             Input::Overflow(error) => self.overflowed(error),
+            Input::Choose(model) => self.choose(model),
             Input::Compact => self.begin_compaction(Compacting::Asked),
             Input::Compacted(outcome) => self.compacted(outcome),
             Input::UndoCompaction { compaction, tokens } => {
@@ -353,6 +357,11 @@ impl Step<'_> {
         message.model = Some(model);
         message.stop_reason = answer.stop_reason;
         let calls: Vec<_> = message.parts.iter().filter_map(requested).collect();
+        let wrong = if calls.is_empty() {
+            self.result_of(&mut message)
+        } else {
+            None
+        };
         let entry = self.append(EntryKind::Message(message));
         if answer.usage.input_tokens > 0 {
             self.machine.thread.tokens = answer.usage.tokens();
@@ -361,6 +370,9 @@ impl Step<'_> {
         self.tell(EventKind::Usage {
             usage: answer.usage,
         });
+        if let Some(wrong) = wrong {
+            return self.no_result(&wrong);
+        }
         if calls.is_empty() {
             return self.finish(ItemStatus::Done, TurnEnd::EndTurn);
         }
@@ -547,6 +559,7 @@ fn turn(item: &QueueItem, thread: &Thread, default: &str) -> Turn {
         used: Usage::default(),
         unchecked: item.metadata.contains_key(CONTINUE),
         overflowed: false,
+        retried: false,
     }
 }
 

@@ -4,6 +4,7 @@
 mod compaction;
 mod effects;
 mod failover;
+mod guidance;
 mod telling;
 mod tools;
 
@@ -26,6 +27,7 @@ use crate::tool::{DecisionRequest, ToolError, ToolOutput};
 use crate::transcript::Transcript;
 
 pub use compaction::Compaction;
+pub(crate) use guidance::ROLE;
 use telling::Telling;
 pub(crate) use tools::Toolbox;
 
@@ -52,6 +54,8 @@ pub(crate) enum Mail {
     Delta(u64, Delta),
     Answered(u64, Result<Box<ModelAnswer>, rye_protocol::ErrorInfo>),
     Failed(u64, crate::model::ModelError),
+    /// The role wants another model.
+    Choose(u64, String),
     /// From whoever sums up.
     Compacted(
         u64,
@@ -92,6 +96,8 @@ pub(crate) struct Runner {
     /// What the model has said so far.
     partial: String,
     failover: failover::Failover,
+    /// What the model is told before anything is said.
+    guidance: Option<Arc<guidance::Guidance>>,
     /// Who waits for the history to be summed up.
     asked: Vec<oneshot::Sender<Compaction>>,
     /// How many tokens models can use, by their names.
@@ -122,6 +128,7 @@ impl Runner {
             generation: 0,
             partial: String::new(),
             failover: failover::Failover::default(),
+            guidance: None,
             asked: Vec::new(),
             windows: Mutex::default(),
             tools: HashMap::new(),
@@ -227,6 +234,8 @@ impl Runner {
             }
             Mail::Failed(generation, _) if generation != self.generation => Ok(()),
             Mail::Failed(_, error) => self.unanswered(error).await,
+            Mail::Choose(generation, _) if generation != self.generation => Ok(()),
+            Mail::Choose(_, model) => self.step(Input::Choose(model)).await.map(drop),
             Mail::Compacted(generation, _) if generation != self.generation => Ok(()),
             Mail::Compacted(_, outcome) => self.compacted(outcome).await,
             Mail::Compact(reply) => {

@@ -391,7 +391,6 @@ async fn a_summary_that_is_no_good_leaves_all_as_it_was() {
             "on_summary: I go on with the work.\n",
             "lacks the headings `Goal`",
         ),
-        ("on_summary: ''\n", "lacks the headings"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let model = Heard::new(&format!("{TWO}{script}"));

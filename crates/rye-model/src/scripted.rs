@@ -20,6 +20,8 @@ use crate::script::{Fault, Said, Script, Step};
 /// It remembers nothing of what it said: the step that it takes is the number of answers
 /// in the history, summed up or not, so that another process gives the same answer to the same history.
 ///
+/// What does not fit the script's window it does not read: that is a context overflow.
+///
 /// One thing cannot be told from a history: how often an `error` with `times` was given.
 /// That is counted for each step as long as the model is there, by all who ask it; a new
 /// process fails as often again.
@@ -59,6 +61,12 @@ impl Model for Scripted {
                     ..Said::default()
                 };
                 return Ok(self.say(0, &said, &request, &deltas).await);
+            }
+            let tokens = estimate(&request, &[]).input;
+            if tokens > self.script.context_window {
+                let window = self.script.context_window;
+                let message = format!("{tokens} tokens are more than the {window} that fit");
+                return Err(ModelError::ContextOverflow(message));
             }
             let number = request.messages.iter().map(|it| answers(it)).sum();
             let step = self.script.steps.get(number);

@@ -84,6 +84,9 @@ pub struct Turn {
     /// Whether the model has said once that the context is too long.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overflowed: bool,
+    /// Whether the model was told once what is wrong with its result.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retried: bool,
 }
 
 /// Why a history is summed up.

@@ -8,8 +8,10 @@ use lillux::keys::SigningKey;
 
 use super::{Engine, Inner, look_after};
 use crate::blob::BlobStore;
+use crate::builtin::Skill;
 use crate::clock::{Clock, SystemClock};
 use crate::compaction::Settings;
+use crate::guides::Guides;
 use crate::model::Models;
 use crate::runner::Toolbox;
 use crate::sandbox::Sandbox;
@@ -42,6 +44,7 @@ pub struct Builder {
     tools: Vec<Arc<dyn Tool>>,
     collect: Option<Duration>,
     compaction: Settings,
+    guides: Option<Arc<dyn Guides>>,
     system: String,
     key: Option<SigningKey>,
 }
@@ -110,6 +113,15 @@ impl Builder {
         self
     }
 
+    /// Where roles, skills and rules are found. The tool `skill` comes with it.
+    #[must_use]
+    pub fn guides(mut self, guides: impl Guides) -> Self {
+        let guides: Arc<dyn Guides> = Arc::new(guides);
+        self.tools.push(Arc::new(Skill::new(Arc::clone(&guides))));
+        self.guides = Some(guides);
+        self
+    }
+
     /// What holds before anything is said.
     #[must_use]
     pub fn system(mut self, system: impl Into<String>) -> Self {
@@ -139,6 +151,7 @@ impl Builder {
             tools: Arc::new(tools),
             collect: self.collect.unwrap_or(COLLECT),
             compaction: Arc::new(self.compaction),
+            guides: self.guides,
             system: self.system,
             key: self.key.map(Arc::new),
             open: Mutex::new(HashMap::new()),

@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Above, Budget, Inner, Prompt, Shared, ThreadView};
 use crate::bus::{Bus, Notice, Subscription};
 use crate::machine::Machine;
-use crate::runner::{Mail, Runner};
+use crate::result::SCHEMA;
+use crate::runner::{Mail, ROLE, Runner};
 use crate::store::{Lease, Order, Post, Record, StoreError};
 
 /// The key of the thread that prompts go to where they name none.
@@ -109,7 +110,13 @@ impl Session {
             clock: Arc::clone(&inner.clock),
             collect: inner.collect,
             compaction: Arc::clone(&inner.compaction),
+            guides: inner.guides.clone(),
             system: inner.system.clone(),
+            role: data
+                .metadata
+                .get(ROLE)
+                .and_then(|role| role.as_str())
+                .map(str::to_owned),
             model: model.unwrap_or_else(|| inner.models.default_name()),
             bus: Bus::new(inner.told.clone()),
             closed: CancellationToken::new(),
@@ -419,6 +426,10 @@ impl Session {
     }
 
     fn item(&self, prompt: Prompt, running: &Running) -> QueueItem {
+        let mut metadata = Map::new();
+        if let Some(schema) = prompt.schema {
+            metadata.insert(SCHEMA.to_owned(), schema);
+        }
         QueueItem {
             id: prompt.id.unwrap_or_else(QueueItemId::new),
             session: self.id().clone(),
@@ -429,12 +440,12 @@ impl Session {
             author: prompt.author,
             reply_to: prompt.reply_to,
             model: prompt.model,
-            role: None,
+            role: prompt.role,
             limits: prompt.limits,
             mode: prompt.mode.unwrap_or(running.mode),
             status: ItemStatus::Waiting,
             collect_until: None,
-            metadata: Map::new(),
+            metadata,
             created_at: self.open.shared.clock.now(),
         }
     }

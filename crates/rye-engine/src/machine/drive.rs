@@ -101,7 +101,7 @@ impl Step<'_> {
     }
 
     /// The prompt that runs.
-    fn running(&self) -> Option<&QueueItem> {
+    pub(super) fn running(&self) -> Option<&QueueItem> {
         let turn = self.machine.thread.turn.as_ref()?;
         self.machine.items.iter().find(|item| item.id == turn.item)
     }

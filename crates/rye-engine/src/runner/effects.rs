@@ -47,6 +47,22 @@ impl Runner {
             let _ = own.send(Mail::Limit(limit));
             return Ok(());
         }
+        let guidance = match self.guidance().await {
+            Ok(guidance) => guidance,
+            Err(error) => {
+                let _ = own.send(Mail::Answered(generation, Err(error)));
+                return Ok(());
+            }
+        };
+        let round = self.machine.thread.turn.as_ref().map(|turn| turn.round);
+        if let Some(wanted) = &guidance.model
+            && round == Some(0)
+            && wanted != name
+            && self.failover == Failover::default()
+        {
+            let _ = own.send(Mail::Choose(generation, wanted.clone()));
+            return Ok(());
+        }
         let model = match self.shared.models.get(name) {
             Ok(model) => model,
             Err(why) => {
@@ -56,7 +72,7 @@ impl Runner {
             }
         };
         let request = ModelRequest {
-            system: self.shared.system.clone(),
+            system: guidance.system.clone(),
             messages: self.transcript().await?.messages(),
             tools: self.shared.tools.specs(),
             max_output: None,

@@ -219,21 +219,21 @@ pub(crate) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "a model that has no room",
-        script: || {
-            let overflow = Step::Fail {
-                fault: Fault::ContextOverflow,
-                times: Some((
-                    1,
-                    Said {
-                        text: "done".to_owned(),
-                        ..Said::default()
-                    },
-                )),
-            };
-            Script::of([
+        script: || Script {
+            context_window: 10_500,
+            max_output: 100,
+            ..Script::of([
                 call("once", &"a".repeat(40_000)),
-                Step::text("one"),
-                overflow,
+                // It says less than it is, so nobody sees it coming.
+                Step::Say(Said {
+                    text: "one".repeat(2_000),
+                    usage: Some(Tokens {
+                        input: 10,
+                        ..Tokens::default()
+                    }),
+                    ..Said::default()
+                }),
+                Step::text("done"),
             ])
         },
         prompts: TWO,
