@@ -53,7 +53,12 @@ impl Skill {
             .collect();
         let mut wrong = String::new();
         if !missing.is_empty() {
-            let _ = write!(wrong, "the skill `{}` needs {}", self.name, missing.join(", "));
+            let _ = write!(
+                wrong,
+                "the skill `{}` needs {}",
+                self.name,
+                missing.join(", ")
+            );
         }
         if !unknown.is_empty() {
             let and = if wrong.is_empty() { "" } else { "; " };
@@ -139,7 +144,9 @@ pub(crate) fn system(
         add(&role.text);
     }
     if let Some(rules) = rules {
-        add(&format!("The rules of this workspace, from its AGENTS.md:\n\n{rules}"));
+        add(&format!(
+            "The rules of this workspace, from its AGENTS.md:\n\n{rules}"
+        ));
     }
     if !skills.is_empty() {
         let lines = skills.iter().map(|skill| {

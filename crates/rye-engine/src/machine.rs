@@ -19,8 +19,8 @@ use std::time::Duration;
 use lillux::keys::SigningKey;
 use rye_protocol::{
     Batch, Call, CallId, CallState, Compacting, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo,
-    EventKind, Gate, GateId, ItemStatus, Message, Millis, Op, Part, Phase, QueueItem, QueueItemId,
-    Role, StatusKind, Thread, ThreadStatus, Turn, TurnEnd, Usage,
+    EventKind, Gate, GateId, ItemStatus, Message, Millis, Op, Part, Phase, Prompted, QueueItem,
+    QueueItemId, Role, StatusKind, Thread, ThreadStatus, Turn, TurnEnd, Usage,
 };
 use serde_json::{Value, json};
 
@@ -73,6 +73,8 @@ pub(crate) struct Env<'a> {
     pub(crate) signer: Option<&'a SigningKey>,
     /// The hash of the session's last seal.
     pub(crate) last_seal: Option<String>,
+    /// What the model was told beside the history, and the hash of that.
+    pub(crate) prompted: Option<&'a (Prompted, String)>,
     /// When and how histories are summed up.
     pub(crate) compaction: &'a Settings,
     pub(crate) windows: &'a dyn Windows,
@@ -366,6 +368,7 @@ impl Step<'_> {
         if answer.usage.input_tokens > 0 {
             self.machine.thread.tokens = answer.usage.tokens();
         }
+        self.tell_prompt();
         self.use_up(answer.usage);
         self.tell(EventKind::Usage {
             usage: answer.usage,
@@ -383,6 +386,20 @@ impl Step<'_> {
         let calls = calls.into_iter().map(|(call, _)| call).collect();
         if let Some(turn) = &mut self.machine.thread.turn {
             turn.phase = Phase::Tools { entry, calls };
+        }
+    }
+
+    /// Writes down what the model was told beside the history, where that is news.
+    fn tell_prompt(&mut self) {
+        const PROMPTED: &str = "prompted";
+        let Some((prompted, hash)) = self.env.prompted else {
+            return;
+        };
+        let metadata = &mut self.machine.thread.metadata;
+        if metadata.get(PROMPTED).and_then(Value::as_str) != Some(hash) {
+            metadata.insert(PROMPTED.to_owned(), json!(hash));
+            let prompted = Box::new(prompted.clone());
+            self.tell(EventKind::Prompted { prompted });
         }
     }
 

@@ -55,7 +55,10 @@ fn without_fence(text: &str) -> &str {
         return text;
     };
     let inside = inside.strip_suffix("```").unwrap_or(inside);
-    inside.split_once('\n').map_or(inside, |(_, rest)| rest).trim()
+    inside
+        .split_once('\n')
+        .map_or(inside, |(_, rest)| rest)
+        .trim()
 }
 
 #[cfg(test)]

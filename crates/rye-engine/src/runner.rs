@@ -98,6 +98,8 @@ pub(crate) struct Runner {
     failover: failover::Failover,
     /// What the model is told before anything is said.
     guidance: Option<Arc<guidance::Guidance>>,
+    /// What it is told beside the history, and the hash of that.
+    prompted: Option<(rye_protocol::Prompted, String)>,
     /// Who waits for the history to be summed up.
     asked: Vec<oneshot::Sender<Compaction>>,
     /// How many tokens models can use, by their names.
@@ -129,6 +131,7 @@ impl Runner {
             partial: String::new(),
             failover: failover::Failover::default(),
             guidance: None,
+            prompted: None,
             asked: Vec::new(),
             windows: Mutex::default(),
             tools: HashMap::new(),
@@ -328,6 +331,7 @@ impl Runner {
             until: self.shared.budget.until(),
             signer: self.shared.key.as_deref(),
             last_seal: self.shared.last_seal(),
+            prompted: self.prompted.as_ref(),
             compaction: &self.shared.compaction,
             windows: self,
             tools: &*self.shared.tools,

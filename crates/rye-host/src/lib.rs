@@ -66,8 +66,11 @@
 mod approvals;
 mod compaction;
 mod config;
+mod guides;
 mod items;
 mod models;
+pub mod replay;
+mod script;
 pub mod transfer;
 
 use std::path::{Path, PathBuf};
@@ -83,9 +86,11 @@ use rye_store::{FileBlobs, Sqlite};
 
 pub use approvals::{APPROVALS, ApprovalsError, approvals};
 pub use compaction::{COMPACTION, CompactionError, compaction};
+pub use guides::Files;
 pub use items::Items;
 pub use models::{MODELS, ModelsError, models};
 pub use rye_model::{Catalogue, Listed, Overrides};
+pub use script::script;
 
 /// Where an agent's tools work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -386,12 +386,10 @@ async fn what_cannot_be_made_to_fit_is_told_and_the_thread_goes_on() {
 
 #[tokio::test]
 async fn a_summary_that_is_no_good_leaves_all_as_it_was() {
-    for (script, why) in [
-        (
-            "on_summary: I go on with the work.\n",
-            "lacks the headings `Goal`",
-        ),
-    ] {
+    for (script, why) in [(
+        "on_summary: I go on with the work.\n",
+        "lacks the headings `Goal`",
+    )] {
         let folder = tempfile::tempdir().unwrap();
         let model = Heard::new(&format!("{TWO}{script}"));
         let engine = engine(folder.path(), &model, small());

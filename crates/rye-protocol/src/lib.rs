@@ -33,7 +33,7 @@ mod usage;
 pub use batch::{Batch, Op, Suspended};
 pub use entry::{Entry, EntryKind, Message, Part, ResultStatus, Role};
 pub use error::{ErrorCode, ErrorInfo};
-pub use event::{Event, EventKind, StatusKind, TurnEnd};
+pub use event::{Event, EventKind, Prompted, PromptedTool, StatusKind, TurnEnd};
 pub use gate::{Action, Gate, GateKind, GateOrigin, GateRef, GateStatus, Resolution};
 pub use id::{CallId, EntryId, GateId, IdError, QueueItemId, SandboxId, SessionId, ThreadId};
 pub use proof::{Archive, Receipt, Seal};

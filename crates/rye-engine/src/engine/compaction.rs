@@ -1,6 +1,6 @@
 //! Histories summed up because somebody asks for it.
 
-use rye_protocol::EntryId;
+use rye_protocol::{EntryId, StatusKind};
 use tokio::sync::oneshot;
 
 use super::Session;
@@ -16,6 +16,19 @@ impl Session {
         let (reply, answer) = oneshot::channel();
         self.send(&running, Mail::Compact(reply))?;
         answer.await.map_err(|_| self.over())
+    }
+
+    /// Waits until a thread has nothing left to do.
+    pub async fn settled(&self, thread: &str) -> Result<(), StoreError> {
+        let running = self.named(thread)?;
+        let mut events = self.subscribe(0);
+        // What is told live is told to whoever listens by then, and no sooner.
+        while running.status() != StatusKind::Idle {
+            if events.next().await?.is_none() {
+                return Err(self.over());
+            }
+        }
+        Ok(())
     }
 
     /// Takes back the last sum of a thread's history that stands, and gives its entry: what

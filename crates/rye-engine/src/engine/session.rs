@@ -47,6 +47,13 @@ pub(super) struct Running {
     status: Arc<Mutex<StatusKind>>,
 }
 
+impl Running {
+    /// What it is doing.
+    pub(super) fn status(&self) -> StatusKind {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Session {
     /// Writes a new one down and opens it.
     pub(super) async fn create(
@@ -233,10 +240,7 @@ impl Session {
         let view = |(key, running): (&String, &Running)| ThreadView {
             id: running.id.clone(),
             key: key.clone(),
-            status: *running
-                .status
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
+            status: running.status(),
         };
         let mut all: Vec<_> = threads.iter().map(view).collect();
         all.sort_by(|a, b| a.id.cmp(&b.id));

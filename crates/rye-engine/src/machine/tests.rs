@@ -190,6 +190,7 @@ impl World {
             until: self.until,
             signer: None,
             last_seal: None,
+            prompted: None,
             compaction: &Settings::default(),
             windows: &Endless,
             tools: &Named,

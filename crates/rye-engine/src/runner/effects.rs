@@ -71,6 +71,7 @@ impl Runner {
                 return Ok(());
             }
         };
+        self.remember_prompt(name, model.info(), &guidance);
         let request = ModelRequest {
             system: guidance.system.clone(),
             messages: self.transcript().await?.messages(),

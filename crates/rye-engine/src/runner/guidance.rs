@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
-use rye_protocol::{ErrorCode, ErrorInfo, QueueItem, QueueItemId};
+use lillux::Hash;
+use rye_protocol::{ErrorCode, ErrorInfo, Prompted, PromptedTool, QueueItem, QueueItemId};
 use serde_json::{Map, Value};
 
 use super::Runner;
 use crate::guides::{self, Role};
+use crate::model::ModelInfo;
 use crate::result::{self, SCHEMA};
 
 /// Where a thread and a session keep the role that they have.
@@ -16,7 +18,7 @@ pub(crate) const ROLE: &str = "role";
 /// What holds for a prompt.
 #[derive(Debug, Clone)]
 pub(super) struct Guidance {
-    item: QueueItemId,
+    item: Option<QueueItemId>,
     pub(super) system: String,
     /// The model of the role, if the prompt names none.
     pub(super) model: Option<String>,
@@ -31,7 +33,7 @@ impl Runner {
         let item = items.next().cloned();
         let id = item.as_ref().map(|item| item.id.clone());
         if let Some(known) = &self.guidance
-            && Some(&known.item) == id.as_ref()
+            && known.item == id
         {
             return Ok(Arc::clone(known));
         }
@@ -48,12 +50,39 @@ impl Runner {
         let system = guides::system(&shared.system, role.as_ref(), rules, &skills, more);
         let named = item.as_ref().is_some_and(|item| item.model.is_some());
         let guidance = Arc::new(Guidance {
-            item: id.unwrap_or_default(),
+            item: id,
             system,
             model: role.and_then(|role| role.model).filter(|_| !named),
         });
         self.guidance = Some(Arc::clone(&guidance));
         Ok(guidance)
+    }
+
+    /// What the model is told beside the history, to be written down with its answer.
+    pub(super) fn remember_prompt(&mut self, model: &str, info: ModelInfo, guidance: &Guidance) {
+        let same = |(known, _): &(Prompted, String)| {
+            known.model == model
+                && known.context_window == info.context_window
+                && known.system == guidance.system
+        };
+        if self.prompted.as_ref().is_some_and(same) {
+            return;
+        }
+        let tools = self.shared.tools.specs();
+        let tools = tools.iter().map(|tool| PromptedTool {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            parameters: tool.parameters.clone(),
+        });
+        let prompted = Prompted {
+            model: model.to_owned(),
+            context_window: info.context_window,
+            max_output: info.max_output,
+            system: guidance.system.clone(),
+            tools: tools.collect(),
+        };
+        let text = serde_json::to_string(&prompted).unwrap_or_default();
+        self.prompted = Some((prompted, Hash::of(text).to_hex()));
     }
 
     /// The role: the prompt's, else the thread's, else the session's.
@@ -69,7 +98,9 @@ impl Runner {
         };
         let bad = |why: String| ErrorInfo::new(ErrorCode::BadRole, why);
         let Some(guides) = &self.shared.guides else {
-            return Err(bad(format!("there is no role `{name}`: nobody has any here")));
+            return Err(bad(format!(
+                "there is no role `{name}`: nobody has any here"
+            )));
         };
         let role = guides.role(&name, &*self.shared.sandbox).await;
         role.map(Some).map_err(bad)

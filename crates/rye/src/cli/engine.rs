@@ -11,13 +11,15 @@ use lillux::process::Supervisor;
 use rye_engine::bridge;
 use rye_engine::compaction::Settings;
 use rye_engine::protocol::{
-    Entry, EntryKind, EventKind, Gate, GateId, Message, Part, QueueItemId, Role,
+    Archive, Entry, EntryKind, EventKind, Gate, GateId, Message, Part, QueueItemId, Role,
     Session as SessionData, SessionId, StatusKind, TurnEnd,
 };
+use rye_engine::result::RESULT;
 use rye_engine::store::{Posted, SessionFilter, StoreError};
 use rye_engine::tool::{Tool, VAULT};
 use rye_engine::{DecideError, Decision, Engine, Feed, Missed, Session};
-use rye_host::{ApprovalsError, CompactionError, HostError, SandboxKind};
+use rye_host::replay::{Replayed, Today};
+use rye_host::{ApprovalsError, CompactionError, Files, HostError, SandboxKind};
 use rye_items::{OwnKeyError, Spaces, search};
 use rye_mcp::client::Pool;
 use serde_json::Value;
@@ -41,6 +43,8 @@ pub(crate) struct Wanted {
     /// The folder it works in; else the project.
     pub(crate) workspace: Option<PathBuf>,
     pub(crate) model: Option<String>,
+    /// Folders with further skills.
+    pub(crate) skills: Vec<PathBuf>,
 }
 
 /// Runs work on an engine, and gives its sessions back afterwards.
@@ -107,6 +111,8 @@ fn run<T>(
         let mut builder = rye_host::builder(&options, models, Arc::clone(&supervisor))?;
         builder = builder.tools(bridge(context, supervisor)?);
         builder = builder.compaction(compaction(context)?);
+        let guides = Files::new(context.spaces()?, &options.workspace, wanted.skills);
+        builder = builder.guides(guides);
         if let Some(key) = signing_key(context)? {
             builder = builder.sign_with(key);
         }
@@ -115,6 +121,32 @@ fn run<T>(
         let outcome = work(&engine).await;
         engine.shutdown().await?;
         outcome
+    });
+    runtime.shutdown_background();
+    outcome
+}
+
+/// What a replay is done with: what there is today. Must be called within a runtime.
+fn today(context: &Context, supervisor: Arc<Supervisor>) -> Result<Today, Failure> {
+    let workspace = context.settings.project();
+    let mut tools = rye_engine::builtin::tools();
+    tools.extend(bridge(context, supervisor)?);
+    Ok(Today {
+        tools,
+        guides: Arc::new(Files::new(context.spaces()?, workspace, Vec::new())),
+        compaction: compaction(context)?,
+        models: Arc::new(catalogue(context, workspace)?),
+    })
+}
+
+/// Replays a session with what there is today.
+pub(crate) fn replay(context: &Context, archive: &Archive) -> Result<Replayed, Failure> {
+    let supervisor = Arc::new(Supervisor::start().map_err(unable)?);
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(async {
+        let today = today(context, supervisor)?;
+        let replayed = rye_host::replay::replay(archive, &today).await;
+        replayed.map_err(|error| Failure::failed("replay", error))
     });
     runtime.shutdown_background();
     outcome
@@ -249,6 +281,8 @@ pub(crate) struct Ended {
     pub(crate) reason: TurnEnd,
     /// What the model said last.
     pub(crate) text: String,
+    /// The result, where one was wanted and it fits.
+    pub(crate) result: Option<Value>,
     pub(crate) error: Option<String>,
 }
 
@@ -261,7 +295,7 @@ impl Follower<'_> {
     ) -> Result<Ended, Failure> {
         let mut gates = Gates::of(self).await?;
         let mut events = self.session.subscribe(after);
-        let (mut text, mut error) = (String::new(), None);
+        let (mut text, mut result, mut error) = (String::new(), None, None);
         loop {
             let notice = tokio::select! {
                 notice = events.next() => notice?.ok_or_else(taken)?,
@@ -278,6 +312,7 @@ impl Follower<'_> {
                     return Ok(Ended {
                         reason,
                         text,
+                        result,
                         error,
                     });
                 }
@@ -287,7 +322,7 @@ impl Follower<'_> {
                         None => self.read(notice.event.thread.as_ref(), &entry).await?,
                     };
                     if let Some(said) = entry.and_then(|entry| self.tell(&entry, item)) {
-                        text = said;
+                        (text, result) = said;
                     }
                 }
                 EventKind::Error { error: why } => error = Some(why.message),
@@ -336,7 +371,7 @@ impl Follower<'_> {
     }
 
     /// Tells of an entry on the side; what the model says to this prompt is given back.
-    fn tell(&self, entry: &Entry, item: &QueueItemId) -> Option<String> {
+    fn tell(&self, entry: &Entry, item: &QueueItemId) -> Option<(String, Option<Value>)> {
         let EntryKind::Message(message) = &entry.kind else {
             return None;
         };
@@ -348,7 +383,8 @@ impl Follower<'_> {
             .iter()
             .any(|part| matches!(part, Part::ToolCall { .. }));
         if message.role == Role::Assistant && !calls {
-            return Some(message.content());
+            let result = message.metadata.get(RESULT).cloned();
+            return Some((message.content(), result));
         }
         self.aside(&line(entry));
         None

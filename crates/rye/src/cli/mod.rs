@@ -91,6 +91,7 @@ fn dispatch(
         Command::Doctor => Ok(commands::doctor::run(&context)),
         Command::Vault(command) => commands::vault::run(command, &context),
         Command::Prompt(args) => commands::prompt::run(&args, &context),
+        Command::Replay(args) => commands::replay::run(&args, &context),
         Command::Session(command) => commands::session::run(&command, &context),
         Command::Gate(command) => commands::gate::run(&command, &context),
         Command::Models(command) => commands::models::run(&command, &context),

@@ -4,6 +4,8 @@ mod compaction;
 mod copies;
 mod proof;
 
+pub(super) use proof::failure as unreadable;
+
 use rye_engine::Engine;
 use rye_engine::protocol::{Entry, Gate, Session, SessionId, SessionStatus, Thread};
 use rye_engine::store::{Claim, SessionFilter};
