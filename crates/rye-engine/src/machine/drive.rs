@@ -20,6 +20,9 @@ use super::{Effect, Fact, Step};
 use crate::child;
 use crate::tool::Effect as ToolEffect;
 
+/// How often a model is called for one prompt where no limit says otherwise.
+pub(super) const MOST_ROUNDS: u32 = 500;
+
 impl Step<'_> {
     /// Does what comes next, until something must be waited for.
     pub(super) fn drive(&mut self) {
@@ -94,7 +97,10 @@ impl Step<'_> {
             return Some("duration");
         }
         let limits = &self.running()?.limits;
-        let reached = limits.reached(&turn.used, self.env.now)?;
+        // What calls tools without end is ended, whoever forgot to say when.
+        let endless = limits.turns.is_none() && turn.round >= MOST_ROUNDS;
+        let reached = limits.reached(&turn.used, self.env.now);
+        let reached = reached.or(endless.then_some("turns"))?;
         // What a call in progress uses up is its own; time is up for all.
         let between = turn.phase == Phase::Model && !self.machine.live.model;
         (between || reached == "duration").then_some(reached)
