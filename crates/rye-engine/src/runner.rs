@@ -5,6 +5,7 @@ mod compaction;
 mod effects;
 mod failover;
 mod guidance;
+mod media;
 mod telling;
 mod tools;
 

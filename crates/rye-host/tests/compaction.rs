@@ -25,7 +25,8 @@ use serde_json::{Value, json};
 struct Heard {
     model: Arc<Scripted>,
     asked: Arc<Mutex<Vec<ModelRequest>>>,
-    /// Contexts of more messages than this are too long; and how they are told apart.
+    sees: bool,
+    /// Whether a context fits.
     room: Arc<dyn Fn(&ModelRequest) -> bool + Send + Sync>,
 }
 
@@ -34,6 +35,7 @@ impl Heard {
         Self {
             model: Arc::new(Scripted::from(script.parse::<Script>().unwrap())),
             asked: Arc::default(),
+            sees: false,
             room: Arc::new(|_| true),
         }
     }
@@ -45,7 +47,10 @@ impl Heard {
 
 impl Model for Heard {
     fn info(&self) -> ModelInfo {
-        self.model.info()
+        ModelInfo {
+            images: self.sees,
+            ..self.model.info()
+        }
     }
 
     fn call(
@@ -417,5 +422,45 @@ async fn a_summary_that_is_no_good_leaves_all_as_it_was() {
         let kinds = entries(&session).await;
         let is_sum = |entry: &&Entry| matches!(entry.kind, EntryKind::Compaction { .. });
         assert_eq!(kinds.iter().filter(is_sum).count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn an_image_that_is_kept_as_a_blob_is_shown_to_a_model_that_sees() {
+    use rye_engine::blob::BlobStore as _;
+    for sees in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut model = Heard::new(TWO);
+        model.sees = sees;
+        let blobs = rye_store::FileBlobs::new(folder.path().join("blobs"));
+        let hash = blobs.put(b"a picture".to_vec()).await.unwrap();
+        let engine = Engine::builder()
+            .store(rye_store::Memory::new())
+            .blobs(blobs)
+            .models(model.clone())
+            .sandbox(Arc::new(Virtual::new()))
+            .build()
+            .unwrap();
+        let session = session(&engine).await;
+        let source = format!("blob:{hash}");
+        let prompt = rye_engine::Prompt {
+            attachments: vec![Part::Attachment {
+                name: "a.png".to_owned(),
+                mime_type: "image/png".to_owned(),
+                source: source.clone(),
+            }],
+            ..rye_engine::Prompt::from("What is this?")
+        };
+        session.prompt(prompt).await.unwrap();
+        until_idle(&session).await;
+        let asked = model.asked.lock().unwrap().first().cloned().unwrap();
+        let Part::Attachment { source: shown, .. } = &asked.messages[0].parts[1] else {
+            panic!("{asked:?}");
+        };
+        let inline = "data:image/png;base64,YSBwaWN0dXJl";
+        assert_eq!(shown, if sees { inline } else { &source });
+        // The record keeps the short form.
+        let first = entries(&session).await.remove(0);
+        assert!(!format!("{first:?}").contains("base64"));
     }
 }

@@ -86,7 +86,11 @@ const CASES: &[Case] = &[
     },
     Case {
         what: "an answer of 10 MiB",
-        replies: || vec![says(&"word ".repeat(2 * 1024 * 1024 + 100_000))],
+        replies: || {
+            vec![says(
+                &format!("{} ", "word".repeat(256)).repeat(10 * 1024 + 100),
+            )]
+        },
         args: &[],
         words: &["the model's answer is too long", "ask for less at a time"],
     },

@@ -72,9 +72,13 @@ impl Runner {
             }
         };
         self.remember_prompt(name, model.info(), &guidance);
+        let mut messages = self.transcript().await?.messages();
+        if model.info().images {
+            messages = self.with_images(messages).await;
+        }
         let request = ModelRequest {
             system: guidance.system.clone(),
-            messages: self.transcript().await?.messages(),
+            messages,
             tools: self.shared.tools.specs(),
             max_output: None,
             for_summary: false,
