@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -185,7 +186,8 @@ fn context(request: &ModelRequest) -> String {
             Role::Tool => "tool",
             Role::System => "system",
         };
-        text += &format!("{role}: {}\n", parts.collect::<Vec<_>>().join(" "));
+        let parts: Vec<_> = parts.collect();
+        let _ = writeln!(text, "{role}: {}", parts.join(" "));
     }
     text
 }
@@ -414,11 +416,10 @@ async fn a_summary_that_is_no_good_leaves_all_as_it_was() {
         assert!(failed.message.contains(why), "{}", failed.message);
         assert!(failed.message.contains("as it was"), "{}", failed.message);
         // Asked twice each time, and the second time told what was wrong.
-        let asked = model.asked.lock().unwrap();
+        let asked = model.asked.lock().unwrap().clone();
         let last = asked.iter().rfind(|it| it.for_summary).unwrap();
         let last: &Message = last.messages.last().unwrap();
         assert!(last.content().contains("could not be used: it lacks"));
-        drop(asked);
         let kinds = entries(&session).await;
         let is_sum = |entry: &&Entry| matches!(entry.kind, EntryKind::Compaction { .. });
         assert_eq!(kinds.iter().filter(is_sum).count(), 0);

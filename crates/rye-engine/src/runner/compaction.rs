@@ -258,7 +258,7 @@ impl Work {
                     usage = usage.plus(answer.usage);
                     let text =
                         rye_protocol::Message::of(rye_protocol::Role::Assistant, answer.parts);
-                    match self.sum(text.content()) {
+                    match self.sum(&text.content()) {
                         Ok((sum, tokens)) => {
                             return Ok(Box::new(Compacted {
                                 sum: Some(sum),
@@ -281,14 +281,14 @@ impl Work {
 
     /// The sum as it is written down, and the tokens of the context with it; or what is
     /// wrong with it.
-    fn sum(&mut self, summary: String) -> Result<(EntryKind, u64), String> {
-        if let Some(wrong) = summary::wrong(&summary) {
+    fn sum(&mut self, summary: &str) -> Result<(EntryKind, u64), String> {
+        if let Some(wrong) = summary::wrong(summary) {
             return Err(wrong);
         }
         let shown = Transcript::of(&self.path).tokens();
         let head = &self.head;
         let kind = |tokens_before, tokens_after| EntryKind::Compaction {
-            summary: summary.clone(),
+            summary: summary.to_owned(),
             covered: head.covered.clone(),
             tokens_before,
             tokens_after,
