@@ -18,6 +18,12 @@ impl Session {
         answer.await.map_err(|_| self.over())
     }
 
+    /// The number of the last event that is written down.
+    pub async fn last_event(&self) -> Result<u64, StoreError> {
+        let record = self.shared().store.record(self.id()).await?;
+        Ok(record.map_or(0, |record| record.sequence))
+    }
+
     /// Waits until a thread has nothing left to do.
     pub async fn settled(&self, thread: &str) -> Result<(), StoreError> {
         let running = self.named(thread)?;
