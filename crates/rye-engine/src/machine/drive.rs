@@ -16,6 +16,7 @@ use rye_protocol::{
     Turn,
 };
 
+use super::more::Whose;
 use super::{Effect, Fact, Step};
 use crate::child;
 use crate::tool::Effect as ToolEffect;
@@ -32,6 +33,11 @@ impl Step<'_> {
         if paused {
             return;
         }
+        self.take_more();
+        if self.out.raise.is_some() {
+            // It goes on once that is written.
+            return;
+        }
         loop {
             let Some(turn) = &self.machine.thread.turn else {
                 if self.compact() {
@@ -43,8 +49,11 @@ impl Step<'_> {
                 }
                 continue;
             };
-            if let Some(limit) = self.limit_of_prompt(turn) {
-                self.limit(limit);
+            if self.machine.asks_for_more() {
+                return;
+            }
+            if let Some((limit, whose)) = self.limit_of_prompt(turn) {
+                self.reached(limit, whose);
                 continue;
             }
             let (model, checked) = (turn.model.clone(), !turn.unchecked);
@@ -92,18 +101,21 @@ impl Step<'_> {
     }
 
     /// The limit of the prompt that is reached; that of the session, if it is its time.
-    fn limit_of_prompt(&self, turn: &Turn) -> Option<&'static str> {
-        if self.env.until.is_some_and(|until| self.env.now >= until) {
-            return Some("duration");
+    fn limit_of_prompt(&self, turn: &Turn) -> Option<(&'static str, Whose)> {
+        // What a call in progress uses up is its own; time is up for all, unless somebody is
+        // asked for more of it: that is done between calls.
+        let between = turn.phase == Phase::Model && !self.machine.live.model;
+        let now = between || !self.env.asks_for_more;
+        if now && self.env.until.is_some_and(|until| self.env.now >= until) {
+            return Some(("duration", Whose::Session));
         }
         let limits = &self.running()?.limits;
         // What calls tools without end is ended, whoever forgot to say when.
         let endless = limits.turns.is_none() && turn.round >= MOST_ROUNDS;
         let reached = limits.reached(&turn.used, self.env.now);
         let reached = reached.or(endless.then_some("turns"))?;
-        // What a call in progress uses up is its own; time is up for all.
-        let between = turn.phase == Phase::Model && !self.machine.live.model;
-        (between || reached == "duration").then_some(reached)
+        let now = between || (reached == "duration" && now);
+        now.then_some((reached, Whose::Prompt))
     }
 
     /// The prompt that runs.

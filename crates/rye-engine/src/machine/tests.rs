@@ -153,6 +153,7 @@ impl World {
             tokens: 0,
             compacting: None,
             turn: None,
+            last_order: None,
             metadata: Map::new(),
             created_at: Millis(0),
             updated_at: Millis(0),
@@ -188,6 +189,8 @@ impl World {
             paused: false,
             reserve: TURN,
             until: self.until,
+            limits: Limits::default(),
+            asks_for_more: false,
             signer: None,
             last_seal: None,
             prompted: None,
@@ -196,7 +199,8 @@ impl World {
             tools: &Named,
             children: &Frugal,
         };
-        let output = self.machine.handle(input, &env);
+        let before = self.machine.thread.clone();
+        let output = self.machine.handle(&before, input, &env);
         for op in output.batch.ops {
             self.record.apply(op);
         }

@@ -39,6 +39,7 @@ pub(crate) fn run(args: &PromptArgs, context: &Context) -> Outcome {
             workspace: Some(context.settings.project().display().to_string()),
             model: args.model.clone(),
             role: args.role.clone(),
+            org_id: args.org.clone(),
             ..NewSession::default()
         };
         let session = engine.create_session(new).await?;

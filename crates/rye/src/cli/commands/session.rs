@@ -4,7 +4,7 @@ mod compaction;
 mod copies;
 mod proof;
 
-pub(super) use proof::failure as unreadable;
+pub(super) use proof::{failure as unreadable, trusted};
 
 use rye_engine::Engine;
 use rye_engine::protocol::{Entry, Gate, Session, SessionId, SessionStatus, Thread};
