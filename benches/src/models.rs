@@ -1,6 +1,9 @@
 //! What stands between a prompt and a model, and between a model and its first word.
 //! Where the goal is a time and not a ratio, the floor is the time that is allowed.
 
+mod compaction;
+mod stream;
+
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -36,6 +39,8 @@ pub fn run() -> Result<Vec<Row>> {
     let mut rows = from_prompt_to_request()?;
     rows.push(first_word()?);
     rows.extend(Api::ALL.into_iter().map(compose));
+    rows.push(compaction::run());
+    rows.push(stream::run()?);
     Ok(rows)
 }
 

@@ -197,6 +197,9 @@ impl Pane {
                 let text = format!("summed up: {tokens_before} tokens became {tokens_after}");
                 self.add(Block::told(&text));
             }
+            EntryKind::CompactionUndone { .. } => {
+                self.add(Block::told("the summary was taken back"));
+            }
             EntryKind::BranchSummary { .. } => self.add(Block::told("a branch was left")),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rye_engine::protocol::{Gate, GateId, QueueItem, QueueMode, ThreadId, Usage};
 use rye_engine::store::Posted;
-use rye_engine::{Decision, Engine, Prompt, Session};
+use rye_engine::{Compaction, Decision, Engine, Prompt, Session};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -172,8 +172,34 @@ impl Work {
                 ]);
             }
             Command::Verify => self.host(["session", "verify", self.session.id().as_str()]),
-            Command::Compact | Command::Undo => {
-                app.hint("this engine does not sum histories up");
+            Command::Compact => {
+                let (session, thread) = (self.session.clone(), app.pane().key.clone());
+                self.later(async move {
+                    match session.compact(Some(&thread)).await {
+                        Ok(Compaction::Nothing) => {
+                            Some(Told::Block(Block::told("there is nothing to sum up")))
+                        }
+                        Ok(Compaction::Pruned(calls)) => {
+                            let text = format!("the output of {calls} old calls is left out");
+                            Some(Told::Block(Block::told(&text)))
+                        }
+                        // The history tells of the rest.
+                        Ok(_) => None,
+                        Err(error) => Some(wrong(&error)),
+                    }
+                });
+            }
+            Command::Undo => {
+                let (session, thread) = (self.session.clone(), app.pane().key.clone());
+                self.later(async move {
+                    match session.undo_compaction(Some(&thread)).await {
+                        Ok(Some(_)) => None,
+                        Ok(None) => {
+                            Some(Told::Block(Block::told("there is no summary to take back")))
+                        }
+                        Err(error) => Some(wrong(&error)),
+                    }
+                });
             }
             // The app does these by itself.
             Command::Quit | Command::Thread(_) | Command::Steer(_) => {}

@@ -3,12 +3,13 @@
 mod blobs;
 mod budget;
 mod builder;
+mod compaction;
 mod copies;
 mod opening;
 mod prompt;
 mod session;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -25,12 +26,14 @@ use crate::blob::BlobStore;
 use crate::bridge::Policy;
 use crate::bus::{Bus, Feed, Filter, ToAll};
 use crate::clock::Clock;
+use crate::compaction::Settings;
 use crate::credential::Credentials;
+use crate::guides::{Guides, Role};
 use crate::mask::Masks;
 use crate::metrics::Metrics;
 use crate::model::{Models, ToolSpec};
 use crate::proof;
-use crate::runner::Toolbox;
+use crate::runner::{ROLE, Toolbox};
 use crate::sandbox::Sandbox;
 use crate::store::{Claim, Lease, Post, Posted, SessionFilter, SessionStore, StoreError};
 
@@ -61,6 +64,8 @@ pub(crate) struct Inner {
     pub(crate) policy: Policy,
     masks: Arc<Masks>,
     collect: Duration,
+    compaction: Arc<Settings>,
+    pub(crate) guides: Option<Arc<dyn Guides>>,
     asks_for_more: bool,
     system: String,
     key: Option<Arc<SigningKey>>,
@@ -83,7 +88,12 @@ pub(crate) struct Shared {
     pub(crate) sandbox: Arc<dyn Sandbox>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) collect: Duration,
+    /// When and how histories are summed up.
+    pub(crate) compaction: Arc<Settings>,
+    pub(crate) guides: Option<Arc<dyn Guides>>,
     pub(crate) system: String,
+    /// The role of threads that have none.
+    pub(crate) role: Option<String>,
     /// The model of threads that name none.
     pub(crate) model: String,
     pub(crate) bus: Bus,
@@ -168,6 +178,8 @@ pub struct NewSession {
     pub purpose: Purpose,
     /// The model of its threads.
     pub model: Option<String>,
+    /// The role of its threads.
+    pub role: Option<String>,
     /// How much it may use up.
     pub limits: Limits,
 }
@@ -232,6 +244,34 @@ impl Engine {
     /// An engine to be put together.
     pub fn builder() -> Builder {
         Builder::default()
+    }
+
+    /// In words why a model cannot be asked, if it cannot; the default where none is named.
+    pub fn check_model(&self, name: Option<&str>) -> Result<(), String> {
+        let models = &self.inner.models;
+        let name = name.map_or_else(|| models.default_name(), str::to_owned);
+        models.get(&name).map(drop)
+    }
+
+    /// The role of a name; or in words why there is none.
+    pub async fn role(&self, name: &str) -> Result<Role, String> {
+        match &self.inner.guides {
+            Some(guides) => guides.role(name, &*self.inner.sandbox).await,
+            None => Err(format!("there is no role `{name}`: nobody has any here")),
+        }
+    }
+
+    /// What a skill says, with its variables filled in; or in words why it cannot.
+    pub async fn skill(
+        &self,
+        name: &str,
+        variables: &BTreeMap<String, String>,
+    ) -> Result<String, String> {
+        let Some(guides) = &self.inner.guides else {
+            return Err(format!("there is no skill `{name}`: nobody has any here"));
+        };
+        let skill = guides.skill(name, &*self.inner.sandbox).await?;
+        skill.fill(variables)
     }
 
     /// Makes a session, or opens the one of the same id.
@@ -429,6 +469,10 @@ async fn look_after(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Recei
 }
 
 fn session_data(id: SessionId, new: NewSession, sandbox: &str, now: Millis) -> SessionData {
+    let mut metadata = serde_json::Map::new();
+    if let Some(role) = new.role {
+        metadata.insert(ROLE.to_owned(), role.into());
+    }
     SessionData {
         id,
         user_id: new.user_id,
@@ -446,7 +490,7 @@ fn session_data(id: SessionId, new: NewSession, sandbox: &str, now: Millis) -> S
         model: new.model,
         limits: new.limits,
         usage: Usage::default(),
-        metadata: serde_json::Map::new(),
+        metadata,
         created_at: now,
         updated_at: now,
     }

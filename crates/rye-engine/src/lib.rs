@@ -24,19 +24,23 @@ pub mod builtin;
 mod bus;
 mod child;
 pub mod clock;
+pub mod compaction;
 pub mod credential;
 mod engine;
+pub mod guides;
 pub mod history;
 mod machine;
 pub mod mask;
 pub mod metrics;
 pub mod model;
 pub mod proof;
+pub mod result;
 mod runner;
 pub mod sandbox;
 mod schema;
 pub mod store;
 mod text;
+mod tokens;
 pub mod tool;
 pub mod transcript;
 
@@ -46,4 +50,5 @@ pub use engine::{
     Answer, BuildError, Builder, DecideError, Decision, Engine, NewSession, Prompt, Session,
     ThreadView,
 };
+pub use runner::Compaction;
 pub use rye_protocol as protocol;

@@ -6,29 +6,35 @@
 //! restart nothing does.
 
 mod calls;
+mod compaction;
 mod drive;
 mod failover;
 mod gates;
 mod more;
 mod queue;
+mod result;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lillux::keys::SigningKey;
 use rye_protocol::{
-    Batch, Call, CallId, CallState, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind,
-    Gate, GateId, ItemStatus, Limits, Message, Millis, Op, OrderId, Part, Phase, QueueItem,
-    QueueItemId, Role, StatusKind, Thread, ThreadStatus, Turn, TurnEnd, Usage,
+    Batch, Call, CallId, CallState, Compacting, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo,
+    EventKind, Gate, GateId, ItemStatus, Limits, Message, Millis, Op, OrderId, Part, Phase,
+    Prompted, QueueItem, QueueItemId, Role, StatusKind, Thread, ThreadStatus, Turn, TurnEnd, Usage,
 };
 use serde_json::{Value, json};
 
+use crate::compaction::{CONTINUE, Settings};
 use crate::model::ModelAnswer;
 use crate::proof;
+use crate::tokens;
 use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolError, ToolOutput};
 use more::Whose;
 
 pub(crate) use more::Raise;
+
+pub(crate) use compaction::{Compacted, Windows};
 
 /// A thread, as it was written down, and what of it runs in this process.
 #[derive(Debug, Clone)]
@@ -47,6 +53,8 @@ pub(crate) struct Machine {
 #[derive(Debug, Clone, Default)]
 struct Live {
     model: bool,
+    /// The history is being summed up.
+    compacting: bool,
     calls: BTreeSet<CallId>,
     /// Calls that wait for a gate's end.
     waiting: BTreeSet<(CallId, GateId)>,
@@ -73,6 +81,11 @@ pub(crate) struct Env<'a> {
     pub(crate) signer: Option<&'a SigningKey>,
     /// The hash of the session's last seal.
     pub(crate) last_seal: Option<String>,
+    /// What the model was told beside the history, and the hash of that.
+    pub(crate) prompted: Option<&'a (Prompted, String)>,
+    /// When and how histories are summed up.
+    pub(crate) compaction: &'a Settings,
+    pub(crate) windows: &'a dyn Windows,
     pub(crate) tools: &'a dyn Facts,
     pub(crate) children: &'a dyn Children,
 }
@@ -112,6 +125,19 @@ pub(crate) enum Input {
     Answered(Result<Box<ModelAnswer>, ErrorInfo>),
     /// The model has not answered, and is called again, or another one is: what is told.
     Again(Box<EventKind>),
+    /// The model has said that the context is too long.
+    Overflow(ErrorInfo),
+    /// The role of the prompt wants another model.
+    Choose(String),
+    /// Somebody wants the history summed up.
+    Compact,
+    /// It was, or could not be.
+    Compacted(Result<Box<Compacted>, (ErrorInfo, Usage)>),
+    /// A sum does not stand any more; the context has so many tokens without it.
+    UndoCompaction {
+        compaction: EntryId,
+        tokens: u64,
+    },
     /// A limit was reached before the model could be called.
     Limit(&'static str),
     /// A tool has ended.
@@ -165,7 +191,12 @@ pub(crate) enum Effect {
     CallModel {
         model: String,
     },
+    /// Ends what a model is asked, whatever for.
     StopModel,
+    Compact {
+        why: Compacting,
+        model: String,
+    },
     RunTool {
         call: CallId,
         tool: String,
@@ -220,6 +251,7 @@ impl Machine {
     /// What the thread is doing.
     pub(crate) fn status(&self) -> StatusKind {
         match &self.thread.turn {
+            _ if self.live.compacting => StatusKind::Thinking,
             None if self.items.is_empty() => StatusKind::Idle,
             None => StatusKind::Queued,
             Some(_) if self.asks_for_more() => StatusKind::BlockedOnDecisionGate,
@@ -295,6 +327,13 @@ impl Step<'_> {
             Input::Withdraw(item) => self.withdraw(&item),
             Input::Answered(answer) => self.answered(answer),
             Input::Again(told) => self.again(*told),
+            Input::Overflow(error) => self.overflowed(error),
+            Input::Choose(model) => self.choose(model),
+            Input::Compact => self.begin_compaction(Compacting::Asked),
+            Input::Compacted(outcome) => self.compacted(outcome),
+            Input::UndoCompaction { compaction, tokens } => {
+                self.undo_compaction(compaction, tokens);
+            }
             Input::Limit(limit) => {
                 // It was not made.
                 if let Some(turn) = &mut self.machine.thread.turn {
@@ -369,11 +408,23 @@ impl Step<'_> {
         message.model = Some(model);
         message.stop_reason = answer.stop_reason;
         let calls: Vec<_> = message.parts.iter().filter_map(requested).collect();
+        let wrong = if calls.is_empty() {
+            self.result_of(&mut message)
+        } else {
+            None
+        };
         let entry = self.append(EntryKind::Message(message));
+        if answer.usage.input_tokens > 0 {
+            self.machine.thread.tokens = answer.usage.tokens();
+        }
+        self.tell_prompt();
         self.use_up(answer.usage);
         self.tell(EventKind::Usage {
             usage: answer.usage,
         });
+        if let Some(wrong) = wrong {
+            return self.no_result(&wrong);
+        }
         if calls.is_empty() {
             return self.finish(ItemStatus::Done, TurnEnd::EndTurn);
         }
@@ -384,6 +435,20 @@ impl Step<'_> {
         let calls = calls.into_iter().map(|(call, _)| call).collect();
         if let Some(turn) = &mut self.machine.thread.turn {
             turn.phase = Phase::Tools { entry, calls };
+        }
+    }
+
+    /// Writes down what the model was told beside the history, where that is news.
+    fn tell_prompt(&mut self) {
+        const PROMPTED: &str = "prompted";
+        let Some((prompted, hash)) = self.env.prompted else {
+            return;
+        };
+        let metadata = &mut self.machine.thread.metadata;
+        if metadata.get(PROMPTED).and_then(Value::as_str) != Some(hash) {
+            metadata.insert(PROMPTED.to_owned(), json!(hash));
+            let prompted = Box::new(prompted.clone());
+            self.tell(EventKind::Prompted { prompted });
         }
     }
 
@@ -403,7 +468,9 @@ impl Step<'_> {
         let Some(turn) = &self.machine.thread.turn else {
             return;
         };
-        match turn.phase.clone() {
+        let phase = turn.phase.clone();
+        self.cancel_compaction("limit");
+        match phase {
             Phase::Model => self.stop_model(),
             Phase::Tools { calls, .. } => self.stop_calls(&calls, "limit"),
         }
@@ -436,6 +503,7 @@ impl Step<'_> {
 
     /// Ends what runs. What was done stays in the history.
     fn abort(&mut self, reason: &str, partial: &str) {
+        self.cancel_compaction(reason);
         let Some(turn) = self.machine.thread.turn.clone() else {
             return;
         };
@@ -477,6 +545,9 @@ impl Step<'_> {
         let item = turn.item;
         self.tell(EventKind::TurnEnd { item, reason });
         self.seal();
+        if status == ItemStatus::Done && !turn.unchecked && self.is_full(&turn.model) {
+            self.begin_compaction(Compacting::Full);
+        }
     }
 
     /// Signs the history as it is.
@@ -508,6 +579,7 @@ impl Step<'_> {
             created_at: self.env.now,
             hash: String::new(),
         };
+        thread.tokens = thread.tokens.saturating_add(tokens::of_entry(&entry));
         entry.hash = proof::entry_hash(&entry, &thread.leaf_hash);
         let id = entry.id.clone();
         thread.leaf = Some(id.clone());
@@ -551,6 +623,9 @@ fn turn(item: &QueueItem, thread: &Thread, default: &str) -> Turn {
         phase: Phase::Model,
         reserved: Usage::default(),
         used: Usage::default(),
+        unchecked: item.metadata.contains_key(CONTINUE),
+        overflowed: false,
+        retried: false,
     }
 }
 

@@ -1,8 +1,11 @@
 //! What moves a thread: it takes in what happens, writes down what the machine says, and
 //! only then does it.
 
+mod compaction;
 mod effects;
 mod failover;
+mod guidance;
+mod media;
 mod meter;
 mod telling;
 mod tools;
@@ -25,6 +28,8 @@ use crate::store::{Order, StoreError, Stored};
 use crate::tool::{DecisionRequest, ToolError, ToolOutput};
 use crate::transcript::Transcript;
 
+pub use compaction::Compaction;
+pub(crate) use guidance::ROLE;
 use telling::Telling;
 pub(crate) use tools::Toolbox;
 
@@ -61,6 +66,16 @@ pub(crate) enum Mail {
     Delta(u64, Delta),
     Answered(u64, Result<Box<ModelAnswer>, rye_protocol::ErrorInfo>),
     Failed(u64, crate::model::ModelError),
+    /// The role wants another model.
+    Choose(u64, String),
+    /// From whoever sums up.
+    Compacted(
+        u64,
+        Result<Box<crate::machine::Compacted>, (rye_protocol::ErrorInfo, Usage)>,
+    ),
+    /// Somebody wants the history summed up, or a sum taken back.
+    Compact(oneshot::Sender<Compaction>),
+    UndoCompaction(oneshot::Sender<Result<Option<rye_protocol::EntryId>, StoreError>>),
     Limit(&'static str),
     /// From a tool's task.
     Ended(CallId, Result<Box<ToolOutput>, ToolError>),
@@ -93,6 +108,14 @@ pub(crate) struct Runner {
     /// What the model has said so far.
     partial: String,
     failover: failover::Failover,
+    /// What the model is told before anything is said.
+    guidance: Option<Arc<guidance::Guidance>>,
+    /// What it is told beside the history, and the hash of that.
+    prompted: Option<(rye_protocol::Prompted, String)>,
+    /// Who waits for the history to be summed up.
+    asked: Vec<oneshot::Sender<Compaction>>,
+    /// How many tokens models can use, by their names.
+    windows: Mutex<HashMap<String, u64>>,
     /// Calls under way, and the sessions that some of them are.
     tools: HashMap<CallId, (AbortOnDropHandle<()>, Option<SessionId>)>,
     waiting: HashMap<(CallId, GateId), Vec<oneshot::Sender<Box<Gate>>>>,
@@ -122,6 +145,10 @@ impl Runner {
             generation: 0,
             partial: String::new(),
             failover: failover::Failover::default(),
+            guidance: None,
+            prompted: None,
+            asked: Vec::new(),
+            windows: Mutex::default(),
             tools: HashMap::new(),
             waiting: HashMap::new(),
             posted: HashSet::new(),
@@ -256,6 +283,19 @@ impl Runner {
                 self.meter.model_ended("error");
                 self.unanswered(error).await
             }
+            Mail::Choose(generation, _) if generation != self.generation => Ok(()),
+            Mail::Choose(_, model) => self.step(Input::Choose(model)).await.map(drop),
+            Mail::Compacted(generation, _) if generation != self.generation => Ok(()),
+            Mail::Compacted(_, outcome) => self.compacted(outcome).await,
+            Mail::Compact(reply) => {
+                self.asked.push(reply);
+                self.step(Input::Compact).await.map(drop)
+            }
+            Mail::UndoCompaction(reply) => {
+                let outcome = self.undo_compaction().await;
+                let _ = reply.send(outcome.clone());
+                outcome.map(drop)
+            }
             Mail::Limit(limit) => self.step(Input::Limit(limit)).await.map(drop),
             Mail::Ended(call, outcome) => {
                 self.tools.remove(&call);
@@ -367,6 +407,9 @@ impl Runner {
             asks_for_more: self.shared.asks_for_more && !self.shared.budget.is_of_child(),
             signer: self.shared.key.as_deref(),
             last_seal: self.shared.last_seal(),
+            prompted: self.prompted.as_ref(),
+            compaction: &self.shared.compaction,
+            windows: self,
             tools: &*self.shared.tools,
             children: self,
         }

@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use rye_protocol::{CallId, Entry, EntryKind, Message, Part, ResultStatus, Role};
 
+use crate::compaction::view::{Shown, View};
+use crate::tokens;
+
 /// The messages of a path, from the first entry to the last.
 pub fn messages(path: &[Entry]) -> Vec<Arc<Message>> {
     Arc::unwrap_or_clone(Transcript::of(path).messages())
@@ -20,48 +23,66 @@ pub(crate) struct Transcript {
     messages: Arc<Vec<Arc<Message>>>,
     /// Calls of the last answer that have no result yet, and their tools.
     open: Vec<(CallId, String)>,
-    /// How many characters it has.
-    length: usize,
+    /// How many tokens it has, about.
+    tokens: u64,
 }
 
-/// How many characters a token has, about.
-const PER_TOKEN: usize = 4;
-
 impl Transcript {
+    /// What a model reads of a path. The one place where that is said, for a history that
+    /// grew here as for one that was read from the record.
     pub(crate) fn of(path: &[Entry]) -> Self {
         let mut transcript = Self::default();
-        for entry in path {
-            transcript.push(entry);
+        for shown in View::of(path).shown() {
+            match shown {
+                Shown::Sum(message) => transcript.add(message),
+                Shown::Entry {
+                    entry,
+                    without_media,
+                } => transcript.read(entry, without_media),
+            }
         }
         transcript
     }
 
-    /// Adds what an entry says, if it says something to a model.
-    pub(crate) fn push(&mut self, entry: &Entry) {
+    /// Adds what an entry says, if it says something to a model. Whether it does: a sum
+    /// changes what stands before it, and then the path must be read again.
+    pub(crate) fn push(&mut self, entry: &Entry) -> bool {
+        let is_sum = matches!(
+            entry.kind,
+            EntryKind::Compaction { .. } | EntryKind::CompactionUndone { .. }
+        );
+        if !is_sum {
+            self.read(entry, false);
+        }
+        !is_sum
+    }
+
+    fn read(&mut self, entry: &Entry, without_media: bool) {
         match &entry.kind {
             EntryKind::Message(message) => {
                 let mut message = message.clone();
                 // What went wrong with the host is nothing to a model.
                 let is_error = |part: &Part| matches!(part, Part::Error { .. });
                 message.parts.retain(|part| !is_error(part));
+                for part in &mut message.parts {
+                    leave_out(part, without_media);
+                }
                 if !message.parts.is_empty() {
                     self.add(message);
                 }
             }
-            EntryKind::Compaction { summary, .. } => {
-                *self = Self::default();
-                self.add(Message::text(Role::User, summary.clone()));
-            }
             EntryKind::BranchSummary { summary, .. } => {
                 self.add(Message::text(Role::User, summary.clone()));
             }
-            EntryKind::DecisionGate { .. } => {}
+            EntryKind::Compaction { .. }
+            | EntryKind::CompactionUndone { .. }
+            | EntryKind::DecisionGate { .. } => {}
         }
     }
 
     /// How many tokens it has, about.
     pub(crate) fn tokens(&self) -> u64 {
-        u64::try_from(self.length / PER_TOKEN).unwrap_or(u64::MAX)
+        self.tokens
     }
 
     fn add(&mut self, message: Message) {
@@ -78,7 +99,7 @@ impl Transcript {
             let calls = calls(&message).map(|(call, tool)| (call.clone(), tool.to_owned()));
             self.open.extend(calls);
         }
-        self.length += message.parts.iter().map(length).sum::<usize>();
+        self.tokens = self.tokens.saturating_add(tokens::of_message(&message));
         all.push(Arc::new(message));
     }
 
@@ -108,15 +129,19 @@ fn no_result((call_id, tool): (CallId, String)) -> Arc<Message> {
     ))
 }
 
-/// How many characters of a part a model reads; what it cannot read as text it does not
-/// pay for by the character.
-fn length(part: &Part) -> usize {
+/// Leaves out of a part what is not to be read any more.
+fn leave_out(part: &mut Part, without_media: bool) {
     match part {
-        Part::Text { text } | Part::Thinking { text, .. } | Part::ToolResult { text, .. } => {
-            text.len()
+        Part::ToolResult {
+            text, elided: true, ..
+        } => text.clear(),
+        Part::Attachment {
+            name, mime_type, ..
+        } if without_media => {
+            let text = format!("[{name}, {mime_type}, is left out to save room]");
+            *part = Part::Text { text };
         }
-        Part::ToolCall { tool, args, .. } => tool.len() + args.to_string().len(),
-        Part::Attachment { .. } | Part::Error { .. } => 0,
+        _ => {}
     }
 }
 

@@ -66,11 +66,15 @@
 mod approvals;
 mod bridge;
 mod commands;
+mod compaction;
 mod config;
 mod credentials;
+mod guides;
 mod items;
 mod models;
 mod oauth;
+pub mod replay;
+mod script;
 mod servers;
 pub mod transfer;
 
@@ -88,12 +92,15 @@ use rye_store::FileBlobs;
 pub use approvals::{APPROVALS, ApprovalsError, approvals};
 pub use bridge::{Bridge, BridgeError, bridge, executor, executor_with};
 pub use commands::{COMMANDS, commands};
+pub use compaction::{COMPACTION, CompactionError, compaction};
 pub use credentials::{Credentials, masks};
+pub use guides::Files;
 pub use items::Items;
 pub use models::{MODELS, ModelsError, models};
 pub use oauth::HttpRefresher;
 pub use rye_model::{Catalogue, Listed, Overrides, Said, Script, ScriptCall, Step};
 pub use rye_store::Sqlite;
+pub use script::script;
 pub use servers::{Servers, server_environment};
 
 /// Where an agent's tools work.

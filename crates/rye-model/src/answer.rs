@@ -15,13 +15,51 @@ const LONGEST: usize = 8 * 1024 * 1024;
 /// Reads the stream of one answer.
 pub(crate) trait Decoder: Send {
     /// Takes in an event and tells what is new.
-    fn take(&mut self, event: Event<'_>, tell: &mut dyn FnMut(Delta)) -> Result<(), ModelError>;
+    fn take(&mut self, event: Event<'_>, tell: &mut Told) -> Result<(), ModelError>;
 
     /// Whether the answer is whole: nothing more needs to come.
     fn is_done(&self) -> bool;
 
     /// All of it.
     fn finish(self: Box<Self>) -> Result<Heard, ModelError>;
+}
+
+/// What is told of one piece of a stream: what came together is told together, so that a
+/// word costs no message of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Told(Vec<Delta>);
+
+impl Told {
+    fn text(&mut self, more: &str) {
+        match self.0.last_mut() {
+            Some(Delta::Text(text)) => text.push_str(more),
+            _ => self.0.push(Delta::Text(more.to_owned())),
+        }
+    }
+
+    fn thought(&mut self, more: &str) {
+        match self.0.last_mut() {
+            Some(Delta::Thinking(text)) => text.push_str(more),
+            _ => self.0.push(Delta::Thinking(more.to_owned())),
+        }
+    }
+
+    /// More of a call; nothing more when it begins.
+    fn arguments(&mut self, id: &CallId, name: &str, more: &str) {
+        match self.0.last_mut() {
+            Some(Delta::ToolCall { call, args, .. }) if call == id => args.push_str(more),
+            _ => self.0.push(Delta::ToolCall {
+                call: id.clone(),
+                tool: name.to_owned(),
+                args: more.to_owned(),
+            }),
+        }
+    }
+
+    /// All of it, to be told now.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = Delta> {
+        self.0.drain(..)
+    }
 }
 
 /// What was heard of a model.
@@ -78,14 +116,14 @@ impl Assembly {
         &mut self,
         at: usize,
         more: &str,
-        tell: &mut dyn FnMut(Delta),
+        tell: &mut Told,
     ) -> Result<(), ModelError> {
         let new = || Block::Text(String::new());
         if let Block::Text(text) = self.blocks.entry(at).or_insert_with(new) {
             text.push_str(more);
         }
         if !more.is_empty() {
-            tell(Delta::Text(more.to_owned()));
+            tell.text(more);
         }
         self.grow(more)
     }
@@ -94,7 +132,7 @@ impl Assembly {
         &mut self,
         at: usize,
         more: &str,
-        tell: &mut dyn FnMut(Delta),
+        tell: &mut Told,
     ) -> Result<(), ModelError> {
         let new = || Block::Thought {
             text: String::new(),
@@ -104,7 +142,7 @@ impl Assembly {
             text.push_str(more);
         }
         if !more.is_empty() {
-            tell(Delta::Thinking(more.to_owned()));
+            tell.thought(more);
         }
         self.grow(more)
     }
@@ -122,7 +160,7 @@ impl Assembly {
     }
 
     /// A call begins. An id that cannot be kept, or is another call's, is made anew.
-    pub(crate) fn call(&mut self, at: usize, id: &str, tool: &str, tell: &mut dyn FnMut(Delta)) {
+    pub(crate) fn call(&mut self, at: usize, id: &str, tool: &str, tell: &mut Told) {
         if self.blocks.contains_key(&at) {
             return;
         }
@@ -130,11 +168,7 @@ impl Assembly {
         let id = id.unwrap_or_else(CallId::new);
         self.ids.insert(id.clone());
         let tool = tool.to_owned();
-        tell(Delta::ToolCall {
-            call: id.clone(),
-            tool: tool.clone(),
-            args: String::new(),
-        });
+        tell.arguments(&id, &tool, "");
         let args = String::new();
         self.blocks.insert(at, Block::Call { id, tool, args });
     }
@@ -143,16 +177,12 @@ impl Assembly {
         &mut self,
         at: usize,
         more: &str,
-        tell: &mut dyn FnMut(Delta),
+        tell: &mut Told,
     ) -> Result<(), ModelError> {
         if let Some(Block::Call { id, tool, args }) = self.blocks.get_mut(&at) {
             args.push_str(more);
             if !more.is_empty() {
-                tell(Delta::ToolCall {
-                    call: id.clone(),
-                    tool: tool.clone(),
-                    args: more.to_owned(),
-                });
+                tell.arguments(id, tool, more);
             }
         }
         self.grow(more)

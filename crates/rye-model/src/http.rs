@@ -12,7 +12,7 @@ use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, Model
 use rye_engine::store::Later;
 use zeroize::Zeroizing;
 
-use crate::answer::Decoder;
+use crate::answer::{Decoder, Told};
 use crate::api::{Api, Target};
 use crate::fault::{self, Said};
 use crate::price::Price;
@@ -95,7 +95,8 @@ impl HttpModel {
         if !response.status().is_success() {
             return Err(self.refused(response).await);
         }
-        self.listen(response, deltas).await
+        let heard = self.listen(response, deltas).await;
+        heard.map_err(|error| self.error_without_key(error))
     }
 
     /// Hears the answer to its end.
@@ -106,7 +107,7 @@ impl HttpModel {
     ) -> Result<ModelAnswer, ModelError> {
         let mut decoder = self.provider.api.decoder();
         let mut reader = sse::Reader::default();
-        let mut trouble = None;
+        let (mut trouble, mut told) = (None, Told::default());
         while !decoder.is_done() {
             let bytes = match self.in_time(response.chunk()).await {
                 Ok(Some(bytes)) => bytes,
@@ -116,9 +117,12 @@ impl HttpModel {
                     break;
                 }
             };
-            reader.push(&bytes, |event| {
-                decoder.take(event, &mut |delta| deltas(delta))
-            })?;
+            let pushed = reader.push(&bytes, |event| decoder.take(event, &mut told));
+            // What was said before something went wrong was said.
+            for delta in told.take() {
+                deltas(delta);
+            }
+            pushed?;
         }
         finish(decoder, trouble, self.price)
     }
@@ -186,6 +190,34 @@ impl HttpModel {
                 message.replace(secret.as_str(), "***")
             }
             _ => message.to_owned(),
+        }
+    }
+
+    /// The same in an error that came amid a stream.
+    fn error_without_key(&self, error: ModelError) -> ModelError {
+        let clean = |message: String| self.without_key(&message);
+        match error {
+            ModelError::Overloaded {
+                message,
+                retry_after,
+            } => ModelError::Overloaded {
+                message: clean(message),
+                retry_after,
+            },
+            ModelError::RateLimited {
+                message,
+                retry_after,
+            } => ModelError::RateLimited {
+                message: clean(message),
+                retry_after,
+            },
+            ModelError::ContextOverflow(message) => ModelError::ContextOverflow(clean(message)),
+            ModelError::Connection(message) => ModelError::Connection(clean(message)),
+            ModelError::Unauthorized(message) => ModelError::Unauthorized(clean(message)),
+            ModelError::Refused(message) => ModelError::Refused(clean(message)),
+            ModelError::Empty(message) => ModelError::Empty(clean(message)),
+            ModelError::TooLong(message) => ModelError::TooLong(clean(message)),
+            other => other,
         }
     }
 

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rye_engine::compaction::ANSWERS;
 use rye_engine::model::{Delta, Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest};
 use rye_engine::store::Later;
 use rye_protocol::{CallId, Message, Part, Role};
+use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::fill;
@@ -16,7 +18,9 @@ use crate::script::{Fault, Said, Script, Step};
 /// A model that follows a [`Script`].
 ///
 /// It remembers nothing of what it said: the step that it takes is the number of answers
-/// in the history, so that another process gives the same answer to the same history.
+/// in the history, summed up or not, so that another process gives the same answer to the same history.
+///
+/// What does not fit the script's window it does not read: that is a context overflow.
 ///
 /// One thing cannot be told from a history: how often an `error` with `times` was given.
 /// That is counted for each step as long as the model is there, by all who ask it; a new
@@ -58,8 +62,13 @@ impl Model for Scripted {
                 };
                 return Ok(self.say(0, &said, &request, &deltas).await);
             }
-            let answers = request.messages.iter();
-            let number = answers.filter(|it| it.role == Role::Assistant).count();
+            let tokens = estimate(&request, &[]).input;
+            if tokens > self.script.context_window {
+                let window = self.script.context_window;
+                let message = format!("{tokens} tokens are more than the {window} that fit");
+                return Err(ModelError::ContextOverflow(message));
+            }
+            let number = request.messages.iter().map(|it| answers(it)).sum();
             let step = self.script.steps.get(number);
             let step = step.unwrap_or(&self.script.after_last);
             self.take(number, step, &request, &deltas).await
@@ -168,6 +177,13 @@ impl Scripted {
              ## Relevant Files\n(none)\n"
         )
     }
+}
+
+/// How many answers a message is: those too that it sums up.
+fn answers(message: &Message) -> usize {
+    let summed_up = message.metadata.get(ANSWERS).and_then(Value::as_u64);
+    let summed_up = usize::try_from(summed_up.unwrap_or_default()).unwrap_or_default();
+    summed_up + usize::from(message.role == Role::Assistant)
 }
 
 async fn fail(number: usize, fault: &Fault, request: &ModelRequest, deltas: &Deltas) -> ModelError {

@@ -46,8 +46,7 @@ impl Reader {
                 bytes = &bytes[1..];
                 continue;
             }
-            let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
-            let Some(end) = end else {
+            let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) else {
                 self.line.extend_from_slice(bytes);
                 if self.line.len() > LONGEST {
                     return Err(TooLong.into());
@@ -99,7 +98,7 @@ impl Reader {
         if line.is_empty() {
             return true;
         }
-        let colon = line.iter().position(|byte| *byte == b':');
+        let colon = memchr::memchr(b':', line);
         let (field, value) = match colon {
             Some(at) => (&line[..at], &line[at + 1..]),
             None => (line, &[][..]),
@@ -112,7 +111,10 @@ impl Reader {
                 self.data.push_str(&value);
                 self.data.push('\n');
             }
-            b"event" => self.name = value.into_owned(),
+            b"event" => {
+                self.name.clear();
+                self.name.push_str(&value);
+            }
             // A comment, or something for those who come back to a stream.
             _ => {}
         }

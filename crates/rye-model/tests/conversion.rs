@@ -154,6 +154,8 @@ fn path() -> impl Strategy<Value = Vec<Entry>> {
         tokens_after: 1,
         files_read: Vec::new(),
         files_modified: Vec::new(),
+        kept: vec!["First asked".to_owned()],
+        without_media: false,
     });
     let branch = Just(EntryKind::BranchSummary {
         leaf: EntryId::new(),

@@ -55,6 +55,17 @@ pub enum EntryKind {
         files_read: Vec<String>,
         /// Files that had been changed.
         files_modified: Vec<String>,
+        /// What must not fade, word for word: the first goal, open gates, the queue.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        kept: Vec<String>,
+        /// Whether files and images before it are left out too: a model had no room for them.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        without_media: bool,
+    },
+    /// A sum does not stand any more: what it covers is read again.
+    CompactionUndone {
+        /// The entry with the sum.
+        compaction: EntryId,
     },
     /// What happened on a branch that was left.
     BranchSummary {

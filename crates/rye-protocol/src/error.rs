@@ -56,6 +56,8 @@ pub enum ErrorCode {
     AuthRequired,
     /// A limit was reached.
     Limit,
+    /// The model gave no result that fits what the prompt wants.
+    InvalidResult,
     /// The role or skill that was named is no good.
     BadRole,
     /// What was written down cannot be read or written.

@@ -1,6 +1,7 @@
 //! Events: what happened, told to whoever listens.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     CallId, EntryId, ErrorInfo, Gate, GateId, Millis, QueueItemId, Resolution, ResultStatus, Seal,
@@ -175,6 +176,12 @@ pub enum EventKind {
         /// Why.
         why: String,
     },
+    /// A model is told something else than before: who it is, and what it may call. With
+    /// this, what was said can be replayed.
+    Prompted {
+        /// That.
+        prompted: Box<Prompted>,
+    },
     /// What a call of a model used up.
     Usage {
         /// That.
@@ -224,10 +231,37 @@ impl EventKind {
             Self::ModelRetry { .. } => "model_retry",
             Self::ModelSwitched { .. } => "model_switched",
             Self::Usage { .. } => "usage",
+            Self::Prompted { .. } => "prompted",
             Self::Artifact { .. } => "artifact",
             Self::Lagged { .. } => "lagged",
         }
     }
+}
+
+/// What a model is told beside the history.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Prompted {
+    /// The model.
+    pub model: String,
+    /// Tokens that it can read and write at once.
+    pub context_window: u64,
+    /// Tokens that it can write at most.
+    pub max_output: u64,
+    /// What holds before anything is said.
+    pub system: String,
+    /// What it may call.
+    pub tools: Vec<PromptedTool>,
+}
+
+/// A tool, as a model sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PromptedTool {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// The JSON Schema of its arguments.
+    pub parameters: Value,
 }
 
 /// How a turn ended.

@@ -33,7 +33,7 @@ mod usage;
 pub use batch::{Batch, Op, Suspended};
 pub use entry::{Entry, EntryKind, Message, Part, ResultStatus, Role};
 pub use error::{ErrorCode, ErrorInfo};
-pub use event::{Event, EventKind, StatusKind, TurnEnd};
+pub use event::{Event, EventKind, Prompted, PromptedTool, StatusKind, TurnEnd};
 pub use gate::{Action, Gate, GateKind, GateOrigin, GateRef, GateStatus, Resolution};
 pub use id::{
     CallId, EntryId, GateId, IdError, OrderId, QueueItemId, SandboxId, SessionId, ThreadId,
@@ -41,6 +41,6 @@ pub use id::{
 pub use proof::{Archive, Receipt, Seal};
 pub use queue::{Author, ItemStatus, QueueItem, QueueMode};
 pub use session::{Parent, Purpose, SandboxRef, Session, SessionStatus};
-pub use thread::{Call, CallState, Phase, ProcessRef, Thread, ThreadStatus, Turn};
+pub use thread::{Call, CallState, Compacting, Phase, ProcessRef, Thread, ThreadStatus, Turn};
 pub use time::Millis;
 pub use usage::{Limits, Usage};

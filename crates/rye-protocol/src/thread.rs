@@ -32,6 +32,12 @@ pub struct Thread {
     pub model: Option<String>,
     /// What it is about.
     pub summary: Option<String>,
+    /// How many tokens the model reads, about: as it last said, and what was added since.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tokens: u64,
+    /// Why its history is being summed up, while it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compacting: Option<Compacting>,
     /// The turn that is under way. All there is to know of it is here.
     pub turn: Option<Turn>,
     /// The last order that it has carried out. One to several threads stays until all of
@@ -77,6 +83,33 @@ pub struct Turn {
     /// What the prompt has used up, children included.
     #[serde(default, skip_serializing_if = "Usage::is_zero")]
     pub used: Usage,
+    /// Whether it is not looked at how full the context is: it was summed up just now, or
+    /// could not be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unchecked: bool,
+    /// Whether the model has said once that the context is too long.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overflowed: bool,
+    /// Whether the model was told once what is wrong with its result.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retried: bool,
+}
+
+/// Why a history is summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compacting {
+    /// It is nearly as long as the model can read.
+    Full,
+    /// The model said that it is too long.
+    Overflow,
+    /// Somebody asked for it.
+    Asked,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 /// What is being done in a turn.

@@ -52,6 +52,8 @@ pub fn thread(session: &str, name: &str) -> Thread {
         mode: QueueMode::Followup,
         model: None,
         summary: None,
+        tokens: 0,
+        compacting: None,
         turn: None,
         last_order: None,
         metadata: Map::new(),

@@ -9,8 +9,11 @@ use lillux::keys::SigningKey;
 use super::{Engine, Inner, look_after};
 use crate::blob::BlobStore;
 use crate::bridge::Policy;
+use crate::builtin::Skill;
 use crate::clock::{Clock, SystemClock};
+use crate::compaction::Settings;
 use crate::credential::{CredentialStore, Credentials, Refresher};
+use crate::guides::Guides;
 use crate::mask::Masks;
 use crate::metrics::Metrics;
 use crate::model::Models;
@@ -44,6 +47,8 @@ pub struct Builder {
     clock: Option<Arc<dyn Clock>>,
     tools: Vec<Arc<dyn Tool>>,
     collect: Option<Duration>,
+    compaction: Settings,
+    guides: Option<Arc<dyn Guides>>,
     system: String,
     key: Option<SigningKey>,
     credentials: Option<Arc<dyn CredentialStore>>,
@@ -107,6 +112,22 @@ impl Builder {
     #[must_use]
     pub fn collect_for(mut self, window: Duration) -> Self {
         self.collect = Some(window);
+        self
+    }
+
+    /// When and how histories are summed up; as the [defaults](Settings) say unless given.
+    #[must_use]
+    pub fn compaction(mut self, settings: Settings) -> Self {
+        self.compaction = settings;
+        self
+    }
+
+    /// Where roles, skills and rules are found. The tool `skill` comes with it.
+    #[must_use]
+    pub fn guides(mut self, guides: impl Guides) -> Self {
+        let guides: Arc<dyn Guides> = Arc::new(guides);
+        self.tools.push(Arc::new(Skill::new(Arc::clone(&guides))));
+        self.guides = Some(guides);
         self
     }
 
@@ -186,6 +207,8 @@ impl Builder {
             asks_for_more: self.asks_for_more,
             policy: self.policy,
             collect: self.collect.unwrap_or(COLLECT),
+            compaction: Arc::new(self.compaction),
+            guides: self.guides,
             system: self.system,
             key: self.key.map(Arc::new),
             open: Mutex::new(HashMap::new()),

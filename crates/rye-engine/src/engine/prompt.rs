@@ -4,9 +4,11 @@ use rye_protocol::{
     Author, EntryKind, EventKind, ItemStatus, Limits, Part, QueueItem, QueueItemId, QueueMode,
     Role, StatusKind, ThreadId, TurnEnd,
 };
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::Session;
+use crate::result::RESULT;
 use crate::runner::Mail;
 use crate::store::StoreError;
 
@@ -36,6 +38,10 @@ pub struct Prompt {
     pub reply_to: Option<String>,
     /// The model for it.
     pub model: Option<String>,
+    /// The role for it.
+    pub role: Option<String>,
+    /// The JSON Schema of the result that is wanted.
+    pub schema: Option<Value>,
     /// What becomes of it if the thread is busy; else as the thread does.
     pub mode: Option<QueueMode>,
     /// The thread; else `default`.
@@ -51,6 +57,8 @@ pub struct Answer {
     pub reason: TurnEnd,
     /// What the model said last.
     pub text: String,
+    /// The result, where a schema was given and it fits.
+    pub result: Option<Value>,
     /// What went wrong.
     pub error: Option<String>,
 }
@@ -76,10 +84,11 @@ impl Session {
                     item: ended,
                     reason,
                 } if ended == *item => {
-                    let text = self.said(notice.event.thread.as_ref(), item).await?;
+                    let (text, result) = self.said(notice.event.thread.as_ref(), item).await?;
                     return Ok(Answer {
                         reason,
                         text,
+                        result,
                         error,
                     });
                 }
@@ -118,24 +127,25 @@ impl Session {
         answer.await.map_err(|_| self.over())?
     }
 
-    /// What the model said last to a prompt.
+    /// What the model said last to a prompt, and the result with it.
     async fn said(
         &self,
         thread: Option<&ThreadId>,
         item: &QueueItemId,
-    ) -> Result<String, StoreError> {
+    ) -> Result<(String, Option<Value>), StoreError> {
         let Some(thread) = thread else {
-            return Ok(String::new());
+            return Ok((String::new(), None));
         };
         let entries = self.entries(thread, None, usize::MAX).await?;
         let own = entries.iter().rev();
         let own = own.filter(|entry| entry.item.as_ref() == Some(item));
         let mut spoken = own.filter_map(|entry| match &entry.kind {
             EntryKind::Message(message) if message.role == Role::Assistant => {
-                Some(message.content())
+                Some((message.content(), message.metadata.get(RESULT).cloned()))
             }
             _ => None,
         });
-        Ok(spoken.find(|text| !text.is_empty()).unwrap_or_default())
+        let spoken = spoken.find(|(text, _)| !text.is_empty());
+        Ok(spoken.unwrap_or_default())
     }
 }

@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Above, Budget, Inner, Prompt, Shared, ThreadView};
 use crate::bus::{Bus, Notice, Subscription};
 use crate::machine::{Machine, PostedOrder};
-use crate::runner::{Mail, Runner};
+use crate::result::SCHEMA;
+use crate::runner::{Mail, ROLE, Runner};
 use crate::store::{Control, Lease, Order, Post, Record, StoreError};
 
 /// The key of the thread that prompts go to where they name none.
@@ -45,6 +46,13 @@ pub(super) struct Running {
     mode: QueueMode,
     mail: mpsc::UnboundedSender<Mail>,
     status: Arc<Mutex<StatusKind>>,
+}
+
+impl Running {
+    /// What it is doing.
+    pub(super) fn status(&self) -> StatusKind {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Session {
@@ -109,7 +117,14 @@ impl Session {
             sandbox: Arc::clone(&inner.sandbox),
             clock: Arc::clone(&inner.clock),
             collect: inner.collect,
+            compaction: Arc::clone(&inner.compaction),
+            guides: inner.guides.clone(),
             system: inner.system.clone(),
+            role: data
+                .metadata
+                .get(ROLE)
+                .and_then(|role| role.as_str())
+                .map(str::to_owned),
             model: model.unwrap_or_else(|| inner.models.default_name()),
             bus: Bus::new(inner.told.clone(), data.user_id.as_deref()),
             closed: CancellationToken::new(),
@@ -230,10 +245,7 @@ impl Session {
         let view = |(key, running): (&String, &Running)| ThreadView {
             id: running.id.clone(),
             key: key.clone(),
-            status: *running
-                .status
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
+            status: running.status(),
         };
         let mut all: Vec<_> = threads.iter().map(view).collect();
         all.sort_by(|a, b| a.id.cmp(&b.id));
@@ -455,6 +467,10 @@ impl Session {
     }
 
     fn item(&self, prompt: Prompt, running: &Running) -> QueueItem {
+        let mut metadata = Map::new();
+        if let Some(schema) = prompt.schema {
+            metadata.insert(SCHEMA.to_owned(), schema);
+        }
         QueueItem {
             id: prompt.id.unwrap_or_else(QueueItemId::new),
             session: self.id().clone(),
@@ -465,17 +481,17 @@ impl Session {
             author: prompt.author,
             reply_to: prompt.reply_to,
             model: prompt.model,
-            role: None,
+            role: prompt.role,
             limits: prompt.limits,
             mode: prompt.mode.unwrap_or(running.mode),
             status: ItemStatus::Waiting,
             collect_until: None,
-            metadata: Map::new(),
+            metadata,
             created_at: self.open.shared.clock.now(),
         }
     }
 
-    fn named(&self, key: &str) -> Result<Running, StoreError> {
+    pub(super) fn named(&self, key: &str) -> Result<Running, StoreError> {
         let threads = self.open.threads.lock();
         let threads = threads.unwrap_or_else(PoisonError::into_inner);
         let running = threads.get(key).cloned();
@@ -525,6 +541,8 @@ pub(super) fn thread(session: &SessionId, key: &str, now: Millis) -> Thread {
         mode: QueueMode::default(),
         model: None,
         summary: None,
+        tokens: 0,
+        compacting: None,
         turn: None,
         last_order: None,
         metadata: Map::new(),

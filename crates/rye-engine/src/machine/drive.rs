@@ -3,6 +3,7 @@
 //! | the record says | and it runs here | it does not |
 //! |---|---|---|
 //! | a prompt waits, no turn | – | it begins |
+//! | the history is being summed up | wait | begin again: nothing was changed |
 //! | the model is being called | wait | call it: no effect was possible |
 //! | a call is requested | – | it starts |
 //! | a call has started | wait | by its effect: again, `interrupted`, or ask |
@@ -11,13 +12,17 @@
 //! | all calls have ended | – | call the model |
 
 use rye_protocol::{
-    Call, CallState, EventKind, ItemStatus, Phase, QueueItem, SessionId, ThreadStatus, Turn,
+    Call, CallState, Compacting, EventKind, ItemStatus, Phase, QueueItem, SessionId, ThreadStatus,
+    Turn,
 };
 
 use super::more::Whose;
 use super::{Effect, Fact, Step};
 use crate::child;
 use crate::tool::Effect as ToolEffect;
+
+/// How often a model is called for one prompt where no limit says otherwise.
+pub(super) const MOST_ROUNDS: u32 = 500;
 
 impl Step<'_> {
     /// Does what comes next, until something must be waited for.
@@ -35,6 +40,9 @@ impl Step<'_> {
         }
         loop {
             let Some(turn) = &self.machine.thread.turn else {
+                if self.compact() {
+                    return;
+                }
                 match self.next_item() {
                     Some(at) => self.begin(at),
                     None => return,
@@ -48,7 +56,17 @@ impl Step<'_> {
                 self.reached(limit, whose);
                 continue;
             }
+            let (model, checked) = (turn.model.clone(), !turn.unchecked);
+            if self.compact() {
+                return;
+            }
+            let Some(turn) = &self.machine.thread.turn else {
+                continue;
+            };
             match &turn.phase {
+                Phase::Model if checked && !self.machine.live.model && self.is_full(&model) => {
+                    self.begin_compaction(Compacting::Full);
+                }
                 Phase::Model => return self.call_model(),
                 Phase::Tools { calls, .. } => {
                     if calls.iter().any(|call| call.state != CallState::Ended) {
@@ -92,7 +110,10 @@ impl Step<'_> {
             return Some(("duration", Whose::Session));
         }
         let limits = &self.running()?.limits;
-        let reached = limits.reached(&turn.used, self.env.now)?;
+        // What calls tools without end is ended, whoever forgot to say when.
+        let endless = limits.turns.is_none() && turn.round >= MOST_ROUNDS;
+        let reached = limits.reached(&turn.used, self.env.now);
+        let reached = reached.or(endless.then_some("turns"))?;
         let now = between || (reached == "duration" && now);
         now.then_some((reached, Whose::Prompt))
     }

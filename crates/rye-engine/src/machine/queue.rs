@@ -7,6 +7,7 @@ use rye_protocol::{
 use serde_json::{Value, json};
 
 use super::{Step, turn};
+use crate::compaction::CONTINUE;
 
 /// The place of a first prompt: there is room before it for those that steer.
 const MIDDLE: u64 = 1 << 40;
@@ -112,6 +113,9 @@ impl Step<'_> {
         let mut message = Message::of(Role::User, parts);
         if let Some(author) = &item.author {
             message.metadata.insert("author".into(), json!(author));
+        }
+        if item.metadata.contains_key(CONTINUE) {
+            message.metadata.insert(CONTINUE.into(), json!(true));
         }
         self.append(EntryKind::Message(message));
         // One that is put twice in a batch is what it was put as last.

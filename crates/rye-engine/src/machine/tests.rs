@@ -15,6 +15,7 @@ use rye_protocol::{
 use serde_json::{Map, Value, json};
 
 use super::{Children, Effect, Env, Fact, Facts, Input, Machine};
+use crate::compaction::Settings;
 use crate::model::ModelAnswer;
 use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolOutput};
 
@@ -35,6 +36,15 @@ impl Facts for Named {
             exclusive: tool == "alone",
             is_task: tool == "task",
         })
+    }
+}
+
+/// Models that can read anything.
+struct Endless;
+
+impl super::Windows for Endless {
+    fn usable(&self, _: &str) -> Option<u64> {
+        None
     }
 }
 
@@ -140,6 +150,8 @@ impl World {
             mode: QueueMode::Followup,
             model: None,
             summary: None,
+            tokens: 0,
+            compacting: None,
             turn: None,
             last_order: None,
             metadata: Map::new(),
@@ -181,6 +193,9 @@ impl World {
             asks_for_more: false,
             signer: None,
             last_seal: None,
+            prompted: None,
+            compaction: &Settings::default(),
+            windows: &Endless,
             tools: &Named,
             children: &Frugal,
         };
@@ -193,6 +208,7 @@ impl World {
             match effect {
                 Effect::CallModel { .. } => self.model = true,
                 Effect::StopModel => self.model = false,
+                Effect::Compact { .. } => panic!("nobody asked for it"),
                 Effect::RunTool { call, tool, .. } => {
                     *self.begun.entry(call.clone()).or_default() += 1;
                     self.tools.insert(call, tool);

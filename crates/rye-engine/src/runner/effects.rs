@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::failover::Failover;
-use super::{Mail, Runner, patiently};
+use super::{Mail, Runner};
 use crate::machine::{Effect, Facts as _};
 use crate::model::{Deltas, ModelRequest};
 use crate::store::StoreError;
@@ -27,7 +27,9 @@ impl Runner {
                 self.generation += 1;
                 self.partial.clear();
                 self.failover = Failover::default();
+                self.asked.clear();
             }
+            Effect::Compact { why, model } => self.compact(why, &model).await?,
             Effect::RunTool { call, tool, args } => self.run_tool(call, &tool, args),
             Effect::StopTool(call) => self.stop_tool(&call),
             Effect::Reply(call, gate) => self.reply(&call, &gate),
@@ -48,6 +50,22 @@ impl Runner {
             let _ = own.send(Mail::Limit(limit));
             return Ok(());
         }
+        let guidance = match self.guidance().await {
+            Ok(guidance) => guidance,
+            Err(error) => {
+                let _ = own.send(Mail::Answered(generation, Err(error)));
+                return Ok(());
+            }
+        };
+        let round = self.machine.thread.turn.as_ref().map(|turn| turn.round);
+        if let Some(wanted) = &guidance.model
+            && round == Some(0)
+            && wanted != name
+            && self.failover == Failover::default()
+        {
+            let _ = own.send(Mail::Choose(generation, wanted.clone()));
+            return Ok(());
+        }
         let model = match self.shared.models.get(name) {
             Ok(model) => model,
             Err(why) => {
@@ -56,9 +74,14 @@ impl Runner {
                 return Ok(());
             }
         };
+        self.remember_prompt(name, model.info(), &guidance);
+        let mut messages = self.transcript().await?.messages();
+        if model.info().images {
+            messages = self.with_images(messages).await;
+        }
         let request = ModelRequest {
-            system: self.shared.system.clone(),
-            messages: self.transcript().await?.messages(),
+            system: guidance.system.clone(),
+            messages,
             tools: self.shared.tools.specs(),
             max_output: None,
             for_summary: false,
@@ -86,14 +109,7 @@ impl Runner {
     /// The history, read from the record the first time.
     async fn transcript(&mut self) -> Result<&Transcript, StoreError> {
         if self.transcript.is_none() {
-            let shared = &self.shared;
-            let path = match &self.machine.thread.leaf {
-                Some(leaf) => {
-                    let session = &shared.lease.session;
-                    patiently(|| shared.store.path(session, leaf)).await?
-                }
-                None => Vec::new(),
-            };
+            let path = self.path().await?;
             self.transcript = Some(Transcript::of(&path));
         }
         Ok(self.transcript.get_or_insert_default())

@@ -109,6 +109,11 @@ impl Runner {
                 mask(&mut told, &self.shared.masks);
                 Input::Again(Box::new(told))
             }
+            Next::GiveUp(mut error) if error.code == ErrorCode::ContextOverflow => {
+                self.shared.masks.mask_in(&mut error.message);
+                self.failover = Failover::default();
+                Input::Overflow(error)
+            }
             Next::GiveUp(mut error) => {
                 self.shared.masks.mask_in(&mut error.message);
                 self.failover = Failover::default();

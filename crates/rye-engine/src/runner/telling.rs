@@ -12,6 +12,8 @@ use crate::model::Delta;
 #[derive(Default)]
 pub(super) struct Telling {
     entries: Vec<Arc<Entry>>,
+    /// Whether entries of before are other ones now.
+    replaced: bool,
     usage: Vec<Usage>,
     events: Vec<(Option<ThreadId>, EventKind)>,
 }
@@ -22,6 +24,7 @@ impl Telling {
         for op in &batch.ops {
             match op {
                 Op::AppendEntry(entry) => telling.entries.push(Arc::new((**entry).clone())),
+                Op::ReplaceEntry(_) => telling.replaced = true,
                 Op::AddUsage(usage) => telling.usage.push(*usage),
                 Op::Event(thread, kind) => {
                     telling.events.push((thread.clone(), (**kind).clone()));
@@ -38,12 +41,15 @@ impl Runner {
     pub(super) fn tell(&mut self, telling: Telling, last: u64) {
         let Telling {
             entries,
+            replaced,
             usage,
             events,
         } = telling;
         if let Some(transcript) = &mut self.transcript {
-            for entry in &entries {
-                transcript.push(entry);
+            let read = entries.iter().all(|entry| transcript.push(entry));
+            if replaced || !read {
+                // What stands before is read otherwise now: from the record, when needed.
+                self.transcript = None;
             }
         }
         let (shared, thread) = (&self.shared, &self.machine.thread.id);

@@ -144,11 +144,13 @@ async fn live(scenario: &Scenario) -> Vec<String> {
     for gate in engine.pending_gates(None).await.unwrap() {
         act(scenario.person, &engine, &session, &stranger, &gate).await;
     }
-    while !wanted.is_empty() {
+    let mut ended = BTreeSet::new();
+    while !wanted.is_empty() || ended.len() < scenario.ends {
         tokio::select! {
             notice = events.next() => {
                 let notice = notice.unwrap().expect("the session is closed");
                 if let EventKind::TurnEnd { item, .. } = notice.event.kind {
+                    ended.insert(item.clone());
                     let first = wanted.remove(&item) && item.as_str() == "p1";
                     if first && matches!(scenario.person, Person::Orders { .. }) {
                         ask(&session, "p2", "and now?", QueueMode::Followup).await;
@@ -269,6 +271,12 @@ async fn story(engine: &Engine, session: &SessionId) -> Vec<String> {
     let lines = entries.iter().map(|entry| match &entry.kind {
         EntryKind::Message(message) => line(message),
         EntryKind::DecisionGate { title, .. } => format!("gate: {title}"),
+        EntryKind::Compaction {
+            summary, covered, ..
+        } => {
+            let first = summary.lines().nth(1).unwrap_or_default();
+            format!("summed up: {} entries, {first}", covered.len())
+        }
         other => format!("{other:?}"),
     });
     lines.collect()
@@ -277,7 +285,7 @@ async fn story(engine: &Engine, session: &SessionId) -> Vec<String> {
 fn line(message: &Message) -> String {
     let parts = message.parts.iter().map(|part| match part {
         Part::Text { text } => text.replace('\n', " "),
-        Part::ToolCall { tool, args, .. } => format!("→{tool} {}", args["line"]),
+        Part::ToolCall { tool, args, .. } => format!("→{tool} {:.20}", args["line"].to_string()),
         Part::ToolResult { status, text, .. } => match status {
             ResultStatus::Success => text.clone(),
             ResultStatus::Interrupted => "interrupted".to_owned(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rye_engine::protocol::{Limits, QueueMode};
-use rye_model::{Fault, Script, Step};
+use rye_model::{Fault, Said, Script, Step, Tokens};
 use serde_json::json;
 
 /// A session, what is asked of it, and what a person does at its gates.
@@ -15,6 +15,8 @@ pub(crate) struct Scenario {
     pub(crate) limits: Limits,
     /// Ids, contents and modes of the prompts, in order.
     pub(crate) prompts: &'static [(&'static str, &'static str, QueueMode)],
+    /// How many turns end, at least.
+    pub(crate) ends: usize,
     pub(crate) person: Person,
     /// Whether there is a project with signed tools, an MCP server and a command.
     pub(crate) in_project: bool,
@@ -82,6 +84,7 @@ const PLAIN: Scenario = Scenario {
     child: nothing,
     limits: NONE,
     prompts: ONE,
+    ends: 0,
     person: Person::Approves,
     in_project: false,
     asks_for_more: false,
@@ -226,6 +229,44 @@ pub(crate) const ALL: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
+        name: "a history summed up",
+        script: || full(),
+        prompts: TWO,
+        ends: 3,
+        ..PLAIN
+    },
+    Scenario {
+        name: "a history that cannot be",
+        script: || Script {
+            on_summary: Some("I go on with the work.".to_owned()),
+            ..full()
+        },
+        prompts: TWO,
+        ..PLAIN
+    },
+    Scenario {
+        name: "a model that has no room",
+        script: || Script {
+            context_window: 10_500,
+            max_output: 100,
+            ..Script::of([
+                call("once", &"a".repeat(40_000)),
+                // It says less than it is, so nobody sees it coming.
+                Step::Say(Said {
+                    text: "one".repeat(2_000),
+                    usage: Some(Tokens {
+                        input: 10,
+                        ..Tokens::default()
+                    }),
+                    ..Said::default()
+                }),
+                Step::text("done"),
+            ])
+        },
+        prompts: TWO,
+        ..PLAIN
+    },
+    Scenario {
         name: "a limit that asks for more",
         script: || Script::of([call("once", "a"), call("once", "b"), Step::text("done")]),
         limits: Limits {
@@ -254,6 +295,29 @@ pub(crate) const ALL: &[Scenario] = &[
         ..PLAIN
     },
 ];
+
+const TWO: &[(&str, &str, QueueMode)] = &[
+    ("p1", "first", QueueMode::Followup),
+    ("p2", "second", QueueMode::Followup),
+];
+
+/// The context is full once the second prompt is answered.
+fn full() -> Script {
+    let full = Said {
+        text: "two".to_owned(),
+        usage: Some(Tokens {
+            input: 200_000,
+            ..Tokens::default()
+        }),
+        ..Said::default()
+    };
+    Script::of([
+        call("once", &"a".repeat(40_000)),
+        Step::text("one"),
+        Step::Say(full),
+        Step::text("three"),
+    ])
+}
 
 /// How a story tells that a limit was reached.
 pub(crate) const LIMIT: &str = "model: limit";

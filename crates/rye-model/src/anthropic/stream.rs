@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use rye_engine::model::{Delta, ModelError};
+use rye_engine::model::ModelError;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::SEALED;
-use crate::answer::{self, Assembly, Decoder, Heard};
+use crate::answer::{self, Assembly, Decoder, Heard, Told};
 use crate::fault::Said;
 use crate::price::Tokens;
 use crate::sse::Event;
@@ -83,7 +83,7 @@ struct Usage {
 }
 
 impl Decoder for Stream {
-    fn take(&mut self, event: Event<'_>, tell: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
+    fn take(&mut self, event: Event<'_>, tell: &mut Told) -> Result<(), ModelError> {
         let piece: Piece<'_> = answer::json(event.data)?;
         let at = piece.index;
         match &*piece.kind {
@@ -127,12 +127,7 @@ impl Decoder for Stream {
 }
 
 impl Stream {
-    fn begin(
-        &mut self,
-        at: usize,
-        block: &Block<'_>,
-        tell: &mut dyn FnMut(Delta),
-    ) -> Result<(), ModelError> {
+    fn begin(&mut self, at: usize, block: &Block<'_>, tell: &mut Told) -> Result<(), ModelError> {
         match &*block.kind {
             "text" => self.answer.text(at, &block.text, tell),
             "thinking" => self.answer.thought(at, &block.thinking, tell),
@@ -158,7 +153,7 @@ impl Stream {
         &mut self,
         at: usize,
         delta: &DeltaPiece<'_>,
-        tell: &mut dyn FnMut(Delta),
+        tell: &mut Told,
     ) -> Result<(), ModelError> {
         match &*delta.kind {
             "text_delta" => self.answer.text(at, &delta.text, tell),

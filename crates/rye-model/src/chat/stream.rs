@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use rye_engine::model::{Delta, ModelError};
+use rye_engine::model::ModelError;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::answer::{self, Assembly, Decoder, Heard};
+use crate::answer::{self, Assembly, Decoder, Heard, Told};
 use crate::fault::Said;
 use crate::price::Tokens;
 use crate::sse::Event;
@@ -83,7 +83,7 @@ struct Details {
 }
 
 impl Decoder for Stream {
-    fn take(&mut self, event: Event<'_>, tell: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
+    fn take(&mut self, event: Event<'_>, tell: &mut Told) -> Result<(), ModelError> {
         if event.data.trim() == "[DONE]" {
             self.done = true;
             return Ok(());
@@ -126,11 +126,7 @@ impl Decoder for Stream {
 }
 
 impl Stream {
-    fn add(
-        &mut self,
-        delta: DeltaPiece<'_>,
-        tell: &mut dyn FnMut(Delta),
-    ) -> Result<(), ModelError> {
+    fn add(&mut self, delta: DeltaPiece<'_>, tell: &mut Told) -> Result<(), ModelError> {
         let thought = delta.reasoning_content.or(delta.reasoning);
         if let Some(thought) = thought.filter(|it| !it.is_empty()) {
             self.answer.thought(THOUGHT, &thought, tell)?;

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use rye_engine::model::{Delta, ModelError};
+use rye_engine::model::ModelError;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::answer::{self, Assembly, Decoder, Heard};
+use crate::answer::{self, Assembly, Decoder, Heard, Told};
 use crate::fault::Said;
 use crate::price::Tokens;
 use crate::sse::Event;
@@ -88,7 +88,7 @@ struct Usage {
 }
 
 impl Decoder for Stream {
-    fn take(&mut self, event: Event<'_>, tell: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
+    fn take(&mut self, event: Event<'_>, tell: &mut Told) -> Result<(), ModelError> {
         let piece: Piece<'_> = answer::json(event.data)?;
         if let Some(error) = piece.error {
             return Err(Said::of(&error).amid_stream());
@@ -132,7 +132,7 @@ impl Decoder for Stream {
 }
 
 impl Stream {
-    fn add(&mut self, part: &Part<'_>, tell: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
+    fn add(&mut self, part: &Part<'_>, tell: &mut Told) -> Result<(), ModelError> {
         if let Some(call) = &part.function_call {
             self.last += 2;
             self.answer.call(self.last, &call.id, &call.name, tell);

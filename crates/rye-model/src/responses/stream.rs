@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use rye_engine::model::{Delta, ModelError};
+use rye_engine::model::ModelError;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::answer::{self, Assembly, Decoder, Heard};
+use crate::answer::{self, Assembly, Decoder, Heard, Told};
 use crate::fault::Said;
 use crate::price::Tokens;
 use crate::sse::Event;
@@ -89,7 +89,7 @@ struct Details {
 }
 
 impl Decoder for Stream {
-    fn take(&mut self, event: Event<'_>, tell: &mut dyn FnMut(Delta)) -> Result<(), ModelError> {
+    fn take(&mut self, event: Event<'_>, tell: &mut Told) -> Result<(), ModelError> {
         let piece: Piece<'_> = answer::json(event.data)?;
         let at = piece.output_index;
         match &*piece.kind {
@@ -150,12 +150,7 @@ impl Decoder for Stream {
 
 impl Stream {
     /// An item that is whole: what no delta told of is taken from it.
-    fn whole(
-        &mut self,
-        at: usize,
-        raw: &RawValue,
-        tell: &mut dyn FnMut(Delta),
-    ) -> Result<(), ModelError> {
+    fn whole(&mut self, at: usize, raw: &RawValue, tell: &mut Told) -> Result<(), ModelError> {
         let item: Item<'_> = answer::json(raw.get())?;
         match &*item.kind {
             "function_call" => {

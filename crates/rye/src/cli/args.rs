@@ -18,8 +18,9 @@ use crate::settings::Color;
 
 pub(crate) use config::ConfigCommand;
 pub(crate) use engine::{
-    ChatArgs, ExportSessionArgs, ForkArgs, GateArgs, GateCommand, Holds, ImportSessionArgs,
-    PromptArgs, ResumeArgs, SessionArgs, SessionCommand, VerifySessionArgs,
+    ChatArgs, CompactArgs, ExportSessionArgs, ForkArgs, GateArgs, GateCommand, Holds,
+    ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, SessionArgs, SessionCommand,
+    VerifySessionArgs,
 };
 pub(crate) use execute::{CallOptions, ExecuteArgs, RunCommand, TailArgs, TraceChoice, seconds};
 pub(crate) use graph::{Drawing, GraphCommand, GraphRunArgs, ShowArgs, StepArgs, ValidateArgs};
@@ -117,6 +118,8 @@ pub(crate) enum Command {
     /// List, show and go on with sessions of agents.
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Run a session again from its record, offline, and say what differs today.
+    Replay(ReplayArgs),
     /// Decide where an agent waits for a person.
     #[command(subcommand)]
     Gate(GateCommand),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lillux::shell_word;
-use rye_items::trust::Trust;
+use rye_items::trust::{Ignored, Trust};
 use rye_items::verify::{self, Form};
 use rye_items::{Comment, IntegrityError, Library, OwnKeys, SYSTEM, Space, Spaces};
 
@@ -63,6 +63,22 @@ impl Context {
             self.printer.warn(&text, None);
         }
         Ok(library)
+    }
+
+    /// All spaces, as they are now.
+    pub(crate) fn spaces(&self) -> Result<Spaces, Failure> {
+        let places = &self.settings.places;
+        let (project, bundles) = (&places.project.value, &places.system_space.value);
+        Ok(Spaces::open(Some(project), self.user(), bundles, &SYSTEM)?)
+    }
+
+    /// Says which files do not count, and why.
+    pub(crate) fn tell_ignored(&self, ignored: &[Ignored]) {
+        for Ignored { path, why } in ignored {
+            let text = format!("{} is ignored: {why}", path.display());
+            let hint = format!("rye sign {}", shell_word(path));
+            self.printer.warn(&text, Some(&hint));
+        }
     }
 
     /// The folder with the user's space, if there is one.

@@ -9,14 +9,19 @@ use lillux::durable;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_engine::bridge::DRIFT;
+use rye_engine::compaction::Settings;
 use rye_engine::protocol::{
-    Entry, EntryKind, EventKind, Gate, GateId, Message, Part, QueueItemId, Role,
+    Archive, Entry, EntryKind, EventKind, Gate, GateId, Message, Part, QueueItemId, Role,
     Session as SessionData, SessionId, StatusKind, TurnEnd,
 };
+use rye_engine::result::RESULT;
 use rye_engine::store::{Posted, SessionFilter, SessionStore as _, StoreError};
 use rye_engine::tool::VAULT;
 use rye_engine::{DecideError, Decision, Engine, Feed, Missed, Session};
-use rye_host::{ApprovalsError, Bridge, BridgeError, HostError, SandboxKind, Sqlite};
+use rye_host::replay::{Replayed, Today};
+use rye_host::{
+    ApprovalsError, Bridge, BridgeError, CompactionError, Files, HostError, SandboxKind, Sqlite,
+};
 use rye_items::OwnKeyError;
 use rye_items::vault::Vault;
 use serde_json::Value;
@@ -41,6 +46,8 @@ pub(crate) struct Wanted {
     /// The folder it works in; else the project.
     pub(crate) workspace: Option<PathBuf>,
     pub(crate) model: Option<String>,
+    /// Folders with further skills.
+    pub(crate) skills: Vec<PathBuf>,
 }
 
 /// Runs work on an engine, and gives its sessions back afterwards.
@@ -111,6 +118,9 @@ fn run<T>(
             .tools(bridge.tools)
             .policy(bridge.policy)
             .ask_for_more(bridge.asks_for_more);
+        builder = builder.compaction(compaction(context)?);
+        let guides = Files::new(context.spaces()?, &options.workspace, wanted.skills);
+        builder = builder.guides(guides);
         if let Some(key) = signing_key(context)? {
             builder = builder.sign_with(key);
         }
@@ -122,6 +132,32 @@ fn run<T>(
         outcome
     });
     // A question that nobody has answered is not waited for.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// What a replay is done with: what there is today. Must be called within a runtime.
+fn today(context: &Context, supervisor: Arc<Supervisor>) -> Result<Today, Failure> {
+    let workspace = context.settings.project();
+    let mut tools = rye_engine::builtin::tools();
+    tools.extend(bridge(context, supervisor)?.tools);
+    Ok(Today {
+        tools,
+        guides: Arc::new(Files::new(context.spaces()?, workspace, Vec::new())),
+        compaction: compaction(context)?,
+        models: Arc::new(catalogue(context, workspace)?),
+    })
+}
+
+/// Replays a session with what there is today.
+pub(crate) fn replay(context: &Context, archive: &Archive) -> Result<Replayed, Failure> {
+    let supervisor = Arc::new(Supervisor::start().map_err(unable)?);
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(async {
+        let today = today(context, supervisor)?;
+        let replayed = rye_host::replay::replay(archive, &today).await;
+        replayed.map_err(|error| Failure::failed("replay", error))
+    });
     runtime.shutdown_background();
     outcome
 }
@@ -149,6 +185,14 @@ pub(crate) fn database(context: &Context) -> Result<PathBuf, Failure> {
     })?;
     durable::create_folder(&state.value, 0o700)?;
     Ok(state.value.join("sessions.db"))
+}
+
+/// When and how histories are summed up.
+fn compaction(context: &Context) -> Result<Settings, Failure> {
+    let spaces = context.spaces()?;
+    let (settings, ignored) = rye_host::compaction(&spaces)?;
+    context.tell_ignored(&ignored);
+    Ok(settings)
 }
 
 /// The person's secrets, if they have a place for them.
@@ -280,6 +324,8 @@ pub(crate) struct Ended {
     pub(crate) reason: TurnEnd,
     /// What the model said last.
     pub(crate) text: String,
+    /// The result, where one was wanted and it fits.
+    pub(crate) result: Option<Value>,
     pub(crate) error: Option<String>,
 }
 
@@ -292,7 +338,7 @@ impl Follower<'_> {
     ) -> Result<Ended, Failure> {
         let mut gates = Gates::of(self).await?;
         let mut events = self.session.subscribe(after);
-        let (mut text, mut error) = (String::new(), None);
+        let (mut text, mut result, mut error) = (String::new(), None, None);
         loop {
             let notice = tokio::select! {
                 notice = events.next() => notice?.ok_or_else(taken)?,
@@ -309,6 +355,7 @@ impl Follower<'_> {
                     return Ok(Ended {
                         reason,
                         text,
+                        result,
                         error,
                     });
                 }
@@ -318,7 +365,7 @@ impl Follower<'_> {
                         None => self.read(notice.event.thread.as_ref(), &entry).await?,
                     };
                     if let Some(said) = entry.and_then(|entry| self.tell(&entry, item)) {
-                        text = said;
+                        (text, result) = said;
                     }
                 }
                 EventKind::Error { error: why } => error = Some(why.message),
@@ -367,7 +414,7 @@ impl Follower<'_> {
     }
 
     /// Tells of an entry on the side; what the model says to this prompt is given back.
-    fn tell(&self, entry: &Entry, item: &QueueItemId) -> Option<String> {
+    fn tell(&self, entry: &Entry, item: &QueueItemId) -> Option<(String, Option<Value>)> {
         let EntryKind::Message(message) = &entry.kind else {
             return None;
         };
@@ -379,7 +426,8 @@ impl Follower<'_> {
             .iter()
             .any(|part| matches!(part, Part::ToolCall { .. }));
         if message.role == Role::Assistant && !calls {
-            return Some(message.content());
+            let result = message.metadata.get(RESULT).cloned();
+            return Some((message.content(), result));
         }
         self.aside(&line(entry));
         None
@@ -513,7 +561,16 @@ pub(crate) fn line(entry: &Entry) -> String {
     match &entry.kind {
         EntryKind::Message(message) => spoken(message),
         EntryKind::DecisionGate { title, .. } => format!("gate       {title}"),
-        EntryKind::Compaction { .. } => "summed up".to_owned(),
+        EntryKind::Compaction {
+            covered,
+            tokens_before,
+            tokens_after,
+            ..
+        } => format!(
+            "summed up  {} entries, {tokens_before} tokens became {tokens_after}",
+            covered.len()
+        ),
+        EntryKind::CompactionUndone { .. } => "summary taken back".to_owned(),
         EntryKind::BranchSummary { .. } => "branch left".to_owned(),
     }
 }
@@ -574,6 +631,15 @@ impl From<ApprovalsError> for Failure {
         match error {
             ApprovalsError::Space(error) => error.into(),
             other => Self::failed("approvals", other),
+        }
+    }
+}
+
+impl From<CompactionError> for Failure {
+    fn from(error: CompactionError) -> Self {
+        match error {
+            CompactionError::Space(error) => error.into(),
+            other => Self::new(Exit::Usage, "bad_config", other),
         }
     }
 }

@@ -93,6 +93,7 @@ fn dispatch(
         Command::Vault(command) => commands::vault::run(command, &context),
         Command::Chat(args) => commands::chat::run(&args, &context),
         Command::Prompt(args) => commands::prompt::run(&args, &context),
+        Command::Replay(args) => commands::replay::run(&args, &context),
         Command::Session(command) => commands::session::run(&command, &context),
         Command::Gate(command) => commands::gate::run(&command, &context),
         Command::Models(command) => commands::models::run(&command, &context),

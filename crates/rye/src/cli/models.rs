@@ -6,7 +6,6 @@ use lillux::shell_word;
 use rye_engine::model::Models as _;
 use rye_host::{Catalogue, ModelsError, Overrides, Said, Script, ScriptCall, Step};
 use rye_items::vault::Vault;
-use rye_items::{SYSTEM, Spaces};
 
 use serde_json::json;
 
@@ -19,17 +18,11 @@ pub(crate) const DEMO: &str = "scripted:demo";
 
 /// The models of all spaces. Those of the project that do not count are told of.
 pub(crate) fn catalogue(context: &Context, workspace: &Path) -> Result<Catalogue, Failure> {
-    let places = &context.settings.places;
     let project = context.settings.project();
-    let bundles = &places.system_space.value;
-    let spaces = Spaces::open(Some(project), context.user(), bundles, &SYSTEM)?;
+    let spaces = context.spaces()?;
     let vault = context.user().map(|user| Vault::new(user, Some(project)));
     let (models, ignored) = rye_host::models(workspace, &spaces, vault)?;
-    for ignored in ignored {
-        let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
-        let hint = format!("rye sign {}", shell_word(&ignored.path));
-        context.printer.warn(&text, Some(&hint));
-    }
+    context.tell_ignored(&ignored);
     let default = models.default_name();
     let models = models.with(DEMO, demo()).default_model(default);
     Ok(models.limits(Overrides {

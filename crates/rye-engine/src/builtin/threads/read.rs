@@ -153,6 +153,7 @@ fn describe(kind: &EntryKind) -> String {
         EntryKind::Message(message) => describe_message(message),
         EntryKind::DecisionGate { title, .. } => format!("a person was asked: {title}"),
         EntryKind::Compaction { summary, .. } => format!("summary of what was before: {summary}"),
+        EntryKind::CompactionUndone { .. } => "the summary was taken back".to_owned(),
         EntryKind::BranchSummary { summary, .. } => format!("summary of a branch: {summary}"),
     }
 }

@@ -399,3 +399,18 @@ fn a_limit_that_lets_no_call_be_made_counts_none() {
     assert_eq!(world.record.usage, Usage::default());
     assert_eq!(world.story(), ["user: prompt 1", "model: !Limit"]);
 }
+
+#[test]
+fn calls_without_end_are_ended() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    for _ in 0..super::super::drive::MOST_ROUNDS {
+        let call = world.want(&["pure"]).remove(0);
+        world.end(&call, "again");
+    }
+    assert!(!world.model, "it is asked once more");
+    assert_eq!(world.story().last().unwrap(), "model: !Limit");
+    world.prompt(QueueMode::Followup);
+    world.say("and on");
+    assert_eq!(world.story().last().unwrap(), "model: and on");
+}

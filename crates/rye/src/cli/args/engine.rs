@@ -45,7 +45,8 @@ pub(crate) struct ChatArgs {
     process, the session goes on with `rye session resume`.\n\n\
     Examples:\n  \
     rye prompt 'say hello' --model scripted:hello.yaml\n  \
-    rye prompt 'and now in French' --session 01a1…"
+    rye prompt 'and now in French' --session 01a1…\n  \
+    rye prompt 'review it' --role reviewer --schema findings.json"
 )]
 pub(crate) struct PromptArgs {
     /// What is asked.
@@ -60,6 +61,21 @@ pub(crate) struct PromptArgs {
     /// The model, as `provider/model` or `scripted:FILE`: see `rye models list`.
     #[arg(long, value_name = "M")]
     pub(crate) model: Option<String>,
+    /// The role that answers: a file of `.ai/roles/`. Else the session's, if it has one.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) role: Option<String>,
+    /// A skill to use: a file of `.ai/skills/`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) skill: Option<String>,
+    /// What a variable of the skill stands for. May be given more than once.
+    #[arg(long = "var", value_name = "NAME=VALUE", requires = "skill", value_parser = variable)]
+    pub(crate) variables: Vec<(String, String)>,
+    /// A folder with further skills. May be given more than once.
+    #[arg(long = "skills", value_name = "DIR")]
+    pub(crate) skills: Vec<PathBuf>,
+    /// A file with the JSON Schema of a result, which is printed in place of the answer.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) schema: Option<PathBuf>,
     /// Where tools work. Else where they did, and in memory in a new session.
     #[arg(long, value_enum)]
     pub(crate) sandbox: Option<SandboxChoice>,
@@ -71,6 +87,12 @@ pub(crate) struct PromptArgs {
     pub(crate) org: Option<String>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+}
+
+/// A variable and what it stands for.
+fn variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("it is written as NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// How much a prompt may use up. What tasks use up counts.
@@ -162,7 +184,9 @@ pub(crate) enum SessionCommand {
     )]
     Verify(VerifySessionArgs),
     /// Write a session to a file, with all that belongs to it.
-    #[command(after_help = "Example:\n  rye session export 01a1… --output work.jsonl")]
+    #[command(after_help = "Examples:\n  \
+        rye session export 01a1… --output work.jsonl\n  \
+        rye session export 01a1… --script --output work.yaml")]
     Export(ExportSessionArgs),
     /// Take in a session from a file; it goes on here.
     #[command(after_help = "Example:\n  rye session import work.jsonl && rye session list")]
@@ -172,6 +196,15 @@ pub(crate) enum SessionCommand {
         rye session fork 01a1…\n  \
         rye session fork 01a1… --at 01a2…")]
     Fork(ForkArgs),
+    /// Sum up a long history, so that a model can go on with it; or take that back.
+    #[command(
+        after_help = "Nothing is lost: the record keeps all of it. It also happens by itself when a model has\n\
+        hardly room left; `.ai/config/agent/compaction.yaml` says when and how.\n\n\
+        Examples:\n  \
+        rye session compact 01a1…\n  \
+        rye session compact 01a1… --undo"
+    )]
+    Compact(CompactArgs),
     /// Forget a session and all that belongs to it.
     #[command(after_help = "Example:\n  rye session rm 01a1…")]
     Rm(SessionArgs),
@@ -182,6 +215,18 @@ pub(crate) struct SessionArgs {
     /// Its id, or the beginning or the end of it.
     #[arg(value_name = "ID")]
     pub(crate) id: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompactArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// Its thread.
+    #[arg(long, value_name = "KEY", default_value = "default")]
+    pub(crate) thread: String,
+    /// Take the last summary back: what it covers is read again.
+    #[arg(long)]
+    pub(crate) undo: bool,
 }
 
 #[derive(Debug, Args)]
@@ -198,6 +243,24 @@ pub(crate) struct ExportSessionArgs {
     /// The file; else standard output.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Write what its model said as a script, for `--model scripted:FILE`.
+    #[arg(long)]
+    pub(crate) script: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Nothing is asked of a model and no tool runs: the answers and results are those of the\n\
+    record. What comes of them, and what a model would be told beside them today, is compared with\n\
+    the record. Exits 1 when something differs.\n\n\
+    Examples:\n  \
+    rye replay 01a1…\n  \
+    rye replay work.jsonl"
+)]
+pub(crate) struct ReplayArgs {
+    /// A session's id, or a part of it; or a file that it was written to.
+    #[arg(value_name = "ID|FILE")]
+    pub(crate) what: String,
 }
 
 #[derive(Debug, Args)]

@@ -28,6 +28,7 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
         sandbox: args.sandbox.map(Into::into),
         workspace: Some(workspace.clone()),
         model: args.model.clone(),
+        skills: Vec::new(),
     };
     // Before anything else, so that nobody waits to write.
     let mut chat = Chat::begin(options(args, context, workspace.clone()))?;

@@ -1,5 +1,6 @@
 //! `rye models`
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,14 @@ pub(crate) fn run(command: &ModelsCommand, context: &Context) -> Outcome {
     }
 }
 
+/// What is missing, in a word; `rye models test` says what to do about it.
+fn in_short(why: &str) -> Cow<'_, str> {
+    match why.rsplit_once("rye vault set ") {
+        Some((_, name)) if why.starts_with("there is no key") => format!("needs {name}").into(),
+        _ => why.into(),
+    }
+}
+
 struct List {
     default: String,
     models: Vec<Listed>,
@@ -55,7 +64,7 @@ impl Report for List {
         for model in &self.models {
             let ready = match &model.usable {
                 Ok(()) => Cell::new("yes"),
-                Err(why) => Cell::styled(DIM, why),
+                Err(why) => Cell::styled(DIM, in_short(why)),
             };
             let name = if model.name == self.default {
                 Cell::styled(BOLD, format!("{} (default)", model.name))

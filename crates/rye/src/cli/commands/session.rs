@@ -1,9 +1,10 @@
 //! `rye session`
 
+mod compaction;
 mod copies;
 mod proof;
 
-pub(super) use proof::trusted;
+pub(super) use proof::{failure as unreadable, trusted};
 
 use rye_engine::Engine;
 use rye_engine::protocol::{Entry, Gate, Session, SessionId, SessionStatus, Thread};
@@ -30,6 +31,7 @@ pub(crate) fn run(command: &SessionCommand, context: &Context) -> Outcome {
         SessionCommand::Export(args) => copies::export(args, context),
         SessionCommand::Import(args) => copies::import(args, context),
         SessionCommand::Fork(args) => copies::fork(args, context),
+        SessionCommand::Compact(args) => compaction::run(args, context),
         SessionCommand::Rm(args) => rm(args, context),
     }
 }

@@ -22,6 +22,9 @@ pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
         let id = find(engine, &args.session.id).await?;
         Ok(engine.export(&id).await?)
     })?;
+    if args.script {
+        return as_script(args, &archives);
+    }
     let signer = signing_key(context)?;
     let keys = public_keys(&archives, context)?;
     let sessions = archives.len();
@@ -29,16 +32,34 @@ pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
     let path = args.output.as_deref().unwrap_or(Path::new("-"));
     transfer::write(&mut text, archives, &keys, signer.as_ref())
         .map_err(|error| failure(path, &error))?;
+    written(args, &text, sessions, "rye session verify ")
+}
+
+/// What its model said, to be said again.
+fn as_script(args: &ExportSessionArgs, archives: &[Archive]) -> Outcome {
+    let first = archives.first();
+    let script = first.and_then(|archive| rye_host::script(archive, "default"));
+    let script = script.ok_or_else(|| {
+        let message = "nothing was said in its thread `default`";
+        Failure::failed("not_found", message)
+    })?;
+    let next = "rye prompt 'the first prompt' --model scripted:";
+    written(args, script.as_bytes(), 1, next)
+}
+
+/// Writes it, and says what to do with it.
+fn written(args: &ExportSessionArgs, text: &[u8], sessions: usize, next: &'static str) -> Outcome {
     match &args.output {
         None => {
-            Printer::raw(&text).map_err(|error| Failure::failed("io", error))?;
+            Printer::raw(text).map_err(|error| Failure::failed("io", error))?;
             Ok(Box::new(Written))
         }
         Some(file) => {
-            durable::write(file, &text, 0o600, Existing::Replace)?;
+            durable::write(file, text, 0o600, Existing::Replace)?;
             Ok(Box::new(Exported {
                 file: file.clone(),
                 sessions,
+                next,
             }))
         }
     }
@@ -71,6 +92,8 @@ fn public_keys(
 struct Exported {
     file: PathBuf,
     sessions: usize,
+    /// What to do with the file, which follows.
+    next: &'static str,
 }
 
 impl Report for Exported {
@@ -84,7 +107,7 @@ impl Report for Exported {
 
     fn next(&self) -> Option<String> {
         let file = lillux::shell_word(&self.file);
-        Some(format!("rye session verify {file}"))
+        Some(format!("{}{file}", self.next))
     }
 }
 

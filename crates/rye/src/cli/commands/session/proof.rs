@@ -80,7 +80,7 @@ fn from_file(
 }
 
 /// A file that is no session, or not all of one.
-pub(super) fn failure(path: &Path, error: &TransferError) -> Failure {
+pub(in crate::cli::commands) fn failure(path: &Path, error: &TransferError) -> Failure {
     let place = path.display();
     match error {
         TransferError::Io(error) => Failure::failed("io", format_args!("{place}: {error}")),

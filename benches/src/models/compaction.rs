@@ -1,0 +1,44 @@
+//! A long history, and what is to be done about it.
+
+use rye_engine::compaction::Settings;
+use rye_engine::compaction::plan::{Plan, plan};
+use rye_engine::protocol::{Compacting, Entry, EntryId, EntryKind, Message, Millis};
+
+use super::history;
+use crate::measure::interleaved;
+use crate::table::Row;
+
+const ENTRIES: usize = 10_000;
+/// What it may take.
+const ALLOWED: f64 = 0.010;
+
+/// Plans over so many entries.
+pub(super) fn run() -> Row {
+    let messages = history(ENTRIES / 3 + 1).messages;
+    let path: Vec<Entry> = messages.iter().map(|message| entry(message)).collect();
+    assert!(path.len() >= ENTRIES, "it is too short");
+    let settings = Settings::default();
+    let (_, ours) = interleaved(
+        101,
+        || (),
+        || {
+            let planned = plan(&path, Compacting::Full, u64::MAX, 180_000, &settings);
+            assert!(matches!(planned, Plan::Summarise(_)), "there is no plan");
+        },
+    );
+    let what = "plan over 10,000 entries: allowed, taken";
+    Row::time(what, (ALLOWED, ours), 1.0)
+}
+
+fn entry(message: &Message) -> Entry {
+    Entry {
+        id: EntryId::new(),
+        session: rye_engine::protocol::SessionId::new(),
+        thread: rye_engine::protocol::ThreadId::new(),
+        parent: None,
+        item: None,
+        kind: EntryKind::Message(message.clone()),
+        created_at: Millis(0),
+        hash: String::new(),
+    }
+}

@@ -1,0 +1,319 @@
+//! Plans over histories of every shape.
+
+use proptest::prelude::*;
+use rye_protocol::{Millis, ResultStatus};
+use serde_json::json;
+
+use super::*;
+use crate::transcript::Transcript;
+
+fn entry(number: usize, kind: EntryKind) -> Entry {
+    Entry {
+        id: format!("e{number}").parse().unwrap(),
+        session: "s".parse().unwrap(),
+        thread: "t".parse().unwrap(),
+        parent: None,
+        item: None,
+        kind,
+        created_at: Millis(0),
+        hash: String::new(),
+    }
+}
+
+/// A history in letters: `u` a prompt, `a` an answer, `c` a call with its result, `g` a call
+/// that asks a person, `e` what went wrong; each followed by its tokens, in hundreds.
+fn path(letters: &str) -> Vec<Entry> {
+    let mut path = Vec::new();
+    for word in letters.split_whitespace() {
+        let (letter, hundreds) = word.split_at(1);
+        let text = "abc ".repeat(100 * hundreds.parse::<usize>().unwrap_or(1));
+        let message = |role| EntryKind::Message(Message::text(role, text.clone()));
+        match letter {
+            "u" => path.push(entry(path.len(), message(Role::User))),
+            "a" => path.push(entry(path.len(), message(Role::Assistant))),
+            "e" => {
+                let error = rye_protocol::ErrorInfo::new(rye_protocol::ErrorCode::Model, "gone");
+                let message = Message::of(Role::Assistant, vec![Part::Error { error }]);
+                path.push(entry(path.len(), EntryKind::Message(message)));
+            }
+            _ => {
+                let call_id: CallId = format!("c{}", path.len()).parse().unwrap();
+                let tool = "read".to_owned();
+                let call = Part::ToolCall {
+                    call_id: call_id.clone(),
+                    tool: tool.clone(),
+                    args: json!({ "path": format!("f{}", path.len()) }),
+                };
+                let kind = EntryKind::Message(Message::of(Role::Assistant, vec![call]));
+                path.push(entry(path.len(), kind));
+                if letter == "g" {
+                    let gate = rye_protocol::GateId::of(
+                        &"s".parse().unwrap(),
+                        &"t".parse().unwrap(),
+                        &"i".parse().unwrap(),
+                        "k",
+                    );
+                    let title = "May it?".to_owned();
+                    path.push(entry(path.len(), EntryKind::DecisionGate { gate, title }));
+                }
+                let result = Part::ToolResult {
+                    call_id,
+                    tool,
+                    status: ResultStatus::Success,
+                    text,
+                    data: Value::Null,
+                    error: None,
+                    elided: false,
+                };
+                let kind = EntryKind::Message(Message::of(Role::Tool, vec![result]));
+                path.push(entry(path.len(), kind));
+            }
+        }
+    }
+    path
+}
+
+fn tokens_of(path: &[Entry]) -> u64 {
+    Transcript::of(path).tokens()
+}
+
+/// A path once a plan is carried out, with a short sum.
+fn carried_out(mut path: Vec<Entry>, plan: &Plan) -> Vec<Entry> {
+    let settings = Settings::default();
+    match plan {
+        Plan::Nothing => {}
+        Plan::Prune(ids) => {
+            for entry in &mut path {
+                if ids.contains(&entry.id) {
+                    *entry = elided(entry, &settings);
+                }
+            }
+        }
+        Plan::Summarise(head) => {
+            let kind = EntryKind::Compaction {
+                summary: "## Goal".to_owned(),
+                covered: head.covered.clone(),
+                tokens_before: 0,
+                tokens_after: 0,
+                files_read: head.files_read.clone(),
+                files_modified: head.files_modified.clone(),
+                kept: Vec::new(),
+                without_media: false,
+            };
+            path.push(entry(path.len(), kind));
+        }
+    }
+    path
+}
+
+#[test]
+fn the_tail_is_the_last_turns_that_fit() {
+    let settings = Settings::default();
+    // A tail of 2 000 tokens: twenty hundreds.
+    for (letters, kept) in [
+        // Both of the last turns.
+        ("u9 a9 u1 a1 u1 a1", Some(2)),
+        // The last one alone.
+        ("u9 a9 u9 a9 u9 a9", Some(4)),
+        // A part of the last one, from a message on.
+        ("u9 a9 u9 a9 a9 a9", Some(4)),
+        // Never between a call and its result, whatever stands between them.
+        ("u1 a1 u1 c9 c9 c9", Some(5)),
+        ("u1 a1 u1 g9 g9 g9", Some(6)),
+        // Its last step, however long.
+        ("u1 a1 u1 c1 c99", Some(5)),
+        ("u1 a1 u99", Some(2)),
+        // Nothing comes before.
+        ("u1 a1 u1 a1", None),
+        ("u1 a1", None),
+        ("u99", None),
+        ("e1 e1 u99", None),
+        ("", None),
+    ] {
+        let path = path(letters);
+        let boundary = match plan(&path, Compacting::Asked, 0, 4_000, &settings) {
+            Plan::Summarise(head) => Some(head.boundary),
+            _ => None,
+        };
+        assert_eq!(boundary, kept, "{letters}");
+    }
+}
+
+#[test]
+fn output_is_left_out_first_if_that_is_enough() {
+    let settings = Settings::default();
+    let long = "u1 c150 c150 c150 c150 c150 a1 u1 a1";
+    let path = path(long);
+    let tokens = tokens_of(&path);
+    let planned = plan(&path, Compacting::Full, tokens, tokens, &settings);
+    // The three newest results are more than 40 000 tokens.
+    let oldest = ["e2", "e4", "e6"].map(|id| id.parse::<EntryId>().unwrap());
+    assert_eq!(planned, Plan::Prune(oldest.to_vec()));
+    let pruned = carried_out(path.clone(), &planned);
+    assert!(tokens_of(&pruned) + 44_000 < tokens);
+    // One that is to be summed up is.
+    let asked = plan(&path, Compacting::Asked, tokens, tokens, &settings);
+    assert!(matches!(asked, Plan::Summarise(_)));
+    let over = plan(&path, Compacting::Overflow, tokens, tokens, &settings);
+    assert!(matches!(over, Plan::Summarise(_)));
+    let protected = Settings {
+        protected_tools: vec!["read".to_owned()],
+        ..settings.clone()
+    };
+    let planned = plan(&path, Compacting::Full, tokens, tokens, &protected);
+    assert!(matches!(planned, Plan::Summarise(_)));
+    // It saves too little to be worth it.
+    let little = self::path("u1 c150 c150 c150 a1");
+    let tokens = tokens_of(&little);
+    let planned = plan(&little, Compacting::Full, tokens, tokens, &settings);
+    assert!(matches!(planned, Plan::Summarise(_)), "{planned:?}");
+}
+
+#[test]
+fn what_was_asked_and_which_files_were_read_is_kept() {
+    let settings = Settings::default();
+    let path = path("u1 c1 a1 u1 c20 c20 c20");
+    let Plan::Summarise(head) = plan(&path, Compacting::Asked, 0, 4_000, &settings) else {
+        panic!("it is long enough");
+    };
+    assert_eq!(head.files_read, ["f1", "f5", "f7"]);
+    assert!(head.kept[0].starts_with("First asked, word for word:\nabc"));
+    assert!(head.kept[1].starts_with("Asked last, word for word:\nabc"));
+    assert_eq!(head.kept.len(), 2);
+}
+
+#[test]
+fn ten_thousand_entries_are_planned_in_no_time() {
+    let path = path(&"u1 c2 c2 a1 ".repeat(1_700));
+    assert!(path.len() > 10_000);
+    let settings = Settings::default();
+    let planned = plan(&path, Compacting::Full, 2_000_000, 180_000, &settings);
+    assert!(matches!(planned, Plan::Summarise(_)));
+}
+
+fn letters() -> impl Strategy<Value = String> {
+    let letter = prop::sample::select(vec!["u", "a", "c", "g", "e"]);
+    let word = (letter, 1..40_u32).prop_map(|(letter, hundreds)| format!("{letter}{hundreds}"));
+    prop::collection::vec(word, 0..40).prop_map(|words| words.join(" "))
+}
+
+fn why() -> impl Strategy<Value = Compacting> {
+    prop::sample::select(vec![
+        Compacting::Full,
+        Compacting::Overflow,
+        Compacting::Asked,
+    ])
+}
+
+proptest! {
+    #[test]
+    fn plans_keep_their_promises(
+        letters in letters(),
+        why in why(),
+        usable in 1_000..40_000_u64,
+        rounds in 1..4_usize,
+    ) {
+        let settings = Settings {
+            prune_keep_tokens: 8_000,
+            prune_save_tokens: 1_000,
+            ..Settings::default()
+        };
+        let mut path = path(&letters);
+        for round in 0..rounds {
+            let tokens = tokens_of(&path);
+            let planned = plan(&path, why, tokens, usable, &settings);
+            if let Plan::Summarise(head) = &planned {
+                // Each entry once, and the tail not at all.
+                let covered: BTreeSet<_> = head.covered.iter().collect();
+                prop_assert_eq!(covered.len(), head.covered.len());
+                let view = View::of(&path);
+                for (at, entry) in path.iter().enumerate() {
+                    let is_sum = matches!(
+                        entry.kind,
+                        EntryKind::Compaction { .. } | EntryKind::CompactionUndone { .. }
+                    );
+                    let expected = !view.is_covered(entry) && (is_sum || at < head.boundary);
+                    prop_assert_eq!(covered.contains(&entry.id), expected, "{}", entry.id);
+                }
+                let tail = &path[head.boundary..];
+                prop_assert!(tail.iter().any(|it| tokens::of_entry(it) > 0) || tail.is_empty());
+                let last = path.iter().rposition(|it| tokens::of_entry(it) > 0);
+                prop_assert!(last.is_some_and(|last| last >= head.boundary), "no tail");
+                // No call is apart from its result.
+                let of = |entries: &[Entry], call: bool| -> BTreeSet<String> {
+                    let parts = entries.iter().flat_map(|it| match &it.kind {
+                        EntryKind::Message(message) => message.parts.iter(),
+                        _ => [].iter(),
+                    });
+                    let ids = parts.filter_map(|part| match part {
+                        Part::ToolCall { call_id, .. } if call => Some(call_id.to_string()),
+                        Part::ToolResult { call_id, .. } if !call => Some(call_id.to_string()),
+                        _ => None,
+                    });
+                    ids.collect()
+                };
+                prop_assert_eq!(of(tail, true), of(tail, false));
+            }
+            let after = carried_out(path.clone(), &planned);
+            match &planned {
+                Plan::Nothing => prop_assert_eq!(&after, &path),
+                _ => prop_assert!(tokens_of(&after) < tokens, "round {}", round),
+            }
+            // Once is enough.
+            let again = plan(&after, why, tokens_of(&after), usable, &settings);
+            if matches!(planned, Plan::Summarise(_)) {
+                let only_output = matches!(again, Plan::Nothing | Plan::Prune(_));
+                prop_assert!(only_output, "{:?} after {:?}", again, planned);
+            }
+            path = after;
+            // And then the work goes on.
+            let more = self::path(&letters);
+            let length = path.len();
+            path.extend(more.into_iter().enumerate().map(|(at, it)| Entry {
+                id: format!("e{}", length + at).parse().unwrap(),
+                ..it
+            }));
+        }
+    }
+
+    #[test]
+    fn a_sum_that_is_taken_back_leaves_all_as_it_was(letters in letters()) {
+        let path = path(&letters);
+        let planned = plan(&path, Compacting::Asked, 0, 4_000, &Settings::default());
+        let mut after = carried_out(path.clone(), &planned);
+        if let Plan::Summarise(_) = planned {
+            let compaction = after.last().unwrap().id.clone();
+            after.push(entry(after.len(), EntryKind::CompactionUndone { compaction }));
+        }
+        prop_assert_eq!(
+            crate::transcript::messages(&after),
+            crate::transcript::messages(&path)
+        );
+    }
+
+    #[test]
+    fn a_history_that_grew_here_is_the_one_that_is_read(
+        letters in letters(),
+        sums in prop::collection::vec(any::<bool>(), 0..3),
+    ) {
+        let mut path = path(&letters);
+        for undone in sums {
+            let planned = plan(&path, Compacting::Asked, 0, 4_000, &Settings::default());
+            path = carried_out(path, &planned);
+            if undone && let Some(sum) = View::of(&path).sum() {
+                let compaction = sum.id.clone();
+                path.push(entry(path.len(), EntryKind::CompactionUndone { compaction }));
+            }
+        }
+        // As the runner does: what cannot be pushed is read anew.
+        let mut live: Option<Transcript> = Some(Transcript::default());
+        for end in 1..=path.len() {
+            let pushed = live.as_mut().is_some_and(|it| it.push(&path[end - 1]));
+            if !pushed {
+                live = Some(Transcript::of(&path[..end]));
+            }
+        }
+        let live = live.map(|it| it.messages()).unwrap_or_default();
+        prop_assert_eq!(&*live, &crate::transcript::messages(&path));
+    }
+}

@@ -1,0 +1,211 @@
+//! A history that is summed up: when, and what comes of it.
+//!
+//! That it is to be summed up is written down before anybody is asked to, and the sum with
+//! all that it changes in one batch. So a host that dies meanwhile has changed nothing, and
+//! the next one begins again.
+
+use rye_protocol::{
+    Compacting, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind, ItemStatus, Op, Phase,
+    QueueItem, QueueItemId, QueueMode, TurnEnd, Usage,
+};
+use serde_json::{Map, json};
+
+use super::{Effect, Step};
+use crate::compaction::CONTINUE;
+
+/// Nobody's window is smaller: so few tokens fit, and nobody need be asked for it.
+const FEW: u64 = 256;
+
+/// What is known of models' windows.
+pub(crate) trait Windows {
+    /// How many tokens a context may have for a model; none if nobody knows.
+    fn usable(&self, model: &str) -> Option<u64>;
+}
+
+/// What came of summing up.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Compacted {
+    /// Entries whose output is left out from now on.
+    pub(crate) pruned: Vec<Entry>,
+    /// The sum.
+    pub(crate) sum: Option<EntryKind>,
+    /// Tokens of the context now.
+    pub(crate) tokens: u64,
+    /// What it cost.
+    pub(crate) usage: Usage,
+}
+
+impl Step<'_> {
+    /// Whether the context of a turn is so full that it is to be summed up.
+    pub(super) fn is_full(&self, model: &str) -> bool {
+        let tokens = self.machine.thread.tokens;
+        self.env.compaction.auto
+            && tokens >= FEW
+            && self
+                .env
+                .windows
+                .usable(model)
+                .is_some_and(|usable| tokens >= usable)
+    }
+
+    /// Writes down that it is to be done.
+    pub(super) fn begin_compaction(&mut self, why: Compacting) {
+        if self.machine.thread.compacting.is_none() {
+            self.machine.thread.compacting = Some(why);
+            self.tell(EventKind::CompactionStart);
+        }
+    }
+
+    /// Has it done, if it is to be and nothing stands in the way. Whether to wait for it.
+    pub(super) fn compact(&mut self) -> bool {
+        let Some(why) = self.machine.thread.compacting else {
+            return false;
+        };
+        let (live, turn) = (&self.machine.live, self.machine.thread.turn.as_ref());
+        if live.compacting {
+            return true;
+        }
+        if turn.is_some_and(|turn| turn.phase != Phase::Model) || live.model {
+            return false;
+        }
+        let model = turn.map(|turn| turn.model.clone());
+        let model = model.or_else(|| self.machine.thread.model.clone());
+        let model = model.unwrap_or_else(|| self.env.model.to_owned());
+        self.machine.live.compacting = true;
+        self.out.effects.push(Effect::Compact { why, model });
+        true
+    }
+
+    /// The model has said that the context is too long: it is summed up, once.
+    pub(super) fn overflowed(&mut self, mut error: ErrorInfo) {
+        let auto = self.env.compaction.auto;
+        let Some(turn) = &mut self.machine.thread.turn else {
+            return;
+        };
+        if turn.phase != Phase::Model {
+            return;
+        }
+        if turn.overflowed || !auto {
+            error.message += if turn.overflowed {
+                "; it was summed up, and is too long still: ask for less at once, or choose a \
+                 model with a larger window"
+            } else {
+                "; `rye session compact` sums it up, since `auto` is off in compaction.yaml"
+            };
+            return self.answered(Err(error));
+        }
+        self.machine.live.model = false;
+        turn.overflowed = true;
+        self.begin_compaction(Compacting::Overflow);
+    }
+
+    /// It was summed up, or could not be.
+    pub(super) fn compacted(&mut self, outcome: Result<Box<Compacted>, (ErrorInfo, Usage)>) {
+        self.machine.live.compacting = false;
+        let Some(why) = self.machine.thread.compacting.take() else {
+            return;
+        };
+        match outcome {
+            Ok(done) => self.summed_up(*done, why),
+            Err((error, usage)) => {
+                self.use_up(usage);
+                self.tell(EventKind::CompactionEnd {
+                    entry: None,
+                    error: Some(error.clone()),
+                });
+                if let Some(turn) = &mut self.machine.thread.turn {
+                    turn.unchecked = true;
+                    if why == Compacting::Overflow {
+                        let message = format!(
+                            "the context is too long for the model, and could not be summed up: {}",
+                            error.message
+                        );
+                        let error = ErrorInfo::new(ErrorCode::ContextOverflow, message);
+                        self.fail(error, TurnEnd::Error);
+                    }
+                }
+            }
+        }
+    }
+
+    fn summed_up(&mut self, done: Compacted, why: Compacting) {
+        for entry in done.pruned {
+            let id = entry.id.clone();
+            self.out.batch.push(Op::ReplaceEntry(Box::new(entry)));
+            self.tell(EventKind::MessageUpdate { entry: id });
+        }
+        let entry = done.sum.map(|sum| self.append(sum));
+        self.machine.thread.tokens = done.tokens;
+        self.use_up(done.usage);
+        let is_summed_up = entry.is_some();
+        self.tell(EventKind::CompactionEnd { entry, error: None });
+        let model = self.machine.thread.turn.as_ref();
+        if let Some(model) = model.map(|turn| turn.model.clone()) {
+            // What could not be made to fit is not tried again and again.
+            let full = self.is_full(&model);
+            if let Some(turn) = &mut self.machine.thread.turn {
+                turn.unchecked |= full;
+            }
+            return;
+        }
+        if is_summed_up {
+            self.seal();
+            if why == Compacting::Full && self.env.compaction.auto_continue {
+                self.go_on();
+            }
+        }
+    }
+
+    /// Tells the agent to go on, in words that nobody said.
+    fn go_on(&mut self) {
+        let thread = &self.machine.thread;
+        let mut metadata = Map::new();
+        metadata.insert(CONTINUE.to_owned(), json!(true));
+        let item = QueueItem {
+            id: QueueItemId::new(),
+            session: thread.session.clone(),
+            thread: thread.id.clone(),
+            order: 0,
+            content: self.env.compaction.continue_prompt.clone(),
+            attachments: Vec::new(),
+            author: None,
+            reply_to: None,
+            model: None,
+            role: None,
+            limits: rye_protocol::Limits::default(),
+            mode: QueueMode::Followup,
+            status: ItemStatus::Waiting,
+            collect_until: None,
+            metadata,
+            created_at: self.env.now,
+        };
+        self.queue_first(item);
+        self.out.accepted = None;
+    }
+
+    /// It is not to be done any more.
+    pub(super) fn cancel_compaction(&mut self, reason: &str) {
+        if self.machine.thread.compacting.take().is_none() {
+            return;
+        }
+        if std::mem::take(&mut self.machine.live.compacting) {
+            self.out.effects.push(Effect::StopModel);
+        }
+        let message = format!("it was ended: {reason}");
+        self.tell(EventKind::CompactionEnd {
+            entry: None,
+            error: Some(ErrorInfo::new(ErrorCode::Denied, message)),
+        });
+    }
+
+    /// A sum does not stand any more.
+    pub(super) fn undo_compaction(&mut self, compaction: EntryId, tokens: u64) {
+        let thread = &self.machine.thread;
+        if thread.turn.is_some() || thread.compacting.is_some() {
+            return;
+        }
+        self.append(EntryKind::CompactionUndone { compaction });
+        self.machine.thread.tokens = tokens;
+        self.seal();
+    }
+}

@@ -1,0 +1,108 @@
+//! What a model is told before anything is said: put together once for each prompt, from
+//! files as they are then.
+
+use std::sync::Arc;
+
+use lillux::Hash;
+use rye_protocol::{ErrorCode, ErrorInfo, Prompted, PromptedTool, QueueItem, QueueItemId};
+use serde_json::{Map, Value};
+
+use super::Runner;
+use crate::guides::{self, Role};
+use crate::model::ModelInfo;
+use crate::result::{self, SCHEMA};
+
+/// Where a thread and a session keep the role that they have.
+pub(crate) const ROLE: &str = "role";
+
+/// What holds for a prompt.
+#[derive(Debug, Clone)]
+pub(super) struct Guidance {
+    item: Option<QueueItemId>,
+    pub(super) system: String,
+    /// The model of the role, if the prompt names none.
+    pub(super) model: Option<String>,
+}
+
+impl Runner {
+    /// What holds for the prompt that runs; or why it must fail before anybody is asked.
+    pub(super) async fn guidance(&mut self) -> Result<Arc<Guidance>, ErrorInfo> {
+        let turn = self.machine.thread.turn.as_ref();
+        let items = self.machine.items.iter();
+        let mut items = items.filter(|item| turn.is_some_and(|turn| turn.item == item.id));
+        let item = items.next().cloned();
+        let id = item.as_ref().map(|item| item.id.clone());
+        if let Some(known) = &self.guidance
+            && known.item == id
+        {
+            return Ok(Arc::clone(known));
+        }
+        let role = self.role(item.as_ref()).await?;
+        let (shared, sandbox) = (&self.shared, &*self.shared.sandbox);
+        let (mut rules, mut skills) = (None, Vec::new());
+        if let Some(guides) = &shared.guides {
+            rules = guides.rules(sandbox).await;
+            skills = guides.skills(sandbox).await;
+        }
+        let schema = item.as_ref().and_then(|item| item.metadata.get(SCHEMA));
+        let more = schema.map(result::instruction);
+        let (rules, more) = (rules.as_deref(), more.as_deref());
+        let system = guides::system(&shared.system, role.as_ref(), rules, &skills, more);
+        let named = item.as_ref().is_some_and(|item| item.model.is_some());
+        let guidance = Arc::new(Guidance {
+            item: id,
+            system,
+            model: role.and_then(|role| role.model).filter(|_| !named),
+        });
+        self.guidance = Some(Arc::clone(&guidance));
+        Ok(guidance)
+    }
+
+    /// What the model is told beside the history, to be written down with its answer.
+    pub(super) fn remember_prompt(&mut self, model: &str, info: ModelInfo, guidance: &Guidance) {
+        let same = |(known, _): &(Prompted, String)| {
+            known.model == model
+                && known.context_window == info.context_window
+                && known.system == guidance.system
+        };
+        if self.prompted.as_ref().is_some_and(same) {
+            return;
+        }
+        let tools = self.shared.tools.specs();
+        let tools = tools.iter().map(|tool| PromptedTool {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            parameters: tool.parameters.clone(),
+        });
+        let prompted = Prompted {
+            model: model.to_owned(),
+            context_window: info.context_window,
+            max_output: info.max_output,
+            system: guidance.system.clone(),
+            tools: tools.collect(),
+        };
+        let text = serde_json::to_string(&prompted).unwrap_or_default();
+        self.prompted = Some((prompted, Hash::of(text).to_hex()));
+    }
+
+    /// The role: the prompt's, else the thread's, else the session's.
+    async fn role(&self, item: Option<&QueueItem>) -> Result<Option<Role>, ErrorInfo> {
+        let kept = |metadata: &Map<String, Value>| {
+            let role = metadata.get(ROLE).and_then(Value::as_str);
+            role.map(str::to_owned)
+        };
+        let named = item.and_then(|item| item.role.clone());
+        let named = named.or_else(|| kept(&self.machine.thread.metadata));
+        let Some(name) = named.or_else(|| self.shared.role.clone()) else {
+            return Ok(None);
+        };
+        let bad = |why: String| ErrorInfo::new(ErrorCode::BadRole, why);
+        let Some(guides) = &self.shared.guides else {
+            return Err(bad(format!(
+                "there is no role `{name}`: nobody has any here"
+            )));
+        };
+        let role = guides.role(&name, &*self.shared.sandbox).await;
+        role.map(Some).map_err(bad)
+    }
+}

@@ -1,0 +1,79 @@
+//! How many tokens something has, about: nobody but the provider knows exactly.
+
+use std::io::{self, Write};
+
+use rye_protocol::{Entry, EntryKind, Message, Part};
+use serde_json::Value;
+
+/// How many bytes of text a token has, about.
+const PER_TOKEN: u64 = 4;
+
+/// What an image costs, about, whatever its size in bytes.
+const IMAGE: u64 = 1_500;
+
+/// Tokens of so many bytes of text.
+pub(crate) fn of_bytes(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(PER_TOKEN)
+}
+
+/// Tokens of a part, as a model reads it.
+pub(crate) fn of_part(part: &Part) -> u64 {
+    match part {
+        Part::ToolResult { elided: true, .. } => 8,
+        Part::Text { text } | Part::Thinking { text, .. } | Part::ToolResult { text, .. } => {
+            of_bytes(text.len())
+        }
+        Part::ToolCall { tool, args, .. } => of_bytes(tool.len() + json_length(args)),
+        Part::Attachment { mime_type, .. } if mime_type.starts_with("image/") => IMAGE,
+        Part::Attachment { name, .. } => of_bytes(name.len()),
+        Part::Error { .. } => 0,
+    }
+}
+
+/// Tokens of a message.
+pub(crate) fn of_message(message: &Message) -> u64 {
+    message.parts.iter().map(of_part).sum()
+}
+
+/// Tokens of an entry, as long as it is not summed up.
+pub(crate) fn of_entry(entry: &Entry) -> u64 {
+    match &entry.kind {
+        EntryKind::Message(message) => of_message(message),
+        EntryKind::BranchSummary { summary, .. } => of_bytes(summary.len()),
+        EntryKind::Compaction { .. }
+        | EntryKind::CompactionUndone { .. }
+        | EntryKind::DecisionGate { .. } => 0,
+    }
+}
+
+/// The length of a value as JSON, without writing it down.
+fn json_length(value: &Value) -> usize {
+    struct Counter(usize);
+    impl Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    // What only counts does not fail.
+    let _ = serde_json::to_writer(&mut counter, value);
+    counter.0
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arguments_count_as_they_are_written() {
+        let args = json!({ "path": "a.txt", "n": [1, null, "ä"] });
+        assert_eq!(json_length(&args), args.to_string().len());
+    }
+}

@@ -1,0 +1,176 @@
+//! Models that give no answer, and what a person is told to do about it. In each case the
+//! session is there afterwards and goes on.
+
+mod support;
+
+use rye_model_wire::{Api, Reply, Said, Wire};
+use serde_json::json as value;
+use support::World;
+
+/// What a model does, in a line, and the words that a person must find.
+struct Case {
+    what: &'static str,
+    replies: fn() -> Vec<Reply>,
+    args: &'static [&'static str],
+    words: &'static [&'static str],
+}
+
+fn says(text: &str) -> Reply {
+    Reply::stream(Api::OpenAiChat.stream(&Said::text(text)))
+}
+
+fn calls(tool: &str, args: serde_json::Value) -> Reply {
+    Reply::stream(Api::OpenAiChat.stream(&Said::call("call_1", tool, args)))
+}
+
+fn fault(status: u16, message: &str) -> Reply {
+    Reply::json(status, &Api::OpenAiChat.fault(status, message))
+}
+
+const CASES: &[Case] = &[
+    Case {
+        what: "a wrong key",
+        replies: || vec![fault(401, "Incorrect API key provided: sk-secret.")],
+        args: &[],
+        words: &[
+            "Incorrect API key provided: ***",
+            "the key is from the variable SOME_API_KEY: see that it is right",
+        ],
+    },
+    Case {
+        what: "429 for ever",
+        replies: || (0..9).map(|_| fault(429, "Rate limit reached")).collect(),
+        args: &[],
+        words: &[
+            "the model was asked too often: Rate limit reached",
+            "it was asked 2 times",
+            "`failover` in models.yaml names others to ask",
+        ],
+    },
+    Case {
+        what: "a stream that stops",
+        replies: || {
+            (0..9)
+                .map(|_| says("Hello, and more.").cut_after(120))
+                .collect()
+        },
+        args: &[],
+        words: &["the connection to the model broke"],
+    },
+    Case {
+        what: "a key amid a stream",
+        replies: || {
+            let fault = Api::OpenAiChat
+                .fault(400, "no such key: sk-secret")
+                .to_string();
+            vec![Reply::stream(format!("data: {fault}\n\n"))]
+        },
+        args: &[],
+        words: &["no such key: ***"],
+    },
+    Case {
+        what: "tool calls without end",
+        replies: || {
+            (0..9)
+                .map(|_| calls("glob", value!({ "pattern": "*" })))
+                .collect()
+        },
+        args: &["--max-turns", "3"],
+        words: &["the limit of turns is reached"],
+    },
+    Case {
+        what: "an empty answer",
+        replies: || vec![says("")],
+        args: &[],
+        words: &["the model gave an empty answer", "choose another model"],
+    },
+    Case {
+        what: "an answer of 10 MiB",
+        replies: || {
+            vec![says(
+                &format!("{} ", "word".repeat(256)).repeat(10 * 1024 + 100),
+            )]
+        },
+        args: &[],
+        words: &["the model's answer is too long", "ask for less at a time"],
+    },
+    Case {
+        what: "a context that cannot fit",
+        replies: || {
+            let message = "This model's maximum context length is 8000 tokens.";
+            let mut body = Api::OpenAiChat.fault(400, message);
+            body["error"]["code"] = value!("context_length_exceeded");
+            (0..9).map(|_| Reply::json(400, &body)).collect()
+        },
+        args: &[],
+        words: &[
+            "the context is too long for the model",
+            "what is said last does not fit by itself",
+        ],
+    },
+];
+
+fn with_model(wire: &Wire) -> World {
+    let mut world = World::new();
+    let text = format!(
+        "default: local/x\n\
+         retry: {{ tries: 2, first_ms: 1 }}\n\
+         providers:\n  \
+           local:\n    \
+             api: openai-chat\n    \
+             base_url: {}/v1\n    \
+             api_key_env: SOME_API_KEY\n    \
+             models: {{ x: {{}} }}\n",
+        wire.url()
+    );
+    world.write("user/.ai/config/agent/models.yaml", &text);
+    world.set("SOME_API_KEY", "sk-secret");
+    world
+}
+
+#[test]
+fn a_model_that_does_not_answer_is_explained() {
+    for case in CASES {
+        let wire = Wire::of((case.replies)());
+        let world = with_model(&wire);
+        let mut args = vec!["prompt", "hello"];
+        args.extend(case.args);
+        let output = world.run(&args);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{}: {told}", case.what);
+        for words in case.words {
+            assert!(told.contains(words), "{}: {words}: {told}", case.what);
+        }
+        assert!(!told.contains("sk-secret"), "{}: {told}", case.what);
+        assert!(told.contains("rye session show"), "{}: {told}", case.what);
+    }
+}
+
+#[test]
+fn no_key_says_which_variable_and_which_command() {
+    let wire = Wire::of([]);
+    let mut world = with_model(&wire);
+    world.unset("SOME_API_KEY");
+    let output = world.run(&["prompt", "hello"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        told.contains("export SOME_API_KEY=…, or: rye vault set SOME_API_KEY"),
+        "{told}"
+    );
+    let listed = world.run(&["models", "list"]);
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    assert!(listed.contains("needs SOME_API_KEY"), "{listed}");
+}
+
+#[test]
+fn arguments_that_are_no_json_are_told_to_the_model() {
+    let broken = Api::OpenAiChat
+        .stream(&Said::call("call_1", "glob", value!({ "pattern": "*" })))
+        .replace("\\\"pattern\\\"", "\\\"pattern");
+    let wire = Wire::of([Reply::stream(broken), says("I see.")]);
+    let world = with_model(&wire);
+    let output = world.run(&["prompt", "hello"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "I see.\n");
+    let second = wire.requests()[1].body.to_string();
+    assert!(second.contains("the arguments do not fit"), "{second}");
+}
