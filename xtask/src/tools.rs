@@ -29,6 +29,8 @@ const CONFORMANCE: &str = "0.2.0-alpha.12";
 const PYTHON_SDK: &str = "2.3.0";
 const TYPESCRIPT_SDK: &str = "1.32.2";
 const INSPECTOR: &str = "2.12.0";
+/// What most MCP servers are written with, to measure ours beside.
+const FASTMCP: &str = "4.1.2";
 /// Another runtime of agents, to measure ours beside.
 const PI: &str = "0.73.1";
 
@@ -177,9 +179,20 @@ fn mcp_clients() -> Result<()> {
         let package = format!("@modelcontextprotocol/sdk@{TYPESCRIPT_SDK}");
         npm_install(folder, &package)
     })?;
-    kept_file("python-sdk", PYTHON_SDK, "bin/python", |folder| {
+    python_package("python-sdk", "mcp", PYTHON_SDK).map(drop)
+}
+
+/// The folder of FastMCP, with the Python that runs it in `bin`, installed if it is not
+/// there yet.
+pub(crate) fn fastmcp() -> Result<PathBuf> {
+    python_package("fastmcp", "fastmcp", FASTMCP)
+}
+
+/// The folder of a package of pip, `NAME-VERSION`, with a link to its Python.
+fn python_package(name: &str, package: &str, version: &str) -> Result<PathBuf> {
+    kept_file(name, version, "bin/python", |folder| {
         let python = python_with_pip()?;
-        run::show(pip_install(python, folder).arg(format!("mcp=={PYTHON_SDK}")))?;
+        run::show(pip_install(python, folder).arg(format!("{package}=={version}")))?;
         // Parts of it are compiled for this one Python.
         let own = ["-c", "import sys; print(sys.executable)"];
         let own = run::output(&mut run::program(python, own))?;
@@ -187,7 +200,7 @@ fn mcp_clients() -> Result<()> {
         std::os::unix::fs::symlink(own.trim(), &link)
             .with_context(|| format!("cannot link {}", link.display()))
     })?;
-    Ok(())
+    Ok(place::kept("tools").join(format!("{name}-{version}")))
 }
 
 impl NpmPackage {

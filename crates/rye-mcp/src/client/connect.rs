@@ -11,17 +11,21 @@ use lillux::Hash;
 use lillux::process::{Command, Environment, Supervisor};
 use reqwest::redirect::Policy;
 use rmcp::service::{ClientInitializeError, serve_client_with_lifecycle_and_ct};
+use rmcp::transport::auth::AuthClient;
 use rmcp::transport::streamable_http_client::{
-    StreamableHttpClientTransportConfig, StreamableHttpError,
+    StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
 };
 use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
 use rye_executor::environment::minimal;
 use rye_items::vault::Vault;
 use tokio_util::sync::CancellationToken;
 
+use super::ask::Asks;
 use super::config::{Protocol, ServerConfig, Transport};
 use super::connection::{Client, Connection, Parts, does_not_know, lifecycle};
 use super::error::{ClientError, Kind};
+use super::http::Http;
+use super::login::{self, Granted, LogIn, Tokens};
 use super::process::{End, Process};
 use super::said::{Heard, Masks};
 use super::source::Source;
@@ -77,6 +81,8 @@ pub(super) struct Connector {
     pub(super) supervisor: Supervisor,
     /// Made when it is first needed: it reads the machine's certificates.
     pub(super) http: OnceLock<Result<reqwest::Client, String>>,
+    /// Who is asked what a server wants to know.
+    pub(super) asks: Asks,
 }
 
 /// The values of a configuration, opened.
@@ -84,6 +90,7 @@ struct Values {
     args: Vec<String>,
     named: BTreeMap<String, String>,
     url: String,
+    oauth: BTreeMap<String, String>,
     masks: Masks,
 }
 
@@ -156,7 +163,7 @@ impl Connector {
         let wire = Arc::new(Wire::default());
         let limit = server.config.max_message;
         let streams = Stdio::new(output, input, limit, Arc::clone(&wire), heard.clone());
-        let client = Arc::new(Client::default());
+        let client = Arc::new(Client::new(&server.id, &self.asks));
         let closing = CancellationToken::new();
         let served = serve_client_with_lifecycle_and_ct(
             Arc::clone(&client),
@@ -203,44 +210,111 @@ impl Connector {
         is_modern: bool,
     ) -> Result<Connection, Attempt> {
         let failed = |kind| Attempt::Failed(kind);
-        let http = self.http.get_or_init(http_client).clone();
-        let http = http.map_err(|why| failed(Kind::Unreachable(why)))?;
+        let http = self.http_client().map_err(failed)?;
         let headers = headers(&values.named).map_err(|why| failed(Kind::Config(why)))?;
-        let mut config = StreamableHttpClientTransportConfig::with_uri(values.url.as_str())
-            .custom_headers(headers);
+        let mut config = StreamableHttpClientTransportConfig::with_uri(values.url.as_str());
         config.max_sse_event_size = server.config.max_message;
-        let transport = StreamableHttpClientTransport::with_client(http, config);
-        let client = Arc::new(Client::default());
-        let closing = CancellationToken::new();
-        let served = serve_client_with_lifecycle_and_ct(
-            Arc::clone(&client),
-            transport,
-            lifecycle(is_modern),
-            // The SDK cancels what it is given when it ends for whatever reason.
-            closing.child_token(),
-        );
-        match served.await {
-            Ok(running) => Ok(Connection::keep(
-                running,
-                closing,
-                parts(server, Arc::default(), heard, client, None),
-            )),
-            Err(error) if does_not_know(&error) => Err(Attempt::OtherRevision),
-            Err(error) => {
-                let words = match &error {
-                    // Of all that is said, its cause is what helps.
-                    ClientInitializeError::TransportError { error, .. } => transport_words(error),
-                    error => words(error),
-                };
-                let words = heard.masks().mask(&words);
-                Err(failed(match error {
-                    ClientInitializeError::TransportError { .. }
-                    | ClientInitializeError::ConnectionClosed(_) => Kind::Unreachable(words),
-                    _ => Kind::Handshake(words),
-                }))
+        // Who gives a token by hand is not logged in for.
+        let has_own = headers.contains_key(&http::header::AUTHORIZATION);
+        let config = config.custom_headers(headers);
+        let tokens = Tokens::of(server, &values.url, heard.masks()).filter(|_| !has_own);
+        let manager = match &tokens {
+            Some(tokens) => tokens.manager().await,
+            None => Ok(None),
+        };
+        match manager.map_err(|why| failed(Kind::Config(why)))? {
+            Some(manager) => {
+                let http = AuthClient::new(http, manager);
+                converse(server, http, config, heard, is_modern, &self.asks).await
             }
+            None => converse(server, http, config, heard, is_modern, &self.asks).await,
         }
     }
+
+    fn http_client(&self) -> Result<Http, Kind> {
+        let http = self.http.get_or_init(http_client).clone();
+        http.map(Http).map_err(Kind::Unreachable)
+    }
+
+    /// Lets a person log in to a server, and keeps the tokens.
+    pub(super) async fn log_in(
+        &self,
+        server: &Server,
+        ask: &LogIn,
+        show: impl FnOnce(&str) + Send,
+    ) -> Result<Granted, ClientError> {
+        let values = open(server)?;
+        let tokens = tokens(server, &values)?;
+        // It sees to the certificates.
+        self.http_client().map_err(|kind| server.error(kind))?;
+        ask.run(server, &values.url, &values.oauth, &tokens, show)
+            .await
+    }
+}
+
+/// Forgets a server's tokens, and says whether there were any.
+pub(super) fn log_out(server: &Server) -> Result<bool, ClientError> {
+    let tokens = tokens(server, &open(server)?)?;
+    let forgotten = tokens.forget();
+    forgotten.map_err(|error| server.error(Kind::Config(error.to_string())))
+}
+
+fn tokens(server: &Server, values: &Values) -> Result<Tokens, ClientError> {
+    let wrong = |why: &str| server.error(Kind::Config(why.to_owned()));
+    if values.url.is_empty() {
+        return Err(wrong("nobody logs in to a process of this machine"));
+    }
+    let tokens = Tokens::of(server, &values.url, &values.masks);
+    tokens.ok_or_else(|| wrong("there is no user space, so there is no vault for tokens"))
+}
+
+/// Begins the conversation over HTTP.
+async fn converse(
+    server: &Server,
+    http: impl StreamableHttpClient<Error = reqwest::Error> + Sync,
+    config: StreamableHttpClientTransportConfig,
+    heard: &Heard,
+    is_modern: bool,
+    asks: &Asks,
+) -> Result<Connection, Attempt> {
+    let transport = StreamableHttpClientTransport::with_client(http, config);
+    let client = Arc::new(Client::new(&server.id, asks));
+    let closing = CancellationToken::new();
+    let served = serve_client_with_lifecycle_and_ct(
+        Arc::clone(&client),
+        transport,
+        lifecycle(is_modern),
+        // The SDK cancels what it is given when it ends for whatever reason.
+        closing.child_token(),
+    );
+    let error = match served.await {
+        Ok(running) => {
+            let parts = parts(server, Arc::default(), heard, client, None);
+            return Ok(Connection::keep(running, closing, parts));
+        }
+        Err(error) => error,
+    };
+    if does_not_know(&error) {
+        return Err(Attempt::OtherRevision);
+    }
+    let kind = match &error {
+        ClientInitializeError::TransportError { error, .. } => login::wanted(error),
+        _ => None,
+    };
+    if let Some(kind) = kind {
+        return Err(Attempt::Failed(kind));
+    }
+    let words = match &error {
+        // Of all that is said, its cause is what helps.
+        ClientInitializeError::TransportError { error, .. } => transport_words(error),
+        error => words(error),
+    };
+    let words = heard.masks().mask(&words);
+    Err(Attempt::Failed(match error {
+        ClientInitializeError::TransportError { .. }
+        | ClientInitializeError::ConnectionClosed(_) => Kind::Unreachable(words),
+        _ => Kind::Handshake(words),
+    }))
 }
 
 /// Why there is no connection.
@@ -282,6 +356,7 @@ fn open(server: &Server) -> Result<Values, ClientError> {
         args: Vec::new(),
         named: BTreeMap::new(),
         url: String::new(),
+        oauth: BTreeMap::new(),
         masks: Masks::default(),
     };
     match &server.config.transport {
@@ -293,10 +368,17 @@ fn open(server: &Server) -> Result<Values, ClientError> {
                 values.named.insert(name.clone(), open(name, source)?);
             }
         }
-        Transport::Http { url, headers } => {
+        Transport::Http {
+            url,
+            headers,
+            oauth,
+        } => {
             values.url = open("url", url)?;
             for (name, source) in headers {
                 values.named.insert(name.clone(), open(name, source)?);
+            }
+            for (name, source) in oauth {
+                values.oauth.insert(name.clone(), open(name, source)?);
             }
         }
     }
