@@ -140,7 +140,7 @@ impl CallGates {
             // Those bytes are gone; a call with other parameters may still be made.
             if before.chain != call.chain {
                 self.take(before)?;
-                self.remove(&self.file(&before.id))?;
+                remove(&self.file(&before.id))?;
             }
         }
         Ok(body + &call.question)
@@ -201,8 +201,8 @@ impl CallGates {
             if age <= HOLDS.as_millis() {
                 all.push(gate);
             } else {
-                self.remove(&self.answer_file(&gate.id))?;
-                self.remove(&path)?;
+                remove(&self.answer_file(&gate.id))?;
+                remove(&path)?;
             }
         }
         all.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
@@ -215,23 +215,14 @@ impl CallGates {
             return Ok(None);
         };
         // The gate goes first: whoever is too late for the answer can then write it anew.
-        self.remove(&self.file(&gate.id))?;
-        let is_first = self.remove(&self.answer_file(&gate.id))?;
+        remove(&self.file(&gate.id))?;
+        let is_first = remove(&self.answer_file(&gate.id))?;
         durable::sync_folder(&self.0)?;
         Ok(is_first.then_some(answer))
     }
 
     fn answer(&self, id: &str) -> Result<Option<Answer>, Failure> {
         read(&self.answer_file(id))
-    }
-
-    /// Whether it was there.
-    fn remove(&self, path: &Path) -> Result<bool, Failure> {
-        match fs::remove_file(path) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error).at("remove", path).map_err(Into::into),
-        }
     }
 
     fn file(&self, id: &str) -> PathBuf {
@@ -262,6 +253,15 @@ impl CallGate {
             "context": { "chain_hash": self.chain, "pieces": self.pieces, "params": self.parameters },
             "created_at": self.created_at,
         })
+    }
+}
+
+/// Removes a file, and says whether it was there.
+fn remove(path: &Path) -> Result<bool, Failure> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).at("remove", path).map_err(Into::into),
     }
 }
 

@@ -133,7 +133,8 @@ pub(super) struct Listener {
     line: Arc<Line>,
     /// The index of the next event to hear.
     next: u64,
-    listener: u64,
+    /// Which of the line's listeners this is.
+    turn: u64,
 }
 
 impl Listener {
@@ -154,20 +155,16 @@ impl Listener {
         said.is_heard = true;
         // Who listened until now must notice.
         said.wake();
-        let listener = said.listener;
+        let turn = said.listener;
         drop(said);
-        Self {
-            line,
-            next,
-            listener,
-        }
+        Self { line, next, turn }
     }
 
     /// Waits until all is said.
     pub(super) async fn ended(&self) {
         poll_fn(|context| {
             let mut said = self.line.said();
-            if said.ended || said.listener != self.listener {
+            if said.ended || said.listener != self.turn {
                 return Poll::Ready(());
             }
             said.waker = Some(context.waker().clone());
@@ -186,7 +183,7 @@ impl Stream for Listener {
     ) -> Poll<Option<ServerSseMessage>> {
         let line = Arc::clone(&self.line);
         let mut said = line.said();
-        if said.listener != self.listener {
+        if said.listener != self.turn {
             return Poll::Ready(None);
         }
         let at = said.events.partition_point(|(index, _)| *index < self.next);
@@ -206,7 +203,7 @@ impl Stream for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         let mut said = self.line.said();
-        if said.listener == self.listener {
+        if said.listener == self.turn {
             said.is_heard = false;
             said.waker = None;
         }
