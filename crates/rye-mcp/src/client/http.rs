@@ -4,29 +4,30 @@
 //! stops where the server's limit is, and the call hears why; so it does on a stream.
 
 mod events;
+mod refusal;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderName, HeaderValue, StatusCode};
 use reqwest::Response;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
 };
 use rmcp::transport::common::http_header::{
-    EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
+    EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE,
 };
 use rmcp::transport::streamable_http_client::{
-    AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpClient,
-    StreamableHttpError, StreamableHttpPostResponse,
+    HttpStatusError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
 
 use super::config::MAX_MESSAGE;
 use super::said::excerpt;
 use super::stdio::TOO_LONG;
 use events::{Stream, bounded};
+use refusal::{refuse_reserved, refuse_unauthorized};
 
 /// How much of an answer is read that is no message, to say what it was.
 const SHOWN: usize = 4096;
@@ -288,65 +289,4 @@ async fn read(mut response: Response, limit: usize) -> Result<Body, reqwest::Err
 fn too_long(id: RequestId) -> ServerJsonRpcMessage {
     let error = ErrorData::new(TOO_LONG, "the answer is too long", None);
     ServerJsonRpcMessage::error(error, Some(id))
-}
-
-fn refuse_reserved(name: &HeaderName) -> Result<(), Error> {
-    let reserved = ["accept", HEADER_SESSION_ID, HEADER_LAST_EVENT_ID];
-    let is_reserved = |other: &str| name.as_str().eq_ignore_ascii_case(other);
-    if reserved.into_iter().any(is_reserved) {
-        let name = name.to_string();
-        return Err(StreamableHttpError::ReservedHeaderConflict(name));
-    }
-    Ok(())
-}
-
-/// What a server wants to know about who calls, as the SDK's authorization reads it.
-fn refuse_unauthorized(status: StatusCode, headers: &HeaderMap) -> Result<(), Error> {
-    let Some(challenge) = headers.get(WWW_AUTHENTICATE) else {
-        return Ok(());
-    };
-    let challenge = String::from_utf8_lossy(challenge.as_bytes()).into_owned();
-    match status {
-        StatusCode::UNAUTHORIZED => Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(
-            challenge,
-        ))),
-        StatusCode::FORBIDDEN => {
-            let scope = scope(&challenge);
-            let error = InsufficientScopeError::new(challenge, scope);
-            Err(StreamableHttpError::InsufficientScope(error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// The scope that a challenge names, quoted or not.
-fn scope(challenge: &str) -> Option<String> {
-    let at = challenge.to_ascii_lowercase().find("scope=")?;
-    let value = &challenge[at + "scope=".len()..];
-    let value = match value.strip_prefix('"') {
-        Some(quoted) => quoted.split('"').next(),
-        None => value.split([',', ';', ' ']).next(),
-    };
-    value.filter(|value| !value.is_empty()).map(str::to_owned)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_scope_of_a_challenge_is_found_quoted_or_not() {
-        let cases = [
-            (
-                r#"Bearer error="insufficient_scope", scope="a b""#,
-                Some("a b"),
-            ),
-            ("Bearer SCOPE=read:data, error=x", Some("read:data")),
-            ("Bearer realm=x", None),
-            ("Bearer scope=", None),
-        ];
-        for (challenge, expected) in cases {
-            assert_eq!(scope(challenge).as_deref(), expected, "{challenge}");
-        }
-    }
 }
