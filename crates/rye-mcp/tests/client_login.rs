@@ -301,6 +301,24 @@ async fn tokens_are_made_new_before_they_end_and_when_they_are_refused() {
     assert!(!format!("{error:?}").contains("sesame"), "{error:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_that_make_tokens_new_at_once_do_not_take_each_others() {
+    let (world, known) = (World::new(), Shared::default());
+    let url = start(&known).await;
+    std::fs::create_dir(world.path().join("user")).unwrap();
+    let server = server(&world, &url);
+    known.lock().unwrap().lasts = 1;
+    log_in(&world, &server, &[]).await;
+    let mut all = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let server = server.clone();
+        // Each with a pool of its own, as processes have.
+        all.spawn(async move { World::new().text(&server, "x", json!({})).await });
+    }
+    assert_eq!(all.join_all().await, ["x"; 8]);
+    assert!(known.lock().unwrap().refreshed >= 8);
+}
+
 #[tokio::test]
 async fn a_call_that_needs_more_says_what_and_gets_it() {
     let (world, known) = (World::new(), Shared::default());

@@ -3,14 +3,18 @@
 //! They are kept under the server's name and the hash of its address: a project that gives
 //! a server another address does not get them.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lillux::Hash;
 use lillux::envelope::Secret;
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, AuthorizationMetadata, CredentialStore, OAuthClientConfig,
-    OAuthTokenResponse, StoredCredentials,
+    AuthError, AuthorizationManager, AuthorizationMetadata, CredentialRefreshGuard,
+    CredentialStore, OAuthClientConfig, OAuthTokenResponse, StoredCredentials,
 };
 use rye_items::Space;
 use rye_items::vault::{SecretName, Vault, VaultError};
@@ -176,6 +180,18 @@ impl Tokens {
     }
 }
 
+/// Locks the file of a path. One that was replaced while it was waited for is another.
+fn locked(path: &Path) -> io::Result<File> {
+    loop {
+        let file = File::open(path)?;
+        file.lock()?;
+        let (held, there) = (file.metadata()?, std::fs::metadata(path)?);
+        if (held.dev(), held.ino()) == (there.dev(), there.ino()) {
+            return Ok(file);
+        }
+    }
+}
+
 fn unkept(error: &impl ToString) -> AuthError {
     AuthError::CredentialStoreError(error.to_string())
 }
@@ -206,5 +222,25 @@ impl CredentialStore for Tokens {
         Self: 'f,
     {
         Box::pin(async move { self.forget().map(drop).map_err(|error| unkept(&error)) })
+    }
+
+    /// One process at a time makes tokens new: who gives them may take each old one once.
+    /// Who waited finds what the other has kept.
+    fn acquire_refresh_guard<'s, 'f>(&'s self) -> Later<'f, Option<CredentialRefreshGuard>>
+    where
+        's: 'f,
+        Self: 'f,
+    {
+        Box::pin(async move {
+            let opened = self.0.vault.get(Some(Space::User), &self.0.name);
+            let Ok(opened) = opened else {
+                return Ok(None);
+            };
+            let path = opened.sealed.path;
+            let locked = tokio::task::spawn_blocking(move || locked(&path));
+            let file = locked.await.map_err(|error| unkept(&error))?;
+            let file = file.map_err(|error| unkept(&error))?;
+            Ok(Some(CredentialRefreshGuard::new(file)))
+        })
     }
 }
