@@ -65,8 +65,8 @@ impl SessionStore for Recorded {
         self.store.posts()
     }
 
-    fn take_controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
-        self.store.take_controls(lease)
+    fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
+        self.store.controls(lease)
     }
 
     fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {

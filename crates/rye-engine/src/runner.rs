@@ -3,6 +3,7 @@
 
 mod effects;
 mod failover;
+mod meter;
 mod telling;
 mod tools;
 
@@ -11,14 +12,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rye_protocol::{
-    Batch, CallId, EventKind, Gate, GateId, Millis, ProcessRef, QueueItem, QueueItemId, QueueMode,
-    SessionId, StatusKind, Usage,
+    Batch, CallId, EventKind, Gate, GateId, Millis, Op, ProcessRef, QueueItem, QueueItemId,
+    QueueMode, SessionId, StatusKind, Usage,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::engine::Shared;
-use crate::machine::{Children, Env, Input, Machine};
+use crate::machine::{Children, Env, Input, Machine, PostedOrder, Raise};
 use crate::model::{Delta, ModelAnswer};
 use crate::store::{Order, StoreError, Stored};
 use crate::tool::{DecisionRequest, ToolError, ToolOutput};
@@ -41,7 +42,12 @@ pub(crate) enum Mail {
     /// From whoever posted it.
     Posted(Box<QueueItem>),
     Decided(Box<Gate>),
-    Order(Order, Option<oneshot::Sender<Result<(), StoreError>>>),
+    Order {
+        order: Order,
+        /// As it stands in the record, where it was posted.
+        posted: Option<PostedOrder>,
+        reply: oneshot::Sender<Result<(), StoreError>>,
+    },
     /// The session's pause began or ended.
     Look,
     /// Whether all before it was read.
@@ -89,6 +95,7 @@ pub(crate) struct Runner {
     posted: HashSet<QueueItemId>,
     wake_at: Option<Millis>,
     status: Arc<Mutex<StatusKind>>,
+    meter: meter::Meter,
 }
 
 impl Runner {
@@ -98,7 +105,9 @@ impl Runner {
         mail: (mpsc::UnboundedSender<Mail>, mpsc::UnboundedReceiver<Mail>),
         status: Arc<Mutex<StatusKind>>,
     ) -> Self {
+        let meter = meter::Meter::new(Arc::clone(&shared.metrics), &machine.thread);
         Self {
+            meter,
             shared,
             machine,
             transcript: None,
@@ -177,8 +186,23 @@ impl Runner {
                     self.prompt(item).await.map(drop)
                 }
             }
-            Mail::Decided(gate) => self.step(Input::Decided(gate)).await.map(drop),
-            Mail::Order(order, reply) => {
+            Mail::Decided(gate) => {
+                let waits = self.machine.gates.get(&gate.id);
+                if waits.is_some_and(|known| known.status.is_pending()) {
+                    self.meter.decided(&gate, self.shared.clock.now());
+                }
+                self.step(Input::Decided(gate)).await.map(drop)
+            }
+            Mail::Order {
+                order,
+                posted,
+                reply,
+            } => {
+                let last = self.machine.thread.last_order.as_ref();
+                if posted.as_ref().is_some_and(|it| last == Some(&it.id)) {
+                    let _ = reply.send(Ok(()));
+                    return Ok(());
+                }
                 let input = match order {
                     Order::Abort => Input::Abort {
                         partial: std::mem::take(&mut self.partial),
@@ -187,10 +211,12 @@ impl Runner {
                     Order::Pause => Input::Pause,
                     Order::Resume => Input::Resume,
                 };
+                let input = match posted {
+                    Some(posted) => Input::Ordered(posted, Box::new(input)),
+                    None => input,
+                };
                 let outcome = self.step(input).await.map(drop);
-                if let Some(reply) = reply {
-                    let _ = reply.send(outcome.clone());
-                }
+                let _ = reply.send(outcome.clone());
                 outcome
             }
             Mail::Read(reply) => {
@@ -204,13 +230,18 @@ impl Runner {
             }
             Mail::Answered(generation, _) if generation != self.generation => Ok(()),
             Mail::Answered(_, answer) => {
+                let outcome = if answer.is_ok() { "success" } else { "error" };
+                self.meter.model_ended(outcome);
                 self.model = None;
                 self.partial.clear();
                 self.failover = failover::Failover::default();
                 self.step(Input::Answered(answer)).await.map(drop)
             }
             Mail::Failed(generation, _) if generation != self.generation => Ok(()),
-            Mail::Failed(_, error) => self.unanswered(error).await,
+            Mail::Failed(_, error) => {
+                self.meter.model_ended("error");
+                self.unanswered(error).await
+            }
             Mail::Limit(limit) => self.step(Input::Limit(limit)).await.map(drop),
             Mail::Ended(call, outcome) => {
                 self.tools.remove(&call);
@@ -250,12 +281,18 @@ impl Runner {
         let mut pauses = Pauses::default();
         loop {
             let mut next = self.machine.clone();
-            let output = next.handle(input.clone(), &self.env());
+            let output = next.handle(&self.machine.thread, input.clone(), &self.env());
             let telling = Telling::of(&output.batch);
-            match self.write(output.batch).await {
+            let timed = meter::Written::of(&output.batch);
+            match self.write_raised(output.batch, output.raise).await {
                 Ok(last) => {
                     self.machine = next;
+                    self.meter.written(timed, self.shared.clock.now());
                     self.tell(telling, last);
+                    if output.raise.is_some() {
+                        // What it waited for is there.
+                        let _ = self.own.send(Mail::Look);
+                    }
                     for effect in output.effects {
                         self.perform(effect).await?;
                     }
@@ -274,6 +311,27 @@ impl Runner {
         }
     }
 
+    /// Writes a batch, and a limit of the session that is higher now with it.
+    async fn write_raised(
+        &self,
+        mut batch: Batch,
+        raise: Option<Raise>,
+    ) -> Result<u64, StoreError> {
+        let Some(raise) = raise else {
+            return self.write(batch).await;
+        };
+        let shared = &self.shared;
+        let _alone = shared.writing.lock().await;
+        let mut data = shared.data();
+        raise.apply(&mut data.limits);
+        data.updated_at = shared.clock.now();
+        batch.push(Op::PutSession(Box::new(data.clone())));
+        let last = self.write(batch).await?;
+        shared.budget.set_limits(data.limits);
+        shared.put(data);
+        Ok(last)
+    }
+
     async fn write(&self, batch: Batch) -> Result<u64, StoreError> {
         if batch.is_empty() {
             return Ok(0);
@@ -290,6 +348,9 @@ impl Runner {
             paused: self.shared.is_paused(),
             reserve: self.reserve(),
             until: self.shared.budget.until(),
+            limits: self.shared.budget.limits(),
+            // A task ends, and the session that gave it asks.
+            asks_for_more: self.shared.asks_for_more && !self.shared.budget.is_of_child(),
             signer: self.shared.key.as_deref(),
             last_seal: self.shared.last_seal(),
             tools: &*self.shared.tools,

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use rye_protocol::{
-    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, GateStatus, QueueItem,
+    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, GateStatus, OrderId, QueueItem,
     Resolution, Session, SessionId, Suspended, Thread, ThreadId,
 };
 use serde::{Deserialize, Serialize};
@@ -96,10 +96,23 @@ pub enum Post {
 /// An order to whoever runs a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Control {
+    /// Its id: posted again, it is the one that is there.
+    pub id: OrderId,
     /// To one thread, or to all.
     pub thread: Option<ThreadId>,
     /// What.
     pub order: Order,
+}
+
+impl Control {
+    /// A new order, to one thread or to all.
+    pub fn new(thread: Option<ThreadId>, order: Order) -> Self {
+        Self {
+            id: OrderId::new(),
+            thread,
+            order,
+        }
+    }
 }
 
 /// What is ordered.
@@ -180,8 +193,9 @@ pub trait SessionStore: Send + Sync + 'static {
     /// Which sessions others have posted to, as it happens, in this process and in others.
     fn posts(&self) -> broadcast::Receiver<SessionId>;
 
-    /// Orders that nobody has taken yet, the oldest first; they are taken by reading them.
-    fn take_controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>>;
+    /// Orders that were not carried out yet, the oldest first. Each stays until a commit
+    /// [ends](rye_protocol::Op::EndOrder) it, so that none is lost on the way.
+    fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>>;
 
     /// All that is needed to go on; none if there is no such session.
     fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>>;

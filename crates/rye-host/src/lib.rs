@@ -64,26 +64,37 @@
 //! ```
 
 mod approvals;
+mod bridge;
+mod commands;
 mod config;
+mod credentials;
 mod items;
 mod models;
+mod oauth;
+mod servers;
 pub mod transfer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lillux::process::Supervisor;
-use rye_engine::protocol::Session;
 use rye_engine::sandbox::Sandbox;
-use rye_engine::store::{SessionFilter, StoreError};
+use rye_engine::store::StoreError;
 use rye_engine::{BuildError, Builder, Engine};
+use rye_items::vault::Vault;
 use rye_sandbox::{Local, Virtual};
-use rye_store::{FileBlobs, Sqlite};
+use rye_store::FileBlobs;
 
 pub use approvals::{APPROVALS, ApprovalsError, approvals};
+pub use bridge::{Bridge, BridgeError, bridge, executor, executor_with};
+pub use commands::{COMMANDS, commands};
+pub use credentials::{Credentials, masks};
 pub use items::Items;
 pub use models::{MODELS, ModelsError, models};
+pub use oauth::HttpRefresher;
 pub use rye_model::{Catalogue, Listed, Overrides};
+pub use rye_store::Sqlite;
+pub use servers::{Servers, server_environment};
 
 /// Where an agent's tools work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -104,6 +115,8 @@ pub struct Options {
     pub workspace: PathBuf,
     /// Where tools work.
     pub sandbox: SandboxKind,
+    /// Where secrets are, and the key that credentials are sealed to.
+    pub vault: Option<Vault>,
 }
 
 /// Why there is no engine.
@@ -126,14 +139,24 @@ pub enum HostError {
     Build(#[from] BuildError),
 }
 
-/// Sessions that were written down, the newest first, for which no engine is needed.
-pub async fn sessions(database: &Path, filter: SessionFilter) -> Result<Vec<Session>, StoreError> {
-    Sqlite::sessions_of(database, filter).await
+/// The file with all sessions, opened once for all that a process does with it.
+pub fn store(database: &Path) -> Result<Sqlite, StoreError> {
+    Sqlite::open(database)
 }
 
 /// An engine to be, with these [models] and the built-in tools; more can be added. Must be
 /// called within a Tokio runtime.
 pub fn builder(
+    options: &Options,
+    models: Catalogue,
+    supervisor: Arc<Supervisor>,
+) -> Result<Builder, HostError> {
+    builder_on(store(&options.database)?, options, models, supervisor)
+}
+
+/// The same on a [store] that is open already, which is that of the options.
+pub fn builder_on(
+    store: Sqlite,
     options: &Options,
     models: Catalogue,
     supervisor: Arc<Supervisor>,
@@ -149,9 +172,15 @@ pub fn builder(
         }
     };
     Ok(Engine::builder()
-        .store(Sqlite::open(&options.database)?)
+        .store(store)
         .blobs(FileBlobs::new(options.database.with_file_name("blobs")))
         .models(models)
+        .masks(Arc::new(masks(options.vault.as_ref())))
+        .credentials(Arc::new(Credentials::new(
+            &options.database,
+            options.vault.clone(),
+        )))
+        .refresher(HttpRefresher)
         .sandbox(sandbox)
         .tools(rye_engine::builtin::tools()))
 }

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    CallId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, QueueItem, QueueItemId,
-    Session, SessionId, Thread, ThreadId, Usage,
+    CallId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, OrderId, QueueItem,
+    QueueItemId, Session, SessionId, Thread, ThreadId, Usage,
 };
 
 /// Changes of one session that are written all or not at all.
@@ -38,6 +38,8 @@ pub enum Op {
     PutSuspended(Box<Suspended>),
     /// It waits no more.
     ClearSuspended(GateId),
+    /// An order that is carried out by this. One that is not there is no error.
+    EndOrder(OrderId),
     /// What was used up, added to what the session had used up before.
     AddUsage(Usage),
     /// What is told of all this; the store numbers it.

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use uuid::Uuid;
 
 /// The longest id.
@@ -17,15 +18,18 @@ pub struct IdError(String);
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident,)*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+        #[serde(try_from = "String")]
+        // Shared: an id stands in many places, and is copied from each to the next.
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// A new one, later than all before it.
             #[expect(clippy::new_without_default, reason = "each is another")]
             pub fn new() -> Self {
-                Self(Uuid::now_v7().to_string())
+                let mut text = Uuid::encode_buffer();
+                let text: &str = Uuid::now_v7().hyphenated().encode_lower(&mut text);
+                Self(text.into())
             }
 
             /// Its text.
@@ -40,7 +44,7 @@ macro_rules! ids {
             fn try_from(text: String) -> Result<Self, IdError> {
                 let fits = (1..=LONGEST).contains(&text.len());
                 if fits && text.bytes().all(|byte| byte.is_ascii_graphic()) {
-                    Ok(Self(text))
+                    Ok(Self(text.into()))
                 } else {
                     Err(IdError(text.chars().take(40).collect()))
                 }
@@ -57,7 +61,13 @@ macro_rules! ids {
 
         impl From<$name> for String {
             fn from(id: $name) -> String {
-                id.0
+                id.0.as_ref().into()
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
             }
         }
 
@@ -82,6 +92,8 @@ ids! {
     CallId,
     /// Of a sandbox.
     SandboxId,
+    /// Of an order to whoever runs a session.
+    OrderId,
 }
 
 impl From<SessionId> for QueueItemId {
@@ -93,9 +105,9 @@ impl From<SessionId> for QueueItemId {
 
 /// Of a gate: `gate:{session}:{thread}:{queue item}:{resume key}`. The same key in the same
 /// item is the same gate, also after a restart.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct GateId(String);
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(from = "String")]
+pub struct GateId(Arc<str>);
 
 impl GateId {
     /// The gate that a tool asks for.
@@ -105,7 +117,7 @@ impl GateId {
         item: &QueueItemId,
         resume_key: &str,
     ) -> Self {
-        Self(format!("gate:{session}:{thread}:{item}:{resume_key}"))
+        Self(format!("gate:{session}:{thread}:{item}:{resume_key}").into())
     }
 
     /// Its text.
@@ -116,7 +128,13 @@ impl GateId {
 
 impl From<String> for GateId {
     fn from(text: String) -> Self {
-        Self(text)
+        Self(text.into())
+    }
+}
+
+impl Serialize for GateId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 

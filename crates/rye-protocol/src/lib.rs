@@ -35,7 +35,9 @@ pub use entry::{Entry, EntryKind, Message, Part, ResultStatus, Role};
 pub use error::{ErrorCode, ErrorInfo};
 pub use event::{Event, EventKind, StatusKind, TurnEnd};
 pub use gate::{Action, Gate, GateKind, GateOrigin, GateRef, GateStatus, Resolution};
-pub use id::{CallId, EntryId, GateId, IdError, QueueItemId, SandboxId, SessionId, ThreadId};
+pub use id::{
+    CallId, EntryId, GateId, IdError, OrderId, QueueItemId, SandboxId, SessionId, ThreadId,
+};
 pub use proof::{Archive, Receipt, Seal};
 pub use queue::{Author, ItemStatus, QueueItem, QueueMode};
 pub use session::{Parent, Purpose, SandboxRef, Session, SessionStatus};

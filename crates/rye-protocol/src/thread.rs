@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{CallId, EntryId, GateId, Millis, QueueItemId, QueueMode, SessionId, ThreadId, Usage};
+use crate::{
+    CallId, EntryId, GateId, Millis, OrderId, QueueItemId, QueueMode, SessionId, ThreadId, Usage,
+};
 
 /// A thread: its own history and queue, one prompt at a time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +34,10 @@ pub struct Thread {
     pub summary: Option<String>,
     /// The turn that is under way. All there is to know of it is here.
     pub turn: Option<Turn>,
+    /// The last order that it has carried out. One to several threads stays until all of
+    /// them have, and must not be carried out twice by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_order: Option<OrderId>,
     /// What the host wants to remember.
     pub metadata: Map<String, Value>,
     /// When it was made.

@@ -18,7 +18,7 @@ pub async fn whoever_takes_a_session_fences_the_one_before(subject: Subject) {
     let new = other.claim(&sid("s"), Claim::Take).await.unwrap();
     assert!(new.epoch > old.epoch);
     assert_eq!(write(&**store, &old, vec![told()]).await, Err(fenced()));
-    assert_eq!(store.take_controls(&old).await, Err(fenced()));
+    assert_eq!(store.controls(&old).await, Err(fenced()));
     assert_eq!(store.remove(&old).await, Err(fenced()));
     assert_eq!(write(&**other, &new, vec![told()]).await, Ok(1));
 }

@@ -126,7 +126,7 @@ macro_rules! store_contract {
                 a_prompt_is_the_same_whatever_became_of_it
                 another_prompt_of_the_same_id_is_a_conflict
                 a_prompt_needs_a_session_and_a_thread
-                controls_are_taken_once_and_in_order
+                controls_stay_until_a_commit_ends_them
                 controls_are_for_the_holder
                 whoever_listens_is_told
                 whoever_listens_hears_of_each_of_many

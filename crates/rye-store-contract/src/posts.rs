@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rye_engine::store::{Claim, Control, Order, Post, Posted, StoreError};
-use rye_protocol::{ItemStatus, Millis, SessionId};
+use rye_protocol::{ItemStatus, Millis, Op, SessionId};
 use serde_json::json;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
 use crate::Subject;
 use crate::sample::{
-    begin, id, item, put_item, put_session, put_thread, session, sid, thread, write,
+    begin, entry, id, item, put_item, put_session, put_thread, replace, session, sid, thread, write,
 };
 
 fn prompt(session: &str, name: &str) -> Post {
@@ -19,10 +19,7 @@ fn prompt(session: &str, name: &str) -> Post {
 }
 
 fn control(order: Order) -> Control {
-    Control {
-        thread: None,
-        order,
-    }
+    Control::new(None, order)
 }
 
 /// How long one waits for news that must come. Nothing takes so long; without it a store
@@ -120,10 +117,7 @@ pub async fn a_prompt_needs_a_session_and_a_thread(subject: Subject) {
     lost.thread = id("side");
     let nowhere = store.post(&sid("s"), Post::Prompt(Box::new(lost))).await;
     assert_eq!(nowhere, Err(no_thread.clone()));
-    let order = Post::Control(Control {
-        thread: Some(id("side")),
-        order: Order::Pause,
-    });
+    let order = Post::Control(Control::new(Some(id("side")), Order::Pause));
     assert_eq!(store.post(&sid("s"), order).await, Err(no_thread));
     // One session's prompt is not put into another.
     begin(store, "t").await;
@@ -131,22 +125,36 @@ pub async fn a_prompt_needs_a_session_and_a_thread(subject: Subject) {
     assert!(matches!(astray, Err(StoreError::Conflict { .. })));
 }
 
-/// The oldest first.
-pub async fn controls_are_taken_once_and_in_order(subject: Subject) {
+/// The oldest first. Reading one does not carry it out: a host that dies then has not.
+pub async fn controls_stay_until_a_commit_ends_them(subject: Subject) {
     let store = &*subject.store;
     let lease = begin(store, "s").await;
-    let to_main = Control {
-        thread: Some(id("main")),
-        order: Order::Abort,
-    };
+    let to_main = Control::new(Some(id("main")), Order::Abort);
     let orders = [control(Order::Pause), to_main, control(Order::Resume)];
     for order in &orders {
         let post = Post::Control(order.clone());
         let posted = subject.other.post(&sid("s"), post).await;
         assert_eq!(posted, Ok(Posted::Written));
     }
-    assert_eq!(store.take_controls(&lease).await.unwrap(), orders);
-    assert_eq!(store.take_controls(&lease).await.unwrap(), []);
+    let first = Post::Control(orders[0].clone());
+    let again = subject.other.post(&sid("s"), first).await;
+    assert_eq!(again, Ok(Posted::Same));
+    assert_eq!(store.controls(&lease).await.unwrap(), orders);
+    let lease = subject.other.claim(&sid("s"), Claim::Take).await.unwrap();
+    assert_eq!(subject.other.controls(&lease).await.unwrap(), orders);
+    let end = |order: &Control| Op::EndOrder(order.id.clone());
+    write(&*subject.other, &lease, vec![end(&orders[1])])
+        .await
+        .unwrap();
+    let left = [orders[0].clone(), orders[2].clone()];
+    assert_eq!(subject.other.controls(&lease).await.unwrap(), left);
+    // One that is not there any more is no error, and a commit that fails ends none.
+    let ops = vec![end(&orders[0]), end(&orders[1]), end(&orders[1])];
+    write(&*subject.other, &lease, ops).await.unwrap();
+    let ops = vec![end(&orders[2]), replace(entry("s", "nowhere", None))];
+    assert!(write(&*subject.other, &lease, ops).await.is_err());
+    let left = [orders[2].clone()];
+    assert_eq!(subject.other.controls(&lease).await.unwrap(), left);
 }
 
 /// Who lost it leaves them to the new one.
@@ -159,9 +167,9 @@ pub async fn controls_are_for_the_holder(subject: Subject) {
         .await
         .unwrap();
     let new = subject.other.claim(&sid("s"), Claim::Take).await.unwrap();
-    let refused = store.take_controls(&old).await;
+    let refused = store.controls(&old).await;
     assert_eq!(refused, Err(StoreError::Fenced(sid("s"))));
-    assert_eq!(subject.other.take_controls(&new).await.unwrap(), [order]);
+    assert_eq!(subject.other.controls(&new).await.unwrap(), [order]);
 }
 
 /// Wherever it was posted.

@@ -53,6 +53,7 @@ pub fn thread(session: &str, name: &str) -> Thread {
         model: None,
         summary: None,
         turn: None,
+        last_order: None,
         metadata: Map::new(),
         created_at: Millis(1_000),
         updated_at: Millis(1_000),

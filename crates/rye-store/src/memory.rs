@@ -106,8 +106,8 @@ impl SessionStore for Memory {
         self.posts.subscribe()
     }
 
-    fn take_controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
-        now(self.world().take_controls(lease))
+    fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
+        self.read(|world| world.controls(lease))
     }
 
     fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {

@@ -9,6 +9,7 @@ mod holder;
 mod post;
 mod read;
 mod readers;
+mod rows;
 mod wake;
 mod writer;
 
@@ -27,11 +28,17 @@ use rye_protocol::{
 };
 use tokio::sync::broadcast;
 
+use changes::Changes;
 use holder::Holder;
 use post::Letter;
 use readers::Readers;
 use wake::Bell;
 use writer::{Writer, Written};
+
+/// A connection to the file for what is no session.
+pub(crate) fn connection(path: &Path) -> Result<rusqlite::Connection, StoreError> {
+    file::writer(path).map_err(|failure| failure.explain(path))
+}
 
 /// A store in a file.
 ///
@@ -101,28 +108,6 @@ impl Sqlite {
     }
 }
 
-impl Sqlite {
-    /// Sessions of a file, the newest first, for whoever wants no more: nothing is made,
-    /// brought up to date or tidied up, unless the file is not as this version writes it.
-    pub async fn sessions_of(
-        path: impl AsRef<Path>,
-        filter: SessionFilter,
-    ) -> Result<Vec<Session>, StoreError> {
-        let look = || -> error::Outcome<Option<Vec<Session>>> {
-            let db = file::reader(path.as_ref())?;
-            match file::version(&db)? {
-                file::VERSION => Ok(Some(read::sessions(&db, &filter)?)),
-                _ => Ok(None),
-            }
-        };
-        match look() {
-            Ok(Some(sessions)) => Ok(sessions),
-            // Whatever is wrong is told, or put right, by whoever opens it.
-            Ok(None) | Err(_) => Self::open(path)?.sessions(filter).await,
-        }
-    }
-}
-
 impl Drop for Sqlite {
     fn drop(&mut self) {
         // The listener reads, and so it goes before the writer, who tidies up.
@@ -154,7 +139,7 @@ impl SessionStore for Sqlite {
 
     fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> Stored<'a, u64> {
         let mine = lease.clone();
-        match changes::of(batch, self.clock.now()) {
+        match Changes::of(batch, self.clock.now()) {
             Ok(changes) => self.writer.write(&lease.session, move |db| {
                 Ok(commit::commit(db, &mine, changes)?.into())
             }),
@@ -181,14 +166,12 @@ impl SessionStore for Sqlite {
     }
 
     fn posts(&self) -> broadcast::Receiver<SessionId> {
-        self.bell.listen()
+        self.bell.listen(|| self.writer.look(wake::last))
     }
 
-    fn take_controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
+    fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
         let mine = lease.clone();
-        self.writer.write(&lease.session, move |db| {
-            Ok(post::take_controls(db, &mine)?.into())
-        })
+        self.readers.read(move |db| post::controls(db, &mine))
     }
 
     fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {

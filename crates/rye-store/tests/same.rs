@@ -12,7 +12,8 @@ use rye_engine::store::{
     Claim, Control, Lease, Order, Post, SessionFilter, SessionStore, StoreError,
 };
 use rye_protocol::{
-    Batch, EntryKind, EventKind, GateRef, GateStatus, ItemStatus, Message, Millis, Op, Role, Usage,
+    Batch, EntryKind, EventKind, GateRef, GateStatus, ItemStatus, Message, Millis, Op, OrderId,
+    Role, Usage,
 };
 use rye_store::{Memory, Sqlite};
 use rye_store_contract::sample;
@@ -32,7 +33,7 @@ enum Act {
     /// With one of the leases that were ever given, the newest being the last.
     Commit(usize, Vec<Op>),
     Release(usize),
-    TakeControls(usize),
+    Controls(usize),
     Remove(usize),
     Post(&'static str, Post),
 }
@@ -153,9 +154,14 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         }),
         1 => gate().prop_map(|gate| vec![Op::ClearSuspended(gate.id)]),
         1 => Just(vec![Op::AddUsage(usage)]),
+        1 => order_id().prop_map(|id| vec![Op::EndOrder(id)]),
         2 => event().prop_map(|op| vec![op]),
     ];
     vec(one, 0..4).prop_map(|ops| ops.concat())
+}
+
+fn order_id() -> impl Strategy<Value = OrderId> {
+    select(vec!["o0", "o1"]).prop_map(sample::id)
 }
 
 fn post() -> impl Strategy<Value = Post> {
@@ -172,9 +178,9 @@ fn post() -> impl Strategy<Value = Post> {
                 resolution,
             }
         }),
-        (order, thread).prop_map(|(order, thread)| {
+        (order, thread, order_id()).prop_map(|(order, thread, id)| {
             let thread = thread.map(sample::id);
-            Post::Control(Control { thread, order })
+            Post::Control(Control { id, thread, order })
         }),
     ]
 }
@@ -187,7 +193,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (session(), claim).prop_map(|(session, claim)| Act::Claim(session, claim)),
         12 => (lease(), ops()).prop_map(|(lease, ops)| Act::Commit(lease, ops)),
         1 => lease().prop_map(Act::Release),
-        2 => lease().prop_map(Act::TakeControls),
+        2 => lease().prop_map(Act::Controls),
         1 => lease().prop_map(Act::Remove),
         5 => (session(), post()).prop_map(|(session, post)| Act::Post(session, post)),
     ]
@@ -222,8 +228,8 @@ async fn perform(store: &dyn SessionStore, act: &Act, leases: &mut Vec<Lease>) -
             Some(lease) => format!("{:?}", store.release(&lease).await),
             None => String::new(),
         },
-        Act::TakeControls(back) => match lease(back) {
-            Some(lease) => format!("{:?}", store.take_controls(&lease).await),
+        Act::Controls(back) => match lease(back) {
+            Some(lease) => format!("{:?}", store.controls(&lease).await),
             None => String::new(),
         },
         Act::Remove(back) => match lease(back) {
@@ -248,6 +254,8 @@ async fn everything(store: &dyn SessionStore) -> Vec<String> {
     for name in ["s", "t"] {
         let session = sample::sid(name);
         seen.push(format!("{:?}", store.record(&session).await));
+        seen.push(format!("{:?}", store.archive(&session).await));
+        seen.push(format!("{:?}", store.events(&session, 1, 2).await));
         seen.push(format!("{:?}", store.events(&session, 0, 999).await));
         seen.push(format!("{:?}", store.pending_gates(Some(&session)).await));
         for thread in ["main", "side"] {

@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Above, Budget, Inner, Prompt, Shared, ThreadView};
 use crate::bus::{Bus, Notice, Subscription};
-use crate::machine::Machine;
+use crate::machine::{Machine, PostedOrder};
 use crate::runner::{Mail, Runner};
-use crate::store::{Lease, Order, Post, Record, StoreError};
+use crate::store::{Control, Lease, Order, Post, Record, StoreError};
 
 /// The key of the thread that prompts go to where they name none.
 pub(crate) const DEFAULT: &str = "default";
@@ -30,10 +30,11 @@ pub struct Session {
 
 struct Open {
     shared: Arc<Shared>,
-    data: Mutex<SessionData>,
     threads: Mutex<HashMap<String, Running>>,
     /// Held while a thread is made, so that a key has one.
     making: tokio::sync::Mutex<()>,
+    /// Held while what others have posted is taken in, so that each order is given once.
+    looking: tokio::sync::Mutex<()>,
 }
 
 /// A thread that is being moved.
@@ -115,16 +116,21 @@ impl Session {
             lost: Mutex::new(None),
             paused: AtomicBool::new(data.status == SessionStatus::Paused),
             budget: Arc::new(Budget::new(data.limits, data.usage, above)),
+            masks: Arc::clone(&inner.masks),
+            asks_for_more: inner.asks_for_more,
+            data: Mutex::new(data),
+            writing: tokio::sync::Mutex::default(),
             engine: Arc::downgrade(inner),
+            metrics: Arc::clone(&inner.metrics),
             key: inner.key.clone(),
             last_seal: Mutex::default(),
         };
         Self {
             open: Arc::new(Open {
                 shared: Arc::new(shared),
-                data: Mutex::new(data),
                 threads: Mutex::default(),
                 making: tokio::sync::Mutex::default(),
+                looking: tokio::sync::Mutex::default(),
             }),
         }
     }
@@ -140,8 +146,7 @@ impl Session {
     }
 
     pub(crate) fn data(&self) -> SessionData {
-        let data = self.open.data.lock();
-        data.unwrap_or_else(PoisonError::into_inner).clone()
+        self.open.shared.data()
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -271,7 +276,8 @@ impl Session {
     /// Takes in what others have posted.
     pub(super) async fn look(&self) -> Result<(), StoreError> {
         let shared = &self.open.shared;
-        let controls = shared.store.take_controls(&shared.lease).await?;
+        let _alone = self.open.looking.lock().await;
+        let controls = shared.store.controls(&shared.lease).await?;
         let record = shared.store.record(self.id()).await?;
         let Some(record) = record else {
             return Ok(());
@@ -291,16 +297,30 @@ impl Session {
             }
         }
         for control in controls {
-            let named = control.thread.as_ref();
-            let all = self.all_running();
-            for running in all
-                .into_iter()
-                .filter(|it| named.is_none_or(|id| it.id == *id))
-            {
-                self.send(&running, Mail::Order(control.order, None))?;
-            }
+            self.carry_out(control).await?;
         }
         Ok(())
+    }
+
+    /// Gives an order to those whom it is for. It stands in the record until all of them
+    /// have carried it out.
+    async fn carry_out(&self, control: Control) -> Result<(), StoreError> {
+        let named = control.thread.as_ref();
+        let mut threads = self.all_running();
+        threads.retain(|it| named.is_none_or(|id| it.id == *id));
+        let alone = threads.len() == 1;
+        let posted = PostedOrder {
+            id: control.id.clone(),
+            alone,
+        };
+        self.give(threads, control.order, Some(&posted)).await?;
+        if alone {
+            return Ok(());
+        }
+        let shared = &self.open.shared;
+        let mut batch = Batch::default();
+        batch.push(Op::EndOrder(control.id));
+        shared.store.commit(&shared.lease, batch).await.map(drop)
     }
 
     async fn order(&self, thread: Option<&str>, order: Order) -> Result<(), StoreError> {
@@ -308,10 +328,26 @@ impl Session {
             Some(key) => vec![self.named(key)?],
             None => self.all_running(),
         };
+        self.give(threads, order, None).await
+    }
+
+    /// Gives an order to threads, and waits until it is carried out.
+    async fn give(
+        &self,
+        threads: Vec<Running>,
+        order: Order,
+        posted: Option<&PostedOrder>,
+    ) -> Result<(), StoreError> {
         let mut answers = Vec::new();
         for running in threads {
             let (reply, answer) = oneshot::channel();
-            self.send(&running, Mail::Order(order, Some(reply)))?;
+            let posted = posted.cloned();
+            let mail = Mail::Order {
+                order,
+                posted,
+                reply,
+            };
+            self.send(&running, mail)?;
             answers.push(answer);
         }
         for answer in answers {
@@ -335,16 +371,17 @@ impl Session {
 
     pub(super) async fn set_status(&self, status: SessionStatus) -> Result<(), StoreError> {
         let shared = &self.open.shared;
-        let data = {
-            let data = self.open.data.lock();
-            let mut data = data.unwrap_or_else(PoisonError::into_inner);
-            data.status = status;
-            data.updated_at = shared.clock.now();
-            data.clone()
+        let alone = shared.writing.lock().await;
+        let data = SessionData {
+            status,
+            updated_at: shared.clock.now(),
+            ..shared.data()
         };
         let mut batch = Batch::default();
-        batch.push(Op::PutSession(Box::new(data)));
+        batch.push(Op::PutSession(Box::new(data.clone())));
         shared.store.commit(&shared.lease, batch).await?;
+        shared.put(data);
+        drop(alone);
         let paused = status == SessionStatus::Paused;
         shared.paused.store(paused, Ordering::Release);
         for running in self.all_running() {
@@ -489,6 +526,7 @@ pub(super) fn thread(session: &SessionId, key: &str, now: Millis) -> Thread {
         model: None,
         summary: None,
         turn: None,
+        last_order: None,
         metadata: Map::new(),
         created_at: now,
         updated_at: now,

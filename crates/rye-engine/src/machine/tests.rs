@@ -141,6 +141,7 @@ impl World {
             model: None,
             summary: None,
             turn: None,
+            last_order: None,
             metadata: Map::new(),
             created_at: Millis(0),
             updated_at: Millis(0),
@@ -176,12 +177,15 @@ impl World {
             paused: false,
             reserve: TURN,
             until: self.until,
+            limits: Limits::default(),
+            asks_for_more: false,
             signer: None,
             last_seal: None,
             tools: &Named,
             children: &Frugal,
         };
-        let output = self.machine.handle(input, &env);
+        let before = self.machine.thread.clone();
+        let output = self.machine.handle(&before, input, &env);
         for op in output.batch.ops {
             self.record.apply(op);
         }

@@ -18,7 +18,10 @@ use crate::transcript::Transcript;
 impl Runner {
     pub(super) async fn perform(&mut self, effect: Effect) -> Result<(), StoreError> {
         match effect {
-            Effect::CallModel { model } => self.call_model(&model).await?,
+            Effect::CallModel { model } => {
+                self.meter.model_called(&model);
+                self.call_model(&model).await?;
+            }
             Effect::StopModel => {
                 self.model = None;
                 self.generation += 1;
@@ -112,6 +115,8 @@ impl Runner {
             sandbox: Arc::clone(&self.shared.sandbox),
             left,
             engine: self.shared.engine.clone(),
+            masks: Arc::clone(&self.shared.masks),
+            told: Arc::default(),
             mail: self.own.clone(),
         };
         let is_task = self.shared.tools.of(tool).is_some_and(|it| it.is_task);

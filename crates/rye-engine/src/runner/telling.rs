@@ -52,6 +52,7 @@ impl Runner {
         }
         let first = last.saturating_sub(events.len() as u64) + 1;
         for (number, (of, kind)) in (first..).zip(events) {
+            self.meter.told(&kind);
             let entry = match &kind {
                 EventKind::MessageEnd { entry } => entries.iter().find(|it| it.id == *entry),
                 EventKind::Sealed { .. } => {

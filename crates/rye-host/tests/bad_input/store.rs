@@ -99,8 +99,8 @@ impl SessionStore for Flaky {
         self.store.posts()
     }
 
-    fn take_controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
-        after_trouble!(self, self.store.take_controls(lease))
+    fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
+        after_trouble!(self, self.store.controls(lease))
     }
 
     fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {

@@ -63,8 +63,15 @@ impl SessionStore for Killer {
         self.0.posts()
     }
 
-    fn take_controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
-        self.0.take_controls(lease)
+    fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
+        Box::pin(async move {
+            let orders = self.0.controls(lease).await;
+            // Whoever dies here has read them, and has carried none out.
+            if orders.as_ref().is_ok_and(|orders| !orders.is_empty()) {
+                point();
+            }
+            orders
+        })
     }
 
     fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {

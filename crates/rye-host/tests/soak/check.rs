@@ -346,10 +346,14 @@ fn events(db: &Connection) -> Events {
     });
     let mut events = Events::new();
     for row in rows.unwrap() {
-        let (session, number, doc): (String, i64, String) = row.unwrap();
-        let doc: Value = serde_json::from_str(&doc).unwrap();
-        let kind = serde_json::from_value(doc["kind"].clone()).unwrap();
-        events.entry(session).or_default().push((number, kind));
+        let (session, last, doc): (String, i64, String) = row.unwrap();
+        let told: Vec<Value> = serde_json::from_str(&doc).unwrap();
+        let first = last + 1 - i64::try_from(told.len()).unwrap();
+        for (number, told) in (first..).zip(told) {
+            let kind = serde_json::from_value(told["kind"].clone()).unwrap();
+            let events = events.entry(session.clone()).or_default();
+            events.push((number, kind));
+        }
     }
     events
 }

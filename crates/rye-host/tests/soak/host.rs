@@ -124,10 +124,7 @@ async fn act(
         87..93 => open(world, dice, &id).await?.resume(place).await?,
         93..95 => {
             let order = *dice.pick(&[Order::Abort, Order::Pause, Order::Resume]);
-            let control = Control {
-                thread: None,
-                order,
-            };
+            let control = Control::new(None, order);
             world.stranger.post(&id, Post::Control(control)).await?;
         }
         95..97 => drop(world.engine.open_session(&id, Claim::Take).await?),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use lillux::Hash;
 use rye_engine::store::{Claim, Control, Lease, Post, Posted, StoreError};
 use rye_protocol::{
-    Batch, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, Millis, Op, QueueItem,
+    Batch, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, Millis, Op, OrderId, QueueItem,
     QueueItemId, Session, SessionId, Suspended, Thread, ThreadId, Usage,
 };
 
@@ -31,7 +31,7 @@ pub(super) struct Held {
     pub(super) refs: Vec<GateRef>,
     pub(super) suspended: Shelf<GateId, Suspended>,
     pub(super) events: Vec<Event>,
-    controls: Vec<Control>,
+    controls: Shelf<OrderId, Control>,
 }
 
 /// A prompt, and what it was when it came.
@@ -51,6 +51,7 @@ enum Undo {
     Gate(Before<GateId, Gate>),
     Ref,
     Suspended(Before<GateId, Suspended>),
+    Order(Before<OrderId, Control>),
     Usage(Usage),
     Event,
 }
@@ -65,7 +66,7 @@ impl Held {
             refs: Vec::new(),
             suspended: Shelf::default(),
             events: Vec::new(),
-            controls: Vec::new(),
+            controls: Shelf::default(),
         }
     }
 
@@ -167,6 +168,7 @@ impl World {
             Op::ClearSuspended(gate) => {
                 Undo::Suspended(self.held_mut(session)?.suspended.remove(gate))
             }
+            Op::EndOrder(order) => Undo::Order(self.held_mut(session)?.controls.remove(order)),
             Op::AddUsage(usage) => {
                 let held = self.held_mut(session)?;
                 let was = held.session.usage;
@@ -356,16 +358,19 @@ impl World {
                 if let Some(thread) = &control.thread {
                     held.has_thread(thread)?;
                 }
-                held.controls.push(control);
+                if held.controls.get(&control.id).is_some() {
+                    return Ok((Posted::Same, false));
+                }
+                held.controls.put(control.id.clone(), control);
             }
         }
         Ok((Posted::Written, true))
     }
 
-    pub(super) fn take_controls(&mut self, lease: &Lease) -> Result<Vec<Control>, StoreError> {
+    pub(super) fn controls(&self, lease: &Lease) -> Result<Vec<Control>, StoreError> {
         self.holds(lease)?;
-        let held = self.sessions.get_mut(&lease.session);
-        Ok(held.map_or_else(Vec::new, |held| std::mem::take(&mut held.controls)))
+        let held = self.sessions.get(&lease.session);
+        Ok(held.map_or_else(Vec::new, |held| held.controls.values().cloned().collect()))
     }
 
     pub(super) fn remove(&mut self, lease: &Lease) -> Result<(), StoreError> {
@@ -393,6 +398,7 @@ impl Held {
                 self.refs.pop();
             }
             Undo::Suspended(before) => self.suspended.take_back(before),
+            Undo::Order(before) => self.controls.take_back(before),
             Undo::Usage(was) => self.session.usage = was,
             Undo::Event => {
                 self.events.pop();

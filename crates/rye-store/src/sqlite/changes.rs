@@ -4,12 +4,20 @@
 use lillux::Hash;
 use rye_engine::store::StoreError;
 use rye_protocol::{
-    Batch, Entry, Gate, GateId, GateRef, Millis, Op, QueueItem, QueueItemId, Session, Suspended,
-    Thread, Usage,
+    Batch, Entry, Gate, GateId, GateRef, Millis, Op, OrderId, QueueItem, QueueItemId, Session,
+    Suspended, Thread, Usage,
 };
 
 use super::document::{self, Told};
 use crate::rules;
+
+/// All changes of a batch.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) all: Vec<Change>,
+    /// What is used up, all together: it is written with the thread, if one is.
+    pub(super) usage: Usage,
+}
 
 /// A change with its text.
 #[derive(Debug)]
@@ -18,20 +26,31 @@ pub(super) enum Change {
     PutThread(Box<Thread>, String),
     AppendEntry(Box<Entry>, String),
     ReplaceEntry(Box<Entry>, String),
-    PutItem(Box<QueueItem>, Hash, String),
+    /// The hash of what is asked is only there where it may have to be written.
+    PutItem(Box<QueueItem>, Option<Hash>, String),
     RemoveItem(QueueItemId),
     PutGate(Box<Gate>, String),
     PutGateRef(GateRef),
     PutSuspended(Box<Suspended>, String),
     ClearSuspended(GateId),
-    AddUsage(Usage),
+    EndOrder(OrderId),
+    /// How much is summed up already.
+    AddUsage,
     Event(String),
 }
 
-/// All changes of a batch.
-pub(super) fn of(batch: Batch, now: Millis) -> Result<Vec<Change>, StoreError> {
-    let ops = batch.ops.into_iter();
-    ops.map(|op| change(op, now)).collect()
+impl Changes {
+    pub(super) fn of(batch: Batch, now: Millis) -> Result<Self, StoreError> {
+        let mut changes = Self::default();
+        changes.all.reserve(batch.ops.len());
+        for op in batch.ops {
+            if let Op::AddUsage(usage) = &op {
+                changes.usage = changes.usage.plus(*usage);
+            }
+            changes.all.push(change(op, now)?);
+        }
+        Ok(changes)
+    }
 }
 
 fn change(op: Op, now: Millis) -> Result<Change, StoreError> {
@@ -55,7 +74,8 @@ fn change(op: Op, now: Millis) -> Result<Change, StoreError> {
         }
         Op::PutItem(it) => {
             let text = write(&it)?;
-            let asked = rules::asked(&it);
+            // One that is over was written before, most often.
+            let asked = (!it.status.is_over()).then(|| rules::asked(&it));
             Change::PutItem(it, asked, text)
         }
         Op::RemoveItem(id) => Change::RemoveItem(id),
@@ -69,7 +89,8 @@ fn change(op: Op, now: Millis) -> Result<Change, StoreError> {
             Change::PutSuspended(it, text)
         }
         Op::ClearSuspended(gate) => Change::ClearSuspended(gate),
-        Op::AddUsage(usage) => Change::AddUsage(usage),
+        Op::EndOrder(order) => Change::EndOrder(order),
+        Op::AddUsage(_) => Change::AddUsage,
         Op::PastEvent(event) => Change::Event(write(&Told {
             thread: event.thread,
             at: event.at,

@@ -1,36 +1,41 @@
 //! What a batch does to the database.
 
+use lillux::Hash;
 use rusqlite::{Connection, OptionalExtension, params};
 use rye_engine::store::{Lease, StoreError};
-use rye_protocol::ItemStatus;
 use rye_protocol::{
-    Entry, EntryId, Gate, GateId, GateRef, QueueItem, QueueItemId, Session, SessionId, Suspended,
-    Thread, ThreadId, Usage,
+    Entry, EntryId, Gate, GateId, GateRef, OrderId, QueueItem, QueueItemId, Session, SessionId,
+    Suspended, Thread, ThreadId, Usage,
 };
 
-use super::changes::Change;
-use super::document;
+use super::changes::{Change, Changes};
 use super::error::Outcome;
-use super::holder;
+use super::{document, holder, rows};
 use crate::rules::{self, ENTRY, GATE, ITEM, SESSION, THREAD, conflict, not_found};
 
 /// Writes a batch and gives the number of the session's last event.
-pub(super) fn commit(db: &Connection, lease: &Lease, changes: Vec<Change>) -> Outcome<u64> {
+pub(super) fn commit(db: &Connection, lease: &Lease, changes: Changes) -> Outcome<u64> {
+    let held = holder::holds(db, lease)?;
     let mut commit = Commit {
         db,
         session: &lease.session,
-        number: holder::holds(db, lease)?,
+        number: held.session,
         thread: None,
         entry: None,
-        last: None,
+        usage: Some(changes.usage).filter(|usage| !usage.is_zero()),
+        told: Vec::new(),
     };
-    for change in changes {
+    for change in changes.all {
         commit.apply(change)?;
     }
-    match commit.number {
-        Some(_) => Ok(commit.last()?.cast_unsigned()),
-        None => Ok(0),
+    if let Some(usage) = commit.usage {
+        commit.add_usage(usage)?;
     }
+    let last = match commit.number {
+        Some(number) => rows::tell(db, number, held.last, &commit.told)?,
+        None => 0,
+    };
+    Ok(last.cast_unsigned())
 }
 
 /// A commit under way.
@@ -43,8 +48,10 @@ struct Commit<'a> {
     thread: Option<(ThreadId, i64)>,
     /// The entry that was appended last, which most often is the next one's parent.
     entry: Option<(EntryId, i64)>,
-    /// The number of the last event, once it was looked for.
-    last: Option<i64>,
+    /// What is used up, until it is written.
+    usage: Option<Usage>,
+    /// What is told at the end.
+    told: Vec<String>,
 }
 
 impl Commit<'_> {
@@ -54,14 +61,19 @@ impl Commit<'_> {
             Change::PutThread(thread, doc) => self.put_thread(&thread, &doc),
             Change::AppendEntry(entry, doc) => self.append_entry(&entry, &doc),
             Change::ReplaceEntry(entry, doc) => self.replace_entry(&entry, &doc),
-            Change::PutItem(item, asked, doc) => self.put_item(&item, asked.as_bytes(), &doc),
+            Change::PutItem(item, asked, doc) => self.put_item(&item, asked, &doc),
             Change::RemoveItem(item) => self.remove_item(&item),
             Change::PutGate(gate, doc) => self.put_gate(&gate, &doc),
             Change::PutGateRef(shown) => self.put_gate_ref(&shown),
             Change::PutSuspended(turn, doc) => self.put_suspended(&turn, &doc),
             Change::ClearSuspended(gate) => self.clear_suspended(&gate),
-            Change::AddUsage(usage) => self.add_usage(usage),
-            Change::Event(doc) => self.tell(&doc),
+            Change::EndOrder(order) => self.end_order(&order),
+            Change::AddUsage => Ok(self.number().map(drop)?),
+            Change::Event(doc) => {
+                self.number()?;
+                self.told.push(doc);
+                Ok(())
+            }
         }
     }
 
@@ -75,22 +87,20 @@ impl Commit<'_> {
         {
             return Ok(*number);
         }
-        let number = thread(self.db, self.number()?, id)?;
+        let number = rows::thread(self.db, self.number()?, id)?;
         self.thread = Some((id.clone(), number));
         Ok(number)
     }
 
+    /// An entry's row.
     fn entry(&self, id: &EntryId) -> Outcome<i64> {
         if let Some((last, number)) = &self.entry
             && last == id
         {
             return Ok(*number);
         }
-        let mut find = self
-            .db
-            .prepare_cached("SELECT number FROM engine_entries WHERE session = ?1 AND id = ?2")?;
-        let found = find.query_row(params![self.number()?, id.as_str()], |row| row.get(0));
-        Ok(found.optional()?.ok_or_else(|| not_found(ENTRY, id))?)
+        let found = rows::entry(self.db, self.number()?, id)?;
+        Ok(found.ok_or_else(|| not_found(ENTRY, id))?)
     }
 
     fn put_session(&mut self, session: &Session, doc: &str) -> Outcome<()> {
@@ -111,16 +121,42 @@ impl Commit<'_> {
 
     fn put_thread(&mut self, thread: &Thread, doc: &str) -> Outcome<()> {
         rules::own(self.session, &thread.session)?;
+        let session = self.number()?;
         let mut put = self.db.prepare_cached(
-            "INSERT INTO engine_threads (session, id, key, created_at, doc)
-             VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT (session, id) DO UPDATE SET doc = excluded.doc
-             WHERE key = excluded.key AND created_at = excluded.created_at",
+            "INSERT INTO engine_threads (session, id, key, created_at, doc,
+                 turns, input, cached, cache_write, output, spend)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+             ON CONFLICT (session, id) DO UPDATE SET doc = excluded.doc,
+                 turns = min(turns, 9223372036854775807 - ?6) + ?6,
+                 input = min(input, 9223372036854775807 - ?7) + ?7,
+                 cached = min(cached, 9223372036854775807 - ?8) + ?8,
+                 cache_write = min(cache_write, 9223372036854775807 - ?9) + ?9,
+                 output = min(output, 9223372036854775807 - ?10) + ?10,
+                 spend = min(spend, 9223372036854775807 - ?11) + ?11
+             WHERE key = excluded.key AND created_at = excluded.created_at
+             RETURNING number",
         )?;
         let created_at = thread.created_at.0.cast_signed();
-        let session = self.number()?;
-        let row = params![session, thread.id.as_str(), thread.key, created_at, doc];
-        changed(put.execute(row)?, || conflict(THREAD, &thread.id))
+        let [turns, input, cached, cache_write, output, spend] =
+            rows::columns(self.usage.take().unwrap_or_default());
+        let (id, key) = (thread.id.as_str(), &thread.key);
+        let row = params![
+            session,
+            id,
+            key,
+            created_at,
+            doc,
+            turns,
+            input,
+            cached,
+            cache_write,
+            output,
+            spend
+        ];
+        let number = put.query_row(row, |row| row.get(0)).optional()?;
+        let number = number.ok_or_else(|| conflict(THREAD, &thread.id))?;
+        self.thread = Some((thread.id.clone(), number));
+        Ok(())
     }
 
     fn append_entry(&mut self, entry: &Entry, doc: &str) -> Outcome<()> {
@@ -129,35 +165,35 @@ impl Commit<'_> {
         let thread = self.thread(&entry.thread)?;
         let parent = entry.parent.as_ref();
         let parent = parent.map(|parent| self.entry(parent)).transpose()?;
+        if let Some(number) = rows::entry(self.db, session, &entry.id)? {
+            let same = self.known_entry(number)? == *entry;
+            return match same {
+                true => Ok(()),
+                false => Err(conflict(ENTRY, &entry.id).into()),
+            };
+        }
         let mut append = self.db.prepare_cached(
             "INSERT INTO engine_entries (session, thread, parent, id, doc)
-             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (session, id) DO NOTHING",
+             VALUES (?1, ?2, ?3, ?4, ?5)",
         )?;
-        let row = params![session, thread, parent, entry.id.as_str(), doc];
-        if append.execute(row)? > 0 {
-            self.entry = Some((entry.id.clone(), self.db.last_insert_rowid()));
-        } else if self.known_entry(&entry.id)?.1 != *entry {
-            return Err(conflict(ENTRY, &entry.id).into());
-        }
+        append.execute(params![session, thread, parent, entry.id.as_str(), doc])?;
+        self.entry = Some((entry.id.clone(), self.db.last_insert_rowid()));
         Ok(())
     }
 
-    /// An entry that is there, with its row.
-    fn known_entry(&self, id: &EntryId) -> Outcome<(i64, Entry)> {
-        let mut find = self.db.prepare_cached(
-            "SELECT number, doc FROM engine_entries WHERE session = ?1 AND id = ?2",
-        )?;
-        let found = find.query_row(params![self.number()?, id.as_str()], |row| {
-            Ok((row.get(0)?, row.get::<_, String>(1)?))
-        });
-        let (number, doc) = found.optional()?.ok_or_else(|| not_found(ENTRY, id))?;
-        Ok((number, document::read(&doc)?))
+    /// An entry that is there.
+    fn known_entry(&self, number: i64) -> Outcome<Entry> {
+        let mut find = self
+            .db
+            .prepare_cached("SELECT doc FROM engine_entries WHERE number = ?1")?;
+        let doc: String = find.query_row([number], |row| row.get(0))?;
+        Ok(document::read(&doc)?)
     }
 
     fn replace_entry(&self, entry: &Entry, doc: &str) -> Outcome<()> {
         rules::own(self.session, &entry.session)?;
-        let (number, before) = self.known_entry(&entry.id)?;
-        rules::entry_follows(&before, entry)?;
+        let number = self.entry(&entry.id)?;
+        rules::entry_follows(&self.known_entry(number)?, entry)?;
         let mut replace = self
             .db
             .prepare_cached("UPDATE engine_entries SET doc = ?2 WHERE number = ?1")?;
@@ -165,12 +201,19 @@ impl Commit<'_> {
         Ok(())
     }
 
-    fn put_item(&mut self, item: &QueueItem, asked: &[u8], doc: &str) -> Outcome<()> {
+    fn put_item(&mut self, item: &QueueItem, asked: Option<Hash>, doc: &str) -> Outcome<()> {
         rules::own(self.session, &item.session)?;
         let session = self.number()?;
         let thread = self.thread(&item.thread)?;
-        let changes = put_item(self.db, session, thread, item, asked, doc)?;
-        changed(changes, || conflict(ITEM, &item.id))
+        if asked.is_none() && rows::update_item(self.db, session, thread, item, doc)? > 0 {
+            return Ok(());
+        }
+        let asked = asked.unwrap_or_else(|| rules::asked(item));
+        let changes = rows::put_item(self.db, session, thread, item, asked.as_bytes(), doc)?;
+        match changes {
+            0 => Err(conflict(ITEM, &item.id).into()),
+            _ => Ok(()),
+        }
     }
 
     fn remove_item(&self, item: &QueueItemId) -> Outcome<()> {
@@ -184,9 +227,9 @@ impl Commit<'_> {
     fn put_gate(&mut self, gate: &Gate, doc: &str) -> Outcome<()> {
         rules::own(self.session, &gate.origin.session)?;
         let session = self.number()?;
-        if let Some((number, before)) = known_gate(self.db, &gate.id)? {
+        if let Some((number, before)) = rows::gate(self.db, &gate.id)? {
             rules::gate_follows(&before, gate)?;
-            return update_gate(self.db, number, gate, doc);
+            return rows::update_gate(self.db, number, gate, doc);
         }
         self.thread(&gate.origin.thread)?;
         let mut put = self.db.prepare_cached(
@@ -237,6 +280,15 @@ impl Commit<'_> {
         Ok(())
     }
 
+    fn end_order(&self, order: &OrderId) -> Outcome<()> {
+        let mut end = self
+            .db
+            .prepare_cached("DELETE FROM engine_inbox WHERE session = ?1 AND id = ?2")?;
+        end.execute(params![self.number()?, order.as_str()])?;
+        Ok(())
+    }
+
+    /// What no thread was written with.
     fn add_usage(&self, usage: Usage) -> Outcome<()> {
         let session = self.number()?;
         let mut find = self
@@ -250,98 +302,4 @@ impl Commit<'_> {
         put.execute(params![session, document::write(&now)?])?;
         Ok(())
     }
-
-    /// The number of the last event.
-    fn last(&mut self) -> Outcome<i64> {
-        if let Some(last) = self.last {
-            return Ok(last);
-        }
-        let last = last(self.db, self.number()?)?;
-        self.last = Some(last);
-        Ok(last)
-    }
-
-    fn tell(&mut self, doc: &str) -> Outcome<()> {
-        let sequence = self.last()? + 1;
-        tell(self.db, self.number()?, sequence, doc)?;
-        self.last = Some(sequence);
-        Ok(())
-    }
-}
-
-fn changed(rows: usize, otherwise: impl FnOnce() -> StoreError) -> Outcome<()> {
-    match rows {
-        0 => Err(otherwise().into()),
-        _ => Ok(()),
-    }
-}
-
-/// A thread's row.
-pub(super) fn thread(db: &Connection, session: i64, id: &ThreadId) -> Outcome<i64> {
-    let mut find =
-        db.prepare_cached("SELECT number FROM engine_threads WHERE session = ?1 AND id = ?2")?;
-    let found = find.query_row(params![session, id.as_str()], |row| row.get(0));
-    Ok(found.optional()?.ok_or_else(|| not_found(THREAD, id))?)
-}
-
-/// Puts a prompt, and tells how many rows changed: none if it is another thread's.
-pub(super) fn put_item(
-    db: &Connection,
-    session: i64,
-    thread: i64,
-    item: &QueueItem,
-    asked: &[u8],
-    doc: &str,
-) -> Outcome<usize> {
-    let mut put = db.prepare_cached(
-        "INSERT INTO engine_queue_items (session, thread, id, status, asked, doc)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-         ON CONFLICT (session, id) DO UPDATE SET status = excluded.status, doc = excluded.doc
-         WHERE thread = excluded.thread",
-    )?;
-    let status = match item.status {
-        ItemStatus::Waiting => "waiting",
-        ItemStatus::Running => "running",
-        ItemStatus::Done => "done",
-        ItemStatus::Failed => "failed",
-        ItemStatus::Aborted => "aborted",
-    };
-    let row = params![session, thread, item.id.as_str(), status, asked, doc];
-    Ok(put.execute(row)?)
-}
-
-/// A gate and its row.
-pub(super) fn known_gate(db: &Connection, id: &GateId) -> Outcome<Option<(i64, Gate)>> {
-    let mut find =
-        db.prepare_cached("SELECT number, doc FROM engine_decision_gates WHERE id = ?1")?;
-    let found = find.query_row([id.as_str()], |row| {
-        Ok((row.get(0)?, row.get::<_, String>(1)?))
-    });
-    match found.optional()? {
-        Some((number, doc)) => Ok(Some((number, document::read(&doc)?))),
-        None => Ok(None),
-    }
-}
-
-pub(super) fn update_gate(db: &Connection, number: i64, gate: &Gate, doc: &str) -> Outcome<()> {
-    let mut update = db.prepare_cached(
-        "UPDATE engine_decision_gates SET pending = ?2, doc = ?3 WHERE number = ?1",
-    )?;
-    update.execute(params![number, gate.status.is_pending(), doc])?;
-    Ok(())
-}
-
-/// The number of a session's last event.
-pub(super) fn last(db: &Connection, session: i64) -> Outcome<i64> {
-    let mut find = db.prepare_cached(
-        "SELECT coalesce(max(sequence), 0) FROM engine_events WHERE session = ?1",
-    )?;
-    Ok(find.query_row([session], |row| row.get(0))?)
-}
-
-pub(super) fn tell(db: &Connection, session: i64, sequence: i64, doc: &str) -> Outcome<()> {
-    let mut tell = db
-        .prepare_cached("INSERT INTO engine_events (session, sequence, doc) VALUES (?1, ?2, ?3)")?;
-    tell.execute(params![session, sequence, doc])?;
-    Ok(())
 }

@@ -13,7 +13,9 @@ const DEEPEST: usize = 256;
 pub(super) fn write<T: Serialize>(thing: &T) -> Result<String, StoreError> {
     let text = serde_json::to_string(thing)
         .map_err(|error| StoreError::Unreadable(format!("it has no JSON form: {error}")))?;
-    if depth(&text) > DEEPEST {
+    // Most have fewer brackets than may be nested, and to count them is quick.
+    let brackets = text.bytes().filter(|byte| matches!(byte, b'{' | b'['));
+    if brackets.count() > DEEPEST && depth(&text) > DEEPEST {
         let message = format!("it nests deeper than {DEEPEST} levels; nothing was written");
         return Err(StoreError::Unreadable(message));
     }

@@ -122,19 +122,30 @@ pub(super) fn release(db: &Connection, lease: &Lease) -> Outcome<()> {
     Ok(())
 }
 
-/// Whether a lease still holds, and the number of its session, if that is there.
-pub(super) fn holds(db: &Connection, lease: &Lease) -> Outcome<Option<i64>> {
+/// A session that a lease holds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    /// Its row, if it is there.
+    pub(super) session: Option<i64>,
+    /// The number of its last event.
+    pub(super) last: i64,
+}
+
+/// Whether a lease still holds, and what.
+pub(super) fn holds(db: &Connection, lease: &Lease) -> Outcome<Held> {
     let mut find = db.prepare_cached(
-        "SELECT engine_leases.epoch, engine_sessions.number
+        "SELECT engine_leases.epoch, engine_sessions.number, coalesce(
+             (SELECT max(sequence) FROM engine_events WHERE session = engine_sessions.number), 0)
          FROM engine_leases LEFT JOIN engine_sessions
          ON engine_sessions.id = engine_leases.session
          WHERE engine_leases.session = ?1",
     )?;
     let found = find.query_row([lease.session.as_str()], |row| {
-        Ok((row.get::<_, i64>(0)?, row.get(1)?))
+        let (session, last) = (row.get(1)?, row.get(2)?);
+        Ok((row.get::<_, i64>(0)?, Held { session, last }))
     });
     match found.optional()? {
-        Some((epoch, session)) if epoch == lease.epoch.cast_signed() => Ok(session),
+        Some((epoch, held)) if epoch == lease.epoch.cast_signed() => Ok(held),
         _ => Err(StoreError::Fenced(lease.session.clone()).into()),
     }
 }

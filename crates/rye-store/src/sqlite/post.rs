@@ -5,10 +5,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use rye_engine::store::{Control, Lease, Post, Posted, StoreError};
 use rye_protocol::{GateId, QueueItem, Resolution, SessionId};
 
-use super::commit;
 use super::document::{self, Told};
 use super::error::Outcome;
-use super::holder;
+use super::{holder, rows};
 use crate::rules::{self, GATE, ITEM, SESSION, Verdict, conflict, not_found};
 
 /// A post with its text.
@@ -41,7 +40,7 @@ pub(super) fn post(
     session: &SessionId,
     letter: &Letter,
 ) -> Outcome<(Posted, bool)> {
-    let number = number(db, session)?.ok_or_else(|| not_found(SESSION, session))?;
+    let number = rows::session(db, session)?.ok_or_else(|| not_found(SESSION, session))?;
     match letter {
         Letter::Prompt(item, asked, doc) => {
             if item.session != *session {
@@ -52,21 +51,21 @@ pub(super) fn post(
         Letter::Resolve(gate, resolution) => resolve(db, session, number, gate, resolution),
         Letter::Control(control, doc) => {
             if let Some(thread) = &control.thread {
-                commit::thread(db, number, thread)?;
+                rows::thread(db, number, thread)?;
             }
-            let mut put =
-                db.prepare_cached("INSERT INTO engine_inbox (session, doc) VALUES (?1, ?2)")?;
-            put.execute(params![number, doc])?;
-            Ok((Posted::Written, true))
+            order(db, number, control, doc)
         }
     }
 }
 
-/// A session's row.
-pub(super) fn number(db: &Connection, session: &SessionId) -> Outcome<Option<i64>> {
-    let mut find = db.prepare_cached("SELECT number FROM engine_sessions WHERE id = ?1")?;
-    let found = find.query_row([session.as_str()], |row| row.get(0));
-    Ok(found.optional()?)
+fn order(db: &Connection, session: i64, control: &Control, doc: &str) -> Outcome<(Posted, bool)> {
+    let mut put = db.prepare_cached(
+        "INSERT INTO engine_inbox (session, id, doc) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+    )?;
+    match put.execute(params![session, control.id.as_str(), doc])? {
+        0 => Ok((Posted::Same, false)),
+        _ => Ok((Posted::Written, true)),
+    }
 }
 
 fn prompt(
@@ -85,8 +84,8 @@ fn prompt(
         Some(before) if *asked.as_bytes() == before => Ok((Posted::Same, false)),
         Some(_) => Err(conflict(ITEM, &item.id).into()),
         None => {
-            let thread = commit::thread(db, session, &item.thread)?;
-            commit::put_item(db, session, thread, item, asked.as_bytes(), doc)?;
+            let thread = rows::thread(db, session, &item.thread)?;
+            rows::put_item(db, session, thread, item, asked.as_bytes(), doc)?;
             Ok((Posted::Written, true))
         }
     }
@@ -99,46 +98,42 @@ fn resolve(
     gate: &GateId,
     resolution: &Resolution,
 ) -> Outcome<(Posted, bool)> {
-    let known = commit::known_gate(db, gate)?;
+    let known = rows::gate(db, gate)?;
     let known = known.filter(|(_, known)| known.origin.session == *session);
     let (row, mut known) = known.ok_or_else(|| not_found(GATE, gate))?;
     match rules::answer(&known, resolution) {
         Verdict::Ends(status, told, posted) => {
             known.status = status;
-            commit::update_gate(db, row, &known, &document::write(&known)?)?;
+            rows::update_gate(db, row, &known, &document::write(&known)?)?;
             let told = Told {
                 thread: Some(known.origin.thread),
                 at: resolution.at,
                 kind: *told,
             };
-            let sequence = commit::last(db, number)? + 1;
-            commit::tell(db, number, sequence, &document::write(&told)?)?;
+            let last = rows::last(db, number)?;
+            rows::tell(db, number, last, &[document::write(&told)?])?;
             Ok((posted, true))
         }
         Verdict::Stands(posted) => Ok((posted, false)),
     }
 }
 
-/// Orders that nobody has taken yet; now they are.
-pub(super) fn take_controls(db: &Connection, lease: &Lease) -> Outcome<Vec<Control>> {
-    let Some(session) = holder::holds(db, lease)? else {
+/// Orders that were not carried out yet.
+pub(super) fn controls(db: &Connection, lease: &Lease) -> Outcome<Vec<Control>> {
+    let Some(session) = holder::holds(db, lease)?.session else {
         return Ok(Vec::new());
     };
     let mut find =
         db.prepare_cached("SELECT doc FROM engine_inbox WHERE session = ?1 ORDER BY number")?;
     let docs = find.query_map([session], |row| row.get::<_, String>(0))?;
     let docs: Vec<_> = docs.collect::<Result<_, _>>()?;
-    if !docs.is_empty() {
-        let mut taken = db.prepare_cached("DELETE FROM engine_inbox WHERE session = ?1")?;
-        taken.execute([session])?;
-    }
     let controls: Result<_, _> = docs.iter().map(|doc| document::read(doc)).collect();
     Ok(controls?)
 }
 
 /// Forgets a session and all that belongs to it, its lease too.
 pub(super) fn remove(db: &Connection, lease: &Lease) -> Outcome<()> {
-    if let Some(session) = holder::holds(db, lease)? {
+    if let Some(session) = holder::holds(db, lease)?.session {
         db.prepare_cached(
             "DELETE FROM engine_decision_gate_refs WHERE gate IN
              (SELECT number FROM engine_decision_gates WHERE session = ?1)",

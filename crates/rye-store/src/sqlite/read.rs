@@ -3,13 +3,14 @@
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 use rye_engine::store::{Record, SessionFilter, StoreError};
 use rye_protocol::{
-    Archive, Entry, EntryId, Event, Gate, GateId, GateRef, QueueItem, Session, SessionId, ThreadId,
+    Archive, Entry, EntryId, Event, Gate, GateId, GateRef, QueueItem, Session, SessionId, Thread,
+    ThreadId, Usage,
 };
 use serde::de::DeserializeOwned;
 
 use super::document::{self, Told};
 use super::error::Outcome;
-use super::{commit, post};
+use super::rows;
 use crate::rules::{ENTRY, SESSION, not_found};
 
 /// SQLite counts no further.
@@ -32,11 +33,40 @@ fn all<T: DeserializeOwned>(
     Ok(things)
 }
 
-/// The session of a row of usage and text.
-fn session(usage: &str, doc: &str) -> Result<Session, StoreError> {
+/// The session of a row of usage and text, whose threads have used up so much besides.
+fn session(usage: &str, doc: &str, of_threads: Usage) -> Result<Session, StoreError> {
     let mut session: Session = document::read(doc)?;
-    session.usage = document::read(usage)?;
+    session.usage = document::read::<Usage>(usage)?.plus(of_threads);
     Ok(session)
+}
+
+/// The threads of a session, and what they have used up together.
+fn threads(db: &Connection, session: i64) -> Outcome<(Vec<Thread>, Usage)> {
+    let mut find = db.prepare_cached(
+        "SELECT doc, turns, input, cached, cache_write, output, spend
+         FROM engine_threads WHERE session = ?1 ORDER BY number",
+    )?;
+    let (mut threads, mut all) = (Vec::new(), Usage::default());
+    let mut rows = find.query([session])?;
+    while let Some(row) = rows.next()? {
+        threads.push(document::read(&row.get::<_, String>(0)?)?);
+        all = all.plus(rows::usage(row, 1)?);
+    }
+    Ok((threads, all))
+}
+
+/// What the threads of a session have used up.
+fn used(db: &Connection, session: i64) -> Outcome<Usage> {
+    let mut find = db.prepare_cached(
+        "SELECT turns, input, cached, cache_write, output, spend
+         FROM engine_threads WHERE session = ?1",
+    )?;
+    let mut all = Usage::default();
+    let mut rows = find.query([session])?;
+    while let Some(row) = rows.next()? {
+        all = all.plus(rows::usage(row, 0)?);
+    }
+    Ok(all)
 }
 
 pub(super) fn record(db: &Connection, id: &SessionId) -> Outcome<Option<Record>> {
@@ -50,12 +80,10 @@ pub(super) fn record(db: &Connection, id: &SessionId) -> Outcome<Option<Record>>
         return Ok(None);
     };
     let items = items(db, number)?;
+    let (threads, of_threads) = threads(db, number)?;
     Ok(Some(Record {
-        session: session(&usage, &doc)?,
-        threads: all(
-            db.prepare_cached("SELECT doc FROM engine_threads WHERE session = ?1 ORDER BY number")?,
-            [number],
-        )?,
+        session: session(&usage, &doc, of_threads)?,
+        threads,
         gates: gates(db, number, &items)?,
         items,
         suspended: all(
@@ -64,7 +92,7 @@ pub(super) fn record(db: &Connection, id: &SessionId) -> Outcome<Option<Record>>
             )?,
             [number],
         )?,
-        sequence: commit::last(db, number)?.cast_unsigned(),
+        sequence: rows::last(db, number)?.cast_unsigned(),
     }))
 }
 
@@ -73,7 +101,7 @@ pub(super) fn archive(db: &Connection, id: &SessionId) -> Outcome<Option<Archive
     let Some(record) = record(db, id)? else {
         return Ok(None);
     };
-    let number = post::number(db, id)?.ok_or_else(|| not_found(SESSION, id))?;
+    let number = rows::session(db, id)?.ok_or_else(|| not_found(SESSION, id))?;
     let gates: Vec<Gate> = all(
         db.prepare_cached(
             "SELECT doc FROM engine_decision_gates WHERE session = ?1 ORDER BY number",
@@ -135,45 +163,45 @@ fn gates(db: &Connection, session: i64, items: &[QueueItem]) -> Outcome<Vec<Gate
 pub(super) fn sessions(db: &Connection, filter: &SessionFilter) -> Outcome<Vec<Session>> {
     let before = match &filter.before {
         None => i64::MAX,
-        Some(id) => post::number(db, id)?.ok_or_else(|| not_found(SESSION, id))?,
+        Some(id) => rows::session(db, id)?.ok_or_else(|| not_found(SESSION, id))?,
     };
     let limit = at_most(filter.limit);
     // A question of its own for each, so that each finds its index.
     let mut question = db.prepare_cached(match (&filter.user, &filter.parent) {
         (None, None) => {
-            "SELECT usage, doc FROM engine_sessions
+            "SELECT number, usage, doc FROM engine_sessions
              WHERE number < ?1 AND ?3 IS NULL AND ?4 IS NULL ORDER BY number DESC LIMIT ?2"
         }
         (Some(_), None) => {
-            "SELECT usage, doc FROM engine_sessions
+            "SELECT number, usage, doc FROM engine_sessions
              WHERE number < ?1 AND user_id = ?3 AND ?4 IS NULL ORDER BY number DESC LIMIT ?2"
         }
         (_, Some(_)) => {
-            "SELECT usage, doc FROM engine_sessions
+            "SELECT number, usage, doc FROM engine_sessions
              WHERE number < ?1 AND (?3 IS NULL OR user_id = ?3) AND parent = ?4
              ORDER BY number DESC LIMIT ?2"
         }
     })?;
     let parent = filter.parent.as_ref().map(SessionId::as_str);
     let rows = question.query_map(params![before, limit, filter.user, parent], |row| {
-        Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+        let texts: (String, String) = (row.get(1)?, row.get(2)?);
+        Ok((row.get::<_, i64>(0)?, texts))
     })?;
     let mut sessions = Vec::new();
     for row in rows {
-        let (usage, doc) = row?;
-        sessions.push(session(&usage, &doc)?);
+        let (number, (usage, doc)) = row?;
+        sessions.push(session(&usage, &doc, used(db, number)?)?);
     }
     Ok(sessions)
 }
 
 /// Where an entry is.
 fn place(db: &Connection, session: &SessionId, entry: &EntryId) -> Outcome<i64> {
-    let mut find = db.prepare_cached(
-        "SELECT number FROM engine_entries WHERE id = ?2 AND session =
-         (SELECT number FROM engine_sessions WHERE id = ?1)",
-    )?;
-    let found = find.query_row([session.as_str(), entry.as_str()], |row| row.get(0));
-    Ok(found.optional()?.ok_or_else(|| not_found(ENTRY, entry))?)
+    let found = match rows::session(db, session)? {
+        Some(number) => rows::entry(db, number, entry)?,
+        None => None,
+    };
+    Ok(found.ok_or_else(|| not_found(ENTRY, entry))?)
 }
 
 pub(super) fn path(db: &Connection, session: &SessionId, leaf: &EntryId) -> Outcome<Vec<Entry>> {
@@ -203,22 +231,24 @@ pub(super) fn entries(
         None => 0,
         Some(id) => place(db, session, id)?,
     };
+    let Some(session) = rows::session(db, session)? else {
+        return Ok(Vec::new());
+    };
+    // Which they are is read off the index alone; only those are looked at.
     let question = db.prepare_cached(
-        "SELECT doc FROM engine_entries WHERE number > ?3 AND thread =
-         (SELECT engine_threads.number FROM engine_threads
-          JOIN engine_sessions ON engine_sessions.number = engine_threads.session
-          WHERE engine_sessions.id = ?1 AND engine_threads.id = ?2)
-         ORDER BY number LIMIT ?4",
+        "SELECT doc FROM engine_entries WHERE number IN
+         (SELECT number FROM engine_entries INDEXED BY engine_entries_thread
+          WHERE session = ?1 AND number > ?3 AND thread =
+          (SELECT number FROM engine_threads WHERE session = ?1 AND id = ?2)
+          ORDER BY number LIMIT ?4)
+         ORDER BY number",
     )?;
     let limit = at_most(limit);
-    all(
-        question,
-        params![session.as_str(), thread.as_str(), after, limit],
-    )
+    all(question, params![session, thread.as_str(), after, limit])
 }
 
 pub(super) fn gate(db: &Connection, gate: &GateId) -> Outcome<Option<Gate>> {
-    Ok(commit::known_gate(db, gate)?.map(|(_, gate)| gate))
+    Ok(rows::gate(db, gate)?.map(|(_, gate)| gate))
 }
 
 pub(super) fn gate_refs(db: &Connection, gate: &GateId) -> Outcome<Vec<GateRef>> {
@@ -264,15 +294,23 @@ pub(super) fn events(
     let mut find = db.prepare_cached(
         "SELECT sequence, doc FROM engine_events
          WHERE session = (SELECT number FROM engine_sessions WHERE id = ?1) AND sequence > ?2
-         ORDER BY sequence LIMIT ?3",
+         ORDER BY sequence",
     )?;
-    let after = i64::try_from(after).unwrap_or(i64::MAX);
-    let mut rows = find.query(params![session.as_str(), after, at_most(limit)])?;
+    let first = i64::try_from(after).unwrap_or(i64::MAX);
+    let mut rows = find.query(params![session.as_str(), first])?;
     let mut events = Vec::new();
     while let Some(row) = rows.next()? {
-        let sequence: i64 = row.get(0)?;
-        let told: Told = document::read(&row.get::<_, String>(1)?)?;
-        events.push(told.event(session, sequence.cast_unsigned()));
+        let last: i64 = row.get(0)?;
+        let told: Vec<Told> = document::read(&row.get::<_, String>(1)?)?;
+        let before = last.cast_unsigned().saturating_sub(told.len() as u64);
+        for (sequence, told) in (before + 1..).zip(told) {
+            if events.len() == limit {
+                return Ok(events);
+            }
+            if sequence > after {
+                events.push(told.event(session, sequence));
+            }
+        }
     }
     Ok(events)
 }

@@ -12,11 +12,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rye_engine::store::StoreError;
@@ -31,6 +32,10 @@ const POSTS: usize = 1024;
 
 /// How many posts the database remembers for those who are about to look.
 const REMEMBERED: i64 = 1024;
+
+/// How long one waits before one watches. Most processes end sooner, and for the kernel to
+/// forget a watch takes it longer than all that they do.
+const SETTLE: Duration = Duration::from_millis(25);
 
 /// How often one looks where the kernel has no watch left to give, or the last look failed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -56,7 +61,8 @@ struct Wire {
 /// The thread that listens for others.
 struct Listener {
     stop: Arc<OwnedFd>,
-    thread: JoinHandle<()>,
+    /// Ends when it reads no more.
+    reads: Receiver<()>,
 }
 
 impl Bell {
@@ -109,42 +115,45 @@ impl Bell {
         }
     }
 
-    pub(super) fn listen(&self) -> broadcast::Receiver<SessionId> {
+    /// Tells from now on. `last` gives the number of the last post, if it can be read.
+    pub(super) fn listen(
+        &self,
+        last: impl FnOnce() -> Option<i64>,
+    ) -> broadcast::Receiver<SessionId> {
         let posts = self.here.subscribe();
         let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         if listener.is_none() {
             // Where no thread can be had, those within this process are still heard.
-            *listener = self.start().ok();
+            *listener = self.start(last()).ok();
         }
         posts
     }
 
-    /// Watches first and looks then, so that nothing falls between; and all that before
-    /// anybody is told that they are listening.
-    fn start(&self) -> io::Result<Listener> {
+    fn start(&self, last: Option<i64>) -> io::Result<Listener> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
-        let mut ear = Ear {
-            watch: self.wire.watch().ok(),
+        let ear = Ear {
+            watch: None,
             stop: Arc::clone(&stop),
             db: None,
-            seen: None,
-            failed: false,
+            // If it could not be read, the first look tells of every session.
+            failed: last.is_none(),
+            seen: last,
             wire: Arc::clone(&self.wire),
             here: self.here.clone(),
         };
-        // If it cannot be read now, the next look tells of every session.
-        ear.failed = ear.look().is_err();
+        let (reading, reads) = mpsc::channel();
         let thread = thread::Builder::new().name("rye-store-wake".to_owned());
-        let thread = thread.spawn(move || ear.listen())?;
-        Ok(Listener { stop, thread })
+        thread.spawn(move || ear.listen(reading))?;
+        Ok(Listener { stop, reads })
     }
 
     /// Listens no more.
     pub(super) fn hush(&self) {
         let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Listener { stop, thread }) = listener.take() {
+        if let Some(Listener { stop, reads }) = listener.take() {
             let _ = rustix::io::write(&*stop, &1u64.to_ne_bytes());
-            let _ = thread.join();
+            // Nothing is ever sent: it ends with the reading.
+            let _ = reads.recv();
         }
     }
 }
@@ -194,35 +203,48 @@ struct Ear {
 }
 
 impl Ear {
-    fn listen(mut self) {
-        while self.wait() {
-            self.failed = self.look().is_err();
+    /// Watches first and looks then, so that nothing falls between.
+    fn listen(mut self, reading: Sender<()>) {
+        let mut on = self.poll(Some(SETTLE));
+        if on {
+            self.watch = self.wire.watch().ok();
         }
+        while on {
+            self.failed = self.look().is_err();
+            on = self.wait();
+        }
+        self.db = None;
+        drop(reading);
+        // What is left is the watch, for whose end nobody waits.
     }
 
     /// Waits for news. Tells whether to go on.
     fn wait(&mut self) -> bool {
-        let mut both = vec![PollFd::new(&*self.stop, PollFlags::IN)];
-        both.extend(
-            self.watch
-                .iter()
-                .map(|watch| PollFd::new(watch, PollFlags::IN)),
-        );
         let soon = self.watch.is_none() || self.failed;
-        let longest = soon.then(|| Timespec::try_from(LOOK_AGAIN).ok()).flatten();
-        let waited = poll(&mut both, longest.as_ref());
-        if waited.is_ok() && both.first().is_some_and(|stop| !stop.revents().is_empty()) {
+        if !self.poll(soon.then_some(LOOK_AGAIN)) {
             return false;
         }
-        drop(both);
         if self.watch.as_ref().is_none_or(is_gone) {
             self.watch = self.wire.watch().ok();
         }
         true
     }
 
-    /// Tells of what others have posted since the last look. The first only looks how far
-    /// it is.
+    /// Waits until something is heard, and at most so long. Tells whether to go on.
+    fn poll(&self, longest: Option<Duration>) -> bool {
+        let mut both = vec![PollFd::new(&*self.stop, PollFlags::IN)];
+        both.extend(
+            self.watch
+                .iter()
+                .map(|watch| PollFd::new(watch, PollFlags::IN)),
+        );
+        let longest = longest.and_then(|longest| Timespec::try_from(longest).ok());
+        let waited = poll(&mut both, longest.as_ref());
+        let stopped = both.first().is_some_and(|stop| !stop.revents().is_empty());
+        waited.is_err() || !stopped
+    }
+
+    /// Tells of what others have posted since the last look.
     fn look(&mut self) -> Outcome<()> {
         let db = match self.db.take() {
             Some(db) => db,
@@ -230,15 +252,9 @@ impl Ear {
         };
         let db = self.db.insert(db);
         let look = db.unchecked_transaction()?;
-        let last: Option<i64> = look
-            .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'engine_posts'")?
-            .query_map([], |row| row.get(0))?
-            .next()
-            .transpose()?;
-        let last = last.unwrap_or(0);
+        let last = last(&look)?;
         let sessions = match self.seen {
             Some(seen) if last - seen <= REMEMBERED => posted(&look, seen, &self.wire.source)?,
-            None if !self.failed => Vec::new(),
             Some(_) | None => all(&look)?,
         };
         self.seen = Some(last);
@@ -249,6 +265,14 @@ impl Ear {
         }
         Ok(())
     }
+}
+
+/// The number of the last post.
+pub(super) fn last(db: &Connection) -> rusqlite::Result<i64> {
+    let mut find =
+        db.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'engine_posts'")?;
+    let last = find.query_row([], |row| row.get(0)).optional()?;
+    Ok(last.unwrap_or(0))
 }
 
 /// What others have posted.

@@ -166,6 +166,15 @@ impl Writer {
         Box::pin(async move { answer.await.unwrap_or_else(|_| Err(closed())) })
     }
 
+    /// Looks at what is written, from the desk.
+    pub(super) fn look<T>(
+        &self,
+        look: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Option<T> {
+        let desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        look(&desk.db).ok()
+    }
+
     /// The desk, if nobody is at it or on the way to it, and its last work was quick and for
     /// this session. If it was for another, several are at work, and one wait for the disk
     /// is to serve all.

@@ -2,23 +2,23 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, IsTerminal as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lillux::durable;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_engine::bridge;
+use rye_engine::bridge::DRIFT;
 use rye_engine::protocol::{
     Entry, EntryKind, EventKind, Gate, GateId, Message, Part, QueueItemId, Role,
     Session as SessionData, SessionId, StatusKind, TurnEnd,
 };
-use rye_engine::store::{Posted, SessionFilter, StoreError};
-use rye_engine::tool::{Tool, VAULT};
+use rye_engine::store::{Posted, SessionFilter, SessionStore as _, StoreError};
+use rye_engine::tool::VAULT;
 use rye_engine::{DecideError, Decision, Engine, Feed, Missed, Session};
-use rye_host::{ApprovalsError, HostError, SandboxKind};
-use rye_items::{OwnKeyError, Spaces, search};
-use rye_mcp::client::Pool;
+use rye_host::{ApprovalsError, Bridge, BridgeError, HostError, SandboxKind, Sqlite};
+use rye_items::OwnKeyError;
+use rye_items::vault::Vault;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -28,6 +28,7 @@ use super::failure::{Exit, Failure};
 use super::models::catalogue;
 use super::page::{DIM, paint, plain};
 use super::printer::Printer;
+use crate::settings;
 
 /// How many sessions are looked through for an id.
 const MOST: usize = 10_000;
@@ -50,7 +51,9 @@ pub(crate) fn with_engine<T>(
 ) -> Result<T, Failure> {
     // Before there are threads, since it forks.
     let supervisor = Supervisor::start().map_err(unable)?;
-    run(context, wanted, Arc::new(supervisor), work)
+    let runtime = runtime()?;
+    let store = rye_host::store(&database(context)?)?;
+    run(runtime, store, context, wanted, Arc::new(supervisor), work)
 }
 
 /// The same for the one session that is meant: its tools work where they did, unless
@@ -62,12 +65,9 @@ pub(crate) fn with_session<T>(
     work: impl AsyncFnOnce(&Engine, &SessionId) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let supervisor = Supervisor::start().map_err(unable)?;
-    let database = database(context)?;
-    let session = runtime()?.block_on(async {
-        let all = rye_host::sessions(&database, every()).await?;
-        let meant = one_session(&all, meant)?;
-        Ok::<_, Failure>(root(&all, meant).clone())
-    })?;
+    let runtime = runtime()?;
+    let store = rye_host::store(&database(context)?)?;
+    let session = runtime.block_on(meant_root(&store, meant))?;
     let before = match session.sandbox {
         Some(sandbox) if sandbox.kind == "local" => SandboxKind::Local,
         _ => SandboxKind::Virtual,
@@ -78,12 +78,13 @@ pub(crate) fn with_session<T>(
         ..asked
     };
     let id = session.id;
-    run(context, wanted, Arc::new(supervisor), async |engine| {
-        work(engine, &id).await
-    })
+    let work = async |engine: &Engine| work(engine, &id).await;
+    run(runtime, store, context, wanted, Arc::new(supervisor), work)
 }
 
 fn run<T>(
+    runtime: Runtime,
+    store: Sqlite,
     context: &Context,
     wanted: Wanted,
     supervisor: Arc<Supervisor>,
@@ -96,15 +97,20 @@ fn run<T>(
             None => context.settings.project().to_owned(),
         },
         sandbox: wanted.sandbox.unwrap_or_default(),
+        vault: vault(context),
     };
     let mut models = catalogue(context, &options.workspace)?;
     if let Some(model) = wanted.model {
         models = models.default_model(model);
     }
-    let runtime = runtime()?;
     let outcome = runtime.block_on(async {
-        let mut builder = rye_host::builder(&options, models, Arc::clone(&supervisor))?;
-        builder = builder.tools(bridge(context, supervisor)?);
+        let supervised = Arc::clone(&supervisor);
+        let mut builder = rye_host::builder_on(store, &options, models, supervised)?;
+        let bridge = bridge(context, supervisor)?;
+        builder = builder
+            .tools(bridge.tools)
+            .policy(bridge.policy)
+            .ask_for_more(bridge.asks_for_more);
         if let Some(key) = signing_key(context)? {
             builder = builder.sign_with(key);
         }
@@ -112,14 +118,31 @@ fn run<T>(
         let engine = engine.map_err(HostError::from)?;
         let outcome = work(&engine).await;
         engine.shutdown().await?;
+        tell_metrics(&engine)?;
         outcome
     });
+    // A question that nobody has answered is not waited for.
     runtime.shutdown_background();
     outcome
 }
 
+/// Writes how long things took, for whoever collects that.
+fn tell_metrics(engine: &Engine) -> Result<(), Failure> {
+    let Some(file) = settings::variable("RYE_METRICS") else {
+        return Ok(());
+    };
+    let text = engine.metrics().prometheus();
+    durable::write(
+        Path::new(&file),
+        text.as_bytes(),
+        0o644,
+        durable::Existing::Replace,
+    )?;
+    Ok(())
+}
+
 /// The file with all sessions, and the folder for it.
-fn database(context: &Context) -> Result<PathBuf, Failure> {
+pub(crate) fn database(context: &Context) -> Result<PathBuf, Failure> {
     let state = context.settings.state_dir.as_ref().ok_or_else(|| {
         let message = "there is no folder to write sessions down in: HOME is not set";
         Failure::usage(message).hint("export RYE_STATE_DIR=/the/folder")
@@ -128,26 +151,23 @@ fn database(context: &Context) -> Result<PathBuf, Failure> {
     Ok(state.value.join("sessions.db"))
 }
 
+/// The person's secrets, if they have a place for them.
+fn vault(context: &Context) -> Option<Vault> {
+    let project = context.settings.project();
+    context.user().map(|user| Vault::new(user, Some(project)))
+}
+
 /// The two tools with which an agent reaches all items.
-fn bridge(context: &Context, supervisor: Arc<Supervisor>) -> Result<Vec<Arc<dyn Tool>>, Failure> {
+fn bridge(context: &Context, supervisor: Arc<Supervisor>) -> Result<Bridge, Failure> {
     let places = execute::places(context)?;
-    let spaces = Spaces::open(
-        Some(&places.project),
-        places.user.as_deref(),
-        &places.bundles,
-        places.embedded,
-    )?;
-    let (policy, ignored) = rye_host::approvals(&spaces)?;
-    for ignored in ignored {
+    let state = database(context)?;
+    let state = state.parent().unwrap_or(&state);
+    let bridge = rye_host::bridge(places, supervisor, signing_key(context)?, state)?;
+    for ignored in &bridge.ignored {
         let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
         context.printer.warn(&text, None);
     }
-    let pool = Pool::new(&supervisor);
-    let catalogue = search::Catalogue::new(context.cache());
-    let project = places.project.clone();
-    let executor = Arc::new(execute::equipped(places, supervisor, pool)?);
-    let items = rye_host::Items::new(executor, catalogue, project, signing_key(context)?);
-    Ok(bridge::tools(vec![Arc::new(items)], policy))
+    Ok(bridge)
 }
 
 /// The key that signs histories and decisions, if there is one.
@@ -162,7 +182,7 @@ pub(crate) fn signing_key(context: &Context) -> Result<Option<SigningKey>, Failu
     }
 }
 
-fn runtime() -> Result<Runtime, Failure> {
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_io().enable_time();
     builder.build().map_err(unable)
@@ -183,6 +203,27 @@ fn every() -> SessionFilter {
 /// The id of the one session that is meant.
 pub(crate) async fn find(engine: &Engine, meant: &str) -> Result<SessionId, Failure> {
     let all = engine.sessions(every()).await?;
+    one_session(&all, meant).map(|session| session.id.clone())
+}
+
+/// The session that is meant, or the one at the top that it goes on with.
+async fn meant_root(store: &Sqlite, meant: &str) -> Result<SessionData, Failure> {
+    // Who names it whole need not have all of them read.
+    if let Ok(id) = meant.parse()
+        && let Some(record) = store.record(&id).await?
+        && record.session.parent.is_none()
+    {
+        return Ok(record.session);
+    }
+    let all = store.sessions(every()).await?;
+    let meant = one_session(&all, meant)?;
+    Ok(root(&all, meant).clone())
+}
+
+/// The id of the one session that is meant, where no engine is needed.
+pub(crate) fn session_id(context: &Context, meant: &str) -> Result<SessionId, Failure> {
+    let store = Sqlite::open(database(context)?)?;
+    let all = runtime()?.block_on(store.sessions(every()))?;
     one_session(&all, meant).map(|session| session.id.clone())
 }
 
@@ -356,7 +397,11 @@ impl Follower<'_> {
             id, title, body, ..
         } = gate.clone();
         let has = |action: &str| gate.actions.iter().any(|it| it.id == action);
-        if has("approve") && self.yes {
+        // To approve whatever is asked for is not to spend whatever is asked for, nor to take
+        // whatever a server says.
+        let only_a_person = ["limit", DRIFT];
+        let named = |key: &&str| gate.context.contains_key(*key);
+        if has("approve") && self.yes && !only_a_person.iter().any(named) {
             return self.decide(&id, "approve").await;
         }
         if has("approve") && io::stdin().is_terminal() {
@@ -533,6 +578,17 @@ impl From<ApprovalsError> for Failure {
         match error {
             ApprovalsError::Space(error) => error.into(),
             other => Self::failed("approvals", other),
+        }
+    }
+}
+
+impl From<BridgeError> for Failure {
+    fn from(error: BridgeError) -> Self {
+        match error {
+            BridgeError::Space(error) => error.into(),
+            BridgeError::Approvals(error) => error.into(),
+            BridgeError::Id(error) => error.into(),
+            other => Self::failed("bridge", other),
         }
     }
 }

@@ -33,7 +33,7 @@ const fn build(name: &'static str, says: &'static str) -> Variable {
 }
 
 /// All of them, those of a call first, each in alphabetical order.
-pub(crate) const VARIABLES: [Variable; 18] = [
+pub(crate) const VARIABLES: [Variable; 20] = [
     call(
         "HOME",
         "the folder with your `.ai/`, where `USER_SPACE` is not set; the cache and the state are below it",
@@ -61,12 +61,20 @@ pub(crate) const VARIABLES: [Variable; 18] = [
         "`1`: items of the project and your own that do not verify pass with a warning; never those of the system",
     ),
     call(
+        "RYE_GRAPH_QUIET",
+        "`1`: graphs do not tell how they go, a line a step",
+    ),
+    call(
         "RYE_MAX_TOKENS",
         "tokens that a model writes at most, in place of what `models.yaml` says",
     ),
     call(
         "RYE_MCP_TOKEN",
         "the token of those who may call `rye mcp serve --http`, where no `--token-file` is given",
+    ),
+    call(
+        "RYE_METRICS",
+        "a file to which every command that runs an engine writes how long things took, in the text format of Prometheus",
     ),
     call(
         "RYE_PROJECT",

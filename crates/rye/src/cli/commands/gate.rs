@@ -1,14 +1,16 @@
 //! `rye gate list`, `approve`, `deny`, `answer`
 
 use rye_engine::bridge::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
-use rye_engine::protocol::{Gate, GateId};
+use rye_engine::proof;
+use rye_engine::protocol::{Gate, GateId, Millis, Resolution};
 use rye_engine::store::Posted;
+use rye_graph::{Posted as Heard, Question, Runs};
 use serde_json::{Value, json};
 
 use crate::cli::args::{GateArgs, GateCommand, Holds};
 use crate::cli::call_gates::{ANSWERS, Answer, CallGate, CallGates, Given, OF_CALLS};
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, decide, how_to_answer, one_of, person, with_engine};
+use crate::cli::engine::{Wanted, decide, how_to_answer, one_of, person, signing_key, with_engine};
 use crate::cli::failure::Failure;
 use crate::cli::page::{BOLD, DIM, GOOD, Page, paint, plain};
 use crate::cli::printer::{Outcome, Report};
@@ -39,9 +41,15 @@ pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
 }
 
 fn list(context: &Context) -> Outcome {
+    let asked = Runs::of(context.settings.project())
+        .questions()?
+        .into_iter();
+    let asked: Vec<_> = asked.filter(|it| it.status().is_pending()).collect();
     with_engine(context, Wanted::default(), async |engine| {
+        let mut gates = engine.pending_gates(None).await?;
+        gates.extend(asked.into_iter().map(|question| question.gate));
         let list = List {
-            sessions: engine.pending_gates(None).await?,
+            gates,
             calls: CallGates::of(context)?.pending()?,
         };
         Ok(Box::new(list) as Box<dyn Report>)
@@ -49,24 +57,24 @@ fn list(context: &Context) -> Outcome {
 }
 
 struct List {
-    /// Of agents.
-    sessions: Vec<Gate>,
+    /// Of agents and of graphs.
+    gates: Vec<Gate>,
     /// Of MCP clients.
     calls: Vec<CallGate>,
 }
 
 impl Report for List {
     fn json(&self) -> Value {
-        let sessions = self.sessions.iter().map(|gate| json!(gate));
+        let gates = self.gates.iter().map(|gate| json!(gate));
         let calls = self.calls.iter().map(CallGate::json);
-        json!({ "gates": sessions.chain(calls).collect::<Vec<_>>() })
+        json!({ "gates": gates.chain(calls).collect::<Vec<_>>() })
     }
 
     fn show(&self, page: &mut Page) {
-        if self.sessions.is_empty() && self.calls.is_empty() {
+        if self.gates.is_empty() && self.calls.is_empty() {
             page.line("nothing waits for a decision");
         }
-        for gate in &self.sessions {
+        for gate in &self.gates {
             show(page, &gate.title, &gate.body, &how_to_answer(gate));
         }
         for gate in &self.calls {
@@ -112,10 +120,76 @@ fn answer_call(id: &str, action: &str, context: &Context) -> Outcome {
         Given::Written => Ok(Box::new(Answered {
             gate: GateId::from(id.to_owned()),
             action: action.to_owned(),
-            session: None,
+            next: None,
         })),
         Given::Conflict(first) => Err(conflict(&first.by, &first.action)),
         Given::Gone => Err(gone()),
+    }
+}
+
+/// A question of a graph, if it is one that is meant.
+fn question(meant: &str, context: &Context) -> Result<Option<Question>, Failure> {
+    let mut all = Runs::of(context.settings.project()).questions()?;
+    if let Some(exact) = all.iter().position(|it| it.gate.id.as_str() == meant) {
+        return Ok(Some(all.swap_remove(exact)));
+    }
+    let is_meant = |it: &Question| it.gate.id.as_str().contains(meant);
+    all.retain(|it| is_meant(it) && it.status().is_pending());
+    if all.is_empty() {
+        return Ok(None);
+    }
+    let ids = all.iter().map(|it| it.gate.id.as_str());
+    let id = one_of(ids, meant, "waiting gate", "rye gate list")?.to_owned();
+    Ok(all.into_iter().find(|it| it.gate.id.as_str() == id))
+}
+
+/// Answers a question of a graph. Whoever walks it hears of it by itself.
+fn answer_graph(question: &Question, action: &str, value: Value, context: &Context) -> Outcome {
+    let gate = &question.gate;
+    let actions: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
+    if !actions.is_empty() && !actions.contains(&action) {
+        let message = format!(
+            "`{action}` is no answer to it; there are {}",
+            actions.join(", ")
+        );
+        return Err(Failure::usage(message).hint(how_to_answer(gate)));
+    }
+    let millis = u64::try_from(lillux::time::now().epoch_ms).unwrap_or_default();
+    let mut resolution = Resolution {
+        action: action.to_owned(),
+        value,
+        by: person(),
+        at: Millis(millis),
+        source: "cli".to_owned(),
+        receipt: None,
+    };
+    if let Some(key) = signing_key(context)? {
+        let receipt = proof::receipt(gate, &resolution, &key);
+        resolution.receipt = Some(Box::new(receipt));
+    }
+    let posted = match question.answer(&resolution)? {
+        Heard::Written => Posted::Written,
+        Heard::Same => Posted::Same,
+        Heard::Conflict(first) => Posted::Conflict(*first),
+        Heard::Gone(status) => Posted::Gone(status),
+    };
+    accepted(posted)?;
+    Ok(Box::new(Answered {
+        next: Some(format!(
+            "rye graph run --resume {}, if no process walks it",
+            gate.origin.session
+        )),
+        gate: gate.id.clone(),
+        action: action.to_owned(),
+    }))
+}
+
+/// Whether an answer counts.
+fn accepted(posted: Posted) -> Result<(), Failure> {
+    match posted {
+        Posted::Conflict(first) => Err(conflict(&first.by, &first.action)),
+        Posted::Gone(_) => Err(gone()),
+        Posted::Written | Posted::Same => Ok(()),
     }
 }
 
@@ -132,6 +206,9 @@ fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Out
     if let Some(id) = call_gate(args, context)? {
         return answer_call(&id, action, context);
     }
+    if let Some(question) = question(&args.gate, context)? {
+        return answer_graph(&question, action, value, context);
+    }
     with_engine(context, Wanted::default(), async |engine| {
         let pending = engine.pending_gates(None).await?;
         let ids = pending.iter().map(|gate| gate.id.as_str());
@@ -142,26 +219,20 @@ fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Out
             Err(failure) => return Err(failure),
         };
         let posted = decide(engine, &gate, action, value).await?;
-        match posted {
-            Posted::Conflict(first) => return Err(conflict(&first.by, &first.action)),
-            Posted::Gone(_) => return Err(gone()),
-            Posted::Written | Posted::Same => {}
-        }
+        accepted(posted)?;
         let held = pending.iter().find(|it| it.id == gate);
         let session = held.map(|gate| gate.origin.session.to_string());
         let action = action.to_owned();
-        Ok(Box::new(Answered {
-            gate,
-            action,
-            session,
-        }) as Box<dyn Report>)
+        let next =
+            session.map(|session| format!("rye session resume {session}, if no process runs it"));
+        Ok(Box::new(Answered { gate, action, next }) as Box<dyn Report>)
     })
 }
 
 struct Answered {
     gate: GateId,
     action: String,
-    session: Option<String>,
+    next: Option<String>,
 }
 
 impl Report for Answered {
@@ -174,9 +245,6 @@ impl Report for Answered {
     }
 
     fn next(&self) -> Option<String> {
-        let session = self.session.as_ref()?;
-        Some(format!(
-            "rye session resume {session}, if no process runs it"
-        ))
+        self.next.clone()
     }
 }
