@@ -39,7 +39,7 @@ struct Open {
 
 /// A thread that is being moved.
 #[derive(Clone)]
-struct Running {
+pub(super) struct Running {
     id: ThreadId,
     /// What becomes of prompts that do not say.
     mode: QueueMode,
@@ -111,7 +111,7 @@ impl Session {
             collect: inner.collect,
             system: inner.system.clone(),
             model: model.unwrap_or_else(|| inner.models.default_name()),
-            bus: Bus::new(inner.told.clone()),
+            bus: Bus::new(inner.told.clone(), data.user_id.as_deref()),
             closed: CancellationToken::new(),
             lost: Mutex::new(None),
             paused: AtomicBool::new(data.status == SessionStatus::Paused),
@@ -485,7 +485,7 @@ impl Session {
         })
     }
 
-    fn running(&self, id: &ThreadId) -> Option<Running> {
+    pub(super) fn running(&self, id: &ThreadId) -> Option<Running> {
         self.all_running()
             .into_iter()
             .find(|running| running.id == *id)
@@ -497,7 +497,7 @@ impl Session {
         threads.values().cloned().collect()
     }
 
-    fn send(&self, running: &Running, mail: Mail) -> Result<(), StoreError> {
+    pub(super) fn send(&self, running: &Running, mail: Mail) -> Result<(), StoreError> {
         self.open.shared.check()?;
         running.mail.send(mail).map_err(|_| self.over())
     }
