@@ -2,9 +2,11 @@
 //!
 //! Both servers are this program, started again: one that only echoes, and the real one
 //! with a primitive that does nothing behind `execute`, so that what is measured is the
-//! protocol, the chain and its verification, and no process.
+//! protocol, the chain and its verification, and no process. A third is what most people
+//! would write, with FastMCP.
 
 mod client;
+mod fastmcp;
 pub mod serve;
 
 use std::process::{Command, Stdio};
@@ -36,6 +38,12 @@ pub fn run() -> Result<Vec<Row>> {
         || echo.calls(CALLS * 4, AT_ONCE, "echo"),
         || ours.calls(CALLS * 4, AT_ONCE, "execute"),
     )?;
+    let mut python = StdioClient::start(&mut fastmcp::server()?)?;
+    let beside_python = try_interleaved(
+        ROUNDS,
+        || python.calls(CALLS, 1, "execute"),
+        || ours.calls(CALLS, 1, "execute"),
+    )?;
     let mut echo = Http::start(&mut serve::again("echo", "http")?)?;
     let mut ours = Http::start(&mut serve::again("noop", "http")?)?;
     let over_http = try_interleaved(
@@ -55,6 +63,7 @@ pub fn run() -> Result<Vec<Row>> {
             1.43,
         ),
         Row::time("400 of them, 64 at once", together, 1.43),
+        Row::time("100 of them, beside FastMCP", beside_python, 0.1),
         Row::time("100 over HTTP, beside an echo", over_http, 1.43),
         Row::time(
             "start to the answer to initialize, beside /bin/true",

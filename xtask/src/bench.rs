@@ -24,8 +24,11 @@ pub(crate) fn main(filter: &[String]) -> Result<()> {
     for (variable, binary) in [("LILLUX_BIN", "lillux"), ("RYE_BIN", "rye")] {
         benches.env(variable, place::built("release", binary)?);
     }
-    // Only those rows need it, and it is large.
+    // Only those rows need them, and they are large.
     let asked = filter.first().map_or("", String::as_str);
+    if "mcp-server".contains(asked) {
+        benches.env("RYE_BENCH_FASTMCP", tools::fastmcp()?);
+    }
     if "engine-memory".contains(asked) {
         benches.env("RYE_BENCH_PI", tools::pi()?);
         benches.env("RYE_BENCH_NODE", tools::node22()?);

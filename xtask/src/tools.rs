@@ -29,6 +29,8 @@ const CONFORMANCE: &str = "0.2.0-alpha.12";
 const PYTHON_SDK: &str = "2.3.0";
 const TYPESCRIPT_SDK: &str = "1.32.2";
 const INSPECTOR: &str = "2.12.0";
+/// What most MCP servers are written with, to measure ours beside.
+const FASTMCP: &str = "4.1.2";
 /// Another runtime of agents, to measure ours beside.
 const PI: &str = "0.73.1";
 /// Another walker of graphs, and what it keeps its state with, to measure ours beside.
@@ -182,8 +184,17 @@ fn mcp_clients() -> Result<()> {
     })?;
     kept_file("python-sdk", PYTHON_SDK, "bin/python", |folder| {
         python_packages(folder, &[format!("mcp=={PYTHON_SDK}")])
+    })
+    .map(drop)
+}
+
+/// The folder of FastMCP, with the Python that runs it in `bin`, installed if it is not
+/// there yet.
+pub(crate) fn fastmcp() -> Result<PathBuf> {
+    kept_file("fastmcp", FASTMCP, "bin/python", |folder| {
+        python_packages(folder, &[format!("fastmcp=={FASTMCP}")])
     })?;
-    Ok(())
+    Ok(place::kept("tools").join(format!("fastmcp-{FASTMCP}")))
 }
 
 /// The folder of another walker of graphs, installed if it is not there yet.

@@ -20,7 +20,7 @@ use rye_executor::primitive::{Call, Done, Outcome, Primitive};
 use rye_executor::{Executor, Places, Request};
 use rye_items::OwnKeys;
 use rye_mcp::server::{Server, http, serve_stdio};
-use rye_mcp::{Answer, Gateway, Listed, Load, Refusal, Search, Sign};
+use rye_mcp::{Answer, Decided, Gated, Gateway, Listed, Load, Refusal, Search, Sign};
 use tokio_util::sync::CancellationToken;
 
 use crate::executor::write_signed;
@@ -207,6 +207,10 @@ impl Gateway for Nothing {
 
     fn executor(&self, _: &Path) -> Result<Arc<Executor>, Refusal> {
         Ok(Arc::clone(&self.executor))
+    }
+
+    fn decided(&self, _: &Path, _: &Gated) -> Result<Decided, Refusal> {
+        no()
     }
 
     fn start(&self, _: &Path, _: Request) -> Answer {

@@ -122,7 +122,14 @@ impl Servers {
         };
         let sources: Vec<&Source> = match &config.transport {
             Transport::Stdio { args, env, .. } => args.iter().chain(env.values()).collect(),
-            Transport::Http { url, headers } => [url].into_iter().chain(headers.values()).collect(),
+            Transport::Http {
+                url,
+                headers,
+                oauth,
+            } => {
+                let named = headers.values().chain(oauth.values());
+                [url].into_iter().chain(named).collect()
+            }
         };
         for source in sources {
             if let Source::Vault { name, .. } = source

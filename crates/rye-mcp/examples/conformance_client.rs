@@ -6,20 +6,29 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
 
 use lillux::Hash;
 use lillux::process::Supervisor;
-use rye_mcp::client::{Pool, RemoteTool, Server, ServerConfig, ToolCall};
+use rye_items::vault::Vault;
+use rye_mcp::client::{
+    Asker, ClientError, Kind, LogIn, Pool, Question, RemoteTool, Reply, Server, ServerConfig,
+    ToolCall,
+};
 use serde_json::{Map, Value, json};
+
+/// Where the suite's own client says what it is.
+const METADATA: &str = "https://conformance-test.local/client-metadata.json";
+
+/// How often is logged in for one call: first of all, and for what it needs beyond that.
+const LOGINS: usize = 3;
 
 /// A tool and its arguments.
 type Call = (String, Map<String, Value>);
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
-    if scenario.starts_with("auth/") {
-        return Err("OAuth is not spoken".into());
-    }
     let url = std::env::args().next_back().unwrap_or_default();
     let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
     let context: Value = serde_json::from_str(&context).unwrap_or_default();
@@ -27,14 +36,49 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(run(&Pool::new(&supervisor), &url, &context))
+    let pool = Pool::asking(&supervisor, Some(Arc::new(Agreeable)));
+    let home = Home::new()?;
+    runtime.block_on(run(&pool, &url, &context, &home))
 }
 
-async fn run(pool: &Pool, url: &str, context: &Value) -> Result<(), Box<dyn Error>> {
-    let mut config = json!({ "url": url });
-    // The suite says in which revision the conversation is to begin.
+/// A person who takes what is offered.
+#[derive(Debug)]
+struct Agreeable;
+
+impl Asker for Agreeable {
+    fn ask(&self, _: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+        Box::pin(async { Reply::Accept(Map::new()) })
+    }
+}
+
+/// A folder for the vault, gone when dropped.
+struct Home(PathBuf);
+
+impl Home {
+    fn new() -> std::io::Result<Self> {
+        let name = format!("rye-conformance-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder)?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+async fn run(pool: &Pool, url: &str, context: &Value, home: &Home) -> Result<(), Box<dyn Error>> {
+    let mut config = json!({ "url": url, "oauth": { "client_metadata_url": METADATA } });
+    // The suite says in which revision the conversation is to begin, and who we are.
     if let Ok(revision) = std::env::var("MCP_CONFORMANCE_PROTOCOL_VERSION") {
         config["protocol"] = json!(revision);
+    }
+    for key in ["client_id", "client_secret"] {
+        if let Some(value) = context[key].as_str() {
+            config["oauth"][key] = json!(value);
+        }
     }
     let server = Server {
         id: "mcp/servers/conformance".to_owned(),
@@ -42,17 +86,48 @@ async fn run(pool: &Pool, url: &str, context: &Value) -> Result<(), Box<dyn Erro
         config: ServerConfig::read(&config)?,
         project: std::env::temp_dir(),
         environment: BTreeMap::new(),
-        vault: None,
+        vault: Some(Vault::new(&home.0, None)),
     };
-    let tools = pool.tools(&server).await?;
+    let tools = logged_in(pool, &server, async || pool.tools(&server).await).await?;
     let mut outcome = Ok(());
     for (tool, arguments) in calls(context, &tools) {
-        let called = pool.call(&server, &ToolCall::new(tool, arguments)).await;
+        let call = ToolCall::new(tool, arguments);
+        let called = logged_in(pool, &server, async || pool.call(&server, &call).await).await;
         // Each is called, whatever became of the one before it.
         outcome = outcome.and(called.map(drop));
     }
     pool.shutdown().await;
     Ok(outcome?)
+}
+
+/// Does something, logging in where the server wants it.
+async fn logged_in<T>(
+    pool: &Pool,
+    server: &Server,
+    work: impl AsyncFn() -> Result<T, ClientError>,
+) -> Result<T, ClientError> {
+    for _ in 0..LOGINS {
+        let error = match work().await {
+            Err(error) => error,
+            done => return done,
+        };
+        let Kind::LoginNeeded { scope, challenge } = &error.kind else {
+            return Err(error);
+        };
+        let scopes = scope.iter().flat_map(|scope| scope.split_whitespace());
+        let ask = LogIn {
+            scopes: scopes.map(str::to_owned).collect(),
+            challenge: Some(challenge.clone()).filter(|it| !it.is_empty()),
+        };
+        pool.log_in(server, &ask, browse).await?;
+    }
+    work().await
+}
+
+/// A browser of somebody who is logged in already.
+fn browse(url: &str) {
+    let url = url.to_owned();
+    tokio::spawn(async move { reqwest::get(url).await });
 }
 
 /// What to call: what the suite says, or everything.

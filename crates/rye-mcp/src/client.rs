@@ -7,14 +7,17 @@
 //! no other server. Servers that are processes run under lillux's supervisor, so
 //! nothing of them outlives this program.
 
+pub(crate) mod ask;
 mod call;
 mod config;
 mod connect;
 mod connection;
 pub mod discovery;
 mod error;
+mod http;
 pub mod import;
 mod lines;
+mod login;
 mod pool;
 mod process;
 mod said;
@@ -24,13 +27,16 @@ mod tools;
 mod wire;
 mod yaml;
 
+pub use ask::{Asker, Question, Reply};
 pub use call::ToolCall;
 pub use config::{
-    CALL_TIMEOUT, IDLE_TIMEOUT, MAX_MESSAGE, Protocol, START_TIMEOUT, ServerConfig, Transport,
+    CALL_TIMEOUT, IDLE_TIMEOUT, MAX_MESSAGE, OAUTH, Protocol, START_TIMEOUT, ServerConfig,
+    Transport,
 };
 pub use connect::Server;
 pub use error::{ClientError, Kind};
 pub use import::secret_name;
+pub use login::{Granted, LogIn};
 pub use pool::Pool;
 pub use said::Said;
 pub use source::{Source, looks_secret};

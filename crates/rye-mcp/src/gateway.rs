@@ -7,8 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lillux::Hash;
 use rye_executor::{Executor, Request};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// An answer, for programs and for models.
@@ -166,6 +167,44 @@ pub struct Listed {
     pub parameters: Vec<(String, bool)>,
 }
 
+/// A call that needs a person's approval, of a client through which nobody can be asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gated {
+    /// The tool's id.
+    pub tool: String,
+    /// What it is called with.
+    pub parameters: Value,
+    /// The hash of all that would run.
+    pub chain: Hash,
+    /// What would run, piece by piece.
+    pub pieces: Vec<Piece>,
+    /// What a person must know to decide.
+    pub question: String,
+}
+
+/// A file of a chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// Its id.
+    pub name: String,
+    /// The hash of its bytes.
+    pub hash: String,
+}
+
+/// How it stands with such a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decided {
+    /// Somebody let it run, this once.
+    Approved,
+    /// Somebody did not.
+    Denied,
+    /// Nobody has decided: it waits at this gate.
+    Waits {
+        /// The gate's id.
+        gate: String,
+    },
+}
+
 /// What a server serves.
 pub trait Gateway: Send + Sync + 'static {
     /// The project of calls that name none, and whether a person chose it.
@@ -185,6 +224,11 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// Who runs the tools of a project.
     fn executor(&self, project: &Path) -> Result<Arc<Executor>, Refusal>;
+
+    /// What a person has decided about a call, from elsewhere. One that nobody knows of yet
+    /// is written down, for somebody to decide on. An answer is given once: who is told
+    /// that it is approved must run it, or it is asked about again.
+    fn decided(&self, project: &Path, call: &Gated) -> Result<Decided, Refusal>;
 
     /// Starts a tool that runs on its own.
     fn start(&self, project: &Path, request: Request) -> Answer;

@@ -13,5 +13,8 @@ mod gateway;
 mod primitive;
 pub mod server;
 
-pub use gateway::{Answer, Execute, Gateway, Help, Listed, Load, Refusal, Reply, Search, Sign};
+pub use gateway::{
+    Answer, Decided, Execute, Gated, Gateway, Help, Listed, Load, Piece, Refusal, Reply, Search,
+    Sign,
+};
 pub use primitive::{Mcp, tool_result};

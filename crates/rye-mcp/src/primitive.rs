@@ -11,6 +11,7 @@ use rye_executor::primitive::{Call, Done, Failed, Outcome, Primitive};
 use rye_items::vault::Vault;
 use serde_json::{Map, Value, json};
 
+use crate::client::ask;
 use crate::client::{ClientError, Kind, Pin, Pool, Server, ServerConfig, ToolCall};
 
 /// The key of the configuration that names the server's own.
@@ -55,6 +56,7 @@ impl Mcp {
         wanted.pin = Pin::read(&call.config);
         wanted.timeout = call.timeout;
         wanted.listener = call.listener;
+        wanted.asker = ask::caller();
         let answer = self.pool.call(&server, &wanted).await;
         let answer = answer.map_err(|error| failed(&error, metadata))?;
         let mut done = result::mapped(answer);

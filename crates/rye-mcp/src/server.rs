@@ -1,6 +1,7 @@
 //! The server: five tools, resources and prompts, over standard input and output or HTTP.
 
 mod approval;
+mod asked;
 mod call;
 mod definitions;
 mod execute;

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use axum::serve::ListenerExt as _;
@@ -23,7 +24,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rye_executor::Listener;
 use rye_mcp::client::ToolCall;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use support::{World, until};
 use tokio::sync::Barrier;
 
@@ -210,7 +211,7 @@ async fn how_a_server_cannot_be_used_is_told() {
         (&html, "connection", "text/html"),
         (&broken, "connection", "JSON"),
         (&hangs, "mcp_start", "within 1.0 s"),
-        (&unauthorised, "connection", "authorization"),
+        (&unauthorised, "login_required", "log in"),
         (&failing, "connection", "500"),
         (&elsewhere, "connection", "307"),
         ("not an address", "connection", "URL"),
@@ -244,4 +245,82 @@ async fn headers_are_sent_and_their_secrets_are_not_shown() {
     let text = world.fails(&server, "echo").await.to_string();
     assert_eq!(*seen.lock().unwrap(), "open-sesame");
     assert!(text.contains("no such key: ***"), "{text}");
+}
+
+/// A server whose answers to calls are as long as they say, and come in one of three ways.
+async fn long_winded(sent: Arc<AtomicUsize>) -> String {
+    let answer = move |uri: Uri, body: Bytes| {
+        let sent = Arc::clone(&sent);
+        async move {
+            let asked: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let id = &asked["id"];
+            let result = match asked["method"].as_str() {
+                Some("initialize") => json!({
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": { "tools": {} },
+                    "serverInfo": { "name": "long", "version": "1" },
+                }),
+                Some("tools/call") => {
+                    let mebibytes = asked["params"]["arguments"]["mebibytes"].as_u64().unwrap();
+                    let begin = format!(
+                        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":""#
+                    );
+                    let pieces = (0..mebibytes).map(|_| Bytes::from(vec![b'x'; 1 << 20]));
+                    let pieces = [Bytes::from(begin)].into_iter().chain(pieces);
+                    let pieces = pieces.chain([Bytes::from(r#""}]}}"#)]);
+                    let is_stream = uri.path() == "/stream";
+                    let begin = if is_stream { "data: " } else { "" };
+                    let end = if is_stream { "\n\n" } else { "" };
+                    let pieces = [Bytes::from(begin)].into_iter().chain(pieces);
+                    let pieces = pieces.chain([Bytes::from(end)]);
+                    let pieces = pieces.inspect(move |piece| {
+                        sent.fetch_add(piece.len(), Ordering::Relaxed);
+                    });
+                    let kind = match uri.path() {
+                        "/stream" => "text/event-stream",
+                        _ => "application/json",
+                    };
+                    let kind = [(header::CONTENT_TYPE, kind)];
+                    if uri.path() == "/counted" {
+                        let whole: Vec<u8> = pieces.flatten().collect();
+                        return (kind, whole).into_response();
+                    }
+                    let pieces = tokio_stream::iter(pieces.map(Ok::<_, std::io::Error>));
+                    return (kind, Body::from_stream(pieces)).into_response();
+                }
+                _ => return StatusCode::ACCEPTED.into_response(),
+            };
+            let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });
+            let kind = [(header::CONTENT_TYPE, "application/json")];
+            (kind, answer.to_string()).into_response()
+        }
+    };
+    let url = serve(Router::new().fallback(any(answer))).await;
+    url.strip_suffix("/mcp").unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn an_answer_over_http_is_bounded_however_it_comes() {
+    let world = World::new();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let url = long_winded(Arc::clone(&sent)).await;
+    for way in ["plain", "counted", "stream"] {
+        let url = format!("{url}/{way}");
+        let server = world.configured(way, &json!({ "url": url }));
+        let short = world.text(&server, "x", json!({ "mebibytes": 15 })).await;
+        assert_eq!(short.len(), 15 << 20, "{way}");
+        sent.store(0, Ordering::Relaxed);
+        let long = world.call(&server, "x", json!({ "mebibytes": 100 })).await;
+        let error = long.unwrap_err();
+        assert_eq!(error.code(), "mcp_too_long", "{way}: {error}");
+        assert!(error.hint().unwrap().contains("max_message"), "{way}");
+        // It is not even read: what is on its way is all that was sent.
+        if way != "counted" {
+            let sent = sent.load(Ordering::Relaxed);
+            assert!(sent < 60 << 20, "{way}: {sent} bytes");
+        }
+        // And the connection is as good as before.
+        let short = world.text(&server, "x", json!({ "mebibytes": 1 })).await;
+        assert_eq!(short.len(), 1 << 20, "{way}");
+    }
 }

@@ -164,3 +164,31 @@ fn a_terminal_gets_colours_and_no_line_wider_than_it_is() {
         assert!(line.trim_end().chars().count() <= 60, "{line}");
     }
 }
+
+#[test]
+fn what_a_server_asks_is_asked_here() {
+    let world = World::new();
+    assert!(world.run(&["init"]).status.success());
+    let script = "tests/mcp_support/asking_server.py";
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
+    let script = script.to_str().unwrap();
+    let added = world.run(&["mcp", "add", "travel", "--", "python3", script]);
+    assert!(added.status.success(), "{added:?}");
+    let mut call = Terminal::run(&world, &["mcp", "call", "travel", "book"]);
+    call.wait_for("answer it? [y/N]");
+    call.press("y\r");
+    call.wait_for("city (Where to): ");
+    call.press("\r");
+    call.wait_for("it wants to know this");
+    call.press("Rome\r");
+    call.wait_for("nights = 2: ");
+    call.press("many\r");
+    call.wait_for("a whole number");
+    call.press("3\r");
+    let (code, seen) = call.end();
+    assert_eq!(code, 0, "{seen}");
+    assert!(
+        seen.contains(r#""city": "Rome""#) && seen.contains(r#""nights": 3"#),
+        "{seen}"
+    );
+}

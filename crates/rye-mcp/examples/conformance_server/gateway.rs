@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lillux::process::Supervisor;
 use rye_executor::{Executor, Places, Request};
 use rye_items::{ItemKind, ItemRef, Library, Options, SYSTEM};
-use rye_mcp::{Answer, Gateway, Listed, Load, Refusal, Reply, Search, Sign};
+use rye_mcp::{Answer, Decided, Gated, Gateway, Listed, Load, Refusal, Reply, Search, Sign};
 use serde_json::{Value, json};
 
 /// The items that ship, and a folder for a project that has none.
@@ -81,6 +81,13 @@ impl Gateway for System {
 
     fn executor(&self, _: &Path) -> Result<Arc<Executor>, Refusal> {
         Ok(Arc::clone(&self.executor))
+    }
+
+    fn decided(&self, _: &Path, _: &Gated) -> Result<Decided, Refusal> {
+        Err(Refusal::new(
+            "no_gates",
+            "the fixture server has nobody to ask",
+        ))
     }
 
     fn start(&self, _: &Path, _: Request) -> Answer {

@@ -12,14 +12,19 @@ use rmcp::service::{PeerRequestOptions, ServiceError};
 use rye_executor::Listener;
 use serde_json::Value;
 
+use super::ask::Asker;
 use super::connect::{of_http_client, transport_words, words};
 use super::connection::{Client, Connection};
 use super::error::{ClientError, Kind};
+use super::login;
 use super::stdio::{TOO_LONG, number};
 use super::tools::{Drift, Pin, RemoteTool};
 
 /// A list of tools has no more pages: a server that goes on for ever is stopped.
 const PAGES: usize = 1000;
+
+/// How often a server may answer a call with a question.
+const ROUNDS: usize = 8;
 
 /// A server that has not read a request after this time does not read.
 const STUCK: Duration = Duration::from_secs(1);
@@ -38,6 +43,8 @@ pub struct ToolCall {
     pub timeout: Option<Duration>,
     /// Who hears of its progress.
     pub listener: Option<Listener>,
+    /// Who can be asked what the server wants to know; else whoever the pool asks.
+    pub asker: Option<Arc<dyn Asker>>,
 }
 
 impl ToolCall {
@@ -49,6 +56,7 @@ impl ToolCall {
             pin: None,
             timeout: None,
             listener: None,
+            asker: None,
         }
     }
 }
@@ -106,8 +114,33 @@ impl Connection {
 
     /// Calls a tool and gives the result as the server sent it. Dropped, it is cancelled.
     pub(super) async fn call(&self, call: &ToolCall) -> Result<Value, ClientError> {
-        let params =
+        let mut params =
             CallToolRequestParams::new(call.tool.clone()).with_arguments(call.arguments.clone());
+        for _ in 0..ROUNDS {
+            let required = match self.round(call, params.clone()).await? {
+                ServerResult::InputRequiredResult(required) => required,
+                ServerResult::CustomResult(result) => return Ok(result.0),
+                result => {
+                    return serde_json::to_value(result)
+                        .map_err(|error| self.error(Kind::Protocol(error.to_string())));
+                }
+            };
+            let askers = &self.client.askers;
+            let answers = askers.required(&required, call.asker.clone()).await;
+            let answers = answers.map_err(|what| self.error(Kind::Asked(what)))?;
+            params.input_responses = Some(answers);
+            params.request_state = required.request_state;
+        }
+        let what = format!("asks for more even after {ROUNDS} answers");
+        Err(self.error(Kind::Asked(what)))
+    }
+
+    /// One request and its answer.
+    async fn round(
+        &self,
+        call: &ToolCall,
+        params: CallToolRequestParams,
+    ) -> Result<ServerResult, ClientError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         // Held while the request is on its way: progress cannot overtake its listener.
         let mut listeners = self.client.listeners.lock().await;
@@ -132,15 +165,17 @@ impl Connection {
         if let Some(listener) = &call.listener {
             listeners.insert(handle.progress_token.clone(), listener.clone());
         }
+        let asker = call.asker.clone();
+        self.client
+            .askers
+            .begin(handle.progress_token.clone(), asker);
         drop(listeners);
         let answer = handle.await_response().await;
         let sent = number(&under_way.id).is_none_or(|id| self.was_sent(id, &answer));
         under_way.is_answered = true;
         drop(under_way);
         match answer {
-            Ok(ServerResult::CustomResult(result)) => Ok(result.0),
-            Ok(result) => serde_json::to_value(result)
-                .map_err(|error| self.error(Kind::Protocol(error.to_string()))),
+            Ok(result) => Ok(result),
             Err(error) => Err(self.failed(error, sent).await),
         }
     }
@@ -169,6 +204,11 @@ impl Connection {
                 data: error.data.map(Box::new),
             }),
             ServiceError::TransportSend(error) if self.is_remote() => {
+                if let Some(kind) = login::wanted(&error) {
+                    // Who has logged in calls over another.
+                    self.close();
+                    return self.error(kind);
+                }
                 let how = format!("could not be reached ({})", transport_words(&error));
                 let how = self.heard.masks().mask(&how);
                 // What is wrong with it may be gone with a new connection.
@@ -198,6 +238,7 @@ impl Drop for UnderWay<'_> {
         let Connection {
             wire, client, peer, ..
         } = self.connection;
+        client.askers.end(&self.token);
         let id = number(&self.id);
         let was_written = id.is_some_and(|id| wire.was_written(id));
         if let Some(id) = id {

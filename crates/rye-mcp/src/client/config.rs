@@ -15,6 +15,14 @@ pub const CALL_TIMEOUT: Duration = Duration::from_mins(1);
 pub const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 /// How long a message of a server may be.
 pub const MAX_MESSAGE: usize = 16 << 20;
+/// What may be said about a login. Without any of it, we register ourselves.
+pub const OAUTH: [&str; 5] = [
+    "client_id",
+    "client_secret",
+    "client_metadata_url",
+    "redirect_port",
+    "scope",
+];
 /// Beyond it a clock may overflow.
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
@@ -89,6 +97,8 @@ pub enum Transport {
         url: Source,
         /// What is sent with each request.
         headers: BTreeMap<String, Source>,
+        /// What is known to who lets us in, where a person logs in: some of [`OAUTH`].
+        oauth: BTreeMap<String, Source>,
     },
 }
 
@@ -120,7 +130,7 @@ impl ServerConfig {
         let fields = config.as_object().ok_or("`config` is no mapping")?;
         let own = match (fields.contains_key("command"), fields.contains_key("url")) {
             (true, false) => ["command", "args", "env", "cwd"].as_slice(),
-            (false, true) => ["url", "headers"].as_slice(),
+            (false, true) => ["url", "headers", "oauth"].as_slice(),
             (true, true) => return Err("there are both `command` and `url`".to_owned()),
             (false, false) => return Err("there is neither `command` nor `url`".to_owned()),
         };
@@ -148,6 +158,7 @@ impl ServerConfig {
             Transport::Http {
                 url: Source::read(url).map_err(|why| format!("`url`: {why}"))?,
                 headers: sources(fields, "headers")?,
+                oauth: oauth(fields)?,
             }
         };
         Ok(Self {
@@ -178,9 +189,14 @@ impl ServerConfig {
                     fields.insert("cwd".into(), cwd.as_str().into());
                 }
             }
-            Transport::Http { url, headers } => {
+            Transport::Http {
+                url,
+                headers,
+                oauth,
+            } => {
                 fields.insert("url".into(), url.to_value());
                 insert_unless_empty(&mut fields, "headers", mapping(headers));
+                insert_unless_empty(&mut fields, "oauth", mapping(oauth));
             }
         }
         for (key, value, usual) in [
@@ -208,8 +224,13 @@ impl ServerConfig {
                 let args = args.iter().map(|source| ("args", source));
                 args.chain(named(env)).collect()
             }
-            Transport::Http { url, headers } => {
-                [("url", url)].into_iter().chain(named(headers)).collect()
+            Transport::Http {
+                url,
+                headers,
+                oauth,
+            } => {
+                let named = named(headers).chain(named(oauth));
+                [("url", url)].into_iter().chain(named).collect()
             }
         }
     }
@@ -248,6 +269,17 @@ fn sources(fields: &Map<String, Value>, key: &str) -> Result<BTreeMap<String, So
             })
             .collect(),
         Some(_) => Err(format!("`{key}` is no mapping")),
+    }
+}
+
+fn oauth(fields: &Map<String, Value>) -> Result<BTreeMap<String, Source>, String> {
+    let all = sources(fields, "oauth")?;
+    match all.keys().find(|key| !OAUTH.contains(&key.as_str())) {
+        Some(other) => {
+            let known = OAUTH.join(", ");
+            Err(format!("there is no `oauth.{other}`; there are {known}"))
+        }
+        None => Ok(all),
     }
 }
 
@@ -301,6 +333,7 @@ mod tests {
             json!({"command": "server"}),
             json!({"command": "npx", "args": ["-y", {"vault": "A"}], "env": {"K": {"vault": "B", "prefix": "x"}}, "cwd": "sub"}),
             json!({"url": "https://${HOST}/mcp", "headers": {"Authorization": {"vault": "T", "prefix": "Bearer "}}, "call_timeout": 2.5, "max_message": 1024}),
+            json!({"url": "https://x/mcp", "oauth": {"client_id": "me", "client_secret": {"vault": "S"}}}),
         ] {
             let read = ServerConfig::read(&config).unwrap();
             assert_eq!(read.to_value(), config);
@@ -324,6 +357,7 @@ mod tests {
             (json!({"url": "a", "call_timeout": "1"}), "`call_timeout`"),
             (json!({"url": "a", "max_message": -1}), "`max_message`"),
             (json!({"url": "a", "protocol": "2024"}), "`protocol`"),
+            (json!({"url": "a", "oauth": {"user": "x"}}), "`oauth.user`"),
         ] {
             let error = ServerConfig::read(&config).unwrap_err();
             assert!(error.contains(word), "{config}: {error}");

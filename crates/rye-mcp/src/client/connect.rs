@@ -1,24 +1,22 @@
 //! Making a connection: secrets are opened, the server is started or reached, and
 //! the conversation begins, all within the time that a start may take.
 
-use std::collections::{BTreeMap, HashMap};
+mod remote;
+
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::str::FromStr as _;
 use std::sync::{Arc, OnceLock};
 
-use http::{HeaderName, HeaderValue};
 use lillux::Hash;
 use lillux::process::{Command, Environment, Supervisor};
-use reqwest::redirect::Policy;
 use rmcp::service::{ClientInitializeError, serve_client_with_lifecycle_and_ct};
-use rmcp::transport::streamable_http_client::{
-    StreamableHttpClientTransportConfig, StreamableHttpError,
-};
-use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
+use rmcp::transport::DynamicTransportError;
+use rmcp::transport::streamable_http_client::StreamableHttpError;
 use rye_executor::environment::minimal;
 use rye_items::vault::Vault;
 use tokio_util::sync::CancellationToken;
 
+use super::ask::Asks;
 use super::config::{Protocol, ServerConfig, Transport};
 use super::connection::{Client, Connection, Parts, does_not_know, lifecycle};
 use super::error::{ClientError, Kind};
@@ -27,9 +25,7 @@ use super::said::{Heard, Masks};
 use super::source::Source;
 use super::stdio::Stdio;
 use super::wire::Wire;
-
-/// How many redirects are followed, within the same origin.
-const REDIRECTS: usize = 5;
+pub(super) use remote::log_out;
 
 /// A server that can be called: its verified configuration, and what it is used with.
 #[derive(Debug, Clone)]
@@ -77,6 +73,8 @@ pub(super) struct Connector {
     pub(super) supervisor: Supervisor,
     /// Made when it is first needed: it reads the machine's certificates.
     pub(super) http: OnceLock<Result<reqwest::Client, String>>,
+    /// Who is asked what a server wants to know.
+    pub(super) asks: Asks,
 }
 
 /// The values of a configuration, opened.
@@ -84,6 +82,7 @@ struct Values {
     args: Vec<String>,
     named: BTreeMap<String, String>,
     url: String,
+    oauth: BTreeMap<String, String>,
     masks: Masks,
 }
 
@@ -156,7 +155,7 @@ impl Connector {
         let wire = Arc::new(Wire::default());
         let limit = server.config.max_message;
         let streams = Stdio::new(output, input, limit, Arc::clone(&wire), heard.clone());
-        let client = Arc::new(Client::default());
+        let client = Arc::new(Client::new(&server.id, &self.asks));
         let closing = CancellationToken::new();
         let served = serve_client_with_lifecycle_and_ct(
             Arc::clone(&client),
@@ -191,53 +190,6 @@ impl Connector {
                 };
                 process.stop();
                 Err(Attempt::Failed(kind))
-            }
-        }
-    }
-
-    async fn http(
-        &self,
-        server: &Server,
-        values: &Values,
-        heard: &Heard,
-        is_modern: bool,
-    ) -> Result<Connection, Attempt> {
-        let failed = |kind| Attempt::Failed(kind);
-        let http = self.http.get_or_init(http_client).clone();
-        let http = http.map_err(|why| failed(Kind::Unreachable(why)))?;
-        let headers = headers(&values.named).map_err(|why| failed(Kind::Config(why)))?;
-        let mut config = StreamableHttpClientTransportConfig::with_uri(values.url.as_str())
-            .custom_headers(headers);
-        config.max_sse_event_size = server.config.max_message;
-        let transport = StreamableHttpClientTransport::with_client(http, config);
-        let client = Arc::new(Client::default());
-        let closing = CancellationToken::new();
-        let served = serve_client_with_lifecycle_and_ct(
-            Arc::clone(&client),
-            transport,
-            lifecycle(is_modern),
-            // The SDK cancels what it is given when it ends for whatever reason.
-            closing.child_token(),
-        );
-        match served.await {
-            Ok(running) => Ok(Connection::keep(
-                running,
-                closing,
-                parts(server, Arc::default(), heard, client, None),
-            )),
-            Err(error) if does_not_know(&error) => Err(Attempt::OtherRevision),
-            Err(error) => {
-                let words = match &error {
-                    // Of all that is said, its cause is what helps.
-                    ClientInitializeError::TransportError { error, .. } => transport_words(error),
-                    error => words(error),
-                };
-                let words = heard.masks().mask(&words);
-                Err(failed(match error {
-                    ClientInitializeError::TransportError { .. }
-                    | ClientInitializeError::ConnectionClosed(_) => Kind::Unreachable(words),
-                    _ => Kind::Handshake(words),
-                }))
             }
         }
     }
@@ -282,6 +234,7 @@ fn open(server: &Server) -> Result<Values, ClientError> {
         args: Vec::new(),
         named: BTreeMap::new(),
         url: String::new(),
+        oauth: BTreeMap::new(),
         masks: Masks::default(),
     };
     match &server.config.transport {
@@ -293,28 +246,22 @@ fn open(server: &Server) -> Result<Values, ClientError> {
                 values.named.insert(name.clone(), open(name, source)?);
             }
         }
-        Transport::Http { url, headers } => {
+        Transport::Http {
+            url,
+            headers,
+            oauth,
+        } => {
             values.url = open("url", url)?;
             for (name, source) in headers {
                 values.named.insert(name.clone(), open(name, source)?);
+            }
+            for (name, source) in oauth {
+                values.oauth.insert(name.clone(), open(name, source)?);
             }
         }
     }
     values.masks = Masks::new(secrets);
     Ok(values)
-}
-
-fn headers(named: &BTreeMap<String, String>) -> Result<HashMap<HeaderName, HeaderValue>, String> {
-    let mut headers = HashMap::new();
-    for (name, value) in named {
-        let header = HeaderName::from_str(name)
-            .map_err(|_| format!("`headers`: {name:?} is no name of a header"))?;
-        let mut value = HeaderValue::from_str(value)
-            .map_err(|_| format!("`headers.{name}` holds what a header cannot"))?;
-        value.set_sensitive(true);
-        headers.insert(header, value);
-    }
-    Ok(headers)
 }
 
 /// An error with its causes, each once.
@@ -345,27 +292,4 @@ pub(super) fn of_http_client(error: &DynamicTransportError) -> Option<&reqwest::
         StreamableHttpError::Client(error) => Some(error),
         _ => None,
     }
-}
-
-fn http_client() -> Result<reqwest::Client, String> {
-    // Another part of the program may have installed it already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    // Headers may hold secrets, which are nobody's but this server's.
-    let same_origin = Policy::custom(|attempt| {
-        let first = attempt.previous().first().map(reqwest::Url::origin);
-        if attempt.previous().len() > REDIRECTS {
-            attempt.error("it was sent on too often")
-        } else if first == Some(attempt.url().origin()) {
-            attempt.follow()
-        } else {
-            attempt.stop()
-        }
-    });
-    let builder = reqwest::Client::builder()
-        .tcp_nodelay(true)
-        .redirect(same_origin)
-        .user_agent(concat!("rye/", env!("CARGO_PKG_VERSION")));
-    builder
-        .build()
-        .map_err(|error| format!("no HTTP client can be made: {}", words(&error)))
 }

@@ -8,18 +8,19 @@ use std::time::Duration;
 use lillux::process::Stream;
 use rmcp::ClientHandler;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, Implementation, ProgressNotificationParam, ProgressToken,
-    ProtocolVersion,
+    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ErrorData, Implementation,
+    ProgressNotificationParam, ProgressToken, ProtocolVersion,
 };
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, RoleClient,
-    RunningService,
+    ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, RequestContext,
+    RoleClient, RunningService,
 };
 use rye_executor::Listener;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::ask::{Askers, Asks};
 use super::error::{ClientError, Kind};
 use super::process::{End, Process};
 use super::said::Heard;
@@ -220,19 +221,34 @@ impl Use {
     }
 }
 
-/// Our side of the protocol: what a server may tell us without being asked.
-#[derive(Debug, Default)]
+/// Our side of the protocol: what a server may tell or ask us.
+#[derive(Debug)]
 pub(super) struct Client {
+    /// Who is asked what it wants to know.
+    pub(super) askers: Askers,
     /// Who hears of the progress of a call.
     pub(super) listeners: Mutex<HashMap<ProgressToken, Listener>>,
     /// Whether the server's tools have changed since they were listed.
     pub(super) is_stale: AtomicBool,
 }
 
+impl Client {
+    pub(super) fn new(server: &str, asks: &Asks) -> Self {
+        Self {
+            askers: Askers::new(server, asks),
+            listeners: Mutex::default(),
+            is_stale: AtomicBool::default(),
+        }
+    }
+}
+
 impl ClientHandler for Client {
+    /// A model is not offered: which it would be, and who pays, nobody has said.
     fn get_info(&self) -> ClientConfig {
         let me = Implementation::new("rye", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), me)
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = self.askers.capability();
+        ClientConfig::new(capabilities, me)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
@@ -245,6 +261,14 @@ impl ClientHandler for Client {
         if let Some(listener) = listeners.get(&progress.progress_token) {
             listener.hear(Stream::Stderr, told(&progress).as_bytes());
         }
+    }
+
+    async fn create_elicitation(
+        &self,
+        form: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        Ok(self.askers.asked(form).await)
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {

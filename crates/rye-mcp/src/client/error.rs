@@ -35,6 +35,17 @@ pub enum Kind {
     EndedAtStart(String),
     /// It could not be reached over the network.
     Unreachable(String),
+    /// It wants to know who calls: a person has to log in.
+    LoginNeeded {
+        /// What the login must allow, if it says so.
+        scope: Option<String>,
+        /// What it said.
+        challenge: String,
+    },
+    /// A login came to nothing.
+    LogIn(String),
+    /// It asked for something that nobody here could give.
+    Asked(String),
     /// It ended, or closed its end, during a call.
     Lost {
         /// How it ended.
@@ -91,6 +102,9 @@ impl ClientError {
             Kind::Launch(_) => "cannot_start",
             Kind::StartTimeout(_) | Kind::Handshake(_) | Kind::EndedAtStart(_) => "mcp_start",
             Kind::Unreachable(_) => "connection",
+            Kind::LoginNeeded { .. } => "login_required",
+            Kind::LogIn(_) => "mcp_login",
+            Kind::Asked(_) => "mcp_asked",
             Kind::Lost { .. } => "mcp_lost",
             Kind::Protocol(_) => "mcp_protocol",
             Kind::TooLong(_) => "mcp_too_long",
@@ -105,7 +119,13 @@ impl ClientError {
     /// The next command, where there is one.
     pub fn hint(&self) -> Option<String> {
         let name = self.server.rsplit('/').next().unwrap_or(&self.server);
-        Some(match self.kind {
+        Some(match &self.kind {
+            Kind::LoginNeeded {
+                scope: Some(scope), ..
+            } => format!("rye mcp login {name} --scope '{scope}'"),
+            Kind::LoginNeeded { scope: None, .. } | Kind::LogIn(_) => {
+                format!("rye mcp login {name}")
+            }
             Kind::Drift(_) => format!("rye mcp discover {name} --accept"),
             Kind::NoTool { .. } => format!("rye mcp discover {name}"),
             Kind::TooLong(_) => format!(
@@ -157,6 +177,15 @@ impl fmt::Display for ClientError {
                 write!(f, "the server {server} {how} while it was being started")?;
             }
             Kind::Unreachable(why) => write!(f, "the server {server} cannot be reached: {why}")?,
+            Kind::LoginNeeded { scope: None, .. } => write!(
+                f,
+                "the server {server} wants to know who calls: somebody has to log in"
+            )?,
+            Kind::LoginNeeded {
+                scope: Some(scope), ..
+            } => write!(f, "the server {server} wants a login that allows `{scope}`")?,
+            Kind::LogIn(why) => write!(f, "no login to the server {server}: {why}")?,
+            Kind::Asked(what) => write!(f, "the server {server} {what}")?,
             Kind::Lost { how, sent: true } => write!(
                 f,
                 "the server {server} {how} during the call; the call had reached it and may have \

@@ -111,6 +111,7 @@ impl Reading<'_> {
         Ok(ServerConfig::new(Transport::Http {
             url: self.text("url", url)?,
             headers: self.values(about, "headers")?,
+            oauth: BTreeMap::new(),
         }))
     }
 

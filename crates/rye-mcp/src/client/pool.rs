@@ -10,10 +10,12 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use super::ask::{Asker, Asks};
 use super::call::ToolCall;
-use super::connect::{Connector, Key, Server};
+use super::connect::{self, Connector, Key, Server};
 use super::connection::Connection;
 use super::error::{ClientError, Kind};
+use super::login::{Granted, LogIn};
 use super::tools::RemoteTool;
 
 /// How long all servers together may take to end.
@@ -50,17 +52,59 @@ struct State {
 
 impl Pool {
     /// A pool whose servers run under a supervisor. It costs nothing until it is used.
+    /// Its servers can ask nobody anything.
     pub fn new(supervisor: &Supervisor) -> Self {
+        Self::with(supervisor, Asks::default())
+    }
+
+    /// The same, with servers that may ask: the one given, or else whoever a call is for.
+    pub fn asking(supervisor: &Supervisor, usual: Option<Arc<dyn Asker>>) -> Self {
+        let asks = Asks {
+            is_offered: true,
+            usual,
+        };
+        Self::with(supervisor, asks)
+    }
+
+    fn with(supervisor: &Supervisor, asks: Asks) -> Self {
         Self {
             shared: Arc::new(Shared {
                 connector: Connector {
                     supervisor: supervisor.clone(),
                     http: OnceLock::new(),
+                    asks,
                 },
                 slots: Mutex::default(),
                 ended: CancellationToken::new(),
             }),
         }
+    }
+
+    /// Lets a person log in to a server, at an address that `show` is given, and seals the
+    /// tokens in the vault. Calls take them from then on.
+    pub async fn log_in(
+        &self,
+        server: &Server,
+        ask: &LogIn,
+        show: impl FnOnce(&str) + Send,
+    ) -> Result<Granted, ClientError> {
+        let mut ask = ask.clone();
+        if ask.challenge.is_none() {
+            // What it says when it does not know us tells where to go.
+            let refused = self.shared.connector.connect(server).await.err();
+            ask.challenge = match refused.map(|error| error.kind) {
+                Some(Kind::LoginNeeded { challenge, .. }) => {
+                    Some(challenge).filter(|challenge| !challenge.is_empty())
+                }
+                _ => None,
+            };
+        }
+        self.shared.connector.log_in(server, &ask, show).await
+    }
+
+    /// Forgets the tokens of a server, and says whether there were any.
+    pub fn log_out(server: &Server) -> Result<bool, ClientError> {
+        connect::log_out(server)
     }
 
     /// Calls a tool and gives its result as the server sent it.

@@ -17,17 +17,26 @@ const SHORTEST: usize = 4;
 
 /// The secrets of a server's configuration, which nobody is to see.
 #[derive(Clone, Default)]
-pub(super) struct Masks(Arc<[Secret]>);
+pub(super) struct Masks(Arc<Mutex<Vec<Secret>>>);
 
 impl Masks {
     pub(super) fn new(secrets: Vec<Secret>) -> Self {
-        Self(secrets.into())
+        Self(Arc::new(Mutex::new(secrets)))
+    }
+
+    /// One more, which came later.
+    pub(super) fn add(&self, secret: &str) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.iter().any(|other| other.expose() == secret.as_bytes()) {
+            all.push(Secret::new(secret.into()));
+        }
     }
 
     /// A text without the secrets.
     pub(super) fn mask(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        for secret in &*self.0 {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for secret in &*all {
             if let Ok(secret) = std::str::from_utf8(secret.expose())
                 && secret.len() >= SHORTEST
             {

@@ -2,6 +2,7 @@
 //! parameters, not a name.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 use std::sync::PoisonError;
 
 use lillux::Hash;
@@ -11,11 +12,13 @@ use rmcp::model::{
     ElicitationAction, ElicitationSchema, InputRequest, InputRequiredResult,
 };
 use rmcp::service::RequestContext;
+use rye_executor::chain::Chain;
 use rye_executor::{Executor, Request};
 use serde_json::{Value, json};
 
+use super::asked::has_forms;
 use super::{Server, is_stateless};
-use crate::gateway::Refusal;
+use crate::gateway::{Decided, Gated, Piece, Refusal};
 
 /// How many questions may be open. The oldest is forgotten, and asked again.
 const OPEN: usize = 256;
@@ -70,22 +73,14 @@ impl Server {
         Some(answered(&answer, question.chain))
     }
 
-    /// Asks the person at the client.
+    /// Asks the person at the client, or, where it cannot ask, one at another terminal.
     pub(super) async fn ask_for_approval(
         &self,
+        project: &Path,
         executor: &Executor,
         request: &Request,
         context: &RequestContext<RoleServer>,
     ) -> Result<Way, Refusal> {
-        let capabilities = context.client_capabilities();
-        let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation);
-        let by_form = elicitation.is_some_and(|it| it.form.is_some() || it.url.is_none());
-        if !by_form {
-            let id = &request.tool.id;
-            let message = format!("{id} needs a person's approval, and this client cannot ask");
-            return Err(Refusal::new("approval_required", message)
-                .hint(format!("a person runs it: rye execute {id}")));
-        }
         let chain = executor.chain(&request.tool).map_err(|error| {
             let refusal = Refusal::new(error.code(), error.to_string());
             match error.hint() {
@@ -93,6 +88,9 @@ impl Server {
                 None => refusal,
             }
         })?;
+        if !has_forms(context) {
+            return self.ask_elsewhere(project, &chain, request).await;
+        }
         let form = ElicitRequestParams::FormElicitationParams {
             meta: None,
             message: question(&chain, request),
@@ -120,11 +118,49 @@ impl Server {
         };
         match answer {
             Ok(answer) => Ok(Way::Answered(answered(&answer, chain.hash))),
-            Err(error) => {
-                let message = format!("the approval could not be asked for: {error}");
-                Err(Refusal::new("approval_required", message))
-            }
+            // It said that it could.
+            Err(_) => self.ask_elsewhere(project, &chain, request).await,
         }
+    }
+
+    /// What somebody decided at another terminal, or the gate at which the call waits.
+    async fn ask_elsewhere(
+        &self,
+        project: &Path,
+        chain: &Chain,
+        request: &Request,
+    ) -> Result<Way, Refusal> {
+        let links = chain.links.iter().chain(chain.named.values());
+        let call = Gated {
+            tool: request.tool.id.to_string(),
+            parameters: request.parameters.clone(),
+            chain: chain.hash,
+            pieces: links
+                .map(|link| Piece {
+                    name: link.id().to_string(),
+                    hash: link.item.hash.to_hex(),
+                })
+                .collect(),
+            question: question(chain, request),
+        };
+        let (project, hash) = (project.to_owned(), chain.hash);
+        let decided = self.blocking(move |gateway| gateway.decided(&project, &call));
+        let gate = match decided.await? {
+            Decided::Approved => return Ok(Way::Answered(Answered::Yes(hash))),
+            Decided::Denied => return Ok(Way::Answered(Answered::No)),
+            Decided::Waits { gate } => gate,
+        };
+        let id = &request.tool.id;
+        let message = format!(
+            "{id} needs a person's approval, and this client cannot ask for it: the call waits \
+             at gate {gate}, and nothing has run"
+        );
+        let hint = format!(
+            "a person runs `rye gate approve {gate}` in a terminal; then make the same call again"
+        );
+        let mut refusal = Refusal::new("approval_required", message).hint(hint);
+        *refusal.details = json!({ "gate": gate });
+        Err(refusal)
     }
 }
 
@@ -177,7 +213,7 @@ fn schema() -> Result<ElicitationSchema, Refusal> {
 }
 
 /// What a person must know to decide.
-fn question(chain: &rye_executor::chain::Chain, request: &Request) -> String {
+fn question(chain: &Chain, request: &Request) -> String {
     let tool = chain.tool();
     let signer = match &tool.item.signer {
         Some(signer) => {

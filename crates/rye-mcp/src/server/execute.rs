@@ -11,11 +11,11 @@ use rye_executor::{Approval, Envelope, ExecuteError, Executor, Request, Status, 
 use rye_items::{ItemId, ItemKind, ItemRef};
 use serde_json::{Value, json};
 
-use super::Server;
 use super::approval::{Answered, Way};
 use super::call::{read, result, told};
 use super::definitions::Five;
 use super::relay::Relay;
+use super::{Server, asked};
 use crate::gateway::{Execute, Gateway, Load, Refusal, Reply};
 
 impl Server {
@@ -49,7 +49,8 @@ impl Server {
         let start = Instant::now();
         let mut ran = Box::pin(self.run(&executor, request.clone(), context)).await?;
         if let Err(ExecuteError::ApprovalRequired(_)) = &ran {
-            request.approval = match self.ask_for_approval(&executor, &request, context).await? {
+            let asked = self.ask_for_approval(&project, &executor, &request, context);
+            request.approval = match asked.await? {
                 Way::Answered(answer) => approval(answer)?,
                 Way::Ask(response) => return Ok(response),
             };
@@ -79,7 +80,7 @@ impl Server {
             }
         };
         tokio::select! {
-            outcome = work => Ok(outcome),
+            outcome = asked::along(work, context) => Ok(outcome),
             () = context.ct.cancelled() => {
                 Err(Refusal::new("cancelled", "the client cancelled it, and it was ended"))
             }

@@ -531,14 +531,18 @@ pub(crate) async fn decide(
     action: &str,
     value: Value,
 ) -> Result<Posted, Failure> {
-    let by = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
     let decision = Decision {
         action: action.to_owned(),
         value,
-        by,
+        by: person(),
         source: "cli".to_owned(),
     };
     Ok(engine.decide(gate, decision).await?)
+}
+
+/// Who decides here.
+pub(crate) fn person() -> String {
+    std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned())
 }
 
 /// The command with which a person answers.

@@ -14,10 +14,11 @@ use rye_items::metadata::Metadata;
 use rye_items::search::Catalogue;
 use rye_items::{Found, ItemKind, ItemRef};
 use rye_mcp::client::Pool;
-use rye_mcp::{Answer, Gateway, Listed, Load, Refusal, Reply, Search, Sign};
+use rye_mcp::{Answer, Decided, Gated, Gateway, Listed, Load, Refusal, Reply, Search, Sign};
 use serde_json::{Value, json};
 
 use super::args::{LoadArgs, SearchArgs, SignArgs};
+use super::call_gates::CallGates;
 use super::commands::run::record::{Asked, Runs};
 use super::commands::{execute, help, load, search, sign};
 use super::context::Context;
@@ -60,8 +61,9 @@ impl Items {
             options: options.clone(),
             project: project.value.clone(),
             chosen: matches!(project.origin, Origin::Option(_) | Origin::Variable(_)),
-            // Servers of all projects are kept warm for as long as this one runs.
-            pool: Pool::new(&supervisor),
+            // Servers of all projects are kept warm for as long as this one runs. What they
+            // ask, the person at the client is asked whose call it is about.
+            pool: Pool::asking(&supervisor, None),
             supervisor,
             projects: Mutex::default(),
         }
@@ -196,6 +198,13 @@ impl Gateway for Items {
     fn executor(&self, project: &Path) -> Result<Arc<Executor>, Refusal> {
         let project = self.project(project).map_err(|failure| refusal(&failure))?;
         Ok(Arc::clone(&project.executor))
+    }
+
+    fn decided(&self, project: &Path, call: &Gated) -> Result<Decided, Refusal> {
+        let gates = self.context(project);
+        let gates = gates.and_then(|context| CallGates::of(&context));
+        let decided = gates.and_then(|gates| gates.decided(project, call));
+        decided.map_err(|failure| refusal(&failure))
     }
 
     fn start(&self, project: &Path, request: Request) -> Answer {

@@ -2,6 +2,7 @@
 
 mod args;
 mod batch;
+mod call_gates;
 mod commands;
 mod context;
 mod engine;
@@ -15,6 +16,7 @@ mod progress;
 mod secret_input;
 mod table;
 mod targets;
+mod terminal_asker;
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,223 +1,202 @@
-//! Sessions whose answers wait for those who were cut off.
+//! Sessions, in which a message goes straight from who has it to who waits for it.
 //!
-//! The SDK forgets an answer once it is given, whether or not somebody was there to take
-//! it. Here it is kept for a while, and given to whoever comes back for it.
+//! The SDK's own sessions have a task each, through which every message passes three times;
+//! here it is put where its listener finds it. And they forget an answer once it is given,
+//! whether or not somebody was there to take it; here it is kept for a while, for whoever
+//! was cut off and comes back.
 
-use std::collections::VecDeque;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+mod line;
+mod session;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::common::server_side_http::session_id;
 use rmcp::transport::streamable_http_server::session::{
-    RestoreOutcome, ServerSseMessage, SessionId, SessionManager,
+    ServerSseMessage, SessionId, SessionManager,
 };
-use tokio::runtime::Handle;
 use tokio_stream::{Stream, StreamExt as _};
+
+use line::{Line, Listener};
+use session::{End, Session};
 
 /// How long an answer is kept, and how many are.
 const KEPT_FOR: Duration = Duration::from_mins(1);
 const KEPT: usize = 32;
 
-/// The SDK's sessions, and the last answers that were given in them.
+/// How long the head of an answer waits for what it says, so that a short call has both in
+/// one piece: every further piece costs the machine more than the call itself.
+const TOGETHER: Duration = Duration::from_millis(2);
+
+/// Why a message of a client went nowhere.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionError {
+    #[error("there is no session `{0}`")]
+    Unknown(SessionId),
+    #[error("the session has ended")]
+    Ended,
+    #[error("`{0}` is not the last event of a stream that is still there")]
+    Event(String),
+}
+
+/// All sessions, and the last answers that were given in them.
 #[derive(Default)]
 pub(super) struct Sessions {
-    sessions: LocalSessionManager,
-    given: Arc<Mutex<VecDeque<Given>>>,
+    sessions: RwLock<HashMap<SessionId, Arc<Session>>>,
+    given: Arc<Given>,
 }
 
-/// An answer that was given.
-struct Given {
+/// Streams that have ended with their answers.
+#[derive(Default)]
+struct Given(Mutex<VecDeque<Ended>>);
+
+struct Ended {
     at: Instant,
     session: SessionId,
-    event: ServerSseMessage,
+    line: Arc<Line>,
 }
 
-type Events = Pin<Box<dyn Stream<Item = ServerSseMessage> + Send + Sync>>;
-type Error = <LocalSessionManager as SessionManager>::Error;
-
-impl Sessions {
-    /// Hands a stream on, and reads it to its end even if nobody listens any more.
-    fn follow(
-        &self,
-        session: &SessionId,
-        stream: impl Stream<Item = ServerSseMessage> + Send + Sync + 'static,
-    ) -> Followed {
-        Followed {
-            stream: Some(Box::pin(stream)),
-            session: session.clone(),
-            given: Arc::clone(&self.given),
+impl Given {
+    fn keep(&self, session: SessionId, line: Arc<Line>) {
+        let given = self.0.lock();
+        let mut given = given.unwrap_or_else(PoisonError::into_inner);
+        let is_old = |ended: &Ended| ended.at.elapsed() > KEPT_FOR;
+        while given.len() >= KEPT || given.front().is_some_and(is_old) {
+            given.pop_front();
         }
+        let at = Instant::now();
+        given.push_back(Ended { at, session, line });
+    }
+
+    fn find(&self, session: &SessionId, number: u64) -> Option<Arc<Line>> {
+        let given = self.0.lock();
+        let given = given.unwrap_or_else(PoisonError::into_inner);
+        let is_it = |ended: &&Ended| {
+            ended.line.number() == Some(number)
+                && ended.session == *session
+                && ended.at.elapsed() <= KEPT_FOR
+        };
+        given
+            .iter()
+            .find(is_it)
+            .map(|ended| Arc::clone(&ended.line))
     }
 
     fn forget(&self, session: &SessionId) {
-        let given = self.given.lock();
+        let given = self.0.lock();
         let mut given = given.unwrap_or_else(PoisonError::into_inner);
-        given.retain(|given| given.session != *session);
-    }
-
-    /// The answer that came on a stream after an event of it.
-    fn given_after(&self, session: &SessionId, last: &str) -> Option<ServerSseMessage> {
-        let (last, stream) = place(last)?;
-        let given = self.given.lock();
-        let given = given.unwrap_or_else(PoisonError::into_inner);
-        let mut own = given.iter().filter(|given| given.session == *session);
-        let found = own.find(|given| {
-            let id = given.event.event_id.as_deref().and_then(place);
-            id.is_some_and(|(index, other)| other == stream && index > last)
-        });
-        found.map(|given| given.event.clone())
+        given.retain(|ended| ended.session != *session);
     }
 }
 
-/// A stream whose answer is kept. It is read where it is sent from, which spares each
-/// call a task; only who is gone before its end leaves the rest to one.
-struct Followed {
-    /// None once it has ended.
-    stream: Option<Events>,
-    session: SessionId,
-    given: Arc<Mutex<VecDeque<Given>>>,
-}
-
-impl Stream for Followed {
-    type Item = ServerSseMessage;
-
-    fn poll_next(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<ServerSseMessage>> {
-        let Some(stream) = &mut self.stream else {
-            return Poll::Ready(None);
-        };
-        let next = std::task::ready!(stream.as_mut().poll_next(context));
-        match &next {
-            Some(event) if is_answer(event) => keep(&self.given, &self.session, event),
-            Some(_) => {}
-            None => self.stream = None,
-        }
-        Poll::Ready(next)
+impl Sessions {
+    fn session(&self, id: &SessionId) -> Result<Arc<Session>, SessionError> {
+        let sessions = self.sessions.read();
+        let sessions = sessions.unwrap_or_else(PoisonError::into_inner);
+        let session = sessions.get(id).cloned();
+        session.ok_or_else(|| SessionError::Unknown(id.clone()))
     }
 }
 
-impl Drop for Followed {
-    fn drop(&mut self) {
-        // Who is gone may come back. Without a runtime the server is gone, too.
-        if let Some(mut stream) = self.stream.take()
-            && let Ok(runtime) = Handle::try_current()
-        {
-            let (session, given) = (self.session.clone(), Arc::clone(&self.given));
-            runtime.spawn(async move {
-                while let Some(event) = stream.next().await {
-                    if is_answer(&event) {
-                        keep(&given, &session, &event);
-                    }
-                }
-            });
-        }
+/// Where an event is, by its id: `INDEX/STREAM`, or `INDEX` on what all listen to.
+fn place(id: &str) -> Option<(u64, Option<u64>)> {
+    match id.split_once('/') {
+        Some((index, stream)) => Some((index.parse().ok()?, Some(stream.parse().ok()?))),
+        None => Some((id.parse().ok()?, None)),
     }
-}
-
-fn keep(given: &Mutex<VecDeque<Given>>, session: &SessionId, event: &ServerSseMessage) {
-    let given = given.lock();
-    let mut given = given.unwrap_or_else(PoisonError::into_inner);
-    let is_old = |given: &Given| given.at.elapsed() > KEPT_FOR;
-    while given.len() >= KEPT || given.front().is_some_and(is_old) {
-        given.pop_front();
-    }
-    given.push_back(Given {
-        at: Instant::now(),
-        session: session.clone(),
-        event: event.clone(),
-    });
-}
-
-fn is_answer(event: &ServerSseMessage) -> bool {
-    matches!(
-        event.message.as_deref(),
-        Some(ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_))
-    )
-}
-
-/// Where an event is, by its id: `INDEX/STREAM`.
-fn place(id: &str) -> Option<(u64, &str)> {
-    let (index, stream) = id.split_once('/')?;
-    Some((index.parse().ok()?, stream))
 }
 
 impl SessionManager for Sessions {
-    type Error = Error;
-    type Transport = <LocalSessionManager as SessionManager>::Transport;
+    type Error = SessionError;
+    type Transport = End;
 
-    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Error> {
-        self.sessions.create_session().await
+    async fn create_session(&self) -> Result<(SessionId, End), SessionError> {
+        let id = session_id();
+        let (session, end) = Session::new(id.clone(), Arc::clone(&self.given));
+        let sessions = self.sessions.write();
+        let mut sessions = sessions.unwrap_or_else(PoisonError::into_inner);
+        sessions.insert(id.clone(), session);
+        Ok((id, end))
     }
 
     async fn initialize_session(
         &self,
         id: &SessionId,
         message: ClientJsonRpcMessage,
-    ) -> Result<ServerJsonRpcMessage, Error> {
-        self.sessions.initialize_session(id, message).await
+    ) -> Result<ServerJsonRpcMessage, SessionError> {
+        let mut listener = self.session(id)?.ask(message, Line::begin).await?;
+        let answer = listener.next().await.and_then(|event| event.message);
+        let answer = answer.ok_or(SessionError::Ended)?;
+        Ok(Arc::unwrap_or_clone(answer))
     }
 
-    async fn has_session(&self, id: &SessionId) -> Result<bool, Error> {
-        self.sessions.has_session(id).await
+    async fn has_session(&self, id: &SessionId) -> Result<bool, SessionError> {
+        let sessions = self.sessions.read();
+        let sessions = sessions.unwrap_or_else(PoisonError::into_inner);
+        Ok(sessions.contains_key(id))
     }
 
-    async fn close_session(&self, id: &SessionId) -> Result<(), Error> {
-        self.forget(id);
-        self.sessions.close_session(id).await
+    async fn close_session(&self, id: &SessionId) -> Result<(), SessionError> {
+        let session = {
+            let sessions = self.sessions.write();
+            let mut sessions = sessions.unwrap_or_else(PoisonError::into_inner);
+            sessions.remove(id)
+        };
+        if let Some(session) = session {
+            session.end();
+        }
+        self.given.forget(id);
+        Ok(())
     }
 
     async fn create_stream(
         &self,
         id: &SessionId,
         message: ClientJsonRpcMessage,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Error> {
-        let stream = self.sessions.create_stream(id, message).await?;
-        Ok(self.follow(id, stream))
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        let listener = self.session(id)?.ask(message, Line::primed).await?;
+        let _ = tokio::time::timeout(TOGETHER, listener.ended()).await;
+        Ok(listener)
     }
 
     async fn accept_message(
         &self,
         id: &SessionId,
         message: ClientJsonRpcMessage,
-    ) -> Result<(), Error> {
-        self.sessions.accept_message(id, message).await
+    ) -> Result<(), SessionError> {
+        let session = self.session(id)?;
+        if let JsonRpcMessage::Notification(notification) = &message {
+            session.notice(&notification.notification);
+        }
+        session.say(message).await
     }
 
     async fn create_standalone_stream(
         &self,
         id: &SessionId,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Error> {
-        self.sessions.create_standalone_stream(id).await
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        Ok(self.session(id)?.listen(None))
     }
 
     async fn resume(
         &self,
         id: &SessionId,
         last_event_id: String,
-    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Error> {
-        let is_of_a_request = place(&last_event_id).is_some();
-        // Of a stream that goes on, the SDK knows; of one that has ended, only we do.
-        let stream: Events = match self.sessions.resume(id, last_event_id.clone()).await {
-            Ok(stream) if is_of_a_request => Box::pin(self.follow(id, stream)),
-            // One that a client listens to must end with it, or the SDK holds it for heard.
-            Ok(stream) => Box::pin(stream),
-            Err(error) => match self.given_after(id, &last_event_id) {
-                Some(answer) => Box::pin(tokio_stream::once(answer)),
-                None => return Err(error),
-            },
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
+        let session = self.session(id)?;
+        let Some((index, stream)) = place(&last_event_id) else {
+            return Err(SessionError::Event(last_event_id));
         };
-        Ok(stream)
-    }
-
-    async fn restore_session(
-        &self,
-        id: SessionId,
-    ) -> Result<RestoreOutcome<Self::Transport>, Error> {
-        self.sessions.restore_session(id).await
+        let Some(number) = stream else {
+            return Ok(session.listen(Some(index)));
+        };
+        let line = session.line(number).or_else(|| self.given.find(id, number));
+        let line = line.ok_or(SessionError::Event(last_event_id))?;
+        Ok(Listener::after(line, index))
     }
 }
+
+#[cfg(test)]
+mod tests;

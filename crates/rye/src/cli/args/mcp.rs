@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-pub(crate) use servers::{AddArgs, DiscoverArgs, ImportArgs, McpCallArgs, RemoveArgs, ServerName};
+pub(crate) use servers::{
+    AddArgs, DiscoverArgs, ImportArgs, LoginArgs, LogoutArgs, McpCallArgs, RemoveArgs, ServerName,
+};
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:\n  \
@@ -47,6 +49,18 @@ pub(crate) enum McpCommand {
         rye mcp call files list_directory --params '{\"path\": \".\"}'\n  \
         rye mcp call files list_directory --params @parameters.json")]
     Call(McpCallArgs),
+    /// Log in to a server that wants to know who calls.
+    #[command(
+        after_help = "Prints an address to open in a browser, and waits until you have logged in there. The tokens\n\
+        are sealed in your vault, for this server at this address alone, and made new before they end.\n\n\
+        Examples:\n  \
+        rye mcp login docs\n  \
+        rye mcp login docs --scope 'read write'"
+    )]
+    Login(LoginArgs),
+    /// Forget the tokens for a server.
+    #[command(after_help = "Example:\n  rye mcp logout docs")]
+    Logout(LogoutArgs),
     /// Remove a server's configuration and the items of its tools.
     #[command(after_help = "Example:\n  rye mcp remove files")]
     Remove(RemoveArgs),

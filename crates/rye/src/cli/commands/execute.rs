@@ -24,6 +24,7 @@ use crate::cli::color_choice;
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::printer::{Outcome, Printer, Report};
+use crate::cli::terminal_asker;
 pub(super) use options::Own;
 use outcome::Refused;
 pub(super) use outcome::report;
@@ -158,7 +159,7 @@ pub(super) fn to_the_end(
 /// An executor, and the servers that its tools may call.
 fn executor(context: &Context, keeper: &mut Keeper) -> Result<(Executor, Pool), Failure> {
     let supervisor = supervisor(keeper)?;
-    let pool = Pool::new(&supervisor);
+    let pool = terminal_asker::pool(&supervisor, context.printer);
     let executor = rye_host::executor(places(context)?, supervisor, pool.clone())?;
     Ok((executor, pool))
 }

@@ -8,8 +8,9 @@ use rye_graph::{Posted as Heard, Question, Runs};
 use serde_json::{Value, json};
 
 use crate::cli::args::{GateArgs, GateCommand, Holds};
+use crate::cli::call_gates::{ANSWERS, Answer, CallGate, CallGates, Given, OF_CALLS};
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, decide, how_to_answer, one_of, signing_key, with_engine};
+use crate::cli::engine::{Wanted, decide, how_to_answer, one_of, person, signing_key, with_engine};
 use crate::cli::failure::Failure;
 use crate::cli::page::{BOLD, DIM, GOOD, Page, paint, plain};
 use crate::cli::printer::{Outcome, Report};
@@ -18,6 +19,12 @@ pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
     match command {
         GateCommand::List => list(context),
         GateCommand::Approve(args) => {
+            if args.holds != Holds::Call && call_gate(&args.gate, context)?.is_some() {
+                let message = "an approval of an MCP client's call is for that call alone";
+                return Err(
+                    Failure::usage(message).hint(format!("rye gate approve {}", args.gate.gate))
+                );
+            }
             let action = match args.holds {
                 Holds::Call => APPROVE,
                 Holds::Session => APPROVE_SESSION,
@@ -41,28 +48,82 @@ fn list(context: &Context) -> Outcome {
     with_engine(context, Wanted::default(), async |engine| {
         let mut gates = engine.pending_gates(None).await?;
         gates.extend(asked.into_iter().map(|question| question.gate));
-        Ok(Box::new(List(gates)) as Box<dyn Report>)
+        let list = List {
+            gates,
+            calls: CallGates::of(context)?.pending()?,
+        };
+        Ok(Box::new(list) as Box<dyn Report>)
     })
 }
 
-struct List(Vec<Gate>);
+struct List {
+    /// Of agents and of graphs.
+    gates: Vec<Gate>,
+    /// Of MCP clients.
+    calls: Vec<CallGate>,
+}
 
 impl Report for List {
     fn json(&self) -> Value {
-        json!({ "gates": self.0 })
+        let gates = self.gates.iter().map(|gate| json!(gate));
+        let calls = self.calls.iter().map(CallGate::json);
+        json!({ "gates": gates.chain(calls).collect::<Vec<_>>() })
     }
 
     fn show(&self, page: &mut Page) {
-        if self.0.is_empty() {
+        if self.gates.is_empty() && self.calls.is_empty() {
             page.line("nothing waits for a decision");
         }
-        for gate in &self.0 {
-            page.line(paint(BOLD, plain(&gate.title)));
-            for line in gate.body.lines() {
-                page.line(format_args!("  {}", plain(line)));
-            }
-            page.line(paint(DIM, format_args!("  {}", how_to_answer(gate))));
+        for gate in &self.gates {
+            show(page, &gate.title, &gate.body, &how_to_answer(gate));
         }
+        for gate in &self.calls {
+            let answer = format!("rye gate approve {}", gate.id);
+            show(page, &gate.title, &gate.body, &answer);
+        }
+    }
+}
+
+fn show(page: &mut Page, title: &str, body: &str, answer: &str) {
+    page.line(paint(BOLD, plain(title)));
+    for line in body.lines() {
+        page.line(format_args!("  {}", plain(line)));
+    }
+    page.line(paint(DIM, format_args!("  {answer}")));
+}
+
+/// The waiting call of an MCP client that is meant.
+fn call_gate(args: &GateArgs, context: &Context) -> Result<Option<String>, Failure> {
+    let pending = CallGates::of(context)?.pending()?;
+    let ids = pending.iter().map(|gate| gate.id.as_str());
+    // One that has an answer is not among them; its whole id still tells what it was.
+    let is_whole = args.gate.starts_with(OF_CALLS);
+    match one_of(ids, &args.gate, "waiting gate", "rye gate list") {
+        Ok(id) => Ok(Some(id.to_owned())),
+        Err(_) if is_whole => Ok(Some(args.gate.clone())),
+        Err(failure) if failure.code == "ambiguous" => Err(failure),
+        Err(_) => Ok(None),
+    }
+}
+
+fn answer_call(id: &str, action: &str, context: &Context) -> Outcome {
+    if !ANSWERS.contains(&action) {
+        let message = format!("the answer to {id} is {}", ANSWERS.join(" or "));
+        return Err(Failure::usage(message).hint(format!("rye gate approve {id}")));
+    }
+    let answer = Answer {
+        action: action.to_owned(),
+        by: person(),
+        at: lillux::time::now().iso,
+    };
+    match CallGates::of(context)?.give(id, &answer)? {
+        Given::Written => Ok(Box::new(Answered {
+            gate: GateId::from(id.to_owned()),
+            action: action.to_owned(),
+            next: None,
+        })),
+        Given::Conflict(first) => Err(conflict(&first.by, &first.action)),
+        Given::Gone => Err(gone()),
     }
 }
 
@@ -97,7 +158,7 @@ fn answer_graph(question: &Question, action: &str, value: Value, context: &Conte
     let mut resolution = Resolution {
         action: action.to_owned(),
         value,
-        by: std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned()),
+        by: person(),
         at: Millis(millis),
         source: "cli".to_owned(),
         receipt: None,
@@ -126,19 +187,25 @@ fn answer_graph(question: &Question, action: &str, value: Value, context: &Conte
 /// Whether an answer counts.
 fn accepted(posted: Posted) -> Result<(), Failure> {
     match posted {
-        Posted::Conflict(first) => {
-            let message = format!("{} decided before: {}", first.by, first.action);
-            Err(Failure::failed("decision_gate_conflict", message))
-        }
-        Posted::Gone(_) => {
-            let message = "nobody waits for a decision there any more";
-            Err(Failure::failed("gone", message))
-        }
+        Posted::Conflict(first) => Err(conflict(&first.by, &first.action)),
+        Posted::Gone(_) => Err(gone()),
         Posted::Written | Posted::Same => Ok(()),
     }
 }
 
+fn conflict(by: &str, action: &str) -> Failure {
+    let message = format!("{by} decided before: {action}");
+    Failure::failed("decision_gate_conflict", message)
+}
+
+fn gone() -> Failure {
+    Failure::failed("gone", "nobody waits for a decision there any more")
+}
+
 fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Outcome {
+    if let Some(id) = call_gate(args, context)? {
+        return answer_call(&id, action, context);
+    }
     if let Some(question) = question(&args.gate, context)? {
         return answer_graph(&question, action, value, context);
     }

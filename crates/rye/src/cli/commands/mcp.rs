@@ -7,6 +7,7 @@ mod import;
 pub(crate) mod install;
 mod items;
 mod list;
+mod login;
 mod remove;
 mod serve;
 
@@ -29,6 +30,8 @@ pub(crate) fn run(
         McpCommand::List => list::run(context),
         McpCommand::Discover(args) => discover::run(&args, context, keeper),
         McpCommand::Call(args) => call::run(&args, context, keeper),
+        McpCommand::Login(args) => login::log_in(&args, context, keeper),
+        McpCommand::Logout(args) => login::log_out(&args, context),
         McpCommand::Remove(args) => remove::run(&args, context),
         McpCommand::Import(args) => import::run(&args, context),
     }

@@ -65,6 +65,21 @@ pub(crate) struct McpCallArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct LoginArgs {
+    /// The server.
+    pub(crate) name: ServerName,
+    /// What the login is to allow, besides what it allows already.
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) scope: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LogoutArgs {
+    /// The server.
+    pub(crate) name: ServerName,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct RemoveArgs {
     /// The server.
     pub(crate) name: ServerName,

@@ -1,5 +1,6 @@
 //! `rye mcp add`
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use lillux::durable::{Existing, WriteError};
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &AddArgs, context: &Context, keeper: &mut Keeper) -> Out
     if !args.no_check {
         let item = items::ServerItem::load(&context.library()?, &args.name)?;
         let server = item.server(context);
-        match items::with_pool(keeper, async |pool| pool.tools(&server).await)? {
+        match items::with_pool(keeper, context, async |pool| pool.tools(&server).await)? {
             Ok(tools) => added.tools = Some(tools.iter().map(|t| t.name().to_owned()).collect()),
             Err(error) => added.failure = Some(error.into()),
         }
@@ -70,6 +71,7 @@ fn transport(args: &AddArgs) -> Transport {
         (Some(url), _) => Transport::Http {
             url: Source::Text(url.clone()),
             headers: sources(&args.header),
+            oauth: BTreeMap::new(),
         },
         (None, first) => {
             let (command, rest) = first.map_or((String::new(), &[][..]), |(c, r)| (c.clone(), r));

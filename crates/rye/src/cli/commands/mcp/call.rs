@@ -37,7 +37,9 @@ pub(crate) fn run(args: &McpCallArgs, context: &Context, keeper: &mut Keeper) ->
         call.listener = Some(Listener::new(|_, bytes| Printer::raw_error(bytes)));
     }
     let server = item.server(context);
-    let answer = items::with_pool(keeper, async |pool| pool.call(&server, &call).await)??;
+    let answer = items::with_pool(keeper, context, async |pool| {
+        pool.call(&server, &call).await
+    })??;
     let done = rye_mcp::tool_result(answer);
     Ok(Box::new(Called {
         tool: args.tool.clone(),

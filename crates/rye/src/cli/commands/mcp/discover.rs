@@ -25,7 +25,7 @@ pub(crate) fn run(args: &DiscoverArgs, context: &Context, keeper: &mut Keeper) -
     let space = item.item.space;
     let root = items::root(&library, space)?;
     let server = item.server(context);
-    let listed = items::with_pool(keeper, async |pool| pool.tools(&server).await)??;
+    let listed = items::with_pool(keeper, context, async |pool| pool.tools(&server).await)??;
     let there = items::tools(&library, space, name);
     let accepted: BTreeMap<_, _> = there
         .iter()

@@ -15,6 +15,7 @@ use super::super::execute::{Keeper, supervisor, wait_for};
 use crate::cli::args::ServerName;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
+use crate::cli::terminal_asker;
 
 /// A server's item, verified, and what it says.
 pub(super) struct ServerItem {
@@ -62,13 +63,15 @@ pub(super) fn read_config(
     ServerConfig::read(config).map_err(|why| Failure::failed("mcp_config", why).at(&item.path))
 }
 
-/// Does something with a pool for this call, and ends what it started.
+/// Does something with a pool for this call, and ends what it started. Its servers may ask
+/// whoever is at the terminal.
 pub(super) fn with_pool<T>(
     keeper: &mut Keeper,
+    context: &Context,
     work: impl AsyncFnOnce(&Pool) -> Result<T, ClientError>,
 ) -> Result<Result<T, ClientError>, Failure> {
     let supervisor = supervisor(keeper)?;
-    let pool = Pool::new(&supervisor);
+    let pool = terminal_asker::pool(&supervisor, context.printer);
     wait_for(async {
         let outcome = work(&pool).await;
         pool.shutdown().await;
