@@ -1,6 +1,8 @@
 //! What a turn costs: durable and in memory, early and late, alone and among many; what a
-//! thousand that wait cost; and how soon a killed one is finished.
+//! thousand that wait cost; how soon a killed one is finished; and what it costs to reach
+//! signed items and to prove what was done.
 
+mod bridge;
 mod durable;
 mod growth;
 pub mod idle;
@@ -15,7 +17,8 @@ use tokio::runtime::{Builder, Runtime};
 use crate::table::Row;
 
 /// The groups of the engine.
-pub const GROUPS: [crate::Group; 5] = [
+pub const GROUPS: [crate::Group; 6] = [
+    ("engine-bridge", bridge::run),
     ("engine-durable", durable::run),
     ("engine-memory", memory::run),
     ("engine-growth", growth::run),

@@ -12,6 +12,7 @@
 mod cas;
 mod engine;
 mod executor;
+mod graph;
 mod items;
 mod mcp;
 mod mcp_server;
@@ -31,9 +32,10 @@ use table::Row;
 /// A group's name and what measures it.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 9] = [
+const GROUPS: [Group; 10] = [
     ("cas", cas::run),
     ("executor", executor::run),
+    ("graph", graph::run),
     ("items", items::run),
     ("mcp-server", mcp_server::run),
     ("mcp", mcp::run),

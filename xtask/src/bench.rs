@@ -30,5 +30,10 @@ pub(crate) fn main(filter: &[String]) -> Result<()> {
         benches.env("RYE_BENCH_PI", tools::pi()?);
         benches.env("RYE_BENCH_NODE", tools::node22()?);
     }
+    if "graph".contains(asked) {
+        let folder = tools::langgraph()?;
+        benches.env("RYE_BENCH_LANGGRAPH", folder.join("bin/python"));
+        benches.env("PYTHONPATH", folder);
+    }
     show(&mut benches)
 }

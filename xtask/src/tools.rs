@@ -31,6 +31,9 @@ const TYPESCRIPT_SDK: &str = "1.32.2";
 const INSPECTOR: &str = "2.12.0";
 /// Another runtime of agents, to measure ours beside.
 const PI: &str = "0.73.1";
+/// Another walker of graphs, and what it keeps its state with, to measure ours beside.
+const LANGGRAPH: &str = "1.2.20";
+const LANGGRAPH_SQLITE: &str = "3.1.2";
 
 /// Something a step needs before it can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,16 +181,32 @@ fn mcp_clients() -> Result<()> {
         npm_install(folder, &package)
     })?;
     kept_file("python-sdk", PYTHON_SDK, "bin/python", |folder| {
-        let python = python_with_pip()?;
-        run::show(pip_install(python, folder).arg(format!("mcp=={PYTHON_SDK}")))?;
-        // Parts of it are compiled for this one Python.
-        let own = ["-c", "import sys; print(sys.executable)"];
-        let own = run::output(&mut run::program(python, own))?;
-        let link = folder.join("bin/python");
-        std::os::unix::fs::symlink(own.trim(), &link)
-            .with_context(|| format!("cannot link {}", link.display()))
+        python_packages(folder, &[format!("mcp=={PYTHON_SDK}")])
     })?;
     Ok(())
+}
+
+/// The folder of another walker of graphs, installed if it is not there yet.
+pub(crate) fn langgraph() -> Result<PathBuf> {
+    kept_file("langgraph", LANGGRAPH, "bin/python", |folder| {
+        let sqlite = format!("langgraph-checkpoint-sqlite=={LANGGRAPH_SQLITE}");
+        python_packages(folder, &[format!("langgraph=={LANGGRAPH}"), sqlite])
+    })?;
+    Ok(place::kept("tools").join(format!("langgraph-{LANGGRAPH}")))
+}
+
+/// Installs packages into a folder, beside a link to the Python that they are for.
+fn python_packages(folder: &Path, packages: &[String]) -> Result<()> {
+    let python = python_with_pip()?;
+    run::show(pip_install(python, folder).args(packages))?;
+    // Parts of them are compiled for this one Python.
+    let own = ["-c", "import sys; print(sys.executable)"];
+    let own = run::output(&mut run::program(python, own))?;
+    let link = folder.join("bin/python");
+    let bin = folder.join("bin");
+    fs::create_dir_all(&bin).with_context(|| format!("cannot create {}", bin.display()))?;
+    std::os::unix::fs::symlink(own.trim(), &link)
+        .with_context(|| format!("cannot link {}", link.display()))
 }
 
 impl NpmPackage {

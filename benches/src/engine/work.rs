@@ -8,13 +8,13 @@ use rye_engine::store::{Later, SessionStore};
 use rye_engine::tool::{
     DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
 };
-use rye_engine::{Engine, NewSession, Session, Subscription};
+use rye_engine::{Builder, Engine, NewSession, Session, Subscription};
 use rye_protocol::{CallId, EventKind, Part, Role, Usage};
 use rye_sandbox::Virtual;
 use serde_json::{Value, json};
 
 /// A model that calls a tool when it is asked something, and answers when the tool has.
-struct Alternates(&'static str);
+struct Alternates(&'static str, Value);
 
 impl Model for Alternates {
     fn info(&self) -> ModelInfo {
@@ -34,7 +34,7 @@ impl Model for Alternates {
             Part::ToolCall {
                 call_id: CallId::new(),
                 tool: self.0.to_owned(),
-                args: json!({ "at": "it" }),
+                args: self.1.clone(),
             }
         };
         let answer = ModelAnswer {
@@ -93,14 +93,17 @@ fn look(name: &str, asks: bool) -> Look {
 
 /// An engine whose model calls this tool: `look`, or `ask`, which waits for a person.
 pub(super) fn engine(store: impl SessionStore, calls: &'static str) -> Result<Engine> {
-    let engine = Engine::builder()
-        .store(store)
-        .models(Only(Arc::new(Alternates(calls))))
+    let engine = calling(calls, json!({ "at": "it" }));
+    Ok(engine.store(store).build()?)
+}
+
+/// An engine to be whose model calls any tool, with these arguments.
+pub(super) fn calling(tool: &'static str, args: Value) -> Builder {
+    Engine::builder()
+        .models(Only(Arc::new(Alternates(tool, args))))
         .sandbox(Arc::new(Virtual::new()))
         .tool(look("look", false))
         .tool(look("ask", true))
-        .build()?;
-    Ok(engine)
 }
 
 /// A session, and what is heard of it.

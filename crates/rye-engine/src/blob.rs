@@ -25,6 +25,9 @@ pub trait BlobStore: Send + Sync + 'static {
     fn put(&self, bytes: Vec<u8>) -> Kept<'_, Hash>;
     /// They, whole; none where nothing has this hash. What was damaged is an error.
     fn get<'a>(&'a self, hash: &'a Hash) -> Kept<'a, Option<Vec<u8>>>;
+    /// Forgets all but these, and but what was put a short while ago: somebody may be about
+    /// to refer to it.
+    fn collect(&self, used: Vec<Hash>) -> Kept<'_, ()>;
     /// Whether something has this hash.
     fn has<'a>(&'a self, hash: &'a Hash) -> Kept<'a, bool>;
 }
@@ -44,6 +47,7 @@ impl ToolContext {
     /// Keeps what is too long to be shown. None if that cannot be: what is shown is worth
     /// more than an error about the rest.
     pub(crate) async fn keep(&self, text: &str) -> Option<Hash> {
-        self.blobs()?.put(text.as_bytes().to_vec()).await.ok()
+        let text = self.masks.mask(text).into_owned();
+        self.blobs()?.put(text.into_bytes()).await.ok()
     }
 }

@@ -8,6 +8,7 @@
 //! when it would run, they are asked again and told what changed.
 
 mod call;
+mod commands;
 mod list;
 mod policy;
 mod question;
@@ -22,8 +23,9 @@ use serde_json::Value;
 use crate::store::Later;
 use crate::tool::{Tool, ToolContext, ToolOutput};
 
-pub use policy::{Mode, Policy, Rule};
-pub use question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY};
+pub use commands::{Command, CommandTool, Commands};
+pub use policy::{AtLimit, Mode, Policy, Rule};
+pub use question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY, DRIFT};
 
 /// How much harm an action can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -95,6 +97,9 @@ pub struct Prepared {
     pub space: Option<String>,
     /// Whether it says itself that a person must approve it.
     pub requires_approval: bool,
+    /// What is not as it was when somebody accepted it, in words: then a person is asked,
+    /// whatever the policy lets.
+    pub drift: Option<String>,
     /// The hash of all that would run.
     pub hash: String,
     /// The pieces of it, the action itself first.
@@ -157,6 +162,11 @@ pub trait ActionSource: Send + Sync + 'static {
         params: Value,
         context: &'a ToolContext,
     ) -> Later<'a, Result<ToolOutput, ActionError>>;
+
+    /// A person has seen in what way it is not what was accepted, and accepts it.
+    fn accept<'a>(&'a self, _: &'a Prepared) -> Later<'a, Result<(), ActionError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Whether a person has approved it once and for all.
     fn is_remembered<'a>(&'a self, _: &'a Prepared) -> Later<'a, bool> {

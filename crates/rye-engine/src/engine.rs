@@ -1,5 +1,6 @@
 //! The engine: sessions opened, threads moved, decisions passed on.
 
+mod blobs;
 mod budget;
 mod builder;
 mod copies;
@@ -7,7 +8,7 @@ mod opening;
 mod prompt;
 mod session;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -21,8 +22,11 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::blob::BlobStore;
+use crate::bridge::Policy;
 use crate::bus::{Bus, Feed, Filter, ToAll};
 use crate::clock::Clock;
+use crate::credential::Credentials;
+use crate::mask::Masks;
 use crate::metrics::Metrics;
 use crate::model::Models;
 use crate::proof;
@@ -52,8 +56,12 @@ pub(crate) struct Inner {
     models: Arc<dyn Models>,
     tools: Arc<Toolbox>,
     sandbox: Arc<dyn Sandbox>,
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) credentials: Credentials,
+    pub(crate) policy: Policy,
+    masks: Arc<Masks>,
     collect: Duration,
+    asks_for_more: bool,
     system: String,
     key: Option<Arc<SigningKey>>,
     metrics: Arc<Metrics>,
@@ -85,6 +93,14 @@ pub(crate) struct Shared {
     paused: AtomicBool,
     pub(crate) budget: Arc<Budget>,
     pub(crate) metrics: Arc<Metrics>,
+    /// What nobody is to see.
+    pub(crate) masks: Arc<Masks>,
+    /// The session as it is written.
+    pub(crate) data: Mutex<SessionData>,
+    /// Held while it is written, so that nobody writes an older one over it.
+    pub(crate) writing: tokio::sync::Mutex<()>,
+    /// Whether a person is asked for more when a limit is reached.
+    pub(crate) asks_for_more: bool,
     /// Who signs histories.
     pub(crate) key: Option<Arc<SigningKey>>,
     /// The hash of the last seal under one of them.
@@ -107,6 +123,18 @@ impl Shared {
     pub(crate) fn sealed(&self, hash: &str) {
         let last = self.last_seal.lock();
         *last.unwrap_or_else(PoisonError::into_inner) = Some(hash.to_owned());
+    }
+
+    /// The session as it is.
+    pub(crate) fn data(&self) -> SessionData {
+        let data = self.data.lock();
+        data.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The session is another now, and that is written down.
+    pub(crate) fn put(&self, data: SessionData) {
+        let there = self.data.lock();
+        *there.unwrap_or_else(PoisonError::into_inner) = data;
     }
 
     /// The record cannot be written any more: all threads stop where they are.
@@ -132,6 +160,8 @@ pub struct NewSession {
     pub id: Option<SessionId>,
     /// Whose it is.
     pub user_id: Option<String>,
+    /// Whose organisation's.
+    pub org_id: Option<String>,
     /// The folder it is about.
     pub workspace: Option<String>,
     /// What it is for.
@@ -265,17 +295,33 @@ impl Engine {
         Ok(threads)
     }
 
-    /// Forgets a session and all that belongs to it, unless another host has it.
+    /// Forgets a session and all that belongs to it, unless another host has it: long output
+    /// too, where no other session refers to it and it is not of the last hour.
     pub async fn remove_session(&self, id: &SessionId) -> Result<(), StoreError> {
+        let mut blobs = BTreeSet::new();
+        self.remove_tree(id, &mut blobs).await?;
+        self.inner.collect(blobs).await
+    }
+
+    /// Forgets a session with its children, and says what they had in the blob store.
+    async fn remove_tree(
+        &self,
+        id: &SessionId,
+        blobs: &mut BTreeSet<String>,
+    ) -> Result<(), StoreError> {
         if let Some(open) = self.session(id) {
             open.close().await?;
         }
         let store = &self.inner.store;
         for child in store.sessions(opening::children_of(id)).await? {
-            Box::pin(self.remove_session(&child.id)).await?;
+            Box::pin(self.remove_tree(&child.id, blobs)).await?;
         }
+        blobs.extend(self.inner.blobs_of(id).await?);
         let lease = store.claim(id, Claim::IfFree).await?;
-        store.remove(&lease).await
+        store.remove(&lease).await?;
+        // What is left of it for a moment is sealed, and of a session that is not.
+        let forgotten = self.inner.credentials.forget(id).await;
+        forgotten.map_err(|error| StoreError::Unavailable(error.to_string()))
     }
 
     /// Gates that wait for a decision.
@@ -381,7 +427,7 @@ fn session_data(id: SessionId, new: NewSession, sandbox: &str, now: Millis) -> S
     SessionData {
         id,
         user_id: new.user_id,
-        org_id: None,
+        org_id: new.org_id,
         workspace: new.workspace,
         purpose: new.purpose,
         status: SessionStatus::Running,

@@ -9,6 +9,7 @@ mod calls;
 mod drive;
 mod failover;
 mod gates;
+mod more;
 mod queue;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,14 +18,17 @@ use std::time::Duration;
 use lillux::keys::SigningKey;
 use rye_protocol::{
     Batch, Call, CallId, CallState, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind,
-    Gate, GateId, ItemStatus, Message, Millis, Op, OrderId, Part, Phase, QueueItem, QueueItemId,
-    Role, StatusKind, Thread, ThreadStatus, Turn, TurnEnd, Usage,
+    Gate, GateId, ItemStatus, Limits, Message, Millis, Op, OrderId, Part, Phase, QueueItem,
+    QueueItemId, Role, StatusKind, Thread, ThreadStatus, Turn, TurnEnd, Usage,
 };
 use serde_json::{Value, json};
 
 use crate::model::ModelAnswer;
 use crate::proof;
 use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolError, ToolOutput};
+use more::Whose;
+
+pub(crate) use more::Raise;
 
 /// A thread, as it was written down, and what of it runs in this process.
 #[derive(Debug, Clone)]
@@ -61,6 +65,10 @@ pub(crate) struct Env<'a> {
     pub(crate) reserve: Usage,
     /// When the session's time is up.
     pub(crate) until: Option<Millis>,
+    /// How much the session may use up.
+    pub(crate) limits: Limits,
+    /// Whether a person is asked for more when a limit is reached.
+    pub(crate) asks_for_more: bool,
     /// Who signs histories.
     pub(crate) signer: Option<&'a SigningKey>,
     /// The hash of the session's last seal.
@@ -145,6 +153,8 @@ pub(crate) struct Output {
     pub(crate) effects: Vec<Effect>,
     /// The prompt that was taken in, or that it was added to.
     pub(crate) accepted: Option<QueueItemId>,
+    /// A limit of the session that is to be higher, written with all else.
+    pub(crate) raise: Option<Raise>,
 }
 
 /// What is to be done.
@@ -210,6 +220,7 @@ impl Machine {
         match &self.thread.turn {
             None if self.items.is_empty() => StatusKind::Idle,
             None => StatusKind::Queued,
+            Some(_) if self.asks_for_more() => StatusKind::BlockedOnDecisionGate,
             Some(turn) => match &turn.phase {
                 Phase::Model => StatusKind::Thinking,
                 Phase::Tools { calls, .. } => {
@@ -224,6 +235,12 @@ impl Machine {
                 }
             },
         }
+    }
+
+    /// Whether it waits to be let use more.
+    fn asks_for_more(&self) -> bool {
+        let mut gates = self.gates.values();
+        gates.any(more::is_pending)
     }
 
     fn calls(&mut self) -> &mut [Call] {
@@ -274,7 +291,7 @@ impl Step<'_> {
                 if let Some(turn) = &mut self.machine.thread.turn {
                     turn.reserved = Usage::default();
                 }
-                self.limit(limit);
+                self.reached(limit, Whose::Session);
             }
             Input::Ended(call, outcome) => self.ended(&call, outcome),
             Input::Ask(call, request) => self.ask(&call, &request),

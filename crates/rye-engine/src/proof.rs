@@ -17,7 +17,7 @@ use rye_protocol::{
 use serde::Serialize;
 use serde_json::Value;
 
-pub use check::{Fault, Trouble, Verdict, check};
+pub use check::{Fault, Trouble, Verdict, check, check_receipt};
 
 /// Where a gate's context keeps the hash of what would run.
 pub const CHAIN_HASH: &str = "chain_hash";
@@ -147,7 +147,7 @@ fn receipt_hash(receipt: &Receipt) -> Hash {
 }
 
 /// The receipt of a decision.
-pub(crate) fn receipt(gate: &Gate, resolution: &Resolution, key: &SigningKey) -> Receipt {
+pub fn receipt(gate: &Gate, resolution: &Resolution, key: &SigningKey) -> Receipt {
     let mut receipt = unsigned(gate, resolution);
     receipt.key = key.public().fingerprint().to_string();
     receipt.signature = key.sign(&receipt_hash(&receipt)).to_string();

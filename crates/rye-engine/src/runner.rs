@@ -12,14 +12,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rye_protocol::{
-    Batch, CallId, EventKind, Gate, GateId, Millis, ProcessRef, QueueItem, QueueItemId, QueueMode,
-    SessionId, StatusKind, Usage,
+    Batch, CallId, EventKind, Gate, GateId, Millis, Op, ProcessRef, QueueItem, QueueItemId,
+    QueueMode, SessionId, StatusKind, Usage,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::engine::Shared;
-use crate::machine::{Children, Env, Input, Machine, PostedOrder};
+use crate::machine::{Children, Env, Input, Machine, PostedOrder, Raise};
 use crate::model::{Delta, ModelAnswer};
 use crate::store::{Order, StoreError, Stored};
 use crate::tool::{DecisionRequest, ToolError, ToolOutput};
@@ -284,11 +284,15 @@ impl Runner {
             let output = next.handle(&self.machine.thread, input.clone(), &self.env());
             let telling = Telling::of(&output.batch);
             let timed = meter::Written::of(&output.batch);
-            match self.write(output.batch).await {
+            match self.write_raised(output.batch, output.raise).await {
                 Ok(last) => {
                     self.machine = next;
                     self.meter.written(timed, self.shared.clock.now());
                     self.tell(telling, last);
+                    if output.raise.is_some() {
+                        // What it waited for is there.
+                        let _ = self.own.send(Mail::Look);
+                    }
                     for effect in output.effects {
                         self.perform(effect).await?;
                     }
@@ -307,6 +311,27 @@ impl Runner {
         }
     }
 
+    /// Writes a batch, and a limit of the session that is higher now with it.
+    async fn write_raised(
+        &self,
+        mut batch: Batch,
+        raise: Option<Raise>,
+    ) -> Result<u64, StoreError> {
+        let Some(raise) = raise else {
+            return self.write(batch).await;
+        };
+        let shared = &self.shared;
+        let _alone = shared.writing.lock().await;
+        let mut data = shared.data();
+        raise.apply(&mut data.limits);
+        data.updated_at = shared.clock.now();
+        batch.push(Op::PutSession(Box::new(data.clone())));
+        let last = self.write(batch).await?;
+        shared.budget.set_limits(data.limits);
+        shared.put(data);
+        Ok(last)
+    }
+
     async fn write(&self, batch: Batch) -> Result<u64, StoreError> {
         if batch.is_empty() {
             return Ok(0);
@@ -323,6 +348,9 @@ impl Runner {
             paused: self.shared.is_paused(),
             reserve: self.reserve(),
             until: self.shared.budget.until(),
+            limits: self.shared.budget.limits(),
+            // A task ends, and the session that gave it asks.
+            asks_for_more: self.shared.asks_for_more && !self.shared.budget.is_of_child(),
             signer: self.shared.key.as_deref(),
             last_seal: self.shared.last_seal(),
             tools: &*self.shared.tools,

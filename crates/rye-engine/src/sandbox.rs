@@ -147,6 +147,10 @@ pub trait Sandbox: Send + Sync + 'static {
     fn rm<'a>(&'a self, path: &'a str) -> Done<'a, ()>;
     /// Ends a process that a dead host left running, by the handle that was written down.
     fn end<'a>(&'a self, process: &'a str) -> Later<'a, ()>;
+    /// Whether a path leads out of the workspace; one that confines refuses such a path.
+    fn is_outside<'a>(&'a self, _path: &'a str) -> Later<'a, bool> {
+        Box::pin(std::future::ready(false))
+    }
     /// Runs a program. Dropping the future ends it with all that it started.
     fn exec<'a>(&'a self, exec: Exec, watcher: &'a dyn Watcher) -> Done<'a, Executed>;
 }

@@ -1,6 +1,6 @@
 //! Tools: what a model can do.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use rye_protocol::{Action, CallId, ErrorInfo, GateKind, Limits, QueueItemId, SessionId, ThreadId};
@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::Inner;
+use crate::mask::{Masks, Stream};
 use crate::model::ToolSpec;
 use crate::runner::Mail;
 use crate::sandbox::Sandbox;
@@ -205,6 +206,9 @@ pub struct ToolContext {
     /// What is left of the budget for a child.
     pub(crate) left: Limits,
     pub(crate) engine: Weak<Inner>,
+    pub(crate) masks: Arc<Masks>,
+    /// What is told live, without secrets.
+    pub(crate) told: Arc<Mutex<Stream>>,
     pub(crate) mail: mpsc::UnboundedSender<Mail>,
 }
 
@@ -263,8 +267,23 @@ impl ToolContext {
 
     /// Tells what the tool prints, as it prints it. It is not written down.
     pub fn output(&self, text: impl Into<String>) {
-        let (call, text) = (self.call.clone(), text.into());
-        let _ = self.mail.send(Mail::Output { call, text });
+        let told = self.told.lock();
+        let mut told = told.unwrap_or_else(PoisonError::into_inner);
+        self.tell(told.push(&self.masks, &text.into()));
+    }
+
+    /// Tells what was held back, in case it became a secret.
+    pub(crate) fn output_rest(&self) {
+        let told = self.told.lock();
+        let mut told = told.unwrap_or_else(PoisonError::into_inner);
+        self.tell(told.rest(&self.masks));
+    }
+
+    fn tell(&self, text: String) {
+        let call = self.call.clone();
+        if !text.is_empty() {
+            let _ = self.mail.send(Mail::Output { call, text });
+        }
     }
 
     /// Writes a process down that the tool has started, to be ended if this host dies.

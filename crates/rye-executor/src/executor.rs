@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use lillux::Hash;
 use lillux::cas::Cas;
 use lillux::process::Supervisor;
+use rye_items::metadata::Metadata;
 use rye_items::{Embedded, ItemError, ItemKind, ItemRef, Library, Memory, Options, SYSTEM};
 use serde_json::{Map, Value};
 
@@ -23,7 +24,7 @@ use crate::chain::{self, Chain, ChainError, Link};
 use crate::envelope::Envelope;
 use crate::error::ExecuteError;
 use crate::parameters::Schemas;
-use crate::primitive::{Execute, HttpClient, Listener, Primitives};
+use crate::primitive::{Execute, HttpClient, Listener, Primitives, Run};
 use crate::trace::Trace;
 
 pub use facts::CallAnchor;
@@ -78,6 +79,8 @@ pub struct Request {
     pub listener: Option<Listener>,
     /// Who let it run.
     pub approval: Approval,
+    /// What work that is written down is to be called; else it finds a name itself.
+    pub run: Option<Run>,
 }
 
 /// Who let a tool run.
@@ -118,6 +121,7 @@ impl Request {
             environment: None,
             listener: None,
             approval: Approval::Asked,
+            run: None,
         }
     }
 
@@ -127,6 +131,17 @@ impl Request {
         self.parameters = parameters;
         self
     }
+}
+
+/// What a call of a tool would be made of.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    /// What the tool says about itself.
+    pub metadata: Arc<Metadata>,
+    /// The hash of its chain.
+    pub chain_hash: Hash,
+    /// What `config_resolve` gives, or null.
+    pub config: Value,
 }
 
 /// Runs tools.
@@ -248,11 +263,13 @@ impl Executor {
                 spill: self.store(),
                 optional: primitive.optional(),
                 listener: request.listener,
+                approval: request.approval,
+                run: request.run,
             },
             trace,
         )?;
         trace.ready(start.elapsed());
-        let done = primitive.run(call).await;
+        let done = primitive.run_within(call, self).await;
         trace.done(start.elapsed());
         Ok(Envelope::done(chain, done, warnings, start.elapsed()))
     }
@@ -269,6 +286,22 @@ impl Executor {
         let item = item.map_err(ChainError::from)?;
         let metadata = library.metadata(&item).map_err(ChainError::from)?;
         Ok(Link { item, metadata })
+    }
+
+    /// The chain of a tool as it is now, verified and fitting, and the configuration that
+    /// a call of it would get from the spaces: what exactly would run, but for parameters.
+    pub fn standing(&self, tool: &ItemRef) -> Result<Standing, ExecuteError> {
+        let resolved = self.resolved(tool)?;
+        let Resolved { library, chain } = &*resolved;
+        valid(chain)?;
+        let trust = library.trust_since_opened();
+        let nothing = Value::Object(Map::new());
+        let with = prepare::with_resolved_config(library, &trust, chain, nothing, &mut Vec::new())?;
+        Ok(Standing {
+            metadata: Arc::clone(&chain.tool().metadata),
+            chain_hash: chain.hash,
+            config: with.get("resolved_config").cloned().unwrap_or_default(),
+        })
     }
 
     /// The chain of a tool, verified.

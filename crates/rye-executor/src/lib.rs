@@ -41,6 +41,6 @@ mod trace;
 
 pub use envelope::{Envelope, ErrorInfo, Status};
 pub use error::ExecuteError;
-pub use executor::{Approval, CallAnchor, Executor, Places, Request};
-pub use primitive::Listener;
+pub use executor::{Approval, CallAnchor, Executor, Places, Request, Standing};
+pub use primitive::{Listener, Run};
 pub use trace::{Step, Trace};

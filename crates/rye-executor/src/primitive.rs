@@ -16,6 +16,7 @@ use rye_items::{Item, ItemId, ItemRef, Verified};
 use serde_json::{Map, Value};
 
 use crate::chain::Link;
+use crate::executor::{Approval, Executor};
 
 pub use execute::{Execute, note_overflow};
 pub use http::HttpClient;
@@ -42,6 +43,19 @@ pub struct Call {
     pub spill: Option<Cas>,
     /// Who hears what is printed while it runs.
     pub listener: Option<Listener>,
+    /// Who let it run.
+    pub approval: Approval,
+    /// What it is a part of, or is to be called itself.
+    pub run: Option<Run>,
+}
+
+/// The name of work that is written down, and that is made of calls itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Its id. Asked for once more under the same id, such work goes on where it was.
+    pub id: String,
+    /// How many other runs it is within.
+    pub depth: u32,
 }
 
 /// Somebody who hears what a tool prints while it runs. The result holds it all
@@ -118,6 +132,11 @@ pub type Outcome<'a> = Pin<Box<dyn Future<Output = Done> + Send + 'a>>;
 pub trait Primitive: Send + Sync {
     /// Carries out a call. Dropping the future ends what it began.
     fn run(&self, call: Call) -> Outcome<'_>;
+
+    /// The same for one whose work is made of further calls, which this executor carries out.
+    fn run_within<'a>(&'a self, call: Call, _: &'a Executor) -> Outcome<'a> {
+        self.run(call)
+    }
 
     /// The keys of the configuration that name further items. They are found and
     /// verified with the chain, and reach the call as [`Call::items`].

@@ -43,6 +43,8 @@ pub fn approvals(spaces: &Spaces) -> Result<(Policy, Vec<Ignored>), ApprovalsErr
             denied.extend(denies.cloned());
         }
         policy.rules.extend(read.rules);
+        // The most specific counts.
+        policy.limits = policy.limits.or(read.limits);
     }
     denied.append(&mut policy.rules);
     policy.rules = denied;

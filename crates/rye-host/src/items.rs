@@ -84,6 +84,7 @@ impl Items {
             risk: metadata.risk_level().and_then(|it| risk(it.as_str())),
             space: Some(chain.tool().space().as_str().to_owned()),
             requires_approval: metadata.requires_approval() == Some(true),
+            drift: None,
             hash: chain.hash.to_hex(),
             pieces: pieces(&chain),
             handle: Arc::new((reference, chain.hash)),
@@ -181,7 +182,7 @@ fn pieces(chain: &Chain) -> Vec<Piece> {
     links.map(piece).collect()
 }
 
-fn piece(link: &Link) -> Piece {
+pub(crate) fn piece(link: &Link) -> Piece {
     let signer = link.item.signer.as_ref().map(|signer| {
         let key = signer.key.fingerprint();
         match &signer.owner {
@@ -220,7 +221,7 @@ fn output(envelope: Envelope) -> Result<ToolOutput, ActionError> {
 }
 
 /// What a model reads: the words of a program as they are, all else as JSON.
-fn words(data: &Value) -> String {
+pub(crate) fn words(data: &Value) -> String {
     let printed = |name: &str| data.get(name).and_then(Value::as_str);
     match (data, printed("stdout")) {
         (Value::String(text), _) => text.clone(),
@@ -233,7 +234,7 @@ fn words(data: &Value) -> String {
     }
 }
 
-fn refused(error: &ExecuteError) -> ActionError {
+pub(crate) fn refused(error: &ExecuteError) -> ActionError {
     let message = match error.hint() {
         Some(hint) => format!("{error}\nhint: {hint}"),
         None => error.to_string(),
@@ -241,7 +242,7 @@ fn refused(error: &ExecuteError) -> ActionError {
     ActionError::Failed(ErrorInfo::new(ErrorCode::ToolFailed, message))
 }
 
-fn unusable(error: &impl ToString) -> ActionError {
+pub(crate) fn unusable(error: &impl ToString) -> ActionError {
     ActionError::Failed(ErrorInfo::new(ErrorCode::ToolFailed, error.to_string()))
 }
 

@@ -64,9 +64,14 @@
 //! ```
 
 mod approvals;
+mod bridge;
+mod commands;
 mod config;
+mod credentials;
 mod items;
 mod models;
+mod oauth;
+mod servers;
 pub mod transfer;
 
 use std::path::{Path, PathBuf};
@@ -76,14 +81,20 @@ use lillux::process::Supervisor;
 use rye_engine::sandbox::Sandbox;
 use rye_engine::store::StoreError;
 use rye_engine::{BuildError, Builder, Engine};
+use rye_items::vault::Vault;
 use rye_sandbox::{Local, Virtual};
 use rye_store::FileBlobs;
 
 pub use approvals::{APPROVALS, ApprovalsError, approvals};
+pub use bridge::{Bridge, BridgeError, bridge, executor, executor_with};
+pub use commands::{COMMANDS, commands};
+pub use credentials::{Credentials, masks};
 pub use items::Items;
 pub use models::{MODELS, ModelsError, models};
+pub use oauth::HttpRefresher;
 pub use rye_model::{Catalogue, Listed, Overrides};
 pub use rye_store::Sqlite;
+pub use servers::{Servers, server_environment};
 
 /// Where an agent's tools work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -104,6 +115,8 @@ pub struct Options {
     pub workspace: PathBuf,
     /// Where tools work.
     pub sandbox: SandboxKind,
+    /// Where secrets are, and the key that credentials are sealed to.
+    pub vault: Option<Vault>,
 }
 
 /// Why there is no engine.
@@ -162,6 +175,12 @@ pub fn builder_on(
         .store(store)
         .blobs(FileBlobs::new(options.database.with_file_name("blobs")))
         .models(models)
+        .masks(Arc::new(masks(options.vault.as_ref())))
+        .credentials(Arc::new(Credentials::new(
+            &options.database,
+            options.vault.clone(),
+        )))
+        .refresher(HttpRefresher)
         .sandbox(sandbox)
         .tools(rye_engine::builtin::tools()))
 }

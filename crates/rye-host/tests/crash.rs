@@ -13,6 +13,8 @@
 mod child;
 #[path = "crash/killer.rs"]
 mod killer;
+#[path = "crash/project.rs"]
+mod project;
 #[path = "crash/scenarios.rs"]
 mod scenarios;
 #[path = "crash/tools.rs"]
@@ -104,14 +106,23 @@ fn child() {
     }
 }
 
+/// A folder for a scenario, with what it needs.
+fn place(scenario: &Scenario) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    if scenario.in_project {
+        project::make(folder.path());
+    }
+    folder
+}
+
 fn kill_everywhere(scenario: &Scenario, bad: &mut Vec<String>) -> Tally {
     let mut tally = Tally::default();
-    let folder = tempfile::tempdir().unwrap();
+    let folder = place(scenario);
     let Run::Ended(expected) = run(scenario, folder.path(), None, Duration::ZERO) else {
         panic!("{} does not come to an end by itself", scenario.name);
     };
     for point in 0..MOST {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = place(scenario);
         match run(scenario, folder.path(), Some(point), Duration::ZERO) {
             Run::Killed => {}
             Run::Ended(_) => return tally,

@@ -39,6 +39,7 @@ mod yaml;
 
 pub use error::MetadataError;
 pub use extractors::{Extractors, Parser, Rule};
+pub use node::{Data, Entry, Node};
 pub use typed::{Effect, Field, Metadata, RiskLevel};
 
 use crate::ItemKind;
@@ -60,6 +61,12 @@ pub fn extract(
     extractors: &Extractors,
 ) -> Result<Metadata, MetadataError> {
     read(bytes, extension, kind, extractors).map_err(|problem| problem.within(bytes))
+}
+
+/// Reads a YAML file whose every value is wanted with its place.
+pub fn tree(bytes: &[u8]) -> Result<Node, MetadataError> {
+    let read = text::checked(bytes).and_then(yaml::value);
+    read.map_err(|problem| problem.within(bytes))
 }
 
 fn read(

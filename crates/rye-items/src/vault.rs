@@ -30,7 +30,7 @@ mod shelf;
 
 use std::path::{Path, PathBuf};
 
-use lillux::envelope::{Envelope, Secret, seal};
+use lillux::envelope::{Envelope, OpeningKey, Secret, seal};
 use lillux::keys::Fingerprint;
 
 use crate::space::Space;
@@ -105,6 +105,15 @@ impl Vault {
         let envelope = seal(secret, &[recipient], &label(space, name))?;
         shelf.write(name, &envelope)?;
         Ok(describe(space, name, shelf.path_of(name), &envelope))
+    }
+
+    /// The key that all secrets are sealed to, for what is kept elsewhere; none where there is
+    /// none and none is to be made.
+    pub fn key(&self, make: bool) -> Result<Option<OpeningKey>, VaultError> {
+        if make {
+            return key::read_or_make(&self.user).map(Some);
+        }
+        key::find(&self.user)
     }
 
     /// Opens a secret: of the space given, or of the project and else the user.

@@ -52,6 +52,8 @@ pub enum ErrorCode {
     GateWithdrawn,
     /// Another decision was made before.
     DecisionGateConflict,
+    /// It needs a key or a password that nobody gave.
+    AuthRequired,
     /// A limit was reached.
     Limit,
     /// The role or skill that was named is no good.

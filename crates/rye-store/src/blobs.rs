@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use lillux::Hash;
-use lillux::cas::{Cas, CasError};
+use lillux::cas::{Cas, CasError, DEFAULT_GRACE, GcOptions};
 use rye_engine::blob::{BlobError, BlobStore, Kept};
 use tokio::task::spawn_blocking;
 
@@ -14,13 +15,22 @@ use tokio::task::spawn_blocking;
 #[derive(Debug, Clone)]
 pub struct FileBlobs {
     root: Arc<Path>,
+    grace: Duration,
 }
 
 impl FileBlobs {
     /// Those in this folder, which need not be there yet.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into().into();
-        Self { root }
+        let grace = DEFAULT_GRACE;
+        Self { root, grace }
+    }
+
+    /// What was put within this time is never collected; an hour unless given.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
     }
 
     /// Does what waits for a disk where nobody else waits.
@@ -54,6 +64,27 @@ impl BlobStore for FileBlobs {
     fn get<'a>(&'a self, hash: &'a Hash) -> Kept<'a, Option<Vec<u8>>> {
         let hash = *hash;
         self.blocking(move |root| found(Cas::open_existing(root).and_then(|cas| cas.get(&hash))))
+    }
+
+    fn collect(&self, used: Vec<Hash>) -> Kept<'_, ()> {
+        let options = GcOptions {
+            grace: self.grace,
+            dry_run: false,
+        };
+        self.blocking(move |root| {
+            let cas = match Cas::open_existing(root) {
+                Err(CasError::NoStore { .. }) => return Ok(()),
+                cas => cas?,
+            };
+            // What is gone already cannot be kept.
+            let mut there = Vec::new();
+            for hash in used {
+                if cas.has(&hash)? {
+                    there.push(hash);
+                }
+            }
+            cas.gc(there, options).map(drop)
+        })
     }
 
     fn has<'a>(&'a self, hash: &'a Hash) -> Kept<'a, bool> {
@@ -95,6 +126,11 @@ impl BlobStore for MemoryBlobs {
 
     fn get<'a>(&'a self, hash: &'a Hash) -> Kept<'a, Option<Vec<u8>>> {
         now(self.all().get(hash).cloned())
+    }
+
+    fn collect(&self, used: Vec<Hash>) -> Kept<'_, ()> {
+        self.all().retain(|hash, _| used.contains(hash));
+        now(())
     }
 
     fn has<'a>(&'a self, hash: &'a Hash) -> Kept<'a, bool> {

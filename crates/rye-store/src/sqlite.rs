@@ -35,6 +35,11 @@ use readers::Readers;
 use wake::Bell;
 use writer::{Writer, Written};
 
+/// A connection to the file for what is no session.
+pub(crate) fn connection(path: &Path) -> Result<rusqlite::Connection, StoreError> {
+    file::writer(path).map_err(|failure| failure.explain(path))
+}
+
 /// A store in a file.
 ///
 /// What a commit acknowledges is on the disk, also after a power cut. All writing is done

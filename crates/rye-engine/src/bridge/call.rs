@@ -16,6 +16,8 @@ use crate::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 /// How often one call is asked about. What changes more often than people can read is not
 /// run.
 const MOST: usize = 8;
+/// And for a credential.
+const CREDENTIALS: usize = 3;
 
 pub(super) struct CallTool {
     def: ToolDef,
@@ -59,10 +61,16 @@ impl CallTool {
             given => given,
         };
         let args_hash = proof::args_hash(&params);
-        let mut asked = 0;
+        let (mut asked, mut wanted) = (0, 0);
         let mut before: Option<Map<String, Value>> = None;
         loop {
-            let action = source.prepare(id).await.map_err(told)?;
+            let action = match source.prepare(id).await {
+                Err(error) => {
+                    given(error, &mut wanted, context).await?;
+                    continue;
+                }
+                Ok(action) => action,
+            };
             check(&action, &params)?;
             let question = Question {
                 tool: &args.tool_id,
@@ -94,6 +102,9 @@ impl CallTool {
                     before = Some(about);
                     continue;
                 }
+                if action.drift.is_some() {
+                    source.accept(&action).await.map_err(told)?;
+                }
                 if resolution.action == APPROVE_PROJECT {
                     let remembered = source.remember(&action, &resolution.by).await;
                     remembered.map_err(told)?;
@@ -102,7 +113,7 @@ impl CallTool {
             match source.call(&action, params.clone(), context).await {
                 Ok(output) => return Ok(proven(output, &action, &args_hash)),
                 Err(ActionError::Changed) => before = Some(question_context(&question)),
-                Err(error) => return Err(told(error)),
+                Err(error) => given(error, &mut wanted, context).await?,
             }
         }
     }
@@ -132,7 +143,13 @@ impl CallTool {
         let action = question.action;
         let default = source.default_mode();
         let mode = self.bridge.policy.decide(question.tool, action, default);
-        if mode != Mode::Ask {
+        if mode == Mode::Deny {
+            return Ok(mode);
+        }
+        if action.drift.is_some() {
+            return Ok(Mode::Ask);
+        }
+        if mode == Mode::Allow {
             return Ok(mode);
         }
         if source.is_remembered(action).await {
@@ -149,6 +166,22 @@ impl CallTool {
             .filter(|gate| gate.origin.call != context.call);
         let yes = other.map(|gate| &gate.context).any(same);
         Ok(if yes { Mode::Allow } else { Mode::Ask })
+    }
+}
+
+/// Waits for the credential that is missing, if that is what is wrong.
+async fn given(
+    error: ActionError,
+    wanted: &mut usize,
+    context: &ToolContext,
+) -> Result<(), ToolError> {
+    match error {
+        ActionError::AuthRequired { service, how } if *wanted < CREDENTIALS => {
+            *wanted += 1;
+            let nth = *wanted - 1;
+            context.request_credential(&service, &how, nth).await
+        }
+        error => Err(told(error)),
     }
 }
 
@@ -194,6 +227,7 @@ fn failed(code: ErrorCode, message: impl Into<String>) -> ToolError {
 fn told(error: ActionError) -> ToolError {
     match error {
         ActionError::Failed(info) => ToolError(info),
+        ActionError::AuthRequired { .. } => failed(ErrorCode::AuthRequired, error.to_string()),
         other => ToolError::failed(other.to_string()),
     }
 }

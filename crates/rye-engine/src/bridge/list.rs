@@ -50,7 +50,7 @@ impl ListTools {
     async fn list(&self, args: Args) -> Result<ToolOutput, ToolError> {
         let query = args.query.unwrap_or_default();
         let limit = args.limit.unwrap_or(USUAL).min(MOST);
-        let (mut found, mut total, mut warnings) = (Vec::new(), 0, Vec::new());
+        let (mut of_each, mut total, mut warnings) = (Vec::new(), 0, Vec::new());
         let named = args.service.as_deref();
         let mut known = false;
         for source in &self.bridge.sources {
@@ -62,8 +62,7 @@ impl ListTools {
                 Ok(listing) => {
                     total += listing.total;
                     warnings.extend(listing.warnings);
-                    let service = source.service();
-                    found.extend(listing.actions.into_iter().map(|it| (service, it)));
+                    of_each.push((source.service(), listing.actions.into_iter()));
                 }
                 // One that cannot be reached does not hide the others.
                 Err(error) => warnings.push(format!("{}: {error}", source.service())),
@@ -76,9 +75,29 @@ impl ListTools {
             );
             return Err(ToolError::failed(message));
         }
-        found.truncate(limit);
+        let found = in_turn(of_each, limit);
         Ok(told(&found, total, &warnings))
     }
+}
+
+/// The best of each source, then the second best of each, and so on: what fits best in one
+/// says nothing of what fits in another.
+fn in_turn(
+    mut of_each: Vec<(&str, impl Iterator<Item = Listed>)>,
+    limit: usize,
+) -> Vec<(&str, Listed)> {
+    let mut found = Vec::new();
+    while found.len() < limit {
+        let before = found.len();
+        for (service, actions) in &mut of_each {
+            found.extend(actions.next().map(|it| (*service, it)));
+        }
+        if found.len() == before {
+            break;
+        }
+    }
+    found.truncate(limit);
+    found
 }
 
 fn told(found: &[(&str, Listed)], total: usize, warnings: &[String]) -> ToolOutput {

@@ -24,6 +24,20 @@ pub struct Policy {
     /// In order.
     #[serde(default)]
     pub rules: Vec<Rule>,
+    /// What becomes of a turn that reaches a limit, where this says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<AtLimit>,
+}
+
+/// What becomes of a turn that reaches a limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AtLimit {
+    /// It ends, visibly.
+    #[default]
+    End,
+    /// A person is asked for more.
+    Ask,
 }
 
 /// What becomes of some calls. What it does not say fits all.
@@ -44,10 +58,10 @@ pub struct Rule {
 }
 
 impl Rule {
-    fn fits(&self, tool: &str, action: &Prepared) -> bool {
+    fn fits(&self, tool: &str, action: Option<Risk>, from: Option<&String>) -> bool {
         let name = self.tool.as_deref();
-        let risk = |risk: &Risk| action.risk == Some(*risk);
-        let space = |space: &String| action.space.as_ref() == Some(space);
+        let risk = |risk: &Risk| action == Some(*risk);
+        let space = |space: &String| from == Some(space);
         name.is_none_or(|pattern| fits(pattern, tool))
             && (self.risk.is_empty() || self.risk.iter().any(risk))
             && (self.space.is_empty() || self.space.iter().any(space))
@@ -58,14 +72,34 @@ impl Policy {
     /// What becomes of a call of `tool`. Where no rule fits, what says that it needs an
     /// approval is asked about, as is what can do much harm, or does not say how much.
     pub(super) fn decide(&self, tool: &str, action: &Prepared, otherwise: Mode) -> Mode {
-        if let Some(rule) = self.rules.iter().find(|rule| rule.fits(tool, action)) {
-            return rule.action;
+        let space = action.space.as_ref();
+        if let Some(mode) = self.of_rules(tool, action.risk, space) {
+            return mode;
         }
         let harmless = matches!(action.risk, Some(Risk::Low | Risk::Medium));
         match otherwise {
             Mode::Allow if !harmless || action.requires_approval => Mode::Ask,
             other => other,
         }
+    }
+}
+
+impl Policy {
+    /// What becomes of a call of a built-in tool where nothing confines it.
+    pub(crate) fn decide_builtin(&self, tool: &str, risk: Risk) -> Mode {
+        let name = format!("builtin:{tool}");
+        let mode = self.of_rules(&name, Some(risk), None);
+        mode.unwrap_or(if risk >= Risk::High {
+            Mode::Ask
+        } else {
+            Mode::Allow
+        })
+    }
+
+    fn of_rules(&self, tool: &str, risk: Option<Risk>, space: Option<&String>) -> Option<Mode> {
+        let mut rules = self.rules.iter();
+        let rule = rules.find(|rule| rule.fits(tool, risk, space))?;
+        Some(rule.action)
     }
 }
 
@@ -106,6 +140,7 @@ mod tests {
             risk,
             space: Some(space.to_owned()),
             requires_approval: false,
+            drift: None,
             hash: String::new(),
             pieces: Vec::new(),
             handle: Arc::new(()),
@@ -167,6 +202,7 @@ mod tests {
                 rule("rye:dep*", &["user"], Mode::Deny),
                 rule("rye:deploy", &[], Mode::Allow),
             ],
+            limits: None,
         };
         let high = |space| action(Some(Risk::High), space);
         assert_eq!(

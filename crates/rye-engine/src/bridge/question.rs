@@ -18,8 +18,13 @@ pub const APPROVE_PROJECT: &str = "approve_project";
 /// It may not.
 pub const DENY: &str = "deny";
 
+/// Where a gate's context says that something is not what was accepted.
+pub const DRIFT: &str = "drift";
+
 /// How much of the arguments a person is shown.
 const LONGEST: usize = 4000;
+/// And of a line that somebody else wrote.
+const LINE: usize = 500;
 
 /// A call that is asked about.
 pub(super) struct Question<'a> {
@@ -82,7 +87,11 @@ impl Question<'_> {
             body.push('\n');
         }
         let action = self.action;
+        if let Some(drift) = &action.drift {
+            let _ = writeln!(body, "It is not what was accepted before:\n{drift}");
+        }
         if let Some(line) = action.description.lines().next() {
+            let line: String = line.chars().take(LINE).collect();
             let _ = writeln!(body, "{line}");
         }
         let risk = action.risk.map_or("not stated", super::Risk::as_str);
@@ -116,6 +125,9 @@ impl Question<'_> {
         context.insert("space".to_owned(), json!(action.space));
         context.insert("pieces".to_owned(), json!(action.pieces));
         context.insert("params".to_owned(), self.params.clone());
+        if action.drift.is_some() {
+            context.insert(DRIFT.to_owned(), json!(true));
+        }
         context
     }
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use lillux::Hash;
-use rye_protocol::{ErrorCode, ErrorInfo, ProcessRef};
+use rye_protocol::ProcessRef;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{failed, parse};
+use super::{failed, parse, permission};
 use crate::blob::SCHEME;
 use crate::sandbox::{Exec, Executed, Watcher};
 use crate::store::Later;
@@ -23,8 +23,6 @@ const LONGEST: u64 = 3600;
 const KEPT: usize = 32 * 1024 * 1024;
 const TOLD: usize = 256 * 1024;
 const SHOWN: usize = 30_000;
-/// The kind of sandbox that confines nothing.
-const UNCONFINED: &str = "local";
 
 /// Runs a command in the sandbox's shell. It is never repeated on its own: who knows what
 /// it did. Where nothing confines it, a person must agree first.
@@ -87,9 +85,7 @@ impl Tool for Bash {
                 max_told: Some(TOLD),
                 ..Exec::default()
             };
-            if context.sandbox.kind() == UNCONFINED {
-                approval(&exec, &context).await?;
-            }
+            permission::to_run(request(&exec, context.call.as_str()), &context).await?;
             let ear = Ear { context: &context };
             let executed = context.sandbox.exec(exec, &ear).await.map_err(failed)?;
             let report = Report::of(executed, time);
@@ -101,17 +97,6 @@ impl Tool for Bash {
             Ok(report.output(hash.as_ref()))
         })
     }
-}
-
-/// Waits until a person agrees to this very command.
-async fn approval(exec: &Exec, context: &ToolContext) -> Result<(), ToolError> {
-    let request = request(exec, context.call.as_str());
-    let resolution = context.request_decision(request).await?;
-    if resolution.action == "approve" {
-        return Ok(());
-    }
-    let message = format!("{} did not allow it", resolution.by);
-    Err(ToolError(ErrorInfo::new(ErrorCode::Denied, message)))
 }
 
 /// The gate is that of the call and of what it would run: a model that uses a call's id

@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 
 use self::apply::{Change, apply};
 use self::document::Document;
-use super::{counted, failed, parse, read};
+use super::{counted, failed, parse, permission, read};
 use crate::store::Later;
 use crate::text::without_middle;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
@@ -122,8 +122,10 @@ impl Tool for Edit {
 
     fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
+            let given = args.clone();
             let mut args: Args = parse(args)?;
             let changes = args.changes()?;
+            permission::to_change("edit", &args.path, &given, &context).await?;
             let (sandbox, path) = (&*context.sandbox, &args.path);
             let _alone = self.alone.lock().await;
             let bytes = match sandbox.read(path).await {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{counted, failed, parse};
+use super::{counted, failed, parse, permission};
 use crate::sandbox::SandboxError;
 use crate::store::Later;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
@@ -57,7 +57,9 @@ impl Tool for Write {
 
     fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
+            let given = args.clone();
             let Args { path, content } = parse(args)?;
+            permission::to_change("write", &path, &given, &context).await?;
             let _alone = self.alone.lock().await;
             let before = match context.sandbox.stat(&path).await {
                 Ok(about) => Some(about.size),

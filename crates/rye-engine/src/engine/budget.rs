@@ -7,7 +7,7 @@ use rye_protocol::{CallId, Limits, Millis, ThreadId, Usage};
 
 /// The budget of a session that is open here.
 pub(crate) struct Budget {
-    limits: Limits,
+    limits: Mutex<Limits>,
     spent: Mutex<Spent>,
     above: Option<Above>,
 }
@@ -40,7 +40,7 @@ impl Spent {
 impl Budget {
     pub(crate) fn new(limits: Limits, settled: Usage, above: Option<Above>) -> Self {
         let budget = Self {
-            limits,
+            limits: Mutex::new(limits),
             spent: Mutex::new(Spent {
                 settled,
                 ..Spent::default()
@@ -58,12 +58,27 @@ impl Budget {
     pub(crate) fn until(&self) -> Option<Millis> {
         let above = self.above.as_ref();
         let above = above.and_then(|above| above.budget.until());
-        self.limits.until.into_iter().chain(above).min()
+        self.limits().until.into_iter().chain(above).min()
+    }
+
+    /// How much it may use up.
+    pub(crate) fn limits(&self) -> Limits {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It may use up more.
+    pub(crate) fn set_limits(&self, limits: Limits) {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
+
+    /// Whether it is that of a child.
+    pub(crate) fn is_of_child(&self) -> bool {
+        self.above.is_some()
     }
 
     /// What is left for a child.
     pub(crate) fn left(&self) -> Limits {
-        self.limits.left(&self.spent().total())
+        self.limits().left(&self.spent().total())
     }
 
     /// Lets a call of a model be made, or says which limit it would pass. What is let is
@@ -84,11 +99,12 @@ impl Budget {
     }
 
     fn check(&self, before: Usage, more: Usage, now: Millis) -> Result<(), &'static str> {
-        if let Some(limit) = self.limits.reached(&before, now) {
+        let limits = self.limits();
+        if let Some(limit) = limits.reached(&before, now) {
             return Err(limit);
         }
         let after = before.plus(more).tokens();
-        if self.limits.tokens.is_some_and(|limit| after > limit) {
+        if limits.tokens.is_some_and(|limit| after > limit) {
             return Err("tokens");
         }
         match &self.above {

@@ -8,7 +8,10 @@ use lillux::keys::SigningKey;
 
 use super::{Engine, Inner, look_after};
 use crate::blob::BlobStore;
+use crate::bridge::Policy;
 use crate::clock::{Clock, SystemClock};
+use crate::credential::{CredentialStore, Credentials, Refresher};
+use crate::mask::Masks;
 use crate::metrics::Metrics;
 use crate::model::Models;
 use crate::runner::Toolbox;
@@ -43,6 +46,11 @@ pub struct Builder {
     collect: Option<Duration>,
     system: String,
     key: Option<SigningKey>,
+    credentials: Option<Arc<dyn CredentialStore>>,
+    refresher: Option<Arc<dyn Refresher>>,
+    masks: Arc<Masks>,
+    asks_for_more: bool,
+    policy: Policy,
 }
 
 impl Builder {
@@ -116,6 +124,41 @@ impl Builder {
         self
     }
 
+    /// Where keys and passwords for tools are kept. Without it, there are none.
+    #[must_use]
+    pub fn credentials(mut self, store: Arc<dyn CredentialStore>) -> Self {
+        self.credentials = Some(store);
+        self
+    }
+
+    /// Who renews tokens that end.
+    #[must_use]
+    pub fn refresher(mut self, refresher: impl Refresher) -> Self {
+        self.refresher = Some(Arc::new(refresher));
+        self
+    }
+
+    /// What nobody is to see in what tools give, beside the credentials that they use.
+    #[must_use]
+    pub fn masks(mut self, masks: Arc<Masks>) -> Self {
+        self.masks = masks;
+        self
+    }
+
+    /// Asks a person for more when a limit is reached, rather than end there.
+    #[must_use]
+    pub fn ask_for_more(mut self, asks: bool) -> Self {
+        self.asks_for_more = asks;
+        self
+    }
+
+    /// What built-in tools may do without asking where nothing confines them.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
     /// Puts it together. Must be called within a Tokio runtime.
     pub fn build(self) -> Result<Engine, BuildError> {
         let mut tools = Toolbox::default();
@@ -138,6 +181,10 @@ impl Builder {
             metrics,
             clock: self.clock.unwrap_or_else(|| Arc::<SystemClock>::default()),
             tools: Arc::new(tools),
+            credentials: Credentials::new(self.credentials, self.refresher),
+            masks: self.masks,
+            asks_for_more: self.asks_for_more,
+            policy: self.policy,
             collect: self.collect.unwrap_or(COLLECT),
             system: self.system,
             key: self.key.map(Arc::new),

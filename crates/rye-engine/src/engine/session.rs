@@ -30,7 +30,6 @@ pub struct Session {
 
 struct Open {
     shared: Arc<Shared>,
-    data: Mutex<SessionData>,
     threads: Mutex<HashMap<String, Running>>,
     /// Held while a thread is made, so that a key has one.
     making: tokio::sync::Mutex<()>,
@@ -117,6 +116,10 @@ impl Session {
             lost: Mutex::new(None),
             paused: AtomicBool::new(data.status == SessionStatus::Paused),
             budget: Arc::new(Budget::new(data.limits, data.usage, above)),
+            masks: Arc::clone(&inner.masks),
+            asks_for_more: inner.asks_for_more,
+            data: Mutex::new(data),
+            writing: tokio::sync::Mutex::default(),
             engine: Arc::downgrade(inner),
             metrics: Arc::clone(&inner.metrics),
             key: inner.key.clone(),
@@ -125,7 +128,6 @@ impl Session {
         Self {
             open: Arc::new(Open {
                 shared: Arc::new(shared),
-                data: Mutex::new(data),
                 threads: Mutex::default(),
                 making: tokio::sync::Mutex::default(),
                 looking: tokio::sync::Mutex::default(),
@@ -144,8 +146,7 @@ impl Session {
     }
 
     pub(crate) fn data(&self) -> SessionData {
-        let data = self.open.data.lock();
-        data.unwrap_or_else(PoisonError::into_inner).clone()
+        self.open.shared.data()
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -370,16 +371,17 @@ impl Session {
 
     pub(super) async fn set_status(&self, status: SessionStatus) -> Result<(), StoreError> {
         let shared = &self.open.shared;
-        let data = {
-            let data = self.open.data.lock();
-            let mut data = data.unwrap_or_else(PoisonError::into_inner);
-            data.status = status;
-            data.updated_at = shared.clock.now();
-            data.clone()
+        let alone = shared.writing.lock().await;
+        let data = SessionData {
+            status,
+            updated_at: shared.clock.now(),
+            ..shared.data()
         };
         let mut batch = Batch::default();
-        batch.push(Op::PutSession(Box::new(data)));
+        batch.push(Op::PutSession(Box::new(data.clone())));
         shared.store.commit(&shared.lease, batch).await?;
+        shared.put(data);
+        drop(alone);
         let paused = status == SessionStatus::Paused;
         shared.paused.store(paused, Ordering::Release);
         for running in self.all_running() {

@@ -14,6 +14,7 @@ use rye_protocol::{
     Call, CallState, EventKind, ItemStatus, Phase, QueueItem, SessionId, ThreadStatus, Turn,
 };
 
+use super::more::Whose;
 use super::{Effect, Fact, Step};
 use crate::child;
 use crate::tool::Effect as ToolEffect;
@@ -27,6 +28,11 @@ impl Step<'_> {
         if paused {
             return;
         }
+        self.take_more();
+        if self.out.raise.is_some() {
+            // It goes on once that is written.
+            return;
+        }
         loop {
             let Some(turn) = &self.machine.thread.turn else {
                 match self.next_item() {
@@ -35,8 +41,11 @@ impl Step<'_> {
                 }
                 continue;
             };
-            if let Some(limit) = self.limit_of_prompt(turn) {
-                self.limit(limit);
+            if self.machine.asks_for_more() {
+                return;
+            }
+            if let Some((limit, whose)) = self.limit_of_prompt(turn) {
+                self.reached(limit, whose);
                 continue;
             }
             match &turn.phase {
@@ -74,19 +83,22 @@ impl Step<'_> {
     }
 
     /// The limit of the prompt that is reached; that of the session, if it is its time.
-    fn limit_of_prompt(&self, turn: &Turn) -> Option<&'static str> {
-        if self.env.until.is_some_and(|until| self.env.now >= until) {
-            return Some("duration");
+    fn limit_of_prompt(&self, turn: &Turn) -> Option<(&'static str, Whose)> {
+        // What a call in progress uses up is its own; time is up for all, unless somebody is
+        // asked for more of it: that is done between calls.
+        let between = turn.phase == Phase::Model && !self.machine.live.model;
+        let now = between || !self.env.asks_for_more;
+        if now && self.env.until.is_some_and(|until| self.env.now >= until) {
+            return Some(("duration", Whose::Session));
         }
         let limits = &self.running()?.limits;
         let reached = limits.reached(&turn.used, self.env.now)?;
-        // What a call in progress uses up is its own; time is up for all.
-        let between = turn.phase == Phase::Model && !self.machine.live.model;
-        (between || reached == "duration").then_some(reached)
+        let now = between || (reached == "duration" && now);
+        now.then_some((reached, Whose::Prompt))
     }
 
     /// The prompt that runs.
-    fn running(&self) -> Option<&QueueItem> {
+    pub(super) fn running(&self) -> Option<&QueueItem> {
         let turn = self.machine.thread.turn.as_ref()?;
         self.machine.items.iter().find(|item| item.id == turn.item)
     }

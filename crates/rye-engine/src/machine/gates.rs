@@ -62,7 +62,7 @@ impl Step<'_> {
     }
 
     /// Gate, entry, suspended turn and event, in one batch.
-    fn open(&mut self, call: &CallId, gate: Gate) {
+    pub(super) fn open(&mut self, call: &CallId, gate: Gate) {
         self.append(EntryKind::DecisionGate {
             gate: gate.id.clone(),
             title: gate.title.clone(),

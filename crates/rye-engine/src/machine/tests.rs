@@ -177,6 +177,8 @@ impl World {
             paused: false,
             reserve: TURN,
             until: self.until,
+            limits: Limits::default(),
+            asks_for_more: false,
             signer: None,
             last_seal: None,
             tools: &Named,

@@ -292,6 +292,31 @@ impl<'a> Check<'a> {
     }
 }
 
+/// Whether a decision has a receipt that is good, or what is wrong with it. `key` gives the
+/// public key of a fingerprint, if it is trusted.
+pub fn check_receipt(
+    gate: &Gate,
+    resolution: &Resolution,
+    key: impl Fn(&str) -> Option<PublicKey>,
+) -> Result<bool, String> {
+    let Some(receipt) = &resolution.receipt else {
+        return Ok(false);
+    };
+    let public = key(&receipt.key).ok_or_else(|| {
+        format!(
+            "the decision is signed by {}, which is not trusted",
+            receipt.key
+        )
+    })?;
+    let signature = receipt.signature.parse::<Signature>();
+    let is_signed = signature.is_ok_and(|it| public.verify(&receipt_hash(receipt), &it).is_ok());
+    if is_signed && agrees(gate, resolution) {
+        Ok(true)
+    } else {
+        Err("the receipt is for another decision".to_owned())
+    }
+}
+
 fn agrees(gate: &Gate, resolution: &Resolution) -> bool {
     let Some(receipt) = &resolution.receipt else {
         return false;

@@ -115,6 +115,8 @@ impl Runner {
             sandbox: Arc::clone(&self.shared.sandbox),
             left,
             engine: self.shared.engine.clone(),
+            masks: Arc::clone(&self.shared.masks),
+            told: Arc::default(),
             mail: self.own.clone(),
         };
         let is_task = self.shared.tools.of(tool).is_some_and(|it| it.is_task);

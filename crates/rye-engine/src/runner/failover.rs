@@ -8,6 +8,7 @@ use rye_protocol::{ErrorCode, ErrorInfo, EventKind};
 
 use super::Runner;
 use crate::machine::Input;
+use crate::mask::Masks;
 use crate::model::{ModelError, Retry};
 use crate::store::StoreError;
 
@@ -104,13 +105,24 @@ impl Runner {
         let models = &self.shared.models;
         let others = models.failover(&model);
         let input = match self.failover.after(&model, &error, models.retry(), &others) {
-            Next::Again(told) => Input::Again(Box::new(told)),
-            Next::GiveUp(error) => {
+            Next::Again(mut told) => {
+                mask(&mut told, &self.shared.masks);
+                Input::Again(Box::new(told))
+            }
+            Next::GiveUp(mut error) => {
+                self.shared.masks.mask_in(&mut error.message);
                 self.failover = Failover::default();
                 Input::Answered(Err(error))
             }
         };
         self.step(input).await.map(drop)
+    }
+}
+
+/// A provider may say a key back that it does not know.
+fn mask(told: &mut EventKind, masks: &Masks) {
+    if let EventKind::ModelRetry { why, .. } | EventKind::ModelSwitched { why, .. } = told {
+        masks.mask_in(why);
     }
 }
 

@@ -89,14 +89,21 @@ impl Toolbox {
                     outcome
                 }
             };
+            own.output_rest();
+            let masks = &own.masks;
             match outcome {
-                Ok(Ok(output)) => Ok(cut(output, &own).await),
+                Ok(Ok(mut output)) => {
+                    masks.mask_in(&mut output.text);
+                    masks.mask_value(&mut output.data);
+                    Ok(cut(output, &own).await)
+                }
                 Ok(Err(ToolError(mut error))) => {
+                    masks.mask_in(&mut error.message);
                     error.message = without_middle(&error.message, LONGEST, None);
                     Err(ToolError(error))
                 }
                 Err(why) => {
-                    let message = format!("it broke down: {why}");
+                    let message = format!("it broke down: {}", masks.mask(&why));
                     Err(fail(ErrorCode::ToolPanicked, message))
                 }
             }

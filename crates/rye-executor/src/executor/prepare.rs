@@ -9,9 +9,9 @@ use rye_items::trust::{Ignored, Trust};
 use rye_items::{ItemKind, Library};
 use serde_json::{Map, Value};
 
-use super::Executor;
 use super::facts::CallAnchor;
 use super::program;
+use super::{Approval, Executor};
 use crate::chain::{Chain, Link};
 use crate::config::{self, Mode};
 use crate::dotenv;
@@ -19,7 +19,7 @@ use crate::environment::{self, Environment, Origin};
 use crate::error::ExecuteError;
 use crate::interpreter::{self, InterpreterError, Resolver};
 use crate::parameters::Schemas;
-use crate::primitive::{Call, Listener};
+use crate::primitive::{Call, Listener, Run};
 use crate::template::{self, Names, Quoting};
 use crate::trace::Trace;
 
@@ -35,6 +35,8 @@ pub(super) struct Surroundings<'a> {
     /// The parts of the configuration whose fields may be left out.
     pub(super) optional: &'static [&'static str],
     pub(super) listener: Option<Listener>,
+    pub(super) approval: Approval,
+    pub(super) run: Option<Run>,
 }
 
 /// Adds what `CONFIG_RESOLVE` of the tool asks for to its parameters.
@@ -298,6 +300,8 @@ pub(super) fn call(
         timeout: seconds,
         spill: surroundings.spill,
         listener: surroundings.listener,
+        approval: surroundings.approval,
+        run: surroundings.run,
     })
 }
 

@@ -7,21 +7,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use lillux::process::Supervisor;
 use rye_engine::builtin::Task;
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::protocol::{
-    EntryKind, ErrorCode, EventKind, GateId, Message, Millis, Part, QueueItemId, QueueMode,
+    EntryKind, ErrorCode, EventKind, Gate, GateKind, Message, Millis, Part, QueueItemId, QueueMode,
     ResultStatus, Role, SessionId, ThreadId,
 };
 use rye_engine::store::{Claim, Control, Order, Post, SessionFilter, SessionStore as _};
 use rye_engine::tool::Effect;
 use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_model::{Catalogue, Config, ConfigFile, Script, Step};
-use rye_sandbox::Virtual;
+use rye_sandbox::{Local, Virtual};
 use rye_store::Sqlite;
 use serde_json::Value;
 
 use super::killer::Killer;
+use super::project;
 use super::scenarios::{ALL, Person, Scenario};
 use super::tools::Append;
 
@@ -84,7 +86,7 @@ async fn live(scenario: &Scenario) -> Vec<String> {
     let tool =
         |name: &str, effect, gates: &[&'static str]| Append::new(&folder, name, effect, gates);
     let once = Effect::AtMostOnce;
-    let engine = Engine::builder()
+    let mut builder = Engine::builder()
         .store(Killer(store))
         .models(models(&folder, scenario))
         .sandbox(Arc::new(Virtual::new()))
@@ -99,8 +101,15 @@ async fn live(scenario: &Scenario) -> Vec<String> {
         .tool(tool("gated_twice", once, &["first", "second"]))
         .tool(tool("expiring", once, &["first"]).expires_in(Duration::from_millis(300)))
         .tool(Task::default())
-        .build()
-        .unwrap();
+        .ask_for_more(scenario.asks_for_more);
+    if scenario.in_project {
+        let supervisor = Arc::new(Supervisor::start().unwrap());
+        // The local sandbox: commands are programs.
+        let local = Local::new(&folder, Arc::clone(&supervisor)).unwrap();
+        builder = builder.sandbox(Arc::new(local));
+        builder = project::reached(builder, &folder, supervisor);
+    }
+    let engine = builder.build().unwrap();
     let mut feed = engine.feed();
     let id = Some("session".parse().unwrap());
     let session = engine
@@ -111,17 +120,7 @@ async fn live(scenario: &Scenario) -> Vec<String> {
         })
         .await
         .unwrap();
-    let mut wanted = BTreeSet::new();
-    for (id, content, mode) in scenario.prompts {
-        ask(&session, id, content, *mode).await;
-        // What is collected ends as one.
-        if *mode != QueueMode::Collect || wanted.is_empty() {
-            wanted.insert(id.parse::<QueueItemId>().unwrap());
-        }
-    }
-    if scenario.person == Person::Steers {
-        wanted.insert("steer".parse().unwrap());
-    }
+    let mut wanted = ask_all(&session, scenario).await;
     if scenario.person == (Person::Orders { all: true }) {
         let beside = Prompt {
             id: Some("beside".parse().unwrap()),
@@ -138,7 +137,7 @@ async fn live(scenario: &Scenario) -> Vec<String> {
     }
     let mut events = session.subscribe(0);
     for gate in engine.pending_gates(None).await.unwrap() {
-        act(scenario.person, &engine, &session, &stranger, gate.id).await;
+        act(scenario.person, &engine, &session, &stranger, &gate).await;
     }
     while !wanted.is_empty() {
         tokio::select! {
@@ -155,7 +154,7 @@ async fn live(scenario: &Scenario) -> Vec<String> {
             notice = feed.next() => {
                 let notice = notice.unwrap().expect("the engine is gone");
                 if let EventKind::DecisionGate { gate } = notice.event.kind {
-                    act(scenario.person, &engine, &session, &stranger, gate.id).await;
+                    act(scenario.person, &engine, &session, &stranger, &gate).await;
                 }
             }
         }
@@ -165,6 +164,9 @@ async fn live(scenario: &Scenario) -> Vec<String> {
     // What was left to do for a child is done by whoever opens its parent.
     let session = engine.open_session(&id, Claim::IfFree).await.unwrap();
     let mut told = story(&engine, session.id()).await;
+    if scenario.in_project {
+        told.push(project::proven(&engine, session.id(), &folder).await);
+    }
     let filter = SessionFilter {
         parent: Some(id),
         limit: 10,
@@ -179,6 +181,22 @@ async fn live(scenario: &Scenario) -> Vec<String> {
         engine.pending_gates(None).await.unwrap().len()
     ));
     told
+}
+
+/// Asks what is to be asked, and gives the prompts whose ends are to be waited for.
+async fn ask_all(session: &Session, scenario: &Scenario) -> BTreeSet<QueueItemId> {
+    let mut wanted = BTreeSet::new();
+    for (id, content, mode) in scenario.prompts {
+        ask(session, id, content, *mode).await;
+        // What is collected ends as one.
+        if *mode != QueueMode::Collect || wanted.is_empty() {
+            wanted.insert(id.parse::<QueueItemId>().unwrap());
+        }
+    }
+    if scenario.person == Person::Steers {
+        wanted.insert("steer".parse().unwrap());
+    }
+    wanted
 }
 
 async fn ask(session: &Session, id: &str, content: &str, mode: QueueMode) {
@@ -214,14 +232,12 @@ impl Stranger {
 }
 
 /// A person who is asked, perhaps for the second time: a gate that has ended tells so.
-async fn act(
-    person: Person,
-    engine: &Engine,
-    session: &Session,
-    stranger: &Stranger,
-    gate: GateId,
-) {
+async fn act(person: Person, engine: &Engine, session: &Session, stranger: &Stranger, gate: &Gate) {
     let action = match person {
+        _ if gate.kind == GateKind::CredentialRequest => {
+            project::give(&PathBuf::from(std::env::var(FOLDER).unwrap()));
+            "provided"
+        }
         Person::Sleeps => return,
         Person::Steers => return ask(session, "steer", "never mind", QueueMode::Steer).await,
         Person::Orders { all } => {
@@ -240,7 +256,7 @@ async fn act(
         by: "ada".to_owned(),
         source: "test".to_owned(),
     };
-    engine.decide(&gate, decision).await.unwrap();
+    engine.decide(&gate.id, decision).await.unwrap();
 }
 
 async fn story(engine: &Engine, session: &SessionId) -> Vec<String> {

@@ -7,28 +7,39 @@ pub(super) const DEEPEST: usize = 64;
 
 /// A value and the byte of the file where it begins.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Node {
-    pub(super) at: usize,
-    pub(super) data: Data,
+pub struct Node {
+    /// The byte of the file, for [`Excerpt::at`](crate::Excerpt::at).
+    pub at: usize,
+    /// What is there.
+    pub data: Data,
 }
 
 /// The value itself: what JSON can hold.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Data {
+pub enum Data {
+    /// Nothing.
     Null,
+    /// True or false.
     Bool(bool),
+    /// A number.
     Number(Number),
+    /// A text.
     Text(String),
+    /// A list.
     List(Vec<Node>),
+    /// A mapping, in the order of the file.
     Map(Vec<Entry>),
 }
 
 /// A key of a mapping, where it is, and its value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) at: usize,
-    pub(super) value: Node,
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// The byte of the file where it is.
+    pub at: usize,
+    /// What it stands for.
+    pub value: Node,
 }
 
 impl Node {
@@ -61,7 +72,7 @@ impl Node {
     }
 
     /// The value of a key, where this is a mapping that has it.
-    pub(super) fn get(&self, key: &str) -> Option<&Self> {
+    pub fn get(&self, key: &str) -> Option<&Self> {
         match &self.data {
             Data::Map(entries) => entries
                 .iter()
@@ -72,7 +83,7 @@ impl Node {
     }
 
     /// What it is, for messages.
-    pub(super) fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match &self.data {
             Data::Null => "nothing",
             Data::Bool(true) => "true",
@@ -84,7 +95,8 @@ impl Node {
         }
     }
 
-    pub(super) fn into_value(self) -> Value {
+    /// The value without its places.
+    pub fn into_value(self) -> Value {
         match self.data {
             Data::Null => Value::Null,
             Data::Bool(flag) => Value::Bool(flag),

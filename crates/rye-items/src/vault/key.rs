@@ -35,6 +35,14 @@ pub(super) fn read_or_make(user: &Path) -> Result<OpeningKey, VaultError> {
     }
 }
 
+/// The key, if there is one.
+pub(super) fn find(user: &Path) -> Result<Option<OpeningKey>, VaultError> {
+    match OpeningKey::read(&PairFiles::inside(&folder(user)).private) {
+        Err(KeyError::Missing(_)) => Ok(None),
+        outcome => Ok(Some(outcome?)),
+    }
+}
+
 /// The key that opens a secret.
 pub(super) fn read(user: &Path, name: &SecretName) -> Result<OpeningKey, VaultError> {
     match OpeningKey::read(&PairFiles::inside(&folder(user)).private) {

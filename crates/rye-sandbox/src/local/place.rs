@@ -3,7 +3,7 @@
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use lillux::durable::{self, Existing, WriteError};
@@ -11,6 +11,9 @@ use rustix::fs::OFlags;
 use rye_engine::sandbox::{FileInfo, SandboxError};
 
 use crate::files::unusable;
+
+/// How many links are followed to where a path leads.
+const LINKS: usize = 40;
 
 /// The longest file that is read.
 pub(super) const LONGEST: u64 = 64 * 1024 * 1024;
@@ -145,6 +148,36 @@ impl Place {
             _ => unusable(&self.shown, &error.to_string()),
         }
     }
+}
+
+/// Where a path really leads, also if its end is not there yet.
+pub(super) fn real(path: &Path) -> PathBuf {
+    led(path, LINKS)
+}
+
+fn led(path: &Path, links: usize) -> PathBuf {
+    if let Ok(real) = fs::canonicalize(path) {
+        return real;
+    }
+    // What is written to a link that leads nowhere is written where it leads.
+    if let Ok(target) = fs::read_link(path) {
+        let above = path.parent().unwrap_or(path);
+        return match links {
+            0 => PathBuf::from("/"),
+            more => led(&above.join(target), more - 1),
+        };
+    }
+    let (Some(above), Some(name)) = (path.parent(), path.components().next_back()) else {
+        return path.to_owned();
+    };
+    let mut above = led(above, links);
+    match name {
+        Component::ParentDir => {
+            above.pop();
+        }
+        name => above.push(name),
+    }
+    above
 }
 
 /// When a file last changed, in nanoseconds.

@@ -17,14 +17,15 @@ use rye_engine::store::StoreError;
 
 use super::error::{Failure, Outcome};
 
-const MIGRATIONS: [(u32, &str); 3] = [
+const MIGRATIONS: [(u32, &str); 4] = [
     (1, include_str!("../../migrations/0001_sessions.sql")),
     (2, include_str!("../../migrations/0002_children.sql")),
     (3, include_str!("../../migrations/0003_fewer_pages.sql")),
+    (4, include_str!("../../migrations/0004_credentials.sql")),
 ];
 
 /// The version that this program writes: the last migration's number.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = MIGRATIONS[MIGRATIONS.len() - 1].0;
 
 /// In the file's header: whose it is. The letters `RyeE`.
 const APPLICATION: i32 = i32::from_be_bytes(*b"RyeE");

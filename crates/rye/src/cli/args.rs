@@ -3,6 +3,7 @@
 mod config;
 mod engine;
 mod execute;
+mod graph;
 mod items;
 mod keys;
 mod mcp;
@@ -21,6 +22,7 @@ pub(crate) use engine::{
     ResumeArgs, SessionArgs, SessionCommand, VerifySessionArgs,
 };
 pub(crate) use execute::{CallOptions, ExecuteArgs, RunCommand, TailArgs, TraceChoice, seconds};
+pub(crate) use graph::{Drawing, GraphCommand, GraphRunArgs, ShowArgs, StepArgs, ValidateArgs};
 pub(crate) use items::{
     ExportArgs, InitArgs, LoadArgs, SearchArgs, SignArgs, SystemCommand, VerifyArgs,
 };
@@ -30,7 +32,7 @@ pub(crate) use mcp::{
     ServerName,
 };
 pub(crate) use models::{ModelsCommand, TestArgs};
-pub(crate) use vault::{GetArgs, ListArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand};
+pub(crate) use vault::{GetArgs, ListArgs, OwnerArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand};
 
 /// Run signed tools, and nothing that was not verified.
 #[derive(Debug, Parser)]
@@ -88,7 +90,10 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Run a tool, once all that it is made of is verified.
     Execute(ExecuteArgs),
-    /// List, watch and end runs in the background.
+    /// Validate, run, step and draw state graphs.
+    #[command(subcommand)]
+    Graph(GraphCommand),
+    /// List, watch and end runs: those of graphs, and those in the background.
     #[command(subcommand)]
     Run(RunCommand),
     /// Find items by words.

@@ -8,17 +8,17 @@ use std::sync::Arc;
 use lillux::durable;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_engine::bridge;
+use rye_engine::bridge::DRIFT;
 use rye_engine::protocol::{
     Entry, EntryKind, EventKind, Gate, GateId, Message, Part, QueueItemId, Role,
     Session as SessionData, SessionId, StatusKind, TurnEnd,
 };
 use rye_engine::store::{Posted, SessionFilter, SessionStore as _, StoreError};
-use rye_engine::tool::{Tool, VAULT};
+use rye_engine::tool::VAULT;
 use rye_engine::{DecideError, Decision, Engine, Feed, Missed, Session};
-use rye_host::{ApprovalsError, HostError, SandboxKind, Sqlite};
-use rye_items::{OwnKeyError, Spaces, search};
-use rye_mcp::client::Pool;
+use rye_host::{ApprovalsError, Bridge, BridgeError, HostError, SandboxKind, Sqlite};
+use rye_items::OwnKeyError;
+use rye_items::vault::Vault;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -97,6 +97,7 @@ fn run<T>(
             None => context.settings.project().to_owned(),
         },
         sandbox: wanted.sandbox.unwrap_or_default(),
+        vault: vault(context),
     };
     let mut models = catalogue(context, &options.workspace)?;
     if let Some(model) = wanted.model {
@@ -105,7 +106,11 @@ fn run<T>(
     let outcome = runtime.block_on(async {
         let supervised = Arc::clone(&supervisor);
         let mut builder = rye_host::builder_on(store, &options, models, supervised)?;
-        builder = builder.tools(bridge(context, supervisor)?);
+        let bridge = bridge(context, supervisor)?;
+        builder = builder
+            .tools(bridge.tools)
+            .policy(bridge.policy)
+            .ask_for_more(bridge.asks_for_more);
         if let Some(key) = signing_key(context)? {
             builder = builder.sign_with(key);
         }
@@ -137,7 +142,7 @@ fn tell_metrics(engine: &Engine) -> Result<(), Failure> {
 }
 
 /// The file with all sessions, and the folder for it.
-fn database(context: &Context) -> Result<PathBuf, Failure> {
+pub(crate) fn database(context: &Context) -> Result<PathBuf, Failure> {
     let state = context.settings.state_dir.as_ref().ok_or_else(|| {
         let message = "there is no folder to write sessions down in: HOME is not set";
         Failure::usage(message).hint("export RYE_STATE_DIR=/the/folder")
@@ -146,26 +151,23 @@ fn database(context: &Context) -> Result<PathBuf, Failure> {
     Ok(state.value.join("sessions.db"))
 }
 
+/// The person's secrets, if they have a place for them.
+fn vault(context: &Context) -> Option<Vault> {
+    let project = context.settings.project();
+    context.user().map(|user| Vault::new(user, Some(project)))
+}
+
 /// The two tools with which an agent reaches all items.
-fn bridge(context: &Context, supervisor: Arc<Supervisor>) -> Result<Vec<Arc<dyn Tool>>, Failure> {
+fn bridge(context: &Context, supervisor: Arc<Supervisor>) -> Result<Bridge, Failure> {
     let places = execute::places(context)?;
-    let spaces = Spaces::open(
-        Some(&places.project),
-        places.user.as_deref(),
-        &places.bundles,
-        places.embedded,
-    )?;
-    let (policy, ignored) = rye_host::approvals(&spaces)?;
-    for ignored in ignored {
+    let state = database(context)?;
+    let state = state.parent().unwrap_or(&state);
+    let bridge = rye_host::bridge(places, supervisor, signing_key(context)?, state)?;
+    for ignored in &bridge.ignored {
         let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
         context.printer.warn(&text, None);
     }
-    let pool = Pool::new(&supervisor);
-    let catalogue = search::Catalogue::new(context.cache());
-    let project = places.project.clone();
-    let executor = Arc::new(execute::equipped(places, supervisor, pool)?);
-    let items = rye_host::Items::new(executor, catalogue, project, signing_key(context)?);
-    Ok(bridge::tools(vec![Arc::new(items)], policy))
+    Ok(bridge)
 }
 
 /// The key that signs histories and decisions, if there is one.
@@ -180,7 +182,7 @@ pub(crate) fn signing_key(context: &Context) -> Result<Option<SigningKey>, Failu
     }
 }
 
-fn runtime() -> Result<Runtime, Failure> {
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_io().enable_time();
     builder.build().map_err(unable)
@@ -216,6 +218,13 @@ async fn meant_root(store: &Sqlite, meant: &str) -> Result<SessionData, Failure>
     let all = store.sessions(every()).await?;
     let meant = one_session(&all, meant)?;
     Ok(root(&all, meant).clone())
+}
+
+/// The id of the one session that is meant, where no engine is needed.
+pub(crate) fn session_id(context: &Context, meant: &str) -> Result<SessionId, Failure> {
+    let store = Sqlite::open(database(context)?)?;
+    let all = runtime()?.block_on(store.sessions(every()))?;
+    one_session(&all, meant).map(|session| session.id.clone())
 }
 
 fn one_session<'a>(all: &'a [SessionData], meant: &str) -> Result<&'a SessionData, Failure> {
@@ -388,7 +397,11 @@ impl Follower<'_> {
             id, title, body, ..
         } = gate.clone();
         let has = |action: &str| gate.actions.iter().any(|it| it.id == action);
-        if has("approve") && self.yes {
+        // To approve whatever is asked for is not to spend whatever is asked for, nor to take
+        // whatever a server says.
+        let only_a_person = ["limit", DRIFT];
+        let named = |key: &&str| gate.context.contains_key(*key);
+        if has("approve") && self.yes && !only_a_person.iter().any(named) {
             return self.decide(&id, "approve").await;
         }
         if has("approve") && io::stdin().is_terminal() {
@@ -561,6 +574,17 @@ impl From<ApprovalsError> for Failure {
         match error {
             ApprovalsError::Space(error) => error.into(),
             other => Self::failed("approvals", other),
+        }
+    }
+}
+
+impl From<BridgeError> for Failure {
+    fn from(error: BridgeError) -> Self {
+        match error {
+            BridgeError::Space(error) => error.into(),
+            BridgeError::Approvals(error) => error.into(),
+            BridgeError::Id(error) => error.into(),
+            other => Self::failed("bridge", other),
         }
     }
 }

@@ -251,3 +251,19 @@ fn edit(path: &Path, line: Option<u32>) -> String {
     let line = line.map_or_else(String::new, |line| format!("+{line} "));
     format!("${{EDITOR:-vi}} {line}{}", shell_word(path))
 }
+
+impl From<rye_graph::RecordError> for Failure {
+    fn from(error: rye_graph::RecordError) -> Self {
+        use rye_graph::RecordError;
+        let hint = error.hint();
+        match error {
+            RecordError::Path(error) => error.into(),
+            RecordError::Write(error) => error.into(),
+            RecordError::NotFound(_) => Self::failed("not_found", error).maybe_hint(hint),
+            RecordError::Altered { .. } => {
+                Self::new(Exit::Integrity, "integrity", error).maybe_hint(hint)
+            }
+            _ => Self::failed(error.code(), error).maybe_hint(hint),
+        }
+    }
+}

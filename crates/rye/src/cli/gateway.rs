@@ -84,7 +84,7 @@ impl Items {
         let context = self.context(folder)?;
         let supervisor = Arc::clone(&self.supervisor);
         let executor =
-            execute::equipped(execute::places(&context)?, supervisor, self.pool.clone())?;
+            rye_host::executor(execute::places(&context)?, supervisor, self.pool.clone())?;
         let project = Arc::new(Project {
             executor: Arc::new(executor),
             catalogue: Catalogue::watching(context.cache()),

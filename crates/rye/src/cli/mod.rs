@@ -81,6 +81,7 @@ fn dispatch(
     match command {
         Command::Init(args) => commands::init::run(&args, &context),
         Command::Execute(args) => commands::execute::run(args, &mut context, printer, keeper),
+        Command::Graph(command) => commands::graph::run(command, &mut context, printer, keeper),
         Command::Run(command) => commands::run::run(&command, &context),
         Command::Search(args) => commands::search::run(&args, &context),
         Command::Load(args) => commands::load::run(&args, &context),

@@ -144,7 +144,19 @@ impl Printer {
         }
     }
 
-    /// The same for standard error, of which nobody is told if it is closed.
+    /// Writes words to standard output before the report, in the colours that are wanted.
+    pub(crate) fn beside(self, words: &str) -> io::Result<()> {
+        let mut output = AutoStream::new(io::stdout(), self.color);
+        let written = output
+            .write_all(words.as_bytes())
+            .and_then(|()| output.flush());
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Writes bytes to standard error as they are; nobody is told if it is closed.
     pub(crate) fn raw_error(bytes: &[u8]) {
         let _ = io::stderr().write_all(bytes);
     }

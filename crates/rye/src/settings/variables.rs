@@ -33,7 +33,7 @@ const fn build(name: &'static str, says: &'static str) -> Variable {
 }
 
 /// All of them, those of a call first, each in alphabetical order.
-pub(crate) const VARIABLES: [Variable; 19] = [
+pub(crate) const VARIABLES: [Variable; 20] = [
     call(
         "HOME",
         "the folder with your `.ai/`, where `USER_SPACE` is not set; the cache and the state are below it",
@@ -59,6 +59,10 @@ pub(crate) const VARIABLES: [Variable; 19] = [
     call(
         "RYE_DEV_MODE",
         "`1`: items of the project and your own that do not verify pass with a warning; never those of the system",
+    ),
+    call(
+        "RYE_GRAPH_QUIET",
+        "`1`: graphs do not tell how they go, a line a step",
     ),
     call(
         "RYE_MAX_TOKENS",

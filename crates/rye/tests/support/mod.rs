@@ -28,6 +28,9 @@ macro_rules! assert_transcript {
                 (r"\b\d{8}-\d{6}-[0-9a-f]{4}\b", "RUN"),
                 (r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b", "ID"),
                 (r"in use by process \d+ on \S+", "in use by process PID on HOST"),
+                // A step of a graph and how long it took.
+                (r"(?m)^([✓✗=?] \S+) +\d+(\.\d)? (µs|ms|s)$", "$1 T"),
+                (r"(?m)^([✓✗=?] \S+) +\d+(\.\d)? (µs|ms|s) ", "$1 T "),
                 (r#""duration_ms":\d+"#, r#""duration_ms":N"#),
                 (r"\bat \d+\.\d{3} ms", "at T"),
                 (r"ended after \d+\.\d s", "ended after T"),

@@ -35,6 +35,9 @@ pub(crate) struct PromptArgs {
     /// Approve what is asked for.
     #[arg(long)]
     pub(crate) yes: bool,
+    /// The organisation whose credentials a new session may use: see `rye vault set --org`.
+    #[arg(long, value_name = "NAME", conflicts_with = "session")]
+    pub(crate) org: Option<String>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }

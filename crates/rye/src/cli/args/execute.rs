@@ -85,14 +85,15 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, &'static str> {
 pub(crate) enum RunCommand {
     /// List the runs, the newest first.
     #[command(
-        after_help = "A run is running, success, error, cancelled, or lost: gone without a result.\n\n\
+        after_help = "A run is running, success, error, cancelled, or lost: gone without a result.\n\
+        One of a graph may also be waiting, completed, failed, limit, timed_out, or paused.\n\n\
         Example:\n  rye run list"
     )]
     List,
     /// Show a run: how it stands, and its result.
     #[command(after_help = "Example:\n  rye run status 20260715-101500-3f9a")]
     Status(RunArgs),
-    /// Print what a run has printed so far.
+    /// Print what a run has printed so far; of a graph, what it has done.
     #[command(after_help = "Example:\n  rye run tail 20260715-101500-3f9a --follow")]
     Tail(TailArgs),
     /// End a run, and all that it has started.
@@ -101,6 +102,9 @@ pub(crate) enum RunCommand {
     /// Remove a run that is over: its result and what it printed.
     #[command(after_help = "Example:\n  rye run rm 20260715-101500-3f9a")]
     Rm(RunArgs),
+    /// Check that the record of a graph's run is as it was signed.
+    #[command(after_help = "Example:\n  rye run verify 20260715-101500-3f9a")]
+    Verify(RunArgs),
     /// Carries out a run that was written down.
     #[command(hide = true)]
     CarryOut(RunArgs),

@@ -16,7 +16,8 @@ pub(crate) enum VaultCommand {
         Examples:\n  \
         rye vault set API_TOKEN\n  \
         printf %s \"$TOKEN\" | rye vault set API_TOKEN\n  \
-        rye vault set TLS_KEY --space project <key.pem"
+        rye vault set TLS_KEY --space project <key.pem\n  \
+        rye vault set GITHUB --session 01a1… # for the tools of one session"
     )]
     Set(SetArgs),
     /// Open a secret and write it to a pipe or a file, byte for byte.
@@ -38,8 +39,32 @@ pub(crate) struct SetArgs {
     /// Letters, digits, `_`, `.` and `-`; the first is a letter or `_`.
     pub(crate) name: SecretName,
     /// Where to keep it.
-    #[arg(long, value_enum, default_value = "user")]
+    #[arg(long, value_enum, default_value = "user", conflicts_with_all = ["session", "org", "oauth"])]
     pub(crate) space: SpaceChoice,
+    #[command(flatten)]
+    pub(crate) owner: OwnerArgs,
+    /// The value is a JSON document with `access_token`, `refresh_token`, `expires_in`,
+    /// `token_url` and `client_id`: an OAuth token, which is renewed before it ends.
+    #[arg(long)]
+    pub(crate) oauth: bool,
+}
+
+/// Whose credential it is, for the tools of agents. Else the person's own.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct OwnerArgs {
+    /// For this session alone, or a part of its id.
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+    /// For all sessions of this organisation.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) org: Option<String>,
+}
+
+impl OwnerArgs {
+    pub(crate) fn is_given(&self) -> bool {
+        self.session.is_some() || self.org.is_some()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -66,8 +91,13 @@ pub(crate) struct RmArgs {
     /// The secret's name.
     pub(crate) name: SecretName,
     /// Where it is; needed where both spaces have one of that name.
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, conflicts_with_all = ["session", "org", "oauth"])]
     pub(crate) space: Option<SpaceChoice>,
+    #[command(flatten)]
+    pub(crate) owner: OwnerArgs,
+    /// It is an OAuth token.
+    #[arg(long)]
+    pub(crate) oauth: bool,
 }
 
 /// A space that can be written to.

@@ -15,17 +15,18 @@ use std::time::{Duration, Instant};
 use lillux::process::{Ask, Asks, Supervisor};
 use rye_executor::{Envelope, ExecuteError, Executor, Listener, Places, Request, Trace};
 use rye_items::{ItemRef, SYSTEM};
-use rye_mcp::Mcp;
 use rye_mcp::client::Pool;
+use serde_json::{Map, Value};
 
 use super::run::record::{Asked, Runs};
 use crate::cli::args::{CallOptions, Cli, Command, ExecuteArgs, Global, TraceChoice};
 use crate::cli::color_choice;
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::printer::{Outcome, Printer};
-use options::Own;
+use crate::cli::printer::{Outcome, Printer, Report};
+pub(super) use options::Own;
 use outcome::Refused;
+pub(super) use outcome::report;
 
 /// Who keeps the processes of a call. It is forked off first of all where it is
 /// plain that it will be needed: what it copies is small then.
@@ -84,7 +85,7 @@ pub(crate) fn run(
         ..Own::default()
     };
     let refused = |error: ExecuteError| Refused::new(&reference, error, start.elapsed());
-    let mut parameters = serde_json::Map::new();
+    let mut parameters = Map::new();
     if !words.is_empty() {
         let tool = match executor.tool(&reference) {
             Ok(tool) => tool,
@@ -127,7 +128,15 @@ pub(crate) fn run(
         printer.aside(&trace::shown(&reference, trace.steps(), level));
     }
     match outcome {
-        Ok(envelope) => outcome::report(envelope, context),
+        Ok(envelope) => {
+            // Of a graph that nobody watches.
+            let warnings = envelope.metadata.get("graph_warnings");
+            let warnings = warnings.and_then(Value::as_array).into_iter().flatten();
+            for warning in warnings.filter_map(Value::as_str) {
+                context.printer.warn(warning, None);
+            }
+            report(envelope, context)
+        }
         Err(error) => Ok(Box::new(refused(error))),
     }
 }
@@ -150,22 +159,8 @@ pub(super) fn to_the_end(
 fn executor(context: &Context, keeper: &mut Keeper) -> Result<(Executor, Pool), Failure> {
     let supervisor = supervisor(keeper)?;
     let pool = Pool::new(&supervisor);
-    let executor = equipped(places(context)?, supervisor, pool.clone())?;
+    let executor = rye_host::executor(places(context)?, supervisor, pool.clone())?;
     Ok((executor, pool))
-}
-
-/// An executor whose tools may be those of MCP servers. It costs nothing until they are.
-pub(crate) fn equipped(
-    places: Places,
-    supervisor: Arc<Supervisor>,
-    pool: Pool,
-) -> Result<Executor, Failure> {
-    let mcp = Mcp::new(pool, &places.project, places.user.clone());
-    let mut executor = Executor::new(places, supervisor);
-    let id = Mcp::ID.parse()?;
-    let primitives = executor.primitives_mut();
-    primitives.register(id, Vec::new(), Arc::new(mcp));
-    Ok(executor)
 }
 
 /// Who keeps the processes of this call.
@@ -197,8 +192,22 @@ pub(crate) fn places(context: &Context) -> Result<Places, Failure> {
     })
 }
 
+/// The parameters that were typed after an id, by the schema of its tool.
+pub(super) fn typed(
+    words: &[String],
+    schema: Option<&Value>,
+    own: &mut Own,
+) -> Result<Map<String, Value>, Failure> {
+    words::read(words, schema, own)
+}
+
+/// A call that was refused.
+pub(super) fn refused(tool: &ItemRef, error: ExecuteError) -> Box<dyn Report> {
+    Box::new(Refused::new(tool, error, Duration::ZERO))
+}
+
 /// Lets what was typed after the id hold as if it had been typed before it.
-fn apply(own: &Own, words: &[String], context: &mut Context, printer: &mut Printer) {
+pub(super) fn apply(own: &Own, words: &[String], context: &mut Context, printer: &mut Printer) {
     // One that stands behind a mistake counts all the same.
     let mut typed = words.iter().take_while(|word| *word != "--");
     printer.json |= own.json || typed.any(|word| word == "--json");
@@ -210,7 +219,7 @@ fn apply(own: &Own, words: &[String], context: &mut Context, printer: &mut Print
 }
 
 /// Runs a request. A person who interrupts it, or a signal to end, ends the whole tree.
-fn carry_out(
+pub(super) fn carry_out(
     executor: &Executor,
     pool: &Pool,
     request: Request,

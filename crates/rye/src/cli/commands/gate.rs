@@ -1,13 +1,15 @@
 //! `rye gate list`, `approve`, `deny`, `answer`
 
 use rye_engine::bridge::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
-use rye_engine::protocol::{Gate, GateId};
+use rye_engine::proof;
+use rye_engine::protocol::{Gate, GateId, Millis, Resolution};
 use rye_engine::store::Posted;
+use rye_graph::{Posted as Heard, Question, Runs};
 use serde_json::{Value, json};
 
 use crate::cli::args::{GateArgs, GateCommand, Holds};
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, decide, how_to_answer, one_of, with_engine};
+use crate::cli::engine::{Wanted, decide, how_to_answer, one_of, signing_key, with_engine};
 use crate::cli::failure::Failure;
 use crate::cli::page::{BOLD, DIM, GOOD, Page, paint, plain};
 use crate::cli::printer::{Outcome, Report};
@@ -32,8 +34,13 @@ pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
 }
 
 fn list(context: &Context) -> Outcome {
+    let asked = Runs::of(context.settings.project())
+        .questions()?
+        .into_iter();
+    let asked: Vec<_> = asked.filter(|it| it.status().is_pending()).collect();
     with_engine(context, Wanted::default(), async |engine| {
-        let gates = engine.pending_gates(None).await?;
+        let mut gates = engine.pending_gates(None).await?;
+        gates.extend(asked.into_iter().map(|question| question.gate));
         Ok(Box::new(List(gates)) as Box<dyn Report>)
     })
 }
@@ -59,7 +66,82 @@ impl Report for List {
     }
 }
 
+/// A question of a graph, if it is one that is meant.
+fn question(meant: &str, context: &Context) -> Result<Option<Question>, Failure> {
+    let mut all = Runs::of(context.settings.project()).questions()?;
+    if let Some(exact) = all.iter().position(|it| it.gate.id.as_str() == meant) {
+        return Ok(Some(all.swap_remove(exact)));
+    }
+    let is_meant = |it: &Question| it.gate.id.as_str().contains(meant);
+    all.retain(|it| is_meant(it) && it.status().is_pending());
+    if all.is_empty() {
+        return Ok(None);
+    }
+    let ids = all.iter().map(|it| it.gate.id.as_str());
+    let id = one_of(ids, meant, "waiting gate", "rye gate list")?.to_owned();
+    Ok(all.into_iter().find(|it| it.gate.id.as_str() == id))
+}
+
+/// Answers a question of a graph. Whoever walks it hears of it by itself.
+fn answer_graph(question: &Question, action: &str, value: Value, context: &Context) -> Outcome {
+    let gate = &question.gate;
+    let actions: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
+    if !actions.is_empty() && !actions.contains(&action) {
+        let message = format!(
+            "`{action}` is no answer to it; there are {}",
+            actions.join(", ")
+        );
+        return Err(Failure::usage(message).hint(how_to_answer(gate)));
+    }
+    let millis = u64::try_from(lillux::time::now().epoch_ms).unwrap_or_default();
+    let mut resolution = Resolution {
+        action: action.to_owned(),
+        value,
+        by: std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned()),
+        at: Millis(millis),
+        source: "cli".to_owned(),
+        receipt: None,
+    };
+    if let Some(key) = signing_key(context)? {
+        let receipt = proof::receipt(gate, &resolution, &key);
+        resolution.receipt = Some(Box::new(receipt));
+    }
+    let posted = match question.answer(&resolution)? {
+        Heard::Written => Posted::Written,
+        Heard::Same => Posted::Same,
+        Heard::Conflict(first) => Posted::Conflict(*first),
+        Heard::Gone(status) => Posted::Gone(status),
+    };
+    accepted(posted)?;
+    Ok(Box::new(Answered {
+        next: Some(format!(
+            "rye graph run --resume {}, if no process walks it",
+            gate.origin.session
+        )),
+        gate: gate.id.clone(),
+        action: action.to_owned(),
+    }))
+}
+
+/// Whether an answer counts.
+fn accepted(posted: Posted) -> Result<(), Failure> {
+    match posted {
+        Posted::Conflict(first) => {
+            let message = format!("{} decided before: {}", first.by, first.action);
+            Err(Failure::failed("decision_gate_conflict", message))
+        }
+        Posted::Gone(_) => {
+            let message = "nobody waits for a decision there any more";
+            Err(Failure::failed("gone", message))
+        }
+        Posted::Written | Posted::Same => Ok(()),
+    }
+}
+
 fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Outcome {
+    if let Some(question) = question(&args.gate, context)? {
+        return answer_graph(&question, action, value, context);
+    }
     with_engine(context, Wanted::default(), async |engine| {
         let pending = engine.pending_gates(None).await?;
         let ids = pending.iter().map(|gate| gate.id.as_str());
@@ -70,32 +152,20 @@ fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Out
             Err(failure) => return Err(failure),
         };
         let posted = decide(engine, &gate, action, value).await?;
-        match posted {
-            Posted::Conflict(first) => {
-                let message = format!("{} decided before: {}", first.by, first.action);
-                return Err(Failure::failed("decision_gate_conflict", message));
-            }
-            Posted::Gone(_) => {
-                let message = "nobody waits for a decision there any more";
-                return Err(Failure::failed("gone", message));
-            }
-            Posted::Written | Posted::Same => {}
-        }
+        accepted(posted)?;
         let held = pending.iter().find(|it| it.id == gate);
         let session = held.map(|gate| gate.origin.session.to_string());
         let action = action.to_owned();
-        Ok(Box::new(Answered {
-            gate,
-            action,
-            session,
-        }) as Box<dyn Report>)
+        let next =
+            session.map(|session| format!("rye session resume {session}, if no process runs it"));
+        Ok(Box::new(Answered { gate, action, next }) as Box<dyn Report>)
     })
 }
 
 struct Answered {
     gate: GateId,
     action: String,
-    session: Option<String>,
+    next: Option<String>,
 }
 
 impl Report for Answered {
@@ -108,9 +178,6 @@ impl Report for Answered {
     }
 
     fn next(&self) -> Option<String> {
-        let session = self.session.as_ref()?;
-        Some(format!(
-            "rye session resume {session}, if no process runs it"
-        ))
+        self.next.clone()
     }
 }

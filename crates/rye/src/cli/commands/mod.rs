@@ -6,6 +6,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod execute;
 pub(crate) mod gate;
+pub(crate) mod graph;
 pub(crate) mod help;
 pub(crate) mod init;
 pub(crate) mod keys;

@@ -30,6 +30,7 @@ pub(crate) fn run(args: &PromptArgs, context: &Context) -> Outcome {
         let new = NewSession {
             workspace: Some(context.settings.project().display().to_string()),
             model: args.model.clone(),
+            org_id: args.org.clone(),
             ..NewSession::default()
         };
         let session = engine.create_session(new).await?;

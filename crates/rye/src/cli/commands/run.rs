@@ -1,5 +1,7 @@
 //! `rye run`: runs in the background.
 
+mod graph;
+mod list;
 pub(crate) mod record;
 
 use std::fs::File;
@@ -17,7 +19,8 @@ use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, Page, WARN, paint, plain};
 use crate::cli::printer::{Outcome, Printer, Report, Written};
-use crate::cli::table::{Cell, Table};
+use crate::cli::table::Cell;
+use list::List;
 use record::{Run, Runs, State};
 
 /// How long a run that is to end has before it is killed.
@@ -28,12 +31,62 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
     let runs = Runs::of(context)?;
     match command {
-        RunCommand::List => Ok(Box::new(List(runs.all()?))),
-        RunCommand::Status(args) => Ok(Box::new(Status(runs.find(&args.id)?))),
-        RunCommand::Tail(args) => tail(&runs.find(&args.run.id)?, args, context),
-        RunCommand::Cancel(args) => cancel(runs.find(&args.id)?),
-        RunCommand::Rm(args) => remove(&runs.find(&args.id)?),
+        RunCommand::List => Ok(Box::new(List {
+            background: runs.all()?,
+            graphs: graph::all(context)?,
+        })),
+        RunCommand::Status(args) => match Which::find(&runs, &args.id, context)? {
+            Which::Graph(run) => Ok(graph::status(*run)),
+            Which::Background(run) => Ok(Box::new(Status(run))),
+        },
+        RunCommand::Tail(args) => match Which::find(&runs, &args.run.id, context)? {
+            Which::Graph(run) => graph::tail(&run, args, context),
+            Which::Background(run) => tail(&run, args, context),
+        },
+        RunCommand::Cancel(args) => match runs.find(&args.id) {
+            Ok(run) => cancel(run),
+            Err(failure) => graph::cancel(graph::find(&args.id, failure, context)?),
+        },
+        RunCommand::Rm(args) => {
+            let background = runs.find(&args.id);
+            let id = match &background {
+                Ok(run) => run.id.clone(),
+                Err(_) => args.id.clone(),
+            };
+            let of_graph = graph::found(&id, context)?;
+            match (background, of_graph) {
+                (Err(failure), None) => Err(failure),
+                (background, of_graph) => remove(background.ok(), of_graph),
+            }
+        }
+        RunCommand::Verify(args) => {
+            let missing = Failure::failed(
+                "not_found",
+                format!("there is no run {} of a graph", args.id),
+            );
+            graph::verify(
+                graph::find(&args.id, missing.hint("rye run list"), context)?,
+                context,
+            )
+        }
         RunCommand::CarryOut(args) => carry_out(&runs.find(&args.id)?, context),
+    }
+}
+
+/// A run, by the record that tells most of it.
+enum Which {
+    Graph(Box<rye_graph::Run>),
+    Background(Run),
+}
+
+impl Which {
+    fn find(runs: &Runs, id: &str, context: &Context) -> Result<Self, Failure> {
+        let background = runs.find(id);
+        let whole = background.as_ref().map_or(id, |run| run.id.as_str());
+        match (graph::found(whole, context)?, background) {
+            (Some(of_graph), _) => Ok(Self::Graph(Box::new(of_graph.read()?))),
+            (None, background) => Ok(Self::Background(background?)),
+        }
     }
 }
 
@@ -45,7 +98,12 @@ fn carry_out(run: &Run, context: &Context) -> Outcome {
         let _ = Printer::raw(bytes);
     });
     let request = run.asked.clone().request();
-    let outcome = request.and_then(|request| execute::to_the_end(context, request, listener));
+    let outcome = request.and_then(|mut request| {
+        // A graph writes itself down under the same name.
+        let id = run.id.clone();
+        request.run = Some(rye_executor::Run { id, depth: 0 });
+        execute::to_the_end(context, request, listener)
+    });
     // Its processes were told to end as well, and may have been quicker.
     let failed = |envelope: &Envelope| envelope.error.is_some();
     if run.is_cancelled() && outcome.as_ref().map_or(true, failed) {
@@ -147,14 +205,27 @@ fn cancel(run: Run) -> Outcome {
     Ok(Box::new(Status(run)))
 }
 
-fn remove(run: &Run) -> Outcome {
-    if run.state() == State::Running {
-        let message = format!("the run {} is not over", run.id);
-        let failure = Failure::failed("running", message);
-        return Err(failure.hint(format!("rye run cancel {}", run.id)));
+fn remove(run: Option<Run>, of_graph: Option<rye_graph::Found>) -> Outcome {
+    let is_running = run
+        .as_ref()
+        .is_some_and(|run| run.state() == State::Running);
+    let standing = of_graph.clone().map(rye_graph::Found::read).transpose();
+    // A record that cannot be read can still be removed.
+    let standing = standing.ok().flatten().map(|run| run.standing());
+    let id = run.as_ref().map(|run| run.id.clone());
+    let id = id.or_else(|| of_graph.as_ref().map(|run| run.id.clone()));
+    let id = id.unwrap_or_default();
+    if is_running || standing.is_some_and(rye_graph::Standing::is_live) {
+        let failure = Failure::failed("running", format!("the run {id} is not over"));
+        return Err(failure.hint(format!("rye run cancel {id}")));
     }
-    run.remove()?;
-    Ok(Box::new(Removed(run.id.clone())))
+    if let Some(run) = run {
+        run.remove()?;
+    }
+    if let Some(run) = of_graph {
+        run.remove()?;
+    }
+    Ok(Box::new(Removed(id)))
 }
 
 fn ended(run: &Run) -> Failure {
@@ -216,33 +287,6 @@ impl Report for Removed {
 
     fn show(&self, page: &mut Page) {
         page.line(format_args!("removed {}", self.0));
-    }
-}
-
-struct List(Vec<Run>);
-
-impl Report for List {
-    fn json(&self) -> Value {
-        let runs: Vec<_> = self.0.iter().map(about).collect();
-        json!({ "runs": runs })
-    }
-
-    fn show(&self, page: &mut Page) {
-        if self.0.is_empty() {
-            page.line("there are no runs");
-            page.line(paint(DIM, "next: rye execute --async ID"));
-            return;
-        }
-        let mut table = Table::new(["ID", "STATE", "STARTED", "TOOL"]);
-        for run in &self.0 {
-            table.row([
-                run.id.as_str().into(),
-                state_cell(run.state()),
-                Cell::styled(DIM, &run.asked.started_at),
-                run.asked.item_id.as_str().into(),
-            ]);
-        }
-        page.table(&table);
     }
 }
 

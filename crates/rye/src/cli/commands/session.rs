@@ -3,6 +3,8 @@
 mod copies;
 mod proof;
 
+pub(super) use proof::trusted;
+
 use rye_engine::Engine;
 use rye_engine::protocol::{Entry, Gate, Session, SessionId, SessionStatus, Thread};
 use rye_engine::store::{Claim, SessionFilter};

@@ -1,9 +1,13 @@
 //! `rye vault set`, `get`, `list`, `rm`
 
+mod credentials;
+
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
 use base64ct::{Base64, Encoding as _};
+use lillux::envelope::Secret;
+use rye_engine::credential::Owner;
 use rye_items::Space;
 use rye_items::vault::{Opened, Sealed, SecretName, Vault, VaultError};
 use serde::Serialize;
@@ -22,22 +26,33 @@ pub(crate) fn run(command: VaultCommand, context: &Context) -> Outcome {
     let settings = &context.settings;
     let vault = Vault::new(settings.user_space()?, Some(settings.project()));
     match command {
+        VaultCommand::Set(args) if args.owner.is_given() || args.oauth => {
+            credentials::set(&args, vault, context)
+        }
         VaultCommand::Set(args) => set(&args, &vault),
         VaultCommand::Get(args) => get(&args, &vault, context.printer),
-        VaultCommand::List(args) => list(&args, &vault),
+        VaultCommand::List(args) => list(&args, &vault, context),
+        VaultCommand::Rm(args) if args.owner.is_given() || args.oauth => {
+            credentials::rm(&args, vault, context)
+        }
         VaultCommand::Rm(args) => rm(&args, &vault),
     }
 }
 
 fn set(args: &SetArgs, vault: &Vault) -> Outcome {
-    let prompt = format!("value for {} (not shown): ", args.name);
-    let secret = secret_input::read(&prompt).map_err(|error| match error.kind() {
-        io::ErrorKind::Interrupted => Failure::failed("cancelled", "cancelled; nothing was kept"),
-        io::ErrorKind::FileTooLarge => VaultError::TooLarge(args.name.clone()).into(),
-        _ => Failure::failed("io", format_args!("cannot read the value: {error}")),
-    })?;
+    let secret = typed(&args.name)?;
     let sealed = vault.set(args.space.into(), &args.name, &secret)?;
     Ok(Box::new(Set(sealed)))
+}
+
+/// The value, from a pipe or as it is typed.
+fn typed(name: &SecretName) -> Result<Secret, Failure> {
+    let prompt = format!("value for {name} (not shown): ");
+    secret_input::read(&prompt).map_err(|error| match error.kind() {
+        io::ErrorKind::Interrupted => Failure::failed("cancelled", "cancelled; nothing was kept"),
+        io::ErrorKind::FileTooLarge => VaultError::TooLarge(name.clone()).into(),
+        _ => Failure::failed("io", format_args!("cannot read the value: {error}")),
+    })
 }
 
 struct Set(Sealed);
@@ -113,8 +128,14 @@ fn document(opened: &Opened) -> Result<Zeroizing<String>, Failure> {
         .map_err(|error| Failure::failed("bug", error.utf8_error()))
 }
 
-fn list(args: &ListArgs, vault: &Vault) -> Outcome {
-    let mut listed = List::default();
+fn list(args: &ListArgs, vault: &Vault, context: &Context) -> Outcome {
+    let mut listed = List {
+        credentials: match args.space {
+            None => credentials::all(vault, context)?,
+            Some(_) => Vec::new(),
+        },
+        ..List::default()
+    };
     for one in vault.list(args.space.map(Into::into))? {
         match one {
             Ok(sealed) => listed.sealed.push(sealed),
@@ -127,6 +148,8 @@ fn list(args: &ListArgs, vault: &Vault) -> Outcome {
 #[derive(Default)]
 struct List {
     sealed: Vec<Sealed>,
+    /// Of sessions, of the user and of organisations.
+    credentials: Vec<(Owner, String)>,
     faulty: Vec<Failure>,
 }
 
@@ -134,11 +157,15 @@ impl Report for List {
     fn json(&self) -> Value {
         let secrets: Vec<_> = self.sealed.iter().map(described).collect();
         let faulty: Vec<_> = self.faulty.iter().map(Failure::json).collect();
-        json!({ "secrets": secrets, "faulty": faulty })
+        let credentials = self.credentials.iter();
+        let credentials: Vec<_> = credentials
+            .map(|(owner, name)| json!({ "name": name, "owner": owner.to_string() }))
+            .collect();
+        json!({ "secrets": secrets, "credentials": credentials, "faulty": faulty })
     }
 
     fn show(&self, page: &mut Page) {
-        if self.sealed.is_empty() && self.faulty.is_empty() {
+        if self.sealed.is_empty() && self.faulty.is_empty() && self.credentials.is_empty() {
             page.line("no secrets; `rye vault set NAME` keeps one");
             return;
         }
@@ -154,6 +181,11 @@ impl Report for List {
                 ]);
             }
             page.table(&table);
+        }
+        for (owner, name) in &self.credentials {
+            let owner = owner.to_string();
+            let owner = owner.trim_end_matches(':');
+            page.line(format_args!("{name} for agents, of {}", plain(owner)));
         }
         for fault in &self.faulty {
             let message = plain(&fault.message);

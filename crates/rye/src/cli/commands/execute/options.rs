@@ -9,8 +9,8 @@ use crate::settings::Color;
 
 /// The call's own options.
 #[derive(Debug, Default)]
-pub(super) struct Own {
-    pub(super) options: CallOptions,
+pub(in crate::cli::commands) struct Own {
+    pub(in crate::cli::commands) options: CallOptions,
     pub(super) json: bool,
     pub(super) quiet: bool,
     pub(super) color: Option<Color>,

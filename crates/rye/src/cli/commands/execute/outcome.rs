@@ -15,7 +15,7 @@ use crate::cli::page::{DIM, GOOD, Page, paint, plain};
 use crate::cli::printer::{Outcome, Printer, Report};
 
 /// Shows what a tool gave. What it printed goes where it would have gone, byte for byte.
-pub(super) fn report(envelope: Envelope, context: &Context) -> Outcome {
+pub(in crate::cli::commands) fn report(envelope: Envelope, context: &Context) -> Outcome {
     let noted = |name: &str| envelope.metadata.get(name).and_then(Value::as_str);
     let warnings = envelope.metadata.get("warnings").and_then(Value::as_array);
     for warning in warnings.into_iter().flatten().filter_map(Value::as_str) {
@@ -103,6 +103,9 @@ impl Report for Ran {
         Some(match code.as_str() {
             "timeout" => Failure::new(Exit::TimedOut, "timeout", message)
                 .hint(format!("rye execute --timeout SECONDS {}", self.0.item_id)),
+            "not_permitted" => {
+                Failure::new(Exit::Permission, "not_permitted", message).maybe_hint(hint.clone())
+            }
             // A tool of a server that is not what was accepted is as good as a changed file.
             "mcp_drift" => {
                 Failure::new(Exit::Integrity, "mcp_drift", message).maybe_hint(hint.clone())

@@ -1,11 +1,9 @@
 //! The items of servers and of their tools: found, read, written, signed.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use lillux::durable::{self, Existing};
 use lillux::keys::SigningKey;
-use rye_executor::{dotenv, environment};
 use rye_items::space::Root;
 use rye_items::vault::Vault;
 use rye_items::{Found, Item, ItemKind, Library, PathItem, Space, SpaceError, Verified};
@@ -48,7 +46,7 @@ impl ServerItem {
             hash: self.item.hash,
             config: self.config,
             project: project.to_owned(),
-            environment: environment(project),
+            environment: rye_host::server_environment(project),
             vault: context.user().map(|user| Vault::new(user, Some(project))),
         }
     }
@@ -62,23 +60,6 @@ pub(super) fn read_config(
     let metadata = library.metadata(item)?;
     let config = metadata.value("config").unwrap_or(&Value::Null);
     ServerConfig::read(config).map_err(|why| Failure::failed("mcp_config", why).at(&item.path))
-}
-
-/// The variables that a server's configuration may take: as a tool's.
-fn environment(project: &Path) -> BTreeMap<String, String> {
-    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        Some((name.into_string().ok()?, value.into_string().ok()?))
-    };
-    let inherited = std::env::vars_os().filter_map(text);
-    let mut all = environment::Environment::inherited(inherited, false);
-    if let Ok(read) = dotenv::read(&project.join(".env")) {
-        for (name, value) in read.variables {
-            if environment::may_be_set_by_a_file(&name) {
-                all.set(name, value, environment::Origin::Dotenv);
-            }
-        }
-    }
-    all.variables().clone()
 }
 
 /// Does something with a pool for this call, and ends what it started.

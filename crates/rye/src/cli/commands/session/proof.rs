@@ -44,7 +44,7 @@ pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
 }
 
 /// The key of a fingerprint, if it is trusted.
-pub(super) fn trusted(trust: &Trust<'_>, name: &str) -> Option<PublicKey> {
+pub(in crate::cli::commands) fn trusted(trust: &Trust<'_>, name: &str) -> Option<PublicKey> {
     let fingerprint: Fingerprint = name.parse().ok()?;
     Some(trust.standing(fingerprint).ok()?.key.clone())
 }

@@ -1,0 +1,254 @@
+//! What a graph costs beside the tools that it calls.
+
+mod peer;
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use lillux::durable::Existing;
+use lillux::keys::SigningKey;
+use lillux::process::Supervisor;
+use rye_executor::{Executor, Places, Request, Status};
+use rye_graph::{
+    Dispatch, Graph, Known, Later, Limits, NodeError, StateGraph, ToolCall, Writing, walk,
+    walk_written,
+};
+use rye_items::metadata::Effect;
+use rye_items::{ItemId, OwnKeys};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::executor::write_signed;
+use crate::measure::try_interleaved;
+use crate::table::{Row, Unit};
+
+/// Lengths of chains of nodes.
+const LENGTHS: [usize; 3] = [10, 100, 1000];
+/// What a node may take in memory, in seconds.
+const NODE: f64 = 50e-6;
+/// Items of a foreach, and how many at a time.
+const ITEMS: usize = 1000;
+const AT_ONCE: usize = 8;
+
+/// A tool that adds one. Whether it may be called twice decides how often the disk is
+/// waited for.
+struct AddsOne(Effect);
+
+impl Dispatch for AddsOne {
+    fn look(&self, _: &ItemId) -> Result<Known, NodeError> {
+        Ok(Known {
+            effect: self.0,
+            is_graph: false,
+            hash: None,
+        })
+    }
+
+    fn call(&self, call: ToolCall) -> Later<'_, Result<Value, NodeError>> {
+        Box::pin(async move {
+            let sum = call.params["n"].as_i64().unwrap_or_default() + 1;
+            Ok(json!({ "n": sum }))
+        })
+    }
+}
+
+/// Nodes in memory and on the disk, beside LangGraph where it is installed, and a foreach
+/// beside xargs.
+pub fn run() -> Result<Vec<Row>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()?;
+    let mut rows = Vec::new();
+    for length in LENGTHS {
+        let graph = chain(length)?;
+        let node = in_memory(&runtime, &graph, length)?;
+        rows.push(Row {
+            what: format!("a node in memory, of {length}, beside 50 µs"),
+            ours: node,
+            floor: NODE,
+            goal: 1.0,
+            unit: Unit::Seconds,
+        });
+    }
+    for length in LENGTHS {
+        let graph = chain(length)?;
+        let (_, commits) = written(&runtime, &graph, length, Effect::AtMostOnce)?;
+        rows.push(Row {
+            what: format!("durable commits of {length} nodes, beside one each"),
+            ours: commits,
+            floor: count(length),
+            goal: 1.3,
+            unit: Unit::Pieces,
+        });
+    }
+    let (some, many) = (chain(100)?, chain(1000)?);
+    let linear = try_interleaved(
+        5,
+        || written(&runtime, &some, 100, Effect::AtMostOnce),
+        || written(&runtime, &many, 1000, Effect::AtMostOnce),
+    )?;
+    rows.push(Row::time(
+        "a written node of 1,000, beside one of 100",
+        (linear.0 / 100.0, linear.1 / 1000.0),
+        1.3,
+    ));
+    rows.extend(peer::rows(&runtime)?);
+    rows.push(foreach()?);
+    Ok(rows)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "some thousands")]
+fn count(length: usize) -> f64 {
+    length as f64
+}
+
+/// Nodes that each add one, one after another.
+fn chain(length: usize) -> Result<Graph> {
+    use std::fmt::Write as _;
+    let mut text = format!(
+        "permissions: [\"rye.execute.tool.add\"]\nconfig:\n  start: n0\n  max_steps: {}\n  nodes:\n",
+        length + 1
+    );
+    for index in 0..length {
+        let next = match index + 1 {
+            last if last == length => String::new(),
+            next => format!(", next: n{next}"),
+        };
+        writeln!(
+            text,
+            "    n{index}: {{ action: {{ item_id: add, params: {{ n: \"${{state.n || 0}}\" }} }}, \
+             assign: {{ n: \"${{result.n}}\" }}{next} }}"
+        )?;
+    }
+    let reading = Graph::read(text.as_bytes())?;
+    reading.graph.context("the graph is not sound")
+}
+
+/// The seconds of a node, the best of some walks.
+fn in_memory(runtime: &Runtime, graph: &Graph, length: usize) -> Result<f64> {
+    let tool = AddsOne(Effect::Pure);
+    let mut best = f64::MAX;
+    for _ in 0..20 {
+        let start = Instant::now();
+        let ended = runtime.block_on(walk(graph, &tool, json!({}), Limits::default()));
+        best = best.min(start.elapsed().as_secs_f64());
+        ensure!(ended.output == json!({ "n": length }), "{ended:?}");
+    }
+    Ok(best / count(length))
+}
+
+/// The seconds of a node that is written down and signed, and how often the disk was
+/// waited for.
+fn written(runtime: &Runtime, graph: &Graph, length: usize, effect: Effect) -> Result<(f64, f64)> {
+    let tool = AddsOne(effect);
+    // Beside the other measurements' files: a folder in memory would flush nothing.
+    let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
+    let writing = Writing {
+        key: Some(SigningKey::generate()?),
+        ..Writing::default()
+    };
+    let before = rye_graph::commits();
+    let start = Instant::now();
+    let ended = runtime.block_on(walk_written(
+        graph,
+        &tool,
+        json!({}),
+        folder.path(),
+        writing,
+    ));
+    let time = start.elapsed().as_secs_f64();
+    let ended = ended.map_err(|failed| anyhow::anyhow!(failed.message))?;
+    ensure!(ended.output == json!({ "n": length }), "{ended:?}");
+    let commits = u32::try_from(rye_graph::commits() - before)?;
+    Ok((time / count(length), f64::from(commits)))
+}
+
+/// A thousand processes, eight at a time, by a graph and by xargs.
+fn foreach() -> Result<Row> {
+    let world = World::make()?;
+    let times = try_interleaved(7, xargs, || world.foreach())?;
+    Ok(Row::time(
+        "foreach of 1,000 /bin/true, 8 at a time, beside xargs -P8",
+        times,
+        1.15,
+    ))
+}
+
+fn xargs() -> Result<()> {
+    let mut child = Command::new("xargs")
+        .args(["-P8", "-n1", "/bin/true"])
+        .stdin(Stdio::piped())
+        .spawn()?;
+    let input = (0..ITEMS).map(|item| format!("{item}\n"));
+    let mut stdin = child.stdin.take().context("no standard input")?;
+    std::io::Write::write_all(&mut stdin, input.collect::<String>().as_bytes())?;
+    drop(stdin);
+    ensure!(child.wait()?.success());
+    Ok(())
+}
+
+/// A project with a graph.
+struct World {
+    _folder: TempDir,
+    executor: Executor,
+    runtime: Runtime,
+}
+
+impl World {
+    fn make() -> Result<Self> {
+        let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
+        let (project, user) = (folder.path().join("project"), folder.path().join("user"));
+        let key = OwnKeys::of(&user).generate("bench", Existing::Refuse)?;
+        let tools: PathBuf = project.join(".ai/tools");
+        write_signed(
+            &tools.join("lib/nothing.yaml"),
+            "version: \"1.0.0\"\nexecutor_id: rye/core/primitives/execute\n\
+             config: { command: /bin/true, args: [\"{n}\"] }\n",
+            &key,
+        )?;
+        let graph = format!(
+            "version: \"1.0.0\"\ntool_type: graph\n\
+             executor_id: rye/core/runtimes/state-graph/runtime\n\
+             permissions: [\"rye.execute.tool.lib.nothing\"]\n\
+             config:\n  start: all\n  nodes:\n    \
+             all: {{ type: foreach, over: \"${{inputs.items}}\", as: n, parallel: true, \
+             max_concurrency: {AT_ONCE}, collect: all, \
+             action: {{ item_id: lib/nothing, params: {{ n: \"${{n}}\" }} }} }}\n"
+        );
+        write_signed(&tools.join("flows/all.yaml"), &graph, &key)?;
+        let places = Places {
+            user: Some(user.clone()),
+            ..Places::new(&project, folder.path().join("cache"))
+        };
+        let mut executor = Executor::new(places, Arc::new(Supervisor::start()?));
+        let graphs = StateGraph::new(&project, Some(user));
+        let id = StateGraph::ID.parse()?;
+        executor
+            .primitives_mut()
+            .register(id, Vec::new(), Arc::new(graphs));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_io()
+            .enable_time()
+            .build()?;
+        Ok(Self {
+            _folder: folder,
+            executor,
+            runtime,
+        })
+    }
+
+    fn foreach(&self) -> Result<()> {
+        let items: Vec<_> = (0..ITEMS).collect();
+        let request = Request::new("flows/all".parse()?).parameters(json!({ "items": items }));
+        let envelope = self.runtime.block_on(self.executor.execute(request));
+        ensure!(envelope.status == Status::Success, "{:?}", envelope.error);
+        let done = envelope.data["all"].as_array().map_or(0, Vec::len);
+        ensure!(done == ITEMS, "{done} were done");
+        Ok(())
+    }
+}

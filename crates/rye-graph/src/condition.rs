@@ -1,0 +1,335 @@
+//! Conditions: `{path, op, value}`, and `all`, `any`, `not` of them.
+
+use std::cmp::Ordering;
+
+use regex::Regex;
+use rye_items::metadata::{Data, Node};
+use serde_json::Value;
+
+use crate::path::{Path, Scope};
+use crate::problem::Problem;
+use crate::template::Template;
+
+/// The operators, in the order in which they are listed to people.
+const OPERATORS: [(&str, Op); 13] = [
+    ("eq", Op::Eq),
+    ("ne", Op::Ne),
+    ("gt", Op::Gt),
+    ("gte", Op::Gte),
+    ("lt", Op::Lt),
+    ("lte", Op::Lte),
+    ("in", Op::In),
+    ("not_in", Op::NotIn),
+    ("contains", Op::Contains),
+    ("starts_with", Op::StartsWith),
+    ("ends_with", Op::EndsWith),
+    ("matches", Op::Matches),
+    ("exists", Op::Exists),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Op {
+    Eq,
+    Ne,
+    Gt,
+    Gte,
+    Lt,
+    Lte,
+    In,
+    NotIn,
+    Contains,
+    StartsWith,
+    EndsWith,
+    Matches,
+    Exists,
+}
+
+/// Whether something holds.
+#[derive(Debug, Clone)]
+pub(crate) enum Condition {
+    All(Vec<Self>),
+    Any(Vec<Self>),
+    Not(Box<Self>),
+    Test(Box<Test>),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Test {
+    path: Path,
+    at: usize,
+    op: Op,
+    value: Template,
+    /// The pattern, where it is known beforehand.
+    pattern: Option<Regex>,
+}
+
+impl Condition {
+    /// Reads a condition; what is wrong goes to `problems`, and then there is none.
+    pub(crate) fn read(
+        node: &Node,
+        variable: Option<&str>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Self> {
+        let Data::Map(entries) = &node.data else {
+            let message = format!("a condition is a mapping, not {}", node.kind());
+            problems.push(Problem::error(node.at, "wrong_type", message).hint(EXAMPLE));
+            return None;
+        };
+        for (name, list) in [("all", true), ("any", true), ("not", false)] {
+            let Some(inner) = node.get(name) else {
+                continue;
+            };
+            if let Some(other) = entries.iter().find(|entry| entry.key != name) {
+                let message = format!("`{name}` stands alone; `{}` is beside it", other.key);
+                problems.push(Problem::error(other.at, "bad_condition", message));
+                return None;
+            }
+            if !list {
+                return Some(Self::Not(Box::new(Self::read(inner, variable, problems)?)));
+            }
+            let Data::List(items) = &inner.data else {
+                let message = format!("`{name}` is a list of conditions, not {}", inner.kind());
+                problems.push(Problem::error(inner.at, "wrong_type", message));
+                return None;
+            };
+            let all: Vec<_> = items
+                .iter()
+                .filter_map(|item| Self::read(item, variable, problems))
+                .collect();
+            let all = (all.len() == items.len()).then_some(all)?;
+            return Some(if name == "all" {
+                Self::All(all)
+            } else {
+                Self::Any(all)
+            });
+        }
+        Test::read(node, variable, problems).map(|test| Self::Test(Box::new(test)))
+    }
+
+    /// Whether it holds.
+    pub(crate) fn holds(&self, scope: &Scope<'_>) -> bool {
+        match self {
+            Self::All(all) => all.iter().all(|one| one.holds(scope)),
+            Self::Any(any) => any.iter().any(|one| one.holds(scope)),
+            Self::Not(inner) => !inner.holds(scope),
+            Self::Test(test) => test.holds(scope),
+        }
+    }
+
+    /// All paths in it, each with its place.
+    pub(crate) fn paths<'t>(&'t self, found: &mut Vec<(usize, &'t Path)>) {
+        match self {
+            Self::All(all) | Self::Any(all) => all.iter().for_each(|one| one.paths(found)),
+            Self::Not(inner) => inner.paths(found),
+            Self::Test(test) => {
+                found.push((test.at, &test.path));
+                test.value.paths(found);
+            }
+        }
+    }
+}
+
+const EXAMPLE: &str = "such as { path: state.files, op: gt, value: 100 }";
+
+impl Test {
+    fn read(node: &Node, variable: Option<&str>, problems: &mut Vec<Problem>) -> Option<Self> {
+        let before = problems.len();
+        if let Data::Map(entries) = &node.data {
+            let known = ["path", "op", "value"];
+            for entry in entries
+                .iter()
+                .filter(|it| !known.contains(&it.key.as_str()))
+            {
+                let message = format!("a condition has no `{}`", entry.key);
+                let names = known.into_iter().chain(["all", "any", "not"]);
+                let problem = Problem::error(entry.at, "unknown_key", message);
+                problems.push(problem.nearest(&entry.key, names));
+            }
+        }
+        let path = text_of(node, "path", problems).and_then(|(at, text)| {
+            let read = Path::read(text, variable);
+            let read = read.map_err(|(message, near)| {
+                let problem = Problem::error(at, "bad_path", message);
+                problems.push(match near {
+                    Some(near) => problem.hint(format!("did you mean `{near}`?")),
+                    None => problem,
+                });
+            });
+            Some((at, read.ok()?))
+        });
+        let op = text_of(node, "op", problems).and_then(|(at, name)| {
+            let found = OPERATORS.iter().find(|(known, _)| *known == name);
+            if found.is_none() {
+                let names = OPERATORS.map(|(name, _)| name);
+                let message = format!(
+                    "there is no operator `{name}`; there are {}",
+                    names.join(", ")
+                );
+                problems.push(Problem::error(at, "unknown_operator", message).nearest(name, names));
+            }
+            found.map(|(_, op)| *op)
+        });
+        let mut pattern = None;
+        let value = match (node.get("value"), op) {
+            (Some(value), _) => {
+                let template = Template::read(value, variable, problems);
+                check_value(op, &template, value, &mut pattern, problems);
+                template
+            }
+            (None, Some(Op::Exists) | None) => Template::Plain(Value::Bool(true)),
+            (None, Some(_)) => {
+                let message = "the condition has no `value` to compare with";
+                problems.push(Problem::error(node.at, "bad_condition", message).hint(EXAMPLE));
+                Template::Plain(Value::Null)
+            }
+        };
+        if problems.len() > before {
+            return None;
+        }
+        let ((at, path), op) = (path?, op?);
+        Some(Self {
+            path,
+            at,
+            op,
+            value,
+            pattern,
+        })
+    }
+
+    fn holds(&self, scope: &Scope<'_>) -> bool {
+        let own;
+        let found = if let Some(found) = scope.find(&self.path) {
+            Some(found)
+        } else {
+            own = scope.get(&self.path);
+            own.as_ref()
+        };
+        let filled;
+        let value = if let Some(value) = self.value.as_plain() {
+            value
+        } else {
+            filled = self.value.fill(scope);
+            &filled
+        };
+        if self.op == Op::Exists {
+            let there = found.is_some_and(|found| !found.is_null());
+            return there == value.as_bool().unwrap_or(true);
+        }
+        let found = found.unwrap_or(&Value::Null);
+        match self.op {
+            Op::Eq => equal(found, value),
+            Op::Ne => !equal(found, value),
+            Op::Gt => compare(found, value).is_some_and(Ordering::is_gt),
+            Op::Gte => compare(found, value).is_some_and(Ordering::is_ge),
+            Op::Lt => compare(found, value).is_some_and(Ordering::is_lt),
+            Op::Lte => compare(found, value).is_some_and(Ordering::is_le),
+            Op::In => contains(value, found),
+            Op::NotIn => !contains(value, found),
+            Op::Contains => contains(found, value),
+            Op::StartsWith => texts(found, value).is_some_and(|(a, b)| a.starts_with(b)),
+            Op::EndsWith => texts(found, value).is_some_and(|(a, b)| a.ends_with(b)),
+            Op::Matches => texts(found, value).is_some_and(|(text, pattern)| match &self.pattern {
+                Some(known) => known.is_match(text),
+                None => Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text)),
+            }),
+            Op::Exists => false,
+        }
+    }
+}
+
+fn check_value(
+    op: Option<Op>,
+    template: &Template,
+    node: &Node,
+    pattern: &mut Option<Regex>,
+    problems: &mut Vec<Problem>,
+) {
+    let Some(value) = template.as_plain() else {
+        return;
+    };
+    let wants = match op {
+        Some(Op::In | Op::NotIn) if !value.is_array() && !value.is_object() => "a list",
+        Some(Op::StartsWith | Op::EndsWith | Op::Matches) if !value.is_string() => "a text",
+        Some(Op::Exists) if !value.is_boolean() => "true or false",
+        Some(Op::Gt | Op::Gte | Op::Lt | Op::Lte) if !value.is_number() && !value.is_string() => {
+            "a number or a text"
+        }
+        Some(Op::Matches) => {
+            match Regex::new(value.as_str().unwrap_or_default()) {
+                Ok(read) => *pattern = Some(read),
+                Err(error) => {
+                    let last = error.to_string();
+                    let last = last.lines().last().unwrap_or_default();
+                    let message = format!("the pattern cannot be read: {last}");
+                    problems.push(Problem::error(node.at, "bad_pattern", message));
+                }
+            }
+            return;
+        }
+        _ => return,
+    };
+    let message = format!("this operator compares with {wants}, not {}", node.kind());
+    problems.push(Problem::error(node.at, "wrong_type", message));
+}
+
+fn text_of<'n>(
+    node: &'n Node,
+    name: &str,
+    problems: &mut Vec<Problem>,
+) -> Option<(usize, &'n str)> {
+    match node.get(name) {
+        Some(Node {
+            at,
+            data: Data::Text(text),
+        }) => Some((*at, text)),
+        Some(other) => {
+            let message = format!("`{name}` is a text, not {}", other.kind());
+            problems.push(Problem::error(other.at, "wrong_type", message));
+            None
+        }
+        None => {
+            let message = format!("the condition has no `{name}`");
+            problems.push(Problem::error(node.at, "bad_condition", message).hint(EXAMPLE));
+            None
+        }
+    }
+}
+
+/// A number, or a text that is one: what programs print is text.
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+fn compare(a: &Value, b: &Value) -> Option<Ordering> {
+    match (number(a), number(b)) {
+        (Some(a), Some(b)) => a.partial_cmp(&b),
+        _ => texts(a, b).map(|(a, b)| a.cmp(b)),
+    }
+}
+
+fn equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(x), Value::Number(y)) => x == y || x.as_f64() == y.as_f64(),
+        _ => a == b,
+    }
+}
+
+fn contains(all: &Value, one: &Value) -> bool {
+    match (all, one) {
+        (Value::Array(items), _) => items.iter().any(|item| equal(item, one)),
+        (Value::Object(fields), Value::String(name)) => fields.contains_key(name),
+        (Value::String(text), Value::String(part)) => text.contains(part.as_str()),
+        _ => false,
+    }
+}
+
+fn texts<'v>(a: &'v Value, b: &'v Value) -> Option<(&'v str, &'v str)> {
+    Some((a.as_str()?, b.as_str()?))
+}
+
+#[cfg(test)]
+mod tests;

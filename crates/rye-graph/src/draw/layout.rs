@@ -1,0 +1,47 @@
+//! Where nodes stand in a picture: in rows, each below all that lead to it.
+
+use crate::model::Graph;
+use crate::validate::ways;
+
+/// The row of each node and its place in the row.
+pub(super) struct Layout {
+    pub(super) places: Vec<(usize, usize)>,
+    pub(super) rows: Vec<usize>,
+}
+
+pub(super) fn layout(graph: &Graph) -> Layout {
+    let count = graph.nodes.len();
+    let mut row = vec![usize::MAX; count];
+    // The shortest way from the start: loops lead back up and make nothing lower.
+    let mut open = vec![graph.start];
+    if let Some(first) = row.get_mut(graph.start) {
+        *first = 0;
+    }
+    let mut depth = 0;
+    while !open.is_empty() {
+        depth += 1;
+        let mut below = Vec::new();
+        for index in open {
+            for to in ways(&graph.nodes[index]) {
+                if row[to] == usize::MAX {
+                    row[to] = depth;
+                    below.push(to);
+                }
+            }
+        }
+        open = below;
+    }
+    let lowest = row.iter().filter(|it| **it != usize::MAX).max();
+    let lowest = lowest.copied().unwrap_or_default();
+    let mut rows = vec![0; lowest + 2];
+    let mut places = Vec::with_capacity(count);
+    for row in row {
+        let row = if row == usize::MAX { lowest + 1 } else { row };
+        places.push((row, rows[row]));
+        rows[row] += 1;
+    }
+    while rows.last() == Some(&0) {
+        rows.pop();
+    }
+    Layout { places, rows }
+}

@@ -1,0 +1,324 @@
+//! `rye/core/primitives/state_graph`: walks a graph whose chain was verified.
+
+mod going;
+
+use std::path::{Path, PathBuf};
+
+use lillux::keys::SigningKey;
+use rye_executor::primitive::{Call, Done, Failed, Outcome, Primitive};
+use rye_executor::{Approval, Executor, Run};
+use rye_items::OwnKeys;
+use serde_json::{Map, Value, json};
+
+use crate::cache::Cache;
+use crate::dispatch::{Dispatch, Items};
+use crate::event::{Started, Status};
+use crate::model::Graph;
+use crate::problem::Problem;
+use crate::record::{At, RecordError, Runs};
+use crate::walk::{Ended, Limits, Walk, Watcher};
+
+pub use going::Going;
+
+/// Graphs within graphs, deeper than any that was made on purpose.
+const DEEPEST: u32 = 16;
+
+/// Walks graphs, and writes their runs down below the project's `.ai/state/graphs/`.
+#[derive(Debug, Clone)]
+pub struct StateGraph {
+    project: PathBuf,
+    user: Option<PathBuf>,
+    watcher: Option<Watcher>,
+    going: Going,
+}
+
+impl StateGraph {
+    /// The id under which it is registered.
+    pub const ID: &str = "rye/core/primitives/state_graph";
+
+    /// For the graphs of a project. The key of the user, whose folder this is, signs runs.
+    pub fn new(project: impl Into<PathBuf>, user: Option<PathBuf>) -> Self {
+        Self {
+            project: project.into(),
+            user,
+            watcher: None,
+            going: Going::default(),
+        }
+    }
+
+    /// With somebody who is told what happens.
+    #[must_use]
+    pub fn watched(mut self, watcher: Watcher) -> Self {
+        self.watcher = Some(watcher);
+        self
+    }
+
+    /// With another way to go than from the beginning to the end.
+    #[must_use]
+    pub fn going(mut self, going: Going) -> Self {
+        self.going = going;
+        self
+    }
+
+    fn key(&self) -> Option<SigningKey> {
+        OwnKeys::of(self.user.as_deref()?).signing().ok()
+    }
+
+    async fn walked(
+        &self,
+        call: &Call,
+        executor: &Executor,
+        metadata: &mut Map<String, Value>,
+    ) -> Result<Done, Failed> {
+        let depth = call.run.as_ref().map_or(0, |run| run.depth);
+        if depth > DEEPEST {
+            let message = format!("more than {DEEPEST} graphs are within each other");
+            return Err(Failed::new("too_deep", message));
+        }
+        let graph = read(call)?;
+        let missing = graph.env_requires.iter();
+        let missing = missing.filter(|name| !call.environment.contains_key(*name));
+        let missing: Vec<_> = missing.map(String::as_str).collect();
+        if let Some(first) = missing.first() {
+            let message = format!(
+                "the graph needs variables that are not set: {}",
+                missing.join(", ")
+            );
+            return Err(Failed::new("missing_variables", message).hint(format!(
+                "export {first}=…, or put it into the project's .env"
+            )));
+        }
+        let dispatch = Items {
+            executor,
+            approval: match call.approval {
+                Approval::Asked => Approval::Asked,
+                // What a person saw is the graph; of its tools they have seen nothing.
+                Approval::Missing | Approval::OfChain(_) => Approval::Missing,
+            },
+            listener: call.listener.clone(),
+        };
+        let own = Going::default();
+        let going = if depth == 0 { &self.going } else { &own };
+        let runs = Runs::of(&self.project);
+        let name = match (&going.resume, &call.run) {
+            (Some(run), _) => run.clone(),
+            (None, Some(Run { id, .. })) => id.clone(),
+            (None, None) => runs.new_id(),
+        };
+        metadata.insert("run_id".into(), json!(name));
+        let mut walk = Walk::new(
+            &graph,
+            call.tool.reference.id.as_str(),
+            &dispatch,
+            call.parameters.clone(),
+            Limits {
+                steps: going.steps,
+                timeout: call.timeout,
+            },
+        );
+        walk.depth = depth;
+        walk.watcher = self.watcher.clone().filter(|_| depth == 0);
+        let key = self.key();
+        let from = match going::enter(&mut walk, &runs, &name, going, key, metadata)? {
+            going::Entered::At(from) => from,
+            going::Entered::Over(output) => {
+                return Ok(Done {
+                    data: output,
+                    ..Done::default()
+                });
+            }
+        };
+        walk.cache = Some(Cache::new(runs.cache(), runs.store(), self.key()));
+        let ended = walk.walk(from).await.map_err(|error| failed(&error))?;
+        Ok(done(&name, ended, metadata))
+    }
+}
+
+impl Primitive for StateGraph {
+    fn run(&self, _: Call) -> Outcome<'_> {
+        Box::pin(async {
+            let message = "a graph is walked by an executor, which calls its tools";
+            Done {
+                failure: Some(Failed::new("no_executor", message)),
+                ..Done::default()
+            }
+        })
+    }
+
+    fn run_within<'a>(&'a self, call: Call, executor: &'a Executor) -> Outcome<'a> {
+        Box::pin(async move {
+            let mut metadata = Map::new();
+            let mut done = match self.walked(&call, executor, &mut metadata).await {
+                Ok(done) => done,
+                Err(failed) => Done {
+                    failure: Some(failed),
+                    ..Done::default()
+                },
+            };
+            done.metadata.extend(metadata);
+            done
+        })
+    }
+
+    fn runs_programs(&self) -> bool {
+        // Its tools do, and each has its own file.
+        false
+    }
+}
+
+/// The graph that was verified. All that is wrong is told at once.
+fn read(call: &Call) -> Result<Graph, Failed> {
+    let path = call.tool.path.display();
+    let text = call.tool.bytes();
+    let wrong = |why: String| {
+        let hint = format!("rye graph validate {}", call.tool.reference.id);
+        Failed::new("invalid_graph", why).hint(hint)
+    };
+    let reading = Graph::read(text)
+        .map_err(|error| wrong(format!("{path}:{}: {error}", error.excerpt.position)))?;
+    let told = |problem: &Problem| {
+        let place = problem.excerpt(text).position;
+        format!("{path}:{place}: {}", problem.message)
+    };
+    let errors: Vec<_> = reading.errors().map(told).collect();
+    let mut graph = reading.graph.ok_or_else(|| wrong(errors.join("; ")))?;
+    // The one that is signed: a graph that is signed anew is the same graph.
+    graph.hash = call.tool.hash;
+    Ok(graph)
+}
+
+fn failed(error: &RecordError) -> Failed {
+    let failed = Failed::new(error.code(), error.to_string());
+    match error.hint() {
+        Some(hint) => failed.hint(hint),
+        None => failed,
+    }
+}
+
+fn done(run: &str, ended: Ended, metadata: &mut Map<String, Value>) -> Done {
+    metadata.insert("run_status".into(), json!(ended.status));
+    metadata.insert("steps".into(), json!(ended.steps));
+    if let Some(node) = &ended.node {
+        metadata.insert("node".into(), json!(node));
+    }
+    if !ended.warnings.is_empty() {
+        metadata.insert("graph_warnings".into(), json!(ended.warnings));
+    }
+    let failure = ended.error.map(|error| {
+        let code = match ended.status {
+            Status::Limit => "max_steps",
+            Status::TimedOut => "timeout",
+            _ if error.code == "not_permitted" => "not_permitted",
+            _ => "graph_failed",
+        };
+        let message = match (&ended.node, ended.status) {
+            (Some(node), Status::Failed) => format!("the node `{node}` failed: {error}"),
+            _ => error.message,
+        };
+        let resume = || format!("rye graph run --resume {run}");
+        Failed::new(code, message).hint(error.hint.unwrap_or_else(resume))
+    });
+    Done {
+        data: ended.output,
+        failure,
+        ..Done::default()
+    }
+}
+
+/// Walks a graph in memory: nothing is written down, and no person can be asked.
+pub async fn walk(graph: &Graph, dispatch: &dyn Dispatch, inputs: Value, limits: Limits) -> Ended {
+    let start = graph.nodes[graph.start].name.clone();
+    let walk = Walk::new(graph, "", dispatch, inputs, limits);
+    match walk.walk(At::Before(start)).await {
+        Ok(ended) => ended,
+        // Only what is written down can fail to be.
+        Err(error) => Ended {
+            status: Status::Failed,
+            output: Value::Null,
+            error: Some(crate::event::NodeError::new(
+                error.code(),
+                error.to_string(),
+            )),
+            node: None,
+            state: Map::new(),
+            steps: 0,
+            warnings: Vec::new(),
+        },
+    }
+}
+
+/// How a walk is written down.
+#[derive(Debug, Default)]
+pub struct Writing {
+    /// What the run is called; one that is there goes on where it was.
+    pub run: Option<Run>,
+    /// Who signs it.
+    pub key: Option<SigningKey>,
+    /// Who is told what happens.
+    pub watcher: Option<Watcher>,
+}
+
+/// Walks a graph and writes it down as a run of a project, for programs that call tools in
+/// their own way.
+pub async fn walk_written(
+    graph: &Graph,
+    dispatch: &dyn Dispatch,
+    inputs: Value,
+    project: &Path,
+    writing: Writing,
+) -> Result<Ended, Failed> {
+    let runs = Runs::of(project);
+    let (name, depth) = match writing.run {
+        Some(Run { id, depth }) => (id, depth),
+        None => (runs.new_id(), 0),
+    };
+    let mut walk = Walk::new(graph, "", dispatch, inputs, Limits::default());
+    walk.depth = depth;
+    walk.watcher = writing.watcher;
+    let going = Going::default();
+    match going::enter(
+        &mut walk,
+        &runs,
+        &name,
+        &going,
+        writing.key,
+        &mut Map::new(),
+    )? {
+        going::Entered::At(from) => walk.walk(from).await.map_err(|error| failed(&error)),
+        going::Entered::Over(output) => Ok(Ended {
+            status: Status::Completed,
+            output,
+            error: None,
+            node: None,
+            state: Map::new(),
+            steps: 0,
+            warnings: Vec::new(),
+        }),
+    }
+}
+
+fn started(
+    graph: &Graph,
+    run: &str,
+    id: &str,
+    inputs: Value,
+    state: Map<String, Value>,
+    start: String,
+) -> Started {
+    Started {
+        run: run.to_owned(),
+        graph: id.to_owned(),
+        graph_hash: graph.hash.to_hex(),
+        text: String::from_utf8_lossy(&graph.text).into_owned(),
+        inputs,
+        state,
+        start,
+        boot: boot(),
+    }
+}
+
+/// Since when the machine runs.
+fn boot() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    id.unwrap_or_default().trim().to_owned()
+}

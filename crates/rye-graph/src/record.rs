@@ -1,0 +1,115 @@
+//! Runs, written down: a folder for each below `.ai/state/graphs/`, which outlives all
+//! processes.
+//!
+//! ```text
+//! events.jsonl     what happened, line by line, each with the hash of all before it
+//! process          who walks it
+//! snapshot         the hash of the newest snapshot, which is in ../store
+//! gates/N.json     questions to people, and N.answer.json their answers
+//! ```
+//!
+//! A line is written before what it tells of is acted on, and flushed to the disk before
+//! anything that must not happen twice. So whoever is killed loses nothing, and what a
+//! power cut can lose is only what may be repeated.
+
+mod journal;
+mod replay;
+mod runs;
+mod verify;
+
+pub(crate) use journal::Journal;
+pub use journal::commits;
+pub(crate) use replay::{At, ItemState, Replayed};
+pub use runs::{Found, Run, Runs, Standing};
+pub use verify::{Fault, Verdict};
+
+use lillux::{Hash, hash::Hasher};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// A line as it is in the file.
+#[derive(Serialize, Deserialize)]
+struct Written<'l> {
+    seq: u64,
+    at: i64,
+    #[serde(borrow)]
+    event: &'l RawValue,
+    hash: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signature: Option<String>,
+}
+
+/// The hash of a line that follows one with another hash; none for the first.
+fn line_hash(before: &str, seq: u64, at: i64, event: &str) -> Hash {
+    let mut hasher = Hasher::default();
+    hasher.update(format!("rye graph event 1\n{before}\n{seq}\n{at}\n").as_bytes());
+    hasher.update(event.as_bytes());
+    hasher.finish().0
+}
+
+/// Why a record cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// There is no such run.
+    #[error("there is no run {0}")]
+    NotFound(String),
+    /// More than one begins so.
+    #[error("{1} runs have ids that begin with {0}")]
+    Ambiguous(String, usize),
+    /// Another process is at it.
+    #[error("the run {0} is being walked by another process")]
+    InUse(String),
+    /// A file cannot be used.
+    #[error(transparent)]
+    Path(#[from] lillux::PathError),
+    /// A file cannot be written.
+    #[error(transparent)]
+    Write(#[from] lillux::durable::WriteError),
+    /// The content store cannot be used.
+    #[error(transparent)]
+    Store(#[from] lillux::cas::CasError),
+    /// It is not what was written.
+    #[error("the record of the run {run} is not as it was written: line {line}: {why}")]
+    Altered {
+        /// Which run.
+        run: String,
+        /// Which line.
+        line: usize,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl RecordError {
+    /// A stable word for scripts.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotFound(_) => "run_not_found",
+            Self::Ambiguous(..) => "ambiguous",
+            Self::InUse(_) => "run_in_use",
+            Self::Altered { .. } => "record_altered",
+            Self::Path(error) | Self::Write(lillux::durable::WriteError::Path(error))
+                if error.is_permission() =>
+            {
+                "permission"
+            }
+            Self::Path(error) if error.source.kind() == std::io::ErrorKind::StorageFull => {
+                "disk_full"
+            }
+            Self::Path(_) | Self::Write(_) | Self::Store(_) => "io",
+        }
+    }
+
+    /// The next command, where there is one.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotFound(_) | Self::Ambiguous(..) => Some("rye run list".to_owned()),
+            Self::InUse(run) => Some(format!("rye run tail {run} --follow")),
+            Self::Altered { run, .. } => Some(format!("rye run verify {run}")),
+            _ => None,
+        }
+    }
+}

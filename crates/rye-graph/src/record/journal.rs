@@ -1,0 +1,244 @@
+//! Writing a record: lines that are chained and signed, flushed when it matters.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lillux::At as _;
+use lillux::cas::Cas;
+use lillux::durable;
+use lillux::keys::SigningKey;
+use lillux::process::Handle;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::runs::{EVENTS, PROCESS, SNAPSHOT};
+use super::{RecordError, Replayed, Written, line_hash};
+use crate::event::{Event, Line, NodeError, Started, Status};
+
+/// A record that grew by this much since the last snapshot gets another, if the state is
+/// not larger still: so snapshots cost no more than the lines do.
+const SNAPSHOT_AFTER: usize = 1 << 20;
+
+/// How often this process has waited for the disk, for those who measure.
+static COMMITS: AtomicU64 = AtomicU64::new(0);
+
+/// How often this process has waited for the disk for the sake of runs.
+pub fn commits() -> u64 {
+    COMMITS.load(Ordering::Relaxed)
+}
+
+/// The record of a run that this process walks.
+pub(crate) struct Journal {
+    run: String,
+    folder: PathBuf,
+    store: PathBuf,
+    file: File,
+    key: Option<SigningKey>,
+    seq: u64,
+    hash: String,
+    /// Lines that are not in the file yet.
+    waiting: Vec<u8>,
+    /// The last of them, which is signed.
+    last: Option<(u64, i64, String)>,
+    since_snapshot: usize,
+    unsynced: bool,
+    has_ended: bool,
+    /// Where it would go on.
+    node: Option<String>,
+}
+
+impl Journal {
+    /// Begins the record of a new run. What a process left that died before it wrote a line is
+    /// no run.
+    pub(crate) fn create(
+        folder: &Path,
+        store: &Path,
+        key: Option<SigningKey>,
+        started: Started,
+    ) -> Result<(Self, Line), RecordError> {
+        durable::create_folder(folder, 0o700)?;
+        let path = folder.join(EVENTS);
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(&path)
+            .at("create", &path)?;
+        durable::sync_folder(folder)?;
+        COMMITS.fetch_add(1, Ordering::Relaxed);
+        let mut journal = Self::over(&started.run, folder, store, file, key)?;
+        journal.file.set_len(0).at("cut", &path)?;
+        journal.node = Some(started.start.clone());
+        let line = journal.push(Event::Started(Box::new(started)));
+        Ok((journal, line))
+    }
+
+    /// Goes on with the record of a run.
+    pub(crate) fn reopen(
+        folder: &Path,
+        store: &Path,
+        key: Option<SigningKey>,
+        replayed: &Replayed,
+        file: File,
+    ) -> Result<Self, RecordError> {
+        let path = folder.join(EVENTS);
+        // A line that a dying process did not finish tells of nothing that was acted on.
+        file.set_len(replayed.length).at("cut", &path)?;
+        (&file).seek(SeekFrom::End(0)).at("open", &path)?;
+        let mut journal = Self::over(&replayed.started.run, folder, store, file, key)?;
+        journal.seq = replayed.seq;
+        journal.hash.clone_from(&replayed.hash);
+        journal.node = replayed.node().map(str::to_owned);
+        Ok(journal)
+    }
+
+    fn over(
+        run: &str,
+        folder: &Path,
+        store: &Path,
+        file: File,
+        key: Option<SigningKey>,
+    ) -> Result<Self, RecordError> {
+        file.try_lock()
+            .map_err(|_| RecordError::InUse(run.to_owned()))?;
+        // Who walks it, for those who want to see or end it. Without it that is all they lack.
+        let me = i32::try_from(std::process::id()).unwrap_or_default();
+        if let Ok(handle) = Handle::of_running(me) {
+            let path = folder.join(PROCESS);
+            std::fs::write(&path, handle.to_string()).at("write", &path)?;
+        }
+        Ok(Self {
+            run: run.to_owned(),
+            folder: folder.to_owned(),
+            store: store.to_owned(),
+            file,
+            key,
+            seq: 0,
+            hash: String::new(),
+            waiting: Vec::new(),
+            last: None,
+            since_snapshot: 0,
+            unsynced: false,
+            has_ended: false,
+            node: None,
+        })
+    }
+
+    pub(crate) fn run(&self) -> &str {
+        &self.run
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Adds a line, to be written with the next commit.
+    pub(crate) fn push(&mut self, event: Event) -> Line {
+        match &event {
+            Event::Begin { node, .. } => self.node = Some(node.clone()),
+            Event::Step { next, .. } => self.node.clone_from(next),
+            Event::End { .. } => self.has_ended = true,
+            _ => {}
+        }
+        self.finish_last(false);
+        // Plain data has a JSON form.
+        let text = serde_json::to_string(&event).unwrap_or_default();
+        let line = Line {
+            seq: self.seq + 1,
+            at: lillux::time::now().epoch_ms,
+            event,
+        };
+        self.seq = line.seq;
+        self.last = Some((line.seq, line.at, text));
+        line
+    }
+
+    fn finish_last(&mut self, sign: bool) {
+        let Some((seq, at, text)) = self.last.take() else {
+            return;
+        };
+        let hash = line_hash(&self.hash, seq, at, &text);
+        let key = self.key.as_ref().filter(|_| sign);
+        let Ok(event) = serde_json::from_str::<&RawValue>(&text) else {
+            return;
+        };
+        let written = Written {
+            seq,
+            at,
+            event,
+            hash: hash.to_hex(),
+            key: key.map(|key| key.public().fingerprint().to_string()),
+            signature: key.map(|key| key.sign(&hash).to_string()),
+        };
+        if serde_json::to_writer(&mut self.waiting, &written).is_ok() {
+            self.waiting.push(b'\n');
+            self.hash = written.hash;
+        }
+    }
+
+    /// Writes what was added, signed. With `sync` it is on the disk when this returns.
+    pub(crate) fn commit(&mut self, sync: bool) -> Result<(), RecordError> {
+        self.write(true)?;
+        if sync && self.unsynced {
+            self.file
+                .sync_data()
+                .at("flush", self.folder.join(EVENTS))?;
+            COMMITS.fetch_add(1, Ordering::Relaxed);
+            self.unsynced = false;
+        }
+        Ok(())
+    }
+
+    /// Writes what was added, chained to what is signed later.
+    pub(crate) fn write(&mut self, sign: bool) -> Result<(), RecordError> {
+        self.finish_last(sign);
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let written = self.file.write_all(&self.waiting);
+        written.at("write", self.folder.join(EVENTS))?;
+        self.since_snapshot += self.waiting.len();
+        self.waiting.clear();
+        self.unsynced = true;
+        Ok(())
+    }
+
+    /// Whether enough was written for another snapshot.
+    pub(crate) fn wants_snapshot(&self, state_size: usize) -> bool {
+        self.since_snapshot > SNAPSHOT_AFTER.max(state_size)
+    }
+
+    /// Puts the state into the content store, and a reference to it beside the record.
+    pub(crate) fn snapshot(&mut self, state: &Map<String, Value>) -> Result<(), RecordError> {
+        let text = serde_json::to_vec(state).unwrap_or_default();
+        let stored = Cas::open(&self.store)?.put(&text)?;
+        let hash = stored.hash.to_hex();
+        // The record names it too, so nothing is lost if this is.
+        let (new, path) = (self.folder.join("snapshot.new"), self.folder.join(SNAPSHOT));
+        std::fs::write(&new, &hash).at("write", &new)?;
+        std::fs::rename(&new, &path).at("write", &path)?;
+        COMMITS.fetch_add(1, Ordering::Relaxed);
+        self.since_snapshot = 0;
+        self.push(Event::Snapshot { hash });
+        Ok(())
+    }
+}
+
+/// A run that is dropped was ended by somebody: a person, a signal, a caller that gave up.
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if !self.has_ended && !std::thread::panicking() {
+            self.push(Event::End {
+                status: Status::Cancelled,
+                error: Some(NodeError::new("cancelled", "it was ended before its time")),
+                output: None,
+                node: self.node.clone(),
+            });
+            // Where that cannot be written, its process is gone, which tells the same.
+            let _ = self.commit(true);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The runs of a project.
+
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher as _, RandomState};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use lillux::At as _;
+use lillux::process::Handle;
+use rye_protocol::Gate;
+use serde_json::{Map, Value};
+
+use super::{RecordError, Replayed};
+use crate::event::{Line, NodeError, Status};
+
+pub(super) const EVENTS: &str = "events.jsonl";
+pub(super) const PROCESS: &str = "process";
+pub(super) const SNAPSHOT: &str = "snapshot";
+const STORE: &str = "store";
+
+/// All runs of graphs in a project.
+#[derive(Debug, Clone)]
+pub struct Runs {
+    root: PathBuf,
+}
+
+/// A run that is there, unread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Its id.
+    pub id: String,
+    folder: PathBuf,
+}
+
+/// A run as its record tells it.
+#[derive(Debug)]
+pub struct Run {
+    found: Found,
+    replayed: Replayed,
+}
+
+/// How a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// A process walks it.
+    Running,
+    /// A process walks it, and waits for a person.
+    Waiting,
+    /// Its process is gone, and it is not at its end.
+    Lost,
+    /// Nobody walks it.
+    Ended(Status),
+}
+
+impl Standing {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Lost => "lost",
+            Self::Ended(status) => status.as_str(),
+        }
+    }
+
+    /// Whether a process is at it.
+    pub fn is_live(self) -> bool {
+        matches!(self, Self::Running | Self::Waiting)
+    }
+}
+
+impl Runs {
+    /// Those of a project.
+    pub fn of(project: &Path) -> Self {
+        Self {
+            root: project.join(".ai/state/graphs"),
+        }
+    }
+
+    /// Where a run is kept.
+    pub fn folder(&self, id: &str) -> PathBuf {
+        self.root.join(id)
+    }
+
+    pub(crate) fn store(&self) -> PathBuf {
+        self.root.join(STORE)
+    }
+
+    /// Where results of nodes are kept.
+    pub(crate) fn cache(&self) -> PathBuf {
+        self.root.join("cache")
+    }
+
+    /// Whether a line of a run is written down.
+    pub(crate) fn has_begun(&self, id: &str) -> bool {
+        let record = fs::read(self.folder(id).join(EVENTS));
+        record.is_ok_and(|bytes| bytes.contains(&b'\n'))
+    }
+
+    /// A name that says when, and that nobody had before.
+    pub fn new_id(&self) -> String {
+        let moment = lillux::time::now().iso;
+        let digits: String = moment.chars().filter(char::is_ascii_digit).collect();
+        let (day, hour) = digits.get(..14).unwrap_or(&digits).split_at(8);
+        loop {
+            let suffix = RandomState::new().hash_one(&moment) & 0xffff;
+            let id = format!("{day}-{hour}-{suffix:04x}");
+            if !self.folder(&id).exists() {
+                return id;
+            }
+        }
+    }
+
+    /// All runs, the newest first.
+    pub fn all(&self) -> Result<Vec<Found>, RecordError> {
+        let entries = match fs::read_dir(&self.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.at("list", &self.root)?,
+        };
+        let mut all: Vec<_> = entries
+            .filter_map(|entry| {
+                let folder = entry.ok()?.path();
+                let id = folder.file_name()?.to_str()?.to_owned();
+                folder
+                    .join(EVENTS)
+                    .is_file()
+                    .then_some(Found { id, folder })
+            })
+            .collect();
+        all.sort_by(|a, b| b.id.cmp(&a.id));
+        Ok(all)
+    }
+
+    /// The one run whose id begins so.
+    pub fn find(&self, id: &str) -> Result<Found, RecordError> {
+        let mut all = self.all()?;
+        if let Some(exact) = all.iter().position(|run| run.id == id) {
+            return Ok(all.swap_remove(exact));
+        }
+        // A part of a run is asked for by its whole name.
+        all.retain(|run| !id.is_empty() && run.id.starts_with(id) && !run.id.contains('.'));
+        match all.len() {
+            0 => Err(RecordError::NotFound(id.to_owned())),
+            1 => Ok(all.remove(0)),
+            many => Err(RecordError::Ambiguous(id.to_owned(), many)),
+        }
+    }
+}
+
+impl Found {
+    /// Where it is kept.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The file of its record.
+    pub fn events(&self) -> PathBuf {
+        self.folder.join(EVENTS)
+    }
+
+    /// The process that walks it, or did.
+    pub fn process(&self) -> Option<Handle> {
+        let text = fs::read_to_string(self.folder.join(PROCESS)).ok()?;
+        text.trim().parse().ok()
+    }
+
+    /// Reads its record.
+    pub fn read(self) -> Result<Run, RecordError> {
+        let path = self.events();
+        let bytes = fs::read(&path).at("read", &path)?;
+        let replayed = Replayed::read(&self.id, &path, &bytes)?;
+        Ok(Run {
+            found: self,
+            replayed,
+        })
+    }
+
+    /// Removes all that was written down, also of the graphs that it called.
+    pub fn remove(&self) -> Result<(), RecordError> {
+        let parts = format!("{}.", self.id);
+        let root = self.folder.parent().map(fs::read_dir);
+        for entry in root.into_iter().flatten().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&parts) {
+                let path = entry.path();
+                fs::remove_dir_all(&path).at("remove", &path)?;
+            }
+        }
+        Ok(fs::remove_dir_all(&self.folder).at("remove", &self.folder)?)
+    }
+
+    /// Opens its record to go on with it.
+    pub(crate) fn open(&self) -> Result<(File, Replayed), RecordError> {
+        let path = self.events();
+        let opened = OpenOptions::new().read(true).append(true).open(&path);
+        let mut file = opened.at("open", &path)?;
+        // Before it is read: nobody may write to it any more.
+        file.try_lock()
+            .map_err(|_| RecordError::InUse(self.id.clone()))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).at("read", &path)?;
+        let replayed = Replayed::read(&self.id, &path, &bytes)?;
+        Ok((file, replayed))
+    }
+}
+
+impl Run {
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.found.id
+    }
+
+    /// Where it is kept.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// The graph's id.
+    pub fn graph(&self) -> &str {
+        &self.replayed.started.graph
+    }
+
+    /// The graph's text, as it is walked.
+    pub fn text(&self) -> &str {
+        &self.replayed.started.text
+    }
+
+    /// What it was given.
+    pub fn inputs(&self) -> &Value {
+        &self.replayed.started.inputs
+    }
+
+    /// When it began, in milliseconds since 1970.
+    pub fn started_at(&self) -> i64 {
+        self.replayed.lines.first().map_or(0, |line| line.at)
+    }
+
+    /// The state as it is.
+    pub fn state(&self) -> &Map<String, Value> {
+        &self.replayed.state
+    }
+
+    /// What it gave.
+    pub fn output(&self) -> Option<&Value> {
+        self.replayed.output.as_ref()
+    }
+
+    /// Why it did not come to its end.
+    pub fn error(&self) -> Option<&NodeError> {
+        self.replayed.end.as_ref()?.1.as_ref()
+    }
+
+    /// The node where it is, or goes on.
+    pub fn node(&self) -> Option<&str> {
+        self.replayed.node()
+    }
+
+    /// How many steps it has begun.
+    pub fn steps(&self) -> u64 {
+        self.replayed.steps
+    }
+
+    /// What it waits for.
+    pub fn gate(&self) -> Option<&Gate> {
+        self.replayed.gate.as_ref()
+    }
+
+    /// All that was written down.
+    pub fn lines(&self) -> &[Line] {
+        &self.replayed.lines
+    }
+
+    /// How it stands.
+    pub fn standing(&self) -> Standing {
+        if let Some((status, _)) = &self.replayed.end {
+            return Standing::Ended(*status);
+        }
+        let process = self.found.process();
+        let is_alive = process.is_some_and(|it| it.is_alive().unwrap_or(false));
+        match (is_alive, &self.replayed.gate) {
+            (false, _) => Standing::Lost,
+            (true, Some(_)) => Standing::Waiting,
+            (true, None) => Standing::Running,
+        }
+    }
+}

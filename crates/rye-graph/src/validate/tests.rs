@@ -1,0 +1,112 @@
+use rye_items::Position;
+
+use crate::model::Graph;
+use crate::problem::Severity;
+
+/// What is wrong with a graph, as `line:column severity code message (hint)`.
+fn told(text: &str) -> String {
+    let reading = Graph::read(text.as_bytes()).unwrap();
+    let lines = reading.problems.iter().map(|problem| {
+        let Position { line, column } = problem.excerpt(text.as_bytes()).position;
+        let hint = problem.hint.as_ref().map(|hint| format!(" ({hint})"));
+        let severity = problem.severity.as_str();
+        format!(
+            "{line}:{column} {severity} {}: {}{}",
+            problem.code,
+            problem.message,
+            hint.unwrap_or_default()
+        )
+    });
+    let told = lines.collect::<Vec<_>>().join("\n");
+    let has_errors = reading.errors().any(|it| it.severity == Severity::Error);
+    assert_eq!(reading.graph.is_none(), has_errors, "{told}");
+    told
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once_each_with_its_place() {
+    insta::assert_snapshot!(told(
+        r#"
+permissions: ["rye.execute.tool.rye.bash.*", "rye.execute.tool.never.*"]
+config:
+  start: cout
+  max_steps: none
+  on_error: sometimes
+  colour: red
+  nodes:
+    count:
+      action: { item_id: rye/bash/bash, params: { command: "ls ${stat.x}" } }
+      asign: { files: 1 }
+      next:
+        - { to: manny, when: { path: state.files, op: gtt, value: 100 } }
+        - { to: done }
+        - { to: many }
+    many: { type: foreach, as: state }
+    other: { type: foreach, over: 3, action: { item_id: "a b" } }
+    odd: { type: forech }
+    nothing: { next: done }
+    load: { action: { primary: load, item_id: x/y, params: 3 } }
+    ask: { type: decision, kind: maybe, expires_in: soon }
+    done: { type: return }
+  hooks:
+    - { event: befor_step, action: { item_id: a } }
+"#
+    ));
+}
+
+#[test]
+fn what_is_wrong_with_the_whole_is_told_with_its_place() {
+    insta::assert_snapshot!(told(
+        r#"
+permissions: ["rye.execute.tool.a", "rye.execute.tool.never.*"]
+config:
+  start: one
+  nodes:
+    one:
+      action: { item_id: a, params: { x: "${state.lst}" } }
+      assign: { list: "${result}", unread: 1 }
+      next: two
+    two: { action: { item_id: b }, on_error: three, next: three }
+    three: { type: gate, next: two }
+    dead: { type: gate, next: one }
+"#
+    ));
+}
+
+#[test]
+fn graphs_without_the_least_are_refused() {
+    for (text, code) in [
+        ("[]", "wrong_type"),
+        ("", "wrong_type"),
+        ("config: 3", "wrong_type"),
+        ("version: '1.0.0'", "no_config"),
+        ("config: { start: a }", "no_nodes"),
+        ("config: { start: a, nodes: [] }", "wrong_type"),
+        ("config: { nodes: { a: { type: gate } } }", "no_start"),
+        (
+            "config: { start: b, nodes: { a: { type: gate } } }",
+            "unknown_target",
+        ),
+    ] {
+        let told = told(text);
+        assert!(told.contains(code), "{text}: {told}");
+    }
+}
+
+#[test]
+fn a_sound_graph_has_nothing_to_tell() {
+    let text = r#"
+permissions: ["rye.execute.tool.*"]
+config:
+  start: list
+  nodes:
+    list: { action: { item_id: ls }, assign: { parts: "${result.files}" }, next: each }
+    each: { type: foreach, over: "${state.parts}", as: part, parallel: true, collect: sizes,
+            action: { item_id: "${part.tool}", params: { at: "${part}" } }, next: ask }
+    ask: { type: decision, title: "go on with ${state.sizes.0}?", on_error: no,
+           next: [{ to: list, when: { path: result.value, op: eq, value: again } }, { to: yes }] }
+    "no": { type: return, output: { ok: false } }
+    "yes": { type: return, output: { ok: true } }
+"#;
+    assert_eq!(told(text), "");
+}

@@ -1,0 +1,320 @@
+//! The walker: from node to node, each step written down before the next is acted on.
+
+mod act;
+mod decide;
+mod end;
+mod foreach;
+mod step;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rye_items::metadata::Effect;
+use serde_json::{Map, Value};
+
+use crate::cache::Cache;
+use crate::dispatch::Dispatch;
+use crate::event::{Event, Line, NodeError, Outcome, Status};
+use crate::model::{Graph, Kind, Moment, Node};
+use crate::path::Scope;
+use crate::record::{At, ItemState, Journal, RecordError};
+
+/// Somebody who is told what happens, as it is written down.
+#[derive(Clone)]
+pub struct Watcher(Arc<dyn Fn(&Line) + Send + Sync>);
+
+impl Watcher {
+    /// One who is told each line.
+    pub fn new(tell: impl Fn(&Line) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+}
+
+impl std::fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Watcher")
+    }
+}
+
+/// How far a walk may go.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Limits {
+    /// This many steps, and then it pauses.
+    pub steps: Option<u64>,
+    /// This long, not counting what people take to decide.
+    pub timeout: Option<Duration>,
+}
+
+/// How a walk ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ended {
+    /// How.
+    pub status: Status,
+    /// What the graph gave.
+    pub output: Value,
+    /// Why it did not come to its end.
+    pub error: Option<NodeError>,
+    /// Where it would go on.
+    pub node: Option<String>,
+    /// The state at the end.
+    pub state: Map<String, Value>,
+    /// How many steps it has taken, those of earlier walks included.
+    pub steps: u64,
+    /// What a person may want to know.
+    pub warnings: Vec<String>,
+}
+
+/// What a resumed run knows of what it was doing.
+#[derive(Debug, Default)]
+pub(crate) struct Before {
+    pub(crate) items: BTreeMap<usize, ItemState>,
+    pub(crate) hooks: BTreeMap<(usize, u64), (bool, Effect)>,
+    /// Whether lines that were not flushed may be lost: the machine went down.
+    pub(crate) may_miss: bool,
+    pub(crate) output: Option<Value>,
+}
+
+/// A walk through a graph.
+pub(crate) struct Walk<'g> {
+    pub(crate) graph: &'g Graph,
+    pub(crate) id: String,
+    pub(crate) dispatch: &'g dyn Dispatch,
+    pub(crate) journal: Option<Journal>,
+    pub(crate) watcher: Option<Watcher>,
+    pub(crate) cache: Option<Cache>,
+    pub(crate) depth: u32,
+    pub(crate) state: Map<String, Value>,
+    pub(crate) inputs: Value,
+    pub(crate) steps: u64,
+    pub(crate) limits: Limits,
+    pub(crate) before: Before,
+    sizes: HashMap<String, usize>,
+    size: usize,
+    warnings: Vec<String>,
+    /// Whether the last step did something that must be on the disk before the next begins.
+    must_sync: bool,
+    deadline: Option<Instant>,
+}
+
+/// What came of a node.
+struct Done {
+    outcome: Outcome,
+    result: Result<Value, NodeError>,
+    /// What it puts into the state, whatever its result is.
+    set: Map<String, Value>,
+    output: Option<Value>,
+    effect: Effect,
+}
+
+impl Done {
+    fn of(result: Result<Value, NodeError>, effect: Effect) -> Self {
+        let outcome = match result {
+            Ok(_) => Outcome::Done,
+            Err(_) => Outcome::Failed,
+        };
+        Self {
+            outcome,
+            result,
+            set: Map::new(),
+            output: None,
+            effect,
+        }
+    }
+}
+
+/// Whether something may be done twice.
+fn is_repeatable(effect: Effect) -> bool {
+    matches!(effect, Effect::Pure | Effect::Idempotent)
+}
+
+impl<'g> Walk<'g> {
+    pub(crate) fn new(
+        graph: &'g Graph,
+        id: impl Into<String>,
+        dispatch: &'g dyn Dispatch,
+        inputs: Value,
+        limits: Limits,
+    ) -> Self {
+        Self {
+            graph,
+            id: id.into(),
+            dispatch,
+            journal: None,
+            watcher: None,
+            cache: None,
+            depth: 0,
+            state: Map::new(),
+            inputs,
+            steps: 0,
+            deadline: limits.timeout.map(|timeout| Instant::now() + timeout),
+            limits,
+            before: Before::default(),
+            sizes: HashMap::new(),
+            size: 0,
+            warnings: Vec::new(),
+            must_sync: false,
+        }
+    }
+
+    /// Walks to the end, or as far as it goes.
+    pub(crate) async fn walk(mut self, from: At) -> Result<Ended, RecordError> {
+        if self.steps == 0 && matches!(from, At::Before(_)) {
+            self.hooks(Moment::GraphStarted, None).await?;
+        } else if matches!(from, At::Before(_) | At::Behind) && self.steps > 0 {
+            // Perhaps it was ended between a step and what hangs on it.
+            self.hooks(Moment::AfterStep, None).await?;
+        }
+        let mut output = self.before.output.take();
+        let mut taken = 0;
+        let mut at = match from {
+            At::Before(name) => self.graph.index(&name).map(|index| (index, None)),
+            At::Within { node, effect } => {
+                let index = self.graph.index(&node);
+                index.map(|index| (index, Some(effect)))
+            }
+            At::Behind => None,
+        };
+        while let Some((index, begun)) = at {
+            let node = &self.graph.nodes[index];
+            if self.limits.steps.is_some_and(|most| taken >= most) {
+                return self.stop(Status::Paused, None, Some(node));
+            }
+            if taken >= self.graph.max_steps {
+                self.hooks(Moment::Limit, None).await?;
+                let most = self.graph.max_steps;
+                let message = format!("it has taken {most} steps, as many as `max_steps` lets it");
+                let error = NodeError::new("max_steps", message);
+                return self.stop(Status::Limit, Some(error), Some(node));
+            }
+            taken += 1;
+            if begun.is_none() {
+                self.steps += 1;
+            }
+            let start = Instant::now();
+            let Some(done) = self.within_time(node, begun).await? else {
+                let error = NodeError::new("timeout", "its time was up");
+                return self.stop(Status::TimedOut, Some(error), Some(node));
+            };
+            self.before.items.clear();
+            let (next, step_output) = match self.finish(node, done, start).await? {
+                Ok(next) => next,
+                Err(error) => return self.stop(Status::Failed, Some(error), Some(node)),
+            };
+            output = step_output;
+            at = next.map(|next| (next, None));
+        }
+        self.complete(output).await
+    }
+
+    /// Does what a node does, unless its time is up before.
+    async fn within_time(
+        &mut self,
+        node: &'g Node,
+        begun: Option<Effect>,
+    ) -> Result<Option<Done>, RecordError> {
+        let Some(deadline) = self.deadline else {
+            return self.node(node, begun).await.map(Some);
+        };
+        if let Kind::Decision(_) = node.kind {
+            let start = Instant::now();
+            let done = self.node(node, begun).await?;
+            self.deadline = Some(deadline + start.elapsed());
+            return Ok(Some(done));
+        }
+        match tokio::time::timeout_at(deadline.into(), self.node(node, begun)).await {
+            Ok(done) => done.map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    async fn node(&mut self, node: &'g Node, begun: Option<Effect>) -> Result<Done, RecordError> {
+        match &node.kind {
+            Kind::Gate => {
+                self.begin(node, Effect::Pure, begun)?;
+                Ok(Done::of(Ok(Value::Null), Effect::Pure))
+            }
+            Kind::Return(output) => {
+                self.begin(node, Effect::Pure, begun)?;
+                let mut done = Done::of(Ok(Value::Null), Effect::Pure);
+                done.output = Some(match output {
+                    Some(output) => {
+                        let scope = Scope::new(&self.state, &self.inputs);
+                        let output = output.fill(&scope);
+                        let missing = scope.missing.into_inner();
+                        self.warn(node, missing);
+                        output
+                    }
+                    None => self.visible_state(),
+                });
+                Ok(done)
+            }
+            Kind::Action(action) => self.action(node, action, begun).await,
+            Kind::Foreach(foreach) => self.foreach(node, foreach, begun).await,
+            Kind::Decision(decision) => self.decision(node, decision, begun).await,
+        }
+    }
+
+    /// Writes down that a node begins, with the end of the one before it.
+    fn begin(
+        &mut self,
+        node: &Node,
+        effect: Effect,
+        begun: Option<Effect>,
+    ) -> Result<(), RecordError> {
+        if self.journal.is_none() || begun.is_some() {
+            return Ok(());
+        }
+        let (step, node) = (self.steps, node.name.clone());
+        self.tell(Event::Begin { step, node, effect });
+        let sync = self.must_sync || !is_repeatable(effect);
+        self.commit(sync)
+    }
+
+    fn warn(&mut self, node: &Node, messages: Vec<String>) {
+        for message in messages {
+            self.warnings.push(format!("{}: {message}", node.name));
+            let node = node.name.clone();
+            self.tell(Event::Warning { node, message });
+        }
+    }
+
+    /// Adds to the record, if there is one, and tells whoever wants to know.
+    fn tell(&mut self, event: Event) {
+        if let Some(journal) = &mut self.journal {
+            let line = journal.push(event);
+            self.told(&line);
+        }
+    }
+
+    /// Tells whoever wants to know.
+    pub(crate) fn told(&self, line: &Line) {
+        if let Some(Watcher(tell)) = &self.watcher {
+            tell(line);
+        }
+    }
+
+    fn commit(&mut self, sync: bool) -> Result<(), RecordError> {
+        if let Some(journal) = &mut self.journal {
+            journal.commit(sync)?;
+            self.must_sync &= !sync;
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self) -> Result<(), RecordError> {
+        match &mut self.journal {
+            Some(journal) => journal.snapshot(&self.state),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A value as a person reads it.
+pub(crate) fn words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,263 @@
+//! Actions: one call, tried again where that is wanted, and the hooks beside the program.
+
+use std::time::Duration;
+
+use rye_executor::Run;
+use rye_items::ItemId;
+use rye_items::metadata::Effect;
+use serde_json::{Value, json};
+
+use super::{Done, Walk, is_repeatable, words};
+use crate::cache::Cache;
+use crate::dispatch::{Dispatch, Known, ToolCall};
+use crate::event::{Event, NodeError, Outcome};
+use crate::model::{Action, Graph, Moment, Node, Retry};
+use crate::path::Scope;
+use crate::permission;
+use crate::record::RecordError;
+
+/// A call with everything filled in, and allowed.
+pub(super) struct Ready {
+    pub(super) item: ItemId,
+    pub(super) params: Value,
+}
+
+impl<'g> Walk<'g> {
+    pub(super) async fn action(
+        &mut self,
+        node: &'g Node,
+        action: &'g Action,
+        begun: Option<Effect>,
+    ) -> Result<Done, RecordError> {
+        let scope = Scope::new(&self.state, &self.inputs);
+        let ready = ready(self.graph, action, &scope);
+        let missing = scope.missing.into_inner();
+        self.warn(node, missing);
+        let ready = match ready {
+            Ok(ready) => ready,
+            Err(error) => return Ok(Done::of(Err(error), Effect::Pure)),
+        };
+        let known = if self.journal.is_some() || node.cache {
+            match self.dispatch.look(&ready.item) {
+                Ok(known) => Some(known),
+                Err(error) => return Ok(Done::of(Err(error), Effect::Pure)),
+            }
+        } else {
+            None
+        };
+        let key = self.cache_key(node, &ready, known.as_ref());
+        if let (Some(cache), Some(key)) = (&self.cache, &key)
+            && let Some(result) = cache.get(key)
+        {
+            self.begin(node, Effect::Pure, begun)?;
+            let mut done = Done::of(Ok(result), Effect::Pure);
+            done.outcome = Outcome::Cached;
+            return Ok(done);
+        }
+        let effect = known.as_ref().map_or(Effect::AtMostOnce, effect);
+        if let Some(begun) = begun.filter(|it| !is_repeatable(*it)) {
+            match self.interrupted(node, begun).await? {
+                Some(done) => return Ok(done),
+                // A person wants it to run once more: so it is written down once more.
+                None => self.begin(node, effect, None)?,
+            }
+        } else {
+            self.begin(node, effect, begun)?;
+        }
+        let result = self.tried(node, ready, known.as_ref()).await?;
+        if let (Some(cache), Some(key), Ok(result)) = (&self.cache, &key, &result) {
+            cache.put(key, result)?;
+        }
+        Ok(Done::of(result, effect))
+    }
+
+    fn cache_key(&self, node: &Node, ready: &Ready, known: Option<&Known>) -> Option<String> {
+        let hash = known?.hash.filter(|_| node.cache)?;
+        Some(Cache::key(
+            &self.graph.hash,
+            &ready.item,
+            &ready.params,
+            &hash,
+        ))
+    }
+
+    /// The call, as often as the node says.
+    async fn tried(
+        &mut self,
+        node: &Node,
+        ready: Ready,
+        known: Option<&Known>,
+    ) -> Result<Result<Value, NodeError>, RecordError> {
+        let run = self.child(known, None);
+        let Ready { item, params } = ready;
+        let mut attempt = 1;
+        loop {
+            let last = attempt > node.retry.max;
+            let call = ToolCall {
+                item: item.clone(),
+                params: if last { Value::Null } else { params.clone() },
+                run: attempt_of(run.clone(), attempt),
+            };
+            if last {
+                let call = ToolCall { params, ..call };
+                return Ok(self.dispatch.call(call).await);
+            }
+            match self.dispatch.call(call).await {
+                Err(error) if !is_final(&error) => {
+                    attempt += 1;
+                    self.tell(Event::Retry { attempt, error });
+                    self.commit(false)?;
+                    pause(node.retry.pause(attempt - 1)).await;
+                }
+                result => return Ok(result),
+            }
+        }
+    }
+
+    /// The name of the run of a graph that this step calls.
+    pub(super) fn child(&self, known: Option<&Known>, item: Option<usize>) -> Option<Run> {
+        let journal = self.journal.as_ref()?;
+        known.filter(|known| known.is_graph)?;
+        let item = item.map_or_else(String::new, |item| format!("-{item}"));
+        Some(Run {
+            id: format!("{}.{}{item}", journal.run(), self.steps),
+            depth: self.depth + 1,
+        })
+    }
+
+    /// Asks the hooks of a moment. One that fails is told and changes nothing.
+    pub(super) async fn hooks(
+        &mut self,
+        moment: Moment,
+        error: Option<&NodeError>,
+    ) -> Result<(), RecordError> {
+        for (number, hook) in self.graph.hooks.iter().enumerate() {
+            if hook.moment != moment {
+                continue;
+            }
+            let about = json!({ "event": moment.as_str(), "step": self.steps, "error": error });
+            let scope = Scope::new(&self.state, &self.inputs).result(&about);
+            if hook.condition.as_ref().is_some_and(|it| !it.holds(&scope)) {
+                continue;
+            }
+            let known = self.before.hooks.get(&(number, self.steps));
+            if known.is_some_and(|(ended, effect)| *ended || !is_repeatable(*effect)) {
+                continue;
+            }
+            let ready = ready(self.graph, &hook.action, &scope);
+            let known = match (&ready, &self.journal) {
+                (Ok(ready), Some(_)) => Some(self.dispatch.look(&ready.item)),
+                _ => None,
+            };
+            let known = known.transpose().ok().flatten();
+            let effect = known.as_ref().map_or(Effect::AtMostOnce, effect);
+            self.tell(Event::HookBegin {
+                hook: number,
+                step: self.steps,
+                moment: moment.as_str().to_owned(),
+                effect,
+            });
+            self.commit(!is_repeatable(effect))?;
+            let result = match ready {
+                Ok(Ready { item, params }) => {
+                    let run = self.child(known.as_ref(), Some(number));
+                    self.dispatch.call(ToolCall { item, params, run }).await
+                }
+                Err(error) => Err(error),
+            };
+            let error = result.err();
+            if let Some(error) = &error {
+                let warning = format!("the hook of {} failed: {error}", moment.as_str());
+                self.warnings.push(warning);
+            }
+            let step = self.steps;
+            self.tell(Event::HookEnd {
+                hook: number,
+                step,
+                error,
+            });
+            self.commit(false)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether something of a tool may be repeated: a graph goes on where it was.
+pub(super) fn effect(known: &Known) -> Effect {
+    if known.is_graph {
+        Effect::Idempotent
+    } else {
+        known.effect
+    }
+}
+
+/// Fills in a call, and sees whether a permission covers it.
+pub(super) fn ready(graph: &Graph, action: &Action, scope: &Scope<'_>) -> Result<Ready, NodeError> {
+    let name = match action.item.as_plain().and_then(Value::as_str) {
+        Some(name) => name.to_owned(),
+        None => words(&action.item.fill(scope)),
+    };
+    let item: ItemId = name.parse().map_err(|error| {
+        NodeError::new("bad_item_id", format!("`{name}` is no item id: {error}"))
+    })?;
+    let needed = permission::needed(item.as_str());
+    if !graph.permissions.iter().any(|it| it.covers(&needed)) {
+        let message = format!("no permission of the graph covers the call of {item}");
+        let hint = format!("permissions: [\"{needed}\"]");
+        return Err(NodeError::new("not_permitted", message).hint(hint));
+    }
+    let params = match action.params.fill(scope) {
+        Value::Null => Value::Object(serde_json::Map::new()),
+        params => params,
+    };
+    Ok(Ready { item, params })
+}
+
+/// Each attempt of a graph is a run of its own.
+fn attempt_of(run: Option<Run>, attempt: u32) -> Option<Run> {
+    let run = run?;
+    Some(match attempt {
+        1 => run,
+        _ => Run {
+            id: format!("{}-try{attempt}", run.id),
+            depth: run.depth,
+        },
+    })
+}
+
+/// Errors that another attempt would not change.
+fn is_final(error: &NodeError) -> bool {
+    matches!(
+        error.code.as_str(),
+        "not_permitted" | "invalid_parameters" | "bad_item_id" | "not_found" | "approval_required"
+    )
+}
+
+pub(super) async fn pause(time: Duration) {
+    if !time.is_zero() {
+        tokio::time::sleep(time).await;
+    }
+}
+
+/// The call of an item of a foreach, as often as the node says.
+pub(super) async fn call_often(
+    dispatch: &dyn Dispatch,
+    retry: Retry,
+    ready: Ready,
+    run: Option<Run>,
+) -> Result<Value, NodeError> {
+    let Ready { item, params } = ready;
+    for attempt in 1..=retry.max {
+        let call = ToolCall {
+            item: item.clone(),
+            params: params.clone(),
+            run: attempt_of(run.clone(), attempt),
+        };
+        match dispatch.call(call).await {
+            Err(error) if !is_final(&error) => pause(retry.pause(attempt)).await,
+            result => return result,
+        }
+    }
+    let run = attempt_of(run, retry.max + 1);
+    dispatch.call(ToolCall { item, params, run }).await
+}

@@ -1,0 +1,179 @@
+//! Decisions: a person is asked, and the walk waits.
+
+use rye_items::metadata::Effect;
+use rye_protocol::{
+    Action, CallId, Gate, GateId, GateKind, GateOrigin, GateStatus, QueueItemId, Resolution,
+    SessionId, ThreadId,
+};
+use serde_json::{Map, Value, json};
+
+use super::{Done, Walk, words};
+use crate::event::{Event, NodeError, Outcome};
+use crate::gates::{self, Question};
+use crate::model::{Decision, Node};
+use crate::path::Scope;
+use crate::record::RecordError;
+
+/// What a person may say to a call that was cut short.
+const AGAIN: [(&str, &str); 3] = [
+    ("run_again", "run it again"),
+    ("skip", "go on without it"),
+    ("result", "go on with a result given by hand"),
+];
+
+/// A question to be asked.
+struct Asked {
+    key: String,
+    kind: GateKind,
+    title: String,
+    body: String,
+    actions: Vec<(String, String)>,
+    expires_at: Option<rye_protocol::Millis>,
+}
+
+impl<'g> Walk<'g> {
+    pub(super) async fn decision(
+        &mut self,
+        node: &'g Node,
+        decision: &'g Decision,
+        begun: Option<Effect>,
+    ) -> Result<Done, RecordError> {
+        let scope = Scope::new(&self.state, &self.inputs);
+        let (title, body) = (decision.title.fill(&scope), decision.body.fill(&scope));
+        let missing = scope.missing.into_inner();
+        self.warn(node, missing);
+        self.begin(node, Effect::Idempotent, begun)?;
+        let deadline = decision.expires_in.map(|time| {
+            let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            rye_protocol::Millis(gates::now().0.saturating_add(time))
+        });
+        let asked = Asked {
+            key: node.name.clone(),
+            kind: if decision.is_approval {
+                GateKind::Approval
+            } else {
+                GateKind::Question
+            },
+            title: words(&title),
+            body: words(&body),
+            actions: decision.actions.clone(),
+            expires_at: deadline,
+        };
+        let result = match self.answer(asked).await? {
+            Ok(Resolution { action, by, .. }) if decision.is_approval && action == "deny" => {
+                Err(NodeError::new("denied", format!("{by} said no")))
+            }
+            Ok(Resolution {
+                action, value, by, ..
+            }) => Ok(json!({ "action": action, "value": value, "by": by })),
+            Err(error) => Err(error),
+        };
+        Ok(Done::of(result, Effect::AtMostOnce))
+    }
+
+    /// What to do with a call of which nothing more was heard. None is to run it again.
+    pub(super) async fn interrupted(
+        &mut self,
+        node: &Node,
+        effect: Effect,
+    ) -> Result<Option<Done>, RecordError> {
+        let unknown = || {
+            let message =
+                "its process died while it was at it: nobody knows whether it did anything";
+            let mut done = Done::of(Err(NodeError::new("interrupted", message)), effect);
+            done.outcome = Outcome::Interrupted;
+            done
+        };
+        if effect != Effect::Ask {
+            return Ok(Some(unknown()));
+        }
+        let asked = Asked {
+            key: format!("{}:interrupted", node.name),
+            kind: GateKind::Question,
+            title: format!("{} was cut short", node.name),
+            body: "Its process died while it was at it, and nobody knows whether it did anything."
+                .to_owned(),
+            actions: AGAIN
+                .map(|(id, label)| (id.to_owned(), label.to_owned()))
+                .to_vec(),
+            expires_at: None,
+        };
+        Ok(match self.answer(asked).await? {
+            Ok(said) if said.action == "run_again" => None,
+            Ok(said) if said.action == "result" => {
+                let given = match &said.value {
+                    Value::String(text) => {
+                        serde_json::from_str(text).unwrap_or_else(|_| said.value.clone())
+                    }
+                    other => other.clone(),
+                };
+                Some(Done::of(Ok(given), effect))
+            }
+            Ok(_) | Err(_) => Some(unknown()),
+        })
+    }
+
+    /// Asks, and waits for the answer. The question survives whoever asks it.
+    async fn answer(&mut self, asked: Asked) -> Result<Result<Resolution, NodeError>, RecordError> {
+        let Some(journal) = &self.journal else {
+            let message = "a decision needs a run that is written down";
+            return Ok(Err(NodeError::new("no_record", message)));
+        };
+        let folder = journal.folder().to_owned();
+        let gate = self.gate(journal.run(), asked);
+        let Some(gate) = gate else {
+            let message = "the run has a name that nobody can be asked under";
+            return Ok(Err(NodeError::new("bad_run", message)));
+        };
+        let question = Question::ask(&folder, gate)?;
+        if question.status().is_pending() {
+            let gate = Box::new(question.gate.clone());
+            self.tell(Event::Gate { gate });
+            self.commit(true)?;
+        }
+        let status = question.ended().await?;
+        let gate = question.gate.id.clone();
+        self.tell(Event::Answered {
+            gate,
+            status: status.clone(),
+        });
+        Ok(match status {
+            GateStatus::Resolved { resolution } => Ok(resolution),
+            GateStatus::Expired { .. } => Err(NodeError::new("expired", "nobody decided in time")),
+            GateStatus::Withdrawn { .. } | GateStatus::Pending => {
+                Err(NodeError::new("withdrawn", "the question was taken back"))
+            }
+        })
+    }
+
+    fn gate(&self, run: &str, asked: Asked) -> Option<Gate> {
+        let session: SessionId = run.parse().ok()?;
+        let thread: ThreadId = "graph".parse().ok()?;
+        let step = format!("step-{}", self.steps);
+        let item: QueueItemId = step.parse().ok()?;
+        let call: CallId = step.parse().ok()?;
+        let mut context = Map::new();
+        // An answer is to this graph and no other.
+        context.insert("chain_hash".to_owned(), self.graph.hash.to_hex().into());
+        let actions = asked.actions.into_iter();
+        Some(Gate {
+            id: GateId::of(&session, &thread, &item, &asked.key),
+            kind: asked.kind,
+            title: asked.title,
+            body: asked.body,
+            actions: actions.map(|(id, label)| Action { id, label }).collect(),
+            status: GateStatus::Pending,
+            origin: GateOrigin {
+                session,
+                thread,
+                item,
+                call,
+                tool: self.id.clone(),
+                resume_key: asked.key,
+            },
+            expires_at: asked.expires_at,
+            context,
+            created_at: gates::now(),
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! How a walk ends: at its end, or before.
+
+use serde_json::Value;
+
+use super::{Ended, Walk};
+use crate::event::{Event, NodeError, Status};
+use crate::model::{Moment, Node};
+use crate::record::RecordError;
+
+impl Walk<'_> {
+    /// The state without what the walker keeps there.
+    pub(super) fn visible_state(&self) -> Value {
+        let own = self.state.iter().filter(|(name, _)| !name.starts_with('_'));
+        let own = own.map(|(name, value)| (name.clone(), value.clone()));
+        Value::Object(own.collect())
+    }
+
+    pub(super) async fn complete(mut self, output: Option<Value>) -> Result<Ended, RecordError> {
+        self.hooks(Moment::GraphCompleted, None).await?;
+        let output = output.unwrap_or_else(|| self.visible_state());
+        if self.journal.is_some() {
+            self.snapshot()?;
+            self.tell(Event::End {
+                status: Status::Completed,
+                error: None,
+                output: Some(output.clone()),
+                node: None,
+            });
+            self.commit(true)?;
+        }
+        Ok(self.ended(Status::Completed, output, None, None))
+    }
+
+    pub(super) fn stop(
+        mut self,
+        status: Status,
+        error: Option<NodeError>,
+        node: Option<&Node>,
+    ) -> Result<Ended, RecordError> {
+        let node = node.map(|node| node.name.clone());
+        if self.journal.is_some() {
+            self.snapshot()?;
+            self.tell(Event::End {
+                status,
+                error: error.clone(),
+                output: None,
+                node: node.clone(),
+            });
+            self.commit(true)?;
+        }
+        let state = self.visible_state();
+        Ok(self.ended(status, state, error, node))
+    }
+
+    fn ended(
+        self,
+        status: Status,
+        output: Value,
+        error: Option<NodeError>,
+        node: Option<String>,
+    ) -> Ended {
+        Ended {
+            status,
+            output,
+            error,
+            node,
+            state: self.state,
+            steps: self.steps,
+            warnings: self.warnings,
+        }
+    }
+}

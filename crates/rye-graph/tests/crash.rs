@@ -1,0 +1,139 @@
+//! The proof that nothing is lost: a real process walks a graph, is killed by SIGKILL before
+//! and after every line of its record and every effect of a tool, and another goes on. What
+//! comes of it is compared with a walk that nobody disturbed.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests are tests"
+)]
+
+#[path = "crash/child.rs"]
+mod child;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+/// More points than any scenario has: a walk that is killed for ever ends the test.
+const MOST: u32 = 400;
+
+/// What a process that came to its end tells.
+struct Told {
+    output: Value,
+    /// Nodes of which nobody knows whether they did anything.
+    interrupted: BTreeSet<String>,
+    /// What tools that must not be called twice have done, a line each.
+    effects: Vec<String>,
+}
+
+#[test]
+fn killed_before_and_after_every_line_and_effect_nothing_is_lost_or_done_twice() {
+    let mut matrix = String::from("scenario      points  interrupted\n");
+    for scenario in child::SCENARIOS {
+        let (points, interrupted) = kill_everywhere(scenario.name);
+        let _ = writeln!(
+            matrix,
+            "{:<12} {points:>7} {interrupted:>12}",
+            scenario.name
+        );
+        assert!(points > 4, "{} has hardly been killed", scenario.name);
+    }
+    println!("{matrix}");
+}
+
+/// Not a test by itself: what the test starts again and again.
+#[test]
+fn child() {
+    if let Ok(name) = std::env::var(child::SCENARIO) {
+        child::main(&name);
+    }
+}
+
+fn kill_everywhere(scenario: &str) -> (u32, u32) {
+    let folder = tempfile::tempdir().unwrap();
+    let expected = run(scenario, folder.path(), None).expect("it comes to an end by itself");
+    assert!(expected.interrupted.is_empty());
+    let mut interrupted = 0;
+    for point in 0..MOST {
+        let folder = tempfile::tempdir().unwrap();
+        if run(scenario, folder.path(), Some(point)).is_some() {
+            return (point, interrupted);
+        }
+        let told = run(scenario, folder.path(), None);
+        let told = told.unwrap_or_else(|| panic!("{scenario} does not go on after point {point}"));
+        check(scenario, point, &expected, &told);
+        interrupted += u32::from(!told.interrupted.is_empty());
+    }
+    panic!("{scenario} has more than {MOST} points");
+}
+
+fn check(scenario: &str, point: u32, expected: &Told, told: &Told) {
+    let place = format!("{scenario}, killed at {point}");
+    let mut once = BTreeSet::new();
+    for effect in &told.effects {
+        assert!(once.insert(effect), "{place}: {effect} was done twice");
+    }
+    let (was, is) = (
+        expected.output.as_object().unwrap(),
+        told.output.as_object().unwrap(),
+    );
+    assert_eq!(was.len(), is.len(), "{place}");
+    for (node, value) in was {
+        let given = &is[node];
+        match (value, given) {
+            _ if value == given => {}
+            // Of an item that was cut short nobody knows more.
+            (Value::Array(was), Value::Array(is)) if was.len() == is.len() => {
+                for (was, is) in was.iter().zip(is) {
+                    let same = was == is || is["code"] == "interrupted";
+                    assert!(same, "{place}: {node} gave {is}, not {was}");
+                }
+            }
+            _ => assert!(
+                told.interrupted.contains(node),
+                "{place}: {node} gave {given}, not {value}"
+            ),
+        }
+    }
+    // What is not known to have been cut short was done.
+    for effect in &expected.effects {
+        let node = effect.split(' ').next().unwrap_or_default();
+        let is_known = told.interrupted.contains(node) || is.get(node).is_some_and(Value::is_array);
+        assert!(
+            is_known || once.contains(effect),
+            "{place}: {effect} was never done"
+        );
+    }
+}
+
+/// Walks in another process; none where it was killed.
+fn run(scenario: &str, folder: &Path, point: Option<u32>) -> Option<Told> {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "child", "--nocapture"])
+        .env(child::SCENARIO, scenario)
+        .env(child::FOLDER, folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::inherit());
+    if let Some(point) = point {
+        command.env(child::POINT, point.to_string());
+    }
+    let status = command.status().unwrap();
+    let told = std::fs::read(folder.join("told.json"));
+    if !status.success() {
+        assert!(told.is_err() && point.is_some(), "{scenario}: {status}");
+        return None;
+    }
+    let told: Value = serde_json::from_slice(&told.unwrap()).unwrap();
+    let texts = |value: &Value| -> Vec<String> { serde_json::from_value(value.clone()).unwrap() };
+    Some(Told {
+        output: told["output"].clone(),
+        interrupted: texts(&told["interrupted"]).into_iter().collect(),
+        effects: texts(&told["effects"]),
+    })
+}

@@ -1,0 +1,142 @@
+//! Records: cut anywhere they go on, altered anywhere they are found out.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+
+use lillux::keys::{PublicKey, SigningKey};
+use rye_executor::Run;
+use rye_executor::primitive::Failed;
+use rye_graph::{
+    Dispatch, Ended, Graph, Known, Later, NodeError, Runs, Standing, Status, ToolCall, Verdict,
+    Writing, walk_written,
+};
+use rye_items::ItemId;
+use rye_items::metadata::Effect;
+use serde_json::{Value, json};
+
+/// A tool that may be repeated and notes that it was called.
+#[derive(Default)]
+struct Echo(Mutex<Vec<Value>>);
+
+impl Dispatch for Echo {
+    fn look(&self, _: &ItemId) -> Result<Known, NodeError> {
+        Ok(Known {
+            effect: Effect::Pure,
+            is_graph: false,
+            hash: None,
+        })
+    }
+
+    fn call(&self, call: ToolCall) -> Later<'_, Result<Value, NodeError>> {
+        self.0.lock().unwrap().push(call.params.clone());
+        Box::pin(async move { Ok(call.params["n"].clone()) })
+    }
+}
+
+fn graph() -> Graph {
+    let text = r#"
+permissions: ["rye.execute.tool.echo"]
+config:
+  start: one
+  nodes:
+    one: { action: { item_id: echo, params: { n: 1 } }, assign: { one: "${result}" }, next: each }
+    each: { type: foreach, over: [1, 2, 3], as: n, collect: all, next: end,
+            action: { item_id: echo, params: { n: "${n}" } } }
+    end: { type: return, output: { one: "${state.one}", all: "${state.all}" } }
+"#;
+    Graph::read(text.as_bytes()).unwrap().graph.unwrap()
+}
+
+async fn walked(project: &Path, key: Option<SigningKey>) -> Result<Ended, Failed> {
+    let writing = Writing {
+        run: Some(Run {
+            id: "run".to_owned(),
+            depth: 0,
+        }),
+        key,
+        watcher: None,
+    };
+    walk_written(&graph(), &Echo::default(), json!({}), project, writing).await
+}
+
+fn verified(project: &Path, key: &PublicKey) -> Verdict {
+    let runs = Runs::of(project);
+    let found = runs.find("run").unwrap();
+    let name = key.fingerprint().to_string();
+    let key = |asked: &str| (asked == name).then(|| key.clone());
+    found.verify(&runs, key, |_, _| Ok(false)).unwrap()
+}
+
+#[tokio::test]
+async fn a_record_that_is_cut_anywhere_goes_on_to_the_same_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = walked(folder.path(), None).await.unwrap();
+    let path = Runs::of(folder.path()).find("run").unwrap().events();
+    let bytes = fs::read(&path).unwrap();
+    // Every byte of the last lines, and some of the first, which is the longest.
+    let cuts = (0..bytes.len()).filter(|cut| cut % 41 == 0 || bytes[*cut] == b'\n');
+    for cut in cuts.collect::<Vec<_>>() {
+        fs::write(&path, &bytes[..cut]).unwrap();
+        let again = walked(folder.path(), None).await;
+        let again = again.unwrap_or_else(|failed| panic!("cut at {cut}: {failed:?}"));
+        assert_eq!(again.output, whole.output, "cut at {cut}");
+        assert_eq!(again.status, Status::Completed);
+        let run = Runs::of(folder.path()).find("run").unwrap().read().unwrap();
+        assert_eq!(run.standing(), Standing::Ended(Status::Completed));
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_is_altered_anywhere_is_found_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = SigningKey::generate().unwrap();
+    let public = key.public().clone();
+    walked(folder.path(), Some(key)).await.unwrap();
+    let verdict = verified(folder.path(), &public);
+    assert_eq!((verdict.faults.len(), verdict.open), (0, 0), "{verdict:?}");
+    assert!(verdict.signed >= 3 && verdict.snapshots == 1, "{verdict:?}");
+    let path = Runs::of(folder.path()).find("run").unwrap().events();
+    let bytes = fs::read(&path).unwrap();
+    let numbers = (0..bytes.len()).filter(|at| bytes[*at].is_ascii_digit());
+    for at in numbers.step_by(17).collect::<Vec<_>>() {
+        let mut altered = bytes.clone();
+        altered[at] = if altered[at] == b'1' { b'2' } else { b'1' };
+        if altered == bytes {
+            continue;
+        }
+        fs::write(&path, &altered).unwrap();
+        let verdict = verified(folder.path(), &public);
+        assert!(!verdict.faults.is_empty(), "byte {at} of the record");
+    }
+    let lines: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    for gone in 0..lines.len() - 1 {
+        let mut fewer = lines.clone();
+        fewer.remove(gone);
+        fs::write(&path, fewer.concat()).unwrap();
+        let verdict = verified(folder.path(), &public);
+        assert!(!verdict.faults.is_empty(), "line {gone} is gone");
+    }
+    // The same record under a key that nobody trusts.
+    fs::write(&path, &bytes).unwrap();
+    let other = SigningKey::generate().unwrap();
+    assert!(!verified(folder.path(), other.public()).faults.is_empty());
+}
+
+#[tokio::test]
+async fn two_processes_do_not_walk_one_run() {
+    let folder = tempfile::tempdir().unwrap();
+    walked(folder.path(), None).await.unwrap();
+    let found = Runs::of(folder.path()).find("run").unwrap();
+    let lines = fs::read_to_string(found.events()).unwrap();
+    let first: String = lines.split_inclusive('\n').take(3).collect();
+    fs::write(found.events(), first).unwrap();
+    let held = fs::File::open(found.events()).unwrap();
+    held.lock().unwrap();
+    let failed = walked(folder.path(), None).await.unwrap_err();
+    assert_eq!(failed.code, "run_in_use", "{failed:?}");
+    drop(held);
+    assert!(walked(folder.path(), None).await.is_ok());
+}

@@ -1,0 +1,118 @@
+//! The bridge of a project: an executor for its items, and the two tools that reach them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lillux::keys::SigningKey;
+use lillux::process::Supervisor;
+use rye_engine::bridge::{self, ActionSource, AtLimit, Policy};
+use rye_engine::tool::Tool;
+use rye_executor::{Executor, Places};
+use rye_graph::StateGraph;
+use rye_items::search::Catalogue;
+use rye_items::trust::Ignored;
+use rye_items::vault::Vault;
+use rye_items::{IdError, SpaceError, Spaces};
+use rye_mcp::Mcp;
+use rye_mcp::client::Pool;
+
+use crate::approvals::{ApprovalsError, approvals};
+use crate::commands::commands;
+use crate::items::Items;
+use crate::servers::Servers;
+
+/// Why an agent cannot reach the items of a project.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BridgeError {
+    /// A space cannot be read.
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+    /// Nobody knows what may be done without asking.
+    #[error(transparent)]
+    Approvals(#[from] ApprovalsError),
+    /// A primitive has no name.
+    #[error(transparent)]
+    Id(#[from] IdError),
+}
+
+/// What reaches the items of a project.
+pub struct Bridge {
+    /// The two tools.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// What may be done without asking, for the tools beside these.
+    pub policy: Policy,
+    /// Whether a person is asked for more when a limit is reached.
+    pub asks_for_more: bool,
+    /// Files about approvals that do not count.
+    pub ignored: Vec<Ignored>,
+}
+
+/// The two tools with which an agent reaches all items of a project, the tools of its MCP
+/// servers and its commands. Whoever has the key can approve for the whole project; what was
+/// accepted of servers is kept in the folder `state`.
+pub fn bridge(
+    places: Places,
+    supervisor: Arc<Supervisor>,
+    key: Option<SigningKey>,
+    state: &Path,
+) -> Result<Bridge, BridgeError> {
+    let spaces = Spaces::open(
+        Some(&places.project),
+        places.user.as_deref(),
+        &places.bundles,
+        places.embedded,
+    )?;
+    let (policy, mut ignored) = approvals(&spaces)?;
+    let (commands, others) = commands(&spaces)?;
+    ignored.extend(others);
+    let pool = Pool::new(&supervisor);
+    // An agent's process stays, and asks often.
+    let catalogue = Catalogue::watching(Some(&places.cache));
+    let project = places.project.clone();
+    let user = places.user.as_deref();
+    let vault = user.map(|user| Vault::new(user, Some(&project)));
+    let executor = Arc::new(executor(places, supervisor, pool.clone())?);
+    let pins = state.join("mcp-pins");
+    let servers = Servers::new(Arc::clone(&executor), pool, project.clone(), vault, &pins);
+    let items = Items::new(executor, catalogue, project, key);
+    let mut sources: Vec<Arc<dyn ActionSource>> = vec![Arc::new(items), Arc::new(servers)];
+    if !commands.is_empty() {
+        sources.push(Arc::new(commands));
+    }
+    let asks_for_more = policy.limits == Some(AtLimit::Ask);
+    let tools = bridge::tools(sources, policy.clone());
+    Ok(Bridge {
+        tools,
+        policy,
+        asks_for_more,
+        ignored,
+    })
+}
+
+/// An executor whose tools may be graphs, or those of MCP servers. It costs nothing until
+/// they are.
+pub fn executor(
+    places: Places,
+    supervisor: Arc<Supervisor>,
+    pool: Pool,
+) -> Result<Executor, IdError> {
+    let graphs = StateGraph::new(&places.project, places.user.clone());
+    executor_with(places, supervisor, pool, graphs)
+}
+
+/// The same with somebody of one's own who walks graphs.
+pub fn executor_with(
+    places: Places,
+    supervisor: Arc<Supervisor>,
+    pool: Pool,
+    graphs: StateGraph,
+) -> Result<Executor, IdError> {
+    let mcp = Mcp::new(pool, &places.project, places.user.clone());
+    let mut executor = Executor::new(places, supervisor);
+    let id = Mcp::ID.parse()?;
+    let primitives = executor.primitives_mut();
+    primitives.register(id, Vec::new(), Arc::new(mcp));
+    primitives.register(StateGraph::ID.parse()?, Vec::new(), Arc::new(graphs));
+    Ok(executor)
+}

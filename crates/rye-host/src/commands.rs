@@ -1,0 +1,43 @@
+//! Programs that an agent may call: `commands.yaml` of the spaces.
+
+use std::collections::BTreeMap;
+
+use rye_engine::bridge::{Command, CommandTool, Commands};
+use rye_items::Spaces;
+use rye_items::trust::Ignored;
+use serde::Deserialize;
+
+use crate::approvals::ApprovalsError;
+use crate::config;
+
+/// The file that names them, relative to a space's `.ai/`.
+pub const COMMANDS: &str = "config/agent/commands.yaml";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    commands: BTreeMap<String, CommandTool>,
+}
+
+/// The programs of all spaces, project over user over system, and the files that do not
+/// count, since nobody who is trusted has signed them.
+pub fn commands(spaces: &Spaces) -> Result<(Commands, Vec<Ignored>), ApprovalsError> {
+    let (files, ignored) = config::files(spaces, COMMANDS)?;
+    let mut all = BTreeMap::new();
+    // The most specific first.
+    for (space, file) in files {
+        let read: Result<File, _> = serde_saphyr::from_str(&file.text);
+        let read = read.map_err(|error| ApprovalsError::Config {
+            path: file.path.display().to_string(),
+            why: error.to_string(),
+        })?;
+        for (name, tool) in read.commands {
+            all.entry(name).or_insert_with(|| Command {
+                tool,
+                space: Some(space.as_str().to_owned()),
+                signed_by: Some(file.path.display().to_string()),
+            });
+        }
+    }
+    Ok((Commands::new(all), ignored))
+}

@@ -1,0 +1,117 @@
+//! Credentials of this machine: sealed beside the sessions, else those of the vault.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rye_engine::credential::{Credential, CredentialError, CredentialStore, Held, Owner};
+use rye_engine::mask::Masks;
+use rye_items::vault::{SecretName, Vault, VaultError};
+use rye_store::SealedCredentials;
+
+/// What has such a name is masked, if it is so long. A shorter one may be a word.
+const SECRET_WORDS: [&str; 7] = [
+    "KEY",
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "CREDENTIAL",
+    "AUTHORIZATION",
+];
+const LONG: usize = 8;
+
+/// Credentials of sessions, of the user and of organisations. What the user has in the vault
+/// under the name of a service is theirs too.
+pub struct Credentials {
+    sealed: SealedCredentials,
+    vault: Option<Vault>,
+}
+
+impl Credentials {
+    /// Those beside the sessions of a file, sealed to the key of a vault. Without a vault
+    /// nothing can be sealed, and there are none.
+    pub fn new(database: &Path, vault: Option<Vault>) -> Self {
+        let keys = vault.clone();
+        let key = move |make| match &keys {
+            Some(vault) => vault.key(make).map_err(|error| error.to_string()),
+            None => Ok(None),
+        };
+        Self {
+            sealed: SealedCredentials::new(database, Arc::new(key)),
+            vault,
+        }
+    }
+
+    fn of_vault(&self, service: &str) -> Result<Option<Credential>, CredentialError> {
+        let (Some(vault), Ok(name)) = (&self.vault, service.parse::<SecretName>()) else {
+            return Ok(None);
+        };
+        match vault.get(None, &name) {
+            Ok(opened) => {
+                let text = std::str::from_utf8(opened.secret.expose());
+                let text = text.map_err(|_| CredentialError(format!("{name} is no text")))?;
+                Ok(Some(Credential::new(text.trim_end_matches(['\r', '\n']))))
+            }
+            Err(VaultError::NoSecret { .. }) => Ok(None),
+            Err(error) => Err(CredentialError(error.to_string())),
+        }
+    }
+}
+
+impl CredentialStore for Credentials {
+    fn get<'a>(&'a self, owner: &'a Owner, service: &'a str) -> Held<'a, Option<Credential>> {
+        Box::pin(async move {
+            match self.sealed.get(owner, service).await? {
+                None if matches!(owner, Owner::User(_)) => self.of_vault(service),
+                found => Ok(found),
+            }
+        })
+    }
+
+    fn put<'a>(
+        &'a self,
+        owner: &'a Owner,
+        service: &'a str,
+        credential: &'a Credential,
+    ) -> Held<'a, ()> {
+        self.sealed.put(owner, service, credential)
+    }
+
+    fn remove<'a>(&'a self, owner: &'a Owner, service: &'a str) -> Held<'a, bool> {
+        self.sealed.remove(owner, service)
+    }
+
+    fn list(&self) -> Held<'_, Vec<(Owner, String)>> {
+        self.sealed.list()
+    }
+}
+
+/// What nobody is to see in what tools give: variables that look like secrets, and all that
+/// is in the vault.
+pub fn masks(vault: Option<&Vault>) -> Masks {
+    let masks = Masks::default();
+    for (name, value) in std::env::vars_os() {
+        let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else {
+            continue;
+        };
+        if looks_secret(name) && value.len() >= LONG {
+            masks.add(value);
+        }
+    }
+    // What cannot be opened cannot be shown either.
+    let all = vault.and_then(|vault| vault.list(None).ok());
+    for sealed in all.into_iter().flatten().flatten() {
+        let opened = vault.map(|vault| vault.get(Some(sealed.space), &sealed.name));
+        if let Some(Ok(opened)) = opened
+            && let Ok(text) = std::str::from_utf8(opened.secret.expose())
+        {
+            masks.add(text);
+        }
+    }
+    masks
+}
+
+fn looks_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    SECRET_WORDS.iter().any(|word| name.contains(word))
+}

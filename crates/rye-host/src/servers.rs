@@ -1,0 +1,364 @@
+//! Tools of MCP servers as actions of the bridge: the service `mcp`.
+//!
+//! A server is a signed item, `mcp/servers/NAME`. What it says of a tool is accepted when the
+//! tool is first used, or was when its item was signed; from then on it is pinned, and a tool
+//! of which its server says something else is shown to a person before it is called.
+
+mod pins;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lillux::Hash;
+use rye_engine::bridge::{ActionError, ActionSource, Listed, Listing, Piece, Prepared, Risk};
+use rye_engine::protocol::{ErrorCode, ErrorInfo};
+use rye_engine::store::Later;
+use rye_engine::tool::{ToolContext, ToolOutput};
+use rye_executor::{Executor, dotenv, environment};
+use rye_items::vault::{Vault, VaultError};
+use rye_items::{ItemKind, ItemRef};
+use rye_mcp::client::discovery::server_id;
+use rye_mcp::client::{
+    ClientError, Kind, Pin, Pool, RemoteTool, Server, ServerConfig, Source, ToolCall, Transport,
+};
+use serde_json::{Map, Value};
+
+use crate::items::{piece, refused, unusable, words};
+use pins::Pins;
+
+/// Where servers are, relative to a space's `.ai/`.
+const SERVERS: &str = "tools/mcp/servers";
+/// How long one may take to say what it has. Others do not wait for it longer.
+const SAYING: Duration = Duration::from_secs(10);
+
+/// The tools of the servers of a project.
+pub struct Servers {
+    executor: Arc<Executor>,
+    pool: Pool,
+    project: PathBuf,
+    vault: Option<Vault>,
+    pins: Pins,
+}
+
+/// A server as its item says, and the item.
+struct Known {
+    server: Server,
+    piece: Piece,
+    space: String,
+}
+
+/// What is remembered of a tool until it is called.
+struct Handle {
+    server: Server,
+    tool: String,
+    pin: Pin,
+    about: (String, Value),
+}
+
+impl Servers {
+    /// Those of an executor's project. What was accepted of their tools is kept in a folder.
+    pub fn new(
+        executor: Arc<Executor>,
+        pool: Pool,
+        project: PathBuf,
+        vault: Option<Vault>,
+        pins: &Path,
+    ) -> Self {
+        Self {
+            pins: Pins::new(pins, &project),
+            executor,
+            pool,
+            project,
+            vault,
+        }
+    }
+
+    /// The names of all servers, without looking at any.
+    fn names(&self) -> Result<Vec<String>, ActionError> {
+        let library = self.executor.library().map_err(|error| refused(&error))?;
+        let mut names = Vec::new();
+        for root in library.spaces().roots() {
+            let files = std::fs::read_dir(root.path_of(SERVERS)).into_iter();
+            for file in files.flatten().flatten() {
+                let name = file.file_name();
+                let name = Path::new(&name).file_stem().and_then(|it| it.to_str());
+                names.extend(name.map(str::to_owned));
+            }
+        }
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// A server, verified and ready to be called.
+    fn server(&self, name: &str) -> Result<Known, ActionError> {
+        let id = server_id(name);
+        let parsed = id.parse().map_err(|error| unusable(&error))?;
+        let link = self.executor.tool(&ItemRef::new(ItemKind::Tool, parsed));
+        let link = link.map_err(|error| refused(&error))?;
+        let config = link.metadata.value("config").unwrap_or(&Value::Null);
+        let config = ServerConfig::read(config).map_err(|why| unusable(&why))?;
+        self.has_secrets(&config, name)?;
+        Ok(Known {
+            piece: piece(&link),
+            space: link.space().as_str().to_owned(),
+            server: Server {
+                id,
+                hash: link.item.hash,
+                config,
+                project: self.project.clone(),
+                environment: server_environment(&self.project),
+                vault: self.vault.clone(),
+            },
+        })
+    }
+
+    /// Whether the vault has what a server needs.
+    fn has_secrets(&self, config: &ServerConfig, server: &str) -> Result<(), ActionError> {
+        let Some(vault) = &self.vault else {
+            return Ok(());
+        };
+        let sources: Vec<&Source> = match &config.transport {
+            Transport::Stdio { args, env, .. } => args.iter().chain(env.values()).collect(),
+            Transport::Http { url, headers } => [url].into_iter().chain(headers.values()).collect(),
+        };
+        for source in sources {
+            if let Source::Vault { name, .. } = source
+                && let Err(VaultError::NoSecret { .. }) = vault.get(None, name)
+            {
+                return Err(ActionError::AuthRequired {
+                    service: name.to_string(),
+                    how: format!("The MCP server {server} needs the secret {name}."),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn tools_of(&self, name: &str) -> Result<(Known, Arc<[RemoteTool]>), ActionError> {
+        let known = self.server(name)?;
+        let tools = self.pool.tools(&known.server).await;
+        let tools = tools.map_err(|error| failed(&error))?;
+        Ok((known, tools))
+    }
+
+    async fn listed(&self, query: &str, limit: usize) -> Result<Listing, ActionError> {
+        let wanted: Vec<_> = query.split_whitespace().map(str::to_lowercase).collect();
+        let names = self.names()?;
+        let (mut scored, mut warnings) = (Vec::new(), Vec::new());
+        let asked = names.iter().map(|name| async move {
+            let said = tokio::time::timeout(SAYING, self.tools_of(name)).await;
+            (name, said)
+        });
+        for (name, said) in futures_util::future::join_all(asked).await {
+            let (known, tools) = match said {
+                Ok(Ok(said)) => said,
+                Ok(Err(ActionError::AuthRequired { service, .. })) => {
+                    warnings.push(format!("{name}: auth required: rye vault set {service}"));
+                    continue;
+                }
+                Ok(Err(error)) => {
+                    warnings.push(format!("{name}: {error}"));
+                    continue;
+                }
+                Err(_) => {
+                    warnings.push(format!("{name} does not answer"));
+                    continue;
+                }
+            };
+            for tool in &*tools {
+                let score = score(tool, name, &wanted);
+                if score > 0 {
+                    scored.push((score, listed(name, &known.space, tool)));
+                }
+            }
+        }
+        scored.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.id.cmp(&other.id)));
+        Ok(Listing {
+            total: scored.len(),
+            actions: scored.into_iter().take(limit).map(|(_, it)| it).collect(),
+            warnings,
+        })
+    }
+
+    async fn prepared(&self, id: &str) -> Result<Prepared, ActionError> {
+        let (name, tool) = id
+            .split_once('/')
+            .ok_or_else(|| unusable(&format!("`{id}` names no tool: an id is mcp:SERVER/TOOL")))?;
+        let (known, tools) = self.tools_of(name).await?;
+        let found = tools.iter().find(|it| it.name() == tool);
+        let found = found.ok_or_else(|| {
+            let names: Vec<_> = tools.iter().map(RemoteTool::name).take(20).collect();
+            let message = format!("{name} has no tool `{tool}`; it has {}", names.join(", "));
+            ActionError::Failed(ErrorInfo::new(ErrorCode::UnknownTool, message))
+        })?;
+        let accepted = self.pins.accepted(&self.executor, name, tool);
+        let accepted = accepted.map_err(|why| unusable(&why))?;
+        let drift = accepted.and_then(|it| it.drift(found));
+        let Known {
+            server,
+            piece,
+            space,
+        } = known;
+        // What would be called is what the server's item says, and what it says of the tool.
+        let hash = Hash::of(format!("{}\n{}", piece.hash, found.pin.whole)).to_hex();
+        Ok(Prepared {
+            id: id.to_owned(),
+            description: found.description().to_owned(),
+            schema: Some(found.input_schema().clone()),
+            risk: Some(risk(found)),
+            space: Some(space),
+            requires_approval: false,
+            drift,
+            pieces: vec![
+                piece,
+                Piece {
+                    name: format!("{name}/{tool}"),
+                    hash: found.pin.whole.clone(),
+                    signed_by: Some(format!("nobody: it is what {name} says")),
+                },
+            ],
+            hash,
+            handle: Arc::new(Handle {
+                server,
+                tool: tool.to_owned(),
+                pin: found.pin.clone(),
+                about: (found.description().to_owned(), found.input_schema().clone()),
+            }),
+        })
+    }
+
+    async fn run(&self, prepared: &Prepared, params: Value) -> Result<ToolOutput, ActionError> {
+        let handle = handle(prepared)?;
+        // First used, it is pinned, before anything is called.
+        self.pin(handle)?;
+        let arguments = match params {
+            Value::Object(arguments) => arguments,
+            _ => Map::new(),
+        };
+        let mut call = ToolCall::new(&handle.tool, arguments);
+        call.pin = Some(handle.pin.clone());
+        let answer = match self.pool.call(&handle.server, &call).await {
+            Err(error) if matches!(error.kind, Kind::Drift(_)) => return Err(ActionError::Changed),
+            answer => answer.map_err(|error| failed(&error))?,
+        };
+        let done = rye_mcp::tool_result(answer);
+        let text = match done.data.get("text").and_then(Value::as_str) {
+            Some(text) => text.to_owned(),
+            None => words(&done.data),
+        };
+        match done.failure {
+            Some(failure) => Err(unusable(&failure.message)),
+            None => Ok(ToolOutput {
+                text,
+                data: done.data,
+                attachments: Vec::new(),
+            }),
+        }
+    }
+
+    fn pin(&self, handle: &Handle) -> Result<(), ActionError> {
+        let name = handle.server.id.rsplit('/').next().unwrap_or_default();
+        let kept = self
+            .pins
+            .accept(name, &handle.tool, &handle.pin, &handle.about);
+        kept.map_err(|why| unusable(&why))
+    }
+}
+
+fn handle(prepared: &Prepared) -> Result<&Handle, ActionError> {
+    let handle = prepared.handle.downcast_ref::<Handle>();
+    handle.ok_or(ActionError::Changed)
+}
+
+/// The variables that a server's configuration may take: as a tool's.
+pub fn server_environment(project: &Path) -> BTreeMap<String, String> {
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    let inherited = std::env::vars_os().filter_map(text);
+    let mut all = environment::Environment::inherited(inherited, false);
+    if let Ok(read) = dotenv::read(&project.join(".env")) {
+        for (name, value) in read.variables {
+            if environment::may_be_set_by_a_file(&name) {
+                all.set(name, value, environment::Origin::Dotenv);
+            }
+        }
+    }
+    all.variables().clone()
+}
+
+/// How well a tool fits some words; not at all is 0.
+fn score(tool: &RemoteTool, server: &str, words: &[String]) -> usize {
+    if words.is_empty() {
+        return 1;
+    }
+    let name = format!("{server}/{}", tool.name()).to_lowercase();
+    let described = tool.description().to_lowercase();
+    let each = words
+        .iter()
+        .map(|word| 3 * usize::from(name.contains(word)) + usize::from(described.contains(word)));
+    each.sum()
+}
+
+fn listed(server: &str, space: &str, tool: &RemoteTool) -> Listed {
+    let properties = tool.input_schema().get("properties");
+    let properties = properties.and_then(Value::as_object);
+    let names = properties.map(|all| all.keys().cloned().collect());
+    Listed {
+        id: format!("{server}/{}", tool.name()),
+        description: tool.description().to_owned(),
+        parameters: names.unwrap_or_default(),
+        risk: Some(risk(tool)),
+        space: Some(space.to_owned()),
+    }
+}
+
+/// How much harm a tool can do, as far as its server says.
+fn risk(tool: &RemoteTool) -> Risk {
+    let says = |hint: &str, value: bool| tool.hints(hint) == Some(value);
+    if says("readOnlyHint", true) {
+        Risk::Low
+    } else if says("destructiveHint", false) {
+        Risk::Medium
+    } else {
+        Risk::High
+    }
+}
+
+fn failed(error: &ClientError) -> ActionError {
+    let message = match error.hint() {
+        Some(hint) => format!("{error}\nhint: {hint}"),
+        None => error.to_string(),
+    };
+    unusable(&message)
+}
+
+impl ActionSource for Servers {
+    fn service(&self) -> &'static str {
+        "mcp"
+    }
+
+    fn list<'a>(&'a self, query: &'a str, limit: usize) -> Later<'a, Result<Listing, ActionError>> {
+        Box::pin(self.listed(query, limit))
+    }
+
+    fn prepare<'a>(&'a self, id: &'a str) -> Later<'a, Result<Prepared, ActionError>> {
+        Box::pin(self.prepared(id))
+    }
+
+    fn call<'a>(
+        &'a self,
+        prepared: &'a Prepared,
+        params: Value,
+        _: &'a ToolContext,
+    ) -> Later<'a, Result<ToolOutput, ActionError>> {
+        Box::pin(self.run(prepared, params))
+    }
+
+    fn accept<'a>(&'a self, prepared: &'a Prepared) -> Later<'a, Result<(), ActionError>> {
+        Box::pin(async move { self.pin(handle(prepared)?) })
+    }
+}

@@ -1,0 +1,144 @@
+//! A project with signed tools, an MCP server and a command, all of which leave a trace.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lillux::durable::Existing;
+use lillux::envelope::Secret;
+use lillux::keys::{PublicKey, SigningKey};
+use lillux::process::Supervisor;
+use rye_engine::proof;
+use rye_engine::protocol::{Gate, GateStatus, SessionId};
+use rye_engine::{Builder, Engine};
+use rye_executor::Places;
+use rye_host::{Credentials, HttpRefresher};
+use rye_items::vault::Vault;
+use rye_items::{Library, Options, OwnKeys, PathItem, SYSTEM, Space};
+
+use super::tools::LOG;
+
+/// The credential that the command needs.
+pub(crate) const SECRET: &str = "SESAME";
+
+const SERVER: &str = r#"
+import json, os, sys
+TOOL = {"name": "rain", "description": "Makes it rain", "inputSchema": {"type": "object"}}
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    method, params = message["method"], message.get("params") or {}
+    if method == "initialize":
+        result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "test", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [TOOL]}
+    else:
+        with open("LOG", "a") as log:
+            log.write("rain\n")
+            log.flush()
+            os.fsync(log.fileno())
+        result = {"content": [{"type": "text", "text": "ok"}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"#;
+
+fn user(folder: &Path) -> PathBuf {
+    folder.join("user")
+}
+
+fn project(folder: &Path) -> PathBuf {
+    folder.join("project")
+}
+
+fn vault(folder: &Path) -> Vault {
+    Vault::new(&user(folder), Some(&project(folder)))
+}
+
+/// Makes it, with a key that signs.
+pub(crate) fn make(folder: &Path) {
+    let key = OwnKeys::of(&user(folder))
+        .generate("Ada", Existing::Refuse)
+        .unwrap();
+    let log = folder.join(LOG);
+    let log = log.display();
+    let trace = format!("echo deploy >> {log}; sync {log}; echo ok");
+    let deploy = format!(
+        "version: \"1.0.0\"\ndescription: Ships it\nrisk_level: high\n\
+         executor_id: rye/core/runtimes/bash/bash\nconfig:\n  command: '{trace}'\n"
+    );
+    let server = folder.join("server.py");
+    let program = SERVER.replace("LOG", &log.to_string());
+    fs::write(&server, program).unwrap();
+    let weather = format!(
+        "version: \"1.0.0\"\ntool_type: mcp_server\ncategory: mcp/servers\ndescription: Weather\n\
+         config:\n  command: python3\n  args: ['{}']\n",
+        server.display()
+    );
+    signed(folder, &key, "tools/deploy.yaml", &deploy);
+    signed(folder, &key, "tools/mcp/servers/weather.yaml", &weather);
+    let commands = user(folder).join(".ai/config/agent/commands.yaml");
+    fs::create_dir_all(commands.parent().unwrap()).unwrap();
+    let text = format!(
+        "commands:\n  open: {{ description: opens, run: 'test -n \"$WORD\" && echo open >> {log} && echo ok', \
+         risk: low, credentials: {{ WORD: {SECRET} }} }}\n"
+    );
+    fs::write(commands, text).unwrap();
+}
+
+fn signed(folder: &Path, key: &SigningKey, relative: &str, text: &str) {
+    let path = project(folder).join(".ai").join(relative);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    let (project, user) = (project(folder), user(folder));
+    let library = Library::open(&Options {
+        project: Some(&project),
+        user: Some(&user),
+        ..Options::new(&SYSTEM)
+    })
+    .unwrap();
+    let PathItem::Items(items) = library.at_path(&path).unwrap().0 else {
+        panic!("{} is no item", path.display());
+    };
+    for (_, found) in items {
+        library.sign(&found, key, None).unwrap();
+    }
+}
+
+/// An engine that reaches all of it, and signs.
+pub(crate) fn reached(builder: Builder, folder: &Path, supervisor: Arc<Supervisor>) -> Builder {
+    let places = Places {
+        user: Some(user(folder)),
+        ..Places::new(project(folder), folder.join("cache"))
+    };
+    let key = || OwnKeys::of(&user(folder)).signing().unwrap();
+    let bridge = rye_host::bridge(places, supervisor, Some(key()), folder).unwrap();
+    assert!(bridge.ignored.is_empty(), "{:?}", bridge.ignored);
+    let credentials = Credentials::new(&folder.join("sessions.db"), Some(vault(folder)));
+    builder
+        .tools(bridge.tools)
+        .credentials(Arc::new(credentials))
+        .refresher(HttpRefresher)
+        .sign_with(key())
+}
+
+/// A person puts what is asked for where it belongs.
+pub(crate) fn give(folder: &Path) {
+    let secret = Secret::new(b"open sesame".to_vec());
+    let name = SECRET.parse().unwrap();
+    vault(folder).set(Space::User, &name, &secret).unwrap();
+}
+
+/// How many faults the record has, and how many receipts.
+pub(crate) async fn proven(engine: &Engine, session: &SessionId, folder: &Path) -> String {
+    let key = OwnKeys::of(&user(folder)).signing().unwrap();
+    let public: PublicKey = key.public().clone();
+    let archive = engine.export(session).await.unwrap().remove(0);
+    let verdict = proof::check(&archive, |name| {
+        (public.fingerprint().to_string() == name).then(|| public.clone())
+    });
+    let resolved = |gate: &&Gate| matches!(gate.status, GateStatus::Resolved { .. });
+    let decisions = archive.gates.iter().filter(resolved).count();
+    assert_eq!(verdict.receipts, decisions, "a decision has no receipt");
+    format!("proof: {} faults", verdict.faults.len())
+}

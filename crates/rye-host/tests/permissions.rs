@@ -1,0 +1,135 @@
+//! What an agent's own tools may do where nothing confines them.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lillux::process::Supervisor;
+use rye_engine::bridge::{Mode, Policy, Rule};
+use rye_engine::protocol::EventKind;
+use rye_engine::{Decision, Engine, NewSession};
+use rye_model::{Catalogue, Script, Step};
+use rye_sandbox::Local;
+use rye_store::Memory;
+use serde_json::json;
+use tempfile::TempDir;
+
+struct World {
+    folder: TempDir,
+    workspace: PathBuf,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = folder.path().join("workspace");
+        fs::create_dir_all(workspace.join(".git/hooks")).unwrap();
+        fs::create_dir(folder.path().join("outside")).unwrap();
+        let links = [
+            (folder.path().join("outside"), "link"),
+            (folder.path().join("outside/new.txt"), "nowhere"),
+            (workspace.join("nowhere"), "twice"),
+        ];
+        for (target, name) in links {
+            std::os::unix::fs::symlink(target, workspace.join(name)).unwrap();
+        }
+        fs::write(workspace.join("there.txt"), "one\n").unwrap();
+        Self { folder, workspace }
+    }
+
+    /// Has an agent write a file; whether a person was asked, and whether it is there.
+    async fn write(&self, path: &str, answer: &'static str, rules: Vec<Rule>) -> (bool, bool) {
+        let args = json!({ "path": path, "content": "two\n" });
+        let script = Script::of([Step::call("write", args), Step::text("done")]);
+        let supervisor = Supervisor::start().unwrap();
+        let policy = Policy {
+            rules,
+            ..Policy::default()
+        };
+        let engine = Engine::builder()
+            .store(Memory::new())
+            .models(Catalogue::new(".").with("scripted:test", script))
+            .sandbox(Arc::new(Local::new(&self.workspace, supervisor).unwrap()))
+            .tools(rye_engine::builtin::tools())
+            .policy(policy)
+            .build()
+            .unwrap();
+        let mut feed = engine.feed();
+        let session = engine.create_session(NewSession::default()).await.unwrap();
+        let item = session.prompt("go").await.unwrap();
+        let asked = std::cell::Cell::new(false);
+        let gates = async {
+            while let Ok(Some(notice)) = feed.next().await {
+                if let EventKind::DecisionGate { gate } = notice.event.kind {
+                    assert!(gate.context.contains_key("args_hash"));
+                    asked.set(true);
+                    let decision = Decision::new(answer, "ada", "test");
+                    engine.decide(&gate.id, decision).await.unwrap();
+                }
+            }
+        };
+        tokio::select! {
+            answer = session.answer(&item) => { answer.unwrap(); }
+            () = gates => unreachable!("the engine is gone"),
+        }
+        let there = fs::read_to_string(self.workspace.join(path));
+        (asked.get(), there.is_ok_and(|text| text == "two\n"))
+    }
+}
+
+fn rule(tool: &str, action: Mode) -> Vec<Rule> {
+    vec![Rule {
+        tool: Some(tool.to_owned()),
+        action,
+        ..Rule::default()
+    }]
+}
+
+#[tokio::test]
+async fn files_of_the_workspace_are_written_and_others_asked_about() {
+    let outside = |world: &World| world.folder.path().join("outside/x").display().to_string();
+    let inside = |world: &World| world.workspace.join("a/b.txt").display().to_string();
+    let absolute = World::new();
+    let table = [
+        ("there.txt".to_owned(), false),
+        ("new/folder/file.txt".to_owned(), false),
+        ("new/../file.txt".to_owned(), false),
+        (inside(&absolute), false),
+        (outside(&absolute), true),
+        ("../beside.txt".to_owned(), true),
+        ("a/../../beside.txt".to_owned(), true),
+        ("link/file.txt".to_owned(), true),
+        ("nowhere".to_owned(), true),
+        ("twice".to_owned(), true),
+        (".git/hooks/pre-commit".to_owned(), true),
+        ("sub/.ai/tools/x.yaml".to_owned(), true),
+    ];
+    for (path, asks) in table {
+        let (asked, written) = absolute.write(&path, "approve", Vec::new()).await;
+        assert_eq!(asked, asks, "{path}");
+        assert!(written || path.contains("../"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_does_not_allow_is_not_written() {
+    let world = World::new();
+    for path in ["../beside.txt", "nowhere", ".git/config"] {
+        assert_eq!(world.write(path, "deny", Vec::new()).await, (true, false));
+    }
+    assert!(!world.folder.path().join("beside.txt").exists());
+}
+
+#[tokio::test]
+async fn rules_say_otherwise_but_for_what_is_outside() {
+    let world = World::new();
+    let allow = || rule("builtin:*", Mode::Allow);
+    assert_eq!(world.write(".git/x", "deny", allow()).await, (false, true));
+    assert_eq!(world.write("../x", "deny", allow()).await, (true, false));
+    let ask = rule("builtin:write", Mode::Ask);
+    assert_eq!(world.write("a.txt", "approve", ask).await, (true, true));
+    let deny = rule("builtin:write", Mode::Deny);
+    assert_eq!(world.write("b.txt", "approve", deny).await, (false, false));
+}

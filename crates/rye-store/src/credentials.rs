@@ -1,0 +1,142 @@
+//! Credentials in the file of the sessions, each sealed to the user's own key.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lillux::envelope::{Envelope, OpeningKey, Secret, seal};
+use rusqlite::{Connection, OptionalExtension as _, params};
+use rye_engine::clock::{Clock as _, SystemClock};
+use rye_engine::credential::{Credential, CredentialError, CredentialStore, Held, Owner};
+use tokio::task::spawn_blocking;
+use zeroize::Zeroizing;
+
+use crate::sqlite;
+
+/// Gives the key that seals and opens, and makes one where there is none if it is told to.
+pub type KeyOf = Arc<dyn Fn(bool) -> Result<Option<OpeningKey>, String> + Send + Sync>;
+
+/// Credentials in a file of sessions. Whoever has the file and not the key has nothing.
+#[derive(Clone)]
+pub struct SealedCredentials {
+    path: Arc<Path>,
+    key: KeyOf,
+}
+
+impl SealedCredentials {
+    /// Those in this file, opened with this key.
+    pub fn new(path: impl Into<PathBuf>, key: KeyOf) -> Self {
+        let path = path.into().into();
+        Self { path, key }
+    }
+
+    /// Does what waits for a disk where nobody else waits.
+    fn blocking<'a, T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection, &KeyOf) -> Result<T, CredentialError> + Send + 'static,
+    ) -> Held<'a, T> {
+        let (path, key) = (Arc::clone(&self.path), Arc::clone(&self.key));
+        Box::pin(async move {
+            let done = spawn_blocking(move || {
+                let db = sqlite::connection(&path).map_err(unusable)?;
+                work(&db, &key)
+            });
+            done.await.map_err(unusable)?
+        })
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
+fn unusable(error: impl ToString) -> CredentialError {
+    CredentialError(error.to_string())
+}
+
+/// What the envelope is labelled: one that was put in another's place is noticed.
+fn label(owner: &str, service: &str) -> String {
+    format!("rye credential {owner} {service}")
+}
+
+fn get(
+    db: &Connection,
+    key: &KeyOf,
+    owner: &str,
+    service: &str,
+) -> Result<Option<Credential>, CredentialError> {
+    let text = "SELECT sealed FROM engine_credentials WHERE owner = ?1 AND service = ?2";
+    let sealed = db.query_row(text, [owner, service], |row| row.get::<_, String>(0));
+    let Some(sealed) = sealed.optional().map_err(unusable)? else {
+        return Ok(None);
+    };
+    let envelope = Envelope::parse(sealed.as_bytes()).map_err(unusable)?;
+    let key = key(false).map_err(CredentialError)?;
+    let key = key.ok_or_else(|| unusable("the vault's private key is missing"))?;
+    let opened = envelope.open(&key, Some(&label(owner, service)));
+    let opened = opened.map_err(|error| unusable(format!("{service} of {owner}: {error}")))?;
+    // What a parser says of it would show it.
+    let credential = serde_json::from_slice(opened.expose());
+    let credential = credential.map_err(|_| unusable(format!("{service} is no credential")))?;
+    Ok(Some(credential))
+}
+
+fn put(
+    db: &Connection,
+    key: &KeyOf,
+    owner: &str,
+    service: &str,
+    secret: &Secret,
+) -> Result<(), CredentialError> {
+    let key = key(true).map_err(CredentialError)?;
+    let key = key.ok_or_else(|| unusable("there is no key to seal with"))?;
+    let recipient = key.public().clone();
+    let envelope = seal(secret, &[recipient], &label(owner, service)).map_err(unusable)?;
+    let sealed = String::from_utf8(envelope.to_bytes()).map_err(unusable)?;
+    let now = SystemClock::default().now().0.cast_signed();
+    let text = "INSERT INTO engine_credentials (owner, service, updated_at, sealed)
+                VALUES (?1, ?2, ?3, ?4)
+                ON CONFLICT (owner, service) DO UPDATE SET updated_at = ?3, sealed = ?4";
+    let put = db.execute(text, params![owner, service, now, sealed]);
+    put.map(drop).map_err(unusable)
+}
+
+impl CredentialStore for SealedCredentials {
+    fn get<'a>(&'a self, owner: &'a Owner, service: &'a str) -> Held<'a, Option<Credential>> {
+        let (owner, service) = (owner.to_string(), service.to_owned());
+        self.blocking(move |db, key| get(db, key, &owner, &service))
+    }
+
+    fn put<'a>(
+        &'a self,
+        owner: &'a Owner,
+        service: &'a str,
+        credential: &'a Credential,
+    ) -> Held<'a, ()> {
+        let (owner, service) = (owner.to_string(), service.to_owned());
+        let text = serde_json::to_vec(credential).map(Zeroizing::new);
+        self.blocking(move |db, key| {
+            let secret = Secret::new(text.map_err(unusable)?.to_vec());
+            put(db, key, &owner, &service, &secret)
+        })
+    }
+
+    fn remove<'a>(&'a self, owner: &'a Owner, service: &'a str) -> Held<'a, bool> {
+        let (owner, service) = (owner.to_string(), service.to_owned());
+        self.blocking(move |db, _| {
+            let text = "DELETE FROM engine_credentials WHERE owner = ?1 AND service = ?2";
+            let gone = db.execute(text, [owner, service]);
+            gone.map(|rows| rows > 0).map_err(unusable)
+        })
+    }
+
+    fn list(&self) -> Held<'_, Vec<(Owner, String)>> {
+        self.blocking(|db, _| {
+            let text = "SELECT owner, service FROM engine_credentials ORDER BY owner, service";
+            let mut find = db.prepare(text).map_err(unusable)?;
+            let rows = find.query_map([], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+            });
+            let rows: Result<Vec<_>, _> = rows.map_err(unusable)?.collect();
+            let rows = rows.map_err(unusable)?.into_iter();
+            let known = rows.filter_map(|(owner, service)| Some((Owner::read(&owner)?, service)));
+            Ok(known.collect())
+        })
+    }
+}

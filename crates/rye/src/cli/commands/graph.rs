@@ -1,0 +1,181 @@
+//! `rye graph`: validate, run, step and draw state graphs.
+
+pub(crate) mod progress;
+mod show;
+mod validate;
+
+use std::sync::Arc;
+
+use lillux::process::Supervisor;
+use rye_executor::{Envelope, Executor, Request, Trace};
+use rye_graph::{Going, Runs, StateGraph};
+use rye_items::ItemRef;
+use rye_mcp::client::Pool;
+use serde_json::{Map, Value};
+
+use super::execute::{self, Keeper, Own, parameters};
+use super::run::record::{self, Asked};
+use crate::cli::args::{GraphCommand, GraphRunArgs, StepArgs};
+use crate::cli::context::Context;
+use crate::cli::failure::Failure;
+use crate::cli::page::{BAD, DIM, GOOD, paint, plain};
+use crate::cli::printer::{Outcome, Printer};
+
+pub(crate) fn run(
+    command: GraphCommand,
+    context: &mut Context,
+    printer: &mut Printer,
+    keeper: &mut Keeper,
+) -> Outcome {
+    match command {
+        GraphCommand::Validate(args) => validate::run(&args, context),
+        GraphCommand::Show(args) => show::run(&args, context),
+        GraphCommand::Run(args) => walk(args, context, printer, keeper),
+        GraphCommand::Step(args) => step(&args, context, keeper),
+    }
+}
+
+fn walk(
+    args: GraphRunArgs,
+    context: &mut Context,
+    printer: &mut Printer,
+    keeper: &mut Keeper,
+) -> Outcome {
+    if let Some(resume) = &args.resume {
+        let going = Going {
+            resume: Some(resume.clone()),
+            accept_changed: args.accept_changed,
+            ..Going::default()
+        };
+        let mut request = resumed(context, &going)?;
+        request.timeout = args.timeout;
+        let going = with_whole_id(context, going)?;
+        return carried_out(context, keeper, request, going);
+    }
+    let (id, words) = args
+        .call
+        .split_first()
+        .map_or(("", &[][..]), |(id, words)| (id.as_str(), words));
+    let reference: ItemRef = id.parse()?;
+    let mut own = Own::default();
+    let mut typed = Map::new();
+    if !words.is_empty() {
+        let supervisor = execute::supervisor(keeper)?;
+        let (executor, _) = equipped(context, supervisor, Going::default())?;
+        let tool = executor
+            .tool(&reference)
+            .map_err(|error| Failure::failed(error.code(), &error).maybe_hint(error.hint()))?;
+        let schema = tool.metadata.config_schema();
+        let read = execute::typed(words, schema, &mut own);
+        execute::apply(&own, words, context, printer);
+        typed = read?;
+    }
+    let given = args.params.or(own.options.params);
+    let inputs = parameters::merged(given.as_deref(), typed)?;
+    let mut request = Request::new(reference).parameters(inputs);
+    request.timeout = args.timeout.or(own.options.timeout);
+    if args.background || own.options.background {
+        let asked = Asked::of(&request, context);
+        validate::refuse(&request.tool, context)?;
+        // What would not run is told now, not to a log.
+        request.dry_run = true;
+        let supervisor = execute::supervisor(keeper)?;
+        let (executor, pool) = equipped(context, supervisor, Going::default())?;
+        let tool = request.tool.clone();
+        if let Err(error) = execute::carry_out(&executor, &pool, request, &mut Trace::off())? {
+            return Ok(execute::refused(&tool, error));
+        }
+        return record::Runs::of(context)?.start(&asked);
+    }
+    carried_out(context, keeper, request, Going::default())
+}
+
+fn step(args: &StepArgs, context: &Context, keeper: &mut Keeper) -> Outcome {
+    let state = parameters::merged(args.state.as_deref(), Map::new())?;
+    let going = Going {
+        resume: args.resume.clone(),
+        accept_changed: args.accept_changed,
+        steps: Some(1),
+        node: args.node.clone(),
+        state: state.as_object().cloned().unwrap_or_default(),
+    };
+    let request = match &args.id {
+        Some(id) => {
+            let inputs = parameters::merged(args.params.as_deref(), Map::new())?;
+            Request::new(id.parse()?).parameters(inputs)
+        }
+        None => resumed(context, &going)?,
+    };
+    let going = with_whole_id(context, going)?;
+    carried_out(context, keeper, request, going)
+}
+
+/// The call that a run was begun with.
+fn resumed(context: &Context, going: &Going) -> Result<Request, Failure> {
+    let run = going.resume.as_deref().unwrap_or_default();
+    let run = Runs::of(context.settings.project()).find(run)?.read()?;
+    Ok(Request::new(run.graph().parse()?).parameters(run.inputs().clone()))
+}
+
+fn with_whole_id(context: &Context, mut going: Going) -> Result<Going, Failure> {
+    if let Some(run) = &going.resume {
+        going.resume = Some(Runs::of(context.settings.project()).find(run)?.id);
+    }
+    Ok(going)
+}
+
+/// Walks, and tells how it goes and ends.
+fn carried_out(context: &Context, keeper: &mut Keeper, request: Request, going: Going) -> Outcome {
+    validate::refuse(&request.tool, context)?;
+    let supervisor = execute::supervisor(keeper)?;
+    let (executor, pool) = equipped(context, supervisor, going)?;
+    let tool = request.tool.clone();
+    match execute::carry_out(&executor, &pool, request, &mut Trace::off())? {
+        Ok(envelope) => {
+            tell(&envelope, context);
+            execute::report(envelope, context)
+        }
+        Err(error) => Ok(execute::refused(&tool, error)),
+    }
+}
+
+/// An executor whose graphs tell how they go.
+fn equipped(
+    context: &Context,
+    supervisor: Arc<Supervisor>,
+    going: Going,
+) -> Result<(Executor, Pool), Failure> {
+    let places = execute::places(context)?;
+    let graphs = StateGraph::new(&places.project, places.user.clone())
+        .watched(progress::watcher(context.printer))
+        .going(going);
+    let pool = Pool::new(&supervisor);
+    let executor = rye_host::executor_with(places, supervisor, pool.clone(), graphs)?;
+    Ok((executor, pool))
+}
+
+/// What a person wants to know beside the result.
+fn tell(envelope: &Envelope, context: &Context) {
+    let printer = context.printer;
+    if printer.quiet {
+        return;
+    }
+    let noted = |name: &str| envelope.metadata.get(name).and_then(Value::as_str);
+    if let Some(difference) = noted("difference") {
+        for line in difference.lines() {
+            let line = plain(line);
+            let line = match line.chars().next() {
+                Some('+') => format!("{}\n", paint(GOOD, line)),
+                Some('-') => format!("{}\n", paint(BAD, line)),
+                _ => format!("{line}\n"),
+            };
+            printer.aside(&line);
+        }
+    }
+    if let (Some(run), Some(status)) = (noted("run_id"), noted("run_status")) {
+        let node =
+            noted("node").map_or_else(String::new, |node| format!(" before {}", plain(node)));
+        let words = format!("run {run} {status}{node}");
+        printer.aside(&format!("{}\n", paint(DIM, words)));
+    }
+}

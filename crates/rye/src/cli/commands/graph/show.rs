@@ -1,0 +1,74 @@
+//! `rye graph show`
+
+use std::fs;
+
+use lillux::At as _;
+use rye_graph::{Colours, Format, Graph, Runs};
+use serde_json::{Value, json};
+
+use super::validate::Source;
+use crate::cli::args::{Drawing, ShowArgs};
+use crate::cli::context::Context;
+use crate::cli::failure::Failure;
+use crate::cli::page::Page;
+use crate::cli::printer::{Outcome, Report};
+
+pub(super) fn run(args: &ShowArgs, context: &Context) -> Outcome {
+    let run = match &args.run {
+        Some(run) => Some(Runs::of(context.settings.project()).find(run)?.read()?),
+        None => None,
+    };
+    let graph = match (&args.graph, &run) {
+        (Some(name), _) => graph(name, context)?,
+        // As it was walked, whatever has become of the file.
+        (None, Some(run)) => {
+            let reading = Graph::read(run.text().as_bytes()).ok();
+            let graph = reading.and_then(|reading| reading.graph);
+            graph
+                .ok_or_else(|| Failure::failed("invalid_graph", "the run's graph cannot be read"))?
+        }
+        (None, None) => return Err(Failure::usage("which graph?")),
+    };
+    let colours = run.map(|run| Colours::of(run.lines())).unwrap_or_default();
+    let (format, name) = match args.format {
+        Drawing::Mermaid => (Format::Mermaid, "mermaid"),
+        Drawing::Dot => (Format::Dot, "dot"),
+        Drawing::Svg => (Format::Svg, "svg"),
+    };
+    let text = graph.draw(format, &colours);
+    if let Some(path) = &args.output {
+        fs::write(path, &text).at("write", path)?;
+    }
+    Ok(Box::new(Drawn {
+        format: name,
+        text,
+        file: args.output.as_ref().map(|path| path.display().to_string()),
+    }))
+}
+
+fn graph(name: &str, context: &Context) -> Result<Graph, Failure> {
+    let reading = Source::of(name, context)?.read()?;
+    reading.graph.ok_or_else(|| {
+        let message = format!("{name} cannot be drawn: there is something wrong with it");
+        Failure::failed("invalid_graph", message).hint(format!("rye graph validate {name}"))
+    })
+}
+
+struct Drawn {
+    format: &'static str,
+    text: String,
+    file: Option<String>,
+}
+
+impl Report for Drawn {
+    fn json(&self) -> Value {
+        json!({ "format": self.format, "drawing": self.text, "file": self.file })
+    }
+
+    fn show(&self, page: &mut Page) {
+        match &self.file {
+            Some(file) => page.line(format_args!("wrote {file}")),
+            None => page.text(&self.text),
+        }
+    }
+}

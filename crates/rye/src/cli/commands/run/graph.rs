@@ -1,0 +1,276 @@
+//! Runs of graphs, which the project keeps itself.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use lillux::process::Killed;
+use rye_engine::proof;
+use rye_graph::{Found, Line, RecordError, Run, Runs, Standing, Status, Verdict};
+use serde_json::{Value, json};
+
+use super::{GRACE, LOOK};
+use crate::cli::args::TailArgs;
+use crate::cli::commands::graph::progress::told;
+use crate::cli::commands::session::trusted;
+use crate::cli::context::Context;
+use crate::cli::engine::how_to_answer;
+use crate::cli::failure::{Exit, Failure};
+use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, Page, WARN, paint, plain};
+use crate::cli::printer::{Outcome, Report, Written};
+use crate::cli::table::Cell;
+
+/// All of the project, but for those that are parts of others.
+pub(super) fn all(context: &Context) -> Result<Vec<Run>, Failure> {
+    let all = Runs::of(context.settings.project()).all()?.into_iter();
+    // One whose record cannot be read is told of by its name.
+    let own = all.filter(|run| !run.id.contains('.'));
+    Ok(own.filter_map(|run| run.read().ok()).collect())
+}
+
+/// The one whose id begins so, if there is one.
+pub(super) fn found(id: &str, context: &Context) -> Result<Option<Found>, Failure> {
+    match Runs::of(context.settings.project()).find(id) {
+        Ok(found) => Ok(Some(found)),
+        Err(RecordError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The same, or the failure to find any run.
+pub(super) fn find(id: &str, failure: Failure, context: &Context) -> Result<Found, Failure> {
+    found(id, context)?.ok_or(failure)
+}
+
+/// A moment as people and scripts read it.
+pub(super) fn moment(millis: i64) -> String {
+    lillux::time::seconds(millis.div_euclid(1000))
+}
+
+pub(super) fn standing_cell(standing: Standing) -> Cell {
+    let style = match standing {
+        Standing::Running | Standing::Waiting => HELP,
+        Standing::Ended(Status::Completed) => GOOD,
+        Standing::Ended(Status::Failed | Status::TimedOut) => BAD,
+        Standing::Ended(_) | Standing::Lost => WARN,
+    };
+    Cell::styled(style, standing.as_str())
+}
+
+/// A run for scripts.
+pub(super) fn about(run: &Run) -> Value {
+    json!({
+        "id": run.id(),
+        "state": run.standing().as_str(),
+        "item_id": run.graph(),
+        "started_at": moment(run.started_at()),
+        "steps": run.steps(),
+        "node": run.node(),
+        "record": run.found().events().to_string_lossy(),
+    })
+}
+
+pub(super) fn status(run: Run) -> Box<dyn Report> {
+    Box::new(Shown(run))
+}
+
+struct Shown(Run);
+
+impl Report for Shown {
+    fn json(&self) -> Value {
+        let run = &self.0;
+        json!({
+            "run": about(run),
+            "inputs": run.inputs(),
+            "graph_state": run.state(),
+            "output": run.output(),
+            "graph_error": run.error(),
+            "gate": run.gate(),
+        })
+    }
+
+    fn show(&self, page: &mut Page) {
+        let run = &self.0;
+        page.line(paint(BOLD, run.id()));
+        let mut about = |name: &str, value: &str| {
+            let name = paint(DIM, format!("{name:<8}"));
+            page.line(format_args!("  {name} {}", plain(value)));
+        };
+        about("state", run.standing().as_str());
+        about("graph", run.graph());
+        about("started", &moment(run.started_at()));
+        about("steps", &run.steps().to_string());
+        if let Some(node) = run.node() {
+            about("node", node);
+        }
+        if let Some(error) = run.error() {
+            about("error", &error.message);
+        }
+        if let Some(gate) = run.gate() {
+            about("asks", &gate.title);
+            about("answer", &how_to_answer(gate));
+        }
+        about("record", &run.found().events().display().to_string());
+        let state = Value::Object(run.state().clone());
+        let shown = run.output().unwrap_or(&state);
+        let text = serde_json::to_string_pretty(shown).unwrap_or_default();
+        page.line("");
+        page.line(plain(&text));
+    }
+
+    fn next(&self) -> Option<String> {
+        match self.0.standing() {
+            Standing::Ended(Status::Completed) => None,
+            Standing::Running | Standing::Waiting => {
+                Some(format!("rye run tail {} --follow", self.0.id()))
+            }
+            Standing::Lost | Standing::Ended(_) => {
+                Some(format!("rye graph run --resume {}", self.0.id()))
+            }
+        }
+    }
+}
+
+/// Tells what a run did, and with `--follow` what it does.
+pub(super) fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
+    if context.printer.json {
+        let lines: Vec<&Line> = run.lines().iter().collect();
+        return Ok(Box::new(Tail(json!({ "run": about(run), "lines": lines }))));
+    }
+    let mut seen = 0;
+    let mut now;
+    let mut current = run;
+    loop {
+        // Asked before what is new is told: what is written before the end is told after it.
+        let is_over = !current.standing().is_live();
+        let mut text = String::new();
+        for words in current.lines().iter().skip(seen).filter_map(told) {
+            text.push_str(&words);
+            text.push('\n');
+        }
+        seen = current.lines().len();
+        context.printer.beside(&text).map_err(|error| {
+            let message = format_args!("cannot write to standard output: {error}");
+            Failure::failed("io", message)
+        })?;
+        if !args.follow || is_over {
+            return Ok(Box::new(Written));
+        }
+        let events = [current.found().events()];
+        if lillux::watch::paths(&events, Some(Duration::from_secs(1))).is_err() {
+            std::thread::sleep(LOOK);
+        }
+        now = current.found().clone().read()?;
+        current = &now;
+    }
+}
+
+/// Asks the process that walks a run to end. Its step ends, and the state is kept.
+pub(super) fn cancel(found: Found) -> Outcome {
+    let run = found.clone().read()?;
+    let id = run.id().to_owned();
+    if !run.standing().is_live() {
+        let message = format!("the run {id} is over: {}", run.standing().as_str());
+        let failure = Failure::failed("not_running", message);
+        return Err(failure.hint(format!("rye run status {id}")));
+    }
+    if let Some(handle) = found.process() {
+        let killed = handle.kill(GRACE);
+        let killed = killed.map_err(|error| Failure::failed("kill", error))?;
+        if killed == Killed::AlreadyDead {
+            let message = format!("the run {id} is over");
+            return Err(Failure::failed("not_running", message));
+        }
+    }
+    Ok(status(found.read()?))
+}
+
+/// Checks a record against the keys that are trusted.
+pub(super) fn verify(found: Found, context: &Context) -> Outcome {
+    let library = context.library()?;
+    let trust = library.trust();
+    let runs = Runs::of(context.settings.project());
+    let key = |name: &str| trusted(&trust, name);
+    let receipt = |gate: &_, resolution: &_| proof::check_receipt(gate, resolution, key);
+    let verdict = found.verify(&runs, key, receipt)?;
+    Ok(Box::new(Verified {
+        id: found.id,
+        verdict,
+    }))
+}
+
+struct Verified {
+    id: String,
+    verdict: Verdict,
+}
+
+impl Report for Verified {
+    fn json(&self) -> Value {
+        let verdict = &self.verdict;
+        let faults = verdict.faults.iter();
+        let faults = faults.map(|fault| json!({ "line": fault.line, "why": fault.why }));
+        json!({
+            "run": self.id,
+            "lines": verdict.lines,
+            "signed": verdict.signed,
+            "unsigned_lines_of_a_step_under_way": verdict.open,
+            "snapshots": verdict.snapshots,
+            "receipts": verdict.receipts,
+            "keys": verdict.keys,
+            "faults": faults.collect::<Vec<_>>(),
+        })
+    }
+
+    fn show(&self, page: &mut Page) {
+        let verdict = &self.verdict;
+        let said = if verdict.faults.is_empty() {
+            paint(GOOD, "verified")
+        } else {
+            paint(BAD, "not as it was")
+        };
+        page.line(format_args!("{}  {said}", self.id));
+        let keys: &BTreeSet<String> = &verdict.keys;
+        let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+        let keys = if keys.is_empty() {
+            "nobody".to_owned()
+        } else {
+            keys.join(", ")
+        };
+        page.line(format_args!(
+            "  {} lines, {} signatures, {} snapshots, {} receipts, signed by {keys}",
+            verdict.lines, verdict.signed, verdict.snapshots, verdict.receipts
+        ));
+        if verdict.open > 0 {
+            page.line(format_args!(
+                "  the last {} no signature stands for",
+                verdict.open
+            ));
+        }
+        for fault in &verdict.faults {
+            page.line(format_args!(
+                "  {} line {}: {}",
+                paint(BAD, "fault"),
+                fault.line,
+                plain(&fault.why)
+            ));
+        }
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        let message = match self.verdict.faults.len() {
+            0 => return None,
+            1 => "something is not as it was signed".to_owned(),
+            many => format!("{many} things are not as they were signed"),
+        };
+        Some(Failure::new(Exit::Integrity, "integrity", message))
+    }
+}
+
+struct Tail(Value);
+
+impl Report for Tail {
+    fn json(&self) -> Value {
+        self.0.clone()
+    }
+
+    fn show(&self, _: &mut Page) {}
+}

@@ -1,0 +1,40 @@
+"""Counts the files of a folder, or their lines."""
+
+__version__ = "1.0.0"
+__tool_type__ = "python"
+__executor_id__ = "rye/core/runtimes/python/function"
+__category__ = "lib"
+__tool_description__ = "Counts the files of a folder, or their lines"
+__effect__ = "pure"
+
+CONFIG_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "what": {"type": "string", "enum": ["files", "lines"]},
+        "directory": {"type": "string", "default": "."},
+    },
+    "required": ["what"],
+}
+
+import os
+
+
+def files(folder):
+    for path, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            yield os.path.join(path, name)
+
+
+def execute(params, project_path):
+    folder = os.path.join(project_path, params["directory"])
+    if not os.path.isdir(folder):
+        return {"success": False, "error": "%s is no folder" % params["directory"]}
+    count = 0
+    for path in files(folder):
+        if params["what"] == "files":
+            count += 1
+        else:
+            with open(path, "rb") as file:
+                count += sum(1 for _ in file)
+    return {"count": count}
