@@ -28,7 +28,7 @@ use crate::clock::Clock;
 use crate::credential::Credentials;
 use crate::mask::Masks;
 use crate::metrics::Metrics;
-use crate::model::Models;
+use crate::model::{Models, ToolSpec};
 use crate::proof;
 use crate::runner::Toolbox;
 use crate::sandbox::Sandbox;
@@ -270,6 +270,11 @@ impl Engine {
     /// Sessions that were written down, the newest first.
     pub async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionData>, StoreError> {
         self.inner.store.sessions(filter).await
+    }
+
+    /// The tools that agents have here.
+    pub fn tools(&self) -> Arc<[ToolSpec]> {
+        self.inner.tools.specs()
     }
 
     /// The public key of whoever signs here.

@@ -92,7 +92,7 @@ pub use credentials::{Credentials, masks};
 pub use items::Items;
 pub use models::{MODELS, ModelsError, models};
 pub use oauth::HttpRefresher;
-pub use rye_model::{Catalogue, Listed, Overrides};
+pub use rye_model::{Catalogue, Listed, Overrides, Said, Script, ScriptCall, Step};
 pub use rye_store::Sqlite;
 pub use servers::{Servers, server_environment};
 

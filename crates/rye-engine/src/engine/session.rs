@@ -39,7 +39,7 @@ struct Open {
 
 /// A thread that is being moved.
 #[derive(Clone)]
-struct Running {
+pub(super) struct Running {
     id: ThreadId,
     /// What becomes of prompts that do not say.
     mode: QueueMode,
@@ -485,7 +485,7 @@ impl Session {
         })
     }
 
-    fn running(&self, id: &ThreadId) -> Option<Running> {
+    pub(super) fn running(&self, id: &ThreadId) -> Option<Running> {
         self.all_running()
             .into_iter()
             .find(|running| running.id == *id)
@@ -497,7 +497,7 @@ impl Session {
         threads.values().cloned().collect()
     }
 
-    fn send(&self, running: &Running, mail: Mail) -> Result<(), StoreError> {
+    pub(super) fn send(&self, running: &Running, mail: Mail) -> Result<(), StoreError> {
         self.open.shared.check()?;
         running.mail.send(mail).map_err(|_| self.over())
     }

@@ -18,8 +18,8 @@ use crate::settings::Color;
 
 pub(crate) use config::ConfigCommand;
 pub(crate) use engine::{
-    ExportSessionArgs, ForkArgs, GateArgs, GateCommand, Holds, ImportSessionArgs, PromptArgs,
-    ResumeArgs, SessionArgs, SessionCommand, VerifySessionArgs,
+    ChatArgs, ExportSessionArgs, ForkArgs, GateArgs, GateCommand, Holds, ImportSessionArgs,
+    PromptArgs, ResumeArgs, SessionArgs, SessionCommand, VerifySessionArgs,
 };
 pub(crate) use execute::{CallOptions, ExecuteArgs, RunCommand, TailArgs, TraceChoice, seconds};
 pub(crate) use graph::{Drawing, GraphCommand, GraphRunArgs, ShowArgs, StepArgs, ValidateArgs};
@@ -110,6 +110,8 @@ pub(crate) enum Command {
     /// Keep secrets, sealed to your own key.
     #[command(subcommand)]
     Vault(VaultCommand),
+    /// Talk with an agent in the terminal.
+    Chat(ChatArgs),
     /// Ask an agent something, and wait for its answer.
     Prompt(PromptArgs),
     /// List, show and go on with sessions of agents.
