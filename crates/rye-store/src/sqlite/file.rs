@@ -25,7 +25,7 @@ const MIGRATIONS: [(u32, &str); 4] = [
 ];
 
 /// The version that this program writes: the last migration's number.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = MIGRATIONS[MIGRATIONS.len() - 1].0;
 
 /// In the file's header: whose it is. The letters `RyeE`.
 const APPLICATION: i32 = i32::from_be_bytes(*b"RyeE");
