@@ -47,7 +47,9 @@ impl ToolContext {
     /// Keeps what is too long to be shown. None if that cannot be: what is shown is worth
     /// more than an error about the rest.
     pub(crate) async fn keep(&self, text: &str) -> Option<Hash> {
+        // First: what is not kept is not copied either.
+        let blobs = self.blobs()?;
         let text = self.masks.mask(text).into_owned();
-        self.blobs()?.put(text.into_bytes()).await.ok()
+        blobs.put(text.into_bytes()).await.ok()
     }
 }

@@ -1,6 +1,6 @@
 //! Who listens: live, and from the record for what they missed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use rye_protocol::{Entry, Event, EventKind, SessionId};
@@ -33,18 +33,29 @@ pub struct Notice {
 pub(crate) struct Bus {
     sender: broadcast::Sender<Arc<Notice>>,
     /// Whoever listens to all sessions.
-    all: broadcast::Sender<Notice>,
+    all: broadcast::Sender<ToAll>,
+    /// Whose session it is.
+    user: Option<Arc<str>>,
+}
+
+/// What is told to whoever listens to all sessions.
+#[derive(Debug, Clone)]
+pub(crate) struct ToAll {
+    notice: Notice,
+    user: Option<Arc<str>>,
 }
 
 impl Bus {
-    pub(crate) fn new(all: broadcast::Sender<Notice>) -> Self {
+    pub(crate) fn new(all: broadcast::Sender<ToAll>, user: Option<&str>) -> Self {
         let (sender, _) = broadcast::channel(BEHIND);
-        Self { sender, all }
+        let user = user.map(Arc::from);
+        Self { sender, all, user }
     }
 
     pub(crate) fn tell(&self, notice: Notice) {
         if self.all.receiver_count() > 0 {
-            let _ = self.all.send(notice.clone());
+            let (notice, user) = (notice.clone(), self.user.clone());
+            let _ = self.all.send(ToAll { notice, user });
         }
         // Nobody need listen.
         if self.sender.receiver_count() > 0 {
@@ -134,30 +145,59 @@ impl Subscription {
 }
 
 /// A channel for those who listen to all sessions.
-pub(crate) fn all() -> broadcast::Sender<Notice> {
+pub(crate) fn all() -> broadcast::Sender<ToAll> {
     broadcast::channel(BEHIND_ALL).0
 }
 
 /// What happens in all sessions that are open in an engine, live: also in those that are
 /// opened later. What happened before is in the [subscription](Subscription) of each.
 pub struct Feed {
-    live: broadcast::Receiver<Notice>,
+    live: broadcast::Receiver<ToAll>,
+    filter: Filter,
+}
+
+/// What somebody wants to hear of. What is not said is not asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Of this session alone.
+    pub session: Option<SessionId>,
+    /// Of this user's sessions alone.
+    pub user: Option<String>,
+    /// Of events of these [types](EventKind::name) alone; of all, if there are none.
+    pub types: BTreeSet<String>,
+}
+
+impl Filter {
+    fn lets(&self, told: &ToAll) -> bool {
+        let event = &told.notice.event;
+        let types = &self.types;
+        self.session.as_ref().is_none_or(|it| event.session == *it)
+            && self
+                .user
+                .as_ref()
+                .is_none_or(|it| told.user.as_deref() == Some(it))
+            && (types.is_empty() || types.contains(event.kind.name()))
+    }
 }
 
 impl Feed {
-    pub(crate) fn new(all: &broadcast::Sender<Notice>) -> Self {
+    pub(crate) fn new(all: &broadcast::Sender<ToAll>, filter: Filter) -> Self {
         Self {
             live: all.subscribe(),
+            filter,
         }
     }
 
     /// The next event; none once the engine is gone. Whoever is too slow is told how many
     /// they missed.
     pub async fn next(&mut self) -> Result<Option<Notice>, Missed> {
-        match self.live.recv().await {
-            Ok(notice) => Ok(Some(notice)),
-            Err(broadcast::error::RecvError::Closed) => Ok(None),
-            Err(broadcast::error::RecvError::Lagged(missed)) => Err(Missed(missed)),
+        loop {
+            match self.live.recv().await {
+                Ok(told) if self.filter.lets(&told) => return Ok(Some(told.notice)),
+                Ok(_) => {}
+                Err(broadcast::error::RecvError::Closed) => return Ok(None),
+                Err(broadcast::error::RecvError::Lagged(missed)) => return Err(Missed(missed)),
+            }
         }
     }
 }

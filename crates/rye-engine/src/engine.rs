@@ -24,14 +24,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::blob::BlobStore;
 use crate::bridge::Policy;
-use crate::bus::{Bus, Feed, Notice};
+use crate::bus::{Bus, Feed, Filter, ToAll};
 use crate::clock::Clock;
 use crate::compaction::Settings;
 use crate::credential::Credentials;
 use crate::guides::{Guides, Role};
 use crate::mask::Masks;
 use crate::metrics::Metrics;
-use crate::model::Models;
+use crate::model::{Models, ToolSpec};
 use crate::proof;
 use crate::runner::{ROLE, Toolbox};
 use crate::sandbox::Sandbox;
@@ -74,7 +74,7 @@ pub(crate) struct Inner {
     /// One for each session that somebody is opening.
     doors: Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>,
     /// Whoever listens to all sessions.
-    told: tokio::sync::broadcast::Sender<Notice>,
+    told: tokio::sync::broadcast::Sender<ToAll>,
     /// Held while a child is made or ended, so that none is left between the two.
     children: Arc<tokio::sync::Mutex<()>>,
 }
@@ -289,7 +289,12 @@ impl Engine {
 
     /// What happens in all sessions that are open here, children among them, live.
     pub fn feed(&self) -> Feed {
-        Feed::new(&self.inner.told)
+        self.feed_of(Filter::default())
+    }
+
+    /// The same, of what somebody wants to hear of.
+    pub fn feed_of(&self, filter: Filter) -> Feed {
+        Feed::new(&self.inner.told, filter)
     }
 
     /// The session of an id, if it is open here.
@@ -305,6 +310,11 @@ impl Engine {
     /// Sessions that were written down, the newest first.
     pub async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionData>, StoreError> {
         self.inner.store.sessions(filter).await
+    }
+
+    /// The tools that agents have here.
+    pub fn tools(&self) -> Arc<[ToolSpec]> {
+        self.inner.tools.specs()
     }
 
     /// The public key of whoever signs here.

@@ -44,7 +44,7 @@ mod tokens;
 pub mod tool;
 pub mod transcript;
 
-pub use bus::{Feed, Missed, Notice, Subscription};
+pub use bus::{Feed, Filter, Missed, Notice, Subscription};
 pub use child::Child;
 pub use engine::{
     Answer, BuildError, Builder, DecideError, Decision, Engine, NewSession, Prompt, Session,

@@ -119,6 +119,8 @@ pub(crate) enum Input {
     Restored,
     /// Somebody asks something.
     Prompt(Box<QueueItem>),
+    /// A prompt that waits is not to be asked after all.
+    Withdraw(QueueItemId),
     /// The model has answered.
     Answered(Result<Box<ModelAnswer>, ErrorInfo>),
     /// The model has not answered, and is called again, or another one is: what is told.
@@ -275,6 +277,12 @@ impl Machine {
         gates.any(more::is_pending)
     }
 
+    /// A prompt, if it has not begun.
+    pub(crate) fn waiting(&self, id: &QueueItemId) -> Option<&QueueItem> {
+        let mut items = self.items.iter();
+        items.find(|item| item.id == *id && item.status == ItemStatus::Waiting)
+    }
+
     fn calls(&mut self) -> &mut [Call] {
         match self.thread.turn.as_mut().map(|turn| &mut turn.phase) {
             Some(Phase::Tools { calls, .. }) => calls,
@@ -316,6 +324,7 @@ impl Step<'_> {
             }
             Input::Tick => self.expire_gates(),
             Input::Prompt(item) => self.queue(*item),
+            Input::Withdraw(item) => self.withdraw(&item),
             Input::Answered(answer) => self.answered(answer),
             Input::Again(told) => self.again(*told),
             Input::Overflow(error) => self.overflowed(error),

@@ -47,6 +47,11 @@ pub(crate) enum Mail {
     /// From whoever posted it.
     Posted(Box<QueueItem>),
     Decided(Box<Gate>),
+    /// A prompt that waits is not to be asked after all. Gives it back, if it still waited.
+    Withdraw {
+        item: QueueItemId,
+        reply: oneshot::Sender<Result<Option<QueueItem>, StoreError>>,
+    },
     Order {
         order: Order,
         /// As it stands in the record, where it was posted.
@@ -219,6 +224,15 @@ impl Runner {
                     self.meter.decided(&gate, self.shared.clock.now());
                 }
                 self.step(Input::Decided(gate)).await.map(drop)
+            }
+            Mail::Withdraw { item, reply } => {
+                let waiting = self.machine.waiting(&item).cloned();
+                let outcome = match &waiting {
+                    Some(_) => self.step(Input::Withdraw(item)).await.map(drop),
+                    None => Ok(()),
+                };
+                let _ = reply.send(outcome.clone().map(|()| waiting));
+                outcome
             }
             Mail::Order {
                 order,

@@ -217,7 +217,7 @@ async fn hooks_are_asked_at_their_moments_and_change_nothing_if_they_fail() {
 
 #[tokio::test]
 async fn what_is_nothing_warns_and_single_steps_pause() {
-    let nodes = "    a: { type: gate, assign: { b: \"${inputs.nam}\" }, next: c }\n    c: { type: return }\n";
+    let nodes = "    a: { type: gate, assign: { b: \"${inputs.name2}\" }, next: c }\n    c: { type: return }\n";
     let graph = graph(nodes, "");
     let limits = Limits {
         steps: Some(1),
@@ -230,6 +230,6 @@ async fn what_is_nothing_warns_and_single_steps_pause() {
     );
     assert_eq!(
         ended.warnings,
-        ["a: `inputs.nam` is nothing here; the nearest is `inputs.name`"]
+        ["a: `inputs.name2` is nothing here; the nearest is `inputs.name`"]
     );
 }

@@ -98,7 +98,7 @@ pub use guides::Files;
 pub use items::Items;
 pub use models::{MODELS, ModelsError, models};
 pub use oauth::HttpRefresher;
-pub use rye_model::{Catalogue, Listed, Overrides};
+pub use rye_model::{Catalogue, Listed, Overrides, Said, Script, ScriptCall, Step};
 pub use rye_store::Sqlite;
 pub use script::script;
 pub use servers::{Servers, server_environment};

@@ -89,8 +89,10 @@ fn models() -> Catalogue {
 fn what_an_engine_does_is_counted_and_told_as_spans() {
     let names = Names::default();
     let _listening = tracing::subscriber::set_default(names.clone());
-    let runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = { runtime }.enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let text = runtime.block_on(async {
         let engine = Engine::builder()
             .store(Memory::new())

@@ -201,6 +201,43 @@ pub enum EventKind {
     },
 }
 
+impl EventKind {
+    /// Its type, as it is written.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::MessageStart => "message_start",
+            Self::TextDelta { .. } => "text_delta",
+            Self::ThinkingDelta { .. } => "thinking_delta",
+            Self::ToolCallDelta { .. } => "tool_call_delta",
+            Self::MessageUpdate { .. } => "message_update",
+            Self::MessageEnd { .. } => "message_end",
+            Self::ToolStart { .. } => "tool_start",
+            Self::ToolOutput { .. } => "tool_output",
+            Self::ToolEnd { .. } => "tool_end",
+            Self::TurnEnd { .. } => "turn_end",
+            Self::Sealed { .. } => "sealed",
+            Self::ThreadStart { .. } => "thread_start",
+            Self::QueueState { .. } => "queue_state",
+            Self::CompactionStart => "compaction_start",
+            Self::CompactionEnd { .. } => "compaction_end",
+            Self::TaskStart { .. } => "task_start",
+            Self::TaskEnd { .. } => "task_end",
+            Self::Status { .. } => "status",
+            Self::Error { .. } => "error",
+            Self::DecisionGate { .. } => "decision_gate",
+            Self::DecisionGateResolved { .. } => "decision_gate_resolved",
+            Self::DecisionGateExpired { .. } => "decision_gate_expired",
+            Self::DecisionGateWithdrawn { .. } => "decision_gate_withdrawn",
+            Self::ModelRetry { .. } => "model_retry",
+            Self::ModelSwitched { .. } => "model_switched",
+            Self::Prompted { .. } => "prompted",
+            Self::Usage { .. } => "usage",
+            Self::Artifact { .. } => "artifact",
+            Self::Lagged { .. } => "lagged",
+        }
+    }
+}
+
 /// What a model is told beside the history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prompted {
@@ -257,4 +294,27 @@ pub enum StatusKind {
     Streaming,
     /// A person must decide.
     BlockedOnDecisionGate,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_an_event_is_the_type_that_is_written() {
+        let missed = 1;
+        let session = SessionId::new();
+        for kind in [
+            EventKind::MessageStart,
+            EventKind::CompactionStart,
+            EventKind::TaskEnd { session },
+            EventKind::Lagged { missed },
+            EventKind::Usage {
+                usage: Usage::default(),
+            },
+        ] {
+            let written = serde_json::to_value(&kind).unwrap();
+            assert_eq!(written["type"], kind.name());
+        }
+    }
 }

@@ -41,8 +41,19 @@ ALTER TABLE engine_entries_3 RENAME TO engine_entries;
 CREATE UNIQUE INDEX engine_entries_thread ON engine_entries (session, thread, id);
 
 -- All that a commit tells is one row: `sequence` is the number of the last of its events, and
--- `doc` a list of them.
-UPDATE engine_events SET doc = '[' || doc || ']';
+-- `doc` a list of them. Session and sequence are both in the row's number, so that rows lie
+-- in their order without an index, and a page that is full is left as it is.
+CREATE TABLE engine_events_3 (
+    number   INTEGER PRIMARY KEY,
+    session  INTEGER GENERATED ALWAYS AS (number >> 36) VIRTUAL,
+    sequence INTEGER GENERATED ALWAYS AS (number & 68719476735) VIRTUAL,
+    doc      TEXT NOT NULL
+) STRICT;
+INSERT INTO engine_events_3 (number, doc)
+    SELECT (session << 36) | sequence, '[' || doc || ']' FROM engine_events
+    ORDER BY session, sequence;
+DROP TABLE engine_events;
+ALTER TABLE engine_events_3 RENAME TO engine_events;
 
 -- An order has an id, and stays until the commit that carries it out.
 CREATE TABLE engine_inbox_3 (

@@ -124,9 +124,8 @@ fn checked(output: Output) -> Output {
 /// A model and MCP servers that say back what they are given, and a tool that leaks.
 fn plant_servers(world: &World, url: &str) {
     let models = format!(
-        "providers:\n  local:\n    api: openai-chat\n    base_url: {}/v1\n    api_key_env: LEAKY_API_KEY\n    \
-         models: {{ x: {{ context_window: 8000, max_output: 1000 }} }}\n",
-        url
+        "providers:\n  local:\n    api: openai-chat\n    base_url: {url}/v1\n    api_key_env: LEAKY_API_KEY\n    \
+         models: {{ x: {{ context_window: 8000, max_output: 1000 }} }}\n"
     );
     world.write("user/.ai/config/agent/models.yaml", &models);
     // A server that says back what it was sent.

@@ -172,7 +172,7 @@ fn single_steps_go_node_by_node() {
     let mut transcript = world.transcript(&[
         "graph step workflows/stats --params {\"directory\":\"src\"}",
         "graph step workflows/stats --node small --state {\"files\":7,\"lines\":8}",
-        "graph step workflows/stats --node smal",
+        "graph step workflows/stats --node small2",
     ]);
     let runs = json(&world.run(&["run", "list", "--json"]));
     let runs = runs["runs"].as_array().unwrap();
@@ -205,8 +205,8 @@ fn what_is_wrong_with_a_graph_is_told_all_at_once_and_nothing_runs() {
         &world,
         "bad",
         "[\"rye.execute.tool.lib.count\"]",
-        "  start: frist\n  nodes:\n\
-         \x20   first: { action: { item_id: lib/count, params: { what: files } }, next: secnd }\n\
+        "  start: first2\n  nodes:\n\
+         \x20   first: { action: { item_id: lib/count, params: { what: files } }, next: second2 }\n\
          \x20   second: { type: gate, next: [{ to: second, when: { path: state.x, op: gtt, value: 1 } }] }\n\
          \x20   list: { type: foreach, over: 3, action: { item_id: lib/list } }\n",
     );

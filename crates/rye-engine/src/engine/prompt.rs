@@ -1,14 +1,16 @@
 //! What is asked, and what is said to it.
 
 use rye_protocol::{
-    Author, EntryKind, EventKind, Limits, Part, QueueItemId, QueueMode, Role, StatusKind, ThreadId,
-    TurnEnd,
+    Author, EntryKind, EventKind, ItemStatus, Limits, Part, QueueItem, QueueItemId, QueueMode,
+    Role, StatusKind, ThreadId, TurnEnd,
 };
+use tokio::sync::oneshot;
 
 use serde_json::Value;
 
 use super::Session;
 use crate::result::RESULT;
+use crate::runner::Mail;
 use crate::store::StoreError;
 
 /// A thread, as somebody outside sees it.
@@ -96,6 +98,34 @@ impl Session {
             }
         }
         Err(self.over())
+    }
+
+    /// What waits for a thread, in order.
+    pub async fn waiting(&self, thread: &ThreadId) -> Result<Vec<QueueItem>, StoreError> {
+        let record = self.shared().store.record(self.id()).await?;
+        let items = record.map(|record| record.items).unwrap_or_default();
+        let waits = |item: &QueueItem| {
+            item.thread == *thread && item.status == ItemStatus::Waiting && !item.is_unplaced()
+        };
+        let mut waiting: Vec<_> = items.into_iter().filter(waits).collect();
+        waiting.sort_by_key(|item| item.order);
+        Ok(waiting)
+    }
+
+    /// Takes a prompt out of the queue that has not begun, and gives it back. None if it has
+    /// begun, or is not there.
+    pub async fn withdraw(
+        &self,
+        thread: &ThreadId,
+        item: &QueueItemId,
+    ) -> Result<Option<QueueItem>, StoreError> {
+        let Some(running) = self.running(thread) else {
+            return Ok(None);
+        };
+        let (reply, answer) = oneshot::channel();
+        let item = item.clone();
+        self.send(&running, Mail::Withdraw { item, reply })?;
+        answer.await.map_err(|_| self.over())?
     }
 
     /// What the model said last to a prompt, and the result with it.

@@ -126,7 +126,7 @@ impl Session {
                 .and_then(|role| role.as_str())
                 .map(str::to_owned),
             model: model.unwrap_or_else(|| inner.models.default_name()),
-            bus: Bus::new(inner.told.clone()),
+            bus: Bus::new(inner.told.clone(), data.user_id.as_deref()),
             closed: CancellationToken::new(),
             lost: Mutex::new(None),
             paused: AtomicBool::new(data.status == SessionStatus::Paused),
@@ -501,7 +501,7 @@ impl Session {
         })
     }
 
-    fn running(&self, id: &ThreadId) -> Option<Running> {
+    pub(super) fn running(&self, id: &ThreadId) -> Option<Running> {
         self.all_running()
             .into_iter()
             .find(|running| running.id == *id)

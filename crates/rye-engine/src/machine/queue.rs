@@ -1,7 +1,8 @@
 //! What waits: prompts one after the other, in front of others, or together.
 
 use rye_protocol::{
-    Author, EntryKind, EventKind, ItemStatus, Message, Op, Part, QueueItem, QueueMode, Role,
+    Author, EntryKind, EventKind, ItemStatus, Message, Op, Part, QueueItem, QueueItemId, QueueMode,
+    Role,
 };
 use serde_json::{Value, json};
 
@@ -75,6 +76,17 @@ impl Step<'_> {
             item.collect_until = Some(latest);
             self.out.batch.push(Op::PutItem(Box::new(item.clone())));
         }
+    }
+
+    /// Takes a prompt out that has not begun.
+    pub(super) fn withdraw(&mut self, id: &QueueItemId) {
+        let Some(mut item) = self.machine.waiting(id).cloned() else {
+            return;
+        };
+        self.machine.items.retain(|it| it.id != *id);
+        item.status = ItemStatus::Aborted;
+        self.out.batch.push(Op::PutItem(Box::new(item)));
+        self.tell_queue();
     }
 
     /// Forgets what waits.

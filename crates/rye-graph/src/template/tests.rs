@@ -49,9 +49,9 @@ fn a_whole_expression_keeps_its_type_and_a_text_is_joined() {
 fn what_is_nothing_is_told_with_the_nearest_that_is_something() {
     for (text, value, told) in [
         (
-            "${state.fils}",
+            "${state.file}",
             Value::Null,
-            "`state.fils` is nothing here; the nearest is `state.files`",
+            "`state.file` is nothing here; the nearest is `state.files`",
         ),
         (
             "<${state.deep.lst}>",

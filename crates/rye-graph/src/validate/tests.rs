@@ -36,7 +36,7 @@ config:
   nodes:
     count:
       action: { item_id: rye/bash/bash, params: { command: "ls ${stat.x}" } }
-      asign: { files: 1 }
+      assigns: { files: 1 }
       next:
         - { to: manny, when: { path: state.files, op: gtt, value: 100 } }
         - { to: done }
@@ -49,7 +49,7 @@ config:
     ask: { type: decision, kind: maybe, expires_in: soon }
     done: { type: return }
   hooks:
-    - { event: befor_step, action: { item_id: a } }
+    - { event: before_step, action: { item_id: a } }
 "#
     ));
 }

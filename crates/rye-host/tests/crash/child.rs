@@ -69,28 +69,16 @@ pub(crate) fn main(name: &str) {
     runtime.shutdown_background();
 }
 
-async fn live(scenario: &Scenario) -> Vec<String> {
-    let folder = PathBuf::from(std::env::var(FOLDER).unwrap());
-    let later: u64 = std::env::var(LATER).unwrap().parse().unwrap();
-    let ahead = Arc::new(AtomicU64::new(later));
-    let clock = || Ahead {
-        clock: SystemClock::default(),
-        by: Arc::clone(&ahead),
-    };
-    let file = folder.join("sessions.db");
-    let store = Sqlite::open_with(&file, Arc::new(clock())).unwrap();
-    let stranger = Stranger {
-        store: Killer(Sqlite::open_with(&file, Arc::new(clock())).unwrap()),
-        ordered: folder.join("ordered"),
-    };
+/// An engine with tools that leave traces, and with what the scenario needs beside them.
+fn engine(scenario: &Scenario, folder: &Path, store: Sqlite, clock: Ahead) -> Engine {
     let tool =
-        |name: &str, effect, gates: &[&'static str]| Append::new(&folder, name, effect, gates);
+        |name: &str, effect, gates: &[&'static str]| Append::new(folder, name, effect, gates);
     let once = Effect::AtMostOnce;
     let mut builder = Engine::builder()
         .store(Killer(store))
-        .models(models(&folder, scenario))
+        .models(models(folder, scenario))
         .sandbox(Arc::new(Virtual::new()))
-        .clock(clock())
+        .clock(clock)
         .collect_for(WINDOW)
         .tool(tool("once", once, &[]))
         .tool(tool("pure", Effect::Pure, &[]))
@@ -105,11 +93,28 @@ async fn live(scenario: &Scenario) -> Vec<String> {
     if scenario.in_project {
         let supervisor = Arc::new(Supervisor::start().unwrap());
         // The local sandbox: commands are programs.
-        let local = Local::new(&folder, Arc::clone(&supervisor)).unwrap();
+        let local = Local::new(folder, Arc::clone(&supervisor)).unwrap();
         builder = builder.sandbox(Arc::new(local));
-        builder = project::reached(builder, &folder, supervisor);
+        builder = project::reached(builder, folder, supervisor);
     }
-    let engine = builder.build().unwrap();
+    builder.build().unwrap()
+}
+
+async fn live(scenario: &Scenario) -> Vec<String> {
+    let folder = PathBuf::from(std::env::var(FOLDER).unwrap());
+    let later: u64 = std::env::var(LATER).unwrap().parse().unwrap();
+    let ahead = Arc::new(AtomicU64::new(later));
+    let clock = || Ahead {
+        clock: SystemClock::default(),
+        by: Arc::clone(&ahead),
+    };
+    let file = folder.join("sessions.db");
+    let store = Sqlite::open_with(&file, Arc::new(clock())).unwrap();
+    let stranger = Stranger {
+        store: Killer(Sqlite::open_with(&file, Arc::new(clock())).unwrap()),
+        ordered: folder.join("ordered"),
+    };
+    let engine = engine(scenario, &folder, store, clock());
     let mut feed = engine.feed();
     let id = Some("session".parse().unwrap());
     let session = engine

@@ -122,19 +122,16 @@ impl Commit<'_> {
     fn put_thread(&mut self, thread: &Thread, doc: &str) -> Outcome<()> {
         rules::own(self.session, &thread.session)?;
         let session = self.number()?;
-        let mut put = self.db.prepare_cached(
-            "INSERT INTO engine_threads (session, id, key, created_at, doc,
-                 turns, input, cached, cache_write, output, spend)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
-             ON CONFLICT (session, id) DO UPDATE SET doc = excluded.doc,
+        // Most often it is there, and to update it is quicker than to try to insert it.
+        let mut update = self.db.prepare_cached(
+            "UPDATE engine_threads SET doc = ?5,
                  turns = min(turns, 9223372036854775807 - ?6) + ?6,
                  input = min(input, 9223372036854775807 - ?7) + ?7,
                  cached = min(cached, 9223372036854775807 - ?8) + ?8,
                  cache_write = min(cache_write, 9223372036854775807 - ?9) + ?9,
                  output = min(output, 9223372036854775807 - ?10) + ?10,
                  spend = min(spend, 9223372036854775807 - ?11) + ?11
-             WHERE key = excluded.key AND created_at = excluded.created_at
-             RETURNING number",
+             WHERE session = ?1 AND id = ?2 AND key = ?3 AND created_at = ?4",
         )?;
         let created_at = thread.created_at.0.cast_signed();
         let [turns, input, cached, cache_write, output, spend] =
@@ -153,10 +150,18 @@ impl Commit<'_> {
             output,
             spend
         ];
-        let number = put.query_row(row, |row| row.get(0)).optional()?;
-        let number = number.ok_or_else(|| conflict(THREAD, &thread.id))?;
-        self.thread = Some((thread.id.clone(), number));
-        Ok(())
+        if update.execute(row)? > 0 {
+            return Ok(());
+        }
+        let mut insert = self.db.prepare_cached(
+            "INSERT INTO engine_threads (session, id, key, created_at, doc,
+                 turns, input, cached, cache_write, output, spend)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT DO NOTHING",
+        )?;
+        match insert.execute(row)? {
+            0 => Err(conflict(THREAD, &thread.id).into()),
+            _ => Ok(()),
+        }
     }
 
     fn append_entry(&mut self, entry: &Entry, doc: &str) -> Outcome<()> {
@@ -166,11 +171,10 @@ impl Commit<'_> {
         let parent = entry.parent.as_ref();
         let parent = parent.map(|parent| self.entry(parent)).transpose()?;
         if let Some(number) = rows::entry(self.db, session, &entry.id)? {
-            let same = self.known_entry(number)? == *entry;
-            return match same {
-                true => Ok(()),
-                false => Err(conflict(ENTRY, &entry.id).into()),
-            };
+            if self.known_entry(number)? != *entry {
+                return Err(conflict(ENTRY, &entry.id).into());
+            }
+            return Ok(());
         }
         let mut append = self.db.prepare_cached(
             "INSERT INTO engine_entries (session, thread, parent, id, doc)

@@ -135,7 +135,10 @@ pub(super) struct Held {
 pub(super) fn holds(db: &Connection, lease: &Lease) -> Outcome<Held> {
     let mut find = db.prepare_cached(
         "SELECT engine_leases.epoch, engine_sessions.number, coalesce(
-             (SELECT max(sequence) FROM engine_events WHERE session = engine_sessions.number), 0)
+             (SELECT number & 68719476735 FROM engine_events
+              WHERE number >= engine_sessions.number << 36
+              AND number < (engine_sessions.number + 1) << 36
+              ORDER BY number DESC LIMIT 1), 0)
          FROM engine_leases LEFT JOIN engine_sessions
          ON engine_sessions.id = engine_leases.session
          WHERE engine_leases.session = ?1",

@@ -145,7 +145,6 @@ pub(super) fn remove(db: &Connection, lease: &Lease) -> Outcome<()> {
             "engine_queue_items",
             "engine_decision_gates",
             "engine_suspended_turns",
-            "engine_events",
             "engine_inbox",
         ] {
             db.execute(
@@ -153,6 +152,11 @@ pub(super) fn remove(db: &Connection, lease: &Lease) -> Outcome<()> {
                 [session],
             )?;
         }
+        let events = [rows::event(session, 0), rows::event(session + 1, 0)];
+        db.execute(
+            "DELETE FROM engine_events WHERE number >= ?1 AND number < ?2",
+            events,
+        )?;
         db.execute("DELETE FROM engine_sessions WHERE number = ?1", [session])?;
     }
     holder::release(db, lease)

@@ -291,13 +291,15 @@ pub(super) fn events(
     after: u64,
     limit: usize,
 ) -> Outcome<Vec<Event>> {
+    let Some(number) = rows::session(db, session)? else {
+        return Ok(Vec::new());
+    };
     let mut find = db.prepare_cached(
-        "SELECT sequence, doc FROM engine_events
-         WHERE session = (SELECT number FROM engine_sessions WHERE id = ?1) AND sequence > ?2
-         ORDER BY sequence",
+        "SELECT sequence, doc FROM engine_events WHERE number > ?1 AND number < ?2
+         ORDER BY number",
     )?;
-    let first = i64::try_from(after).unwrap_or(i64::MAX);
-    let mut rows = find.query(params![session.as_str(), first])?;
+    let seen = i64::try_from(after).unwrap_or(i64::MAX);
+    let mut rows = find.query([rows::event(number, seen), rows::event(number + 1, 0)])?;
     let mut events = Vec::new();
     while let Some(row) = rows.next()? {
         let last: i64 = row.get(0)?;

@@ -25,8 +25,10 @@ pub(super) fn thread(db: &Connection, session: i64, id: &ThreadId) -> Outcome<i6
 /// The row of an entry, whichever thread's it is.
 pub(super) fn entry(db: &Connection, session: i64, id: &EntryId) -> Outcome<Option<i64>> {
     let mut find = db.prepare_cached(
-        "SELECT number FROM engine_entries WHERE session = ?1 AND id = ?2 AND thread IN
-         (SELECT number FROM engine_threads WHERE session = ?1)",
+        // Thread by thread, of which there are few, and in this order.
+        "SELECT engine_entries.number FROM engine_threads CROSS JOIN engine_entries
+         ON engine_entries.session = ?1 AND engine_entries.thread = engine_threads.number
+         AND engine_entries.id = ?2 WHERE engine_threads.session = ?1",
     )?;
     let found = find.query_row(params![session, id.as_str()], |row| row.get(0));
     Ok(found.optional()?)
@@ -99,12 +101,23 @@ pub(super) fn update_gate(db: &Connection, number: i64, gate: &Gate, doc: &str) 
     Ok(())
 }
 
+/// How many events a session may have: their rows are numbered through, session by session.
+const EVENTS: i64 = 1 << 36;
+
+/// The row that would be that of an event, whatever its number.
+pub(super) fn event(session: i64, sequence: i64) -> i64 {
+    session * EVENTS + sequence.min(EVENTS - 1)
+}
+
 /// The number of a session's last event.
 pub(super) fn last(db: &Connection, session: i64) -> Outcome<i64> {
     let mut find = db.prepare_cached(
-        "SELECT coalesce(max(sequence), 0) FROM engine_events WHERE session = ?1",
+        "SELECT number FROM engine_events WHERE number >= ?1 AND number < ?2
+         ORDER BY number DESC LIMIT 1",
     )?;
-    Ok(find.query_row([session], |row| row.get(0))?)
+    let (first, end) = (event(session, 0), event(session + 1, 0));
+    let last = find.query_row([first, end], |row| row.get::<_, i64>(0));
+    Ok(last.optional()?.unwrap_or(first) - first)
 }
 
 /// Writes what is told, after an event of this number, and gives that of the last.
@@ -116,9 +129,8 @@ pub(super) fn tell(db: &Connection, session: i64, last: i64, told: &[String]) ->
         return Ok(last);
     }
     let doc = format!("[{}]", told.join(","));
-    let mut tell = db
-        .prepare_cached("INSERT INTO engine_events (session, sequence, doc) VALUES (?1, ?2, ?3)")?;
-    tell.execute(params![session, last + more, doc])?;
+    let mut tell = db.prepare_cached("INSERT INTO engine_events (number, doc) VALUES (?1, ?2)")?;
+    tell.execute(params![event(session, last + more), doc])?;
     Ok(last + more)
 }
 

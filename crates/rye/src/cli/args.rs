@@ -18,8 +18,9 @@ use crate::settings::Color;
 
 pub(crate) use config::ConfigCommand;
 pub(crate) use engine::{
-    CompactArgs, ExportSessionArgs, ForkArgs, GateArgs, GateCommand, Holds, ImportSessionArgs,
-    PromptArgs, ReplayArgs, ResumeArgs, SessionArgs, SessionCommand, VerifySessionArgs,
+    ChatArgs, CompactArgs, ExportSessionArgs, ForkArgs, GateArgs, GateCommand, Holds,
+    ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, SessionArgs, SessionCommand,
+    VerifySessionArgs,
 };
 pub(crate) use execute::{CallOptions, ExecuteArgs, RunCommand, TailArgs, TraceChoice, seconds};
 pub(crate) use graph::{Drawing, GraphCommand, GraphRunArgs, ShowArgs, StepArgs, ValidateArgs};
@@ -110,6 +111,8 @@ pub(crate) enum Command {
     /// Keep secrets, sealed to your own key.
     #[command(subcommand)]
     Vault(VaultCommand),
+    /// Talk with an agent in the terminal.
+    Chat(ChatArgs),
     /// Ask an agent something, and wait for its answer.
     Prompt(PromptArgs),
     /// List, show and go on with sessions of agents.

@@ -91,6 +91,7 @@ fn dispatch(
         Command::System(command) => commands::system::run(&command),
         Command::Doctor => Ok(commands::doctor::run(&context)),
         Command::Vault(command) => commands::vault::run(command, &context),
+        Command::Chat(args) => commands::chat::run(&args, &context),
         Command::Prompt(args) => commands::prompt::run(&args, &context),
         Command::Replay(args) => commands::replay::run(&args, &context),
         Command::Session(command) => commands::session::run(&command, &context),

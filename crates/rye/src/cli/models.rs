@@ -3,12 +3,18 @@
 use std::path::Path;
 
 use lillux::shell_word;
-use rye_host::{Catalogue, ModelsError, Overrides};
+use rye_engine::model::Models as _;
+use rye_host::{Catalogue, ModelsError, Overrides, Said, Script, ScriptCall, Step};
 use rye_items::vault::Vault;
+
+use serde_json::json;
 
 use super::context::Context;
 use super::failure::{Exit, Failure};
 use crate::settings::{self, SettingsError};
+
+/// The name of the model that follows a script of ours.
+pub(crate) const DEMO: &str = "scripted:demo";
 
 /// The models of all spaces. Those of the project that do not count are told of.
 pub(crate) fn catalogue(context: &Context, workspace: &Path) -> Result<Catalogue, Failure> {
@@ -17,10 +23,40 @@ pub(crate) fn catalogue(context: &Context, workspace: &Path) -> Result<Catalogue
     let vault = context.user().map(|user| Vault::new(user, Some(project)));
     let (models, ignored) = rye_host::models(workspace, &spaces, vault)?;
     context.tell_ignored(&ignored);
+    let default = models.default_name();
+    let models = models.with(DEMO, demo()).default_model(default);
     Ok(models.limits(Overrides {
         context_window: tokens("RYE_CONTEXT_WINDOW")?,
         max_output: tokens("RYE_MAX_TOKENS")?,
     }))
+}
+
+/// A model for people who have no key: it shows what a chat can do.
+fn demo() -> rye_host::Script {
+    let hello = "Hello! I am **not** a model: I follow a script, so that you can look around.\n\n\
+        - Type while I talk: it waits for its turn, and `/queue` shows it.\n\
+        - Ctrl-S says it at once, Esc ends what I do.\n\
+        - Ctrl-O unfolds what tools give.\n\n\
+        Now I call a tool:";
+    let call = Step::Say(Said {
+        text: hello.to_owned(),
+        calls: vec![ScriptCall {
+            name: "write".to_owned(),
+            args: json!({ "path": "hello.txt", "content": "hello\nfrom a script\n" }),
+            id: None,
+        }],
+        chunk_chars: Some(8),
+        chunk_ms: 15,
+        ..Said::default()
+    });
+    let said = Step::text(
+        "It said: `${last_tool_result}`\n\nAll of this is written down: leave with Ctrl-D, and\n\
+         `rye chat --session ID` goes on. `rye models list` says which keys real models need.",
+    );
+    Script {
+        after_last: Step::text("That is all my script has. `/model` chooses somebody who listens."),
+        ..Script::of([call, said])
+    }
 }
 
 /// A number of tokens that a variable says.

@@ -9,6 +9,37 @@ use rye_host::SandboxKind;
 
 #[derive(Debug, Args)]
 #[command(
+    after_help = "Enter sends; while the agent works it waits for its turn, Ctrl-S says it at once, Esc ends\n\
+    the work. /help shows all commands and keys. Whatever happens to this process, the session goes\n\
+    on with `rye chat --session ID`.\n\n\
+    Examples:\n  \
+    rye chat\n  \
+    rye chat --model scripted:demo\n  \
+    rye chat --session 01a1… --sandbox local"
+)]
+pub(crate) struct ChatArgs {
+    /// A session to go on with, or a part of its id. Else a new one.
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+    /// The thread to begin with.
+    #[arg(long, value_name = "KEY", default_value = "default")]
+    pub(crate) thread: String,
+    /// The model, as `provider/model` or `scripted:FILE`: see `rye models list`.
+    #[arg(long, value_name = "M")]
+    pub(crate) model: Option<String>,
+    /// Where tools work. Else where they did, and in memory in a new session.
+    #[arg(long, value_enum)]
+    pub(crate) sandbox: Option<SandboxChoice>,
+    /// The folder it works in. Else the project.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Line by line: for screen readers, and terminals that cannot be painted on.
+    #[arg(long)]
+    pub(crate) plain: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
     after_help = "The answer goes to standard output, all else to standard error. At a gate it asks on a\n\
     terminal; elsewhere it waits for `rye gate approve` from another one. Whatever happens to this\n\
     process, the session goes on with `rye session resume`.\n\n\

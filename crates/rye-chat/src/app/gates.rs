@@ -1,0 +1,259 @@
+//! Gates, asked and answered where one writes.
+
+use std::time::Instant;
+
+use rye_engine::protocol::{Gate, GateId, GateKind};
+use serde_json::{Value, json};
+
+use super::{App, Effect, SETTLES, Waiting, Writing};
+use crate::block::{Block, difference};
+use crate::text::{BOLD, CYAN, DIM, GREEN, Line, PLAIN, RED, YELLOW};
+
+/// How many lines of what is asked are shown by themselves.
+const BODY: usize = 10;
+
+/// A key that answers, and what it says.
+pub(super) struct Choice {
+    pub(super) key: char,
+    pub(super) action: String,
+    pub(super) label: String,
+}
+
+impl App {
+    /// The gate that is asked now: the oldest of the thread that is shown, else of any.
+    pub(crate) fn gate(&self) -> Option<&Waiting> {
+        let thread = self.pane().id.as_ref();
+        let own = |waiting: &&Waiting| Some(&waiting.gate.origin.thread) == thread;
+        let mut open = self.gates.iter().filter(|waiting| !waiting.answered);
+        open.clone().find(own).or_else(|| open.next())
+    }
+
+    pub(crate) fn ask(&mut self, gate: Gate, now: Instant) {
+        if self.gates.iter().all(|waiting| waiting.gate.id != gate.id) {
+            self.gates.push(Waiting {
+                gate,
+                since: now,
+                answered: false,
+            });
+        }
+    }
+
+    /// What was answered here is written down.
+    pub(crate) fn answered(&mut self, id: &GateId) {
+        let waiting = self.gates.iter_mut().find(|it| it.gate.id == *id);
+        if let Some(waiting) = waiting {
+            waiting.answered = true;
+        }
+    }
+
+    /// A gate has ended, here or elsewhere.
+    pub(crate) fn gate_ended(&mut self, id: &GateId, how: &str, style: crate::text::Style) {
+        let at = self.gates.iter().position(|waiting| waiting.gate.id == *id);
+        let title = at.map(|at| self.gates.remove(at).gate.title);
+        if let Writing::Arguments(gate, draft) = &self.writing
+            && gate == id
+        {
+            let draft = draft.clone();
+            self.writing = Writing::Prompt;
+            self.editor.set(&draft);
+        }
+        let line = Line::new("◆ ", style)
+            .with(how, style)
+            .with(&title.map(|it| format!("  {it}")).unwrap_or_default(), DIM);
+        self.tell(Block::Told(vec![line]));
+    }
+
+    /// A letter, where it answers a gate.
+    pub(crate) fn answer_key(&mut self, letter: char, now: Instant) -> Option<Vec<Effect>> {
+        if !self.editor.is_empty() || self.writing != Writing::Prompt {
+            return None;
+        }
+        let waiting = self.gate()?;
+        if now.duration_since(waiting.since) < SETTLES || is_free(&waiting.gate) {
+            return None;
+        }
+        let letter = letter.to_ascii_lowercase();
+        let id = waiting.gate.id.clone();
+        if let Some(choice) = choices(&waiting.gate)
+            .into_iter()
+            .find(|it| it.key == letter)
+        {
+            return Some(vec![Effect::Decide {
+                gate: id,
+                action: choice.action,
+                value: Value::Null,
+            }]);
+        }
+        match letter {
+            'm' => {
+                let told = whole(&waiting.gate);
+                self.tell(Block::Told(told));
+            }
+            'e' if waiting.gate.kind == GateKind::Approval => {
+                let params = waiting.gate.context.get("params").unwrap_or(&Value::Null);
+                let text = serde_json::to_string_pretty(params).unwrap_or_default();
+                self.writing = Writing::Arguments(id, String::new());
+                self.editor.set(&text);
+            }
+            _ => return None,
+        }
+        Some(Vec::new())
+    }
+
+    /// A line, where it answers a gate that wants words.
+    pub(super) fn answer(&self, text: &str) -> Option<Effect> {
+        let waiting = self.gate()?;
+        is_free(&waiting.gate).then(|| Effect::Decide {
+            gate: waiting.gate.id.clone(),
+            action: "answer".to_owned(),
+            value: Value::String(text.to_owned()),
+        })
+    }
+
+    /// Other arguments are wanted: it may not run so, and the model is told how it may.
+    pub(super) fn send_arguments(&mut self, gate: GateId, draft: &str) -> Vec<Effect> {
+        let wanted: Value = match serde_json::from_str(self.editor.text()) {
+            Ok(wanted) => wanted,
+            Err(error) => {
+                self.hint(&format!("that is no JSON: {error}"));
+                return Vec::new();
+            }
+        };
+        self.editor.take();
+        self.editor.set(draft);
+        self.writing = Writing::Prompt;
+        vec![Effect::Decide {
+            gate,
+            action: "deny".to_owned(),
+            value: json!({
+                "reason": "not with these arguments; call it again with those in `arguments`",
+                "arguments": wanted,
+            }),
+        }]
+    }
+
+    /// What is asked, in lines.
+    pub(crate) fn gate_lines(&self, width: usize) -> Vec<Line> {
+        let Some(waiting) = self.gate() else {
+            return Vec::new();
+        };
+        let gate = &waiting.gate;
+        let kind = match gate.kind {
+            GateKind::Approval => "may it?",
+            GateKind::Question => "question",
+            GateKind::CredentialRequest => "a secret is needed",
+        };
+        let head = Line::new("◆ ", YELLOW).with(kind, YELLOW).with("  ", PLAIN);
+        let mut lines = head.with(&gate.title, BOLD).wrap(width, &Line::plain("  "));
+        let body = body(gate, width);
+        let left_out = body.len().saturating_sub(BODY);
+        lines.extend(body.into_iter().take(BODY));
+        if left_out > 0 {
+            lines.push(Line::new(&format!("  … {left_out} more lines: m"), DIM));
+        }
+        lines.extend(self.answer_line(gate).wrap(width, &Line::plain("  ")));
+        let more = self.gates.len() - 1;
+        if more > 0 {
+            lines.push(Line::new(&format!("  {more} more wait: /gates"), DIM));
+        }
+        lines
+    }
+
+    fn answer_line(&self, gate: &Gate) -> Line {
+        let mut line = Line::plain("  ");
+        if let Writing::Arguments(id, _) = &self.writing
+            && *id == gate.id
+        {
+            return line.with("Enter: with these arguments instead   Esc: back", CYAN);
+        }
+        if is_free(gate) {
+            return line.with("write the answer, Enter sends it", CYAN);
+        }
+        for choice in choices(gate) {
+            let style = match choice.action.as_str() {
+                "deny" => RED,
+                "approve" => GREEN,
+                _ => CYAN,
+            };
+            line.push(&choice.key.to_string(), style);
+            line.push(&format!(" {}   ", choice.label), PLAIN);
+        }
+        if gate.kind == GateKind::Approval {
+            line.push("e", CYAN);
+            line.push(" other arguments   ", PLAIN);
+        }
+        line.push("m", CYAN);
+        line.push(" more", PLAIN);
+        if !self.editor.is_empty() {
+            line.push("   (Tab, then a letter: you are writing)", DIM);
+        }
+        line
+    }
+}
+
+/// Whether any words answer it.
+fn is_free(gate: &Gate) -> bool {
+    gate.actions.is_empty()
+}
+
+/// The letters that answer a gate.
+pub(super) fn choices(gate: &Gate) -> Vec<Choice> {
+    let mut taken = vec!['e', 'm'];
+    let mut choices = Vec::new();
+    for (action, number) in gate.actions.iter().zip(1_u32..) {
+        let wanted = match action.id.as_str() {
+            "approve" => Some('y'),
+            "deny" => Some('n'),
+            "approve_session" => Some('a'),
+            "approve_project" => Some('p'),
+            _ => char::from_digit(number, 10),
+        };
+        let Some(key) = wanted.filter(|key| !taken.contains(key)) else {
+            continue;
+        };
+        taken.push(key);
+        choices.push(Choice {
+            key,
+            action: action.id.clone(),
+            label: match action.id.as_str() {
+                "approve" => "yes".to_owned(),
+                "deny" => "no".to_owned(),
+                "approve_session" => "yes, for this session".to_owned(),
+                "approve_project" => "yes, for this project".to_owned(),
+                _ => action.label.clone(),
+            },
+        });
+    }
+    choices
+}
+
+/// All that a person must know, in lines.
+fn body(gate: &Gate, width: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for part in gate.body.lines() {
+        let style = match part.split_once(": ") {
+            Some(("risk", "low" | "medium")) => GREEN,
+            Some(("risk", _)) => RED,
+            _ => PLAIN,
+        };
+        let line = Line::plain("  ").with(part, style);
+        lines.extend(line.wrap(width, &Line::plain("    ")));
+    }
+    let params = gate.context.get("params").unwrap_or(&Value::Null);
+    lines.extend(difference(&gate.origin.tool, params, width, usize::MAX));
+    lines
+}
+
+/// Everything that there is to know of it, exactly.
+fn whole(gate: &Gate) -> Vec<Line> {
+    let mut lines = vec![Line::new("◆ ", YELLOW).with(&gate.title, BOLD)];
+    lines.extend(body(gate, 10_000));
+    let context = serde_json::to_string_pretty(&gate.context).unwrap_or_default();
+    for line in context.lines() {
+        let mut whole = Line::plain("  ");
+        whole.extend(crate::highlight::line("json", line));
+        lines.push(whole);
+    }
+    lines.push(Line::new(&format!("  gate {}", gate.id), DIM));
+    lines
+}

@@ -1,0 +1,334 @@
+//! Code with its words coloured: comments, texts, numbers and the words that most languages
+//! have. A lexer for all of them, since what a person needs is to see the shape.
+
+use crate::text::{BLUE, CYAN, DIM, GREEN, Line, MAGENTA, PLAIN, Style};
+
+/// How a family of languages is written.
+struct Family {
+    names: &'static [&'static str],
+    comment: &'static [&'static str],
+    quotes: &'static str,
+    words: &'static [&'static str],
+}
+
+const FAMILIES: [Family; 8] = [
+    Family {
+        names: &["rust", "rs"],
+        comment: &["//"],
+        quotes: "\"",
+        words: &[
+            "as", "async", "await", "break", "const", "continue", "crate", "dyn", "else", "enum",
+            "false", "fn", "for", "if", "impl", "in", "let", "loop", "match", "mod", "move", "mut",
+            "pub", "ref", "return", "self", "Self", "static", "struct", "super", "trait", "true",
+            "type", "unsafe", "use", "where", "while",
+        ],
+    },
+    Family {
+        names: &["python", "py"],
+        comment: &["#"],
+        quotes: "\"'",
+        words: &[
+            "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
+            "elif", "else", "except", "False", "finally", "for", "from", "global", "if", "import",
+            "in", "is", "lambda", "None", "nonlocal", "not", "or", "pass", "raise", "return",
+            "True", "try", "while", "with", "yield",
+        ],
+    },
+    Family {
+        names: &["javascript", "js", "jsx", "typescript", "ts", "tsx", "mjs"],
+        comment: &["//"],
+        quotes: "\"'`",
+        words: &[
+            "async",
+            "await",
+            "break",
+            "case",
+            "catch",
+            "class",
+            "const",
+            "continue",
+            "default",
+            "delete",
+            "do",
+            "else",
+            "export",
+            "extends",
+            "false",
+            "finally",
+            "for",
+            "from",
+            "function",
+            "if",
+            "import",
+            "in",
+            "instanceof",
+            "interface",
+            "let",
+            "new",
+            "null",
+            "of",
+            "return",
+            "static",
+            "super",
+            "switch",
+            "this",
+            "throw",
+            "true",
+            "try",
+            "type",
+            "typeof",
+            "undefined",
+            "var",
+            "void",
+            "while",
+            "yield",
+        ],
+    },
+    Family {
+        names: &["bash", "sh", "shell", "zsh", "console", "fish"],
+        comment: &["#"],
+        quotes: "\"'",
+        words: &[
+            "case", "do", "done", "elif", "else", "esac", "export", "fi", "for", "function", "if",
+            "in", "local", "return", "then", "while",
+        ],
+    },
+    Family {
+        names: &[
+            "c", "cpp", "c++", "h", "hpp", "java", "go", "kotlin", "swift", "csharp", "cs", "zig",
+            "php", "scala",
+        ],
+        comment: &["//"],
+        quotes: "\"'`",
+        words: &[
+            "auto",
+            "bool",
+            "boolean",
+            "break",
+            "case",
+            "char",
+            "class",
+            "const",
+            "continue",
+            "default",
+            "defer",
+            "do",
+            "double",
+            "else",
+            "enum",
+            "false",
+            "final",
+            "float",
+            "for",
+            "func",
+            "fun",
+            "go",
+            "if",
+            "import",
+            "int",
+            "interface",
+            "let",
+            "long",
+            "map",
+            "namespace",
+            "new",
+            "nil",
+            "null",
+            "package",
+            "private",
+            "protected",
+            "public",
+            "range",
+            "return",
+            "static",
+            "string",
+            "struct",
+            "switch",
+            "template",
+            "this",
+            "throw",
+            "true",
+            "try",
+            "type",
+            "using",
+            "val",
+            "var",
+            "void",
+            "while",
+        ],
+    },
+    Family {
+        names: &["ruby", "rb", "perl", "lua", "elixir"],
+        comment: &["#", "--"],
+        quotes: "\"'",
+        words: &[
+            "and", "begin", "case", "class", "def", "do", "else", "elsif", "end", "ensure",
+            "false", "for", "function", "if", "in", "local", "module", "nil", "not", "or",
+            "require", "rescue", "return", "self", "then", "true", "unless", "until", "when",
+            "while", "yield",
+        ],
+    },
+    Family {
+        names: &["sql"],
+        comment: &["--"],
+        quotes: "'\"",
+        words: &[
+            "AND", "AS", "BY", "CREATE", "DELETE", "DROP", "FROM", "GROUP", "HAVING", "IN",
+            "INDEX", "INSERT", "INTO", "IS", "JOIN", "LEFT", "LIMIT", "NOT", "NULL", "ON", "OR",
+            "ORDER", "PRIMARY", "KEY", "SELECT", "SET", "TABLE", "UPDATE", "VALUES", "WHERE",
+        ],
+    },
+    Family {
+        names: &[
+            "json",
+            "yaml",
+            "yml",
+            "toml",
+            "ini",
+            "dockerfile",
+            "make",
+            "makefile",
+        ],
+        comment: &["#"],
+        quotes: "\"'",
+        words: &["true", "false", "null", "yes", "no"],
+    },
+];
+
+/// A line of code, coloured as its language is.
+pub(crate) fn line(language: &str, code: &str) -> Line {
+    let language = language.to_ascii_lowercase();
+    let family = FAMILIES
+        .iter()
+        .find(|family| family.names.contains(&language.as_str()));
+    match family {
+        Some(family) => coloured(family, &language, code),
+        None if language == "diff" || language == "patch" => changed(code),
+        None => Line::plain(code),
+    }
+}
+
+/// A line of a difference.
+pub(crate) fn changed(text: &str) -> Line {
+    let style = match text.as_bytes().first() {
+        Some(b'+') => GREEN,
+        Some(b'-') => crate::text::RED,
+        Some(b'@') => CYAN,
+        _ => PLAIN,
+    };
+    Line::new(text, style)
+}
+
+fn coloured(family: &Family, language: &str, code: &str) -> Line {
+    let mut line = Line::default();
+    let mut rest = code;
+    while let Some(first) = rest.chars().next() {
+        let (taken, style) = token(family, language, rest, first, line.spans.is_empty());
+        let (text, after) = rest.split_at(taken);
+        line.push(text, style);
+        rest = after;
+    }
+    line
+}
+
+/// How much belongs together, and how it looks.
+fn token(family: &Family, language: &str, rest: &str, first: char, start: bool) -> (usize, Style) {
+    // In a shell, `$#` and `a#b` are no comments.
+    let commented = family.comment.iter().any(|mark| rest.starts_with(mark));
+    if commented && (start || !matches!(language, "bash" | "sh" | "shell")) {
+        return (rest.len(), DIM);
+    }
+    if family.quotes.contains(first) {
+        return (quoted(rest, first), GREEN);
+    }
+    let part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    if first.is_ascii_digit() {
+        let end = rest.find(|it: char| !(part(it) || it == '.'));
+        return (end.unwrap_or(rest.len()), CYAN);
+    }
+    if part(first) {
+        let end = rest.find(|letter| !part(letter)).unwrap_or(rest.len());
+        let word = &rest[..end];
+        let same = |known: &&str| {
+            *known == word || (language == "sql" && known.eq_ignore_ascii_case(word))
+        };
+        if family.words.iter().any(same) {
+            return (end, MAGENTA);
+        }
+        let called = rest[end..].starts_with('(');
+        return (end, if called { BLUE } else { PLAIN });
+    }
+    if first == '#' && start {
+        return (rest.len(), DIM);
+    }
+    let end = rest
+        .find(|letter: char| {
+            part(letter) || family.quotes.contains(letter) || "/#-".contains(letter)
+        })
+        .unwrap_or(rest.len());
+    (end.max(first.len_utf8()), PLAIN)
+}
+
+/// A text in quotes, up to its end or the line's.
+fn quoted(rest: &str, quote: char) -> usize {
+    let mut escaped = false;
+    for (at, letter) in rest.char_indices().skip(1) {
+        if letter == quote && !escaped {
+            return at + letter.len_utf8();
+        }
+        escaped = letter == '\\' && !escaped;
+    }
+    rest.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn marked(language: &str, code: &str) -> String {
+        let spans = line(language, code).spans;
+        let spans = spans.iter().map(|span| match span.style {
+            style if style == DIM => format!("/{}/", span.text),
+            style if style == GREEN => format!("<{}>", span.text),
+            style if style == MAGENTA => format!("*{}*", span.text),
+            style if style == CYAN => format!("#{}#", span.text),
+            style if style == BLUE => format!("({})", span.text),
+            _ => span.text.clone(),
+        });
+        spans.collect()
+    }
+
+    #[test]
+    fn the_shape_of_code_is_seen() {
+        let table = [
+            ("rust", "let x = 41; // so", "*let* x = #41#; /// so/"),
+            (
+                "python",
+                "def f(a): return 'it\\'s'",
+                "*def* (f)(a): *return* <'it\\'s'>",
+            ),
+            ("bash", "echo \"$#\" a#b", "echo <\"$#\"> a#b"),
+            ("sh", "# all of it", "/# all of it/"),
+            (
+                "sql",
+                "select 1 from t -- x",
+                "*select* #1# *from* t /-- x/",
+            ),
+            ("json", "{\"a\": true}", "{<\"a\">: *true*}"),
+            ("nothing", "let x", "let x"),
+            ("js", "`open", "<`open>"),
+        ];
+        for (language, code, expected) in table {
+            assert_eq!(marked(language, code), expected, "{language}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn not_a_letter_is_lost(code in "[ -~]{0,60}", which in 0..FAMILIES.len()) {
+            prop_assert_eq!(line(FAMILIES[which].names[0], &code).text(), code);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Tables, in columns that fit.
+
+use crate::text::{BOLD, DIM, Line};
+
+/// The least width that a column is squeezed to.
+const LEAST: usize = 4;
+const BETWEEN: &str = " │ ";
+
+/// A table that is being read.
+#[derive(Default)]
+pub(super) struct Table {
+    rows: Vec<Vec<Line>>,
+    row: Vec<Line>,
+}
+
+impl Table {
+    pub(super) fn cell(&mut self, cell: Line) {
+        self.row.push(cell);
+    }
+
+    pub(super) fn end_row(&mut self) {
+        self.rows.push(std::mem::take(&mut self.row));
+    }
+
+    pub(super) fn lines(self, width: usize) -> Vec<Line> {
+        let widths = self.widths(width);
+        if widths.iter().sum::<usize>() + 3 * widths.len().saturating_sub(1) > width {
+            return self.records(width);
+        }
+        let mut lines = Vec::new();
+        for (row, number) in self.rows.into_iter().zip(0..) {
+            let head = number == 0;
+            lines.extend(row_lines(row, &widths, head));
+            if head {
+                let rule: Vec<_> = widths.iter().map(|width| "─".repeat(*width)).collect();
+                lines.push(Line::new(&rule.join("─┼─"), DIM));
+            }
+        }
+        lines
+    }
+
+    /// Where columns do not fit beside each other: each cell in a line, behind what its
+    /// column is called.
+    fn records(self, width: usize) -> Vec<Line> {
+        let mut rows = self.rows.into_iter();
+        let head = rows.next().unwrap_or_default();
+        let mut lines = Vec::new();
+        for (row, number) in rows.zip(0..) {
+            if number > 0 {
+                lines.push(Line::new("─", DIM));
+            }
+            for (cell, column) in row.into_iter().zip(0..) {
+                let name = head.get(column).map(Line::text).unwrap_or_default();
+                let mut line = Line::new(&format!("{name}: "), BOLD);
+                line.extend(cell);
+                lines.extend(line.wrap(width, &Line::plain("  ")));
+            }
+        }
+        lines
+    }
+
+    /// As wide as their cells, unless that is too wide: then the widest give way.
+    fn widths(&self, width: usize) -> Vec<usize> {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let mut widths = vec![1; columns];
+        for row in &self.rows {
+            for (cell, column) in row.iter().zip(&mut widths) {
+                *column = cell.width().max(*column);
+            }
+        }
+        let room = width.saturating_sub(3 * columns.saturating_sub(1));
+        while widths.iter().sum::<usize>() > room {
+            match widths.iter_mut().max() {
+                Some(widest) if *widest > LEAST => *widest -= 1,
+                _ => break,
+            }
+        }
+        widths
+    }
+}
+
+fn row_lines(row: Vec<Line>, widths: &[usize], head: bool) -> Vec<Line> {
+    let cells = row.into_iter().zip(widths);
+    let cells: Vec<_> = cells
+        .map(|(cell, width)| cell.wrap(*width, &Line::default()))
+        .collect();
+    let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+    let line = |number: usize| {
+        let mut line = Line::default();
+        for (width, column) in widths.iter().zip(0..) {
+            if column > 0 {
+                line.push(BETWEEN, DIM);
+            }
+            let cell = cells.get(column).and_then(|cell| cell.get(number)).cloned();
+            let cell = cell.unwrap_or_default();
+            let pad = width.saturating_sub(cell.width());
+            if head {
+                line.push(&cell.text(), BOLD);
+            } else {
+                line.extend(cell);
+            }
+            line.push(&" ".repeat(pad), crate::text::PLAIN);
+        }
+        line
+    };
+    (0..height).map(line).collect()
+}

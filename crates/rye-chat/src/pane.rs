@@ -1,0 +1,328 @@
+//! A thread, as it is seen: what is finished, what is being said, what runs, what waits.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write as _;
+
+use rye_engine::protocol::{
+    CallId, Entry, EntryKind, Message, Part, QueueItem, ResultStatus, Role, StatusKind, ThreadId,
+    TurnEnd, Usage,
+};
+use serde_json::Value;
+
+use crate::block::{Block, Done};
+use crate::markdown;
+use crate::text::{DIM, Line};
+
+/// How many blocks are kept to be painted again.
+const KEPT: usize = 2000;
+/// How much of what a running tool prints is kept: the rest is in the record.
+const TAIL: usize = 16 * 1024;
+
+/// A thread.
+pub(crate) struct Pane {
+    pub(crate) key: String,
+    pub(crate) id: Option<ThreadId>,
+    pub(crate) status: StatusKind,
+    pub(crate) blocks: VecDeque<Block>,
+    /// How many of them are not on the screen yet.
+    pub(crate) new: usize,
+    pub(crate) stream: Stream,
+    pub(crate) running: Vec<Running>,
+    pub(crate) waiting: Vec<QueueItem>,
+    /// How many prompts wait or run.
+    pub(crate) queued: usize,
+    /// How many were sent from here and are not in the queue yet.
+    pub(crate) sent: usize,
+    pub(crate) used: Usage,
+    /// How much the model read and wrote last.
+    pub(crate) context: u64,
+    calls: HashMap<CallId, (String, Value)>,
+}
+
+/// What the model is saying.
+#[derive(Default)]
+pub(crate) struct Stream {
+    pub(crate) text: String,
+    pub(crate) thinking: String,
+    /// The call that it is writing, and how much of it there is.
+    pub(crate) call: Option<(String, usize)>,
+    /// How much of the text is finished.
+    settled: usize,
+    /// Whether something was missed.
+    broken: bool,
+}
+
+impl Stream {
+    /// What is still being written.
+    pub(crate) fn rest(&self) -> &str {
+        &self.text[self.settled..]
+    }
+}
+
+/// A tool that runs.
+pub(crate) struct Running {
+    pub(crate) call: CallId,
+    pub(crate) tool: String,
+    pub(crate) args: Value,
+    pub(crate) output: String,
+}
+
+impl Pane {
+    pub(crate) fn new(key: &str, id: Option<ThreadId>) -> Self {
+        Self {
+            key: key.to_owned(),
+            id,
+            status: StatusKind::Idle,
+            blocks: VecDeque::new(),
+            new: 0,
+            stream: Stream::default(),
+            running: Vec::new(),
+            waiting: Vec::new(),
+            queued: 0,
+            sent: 0,
+            used: Usage::default(),
+            context: 0,
+            calls: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.status != StatusKind::Idle || self.queued > 0
+    }
+
+    pub(crate) fn add(&mut self, block: Block) {
+        self.blocks.push_back(block);
+        self.new += 1;
+        if self.blocks.len() > KEPT && self.blocks.len() > self.new {
+            self.blocks.pop_front();
+        }
+    }
+
+    /// Those that are not on the screen yet.
+    pub(crate) fn take_new(&mut self) -> impl Iterator<Item = &Block> {
+        let from = self.blocks.len() - self.new;
+        self.new = 0;
+        self.blocks.range(from..)
+    }
+
+    pub(crate) fn begin_message(&mut self) {
+        self.stream = Stream::default();
+    }
+
+    pub(crate) fn words(&mut self, text: &str) {
+        self.end_thought();
+        self.stream.text += text;
+        if self.stream.broken {
+            return;
+        }
+        let rest = &self.stream.text[self.stream.settled..];
+        let settled = markdown::settled(rest);
+        if rest[..settled].trim().is_empty() {
+            return;
+        }
+        let text = rest[..settled].to_owned();
+        let goes_on = self.stream.settled > 0;
+        self.stream.settled += settled;
+        self.add(Block::Said { text, goes_on });
+    }
+
+    pub(crate) fn thought(&mut self, text: &str) {
+        self.stream.thinking += text;
+    }
+
+    fn end_thought(&mut self) {
+        let thinking = std::mem::take(&mut self.stream.thinking);
+        if !thinking.trim().is_empty() {
+            self.add(Block::Thought(thinking));
+        }
+    }
+
+    pub(crate) fn writes_call(&mut self, tool: &str, text: &str) {
+        self.end_thought();
+        match &mut self.stream.call {
+            Some((known, size)) if known == tool => *size += text.len(),
+            call => *call = Some((tool.to_owned(), text.len())),
+        }
+    }
+
+    /// Something was told that did not come here: what is finished is right, what is being
+    /// said may have holes.
+    pub(crate) fn missed(&mut self) {
+        self.stream.broken = true;
+    }
+
+    pub(crate) fn begin_tool(&mut self, call: CallId, tool: String) {
+        let args = self
+            .calls
+            .get(&call)
+            .map_or(Value::Null, |(_, args)| args.clone());
+        if self.running.iter().all(|running| running.call != call) {
+            self.running.push(Running {
+                call,
+                tool,
+                args,
+                output: String::new(),
+            });
+        }
+    }
+
+    pub(crate) fn tool_prints(&mut self, call: &CallId, text: &str) {
+        let running = self.running.iter_mut().find(|it| it.call == *call);
+        if let Some(running) = running {
+            running.output += text;
+            if running.output.len() > 2 * TAIL {
+                let from = running.output.len() - TAIL;
+                let from = running.output.ceil_char_boundary(from);
+                running.output.drain(..from);
+            }
+        }
+    }
+
+    /// An entry was written.
+    pub(crate) fn entry(&mut self, entry: &Entry) {
+        match &entry.kind {
+            EntryKind::Message(message) => match message.role {
+                Role::User => self.add(Block::Asked(asked(message))),
+                Role::Assistant => self.said(message),
+                Role::Tool => self.results(message),
+                Role::System => self.add(Block::told(&message.content())),
+            },
+            // It is asked while it is open, and told of when it has ended.
+            EntryKind::DecisionGate { .. } => {}
+            EntryKind::Compaction {
+                tokens_before,
+                tokens_after,
+                ..
+            } => {
+                let text = format!("summed up: {tokens_before} tokens became {tokens_after}");
+                self.add(Block::told(&text));
+            }
+            EntryKind::CompactionUndone { .. } => {
+                self.add(Block::told("the summary was taken back"));
+            }
+            EntryKind::BranchSummary { .. } => self.add(Block::told("a branch was left")),
+        }
+    }
+
+    fn said(&mut self, message: &Message) {
+        let stream = std::mem::take(&mut self.stream);
+        let mut text = String::new();
+        for part in &message.parts {
+            match part {
+                Part::Text { text: more } => text += more,
+                Part::ToolCall {
+                    call_id,
+                    tool,
+                    args,
+                } => {
+                    self.calls
+                        .insert(call_id.clone(), (tool.clone(), args.clone()));
+                }
+                // What was thought live is there already.
+                Part::Thinking { text, .. } if stream.text.is_empty() && !text.is_empty() => {
+                    self.add(Block::Thought(text.clone()));
+                }
+                Part::Error { error } => self.add(Block::Wrong(error.message.clone())),
+                _ => {}
+            }
+        }
+        let shown = &stream.text[..stream.settled];
+        let (rest, goes_on) = match text.strip_prefix(shown) {
+            Some(rest) => (rest, stream.settled > 0),
+            None => (text.as_str(), false),
+        };
+        if !rest.trim().is_empty() {
+            self.add(Block::Said {
+                text: rest.to_owned(),
+                goes_on,
+            });
+        }
+    }
+
+    fn results(&mut self, message: &Message) {
+        for part in &message.parts {
+            if let Part::ToolResult {
+                call_id,
+                tool,
+                status,
+                text,
+                ..
+            } = part
+            {
+                let (_, args) = self.calls.remove(call_id).unwrap_or_default();
+                self.running.retain(|running| running.call != *call_id);
+                self.add(Block::Tool(Done {
+                    tool: tool.clone(),
+                    args,
+                    status: *status,
+                    text: text.clone(),
+                }));
+            }
+        }
+    }
+
+    pub(crate) fn end_turn(&mut self, reason: TurnEnd) {
+        self.end_thought();
+        let rest = self.stream.rest().trim().to_owned();
+        if !rest.is_empty() {
+            self.add(Block::Said {
+                text: rest,
+                goes_on: false,
+            });
+        }
+        self.stream = Stream::default();
+        for running in std::mem::take(&mut self.running) {
+            self.add(Block::Tool(Done {
+                tool: running.tool,
+                args: running.args,
+                status: ResultStatus::Aborted,
+                text: running.output,
+            }));
+        }
+        match reason {
+            TurnEnd::EndTurn | TurnEnd::Error => {}
+            TurnEnd::Abort => self.add(Block::told("ended")),
+            TurnEnd::Limit => self.add(Block::told("a limit was reached")),
+        }
+    }
+
+    /// The newest call that has ended.
+    pub(crate) fn last_done(&self) -> Option<&Done> {
+        self.blocks.iter().rev().find_map(|block| match block {
+            Block::Tool(done) => Some(done),
+            _ => None,
+        })
+    }
+
+    /// Its state, as a mark.
+    pub(crate) fn mark(&self) -> &'static str {
+        match self.status {
+            StatusKind::Idle => "○",
+            StatusKind::BlockedOnDecisionGate => "◆",
+            _ => "●",
+        }
+    }
+}
+
+fn asked(message: &Message) -> String {
+    let mut text = message.content();
+    for part in &message.parts {
+        if let Part::Attachment { name, .. } = part {
+            let _ = write!(text, "\n[{name}]");
+        }
+    }
+    text
+}
+
+/// What a person can read of a queue.
+pub(crate) fn waiting(items: &[QueueItem], most: usize) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (item, number) in items.iter().zip(1..).take(most) {
+        let text = crate::block::first_line(&item.content, 200);
+        lines.push(Line::new(&format!("  {number}. {text}"), DIM));
+    }
+    if items.len() > most {
+        lines.push(Line::new(&format!("  … {} more", items.len() - most), DIM));
+    }
+    lines
+}

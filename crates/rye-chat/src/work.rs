@@ -1,0 +1,424 @@
+//! What is done for the person, beside the screen: nothing that takes time holds up the keys.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rye_engine::protocol::{Gate, GateId, QueueItem, QueueMode, ThreadId, Usage};
+use rye_engine::store::Posted;
+use rye_engine::{Decision, Engine, Prompt, Session};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::Desk;
+use crate::app::{App, Effect};
+use crate::attach;
+use crate::block::{Block, first_line};
+use crate::command::{COMMANDS, Command, KEYS, QueueChange};
+use crate::text::{BOLD, CYAN, DIM, Line, PLAIN};
+
+/// What came of something.
+#[derive(Debug)]
+pub(crate) enum Told {
+    Block(Block),
+    /// A prompt of a thread is in its queue.
+    Sent(String),
+    /// It could not be sent.
+    NotSent {
+        thread: String,
+        text: String,
+        why: String,
+    },
+    /// A decision is written down.
+    Answered(GateId),
+    /// It was taken out of the queue to be written anew.
+    Back(String),
+    Queue(ThreadId, Vec<QueueItem>),
+    Files(Vec<String>),
+    Past(Vec<String>),
+}
+
+/// Whoever does it.
+pub(crate) struct Work {
+    engine: Engine,
+    session: Session,
+    desk: Arc<dyn Desk>,
+    person: String,
+    told: mpsc::UnboundedSender<Told>,
+    /// What is said, in the order in which it was.
+    prompts: mpsc::UnboundedSender<Prompt>,
+    model: Option<String>,
+}
+
+impl Work {
+    pub(crate) fn new(
+        engine: &Engine,
+        session: &Session,
+        desk: Arc<dyn Desk>,
+        options: &crate::Options,
+    ) -> (Self, mpsc::UnboundedReceiver<Told>) {
+        let (told, news) = mpsc::unbounded_channel();
+        let (prompts, queue) = mpsc::unbounded_channel();
+        tokio::spawn(send_all(session.clone(), queue, told.clone()));
+        let work = Self {
+            engine: engine.clone(),
+            session: session.clone(),
+            desk,
+            person: options.person.clone(),
+            told,
+            prompts,
+            model: options.model.clone(),
+        };
+        (work, news)
+    }
+
+    pub(crate) fn teller(&self) -> mpsc::UnboundedSender<Told> {
+        self.told.clone()
+    }
+
+    /// Begins what is to be done. What the app must see at once is told to it.
+    pub(crate) fn begin(&mut self, effect: Effect, app: &mut App) {
+        match effect {
+            Effect::Prompt { thread, text, mode } => self.prompt(thread, text, mode, app),
+            Effect::Abort { thread } => {
+                let session = self.session.clone();
+                self.later(async move {
+                    let ended = session.abort(Some(&thread)).await;
+                    ended.err().map(|error| wrong(&error))
+                });
+            }
+            Effect::Decide {
+                gate,
+                action,
+                value,
+            } => self.decide(gate, action, value),
+            Effect::Command(command) => self.command(command, app),
+            // Whoever has the screen does these.
+            Effect::EditOutside | Effect::PaintAnew | Effect::Quit => {}
+        }
+    }
+
+    fn prompt(&mut self, thread: String, text: String, mode: QueueMode, app: &App) {
+        let attachments = match attach::images(&text, &app.facts.workspace) {
+            Ok(attachments) => attachments,
+            Err(why) => {
+                let _ = self.told.send(Told::NotSent { thread, text, why });
+                return;
+            }
+        };
+        let prompt = Prompt {
+            thread: Some(thread),
+            mode: Some(mode),
+            model: self.model.clone(),
+            attachments,
+            ..Prompt::from(text)
+        };
+        // The other end is there as long as this is.
+        let _ = self.prompts.send(prompt);
+    }
+
+    fn decide(&self, gate: GateId, action: String, value: Value) {
+        let engine = self.engine.clone();
+        let decision = Decision {
+            value,
+            ..Decision::new(action, &self.person, "chat")
+        };
+        self.later(async move {
+            match engine.decide(&gate, decision).await {
+                Ok(Posted::Conflict(first)) => {
+                    let text = format!("{} had decided already: {}", first.by, first.action);
+                    Some(Told::Block(Block::told(&text)))
+                }
+                Ok(_) => Some(Told::Answered(gate)),
+                Err(error) => Some(wrong(&error)),
+            }
+        });
+    }
+
+    fn command(&mut self, command: Command, app: &mut App) {
+        match command {
+            Command::Help => app.tell(Block::Told(help())),
+            Command::Model(Some(name)) => self.choose_model(&name, app),
+            Command::Model(None) => app.tell(Block::Told(self.models(app))),
+            Command::Threads => app.tell(Block::Told(threads(app))),
+            Command::Cost => app.tell(Block::Told(costs(app))),
+            Command::Tools => app.tell(Block::Told(self.tools())),
+            Command::Queue(QueueChange::Show) => {
+                let waiting = crate::pane::waiting(&app.pane().waiting, usize::MAX);
+                let nothing = vec![Line::new("nothing waits", DIM)];
+                let lines = if waiting.is_empty() { nothing } else { waiting };
+                app.tell(Block::Told(lines));
+            }
+            Command::Queue(QueueChange::Remove(number)) => self.withdraw(number, false, app),
+            Command::Queue(QueueChange::Edit(number)) => self.withdraw(number, true, app),
+            Command::Gates => {
+                let engine = self.engine.clone();
+                self.later(async move {
+                    Some(match engine.pending_gates(None).await {
+                        Ok(gates) => Told::Block(Block::Told(gate_lines(&gates))),
+                        Err(error) => wrong(&error),
+                    })
+                });
+            }
+            Command::Fork => self.fork(app),
+            Command::Export(file) => {
+                let file = file.unwrap_or_else(|| format!("{}.jsonl", self.session.id()));
+                let file = app.facts.workspace.join(file).display().to_string();
+                self.host([
+                    "session",
+                    "export",
+                    self.session.id().as_str(),
+                    "--output",
+                    &file,
+                ]);
+            }
+            Command::Verify => self.host(["session", "verify", self.session.id().as_str()]),
+            Command::Compact | Command::Undo => {
+                app.hint("this engine does not sum histories up");
+            }
+            // The app does these by itself.
+            Command::Quit | Command::Thread(_) | Command::Steer(_) => {}
+        }
+    }
+
+    /// What the host can do and the engine cannot.
+    fn host<const N: usize>(&self, words: [&str; N]) {
+        let command = self.desk.command(words.map(str::to_owned).to_vec());
+        self.later(async move { Some(said(command.await)) });
+    }
+
+    fn choose_model(&mut self, name: &str, app: &mut App) {
+        let all = self.desk.models();
+        let known = name.starts_with("scripted:") || all.iter().any(|known| known == name);
+        if !known {
+            let near = all
+                .iter()
+                .min_by_key(|known| strsim::damerau_levenshtein(known, name));
+            let near = near
+                .map(|near| format!("; there is {near}"))
+                .unwrap_or_default();
+            return app.hint(&format!("there is no model {name}{near}"));
+        }
+        self.model = Some(name.to_owned());
+        name.clone_into(&mut app.facts.model);
+        app.facts.window = self.desk.window(name);
+        app.tell(Block::told(&format!(
+            "{name} answers from the next prompt on"
+        )));
+    }
+
+    fn models(&self, app: &App) -> Vec<Line> {
+        let line = |name: &String| {
+            let own = *name == app.facts.model;
+            let mark = if own { "▸ " } else { "  " };
+            Line::new(mark, CYAN).with(name, if own { BOLD } else { PLAIN })
+        };
+        let mut lines: Vec<_> = self.desk.models().iter().map(line).collect();
+        lines.push(Line::new("  /model NAME chooses one", DIM));
+        lines
+    }
+
+    fn tools(&self) -> Vec<Line> {
+        let tools = self.engine.tools();
+        let line = |tool: &rye_engine::model::ToolSpec| {
+            let line = Line::plain("  ").with(&tool.name, BOLD);
+            line.with(&format!("  {}", first_line(&tool.description, 100)), DIM)
+        };
+        tools.iter().map(line).collect()
+    }
+
+    fn withdraw(&self, number: usize, edit: bool, app: &mut App) {
+        let pane = app.pane();
+        let item = pane.waiting.get(number - 1).map(|item| item.id.clone());
+        let (Some(thread), Some(item)) = (pane.id.clone(), item) else {
+            return app.hint(&format!("there is no number {number} in the queue"));
+        };
+        let session = self.session.clone();
+        self.later(async move {
+            Some(match session.withdraw(&thread, &item).await {
+                Ok(Some(item)) if edit => Told::Back(item.content),
+                Ok(Some(item)) => {
+                    let text = format!("taken out: {}", first_line(&item.content, 100));
+                    Told::Block(Block::told(&text))
+                }
+                Ok(None) => Told::Block(Block::told("it has begun already")),
+                Err(error) => wrong(&error),
+            })
+        });
+    }
+
+    fn fork(&self, app: &App) {
+        let engine = self.engine.clone();
+        let (session, thread) = (self.session.clone(), app.pane().id.clone());
+        self.later(async move {
+            let Some(thread) = thread else {
+                return Some(Told::Block(Block::told("nothing was said yet")));
+            };
+            let entries = session.entries(&thread, None, usize::MAX).await;
+            let last = match entries {
+                Ok(entries) => entries.last().map(|entry| entry.id.clone()),
+                Err(error) => return Some(wrong(&error)),
+            };
+            let Some(last) = last else {
+                return Some(Told::Block(Block::told("nothing was said yet")));
+            };
+            Some(match engine.fork(session.id(), Some(&last)).await {
+                Ok(fork) => {
+                    let text = format!("forked: rye chat --session {fork}");
+                    Told::Block(Block::told(&text))
+                }
+                Err(error) => wrong(&error),
+            })
+        });
+    }
+
+    /// What waits for a thread is looked up.
+    pub(crate) fn look_at_queue(&self, thread: ThreadId) {
+        let session = self.session.clone();
+        self.later(async move {
+            let waiting = session.waiting(&thread).await;
+            Some(match waiting {
+                Ok(waiting) => Told::Queue(thread, waiting),
+                Err(error) => wrong(&error),
+            })
+        });
+    }
+
+    fn later(&self, work: impl Future<Output = Option<Told>> + Send + 'static) {
+        let told = self.told.clone();
+        tokio::spawn(async move {
+            if let Some(outcome) = work.await {
+                let _ = told.send(outcome);
+            }
+        });
+    }
+}
+
+/// Says what is to be said, one after the other.
+async fn send_all(
+    session: Session,
+    mut queue: mpsc::UnboundedReceiver<Prompt>,
+    told: mpsc::UnboundedSender<Told>,
+) {
+    while let Some(prompt) = queue.recv().await {
+        let text = prompt.content.clone();
+        let thread = prompt.thread.clone().unwrap_or_default();
+        let _ = told.send(match session.prompt(prompt).await {
+            Ok(_) => Told::Sent(thread),
+            Err(error) => Told::NotSent {
+                thread,
+                text,
+                why: error.to_string(),
+            },
+        });
+    }
+}
+
+/// What came of something, to the app.
+pub(crate) fn take(told: Told, app: &mut App) {
+    match told {
+        Told::Block(block) => app.tell(block),
+        Told::Sent(thread) => app.sent(&thread),
+        Told::NotSent { thread, text, why } => {
+            app.sent(&thread);
+            app.tell(Block::Wrong(format!("not sent: {why}")));
+            app.give_back(&text);
+        }
+        Told::Answered(gate) => app.answered(&gate),
+        Told::Back(text) => app.give_back(&text),
+        Told::Queue(thread, waiting) => app.queue(&thread, waiting),
+        Told::Files(files) => app.known.files = files,
+        Told::Past(past) => app.editor.older(past),
+    }
+}
+
+fn wrong(error: &dyn std::fmt::Display) -> Told {
+    Told::Block(Block::Wrong(error.to_string()))
+}
+
+fn said(outcome: Result<String, String>) -> Told {
+    Told::Block(match outcome {
+        Ok(text) => Block::Told(text.lines().map(Line::plain).collect()),
+        Err(why) => Block::Wrong(why),
+    })
+}
+
+fn help() -> Vec<Line> {
+    let mut lines = vec![Line::new("commands", BOLD)];
+    for (name, arguments, what) in COMMANDS {
+        let name = format!("/{name} {arguments}");
+        let line = Line::new(&format!("  {name:<24}"), CYAN);
+        lines.push(line.with(what, PLAIN));
+    }
+    lines.push(Line::new("keys", BOLD));
+    for (key, what) in KEYS {
+        let line = Line::new(&format!("  {key:<28}"), CYAN);
+        lines.push(line.with(what, PLAIN));
+    }
+    lines
+}
+
+fn threads(app: &App) -> Vec<Line> {
+    let line = |pane: &crate::pane::Pane| {
+        let own = pane.key == app.pane().key;
+        let line = Line::new(if own { "▸ " } else { "  " }, CYAN);
+        let text = format!("{} {}", pane.mark(), pane.key);
+        line.with(&text, if own { BOLD } else { PLAIN })
+    };
+    let mut lines: Vec<_> = app.panes.iter().map(line).collect();
+    lines.push(Line::new(
+        "  /thread KEY goes to one; Ctrl-T to the next",
+        DIM,
+    ));
+    lines
+}
+
+fn costs(app: &App) -> Vec<Line> {
+    let line = |name: &str, used: &Usage| {
+        let text = format!(
+            "{name}: {} calls of the model, {} tokens read ({} of them cached), {} written, {}",
+            used.turns,
+            used.input_tokens,
+            used.cached_tokens,
+            used.output_tokens,
+            crate::app::dollars(used.micro_dollars),
+        );
+        Line::plain(&text)
+    };
+    let mut lines: Vec<_> = app
+        .panes
+        .iter()
+        .map(|pane| line(&pane.key, &pane.used))
+        .collect();
+    if app.panes.len() > 1 {
+        let all = app.panes.iter().map(|pane| pane.used);
+        lines.push(line("all", &all.fold(Usage::default(), Usage::plus)));
+    }
+    lines
+}
+
+fn gate_lines(gates: &[Gate]) -> Vec<Line> {
+    if gates.is_empty() {
+        return vec![Line::new("nothing waits for a decision", DIM)];
+    }
+    let line = |gate: &Gate| {
+        let line = Line::new("◆ ", crate::text::YELLOW).with(&gate.title, BOLD);
+        line.with(&format!("  {}", gate.id), DIM)
+    };
+    gates.iter().map(line).collect()
+}
+
+/// Reads slowly what is not needed at once.
+pub(crate) fn read_later(options: &crate::Options, told: &mpsc::UnboundedSender<Told>) {
+    let (workspace, history) = (options.workspace.clone(), options.history.clone());
+    let told = told.clone();
+    tokio::task::spawn_blocking(move || {
+        if let Some(path) = history {
+            let past = crate::history::History::at(&path).read();
+            let _ = told.send(Told::Past(past));
+        }
+        let _ = told.send(Told::Files(crate::complete::files(&workspace)));
+    });
+}
+
+/// How long to wait for what is still being said when the person leaves.
+pub(crate) const LAST_WORDS: Duration = Duration::from_secs(5);

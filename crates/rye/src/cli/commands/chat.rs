@@ -1,0 +1,184 @@
+//! `rye chat`
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use anstream::ColorChoice;
+use rye_chat::{Chat, ChatError, Desk, Options};
+use rye_engine::model::Models as _;
+use rye_engine::store::{Claim, Later};
+use rye_engine::{Engine, NewSession};
+use rye_host::Catalogue;
+use serde_json::{Value, json};
+
+use crate::cli::args::ChatArgs;
+use crate::cli::context::Context;
+use crate::cli::engine::{Wanted, with_engine, with_session};
+use crate::cli::failure::Failure;
+use crate::cli::models::{DEMO, catalogue};
+use crate::cli::page::Page;
+use crate::cli::printer::{Outcome, Report};
+
+pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
+    let workspace = args.workspace.clone();
+    let workspace = workspace.unwrap_or_else(|| context.settings.project().to_owned());
+    let wanted = Wanted {
+        sandbox: args.sandbox.map(Into::into),
+        workspace: Some(workspace.clone()),
+        model: args.model.clone(),
+        skills: Vec::new(),
+    };
+    // Before anything else, so that nobody waits to write.
+    let mut chat = Chat::begin(options(args, context, workspace.clone()))?;
+    let models = catalogue(context, &workspace)?;
+    chat.greet(greeting(args, &models));
+    let desk = Arc::new(Host {
+        models,
+        project: context.settings.project().to_owned(),
+    });
+    if let Some(meant) = &args.session {
+        return with_session(context, meant, wanted, async |engine, id| {
+            let session = engine.open_session(id, Claim::IfFree).await?;
+            talk(chat, engine, session, desk).await
+        });
+    }
+    with_engine(context, wanted, async |engine| {
+        let new = NewSession {
+            workspace: Some(workspace.display().to_string()),
+            model: args.model.clone(),
+            ..NewSession::default()
+        };
+        let session = engine.create_session(new).await?;
+        talk(chat, engine, session, desk).await
+    })
+}
+
+async fn talk(
+    chat: Chat,
+    engine: &Engine,
+    session: rye_engine::Session,
+    desk: Arc<Host>,
+) -> Outcome {
+    let id = session.id().to_string();
+    chat.talk(engine, session, desk).await?;
+    Ok(Box::new(Left { session: id }))
+}
+
+fn options(args: &ChatArgs, context: &Context, workspace: PathBuf) -> Options {
+    let state = context.settings.state_dir.as_ref();
+    let local = args.sandbox.map(Into::into) == Some(rye_host::SandboxKind::Local);
+    Options {
+        thread: args.thread.clone(),
+        model: args.model.clone(),
+        sandbox: if local { "local" } else { "virtual" }.to_owned(),
+        workspace,
+        history: state.map(|state| state.value.join("chat-history")),
+        colours: match context.printer.color {
+            ColorChoice::Never => false,
+            ColorChoice::Always | ColorChoice::AlwaysAnsi => true,
+            ColorChoice::Auto => {
+                let wanted = std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
+                wanted && std::io::stdout().is_terminal()
+            }
+        },
+        plain: args.plain,
+        person: std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned()),
+        greeting: Vec::new(),
+    }
+}
+
+/// What to say first: what is missing, where something is.
+fn greeting(args: &ChatArgs, models: &Catalogue) -> Vec<String> {
+    let name = args.model.clone().unwrap_or_else(|| models.default_name());
+    let Err(why) = models.usable(&name) else {
+        return Vec::new();
+    };
+    let mut lines = vec![format!("{name} cannot be asked yet: {why}")];
+    let usable = models.list().into_iter().filter(|it| it.usable.is_ok());
+    let usable: Vec<_> = usable.map(|model| model.name).collect();
+    if usable.is_empty() {
+        lines.push(
+            "No key was found for any other model: `rye models list` says what each needs."
+                .to_owned(),
+        );
+    } else {
+        lines.push(format!(
+            "These can be asked: {}. Choose with /model NAME.",
+            usable.join(", ")
+        ));
+    }
+    lines.push(format!(
+        "To look around without a key, type /model {DEMO} and say anything."
+    ));
+    lines
+}
+
+/// What the chat asks for.
+struct Host {
+    models: Catalogue,
+    project: PathBuf,
+}
+
+impl Desk for Host {
+    fn models(&self) -> Vec<String> {
+        let all = self.models.list().into_iter().map(|model| model.name);
+        all.chain([DEMO.to_owned()]).collect()
+    }
+
+    fn default_model(&self) -> String {
+        self.models.default_name()
+    }
+
+    fn window(&self, model: &str) -> Option<u64> {
+        let model = self.models.get(model).ok()?;
+        Some(model.info().context_window)
+    }
+
+    fn command(&self, words: Vec<String>) -> Later<'static, Result<String, String>> {
+        let project = self.project.clone();
+        Box::pin(async move {
+            let work = move || {
+                let output = std::process::Command::new(std::env::current_exe()?)
+                    .args(words)
+                    .arg("--project")
+                    .arg(project)
+                    .args(["--color", "never"])
+                    .stdin(Stdio::null())
+                    .output()?;
+                let said = String::from_utf8_lossy(&output.stdout);
+                let said = format!("{said}{}", String::from_utf8_lossy(&output.stderr));
+                Ok::<_, std::io::Error>((output.status.success(), said))
+            };
+            match tokio::task::spawn_blocking(work).await {
+                Ok(Ok((true, said))) => Ok(said),
+                Ok(Ok((false, said))) => Err(said),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+    }
+}
+
+/// Somebody has left.
+struct Left {
+    session: String,
+}
+
+impl Report for Left {
+    fn json(&self) -> Value {
+        json!({ "session": self.session })
+    }
+
+    fn show(&self, _page: &mut Page) {}
+}
+
+impl From<ChatError> for Failure {
+    fn from(error: ChatError) -> Self {
+        match error {
+            ChatError::Store(error) => error.into(),
+            other => Self::failed("terminal", other).hint("rye chat --plain"),
+        }
+    }
+}
