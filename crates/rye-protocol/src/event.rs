@@ -230,6 +230,7 @@ impl EventKind {
             Self::DecisionGateWithdrawn { .. } => "decision_gate_withdrawn",
             Self::ModelRetry { .. } => "model_retry",
             Self::ModelSwitched { .. } => "model_switched",
+            Self::Prompted { .. } => "prompted",
             Self::Usage { .. } => "usage",
             Self::Prompted { .. } => "prompted",
             Self::Artifact { .. } => "artifact",

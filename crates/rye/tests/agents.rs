@@ -95,9 +95,9 @@ fn a_skill_is_filled_in_or_says_what_is_missing() {
         words.contains("the skill `release` needs `branch`"),
         "{words}"
     );
-    let none = stderr(&world.run(&["prompt", "go", "--skill", "relase"]));
+    let none = stderr(&world.run(&["prompt", "go", "--skill", "releases"]));
     assert!(
-        none.contains("there is no skill `relase`: there are `release`"),
+        none.contains("there is no skill `releases`: there are `release`"),
         "{none}"
     );
     assert_eq!((sessions(&world), wire.requests().len()), (0, 0));
@@ -121,7 +121,7 @@ fn a_skill_is_filled_in_or_says_what_is_missing() {
 fn what_cannot_be_asked_leaves_no_session_behind() {
     let wire = says(&[]);
     let world = with_model(&wire);
-    world.write("project/.ai/roles/broken.md", "---\nmodle: x\n---\nBe.\n");
+    world.write("project/.ai/roles/broken.md", "---\ncolour: x\n---\nBe.\n");
     for (args, words) in [
         (
             vec!["prompt", "hi", "--model", "local/z"],

@@ -81,7 +81,7 @@ mod tests {
                 .unwrap_err()
                 .contains("has no end")
         );
-        let unknown = Page::read("---\nmodle: x\n---\nBody").unwrap_err();
-        assert!(unknown.contains("modle"), "{unknown}");
+        let unknown = Page::read("---\ncolour: x\n---\nBody").unwrap_err();
+        assert!(unknown.contains("colour"), "{unknown}");
     }
 }
