@@ -168,7 +168,7 @@ mod tests {
             ("/queue rm x", Err("it is used so: /queue [rm N | edit N]")),
             ("/thread", Err("it is used so: /thread KEY")),
             ("/steer go left", Ok(Command::Steer("go left".to_owned()))),
-            ("/modle", Err("there is no /modle; there is /model")),
+            ("/modelx", Err("there is no /modelx; there is /model")),
             (
                 "/frobnicate",
                 Err("there is no /frobnicate; /help shows all"),

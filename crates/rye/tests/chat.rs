@@ -465,7 +465,7 @@ fn commands_answer() {
         ("/queue", "nothing waits"),
         ("/model", "/model NAME chooses one"),
         ("/model nonsense", "there is no model nonsense"),
-        ("/modle", "there is /model"),
+        ("/modelx", "there is /model"),
     ] {
         window.press(typed);
         window.press("\r");
