@@ -55,7 +55,7 @@ impl Dispatch for AddsOne {
     }
 }
 
-/// Nodes in memory and on the disk, beside LangGraph where it is installed, and a foreach
+/// Nodes in memory and on the disk, beside `LangGraph` where it is installed, and a foreach
 /// beside xargs.
 pub fn run() -> Result<Vec<Row>> {
     let runtime = tokio::runtime::Builder::new_current_thread()

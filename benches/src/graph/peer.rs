@@ -1,4 +1,4 @@
-//! The same chain of nodes on LangGraph, where `RYE_BENCH_LANGGRAPH` names a Python that has
+//! The same chain of nodes on `LangGraph`, where `RYE_BENCH_LANGGRAPH` names a Python that has
 //! it: `cargo xtask bench graph` sees to that.
 
 use std::process::Command;

@@ -226,37 +226,16 @@ impl Runner {
                 self.step(Input::Decided(gate)).await.map(drop)
             }
             Mail::Withdraw { item, reply } => {
-                let waiting = self.machine.waiting(&item).cloned();
-                let outcome = match &waiting {
-                    Some(_) => self.step(Input::Withdraw(item)).await.map(drop),
-                    None => Ok(()),
-                };
-                let _ = reply.send(outcome.clone().map(|()| waiting));
-                outcome
+                let outcome = self.withdraw(item).await;
+                let _ = reply.send(outcome.clone());
+                outcome.map(drop)
             }
             Mail::Order {
                 order,
                 posted,
                 reply,
             } => {
-                let last = self.machine.thread.last_order.as_ref();
-                if posted.as_ref().is_some_and(|it| last == Some(&it.id)) {
-                    let _ = reply.send(Ok(()));
-                    return Ok(());
-                }
-                let input = match order {
-                    Order::Abort => Input::Abort {
-                        partial: std::mem::take(&mut self.partial),
-                        clear_queue: true,
-                    },
-                    Order::Pause => Input::Pause,
-                    Order::Resume => Input::Resume,
-                };
-                let input = match posted {
-                    Some(posted) => Input::Ordered(posted, Box::new(input)),
-                    None => input,
-                };
-                let outcome = self.step(input).await.map(drop);
+                let outcome = self.order(order, posted).await;
                 let _ = reply.send(outcome.clone());
                 outcome
             }
@@ -319,6 +298,36 @@ impl Runner {
         }
     }
 
+    /// Takes a prompt out that has not begun, and gives it back.
+    async fn withdraw(&mut self, item: QueueItemId) -> Result<Option<QueueItem>, StoreError> {
+        let waiting = self.machine.waiting(&item).cloned();
+        if waiting.is_some() {
+            self.step(Input::Withdraw(item)).await?;
+        }
+        Ok(waiting)
+    }
+
+    /// Carries an order out, once.
+    async fn order(&mut self, order: Order, posted: Option<PostedOrder>) -> Result<(), StoreError> {
+        let last = self.machine.thread.last_order.as_ref();
+        if posted.as_ref().is_some_and(|it| last == Some(&it.id)) {
+            return Ok(());
+        }
+        let input = match order {
+            Order::Abort => Input::Abort {
+                partial: std::mem::take(&mut self.partial),
+                clear_queue: true,
+            },
+            Order::Pause => Input::Pause,
+            Order::Resume => Input::Resume,
+        };
+        let input = match posted {
+            Some(posted) => Input::Ordered(posted, Box::new(input)),
+            None => input,
+        };
+        self.step(input).await.map(drop)
+    }
+
     async fn prompt(&mut self, item: Box<QueueItem>) -> Result<Option<QueueItemId>, StoreError> {
         let busy = self.machine.thread.turn.is_some();
         let input = if busy && item.mode == QueueMode::Steer {
@@ -341,7 +350,7 @@ impl Runner {
             match self.write_raised(output.batch, output.raise).await {
                 Ok(last) => {
                     self.machine = next;
-                    self.meter.written(timed, self.shared.clock.now());
+                    self.meter.written(&timed, self.shared.clock.now());
                     self.tell(telling, last);
                     if output.raise.is_some() {
                         // What it waited for is there.

@@ -232,7 +232,6 @@ impl EventKind {
             Self::ModelSwitched { .. } => "model_switched",
             Self::Prompted { .. } => "prompted",
             Self::Usage { .. } => "usage",
-            Self::Prompted { .. } => "prompted",
             Self::Artifact { .. } => "artifact",
             Self::Lagged { .. } => "lagged",
         }

@@ -53,7 +53,7 @@ fn ran(world: &World) -> usize {
     text.lines().count()
 }
 
-const PAGE: &str = r#"
+const PAGE: &str = r"
 steps:
   - text: |
       # Hello
@@ -74,7 +74,7 @@ steps:
       2. two
     chunk_chars: 7
     chunk_ms: 1
-"#;
+";
 
 #[test]
 fn an_answer_is_a_page_on_wide_and_narrow_terminals() {

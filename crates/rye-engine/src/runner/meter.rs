@@ -134,7 +134,7 @@ impl Meter {
     }
 
     /// What was written, as far as no event tells of it.
-    pub(super) fn written(&mut self, written: Written, now: Millis) {
+    pub(super) fn written(&mut self, written: &Written, now: Millis) {
         for gate in &written.ended {
             self.decided(gate, now);
         }

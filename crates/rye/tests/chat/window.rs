@@ -17,7 +17,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use crate::support::World;
 
 /// Longer than anything takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// How much the emulator remembers of what has scrolled away.
 const SCROLLBACK: usize = 5000;
 
