@@ -204,7 +204,7 @@ fn clippy() -> Result<()> {
 }
 
 fn tests() -> Result<()> {
-    let mut cargo = cargo(["test", "--locked", "--workspace"]);
+    let mut cargo = cargo(["test", "--locked", "--workspace", "--no-fail-fast"]);
     for package in tools::NPM_PACKAGES {
         cargo.env(package.variable, package.program()?);
     }

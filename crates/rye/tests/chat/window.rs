@@ -28,6 +28,14 @@ struct Seen {
     ended: bool,
 }
 
+impl Seen {
+    /// Whether the end of a picture is still to come.
+    fn is_painting(&self) -> bool {
+        let last = |mark: &[u8]| self.bytes.windows(mark.len()).rposition(|it| it == mark);
+        last(b"\x1b[?2026h") > last(b"\x1b[?2026l")
+    }
+}
+
 /// A chat on a terminal.
 pub(crate) struct Window<'a> {
     /// Where it lives.
@@ -111,7 +119,8 @@ impl<'a> Window<'a> {
         let end = Instant::now() + PATIENCE;
         loop {
             let screen = seen.parser.screen().contents();
-            if wanted(&screen) {
+            // A picture counts once it is whole.
+            if !seen.is_painting() && wanted(&screen) {
                 return tidy(&screen);
             }
             let left = end.saturating_duration_since(Instant::now());
