@@ -148,9 +148,8 @@ pub trait Sandbox: Send + Sync + 'static {
     /// Ends a process that a dead host left running, by the handle that was written down.
     fn end<'a>(&'a self, process: &'a str) -> Later<'a, ()>;
     /// Whether a path leads out of the workspace; one that confines refuses such a path.
-    fn is_outside<'a>(&'a self, _path: &'a str) -> Later<'a, bool> {
-        Box::pin(std::future::ready(false))
-    }
+    fn is_outside<'a>(&'a self, path: &'a str) -> Later<'a, bool>;
+
     /// Runs a program. Dropping the future ends it with all that it started.
     fn exec<'a>(&'a self, exec: Exec, watcher: &'a dyn Watcher) -> Done<'a, Executed>;
 }

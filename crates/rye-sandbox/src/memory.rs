@@ -127,6 +127,11 @@ impl Sandbox for Virtual {
         Box::pin(std::future::ready(()))
     }
 
+    fn is_outside<'a>(&'a self, _path: &'a str) -> Later<'a, bool> {
+        // There is nothing around it.
+        Box::pin(std::future::ready(false))
+    }
+
     fn exec<'a>(
         &'a self,
         exec: Exec,

@@ -55,11 +55,12 @@ fn newest(world: &World) -> Value {
     document["runs"][0].clone()
 }
 
-/// Waits until the newest run stands so, at most for some seconds.
+/// Waits until a run stands so, at most for some seconds. Two may have begun in one second.
 fn until(world: &World, state: &str) -> String {
     for _ in 0..400 {
-        let run = newest(world);
-        if run["state"] == state {
+        let document = json(&world.run(&["run", "list", "--json"]));
+        let runs = document["runs"].as_array().unwrap();
+        if let Some(run) = runs.iter().find(|run| run["state"] == state) {
             return run["id"].as_str().unwrap().to_owned();
         }
         let graphs = world.path("project/.ai/state/graphs");

@@ -515,6 +515,10 @@ impl Session {
 
     pub(super) fn send(&self, running: &Running, mail: Mail) -> Result<(), StoreError> {
         self.open.shared.check()?;
+        // Its threads may still be on their way out.
+        if !self.is_open() {
+            return Err(self.over());
+        }
         running.mail.send(mail).map_err(|_| self.over())
     }
 

@@ -60,6 +60,10 @@ impl Sandbox for Measured {
         self.inner.end(process)
     }
 
+    fn is_outside<'a>(&'a self, path: &'a str) -> Later<'a, bool> {
+        self.inner.is_outside(path)
+    }
+
     fn exec<'a>(&'a self, exec: Exec, watcher: &'a dyn Watcher) -> Done<'a, Executed> {
         // Not the command: there may be secrets in it.
         let span = info_span!("sandbox_exec", kind = self.kind(), outcome = field::Empty);
