@@ -8,7 +8,7 @@ mod view;
 
 use std::time::{Duration, Instant};
 
-use rye_engine::protocol::{Gate, GateId, QueueMode};
+use rye_engine::protocol::{Gate, GateId, QueueItemId, QueueMode};
 use serde_json::Value;
 
 use crate::block::Block;
@@ -149,10 +149,14 @@ impl App {
         vec![Effect::PaintAnew]
     }
 
-    /// A prompt is in the queue of its thread, or will not be.
-    pub(crate) fn sent(&mut self, thread: &str) {
-        if let Some(pane) = self.panes.iter_mut().find(|pane| pane.key == thread) {
-            pane.sent = pane.sent.saturating_sub(1);
+    /// A prompt of a thread is written down, or will not be.
+    pub(crate) fn sent(&mut self, thread: &str, item: Option<QueueItemId>) {
+        let Some(pane) = self.panes.iter_mut().find(|pane| pane.key == thread) else {
+            return;
+        };
+        match item {
+            Some(item) => pane.written(item),
+            None => pane.sent = pane.sent.saturating_sub(1),
         }
     }
 

@@ -1,11 +1,11 @@
 //! A thread, as it is seen: what is finished, what is being said, what runs, what waits.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 
 use rye_engine::protocol::{
-    CallId, Entry, EntryKind, Message, Part, QueueItem, ResultStatus, Role, StatusKind, ThreadId,
-    TurnEnd, Usage,
+    CallId, Entry, EntryKind, Message, Part, QueueItem, QueueItemId, ResultStatus, Role,
+    StatusKind, ThreadId, TurnEnd, Usage,
 };
 use serde_json::Value;
 
@@ -31,8 +31,11 @@ pub(crate) struct Pane {
     pub(crate) waiting: Vec<QueueItem>,
     /// How many prompts wait or run.
     pub(crate) queued: usize,
-    /// How many were sent from here and are not in the queue yet.
+    /// How many were sent from here and not heard of since.
     pub(crate) sent: usize,
+    /// Prompts that were heard of, and those that were written down but not heard of yet.
+    heard: HashSet<QueueItemId>,
+    unheard: HashSet<QueueItemId>,
     pub(crate) used: Usage,
     /// How much the model read and wrote last.
     pub(crate) context: u64,
@@ -80,6 +83,8 @@ impl Pane {
             waiting: Vec::new(),
             queued: 0,
             sent: 0,
+            heard: HashSet::new(),
+            unheard: HashSet::new(),
             used: Usage::default(),
             context: 0,
             calls: HashMap::new(),
@@ -88,6 +93,26 @@ impl Pane {
 
     pub(crate) fn is_busy(&self) -> bool {
         self.status != StatusKind::Idle || self.queued > 0
+    }
+
+    /// A prompt that was sent from here is written down: it will be heard of, or was.
+    pub(crate) fn written(&mut self, item: QueueItemId) {
+        if self.heard.contains(&item) {
+            self.sent = self.sent.saturating_sub(1);
+        } else {
+            self.unheard.insert(item);
+        }
+    }
+
+    /// What runs and what waits, now.
+    pub(crate) fn queue(&mut self, running: Option<&QueueItemId>, waiting: &[QueueItemId]) {
+        self.queued = waiting.len() + usize::from(running.is_some());
+        for item in waiting.iter().chain(running) {
+            self.heard.insert(item.clone());
+            if self.unheard.remove(item) {
+                self.sent = self.sent.saturating_sub(1);
+            }
+        }
     }
 
     pub(crate) fn add(&mut self, block: Block) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rye_engine::protocol::{Gate, GateId, QueueItem, QueueMode, ThreadId, Usage};
+use rye_engine::protocol::{Gate, GateId, QueueItem, QueueItemId, QueueMode, ThreadId, Usage};
 use rye_engine::store::Posted;
 use rye_engine::{Compaction, Decision, Engine, Prompt, Session};
 use serde_json::Value;
@@ -21,7 +21,7 @@ use crate::text::{BOLD, CYAN, DIM, Line, PLAIN};
 pub(crate) enum Told {
     Block(Block),
     /// A prompt of a thread is in its queue.
-    Sent(String),
+    Sent(String, QueueItemId),
     /// It could not be sent.
     NotSent {
         thread: String,
@@ -329,7 +329,7 @@ async fn send_all(
         let text = prompt.content.clone();
         let thread = prompt.thread.clone().unwrap_or_default();
         let _ = told.send(match session.prompt(prompt).await {
-            Ok(_) => Told::Sent(thread),
+            Ok(item) => Told::Sent(thread, item),
             Err(error) => Told::NotSent {
                 thread,
                 text,
@@ -343,9 +343,9 @@ async fn send_all(
 pub(crate) fn take(told: Told, app: &mut App) {
     match told {
         Told::Block(block) => app.tell(block),
-        Told::Sent(thread) => app.sent(&thread),
+        Told::Sent(thread, item) => app.sent(&thread, Some(item)),
         Told::NotSent { thread, text, why } => {
-            app.sent(&thread);
+            app.sent(&thread, None);
             app.tell(Block::Wrong(format!("not sent: {why}")));
             app.give_back(&text);
         }

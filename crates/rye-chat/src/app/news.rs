@@ -90,7 +90,7 @@ fn of_thread(pane: &mut Pane, kind: &EventKind, entry: Option<&Entry>) {
         }
         EventKind::Status { status } => pane.status = *status,
         EventKind::QueueState { running, waiting } => {
-            pane.queued = waiting.len() + usize::from(running.is_some());
+            pane.queue(running.as_ref(), waiting);
         }
         EventKind::Error { error } => pane.add(Block::Wrong(error.message.clone())),
         EventKind::Usage { usage } => {
