@@ -10,7 +10,7 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -180,13 +180,15 @@ impl<'a> Window<'a> {
     }
 
     fn end(&mut self) {
-        let group = Pid::from_child(&self.child);
-        // `setsid` has its own, and the chat another below it.
-        let children = Command::new("pkill")
-            .args(["-KILL", "-P", &group.as_raw_nonzero().to_string()])
-            .status();
-        let _ = children;
-        let _ = kill_process_group(group, Signal::KILL);
+        let outer = Pid::from_child(&self.child);
+        // `setsid` waits for the chat, which is in a session of its own below it.
+        let number = outer.as_raw_nonzero();
+        let file = format!("/proc/{number}/task/{number}/children");
+        let below = std::fs::read_to_string(file).unwrap_or_default();
+        let below = below.split_whitespace().filter_map(|it| it.parse().ok());
+        for pid in below.filter_map(Pid::from_raw).chain([outer]) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
         let _ = self.child.wait();
     }
 
