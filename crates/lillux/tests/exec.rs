@@ -488,6 +488,19 @@ async fn a_supervisor_for_one_command_serves_more_than_one() {
     }
 }
 
+/// The keeper of the first may not have ended yet when the second comes.
+#[tokio::test]
+async fn one_command_after_the_other_never_meets_a_keeper_that_is_leaving() {
+    for _ in 0..50 {
+        let supervisor = Supervisor::for_one_command().unwrap();
+        for word in ["one", "two", "three"] {
+            let output = supervisor.exec(Command::new("echo").arg(word)).await;
+            assert_eq!(output.unwrap().stdout.text().trim(), word);
+        }
+        supervisor.shut_down();
+    }
+}
+
 #[test]
 fn an_exec_can_be_moved_to_another_thread() {
     fn assert_send<T: Send>(_: &T) {}

@@ -394,8 +394,12 @@ impl Job {
         })
     }
 
-    /// Gives the keeper back, for another command.
+    /// Gives the keeper back, for another command. One of ours is for one
+    /// only: it may still be there to take the next, and end without it.
     pub(in super::super) fn release(self) {
+        if self.is_ours() {
+            return;
+        }
         let supervisor = self.supervisor.clone();
         if let Ok(keeper) = self.into_keeper() {
             let mut idle = supervisor.idle();
