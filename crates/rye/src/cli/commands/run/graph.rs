@@ -41,6 +41,15 @@ pub(super) fn find(id: &str, failure: Failure, context: &Context) -> Result<Foun
     found(id, context)?.ok_or(failure)
 }
 
+/// The one with this id, if somebody walks it.
+pub(super) fn live(id: &str, context: &Context) -> Result<Option<Found>, Failure> {
+    let Some(found) = found(id, context)? else {
+        return Ok(None);
+    };
+    let standing = found.clone().read()?.standing();
+    Ok(Some(found).filter(|_| standing.is_live()))
+}
+
 /// A moment as people and scripts read it.
 pub(super) fn moment(millis: i64) -> String {
     lillux::time::seconds(millis.div_euclid(1000))
@@ -84,7 +93,7 @@ impl Report for Shown {
             "graph_state": run.state(),
             "output": run.output(),
             "graph_error": run.error(),
-            "gate": run.gate(),
+            "gates": run.gates(),
         })
     }
 
@@ -105,7 +114,7 @@ impl Report for Shown {
         if let Some(error) = run.error() {
             about("error", &error.message);
         }
-        if let Some(gate) = run.gate() {
+        for gate in run.gates() {
             about("asks", &gate.title);
             about("answer", &how_to_answer(gate));
         }
