@@ -35,16 +35,57 @@ struct Told {
 #[test]
 fn killed_before_and_after_every_line_and_effect_nothing_is_lost_or_done_twice() {
     let mut matrix = String::from("scenario      points  interrupted\n");
-    for scenario in child::SCENARIOS {
-        let (points, interrupted) = kill_everywhere(scenario.name);
-        let _ = writeln!(
-            matrix,
-            "{:<12} {points:>7} {interrupted:>12}",
-            scenario.name
-        );
-        assert!(points > 4, "{} has hardly been killed", scenario.name);
+    // Those who are killed wait most of the time: for the disk, and to be started.
+    let counted = std::thread::scope(|scope| {
+        let started = child::SCENARIOS.iter().map(|scenario| {
+            let killed = scope.spawn(|| kill_everywhere(scenario.name));
+            (scenario.name, killed)
+        });
+        let started: Vec<_> = started.collect();
+        let ended = started.into_iter().map(|(name, it)| (name, it.join()));
+        ended.collect::<Vec<_>>()
+    });
+    for (name, killed) in counted {
+        let (points, interrupted) = killed.unwrap_or_else(|_| panic!("{name} failed"));
+        let _ = writeln!(matrix, "{name:<12} {points:>7} {interrupted:>12}");
+        assert!(points > 4, "{name} has hardly been killed");
     }
     println!("{matrix}");
+}
+
+#[test]
+fn killed_twice_a_person_is_asked_each_time_before_it_runs_again() {
+    for first in 0..MOST {
+        let folder = tempfile::tempdir().unwrap();
+        if run("ask", folder.path(), Some(first)).is_some() {
+            return;
+        }
+        for second in 0..MOST {
+            let folder = tempfile::tempdir().unwrap();
+            assert!(run("ask", folder.path(), Some(first)).is_none());
+            let is_killed = run("ask", folder.path(), Some(second)).is_none();
+            if is_killed {
+                run("ask", folder.path(), None).expect("it goes on");
+            }
+            let lines = |name: &str| {
+                let text = std::fs::read_to_string(folder.path().join(name));
+                text.unwrap_or_default().lines().count()
+            };
+            let gates = folder.path().join(".ai/state/graphs/crash/gates");
+            let answers = std::fs::read_dir(gates).into_iter().flatten().flatten();
+            let answers = answers.filter(|it| it.file_name().to_string_lossy().contains("answer"));
+            let (called, allowed) = (lines("asked"), 1 + answers.count());
+            let place = format!("killed at {first} and then at {second}");
+            assert!(
+                (1..=allowed).contains(&called),
+                "{place}: {called} of {allowed}"
+            );
+            if !is_killed {
+                break;
+            }
+        }
+    }
+    panic!("it has more than {MOST} points");
 }
 
 /// Not a test by itself: what the test starts again and again.
