@@ -110,7 +110,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "error_hooks",
-        nodes: r#"
+        nodes: r"
     start: { type: gate, assign: { start: 1 }, next: fails }
     fails: { action: { item_id: fails, params: { node: fails, n: 0 } } }
   hooks:
@@ -119,7 +119,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     - { event: error, action: { item_id: idempotent, params: { n: third } } }
     - { event: error, action: { item_id: hook, params: { node: hook, n: fourth } } }
     - { event: after_step, condition: { path: result.step, op: eq, value: 2 }, action: { item_id: hook, params: { node: hook, n: after } } }
-"#,
+",
     },
     Scenario {
         name: "error_route",

@@ -194,7 +194,9 @@ fn tell(envelope: &Envelope, context: &Context) {
     if let Some(difference) = noted("difference") {
         show_difference(difference, context);
     }
-    if let (Some(run), Some(status)) = (noted("run_id"), noted("run_status")) {
+    // One that came to its end has told so.
+    let status = noted("run_status").filter(|status| *status != "completed");
+    if let (Some(run), Some(status)) = (noted("run_id"), status) {
         let node =
             noted("node").map_or_else(String::new, |node| format!(" before {}", plain(node)));
         let words = format!("run {run} {status}{node}");
