@@ -205,8 +205,11 @@ impl<'g> Walk<'g> {
             }
             if self.taken >= self.graph.max_steps {
                 self.hooks(Moment::Limit, None).await?;
-                let most = self.graph.max_steps;
-                let message = format!("it has taken {most} steps, as many as `max_steps` lets it");
+                let steps = match self.graph.max_steps {
+                    1 => "1 step".to_owned(),
+                    most => format!("{most} steps"),
+                };
+                let message = format!("it has taken {steps}, as many as `max_steps` lets it");
                 let error = NodeError::new("max_steps", message);
                 return self.stop(Status::Limit, Some(error), Some(node));
             }

@@ -42,12 +42,12 @@ pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
             Which::Background(run) => tail(&run, args, context),
         },
         RunCommand::Cancel(args) => match runs.find(&args.id) {
-            // Begun in the background, a graph may have gone on elsewhere.
-            Ok(run) if run.state() != State::Running => match graph::live(&run.id, context)? {
-                Some(of_graph) => graph::cancel(of_graph),
-                None => cancel(run),
+            Ok(run) => match graph::found(&run.id, context)? {
+                Some(of_graph) if !graph::is_in_background(&of_graph, &run)? => {
+                    graph::cancel(of_graph)
+                }
+                _ => cancel(run),
             },
-            Ok(run) => cancel(run),
             Err(failure) => graph::cancel(graph::find(&args.id, failure, context)?),
         },
         RunCommand::Rm(args) => {
