@@ -13,6 +13,9 @@ use crate::model::Graph;
 use crate::record::{At, Journal, Replayed, Run, Runs};
 use crate::walk::{Before, Ended, Walk};
 
+/// So many nodes are named to who names none that there is.
+const NAMED: usize = 20;
+
 /// How a graph is gone through.
 #[derive(Debug, Clone, Default)]
 pub struct Going {
@@ -154,10 +157,13 @@ fn known_node(graph: &Graph, name: &str) -> Result<String, Failed> {
         return Ok(name.to_owned());
     }
     let failed = Failed::new("no_such_node", format!("the graph has no node `{name}`"));
-    Err(match crate::problem::nearest(name, graph.names()) {
-        Some(near) => failed.hint(format!("did you mean `{near}`?")),
-        None => failed,
-    })
+    let near = crate::problem::nearest(name, graph.names());
+    let names: Vec<_> = graph.names().take(NAMED).collect();
+    let hint = near.map_or_else(
+        || format!("there are {}", names.join(", ")),
+        |near| format!("did you mean `{near}`?"),
+    );
+    Err(failed.hint(hint))
 }
 
 /// Why a run does not go on.

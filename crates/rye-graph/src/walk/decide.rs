@@ -112,7 +112,7 @@ impl<'g> Walk<'g> {
         what: &str,
         times: u32,
     ) -> Result<Wanted, RecordError> {
-        let answer = self.answer(cut_short(what, times)).await?;
+        let answer = self.answer(cut_short(what, what, times)).await?;
         Ok(wanted(answer))
     }
 
@@ -200,11 +200,11 @@ impl<'g> Walk<'g> {
 
 /// The question about a call that was begun so many times and cut short: each time is one
 /// of its own, since an answer is to what was known when it was given.
-pub(super) fn cut_short(what: &str, times: u32) -> Asked {
+pub(super) fn cut_short(key: &str, what: &str, times: u32) -> Asked {
     Asked {
         key: match times {
-            0 | 1 => format!("{what}:interrupted"),
-            times => format!("{what}:interrupted:{times}"),
+            0 | 1 => format!("{key}:interrupted"),
+            times => format!("{key}:interrupted:{times}"),
         },
         kind: GateKind::Question,
         title: format!("{what} was cut short"),

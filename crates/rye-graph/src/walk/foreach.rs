@@ -104,7 +104,9 @@ impl<'g> Walk<'g> {
     ) -> Result<(), RecordError> {
         let mut running = FuturesUnordered::new();
         for (index, times) in asked {
-            match self.ask(cut_short(&format!("{}:{index}", node.name), times))? {
+            let key = format!("{}:{index}", node.name);
+            let what = collect::name(&node.name, index, &items.all[index]);
+            match self.ask(cut_short(&key, &what, times))? {
                 Ok(question) => running.push(Either::Left(async move {
                     let status = question.ended().await;
                     (index, Heard::Said(Box::new(question), status))

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Given, Items};
 use crate::event::{NodeError, Outcome};
 use crate::model::{Foreach, Graph};
-use crate::walk::Done;
+use crate::walk::{Done, words};
 
 /// The results of all items; where some failed, the others are kept all the same.
 pub(super) fn collected(foreach: &Foreach, items: Items<'_>) -> Done {
@@ -48,6 +48,16 @@ pub(super) fn collected(foreach: &Foreach, items: Items<'_>) -> Done {
     }
     done.set = set;
     done
+}
+
+/// An item as a person knows it again.
+pub(super) fn name(node: &str, index: usize, item: &Value) -> String {
+    /// As much of it as fits a line.
+    const SHOWN: usize = 60;
+    let text = words(item);
+    let shown: String = text.chars().take(SHOWN).collect();
+    let rest = if shown.len() < text.len() { "…" } else { "" };
+    format!("{node}, item {index}, {shown}{rest}")
 }
 
 /// Why there are no items.

@@ -103,10 +103,7 @@ pub(crate) fn run(
             .map_err(|failure| failure.or_hint(format!("rye execute {} --help", reference.id)))?;
     }
     if own.help {
-        return match executor.chain(&reference) {
-            Ok(chain) => Ok(Box::new(help::Help::of(&chain))),
-            Err(error) => Ok(Box::new(refused(error))),
-        };
+        return Ok(help(&executor, &reference));
     }
     let given = own.options.params.as_deref();
     let parameters = parameters::merged(given, parameters)?;
@@ -207,6 +204,14 @@ pub(super) fn typed(
     own: &mut Own,
 ) -> Result<Map<String, Value>, Failure> {
     words::read(words, schema, own)
+}
+
+/// What a tool says about itself, and how it is called.
+pub(super) fn help(executor: &Executor, tool: &ItemRef) -> Box<dyn Report> {
+    match executor.chain(tool) {
+        Ok(chain) => Box::new(help::Help::of(&chain)),
+        Err(error) => refused(tool, error),
+    }
 }
 
 /// A call that was refused.

@@ -72,6 +72,9 @@ fn walk(
         let read = execute::typed(words, schema, &mut own);
         execute::apply(&own, words, context, printer);
         typed = read?;
+        if own.help {
+            return Ok(execute::help(&executor, &reference));
+        }
     }
     let given = args.params.or(own.options.params);
     let inputs = parameters::merged(given.as_deref(), typed)?;
@@ -121,13 +124,13 @@ fn in_background(
 }
 
 fn step(args: &StepArgs, context: &Context, keeper: &mut Keeper) -> Outcome {
-    let state = parameters::merged(args.state.as_deref(), Map::new())?;
+    let state = parameters::object("--state", args.state.as_deref())?;
     let going = Going {
         resume: args.resume.clone(),
         accept_changed: args.accept_changed,
         steps: Some(1),
         node: args.node.clone(),
-        state: state.as_object().cloned().unwrap_or_default(),
+        state,
     };
     let request = match &args.id {
         Some(id) => {
