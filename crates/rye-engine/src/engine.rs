@@ -5,6 +5,7 @@ mod budget;
 mod builder;
 mod compaction;
 mod copies;
+mod fatal;
 mod opening;
 mod prompt;
 mod session;
@@ -462,7 +463,7 @@ async fn look_after(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Recei
                 looked = session.look().await;
             }
             if let Err(error) = looked {
-                session.lose(&error);
+                session.shared().break_down(None, &error).await;
             }
         }
     }

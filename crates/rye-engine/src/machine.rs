@@ -491,8 +491,19 @@ impl Step<'_> {
         }
     }
 
+    /// An error that says where it was.
+    fn placed(&self, mut error: ErrorInfo) -> ErrorInfo {
+        let thread = &self.machine.thread;
+        let ids = &mut error.ids;
+        ids.session = Some(thread.session.clone());
+        ids.thread = Some(thread.id.clone());
+        ids.item = thread.turn.as_ref().map(|turn| turn.item.clone());
+        error
+    }
+
     /// Ends the turn with what went wrong; the next prompt may begin.
     fn fail(&mut self, error: ErrorInfo, reason: TurnEnd) {
+        let error = self.placed(error);
         let part = Part::Error {
             error: error.clone(),
         };

@@ -9,6 +9,7 @@ mod media;
 mod meter;
 mod telling;
 mod tools;
+mod unharmed;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -32,6 +33,7 @@ pub use compaction::Compaction;
 pub(crate) use guidance::ROLE;
 use telling::Telling;
 pub(crate) use tools::Toolbox;
+use unharmed::unharmed;
 
 /// How long to wait before a store that does not answer is asked again; doubled each time.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -161,14 +163,18 @@ impl Runner {
     pub(crate) async fn run(mut self) {
         let closed = self.shared.closed.clone();
         let outcome = tokio::select! {
-            outcome = self.work() => outcome,
-            () = closed.cancelled() => Ok(()),
+            outcome = unharmed(self.work()) => outcome,
+            () = closed.cancelled() => return,
+        };
+        let error = match outcome {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(why) => StoreError::Broken(self.shared.masks.mask(&why).into_owned()),
         };
         // What is closed here has no lease any more, which is no loss.
-        if let Err(error) = outcome
-            && !closed.is_cancelled()
-        {
-            self.shared.lose(&error);
+        if !closed.is_cancelled() {
+            let thread = Some(&self.machine.thread.id);
+            self.shared.break_down(thread, &error).await;
         }
     }
 

@@ -249,7 +249,9 @@ impl ToolContext {
             ErrorCode::GateExpired => "nobody decided in time",
             _ => "the question was withdrawn",
         };
-        Err(ToolError(ErrorInfo::new(code, message)))
+        let mut error = ErrorInfo::new(code, message);
+        error.ids.gate = Some(gate.id);
+        Err(ToolError(error))
     }
 
     /// Gates of this session that were answered so.

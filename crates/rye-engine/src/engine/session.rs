@@ -281,10 +281,6 @@ impl Session {
         !self.open.shared.closed.is_cancelled()
     }
 
-    pub(super) fn lose(&self, error: &StoreError) {
-        self.open.shared.lose(error);
-    }
-
     /// Takes in what others have posted.
     pub(super) async fn look(&self) -> Result<(), StoreError> {
         let shared = &self.open.shared;

@@ -1,18 +1,15 @@
 //! The tools of an engine: looked up, their arguments checked, their output cut.
 
-use std::any::Any;
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use jsonschema::Validator;
 use rye_protocol::{ErrorCode, ErrorInfo};
 use serde_json::Value;
 
+use super::unharmed::unharmed;
 use crate::machine::{Fact, Facts};
 use crate::model::ToolSpec;
 use crate::schema;
@@ -109,26 +106,6 @@ impl Toolbox {
             }
         }
     }
-}
-
-/// What comes of a work that may panic: that is an end like others, and told in its words.
-async fn unharmed<T>(work: impl Future<Output = T>) -> Result<T, String> {
-    let mut work = pin!(work);
-    poll_fn(|context| {
-        // Whatever it has left half done goes with it: it is not polled again.
-        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
-            Ok(Poll::Ready(outcome)) => Poll::Ready(Ok(outcome)),
-            Ok(Poll::Pending) => Poll::Pending,
-            Err(panic) => Poll::Ready(Err(words(&*panic))),
-        }
-    })
-    .await
-}
-
-fn words(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("it panicked").to_owned()
 }
 
 impl Facts for Toolbox {
