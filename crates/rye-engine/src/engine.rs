@@ -149,10 +149,14 @@ impl Shared {
     }
 
     /// The record cannot be written any more: all threads stop where they are.
-    pub(crate) fn lose(&self, error: &StoreError) {
+    fn lose(&self, error: &StoreError) {
+        self.mark_lost(error);
+        self.closed.cancel();
+    }
+
+    fn mark_lost(&self, error: &StoreError) {
         let lost = self.lost.lock();
         *lost.unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
-        self.closed.cancel();
     }
 
     pub(crate) fn check(&self) -> Result<(), StoreError> {

@@ -148,6 +148,8 @@ pub(crate) enum Input {
     Decided(Box<Gate>),
     /// A tool has started a process.
     Process(CallId, rye_protocol::ProcessRef),
+    /// A tool has made something to keep.
+    Artifact(CallId, Artifact),
     /// Time has passed.
     Tick,
     /// End what runs. `partial` is what the model has said so far.
@@ -164,6 +166,14 @@ pub(crate) enum Input {
     Resume,
     /// One of these, that was ordered by somebody elsewhere.
     Ordered(PostedOrder, Box<Input>),
+}
+
+/// Something that a tool has made.
+#[derive(Debug, Clone)]
+pub(crate) struct Artifact {
+    pub(crate) name: String,
+    /// Where the blob store has it.
+    pub(crate) source: String,
 }
 
 /// An order that stands in the record until it is carried out.
@@ -347,6 +357,12 @@ impl Step<'_> {
             Input::Process(call, process) => {
                 if let Some(call) = self.machine.call(&call) {
                     call.processes.push(process);
+                }
+            }
+            Input::Artifact(call, Artifact { name, source }) => {
+                // What a turn left behind that is over has nobody to tell.
+                if self.machine.call(&call).is_some() {
+                    self.tell(EventKind::Artifact { name, source });
                 }
             }
             Input::Abort {

@@ -28,18 +28,22 @@ impl Shared {
         if self.closed.is_cancelled() {
             return;
         }
-        let _ = self.write_down(thread, error).await;
-        self.lose(error);
-        drop(alone);
-        // Whoever opens it next finds it free.
+        let told = self.write_down(thread, error).await;
+        // Whoever hears of it, and opens it again, finds it free.
         let _ = self.store.release(&self.lease).await;
+        self.mark_lost(error);
+        if let Ok(event) = told {
+            self.bus.tell(Notice { event, entry: None });
+        }
+        self.closed.cancel();
+        drop(alone);
     }
 
     async fn write_down(
         &self,
         thread: Option<&ThreadId>,
         error: &StoreError,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Event, StoreError> {
         let mut data = self.data();
         let before = json!(data.status);
         data.metadata.insert(BEFORE.to_owned(), before);
@@ -68,8 +72,7 @@ impl Shared {
             kind,
         };
         self.put(data);
-        self.bus.tell(Notice { event, entry: None });
-        Ok(())
+        Ok(event)
     }
 }
 

@@ -126,8 +126,13 @@ impl Runner {
         let item = items.clone().find(|item| item.id == turn.item);
         let of_item = item.map(|item| item.limits.left(&turn.used));
         let left = self.shared.budget.left().and(of_item.unwrap_or_default());
+        let session = self.shared.data();
         let context = ToolContext {
-            session: self.shared.lease.session.clone(),
+            session: session.id,
+            user: session.user_id,
+            org: session.org_id,
+            author: item.and_then(|item| item.author.clone()),
+            workspace: session.workspace,
             thread: self.machine.thread.id.clone(),
             item: turn.item.clone(),
             call: call.clone(),

@@ -14,7 +14,7 @@ use crate::machine::{Fact, Facts};
 use crate::model::ToolSpec;
 use crate::schema;
 use crate::text::{Whole, without_middle};
-use crate::tool::{Tool, ToolContext, ToolError, ToolOutput};
+use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, agreed};
 
 /// How much of a tool's text a model is given.
 const LONGEST: usize = 100_000;
@@ -48,6 +48,13 @@ impl Toolbox {
         Ok(())
     }
 
+    /// The names of those whose output is never left out.
+    pub(crate) fn protected(&self) -> impl Iterator<Item = String> {
+        let all = self.all.iter();
+        let protected = all.filter(|(_, known)| known.tool.def().protected_from_pruning);
+        protected.map(|(name, _)| name.clone())
+    }
+
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.specs)
     }
@@ -72,6 +79,10 @@ impl Toolbox {
             if let Some(wrong) = schema::wrong(&validator, &args) {
                 let message = format!("the arguments do not fit: {wrong}");
                 return Err(fail(ErrorCode::InvalidArguments, message));
+            }
+            match unharmed(agreed(tool.def(), &args, &context)).await {
+                Ok(agreed) => agreed?,
+                Err(why) => return Err(fail(ErrorCode::ToolPanicked, panicked(&context, &why))),
             }
             let timeout = tool.def().timeout;
             let own = context.clone();
@@ -99,13 +110,14 @@ impl Toolbox {
                     error.message = without_middle(&error.message, LONGEST, None);
                     Err(ToolError(error))
                 }
-                Err(why) => {
-                    let message = format!("it broke down: {}", masks.mask(&why));
-                    Err(fail(ErrorCode::ToolPanicked, message))
-                }
+                Err(why) => Err(fail(ErrorCode::ToolPanicked, panicked(&own, &why))),
             }
         }
     }
+}
+
+fn panicked(context: &ToolContext, why: &str) -> String {
+    format!("it broke down: {}", context.masks.mask(why))
 }
 
 impl Facts for Toolbox {
