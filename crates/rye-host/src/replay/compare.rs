@@ -52,6 +52,9 @@ fn said(entry: &Entry) -> Option<Value> {
                 if let Some(part) = part.as_object_mut() {
                     part.remove("elided");
                 }
+                if let Some(error) = part["error"].as_object_mut() {
+                    error.remove("ids");
+                }
             }
             Some(message)
         }
