@@ -124,7 +124,14 @@ impl StateGraph {
             going::Entered::Over(ended) => return Ok(done(&name, *ended, metadata)),
         };
         walk.cache = Some(Cache::new(runs.cache(), runs.store(), self.key()));
-        let ended = walk.walk(from).await.map_err(|error| failed(&error))?;
+        let ended = walk.walk(from).await.map_err(|error| {
+            let failed = failed(&error);
+            if error.is_of_the_disk() {
+                failed.hint(format!("when it can be: rye graph run --resume {name}"))
+            } else {
+                failed
+            }
+        })?;
         Ok(done(&name, ended, metadata))
     }
 }

@@ -92,6 +92,10 @@ fn read(tree: &Node, text: &[u8], problems: &mut Vec<Problem>) -> Option<(Graph,
         problems.push(kind_error(nodes, "nodes", "a mapping of names to nodes"));
         return None;
     };
+    if entries.is_empty() {
+        let message = "the graph has no nodes";
+        problems.push(Problem::error(nodes.at, "no_nodes", message));
+    }
     let names: Names<'_> = entries
         .iter()
         .enumerate()

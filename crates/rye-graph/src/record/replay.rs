@@ -257,6 +257,7 @@ impl Replayed {
 
     fn stepped(&mut self, event: &Event) {
         let Event::Step {
+            step,
             node,
             set,
             error,
@@ -268,6 +269,8 @@ impl Replayed {
         else {
             return;
         };
+        // One that failed before it did anything was never begun.
+        self.steps = *step;
         self.items.clear();
         self.gates.clear();
         self.taken += 1;

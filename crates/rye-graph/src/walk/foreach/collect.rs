@@ -54,7 +54,7 @@ pub(super) fn collected(foreach: &Foreach, items: Items<'_>) -> Done {
 pub(super) fn no_list(graph: &Graph, foreach: &Foreach, over: &Value) -> NodeError {
     let place = rye_items::Position::of(&graph.text, foreach.over_at);
     let kind = kind(over);
-    let message = format!("`over` gives {kind} and no list (line {place})");
+    let message = format!("`over` gives {kind}, not a list (line {place})");
     NodeError::new("not_a_list", message)
 }
 

@@ -197,8 +197,12 @@ fn tell(envelope: &Envelope, context: &Context) {
     // One that came to its end has told so.
     let status = noted("run_status").filter(|status| *status != "completed");
     if let (Some(run), Some(status)) = (noted("run_id"), status) {
-        let node =
-            noted("node").map_or_else(String::new, |node| format!(" before {}", plain(node)));
+        let place = match status {
+            "paused" | "limit" => "before",
+            _ => "at",
+        };
+        let node = noted("node").map(|node| format!(" {place} {}", plain(node)));
+        let node = node.unwrap_or_default();
         let words = format!("run {run} {status}{node}");
         printer.aside(&format!("{}\n", paint(DIM, words)));
     }
