@@ -9,6 +9,7 @@ mod fatal;
 mod opening;
 mod prompt;
 mod session;
+mod threads;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +43,7 @@ pub(crate) use budget::{Above, Budget};
 pub use builder::{BuildError, Builder};
 pub use prompt::{Answer, Prompt, ThreadView};
 pub use session::Session;
+pub use threads::ThreadChange;
 
 /// How long to wait before a store that does not answer is asked again.
 const AGAIN: Duration = Duration::from_millis(200);

@@ -26,6 +26,7 @@ use rye_protocol::{
 use serde_json::{Value, json};
 
 use crate::compaction::{CONTINUE, Settings};
+use crate::engine::ThreadChange;
 use crate::model::ModelAnswer;
 use crate::proof;
 use crate::tokens;
@@ -164,6 +165,10 @@ pub(crate) enum Input {
     },
     Pause,
     Resume,
+    /// A gate is not to be decided after all: which, and why.
+    WithdrawGate(GateId, String),
+    /// The thread is to be otherwise from now on.
+    Change(ThreadChange),
     /// One of these, that was ordered by somebody elsewhere.
     Ordered(PostedOrder, Box<Input>),
 }
@@ -378,12 +383,22 @@ impl Step<'_> {
                 self.abort("steer", &partial);
                 self.queue_first(*item);
             }
-            Input::Pause => self.machine.thread.status = ThreadStatus::Paused,
-            Input::Resume => self.machine.thread.status = ThreadStatus::Active,
+            Input::Pause => self.set_status(ThreadStatus::Paused),
+            Input::Resume => self.set_status(ThreadStatus::Active),
+            Input::WithdrawGate(id, reason) => self.withdraw_gates(&reason, |it| it.id == id),
+            Input::Change(change) => change.apply(&mut self.machine.thread),
             Input::Ordered(order, what) => {
                 self.take(*what);
                 self.carried_out(order);
             }
+        }
+    }
+
+    /// One that is archived stays so until somebody says otherwise.
+    fn set_status(&mut self, status: ThreadStatus) {
+        let thread = &mut self.machine.thread;
+        if thread.status != ThreadStatus::Archived {
+            thread.status = status;
         }
     }
 

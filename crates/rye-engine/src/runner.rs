@@ -60,6 +60,8 @@ pub(crate) enum Mail {
         posted: Option<PostedOrder>,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
+    /// Something that is to be written.
+    Do(Box<Input>, oneshot::Sender<Result<(), StoreError>>),
     /// The session's pause began or ended.
     Look,
     /// Whether all before it was read.
@@ -208,17 +210,7 @@ impl Runner {
 
     async fn take(&mut self, mail: Mail) -> Result<(), StoreError> {
         match mail {
-            Mail::Prompt { item, reply } => {
-                let id = item.id.clone();
-                let outcome = self.prompt(item).await;
-                let answer = outcome.clone().map(|accepted| accepted.unwrap_or(id));
-                // Whoever asked may have gone away; it is written down all the same.
-                let _ = reply.send(answer);
-                match outcome {
-                    Err(StoreError::Conflict { .. }) | Ok(_) => Ok(()),
-                    Err(error) => Err(error),
-                }
-            }
+            Mail::Prompt { item, reply } => self.take_prompt(item, reply).await,
             Mail::Posted(item) => self.take_posted(item).await,
             Mail::Decided(gate) => {
                 let waits = self.machine.gates.get(&gate.id);
@@ -238,6 +230,11 @@ impl Runner {
                 reply,
             } => {
                 let outcome = self.order(order, posted).await;
+                let _ = reply.send(outcome.clone());
+                outcome
+            }
+            Mail::Do(input, reply) => {
+                let outcome = self.step(*input).await.map(drop);
                 let _ = reply.send(outcome.clone());
                 outcome
             }
@@ -302,6 +299,22 @@ impl Runner {
                 let _ = reply.send(());
                 written.map(drop)
             }
+        }
+    }
+
+    async fn take_prompt(
+        &mut self,
+        item: Box<QueueItem>,
+        reply: oneshot::Sender<Result<QueueItemId, StoreError>>,
+    ) -> Result<(), StoreError> {
+        let id = item.id.clone();
+        let outcome = self.prompt(item).await;
+        let answer = outcome.clone().map(|accepted| accepted.unwrap_or(id));
+        // Whoever asked may have gone away; it is written down all the same.
+        let _ = reply.send(answer);
+        match outcome {
+            Err(StoreError::Conflict { .. }) | Ok(_) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

@@ -69,6 +69,9 @@ pub enum StoreError {
     /// A gate has ended and is not changed again: nothing was written.
     #[error("gate {0} has ended")]
     GateEnded(GateId),
+    /// The thread takes no prompts: nothing was written.
+    #[error("thread {0} is archived and takes no prompts")]
+    Archived(String),
     /// The disk is full, or the database does not answer: it may work later.
     #[error("the store cannot be used now: {0}")]
     Unavailable(String),

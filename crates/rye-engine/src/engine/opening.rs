@@ -227,6 +227,7 @@ struct Restored {
 /// Whether a session that is there is the one that is wanted.
 fn same(there: &SessionData, wanted: &SessionData) -> Result<(), StoreError> {
     let same = there.user_id == wanted.user_id
+        && there.org_id == wanted.org_id
         && there.purpose == wanted.purpose
         && there.parent == wanted.parent;
     if same {
