@@ -8,6 +8,7 @@ mod copies;
 mod opening;
 mod prompt;
 mod session;
+mod settings;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +42,7 @@ pub(crate) use budget::{Above, Budget};
 pub use builder::{BuildError, Builder};
 pub use prompt::{Answer, Prompt, ThreadView};
 pub use session::Session;
+pub use settings::ThreadSettings;
 
 /// How long to wait before a store that does not answer is asked again.
 const AGAIN: Duration = Duration::from_millis(200);

@@ -48,7 +48,7 @@ pub use bus::{Feed, Filter, Missed, Notice, Subscription};
 pub use child::Child;
 pub use engine::{
     Answer, BuildError, Builder, DecideError, Decision, Engine, NewSession, Prompt, Session,
-    ThreadView,
+    ThreadSettings, ThreadView,
 };
 pub use runner::Compaction;
 pub use rye_protocol as protocol;

@@ -15,6 +15,7 @@ mod queue;
 mod result;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use lillux::keys::SigningKey;
@@ -26,10 +27,12 @@ use rye_protocol::{
 use serde_json::{Value, json};
 
 use crate::compaction::{CONTINUE, Settings};
+use crate::engine::ThreadSettings;
 use crate::model::ModelAnswer;
 use crate::proof;
 use crate::tokens;
 use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolError, ToolOutput};
+use drive::MOST_ROUNDS;
 use more::Whose;
 
 pub(crate) use more::Raise;
@@ -160,6 +163,8 @@ pub(crate) enum Input {
         item: Box<QueueItem>,
         partial: String,
     },
+    /// The thread is to have this of its own.
+    Set(ThreadSettings),
     Pause,
     Resume,
     /// One of these, that was ordered by somebody elsewhere.
@@ -362,6 +367,7 @@ impl Step<'_> {
                 self.abort("steer", &partial);
                 self.queue_first(*item);
             }
+            Input::Set(settings) => settings.put(&mut self.machine.thread),
             Input::Pause => self.machine.thread.status = ThreadStatus::Paused,
             Input::Resume => self.machine.thread.status = ThreadStatus::Active,
             Input::Ordered(order, what) => {
@@ -475,7 +481,14 @@ impl Step<'_> {
             Phase::Tools { calls, .. } => self.stop_calls(&calls, "limit"),
         }
         self.withdraw_gates("limit", |_| true);
-        let message = format!("the limit of {limit} is reached");
+        let mut message = format!("the limit of {limit} is reached");
+        if limit == "turns" && self.is_endless() {
+            let _ = write!(
+                message,
+                ": the model was called {MOST_ROUNDS} times for one prompt, and it sets no \
+                 limit of its own. What was done is kept: ask it to go on, or set a limit"
+            );
+        }
         self.fail(ErrorInfo::new(ErrorCode::Limit, message), TurnEnd::Limit);
     }
 

@@ -21,7 +21,7 @@ use rye_protocol::{
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::engine::Shared;
+use crate::engine::{Shared, ThreadSettings};
 use crate::machine::{Children, Env, Input, Machine, PostedOrder, Raise};
 use crate::model::{Delta, ModelAnswer};
 use crate::store::{Order, StoreError, Stored};
@@ -51,6 +51,11 @@ pub(crate) enum Mail {
     Withdraw {
         item: QueueItemId,
         reply: oneshot::Sender<Result<Option<QueueItem>, StoreError>>,
+    },
+    /// The thread is to have this of its own.
+    Set {
+        settings: ThreadSettings,
+        reply: oneshot::Sender<Result<(), StoreError>>,
     },
     Order {
         order: Order,
@@ -229,6 +234,11 @@ impl Runner {
                 let outcome = self.withdraw(item).await;
                 let _ = reply.send(outcome.clone());
                 outcome.map(drop)
+            }
+            Mail::Set { settings, reply } => {
+                let outcome = self.step(Input::Set(settings)).await.map(drop);
+                let _ = reply.send(outcome.clone());
+                outcome
             }
             Mail::Order {
                 order,

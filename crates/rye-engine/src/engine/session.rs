@@ -403,7 +403,7 @@ impl Session {
     }
 
     /// The thread of a key, made if it is not there.
-    async fn thread_for(&self, key: &str) -> Result<Running, StoreError> {
+    pub(super) async fn thread_for(&self, key: &str) -> Result<Running, StoreError> {
         let _making = self.open.making.lock().await;
         if let Ok(running) = self.named(key) {
             return Ok(running);
@@ -499,6 +499,15 @@ impl Session {
             what: "thread",
             id: key.to_owned(),
         })
+    }
+
+    /// What becomes of prompts to a thread from now on that do not say.
+    pub(super) fn set_mode(&self, key: &str, mode: QueueMode) {
+        let threads = self.open.threads.lock();
+        let mut threads = threads.unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = threads.get_mut(key) {
+            running.mode = mode;
+        }
     }
 
     pub(super) fn running(&self, id: &ThreadId) -> Option<Running> {
