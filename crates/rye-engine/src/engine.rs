@@ -43,7 +43,7 @@ pub(crate) use budget::{Above, Budget};
 pub use builder::{BuildError, Builder};
 pub use prompt::{Answer, Prompt, ThreadView};
 pub use session::Session;
-pub use threads::ThreadChange;
+pub use threads::{ThreadChange, ThreadSettings};
 
 /// How long to wait before a store that does not answer is asked again.
 const AGAIN: Duration = Duration::from_millis(200);

@@ -49,7 +49,7 @@ pub use bus::{Feed, Filter, Missed, Notice, Subscription};
 pub use child::Child;
 pub use engine::{
     Answer, BuildError, Builder, DecideError, Decision, Engine, NewSession, Prompt, Session,
-    ThreadChange, ThreadView,
+    ThreadChange, ThreadSettings, ThreadView,
 };
 pub use runner::Compaction;
 pub use rye_protocol as protocol;

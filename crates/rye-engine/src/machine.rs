@@ -15,6 +15,7 @@ mod queue;
 mod result;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use lillux::keys::SigningKey;
@@ -31,6 +32,7 @@ use crate::model::ModelAnswer;
 use crate::proof;
 use crate::tokens;
 use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolError, ToolOutput};
+use drive::MOST_ROUNDS;
 use more::Whose;
 
 pub(crate) use more::Raise;
@@ -506,7 +508,14 @@ impl Step<'_> {
             Phase::Tools { calls, .. } => self.stop_calls(&calls, "limit"),
         }
         self.withdraw_gates("limit", |_| true);
-        let message = format!("the limit of {limit} is reached");
+        let mut message = format!("the limit of {limit} is reached");
+        if limit == "turns" && self.is_endless() {
+            let _ = write!(
+                message,
+                ": the model was called {MOST_ROUNDS} times for one prompt, and it sets no \
+                 limit of its own. What was done is kept: ask it to go on, or set a limit"
+            );
+        }
         self.fail(ErrorInfo::new(ErrorCode::Limit, message), TurnEnd::Limit);
     }
 

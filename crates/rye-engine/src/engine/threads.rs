@@ -15,9 +15,9 @@ use crate::store::StoreError;
 pub struct ThreadChange {
     /// What becomes of a prompt that comes while it is busy, and does not say.
     pub mode: Option<QueueMode>,
-    /// The model of prompts that name none.
+    /// The model of prompts that name none; an empty name gives back the session's.
     pub model: Option<String>,
-    /// The role of prompts that name none.
+    /// The role of prompts that name none; an empty name gives back the session's.
     pub role: Option<String>,
     /// What it is about.
     pub summary: Option<String>,
@@ -28,14 +28,17 @@ pub struct ThreadChange {
 impl ThreadChange {
     pub(crate) fn apply(self, thread: &mut Thread) {
         thread.mode = self.mode.unwrap_or(thread.mode);
-        if self.model.is_some() {
-            thread.model = self.model;
+        if let Some(model) = self.model {
+            thread.model = Some(model).filter(|model| !model.is_empty());
         }
         if self.summary.is_some() {
             thread.summary = self.summary;
         }
         if let Some(role) = self.role {
-            thread.metadata.insert(ROLE.to_owned(), Value::String(role));
+            thread.metadata.remove(ROLE);
+            if !role.is_empty() {
+                thread.metadata.insert(ROLE.to_owned(), Value::String(role));
+            }
         }
         match (self.archived, thread.status) {
             (Some(true), _) => thread.status = ThreadStatus::Archived,
@@ -45,7 +48,38 @@ impl ThreadChange {
     }
 }
 
+/// What a thread has of its own beside its history. It holds from the next prompt on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ThreadSettings {
+    /// Its role; else the session's. A prompt may name another.
+    pub role: Option<String>,
+    /// Its model; else the session's. A prompt and a role may name another.
+    pub model: Option<String>,
+    /// What becomes of prompts that come while it is busy, where they do not say.
+    pub mode: QueueMode,
+}
+
+impl ThreadSettings {
+    /// Those of a thread.
+    pub fn of(thread: &Thread) -> Self {
+        let role = thread.metadata.get(ROLE).and_then(Value::as_str);
+        Self {
+            role: role.map(str::to_owned),
+            model: thread.model.clone(),
+            mode: thread.mode,
+        }
+    }
+}
+
 impl Session {
+    /// What a thread has of its own; nothing, if it is not there.
+    pub async fn thread_settings(&self, key: &str) -> Result<ThreadSettings, StoreError> {
+        let record = self.shared().store.record(self.id()).await?;
+        let threads = record.map(|record| record.threads).unwrap_or_default();
+        let thread = threads.iter().find(|thread| thread.key == key);
+        Ok(thread.map(ThreadSettings::of).unwrap_or_default())
+    }
+
     /// Changes a thread, `default` where none is named; makes it if it is not there. Gives
     /// its id once that is written.
     pub async fn change_thread(

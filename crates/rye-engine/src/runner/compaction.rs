@@ -53,7 +53,8 @@ impl Runner {
         let own = self.own.clone();
         match plan(&path, why, before, usable, settings) {
             Plan::Nothing if why == Compacting::Overflow => {
-                let message = "what is said last does not fit by itself";
+                let message = "what is said last does not fit by itself; ask for less at \
+                               once, or choose a model with a larger window";
                 let error = ErrorInfo::new(ErrorCode::ContextOverflow, message);
                 let _ = own.send(Mail::Compacted(generation, Err((error, Usage::default()))));
             }
