@@ -18,6 +18,7 @@
 //! `rye-host` has stores, models and sandboxes to give, and in its documentation a whole
 //! program with a tool of its own.
 
+pub mod attachment;
 pub mod blob;
 pub mod bridge;
 pub mod builtin;
@@ -48,7 +49,7 @@ pub use bus::{Feed, Filter, Missed, Notice, Subscription};
 pub use child::Child;
 pub use engine::{
     Answer, BuildError, Builder, DecideError, Decision, Engine, NewSession, Prompt, Session,
-    ThreadView,
+    ThreadChange, ThreadSettings, ThreadView,
 };
 pub use runner::Compaction;
 pub use rye_protocol as protocol;

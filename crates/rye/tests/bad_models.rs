@@ -105,7 +105,7 @@ const CASES: &[Case] = &[
         args: &[],
         words: &[
             "the context is too long for the model",
-            "what is said last does not fit by itself",
+            "what is said last does not fit by itself; ask for less at once",
         ],
     },
 ];

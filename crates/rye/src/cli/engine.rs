@@ -368,31 +368,38 @@ impl Follower<'_> {
                         (text, result) = said;
                     }
                 }
-                EventKind::Error { error: why } => error = Some(why.message),
+                EventKind::Error { error: why } if why.ids.item.as_ref() == Some(item) => {
+                    error = Some(why.message);
+                }
                 _ => {}
             }
         }
     }
 
-    /// Follows until nothing is left to do.
-    pub(crate) async fn until_idle(&self) -> Result<(), Failure> {
+    /// Follows until nothing is left to do, and all is told that came of it.
+    pub(crate) async fn until_idle(&self, after: u64) -> Result<(), Failure> {
         let mut gates = Gates::of(self).await?;
-        let mut events = self.session.subscribe(0);
+        let mut events = self.session.subscribe(after);
+        let mut told = after;
         loop {
             let threads = self.session.threads();
-            if threads
-                .iter()
-                .all(|thread| thread.status == StatusKind::Idle)
-            {
+            let idle = threads.iter().all(|it| it.status == StatusKind::Idle);
+            // A thread is idle before the last it did has been heard of.
+            if idle && told >= self.session.last_event().await? {
                 return Ok(());
             }
             tokio::select! {
                 notice = events.next() => {
                     let notice = notice?.ok_or_else(taken)?;
-                    if let (EventKind::MessageEnd { .. }, Some(entry)) =
-                        (&notice.event.kind, &notice.entry)
-                    {
-                        self.aside(&line(entry));
+                    told = notice.event.sequence.unwrap_or(told);
+                    if let EventKind::MessageEnd { entry } = &notice.event.kind {
+                        let entry = match notice.entry {
+                            Some(entry) => Some(entry),
+                            None => self.read(notice.event.thread.as_ref(), entry).await?,
+                        };
+                        if let Some(entry) = entry {
+                            self.aside(&line(&entry));
+                        }
                     }
                 }
                 gate = gates.next() => self.at_gate(gate?).await?,
@@ -623,8 +630,11 @@ impl From<StoreError> for Failure {
                 .hint("answer its gates from here, or end the process that has it"),
             StoreError::Fenced(_) => Self::failed("fenced", error),
             StoreError::Conflict { .. } => Self::failed("conflict", error),
+            StoreError::Archived(_) => Self::failed("archived", error),
             StoreError::GateEnded(_) => Self::failed("gate_ended", error),
             StoreError::Unavailable(_) => Self::failed("store", error),
+            StoreError::Broken(_) => Self::failed("broken", error)
+                .hint("rye session resume SESSION goes on from the record"),
             _ => Self::failed("unreadable", error),
         }
     }

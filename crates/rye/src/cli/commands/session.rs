@@ -3,6 +3,7 @@
 mod compaction;
 mod copies;
 mod proof;
+mod thread;
 
 pub(super) use proof::{failure as unreadable, trusted};
 
@@ -32,6 +33,7 @@ pub(crate) fn run(command: &SessionCommand, context: &Context) -> Outcome {
         SessionCommand::Import(args) => copies::import(args, context),
         SessionCommand::Fork(args) => copies::fork(args, context),
         SessionCommand::Compact(args) => compaction::run(args, context),
+        SessionCommand::Thread(args) => thread::run(args, context),
         SessionCommand::Rm(args) => rm(args, context),
     }
 }
@@ -181,6 +183,8 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
     };
     let meant = &args.session.id;
     with_session(context, meant, wanted, async |engine, id| {
+        // It goes on as soon as it is open: what comes of that is told from here on.
+        let before = engine.last_event(id).await?;
         let session = engine.open_session(id, Claim::IfFree).await?;
         let follower = Follower {
             engine,
@@ -188,7 +192,7 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
             printer: context.printer,
             yes: args.yes,
         };
-        follower.until_idle().await?;
+        follower.until_idle(before).await?;
         Ok(Box::new(Show::of(engine, id.clone()).await?) as Box<dyn Report>)
     })
 }
