@@ -5,6 +5,7 @@ mod budget;
 mod builder;
 mod compaction;
 mod copies;
+mod fatal;
 mod opening;
 mod prompt;
 mod session;
@@ -150,10 +151,14 @@ impl Shared {
     }
 
     /// The record cannot be written any more: all threads stop where they are.
-    pub(crate) fn lose(&self, error: &StoreError) {
+    fn lose(&self, error: &StoreError) {
+        self.mark_lost(error);
+        self.closed.cancel();
+    }
+
+    fn mark_lost(&self, error: &StoreError) {
         let lost = self.lost.lock();
         *lost.unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
-        self.closed.cancel();
     }
 
     pub(crate) fn check(&self) -> Result<(), StoreError> {
@@ -464,7 +469,7 @@ async fn look_after(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Recei
                 looked = session.look().await;
             }
             if let Err(error) = looked {
-                session.lose(&error);
+                session.shared().break_down(None, &error).await;
             }
         }
     }

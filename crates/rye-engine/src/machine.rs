@@ -151,6 +151,8 @@ pub(crate) enum Input {
     Decided(Box<Gate>),
     /// A tool has started a process.
     Process(CallId, rye_protocol::ProcessRef),
+    /// A tool has made something to keep.
+    Artifact(CallId, Artifact),
     /// Time has passed.
     Tick,
     /// End what runs. `partial` is what the model has said so far.
@@ -169,6 +171,14 @@ pub(crate) enum Input {
     Resume,
     /// One of these, that was ordered by somebody elsewhere.
     Ordered(PostedOrder, Box<Input>),
+}
+
+/// Something that a tool has made.
+#[derive(Debug, Clone)]
+pub(crate) struct Artifact {
+    pub(crate) name: String,
+    /// Where the blob store has it.
+    pub(crate) source: String,
 }
 
 /// An order that stands in the record until it is carried out.
@@ -354,6 +364,12 @@ impl Step<'_> {
                     call.processes.push(process);
                 }
             }
+            Input::Artifact(call, Artifact { name, source }) => {
+                // What a turn left behind that is over has nobody to tell.
+                if self.machine.call(&call).is_some() {
+                    self.tell(EventKind::Artifact { name, source });
+                }
+            }
             Input::Abort {
                 partial,
                 clear_queue,
@@ -504,8 +520,19 @@ impl Step<'_> {
         }
     }
 
+    /// An error that says where it was.
+    fn placed(&self, mut error: ErrorInfo) -> ErrorInfo {
+        let thread = &self.machine.thread;
+        let ids = &mut error.ids;
+        ids.session = Some(thread.session.clone());
+        ids.thread = Some(thread.id.clone());
+        ids.item = thread.turn.as_ref().map(|turn| turn.item.clone());
+        error
+    }
+
     /// Ends the turn with what went wrong; the next prompt may begin.
     fn fail(&mut self, error: ErrorInfo, reason: TurnEnd) {
+        let error = self.placed(error);
         let part = Part::Error {
             error: error.clone(),
         };

@@ -75,6 +75,10 @@ pub enum StoreError {
     /// What is stored cannot be understood: it was damaged, or written by a newer version.
     #[error("the store cannot be read: {0}")]
     Unreadable(String),
+    /// A bug, of ours or of a part that the host brought: the session stands still until it
+    /// is opened again.
+    #[error("the session broke down: {0}")]
+    Broken(String),
 }
 
 /// Something that anybody may write, also without the lease.

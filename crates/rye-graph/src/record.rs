@@ -19,7 +19,7 @@ mod verify;
 
 pub(crate) use journal::Journal;
 pub use journal::commits;
-pub(crate) use replay::{At, ItemState, Replayed};
+pub(crate) use replay::{At, HookState, ItemState, Replayed};
 pub use runs::{Found, Run, Runs, Standing};
 pub use verify::{Fault, Verdict};
 

@@ -4,6 +4,7 @@
 //! tool is first used, or was when its item was signed; from then on it is pinned, and a tool
 //! of which its server says something else is shown to a person before it is called.
 
+mod media;
 mod pins;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use rye_mcp::client::{
 use serde_json::{Map, Value};
 
 use crate::items::{piece, refused, unusable, words};
+use media::Media;
 use pins::Pins;
 
 /// Where servers are, relative to a space's `.ai/`.
@@ -237,7 +239,12 @@ impl Servers {
         })
     }
 
-    async fn run(&self, prepared: &Prepared, params: Value) -> Result<ToolOutput, ActionError> {
+    async fn run(
+        &self,
+        prepared: &Prepared,
+        params: Value,
+        context: &ToolContext,
+    ) -> Result<ToolOutput, ActionError> {
         let handle = handle(prepared)?;
         // First used, it is pinned, before anything is called.
         self.pin(handle)?;
@@ -247,21 +254,30 @@ impl Servers {
         };
         let mut call = ToolCall::new(&handle.tool, arguments);
         call.pin = Some(handle.pin.clone());
-        let answer = match self.pool.call(&handle.server, &call).await {
+        let mut answer = match self.pool.call(&handle.server, &call).await {
             Err(error) if matches!(error.kind, Kind::Drift(_)) => return Err(ActionError::Changed),
             answer => answer.map_err(|error| failed(&error))?,
         };
+        let Media { notes, attachments } = media::take(&mut answer, context).await;
         let done = rye_mcp::tool_result(answer);
-        let text = match done.data.get("text").and_then(Value::as_str) {
+        let mut text = match done.data.get("text").and_then(Value::as_str) {
             Some(text) => text.to_owned(),
+            // What is said of them says all.
+            None if !notes.is_empty() && is_media(&done.data) => String::new(),
             None => words(&done.data),
         };
+        for note in notes {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&note);
+        }
         match done.failure {
             Some(failure) => Err(unusable(&failure.message)),
             None => Ok(ToolOutput {
                 text,
                 data: done.data,
-                attachments: Vec::new(),
+                attachments,
             }),
         }
     }
@@ -273,6 +289,20 @@ impl Servers {
             .accept(name, &handle.tool, &handle.pin, &handle.about);
         kept.map_err(|why| unusable(&why))
     }
+}
+
+/// Whether data is but the contents of an answer, and none of them says anything.
+fn is_media(data: &Value) -> bool {
+    let says = |content: &Value| {
+        let is_file = ["image", "audio"]
+            .iter()
+            .any(|kind| content["type"] == *kind);
+        let is_read = content["type"] == "resource" && content["resource"]["text"].is_null();
+        !is_file && !is_read
+    };
+    let fields = data.as_object().map_or(0, Map::len);
+    let contents = data.get("content").and_then(Value::as_array);
+    fields == 1 && contents.is_some_and(|contents| !contents.iter().any(says))
 }
 
 fn handle(prepared: &Prepared) -> Result<&Handle, ActionError> {
@@ -360,9 +390,9 @@ impl ActionSource for Servers {
         &'a self,
         prepared: &'a Prepared,
         params: Value,
-        _: &'a ToolContext,
+        context: &'a ToolContext,
     ) -> Later<'a, Result<ToolOutput, ActionError>> {
-        Box::pin(self.run(prepared, params))
+        Box::pin(self.run(prepared, params, context))
     }
 
     fn accept<'a>(&'a self, prepared: &'a Prepared) -> Later<'a, Result<(), ActionError>> {

@@ -486,3 +486,121 @@ fn a_result_that_was_kept_is_used_until_something_of_it_changes() {
     assert_eq!(world.read("project/published.txt"), "x\ny\nx\n");
     assert_transcript!(transcript);
 }
+
+#[test]
+fn items_that_were_kept_are_not_called_again_and_new_ones_are() {
+    let world = ready();
+    graph(
+        &world,
+        "each",
+        "[\"rye.execute.tool.lib.publish\"]",
+        "  start: one\n  nodes:\n\
+         \x20   one: { type: foreach, over: \"${inputs.names}\", as: name, cache_result: true, collect: all,\n\
+         \x20          action: { item_id: lib/publish, params: { artifact: \"${name}\" } } }\n",
+    );
+    let mut transcript = world.transcript(&[
+        "graph run flows/each --params {\"names\":[\"x\",\"y\"]}",
+        "graph run flows/each --params {\"names\":[\"y\",\"z\",\"x\"]}",
+        "graph run flows/each --params {\"names\":[\"z\",\"y\"]}",
+    ]);
+    assert_eq!(world.read("project/published.txt"), "x\ny\nz\n");
+    let id = newest(&world)["id"].as_str().unwrap().to_owned();
+    transcript += &world.transcript(&[&format!("run verify {id}")]);
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn a_run_goes_on_in_the_background_under_its_name() {
+    let world = ready();
+    let config = "  start: one\n  max_steps: 1\n  nodes:\n\
+         \x20   one: { type: gate, assign: { a: 1 }, next: two }\n    two: { type: return, output: { a: \"${state.a}\" } }\n";
+    graph(&world, "rest", "[]", config);
+    world.run(&["graph", "run", "flows/rest"]);
+    let id = newest(&world)["id"].as_str().unwrap().to_owned();
+    graph(
+        &world,
+        "rest",
+        "[]",
+        &config.replace("{ a: \"${state.a}\" }", "{ b: \"${state.a}\" }"),
+    );
+    let resume = format!("graph run --resume {id} --async");
+    let follow = format!("run tail {id} --follow");
+    let mut transcript = world.transcript(&[&resume, &format!("{resume} --accept-changed")]);
+    let state = |wanted: &str| {
+        for _ in 0..400 {
+            let status = json(&world.run(&["run", "status", "--json", &id]));
+            if status["run"]["state"] == wanted {
+                return;
+            }
+            let folder = world.path(&format!("project/.ai/state/graphs/{id}"));
+            let _ = lillux::watch::paths(&[folder], Some(Duration::from_millis(50)));
+        }
+        panic!("{id} is never {wanted}: {}", newest(&world));
+    };
+    state("completed");
+    transcript += &world.transcript(&[
+        &follow,
+        "run list",
+        &resume,
+        &format!("run verify {id}"),
+        &format!("run cancel {id}"),
+        "graph run --resume 20200101 --async",
+    ]);
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn runs_of_one_second_are_listed_the_newest_first() {
+    let world = ready();
+    graph(
+        &world,
+        "quick",
+        "[]",
+        "  start: one\n  nodes:\n    one: { type: return, output: \"${inputs.n}\" }\n",
+    );
+    for n in 0..6 {
+        let params = format!("{{\"n\":{n}}}");
+        let output = world.run(&["graph", "run", "flows/quick", "--params", &params]);
+        assert!(output.status.success(), "{output:?}");
+    }
+    let listed = json(&world.run(&["run", "list", "--json"]));
+    let ids = listed["runs"].as_array().unwrap().iter();
+    let numbers = ids.map(|run| {
+        let id = run["id"].as_str().unwrap();
+        json(&world.run(&["run", "status", "--json", id]))["output"].clone()
+    });
+    assert_eq!(numbers.collect::<Vec<_>>(), [5, 4, 3, 2, 1, 0]);
+}
+
+#[test]
+fn what_is_put_over_the_state_of_a_run_is_part_of_its_record() {
+    let world = ready();
+    graph(
+        &world,
+        "over",
+        "[]",
+        "  start: one\n  nodes:\n\
+         \x20   one: { type: gate, assign: { a: 1 }, next: two }\n\
+         \x20   two: { type: gate, assign: { b: 2 }, next: three }\n\
+         \x20   three: { type: return, output: { a: \"${state.a}\", b: \"${state.b || 'none'}\" } }\n",
+    );
+    assert!(world.run(&["graph", "step", "flows/over"]).status.success());
+    let id = newest(&world)["id"].as_str().unwrap().to_owned();
+    let transcript = world.transcript(&[
+        &format!("graph step --resume {id} --node three --state {{\"a\":7}}"),
+        &format!("run verify {id}"),
+        &format!("run tail {id}"),
+    ]);
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn every_graph_that_is_named_is_looked_at_whatever_is_wrong_with_the_others() {
+    let world = ready();
+    world.write("project/.ai/tools/flows/text.yaml", "a: [\n");
+    let transcript = world.transcript(&[
+        "graph validate .ai/tools/flows/text.yaml flows/none workflows/stats",
+        "graph validate .ai/tools/flows/text.yaml flows/none workflows/stats --json",
+    ]);
+    assert_transcript!(transcript);
+}

@@ -6,13 +6,12 @@
 //! `builtin:bash`, `builtin:write` and `builtin:edit`; what is outside is never allowed
 //! without asking.
 
-use rye_protocol::{ErrorCode, ErrorInfo};
 use serde_json::{Value, json};
 
 use crate::bridge::{Mode, Risk};
 use crate::proof;
 use crate::text::without_middle;
-use crate::tool::{DecisionRequest, ToolContext, ToolError};
+use crate::tool::{DecisionRequest, ToolContext, ToolError, decided};
 
 /// The kind of sandbox that confines nothing.
 const UNCONFINED: &str = "local";
@@ -74,25 +73,5 @@ pub(super) async fn to_run(
 fn mode(tool: &str, risk: Risk, context: &ToolContext) -> Result<Mode, ToolError> {
     let gone = || ToolError::failed("the session is closed");
     let engine = context.engine.upgrade().ok_or_else(gone)?;
-    Ok(engine.policy.decide_builtin(tool, risk))
-}
-
-async fn decided(
-    mode: Mode,
-    tool: &str,
-    request: DecisionRequest,
-    context: &ToolContext,
-) -> Result<(), ToolError> {
-    let message = match mode {
-        Mode::Allow => return Ok(()),
-        Mode::Deny => format!("the policy does not let `{tool}` do that"),
-        Mode::Ask => {
-            let resolution = context.request_decision(request).await?;
-            if resolution.action == "approve" {
-                return Ok(());
-            }
-            format!("{} did not allow it", resolution.by)
-        }
-    };
-    Err(ToolError(ErrorInfo::new(ErrorCode::Denied, message)))
+    Ok(engine.policy.decide_own(tool, Some(risk), false))
 }

@@ -113,7 +113,11 @@ impl Inner {
         let session = Session::new(self, lease, record.session.clone(), above);
         // A tool that is run again looks for its session.
         let session = self.keep(session);
-        if let Err(error) = session.restore(record).await {
+        let going_on = async {
+            session.mend().await?;
+            session.restore(record).await
+        };
+        if let Err(error) = going_on.await {
             session.close().await?;
             return Err(error);
         }

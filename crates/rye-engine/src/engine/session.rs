@@ -278,11 +278,8 @@ impl Session {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        !self.open.shared.closed.is_cancelled()
-    }
-
-    pub(super) fn lose(&self, error: &StoreError) {
-        self.open.shared.lose(error);
+        let shared = &self.open.shared;
+        !shared.closed.is_cancelled() && shared.check().is_ok()
     }
 
     /// Takes in what others have posted.

@@ -8,6 +8,8 @@ use rye_protocol::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
+use super::effects::broken;
+use super::unharmed::unharmed;
 use super::{Mail, Runner, patiently};
 use crate::compaction::plan::{self, Head, Plan, plan};
 use crate::compaction::summary::{self, Again};
@@ -85,8 +87,12 @@ impl Runner {
                     before,
                     settings: Arc::clone(settings),
                 };
+                let masks = Arc::clone(&self.shared.masks);
                 let task = tokio::spawn(async move {
-                    let outcome = work.sum_up(&*model).await;
+                    let outcome = match unharmed(work.sum_up(&*model)).await {
+                        Ok(outcome) => outcome,
+                        Err(why) => Err((broken(&masks.mask(&why)), Usage::default())),
+                    };
                     let _ = own.send(Mail::Compacted(generation, outcome));
                 });
                 self.model = Some(AbortOnDropHandle::new(task));

@@ -69,11 +69,8 @@ fn said(entry: &Entry) -> Option<Value> {
                 if let Some(part) = part.as_object_mut() {
                     part.remove("elided");
                 }
-                // Whose error it is has another id.
                 if let Some(error) = part["error"].as_object_mut() {
-                    error.retain(|name, _| {
-                        ["code", "message", "recoverable"].contains(&name.as_str())
-                    });
+                    error.remove("ids");
                 }
             }
             Some(message)

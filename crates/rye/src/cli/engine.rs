@@ -368,7 +368,9 @@ impl Follower<'_> {
                         (text, result) = said;
                     }
                 }
-                EventKind::Error { error: why } => error = Some(why.message),
+                EventKind::Error { error: why } if why.ids.item.as_ref() == Some(item) => {
+                    error = Some(why.message);
+                }
                 _ => {}
             }
         }
@@ -630,6 +632,8 @@ impl From<StoreError> for Failure {
             StoreError::Conflict { .. } => Self::failed("conflict", error),
             StoreError::GateEnded(_) => Self::failed("gate_ended", error),
             StoreError::Unavailable(_) => Self::failed("store", error),
+            StoreError::Broken(_) => Self::failed("broken", error)
+                .hint("rye session resume SESSION goes on from the record"),
             _ => Self::failed("unreadable", error),
         }
     }
