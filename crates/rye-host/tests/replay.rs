@@ -15,8 +15,8 @@ use rye_engine::protocol::{
 };
 use rye_engine::sandbox::Sandbox;
 use rye_engine::store::{Claim, Later};
-use rye_engine::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
-use rye_engine::{Engine, NewSession, Prompt, Session};
+use rye_engine::tool::{Approval, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_host::replay::{Replayed, Today, replay};
 use rye_model::{Script, Scripted};
 use rye_sandbox::Virtual;
@@ -85,16 +85,20 @@ impl Tool for Held {
     }
 }
 
-/// `first` and `second` give something when they are let, `never` does not.
+/// `first` and `second` give something when they are let, `asked` when a person lets it too,
+/// and `never` does not.
 fn tools(let_go: &[Arc<Notify>; 2]) -> Vec<Arc<dyn Tool>> {
     let schema = json!({ "type": "object" });
     let def = |name: &str, effect| ToolDef::new(name, "A test.", schema.clone()).effect(effect);
     let [first, second] = let_go.clone();
+    let mut asked = def("asked", Effect::Pure);
+    asked.approval = Approval::Always;
     let held = |def, let_go| Arc::new(Held { def, let_go }) as Arc<dyn Tool>;
     vec![
         held(def("first", Effect::Pure), Some(first)),
         held(def("second", Effect::Pure), Some(second)),
         held(def("never", Effect::AtMostOnce), None),
+        held(asked, Some(Arc::clone(&let_go[0]))),
     ]
 }
 
@@ -365,6 +369,33 @@ async fn results_come_in_the_order_in_which_they_came() {
     let ends = |it: &EventKind| matches!(it, EventKind::ToolEnd { .. });
     let item = world.until("work", ends).await;
     world.let_go[0].notify_one();
+    world.session.answer(&item).await.unwrap();
+    world.is_the_same(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_approved_or_denied_is_not_asked_about_again() {
+    let world = World::new(&[(
+        "a",
+        "steps:\n\
+         - tool_calls: [{ name: asked }]\n\
+         - tool_calls: [{ name: asked }]\n\
+         - text: Bye.\n",
+    )])
+    .await;
+    world.let_go[0].notify_one();
+    let item = world.session.prompt("work").await.unwrap();
+    let mut events = world.session.subscribe(0);
+    for action in ["approve", "deny"] {
+        let gate = loop {
+            let notice = events.next().await.unwrap().unwrap();
+            if let EventKind::DecisionGate { gate } = notice.event.kind {
+                break gate;
+            }
+        };
+        let decision = Decision::new(action, "ada", "test");
+        world.engine.decide(&gate.id, decision).await.unwrap();
+    }
     world.session.answer(&item).await.unwrap();
     world.is_the_same(1).await;
 }

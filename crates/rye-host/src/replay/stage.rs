@@ -14,7 +14,7 @@ use rye_engine::model::{
 use rye_engine::protocol::{CallId, Event, EventKind, Part, QueueItemId, ResultStatus, Usage};
 use rye_engine::sandbox::Sandbox;
 use rye_engine::store::Later;
-use rye_engine::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::tool::{Approval, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Session, store::StoreError};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
@@ -301,6 +301,9 @@ impl RecordedTool {
     pub(super) fn new(mut def: ToolDef, stage: Arc<Stage>) -> Self {
         def.is_task = false;
         def.timeout = None;
+        // It was approved, or was not, and the record has what came of that.
+        def.risk = None;
+        def.approval = Approval::ByRisk;
         // What was made again when its host had died is given again, and nobody is asked.
         def.effect = if stage.recorded.is_interrupted(&def.spec.name) {
             Effect::AtMostOnce
