@@ -62,10 +62,11 @@ pub fn run() -> Result<Vec<Row>> {
         .enable_io()
         .enable_time()
         .build()?;
-    let mut rows = Vec::new();
+    let (mut rows, mut nodes) = (Vec::new(), Vec::new());
     for length in LENGTHS {
         let graph = chain(length)?;
         let node = in_memory(&runtime, &graph, length)?;
+        nodes.push(node);
         rows.push(Row {
             what: format!("a node in memory, of {length}, beside 50 µs"),
             ours: node,
@@ -85,20 +86,30 @@ pub fn run() -> Result<Vec<Row>> {
             unit: Unit::Pieces,
         });
     }
-    let (some, many) = (chain(100)?, chain(1000)?);
-    let linear = try_interleaved(
-        5,
-        || written(&runtime, &some, 100, Effect::AtMostOnce),
-        || written(&runtime, &many, 1000, Effect::AtMostOnce),
-    )?;
-    rows.push(Row::time(
-        "a written node of 1,000, beside one of 100",
-        (linear.0 / 100.0, linear.1 / 1000.0),
-        1.3,
-    ));
+    for (lengths, nodes) in LENGTHS.windows(2).zip(nodes.windows(2)) {
+        let (&[less, more], &[floor, ours]) = (lengths, nodes) else {
+            continue;
+        };
+        rows.push(growth("in memory", less, more, (floor, ours)));
+        let (some, many) = (chain(less)?, chain(more)?);
+        // One that may be repeated, so that it is ours and not the disk's time.
+        let on_disk = try_interleaved(
+            9,
+            || written(&runtime, &some, less, Effect::Pure),
+            || written(&runtime, &many, more, Effect::Pure),
+        )?;
+        let on_disk = (on_disk.0 / count(less), on_disk.1 / count(more));
+        rows.push(growth("written down", less, more, on_disk));
+    }
     rows.extend(peer::rows(&runtime)?);
     rows.push(foreach()?);
     Ok(rows)
+}
+
+/// That ten times the nodes take ten times as long, and no more.
+fn growth(what: &str, less: usize, more: usize, times: (f64, f64)) -> Row {
+    let what = format!("a node {what}, of {more}, beside one of {less}");
+    Row::time(&what, times, 1.3)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "some thousands")]

@@ -41,7 +41,7 @@ pub(crate) struct Bus {
 /// What is told to whoever listens to all sessions.
 #[derive(Debug, Clone)]
 pub(crate) struct ToAll {
-    notice: Notice,
+    notice: Arc<Notice>,
     user: Option<Arc<str>>,
 }
 
@@ -53,13 +53,21 @@ impl Bus {
     }
 
     pub(crate) fn tell(&self, notice: Notice) {
-        if self.all.receiver_count() > 0 {
-            let (notice, user) = (notice.clone(), self.user.clone());
+        // Nobody need listen.
+        let (to_all, to_some) = (
+            self.all.receiver_count() > 0,
+            self.sender.receiver_count() > 0,
+        );
+        if !to_all && !to_some {
+            return;
+        }
+        let notice = Arc::new(notice);
+        if to_all {
+            let (notice, user) = (Arc::clone(&notice), self.user.clone());
             let _ = self.all.send(ToAll { notice, user });
         }
-        // Nobody need listen.
-        if self.sender.receiver_count() > 0 {
-            let _ = self.sender.send(Arc::new(notice));
+        if to_some {
+            let _ = self.sender.send(notice);
         }
     }
 
@@ -193,7 +201,9 @@ impl Feed {
     pub async fn next(&mut self) -> Result<Option<Notice>, Missed> {
         loop {
             match self.live.recv().await {
-                Ok(told) if self.filter.lets(&told) => return Ok(Some(told.notice)),
+                Ok(told) if self.filter.lets(&told) => {
+                    return Ok(Some(Arc::unwrap_or_clone(told.notice)));
+                }
                 Ok(_) => {}
                 Err(broadcast::error::RecvError::Closed) => return Ok(None),
                 Err(broadcast::error::RecvError::Lagged(missed)) => return Err(Missed(missed)),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rye_protocol::{ErrorCode, ErrorInfo};
+use rye_schema::Schema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -207,11 +208,11 @@ fn check(action: &Prepared, params: &Value) -> Result<(), ToolError> {
     let Some(form) = &action.schema else {
         return Ok(());
     };
-    let Ok(validator) = jsonschema::validator_for(form) else {
+    let Ok(form) = Schema::new(form) else {
         // Whoever runs it says so in its own words.
         return Ok(());
     };
-    match schema::wrong(&validator, params) {
+    match schema::wrong(&form, params) {
         None => Ok(()),
         Some(wrong) => {
             let message = format!("the parameters do not fit: {wrong}");

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
-use jsonschema::Validator;
 use rye_protocol::{ErrorCode, ErrorInfo};
+use rye_schema::Schema;
 use serde_json::Value;
 
 use super::unharmed::unharmed;
@@ -31,18 +31,18 @@ pub(crate) struct Toolbox {
 
 struct Known {
     tool: Arc<dyn Tool>,
-    validator: Arc<Validator>,
+    parameters: Arc<Schema>,
 }
 
 impl Toolbox {
     /// Adds a tool; one of the same name makes room. In words why it cannot be.
     pub(crate) fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), String> {
         let spec = &tool.def().spec;
-        let validator = jsonschema::validator_for(&spec.parameters)
+        let parameters = Schema::new(&spec.parameters)
             .map_err(|error| format!("the schema of `{}` is no schema: {error}", spec.name))?;
         let name = spec.name.clone();
-        let validator = Arc::new(validator);
-        self.all.insert(name, Known { tool, validator });
+        let parameters = Arc::new(parameters);
+        self.all.insert(name, Known { tool, parameters });
         let all = self.all.values();
         self.specs = all.map(|known| known.tool.def().spec.clone()).collect();
         Ok(())
@@ -68,15 +68,15 @@ impl Toolbox {
         context: ToolContext,
     ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send + 'static {
         let known = self.all.get(name);
-        let known = known.map(|known| (Arc::clone(&known.tool), Arc::clone(&known.validator)));
+        let known = known.map(|known| (Arc::clone(&known.tool), Arc::clone(&known.parameters)));
         let name = name.to_owned();
         async move {
             let fail = |code, message: String| ToolError(ErrorInfo::new(code, message));
-            let Some((tool, validator)) = known else {
+            let Some((tool, parameters)) = known else {
                 let message = format!("there is no tool `{name}`");
                 return Err(fail(ErrorCode::UnknownTool, message));
             };
-            if let Some(wrong) = schema::wrong(&validator, &args) {
+            if let Some(wrong) = schema::wrong(&parameters, &args) {
                 let message = format!("the arguments do not fit: {wrong}");
                 return Err(fail(ErrorCode::InvalidArguments, message));
             }
