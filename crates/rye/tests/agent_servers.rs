@@ -318,7 +318,7 @@ fn an_image_of_a_server_is_seen_by_the_model_and_a_file_is_kept() {
     );
     world.write("user/.ai/config/agent/models.yaml", &models);
     let answer = json(&world.run(&["prompt", "go", "--model", "local/x", "--json"]));
-    assert_eq!(answer["text"], "clouds", "{answer}");
+    assert_eq!(answer["answer"], "clouds", "{answer}");
     let seen = wire.requests()[1].body["messages"].to_string();
     assert!(seen.contains("data:image/png;base64,iVBORw0KGgo"), "{seen}");
 

@@ -65,6 +65,9 @@ async fn checked(args: &PromptArgs, engine: &Engine, is_new: bool) -> Result<Str
     }
     let text = args.text.join(" ");
     let Some(name) = &args.skill else {
+        if text.trim().is_empty() {
+            return Err(Failure::usage("there is nothing to ask").hint("rye prompt TEXT"));
+        }
         return Ok(text);
     };
     let variables = args.variables.iter().cloned().collect();

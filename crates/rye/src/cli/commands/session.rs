@@ -16,7 +16,7 @@ use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand};
 use crate::cli::context::Context;
 use crate::cli::engine::{Follower, Wanted, find, how_to_answer, line, with_engine, with_session};
 use crate::cli::failure::Failure;
-use crate::cli::page::{BOLD, DIM, Page, WARN, paint, plain};
+use crate::cli::page::{BAD, BOLD, DIM, Page, WARN, paint, plain};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
 
@@ -87,6 +87,9 @@ impl Report for List {
         // Those below another are shown with it.
         for session in self.sessions.iter().filter(|it| it.parent.is_none()) {
             let waits = match self.waiting(&session.id) {
+                0 if session.status == SessionStatus::Error => {
+                    Cell::styled(BAD, "rye session resume")
+                }
                 0 => Cell::new(""),
                 1 => Cell::styled(WARN, "a decision"),
                 many => Cell::styled(WARN, format!("{many} decisions")),
@@ -164,6 +167,7 @@ impl Report for Show {
         for child in &self.children {
             let state = match child.status {
                 SessionStatus::Terminated => "has ended",
+                SessionStatus::Error => "cannot go on",
                 _ => "is at work",
             };
             page.line(paint(DIM, format_args!("task {} {state}", child.id)));
