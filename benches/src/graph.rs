@@ -75,9 +75,10 @@ pub fn run() -> Result<Vec<Row>> {
             unit: Unit::Seconds,
         });
     }
+    let folder = project(&runtime)?;
     for length in LENGTHS {
         let graph = chain(length)?;
-        let (_, commits) = written(&runtime, &graph, length, Effect::AtMostOnce)?;
+        let (_, commits) = written(&runtime, &graph, length, Effect::AtMostOnce, &folder)?;
         rows.push(Row {
             what: format!("durable commits of {length} nodes, beside one each"),
             ours: commits,
@@ -95,13 +96,13 @@ pub fn run() -> Result<Vec<Row>> {
         // One that may be repeated, so that it is ours and not the disk's time.
         let on_disk = try_interleaved(
             9,
-            || written(&runtime, &some, less, Effect::Pure),
-            || written(&runtime, &many, more, Effect::Pure),
+            || written(&runtime, &some, less, Effect::Pure, &folder),
+            || written(&runtime, &many, more, Effect::Pure, &folder),
         )?;
         let on_disk = (on_disk.0 / count(less), on_disk.1 / count(more));
         rows.push(growth("written down", less, more, on_disk));
     }
-    rows.extend(peer::rows(&runtime)?);
+    rows.extend(peer::rows(&runtime, &folder)?);
     rows.push(foreach()?);
     Ok(rows)
 }
@@ -152,12 +153,24 @@ fn in_memory(runtime: &Runtime, graph: &Graph, length: usize) -> Result<f64> {
     Ok(best / count(length))
 }
 
+/// A project for runs, beside the other measurements' files: a folder in memory would flush
+/// nothing. One run was there before those that count, as in any project but for once.
+fn project(runtime: &Runtime) -> Result<TempDir> {
+    let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
+    written(runtime, &chain(1)?, 1, Effect::Pure, &folder)?;
+    Ok(folder)
+}
+
 /// The seconds of a node that is written down and signed, and how often the disk was
 /// waited for.
-fn written(runtime: &Runtime, graph: &Graph, length: usize, effect: Effect) -> Result<(f64, f64)> {
+fn written(
+    runtime: &Runtime,
+    graph: &Graph,
+    length: usize,
+    effect: Effect,
+    folder: &TempDir,
+) -> Result<(f64, f64)> {
     let tool = AddsOne(effect);
-    // Beside the other measurements' files: a folder in memory would flush nothing.
-    let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
     let writing = Writing {
         key: Some(SigningKey::generate()?),
         ..Writing::default()

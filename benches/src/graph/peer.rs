@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use rye_items::metadata::Effect;
+use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::{LENGTHS, chain, in_memory, written};
@@ -51,7 +52,7 @@ const MODES: [Mode; 3] = [
     },
 ];
 
-pub(super) fn rows(runtime: &Runtime) -> Result<Vec<Row>> {
+pub(super) fn rows(runtime: &Runtime, folder: &TempDir) -> Result<Vec<Row>> {
     let Some(python) = std::env::var_os("RYE_BENCH_LANGGRAPH") else {
         return Ok(Vec::new());
     };
@@ -73,7 +74,7 @@ pub(super) fn rows(runtime: &Runtime) -> Result<Vec<Row>> {
                 for _ in 0..ROUNDS {
                     let took = match mode.effect {
                         None => in_memory(runtime, &graph, length)?,
-                        Some(effect) => written(runtime, &graph, length, effect)?.0,
+                        Some(effect) => written(runtime, &graph, length, effect, folder)?.0,
                     };
                     ours = ours.min(took);
                 }

@@ -155,7 +155,7 @@ fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !args.follow => None,
         opened => Some(opened.at("open", &path)?),
     };
-    let mut seen = Vec::new();
+    let (mut seen, mut is_over) = (Vec::new(), false);
     loop {
         // Asked before reading: what is written before the end is read after it.
         let state = run.state();
@@ -171,10 +171,15 @@ fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
                 Failure::failed("io", message)
             })?;
         }
-        if !args.follow || state != State::Running {
+        if !args.follow || is_over {
             break;
         }
+        is_over = state != State::Running;
         match run.handle() {
+            // Who wrote the result says the last words afterwards.
+            Some(handle) if is_over => {
+                let _ = handle.wait(Some(GRACE));
+            }
             Some(handle) => {
                 let _ = handle.wait(Some(LOOK));
             }
