@@ -171,10 +171,10 @@ fn one_that_only_reads_is_called_and_wrong_arguments_are_told() {
     );
     agent(
         &world,
-        "{ name: call_tool, args: { tool_id: 'mcp:wether/echo', summary: x } }",
+        "{ name: call_tool, args: { tool_id: 'mcp:storms/echo', summary: x } }",
     );
     let told = said(&world.run(MODEL));
-    let none = "there is no MCP server `wether`: there are weather";
+    let none = "there is no MCP server `storms`: there are weather";
     assert_eq!(told, none);
     assert_eq!(called(&world), 1);
 }
