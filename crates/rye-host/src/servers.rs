@@ -4,6 +4,7 @@
 //! tool is first used, or was when its item was signed; from then on it is pinned, and a tool
 //! of which its server says something else is shown to a person before it is called.
 
+mod found;
 mod media;
 mod pins;
 
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::Hash;
-use rye_engine::bridge::{ActionError, ActionSource, Listed, Listing, Piece, Prepared, Risk};
+use rye_engine::bridge::{ActionError, ActionSource, Listing, Piece, Prepared};
 use rye_engine::protocol::{ErrorCode, ErrorInfo};
 use rye_engine::store::Later;
 use rye_engine::tool::{ToolContext, ToolOutput};
@@ -26,7 +27,8 @@ use rye_mcp::client::{
 };
 use serde_json::{Map, Value};
 
-use crate::items::{piece, refused, unusable, words};
+use crate::items::{piece, refused, unusable};
+use found::{listed, risk, score};
 use media::Media;
 use pins::Pins;
 
@@ -92,6 +94,23 @@ impl Servers {
         names.sort();
         names.dedup();
         Ok(names)
+    }
+
+    /// Whether there is a server of a name, for whoever made one up.
+    fn check_name(&self, name: &str) -> Result<(), ActionError> {
+        let names = self.names()?;
+        if names.iter().any(|it| it == name) {
+            return Ok(());
+        }
+        let there = match names.as_slice() {
+            [] => "there are none".to_owned(),
+            names => format!("there are {}", names.join(", ")),
+        };
+        let message = format!("there is no MCP server `{name}`: {there}");
+        Err(ActionError::Failed(ErrorInfo::new(
+            ErrorCode::UnknownTool,
+            message,
+        )))
     }
 
     /// A server, verified and ready to be called.
@@ -196,6 +215,7 @@ impl Servers {
         let (name, tool) = id
             .split_once('/')
             .ok_or_else(|| unusable(&format!("`{id}` names no tool: an id is mcp:SERVER/TOOL")))?;
+        self.check_name(name)?;
         let (known, tools) = self.tools_of(name).await?;
         let found = tools.iter().find(|it| it.name() == tool);
         let found = found.ok_or_else(|| {
@@ -260,18 +280,7 @@ impl Servers {
         };
         let Media { notes, attachments } = media::take(&mut answer, context).await;
         let done = rye_mcp::tool_result(answer);
-        let mut text = match done.data.get("text").and_then(Value::as_str) {
-            Some(text) => text.to_owned(),
-            // What is said of them says all.
-            None if !notes.is_empty() && is_media(&done.data) => String::new(),
-            None => words(&done.data),
-        };
-        for note in notes {
-            if !text.is_empty() {
-                text.push('\n');
-            }
-            text.push_str(&note);
-        }
+        let text = media::words(&done.data, &notes);
         match done.failure {
             Some(failure) => Err(unusable(&failure.message)),
             None => Ok(ToolOutput {
@@ -289,20 +298,6 @@ impl Servers {
             .accept(name, &handle.tool, &handle.pin, &handle.about);
         kept.map_err(|why| unusable(&why))
     }
-}
-
-/// Whether data is but the contents of an answer, and none of them says anything.
-fn is_media(data: &Value) -> bool {
-    let says = |content: &Value| {
-        let is_file = ["image", "audio"]
-            .iter()
-            .any(|kind| content["type"] == *kind);
-        let is_read = content["type"] == "resource" && content["resource"]["text"].is_null();
-        !is_file && !is_read
-    };
-    let fields = data.as_object().map_or(0, Map::len);
-    let contents = data.get("content").and_then(Value::as_array);
-    fields == 1 && contents.is_some_and(|contents| !contents.iter().any(says))
 }
 
 fn handle(prepared: &Prepared) -> Result<&Handle, ActionError> {
@@ -325,44 +320,6 @@ pub fn server_environment(project: &Path) -> BTreeMap<String, String> {
         }
     }
     all.variables().clone()
-}
-
-/// How well a tool fits some words; not at all is 0.
-fn score(tool: &RemoteTool, server: &str, words: &[String]) -> usize {
-    if words.is_empty() {
-        return 1;
-    }
-    let name = format!("{server}/{}", tool.name()).to_lowercase();
-    let described = tool.description().to_lowercase();
-    let each = words
-        .iter()
-        .map(|word| 3 * usize::from(name.contains(word)) + usize::from(described.contains(word)));
-    each.sum()
-}
-
-fn listed(server: &str, space: &str, tool: &RemoteTool) -> Listed {
-    let properties = tool.input_schema().get("properties");
-    let properties = properties.and_then(Value::as_object);
-    let names = properties.map(|all| all.keys().cloned().collect());
-    Listed {
-        id: format!("{server}/{}", tool.name()),
-        description: tool.description().to_owned(),
-        parameters: names.unwrap_or_default(),
-        risk: Some(risk(tool)),
-        space: Some(space.to_owned()),
-    }
-}
-
-/// How much harm a tool can do, as far as its server says.
-fn risk(tool: &RemoteTool) -> Risk {
-    let says = |hint: &str, value: bool| tool.hints(hint) == Some(value);
-    if says("readOnlyHint", true) {
-        Risk::Low
-    } else if says("destructiveHint", false) {
-        Risk::Medium
-    } else {
-        Risk::High
-    }
 }
 
 fn failed(error: &ClientError) -> ActionError {

@@ -202,7 +202,8 @@ async fn a_gate_that_is_withdrawn_is_gone_and_where_it_was_shown_is_known() {
         message: "17.5".to_owned(),
     };
     session.gate_shown(shown.clone()).await.unwrap();
-    assert_eq!(engine.gate_refs(&gate).await.unwrap(), [shown.clone()]);
+    let refs = engine.gate_refs(&gate).await.unwrap();
+    assert_eq!(refs, std::slice::from_ref(&shown));
     let other = engine.create_session(NewSession::default()).await.unwrap();
     let of_other = StoreError::NotFound {
         what: "gate",

@@ -169,6 +169,13 @@ fn one_that_only_reads_is_called_and_wrong_arguments_are_told() {
         told.contains("weather has no tool `none`; it has echo, rain"),
         "{told}"
     );
+    agent(
+        &world,
+        "{ name: call_tool, args: { tool_id: 'mcp:storms/echo', summary: x } }",
+    );
+    let told = said(&world.run(MODEL));
+    let none = "there is no MCP server `storms`: there are weather";
+    assert_eq!(told, none);
     assert_eq!(called(&world), 1);
 }
 

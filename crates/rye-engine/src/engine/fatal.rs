@@ -20,18 +20,19 @@ impl Shared {
     /// Stops all threads where they are, and says so in the record as far as that can still
     /// be written.
     pub(crate) async fn break_down(&self, thread: Option<&ThreadId>, error: &StoreError) {
+        let alone = self.writing.lock().await;
+        // One thread that breaks down is enough; what the others still write is refused.
+        if self.closed.is_cancelled() || self.check().is_err() {
+            return;
+        }
         // A record that another host has taken is not ours to write.
         if matches!(error, StoreError::Fenced(_)) {
             return self.lose(error);
         }
-        let alone = self.writing.lock().await;
-        if self.closed.is_cancelled() {
-            return;
-        }
         let told = self.write_down(thread, error).await;
+        self.mark_lost(error);
         // Whoever hears of it, and opens it again, finds it free.
         let _ = self.store.release(&self.lease).await;
-        self.mark_lost(error);
         if let Ok(event) = told {
             self.bus.tell(Notice { event, entry: None });
         }

@@ -6,6 +6,8 @@ use rye_engine::protocol::Part;
 use rye_engine::tool::ToolContext;
 use serde_json::{Map, Value};
 
+use crate::items;
+
 /// Images, sounds and files of an answer, and what is said of them.
 #[derive(Default)]
 pub(super) struct Media {
@@ -47,6 +49,37 @@ pub(super) async fn take(answer: &mut Value, context: &ToolContext) -> Media {
         media.attachments.extend(attached.part);
     }
     media
+}
+
+/// What a model reads of an answer: its words, and what is said of all else.
+pub(super) fn words(data: &Value, notes: &[String]) -> String {
+    let mut words = match data.get("text").and_then(Value::as_str) {
+        Some(text) => text.to_owned(),
+        // What is said of them says all.
+        None if !notes.is_empty() && is_media(data) => String::new(),
+        None => items::words(data),
+    };
+    for note in notes {
+        if !words.is_empty() {
+            words.push('\n');
+        }
+        words.push_str(note);
+    }
+    words
+}
+
+/// Whether data is but the contents of an answer, and none of them says anything.
+fn is_media(data: &Value) -> bool {
+    let says = |content: &Value| {
+        let is_file = ["image", "audio"]
+            .iter()
+            .any(|kind| content["type"] == *kind);
+        let is_read = content["type"] == "resource" && content["resource"]["text"].is_null();
+        !is_file && !is_read
+    };
+    let fields = data.as_object().map_or(0, Map::len);
+    let contents = data.get("content").and_then(Value::as_array);
+    fields == 1 && contents.is_some_and(|contents| !contents.iter().any(says))
 }
 
 /// The file that a content is, with its bytes taken out of it.
