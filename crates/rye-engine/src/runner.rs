@@ -234,13 +234,11 @@ impl Runner {
             }
             Mail::Withdraw { item, reply } => {
                 let outcome = self.withdraw(item).await;
-                let _ = reply.send(outcome.clone());
-                outcome.map(drop)
+                answer(reply, outcome)
             }
             Mail::Set { settings, reply } => {
                 let outcome = self.step(Input::Set(settings)).await.map(drop);
-                let _ = reply.send(outcome.clone());
-                outcome
+                answer(reply, outcome)
             }
             Mail::Order {
                 order,
@@ -284,8 +282,7 @@ impl Runner {
             }
             Mail::UndoCompaction(reply) => {
                 let outcome = self.undo_compaction().await;
-                let _ = reply.send(outcome.clone());
-                outcome.map(drop)
+                answer(reply, outcome)
             }
             Mail::Limit(limit) => self.step(Input::Limit(limit)).await.map(drop),
             Mail::Ended(call, outcome) => {
@@ -461,6 +458,15 @@ impl Runner {
             ..Usage::default()
         }
     }
+}
+
+/// Tells whoever asked what came of it; they may have gone away.
+fn answer<T: Clone>(
+    reply: oneshot::Sender<Result<T, StoreError>>,
+    outcome: Result<T, StoreError>,
+) -> Result<(), StoreError> {
+    let _ = reply.send(outcome.clone());
+    outcome.map(drop)
 }
 
 /// Pauses before a store that does not answer is asked again, each longer than the last.
