@@ -38,7 +38,7 @@ const FIRST_WORD: f64 = 0.005;
 /// A process, a tool call, a first word, and long histories.
 pub fn run() -> Result<Vec<Row>> {
     let mut rows = from_prompt_to_request()?;
-    rows.push(shell::run()?);
+    rows.extend(shell::run()?);
     rows.push(first_word()?);
     rows.extend(Api::ALL.into_iter().map(compose));
     rows.push(compaction::run());

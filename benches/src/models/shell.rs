@@ -1,7 +1,8 @@
 //! A tool call of an agent, as a person has it: `rye prompt` with its sessions in a file, and
 //! a shell that really runs. From the request that wants the call to the one that brings its
-//! result.
+//! result; where a rule allows it, and where somebody approves each call at a gate.
 
+use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +11,7 @@ use rye_model_wire::{Reply, Said, Wire};
 use serde_json::json;
 
 use super::{home, middle, rye};
-use crate::table::Row;
+use crate::table::{NO_GOAL, Row};
 
 /// What a call may take, all of it written down.
 const ALLOWED: f64 = 0.005;
@@ -19,7 +20,18 @@ const CALLS: usize = 41;
 /// The first ones of a process make and warm what later ones find.
 const WARM: usize = 5;
 
-pub(super) fn run() -> Result<Row> {
+/// A call that is allowed, and one that is approved, which is written down as well.
+pub(super) fn run() -> Result<[Row; 2]> {
+    let allowed = "shell tool call to the next request: allowed, taken";
+    let approved = "the same, approved at a gate";
+    Ok([
+        Row::time(allowed, (ALLOWED, calls("allow")?), 1.0),
+        Row::time(approved, (ALLOWED, calls("ask")?), NO_GOAL),
+    ])
+}
+
+/// What a call takes under a rule.
+fn calls(rule: &str) -> Result<f64> {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
     let wire = Wire::new(move |_, request| {
@@ -35,6 +47,9 @@ pub(super) fn run() -> Result<Row> {
         Reply::stream(rye_model_wire::Api::OpenAiChat.stream(&said))
     });
     let home = home(&wire.url())?;
+    let rules = home.path().join(".ai/config/agent/approvals.yaml");
+    let rule = format!("rules:\n  - {{ tool: 'builtin:bash', action: {rule} }}\n");
+    fs::write(rules, rule)?;
     let mut times = Vec::new();
     for _ in 0..PROCESSES {
         let status = Command::new(rye()?)
@@ -55,6 +70,5 @@ pub(super) fn run() -> Result<Row> {
         times.extend(between.map(|pair| (pair[1] - pair[0]).as_secs_f64()));
         asked.clear();
     }
-    let what = "shell tool call to the next request: allowed, taken";
-    Ok(Row::time(what, (ALLOWED, middle(times)), 1.0))
+    Ok(middle(times))
 }

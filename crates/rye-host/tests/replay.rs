@@ -197,7 +197,7 @@ impl World {
             models: Arc::new(self.models.clone()),
         };
         let replayed = tokio::time::timeout(Duration::from_mins(1), replay(&archive, &today));
-        let replayed = replayed.await.expect("it does not end").unwrap();
+        let replayed = replayed.await.unwrap().unwrap();
         (archive, replayed)
     }
 

@@ -158,7 +158,7 @@ pub(crate) fn steps(archive: &Archive, thread: &Thread, path: &[Entry]) -> Vec<S
     for entry in path {
         let did = match &entry.kind {
             EntryKind::Message(message) if message.role == Role::Assistant => {
-                did(message, heard.usage.get(&entry.id).copied())
+                Some(did(message, heard.usage.get(&entry.id).copied()))
             }
             EntryKind::Compaction {
                 summary,
@@ -182,20 +182,20 @@ pub(crate) fn steps(archive: &Archive, thread: &Thread, path: &[Entry]) -> Vec<S
     steps
 }
 
-fn did(message: &Message, usage: Option<Usage>) -> Option<Did> {
+fn did(message: &Message, usage: Option<Usage>) -> Did {
     let error = message.parts.iter().find_map(|part| match part {
         Part::Error { error } => Some(error.clone()),
         _ => None,
     });
     if let Some(error) = error {
-        return Some(Did::Failed(error));
+        return Did::Failed(error);
     }
     let message = Box::new(message.clone());
-    Some(if message.metadata.contains_key("aborted") {
+    if message.metadata.contains_key("aborted") {
         Did::Cut(message)
     } else {
         Did::Answered(message, usage.unwrap_or_default())
-    })
+    }
 }
 
 /// What events say of entries, each of which is told when it is written.
