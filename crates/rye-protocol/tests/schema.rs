@@ -1,6 +1,8 @@
 //! The JSON Schema of the protocol: the file says what the types say, and what is written
 //! fits it.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use rye_protocol::{
     CallId, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, Event, EventKind, GateId, Message,
     Millis, Part, ResultStatus, Role, SessionId, ThreadId,
