@@ -7,6 +7,7 @@
 //! what is still under way is where a thread's replay stops.
 
 mod compare;
+mod guides;
 mod recorded;
 mod stage;
 
@@ -264,7 +265,7 @@ fn engine(stage: &Arc<Stage>, clock: &Arc<Ahead>, today: &Today) -> Result<Engin
         .models(Answers(Arc::clone(stage)))
         .sandbox(sandbox)
         .compaction(today.compaction.clone())
-        .guides(stage::Today(Arc::clone(&today.guides)));
+        .guides(guides::Today(Arc::clone(&today.guides)));
     // What came of `skill` is recorded as well.
     let skill = rye_engine::builtin::Skill::new(Arc::clone(&today.guides));
     let skill: Arc<dyn Tool> = Arc::new(skill);

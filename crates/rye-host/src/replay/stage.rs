@@ -7,12 +7,10 @@ use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rye_engine::guides::{Found, Guides, Role, Skill};
 use rye_engine::model::{
     Delta, Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models, Retry,
 };
 use rye_engine::protocol::{CallId, Event, EventKind, Part, QueueItemId, ResultStatus, Usage};
-use rye_engine::sandbox::Sandbox;
 use rye_engine::store::Later;
 use rye_engine::tool::{Approval, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Session, store::StoreError};
@@ -348,26 +346,5 @@ impl Tool for RecordedTool {
                 _ => Err(none()),
             }
         })
-    }
-}
-
-/// The guides of today.
-pub(super) struct Today(pub(super) Arc<dyn Guides>);
-
-impl Guides for Today {
-    fn role<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> Found<'a, Role> {
-        self.0.role(name, sandbox)
-    }
-
-    fn skill<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> Found<'a, Skill> {
-        self.0.skill(name, sandbox)
-    }
-
-    fn skills<'a>(&'a self, sandbox: &'a dyn Sandbox) -> Later<'a, Vec<Skill>> {
-        self.0.skills(sandbox)
-    }
-
-    fn rules<'a>(&'a self, sandbox: &'a dyn Sandbox) -> Later<'a, Option<String>> {
-        self.0.rules(sandbox)
     }
 }
