@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use rye_engine::arguments::ARGUMENTS;
 use rye_engine::protocol::{Entry, Event, EventKind, QueueItem, StatusKind, ThreadId};
 
 use super::App;
@@ -42,7 +43,9 @@ impl App {
             EventKind::DecisionGateResolved { gate, resolution } => {
                 let denied = resolution.action == "deny";
                 let style = if denied { RED } else { GREEN };
+                let others = resolution.value.get(ARGUMENTS);
                 let how = match resolution.action.as_str() {
+                    "approve" if others.is_some() => "approved with other arguments",
                     "approve" => "approved",
                     "approve_session" => "approved for this session",
                     "approve_project" => "approved for this project",
