@@ -319,12 +319,14 @@ impl Pane {
         })
     }
 
-    /// Its state, as a mark.
-    pub(crate) fn mark(&self) -> &'static str {
-        match self.status {
-            StatusKind::Idle => "○",
-            StatusKind::BlockedOnDecisionGate => "◆",
-            _ => "●",
+    /// A call runs with other arguments than the model wrote.
+    pub(crate) fn runs_with(&mut self, call: &CallId, args: &Value) {
+        if let Some((_, known)) = self.calls.get_mut(call) {
+            args.clone_into(known);
+        }
+        let running = self.running.iter_mut().find(|it| it.call == *call);
+        if let Some(running) = running {
+            args.clone_into(&mut running.args);
         }
     }
 }

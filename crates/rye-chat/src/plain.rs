@@ -158,7 +158,7 @@ impl Page {
         }
         let waiting = app.gates.len();
         if waiting > self.asked {
-            for line in app.gate_lines(width) {
+            for line in app.gate_lines(width, usize::MAX) {
                 writeln!(out, "{}", line.ansi(self.colours))?;
             }
             self.prompted = false;

@@ -11,9 +11,6 @@ use super::{App, Effect, SETTLES, Waiting, Writing};
 use crate::block::{Block, difference};
 use crate::text::{BOLD, CYAN, DIM, GREEN, Line, PLAIN, RED, YELLOW};
 
-/// How many lines of what is asked are shown by themselves.
-const BODY: usize = 10;
-
 /// A key that answers, and what it says.
 pub(super) struct Choice {
     pub(super) key: char,
@@ -143,8 +140,8 @@ impl App {
         }]
     }
 
-    /// What is asked, in lines.
-    pub(crate) fn gate_lines(&self, width: usize) -> Vec<Line> {
+    /// What is asked, in lines; of what there is to know at most so many.
+    pub(crate) fn gate_lines(&self, width: usize, most: usize) -> Vec<Line> {
         let Some(waiting) = self.gate() else {
             return Vec::new();
         };
@@ -157,8 +154,11 @@ impl App {
         let head = Line::new("◆ ", YELLOW).with(kind, YELLOW).with("  ", PLAIN);
         let mut lines = head.with(&gate.title, BOLD).wrap(width, &Line::plain("  "));
         let body = body(gate, width);
-        let left_out = body.len().saturating_sub(BODY);
-        lines.extend(body.into_iter().take(BODY));
+        let left_out = body.len().saturating_sub(most);
+        // A line that says that there is one more is no better than the line.
+        let left_out = if left_out == 1 { 0 } else { left_out };
+        let shown = body.len() - left_out;
+        lines.extend(body.into_iter().take(shown));
         if left_out > 0 {
             lines.push(Line::new(&format!("  … {left_out} more lines: m"), DIM));
         }
