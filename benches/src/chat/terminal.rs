@@ -15,7 +15,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use tempfile::TempDir;
 
 /// Longer than anything takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What was said so far, and whether that was all.
 type Heard = Arc<(Mutex<(Vec<u8>, bool)>, Condvar)>;
@@ -44,7 +44,7 @@ impl Terminal {
         let heard = Heard::default();
         let (mut from, to) = (other_end.try_clone()?, Arc::clone(&heard));
         std::thread::spawn(move || {
-            let mut piece = [0; 64 * 1024];
+            let mut piece = [0; 16 * 1024];
             loop {
                 // A terminal that nobody holds any more gives an error.
                 let count = from.read(&mut piece).unwrap_or(0);
