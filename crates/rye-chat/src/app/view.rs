@@ -114,7 +114,7 @@ impl App {
                 &format!(" {}", summary(&running.tool, &running.args)),
                 PLAIN,
             );
-            let count = running.output.lines().count();
+            let count = running.lines;
             if count > 0 && !self.unfolded {
                 let lines = if count == 1 { "line" } else { "lines" };
                 line.push(&format!("  {count} {lines}, Ctrl-O shows more"), DIM);
