@@ -62,10 +62,11 @@ pub fn run() -> Result<Vec<Row>> {
         .enable_io()
         .enable_time()
         .build()?;
-    let mut rows = Vec::new();
+    let (mut rows, mut nodes) = (Vec::new(), Vec::new());
     for length in LENGTHS {
         let graph = chain(length)?;
         let node = in_memory(&runtime, &graph, length)?;
+        nodes.push(node);
         rows.push(Row {
             what: format!("a node in memory, of {length}, beside 50 µs"),
             ours: node,
@@ -74,9 +75,10 @@ pub fn run() -> Result<Vec<Row>> {
             unit: Unit::Seconds,
         });
     }
+    let folder = project(&runtime)?;
     for length in LENGTHS {
         let graph = chain(length)?;
-        let (_, commits) = written(&runtime, &graph, length, Effect::AtMostOnce)?;
+        let (_, commits) = written(&runtime, &graph, length, Effect::AtMostOnce, &folder)?;
         rows.push(Row {
             what: format!("durable commits of {length} nodes, beside one each"),
             ours: commits,
@@ -85,20 +87,30 @@ pub fn run() -> Result<Vec<Row>> {
             unit: Unit::Pieces,
         });
     }
-    let (some, many) = (chain(100)?, chain(1000)?);
-    let linear = try_interleaved(
-        5,
-        || written(&runtime, &some, 100, Effect::AtMostOnce),
-        || written(&runtime, &many, 1000, Effect::AtMostOnce),
-    )?;
-    rows.push(Row::time(
-        "a written node of 1,000, beside one of 100",
-        (linear.0 / 100.0, linear.1 / 1000.0),
-        1.3,
-    ));
-    rows.extend(peer::rows(&runtime)?);
+    for (lengths, nodes) in LENGTHS.windows(2).zip(nodes.windows(2)) {
+        let (&[less, more], &[floor, ours]) = (lengths, nodes) else {
+            continue;
+        };
+        rows.push(growth("in memory", less, more, (floor, ours)));
+        let (some, many) = (chain(less)?, chain(more)?);
+        // One that may be repeated, so that it is ours and not the disk's time.
+        let on_disk = try_interleaved(
+            9,
+            || written(&runtime, &some, less, Effect::Pure, &folder),
+            || written(&runtime, &many, more, Effect::Pure, &folder),
+        )?;
+        let on_disk = (on_disk.0 / count(less), on_disk.1 / count(more));
+        rows.push(growth("written down", less, more, on_disk));
+    }
+    rows.extend(peer::rows(&runtime, &folder)?);
     rows.push(foreach()?);
     Ok(rows)
+}
+
+/// That ten times the nodes take ten times as long, and no more.
+fn growth(what: &str, less: usize, more: usize, times: (f64, f64)) -> Row {
+    let what = format!("a node {what}, of {more}, beside one of {less}");
+    Row::time(&what, times, 1.3)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "some thousands")]
@@ -141,12 +153,24 @@ fn in_memory(runtime: &Runtime, graph: &Graph, length: usize) -> Result<f64> {
     Ok(best / count(length))
 }
 
+/// A project for runs, beside the other measurements' files: a folder in memory would flush
+/// nothing. One run was there before those that count, as in any project but for once.
+fn project(runtime: &Runtime) -> Result<TempDir> {
+    let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
+    written(runtime, &chain(1)?, 1, Effect::Pure, &folder)?;
+    Ok(folder)
+}
+
 /// The seconds of a node that is written down and signed, and how often the disk was
 /// waited for.
-fn written(runtime: &Runtime, graph: &Graph, length: usize, effect: Effect) -> Result<(f64, f64)> {
+fn written(
+    runtime: &Runtime,
+    graph: &Graph,
+    length: usize,
+    effect: Effect,
+    folder: &TempDir,
+) -> Result<(f64, f64)> {
     let tool = AddsOne(effect);
-    // Beside the other measurements' files: a folder in memory would flush nothing.
-    let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
     let writing = Writing {
         key: Some(SigningKey::generate()?),
         ..Writing::default()

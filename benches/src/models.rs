@@ -2,6 +2,7 @@
 //! Where the goal is a time and not a ratio, the floor is the time that is allowed.
 
 mod compaction;
+mod shell;
 mod stream;
 
 use std::fs;
@@ -34,14 +35,26 @@ const MEMORY: f64 = 30.0 * 1_048_576.0;
 /// Over the server's own first word.
 const FIRST_WORD: f64 = 0.005;
 
-/// A process, a first word, and long histories.
+/// A process, a tool call, a first word, and long histories.
 pub fn run() -> Result<Vec<Row>> {
     let mut rows = from_prompt_to_request()?;
+    rows.extend(shell::run()?);
     rows.push(first_word()?);
     rows.extend(Api::ALL.into_iter().map(compose));
     rows.push(compaction::run());
     rows.push(stream::run()?);
     Ok(rows)
+}
+
+/// The binary that is measured.
+fn rye() -> Result<PathBuf> {
+    let rye = std::env::var_os("RYE_BIN").map(PathBuf::from);
+    rye.context("RYE_BIN names no binary")
+}
+
+fn middle(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
 }
 
 /// A home with a model on this machine, and a project.
@@ -58,8 +71,7 @@ fn home(url: &str) -> Result<TempDir> {
 }
 
 fn from_prompt_to_request() -> Result<Vec<Row>> {
-    let rye = std::env::var_os("RYE_BIN").map(PathBuf::from);
-    let rye = rye.context("RYE_BIN names no binary")?;
+    let rye = rye()?;
     // What the server saw of the process that asked it: when, and its memory then.
     let process = Arc::new(AtomicU32::new(0));
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -99,10 +111,6 @@ fn from_prompt_to_request() -> Result<Vec<Row>> {
             memories.push(memory);
         }
     }
-    let middle = |mut all: Vec<f64>| {
-        all.sort_by(f64::total_cmp);
-        all[all.len() / 2]
-    };
     Ok(vec![
         Row::time(
             "rye prompt to its first request: allowed, taken",
@@ -160,10 +168,7 @@ fn first_word() -> Result<Row> {
             anyhow::Ok(())
         },
     )?;
-    let middle = |mut all: Vec<Duration>| {
-        all.sort();
-        all[all.len() / 2].as_secs_f64()
-    };
+    let middle = |all: Vec<Duration>| middle(all.iter().map(Duration::as_secs_f64).collect());
     let (floor, ours) = (middle(floors), middle(ours));
     Ok(Row::time(
         "first word: a bare socket's and 5 ms, ours",

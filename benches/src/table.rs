@@ -9,11 +9,14 @@ pub struct Row {
     pub ours: f64,
     /// What the least took that could do the same job, in the same run.
     pub floor: f64,
-    /// The ratio of the two that is still good.
+    /// The ratio of the two that is still good; [`NO_GOAL`] where it is only told.
     pub goal: f64,
     /// What both are counted in.
     pub unit: Unit,
 }
+
+/// The goal of a row that is there to be compared with others.
+pub const NO_GOAL: f64 = f64::INFINITY;
 
 /// What a row's figures are counted in.
 #[derive(Debug, Clone, Copy)]
@@ -65,8 +68,16 @@ pub fn render(rows: &[Row]) -> String {
             row.unit.show(row.floor),
             row.unit.show(row.ours),
             format!("{:.2}", row.ratio()),
-            format!("{:.2}", row.goal),
-            if row.is_over() { "OVER" } else { "ok" }.to_owned(),
+            match row.goal {
+                NO_GOAL => "-".to_owned(),
+                goal => format!("{goal:.2}"),
+            },
+            match (row.is_over(), row.goal) {
+                (true, _) => "OVER",
+                (false, NO_GOAL) => "told",
+                (false, _) => "ok",
+            }
+            .to_owned(),
         ]
     });
     let lines: Vec<_> = [head].into_iter().chain(cells).collect();
@@ -121,17 +132,20 @@ mod tests {
         let rows = [
             row("a µ-thing", 0.001_1, 1.15),
             row("another thing", 0.012, 2.5),
+            row("a third", 0.5, NO_GOAL),
         ];
         assert_eq!(
             render(&rows),
-            "what             floor     ours  ratio  goal\n\
-             a µ-thing      1.00 ms  1.10 ms   1.10  1.15  ok\n\
-             another thing  1.00 ms  12.0 ms  12.00  2.50  OVER"
+            "what             floor     ours   ratio  goal\n\
+             a µ-thing      1.00 ms  1.10 ms    1.10  1.15  ok\n\
+             another thing  1.00 ms  12.0 ms   12.00  2.50  OVER\n\
+             a third        1.00 ms   500 ms  500.00     -  told"
         );
     }
 
     #[test]
     fn a_floor_of_nothing_is_not_a_goal_met() {
         assert!(Row::time("", (0.0, 0.0), 1.0).is_over());
+        assert!(Row::time("", (0.0, 0.0), NO_GOAL).is_over());
     }
 }

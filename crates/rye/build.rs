@@ -21,7 +21,7 @@ fn stand_at_a_fixed_place() {
     }
 }
 
-/// A short call runs a megabyte of the program's twenty-five, here and there in all
+/// A short call runs a megabyte of the program's thirty-five, here and there in all
 /// of it, and every place it comes to first is a page fault: together they are a
 /// quarter of its time. So `order.ld` names those functions (`cargo xtask order`
 /// writes it), and the linker puts them side by side. A name that is not there is

@@ -29,7 +29,7 @@ pub(crate) fn main(filter: &[String]) -> Result<()> {
     if "mcp-server".contains(asked) {
         benches.env("RYE_BENCH_FASTMCP", tools::fastmcp()?);
     }
-    if "engine-memory".contains(asked) {
+    if "engine-memory".contains(asked) || "models".contains(asked) {
         benches.env("RYE_BENCH_PI", tools::pi()?);
         benches.env("RYE_BENCH_NODE", tools::node22()?);
     }

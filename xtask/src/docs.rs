@@ -34,6 +34,9 @@ const BINARIES: [Binary; 2] = [
     },
 ];
 
+/// Where the JSON Schema of the protocol is.
+const SCHEMA: &str = "docs/reference/protocol.schema.json";
+
 /// Regenerates the references and builds rustdoc; `--check` only compares.
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
     match arguments {
@@ -95,7 +98,22 @@ fn references() -> Result<Vec<(&'static str, String)>> {
         all.push((binary.reference, reference(binary)?));
     }
     all.push((environment::PAGE, environment::page(&built("rye")?)?));
+    all.push((SCHEMA, schema()?));
     Ok(all)
+}
+
+/// The JSON Schema of what the engine writes down, as its types say.
+fn schema() -> Result<String> {
+    output(&mut cargo([
+        "run",
+        "--locked",
+        "--package",
+        "rye-protocol",
+        "--features",
+        "schema",
+        "--example",
+        "schema",
+    ]))
 }
 
 /// Builds a binary and gives its path.

@@ -1,6 +1,6 @@
 //! `cargo xtask order`: which functions a short call runs, for the linker to keep together.
 //!
-//! A cold `rye execute` runs a megabyte of code, which is spread over twenty-five: each
+//! A cold `rye execute` runs a megabyte of code, which is spread over thirty-five: each
 //! place that it comes to for the first time is a page fault. `crates/rye/order.ld` names
 //! the functions that such calls run, and the linker puts them side by side. Nothing but
 //! speed depends on it: a name that is no longer there is passed over.
@@ -36,6 +36,10 @@ const TOOLS: [(&str, &str); 3] = [
         "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/bash/bash\nconfig: { command: echo }\n",
     ),
 ];
+
+/// What an agent does who calls a tool and answers.
+const AGENT: &str = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo ran' } }]\n  \
+    - text: done\n";
 
 /// What a client says to a server first.
 const HELLO: &str = "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":\
@@ -103,6 +107,13 @@ fn watch(rye: &Path, folder: &Path) -> Result<HashSet<u64>> {
         output(&mut here(&call))?;
         say!("$ rye {}, step by step", call.join(" "));
         trace::trace(&mut here(&call), &mut addresses)?;
+    }
+    fs::write(project.join("agent.yaml"), AGENT)?;
+    let agent = ["--model", "scripted:agent.yaml", "--sandbox", "virtual"];
+    for call in [&["prompt", "go"][..], &["chat", "--plain"]] {
+        say!("$ rye {}, step by step", call.join(" "));
+        let mut talk = here(&[call, &agent].concat());
+        trace::trace(talk.stdin(Stdio::null()), &mut addresses)?;
     }
     say!("$ rye mcp serve, step by step");
     let mut serve = here(&["mcp", "serve"]);

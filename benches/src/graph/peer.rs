@@ -5,60 +5,83 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use rye_items::metadata::Effect;
+use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use super::{chain, in_memory, written};
-use crate::table::{Row, Unit};
+use super::{LENGTHS, chain, in_memory, written};
+use crate::table::{NO_GOAL, Row};
 
 const SCRIPT: &str = include_str!("peer.py");
-/// Nodes of the chain that both walk.
-const LENGTH: usize = 100;
 /// Turns of each.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 
-pub(super) fn rows(runtime: &Runtime) -> Result<Vec<Row>> {
+/// What is compared of both.
+struct Mode {
+    /// How their script calls it.
+    theirs: &'static str,
+    what: &'static str,
+    /// The effect of our tool; in memory where there is none.
+    effect: Option<Effect>,
+    goal: f64,
+}
+
+const MODES: [Mode; 3] = [
+    Mode {
+        theirs: "memory",
+        what: "in memory, beside LangGraph's",
+        effect: None,
+        goal: 0.05,
+    },
+    // Both as they come. Theirs is handed to a thread that writes while the next node runs;
+    // ours is written and signed before that, and waits for the disk only where what is done
+    // must not be repeated, which adding one may be.
+    Mode {
+        theirs: "sqlite",
+        what: "written down, beside LangGraph's with SQLite",
+        effect: Some(Effect::Pure),
+        goal: 0.1,
+    },
+    // The other ends of both: ours is on the disk before and after each node, theirs is
+    // written before the next node, which with SQLite's defaults waits for the disk too.
+    // Most of it is the disk's time, so it is told and has no goal.
+    Mode {
+        theirs: "sync",
+        what: "on the disk before the next, beside LangGraph's with durability=sync",
+        effect: Some(Effect::AtMostOnce),
+        goal: NO_GOAL,
+    },
+];
+
+pub(super) fn rows(runtime: &Runtime, folder: &TempDir) -> Result<Vec<Row>> {
     let Some(python) = std::env::var_os("RYE_BENCH_LANGGRAPH") else {
         return Ok(Vec::new());
     };
-    let theirs = |mode: &str| -> Result<f64> {
+    let theirs = |length: usize, mode: &str| -> Result<f64> {
         let mut command = Command::new(&python);
-        command.args(["-c", SCRIPT, &LENGTH.to_string(), mode]);
+        command.args(["-c", SCRIPT, &length.to_string(), mode]);
         let output = command.output().context("cannot run LangGraph's Python")?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "LangGraph: {said}");
         Ok(String::from_utf8(output.stdout)?.trim().parse()?)
     };
-    let graph = chain(LENGTH)?;
-    let worst = (f64::MAX, f64::MAX);
-    let (mut memory, mut disk, mut sync) = (worst, worst, worst);
-    for _ in 0..ROUNDS {
-        memory.0 = memory.0.min(theirs("memory")?);
-        memory.1 = memory.1.min(in_memory(runtime, &graph, LENGTH)?);
-        disk.0 = disk.0.min(theirs("sqlite")?);
-        sync.0 = sync.0.min(theirs("sync")?);
-        for _ in 0..ROUNDS {
-            let ours = |effect| written(runtime, &graph, LENGTH, effect);
-            disk.1 = disk.1.min(ours(Effect::Pure)?.0);
-            sync.1 = sync.1.min(ours(Effect::AtMostOnce)?.0);
+    let mut rows = Vec::new();
+    for mode in MODES {
+        for length in LENGTHS {
+            let graph = chain(length)?;
+            let (mut floor, mut ours) = (f64::MAX, f64::MAX);
+            for _ in 0..ROUNDS {
+                floor = floor.min(theirs(length, mode.theirs)?);
+                for _ in 0..ROUNDS {
+                    let took = match mode.effect {
+                        None => in_memory(runtime, &graph, length)?,
+                        Some(effect) => written(runtime, &graph, length, effect, folder)?.0,
+                    };
+                    ours = ours.min(took);
+                }
+            }
+            let what = format!("a node of {length} {}", mode.what);
+            rows.push(Row::time(&what, (floor, ours), mode.goal));
         }
     }
-    let row = |what: &str, (floor, ours): (f64, f64), goal| Row {
-        what: what.to_owned(),
-        ours,
-        floor,
-        goal,
-        unit: Unit::Seconds,
-    };
-    Ok(vec![
-        row("a node in memory, beside LangGraph's", memory, 0.05),
-        // As it comes, theirs is written while the next node runs; ours before that, and
-        // what may be repeated does not wait for the disk.
-        row("a written node, beside LangGraph's with SQLite", disk, 0.1),
-        // Both wait for the disk before the next node, and most of the time is the disk's.
-        row(
-            "one that must not be repeated, beside theirs with `sync`",
-            sync,
-            0.5,
-        ),
-    ])
+    Ok(rows)
 }

@@ -11,7 +11,7 @@ use rye_engine::model::{Deltas, Model as _};
 use rye_model::{Api, HttpModel, Price};
 use rye_model_wire::{Reply, Said, Wire};
 
-use super::{history, model};
+use super::{history, middle, model};
 use crate::table::Row;
 
 /// Where `@mariozechner/pi-ai` is installed, and the Node that runs it.
@@ -43,15 +43,11 @@ pub(super) fn run() -> Result<Row> {
             ours.push(own);
         }
     }
-    let middle = |mut all: Vec<f64>| {
-        all.sort_by(f64::total_cmp);
-        #[expect(clippy::cast_precision_loss, reason = "tens of thousands")]
-        let events = events as f64;
-        all[all.len() / 2] / events
-    };
+    #[expect(clippy::cast_precision_loss, reason = "tens of thousands")]
+    let events = events as f64;
     Ok(Row::time(
         "processor time of a streamed token, beside pi-ai",
-        (middle(floors), middle(ours)),
+        (middle(floors) / events, middle(ours) / events),
         GOAL,
     ))
 }

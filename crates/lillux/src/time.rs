@@ -34,6 +34,15 @@ pub fn now_seconds() -> String {
     format!("{:.0}", wall.round(Unit::Second).unwrap_or(wall))
 }
 
+/// Now as a name, `20260410-032817-0ac2`: day, hour, and the part of the second that has
+/// passed. Names that are made one after another are in that order; two made within some
+/// 15 µs may be the same.
+pub fn stamp() -> String {
+    let wall = Timestamp::now();
+    let part = u64::from(wall.subsec_nanosecond().unsigned_abs()) * (1 << 16) / 1_000_000_000;
+    format!("{}-{part:04x}", wall.strftime("%Y%m%d-%H%M%S"))
+}
+
 /// A moment given in seconds since 1970, in the same form.
 pub fn seconds(epoch: i64) -> String {
     let wall = Timestamp::from_second(epoch).unwrap_or_default();
@@ -86,5 +95,16 @@ mod tests {
         let read_back: Timestamp = first.iso.parse().unwrap();
         assert_eq!(read_back.as_millisecond(), first.epoch_ms);
         assert_eq!(now_seconds().len(), "2026-04-10T03:28:17Z".len());
+    }
+
+    #[test]
+    fn names_say_when_and_are_in_the_order_in_which_they_were_made() {
+        let mut before = stamp();
+        assert_eq!(before.len(), "20260410-032817-0ac2".len());
+        for _ in 0..1000 {
+            let name = stamp();
+            assert!(name >= before, "{name} after {before}");
+            before = name;
+        }
     }
 }

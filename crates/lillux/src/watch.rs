@@ -6,6 +6,6 @@ mod paths;
 #[cfg(feature = "watch-db")]
 mod run;
 
-pub use paths::{Change, ChangeKind, WatchError, paths};
+pub use paths::{Change, ChangeKind, WatchError, paths, until};
 #[cfg(feature = "watch-db")]
 pub use run::{ENDED, RunError, run};

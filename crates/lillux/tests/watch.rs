@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lillux::watch::{Change, ChangeKind, paths, run};
+use lillux::watch::{Change, ChangeKind, paths, run, until};
 use rusqlite::Connection;
 use support::lillux;
 
@@ -42,6 +42,34 @@ fn wait_until_it_polls(task: &str) {
         assert!(Instant::now() < deadline, "{task} never waited");
         std::thread::yield_now();
     }
+}
+
+#[tokio::test]
+async fn what_is_looked_for_is_found_whether_it_is_there_or_comes_and_nothing_else_wakes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    let watched = [file.clone()];
+    let looks = std::cell::Cell::new(0);
+    let look = || {
+        looks.set(looks.get() + 1);
+        fs::read_to_string(&file).ok().filter(|text| text == "good")
+    };
+    // What happens while it waits: something beside it, something else, and then the thing.
+    let acts = async {
+        for (name, text) in [("beside", "good"), ("file", "bad"), ("file", "good")] {
+            tokio::task::yield_now().await;
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+    };
+    let (found, ()) = tokio::join!(until(&watched, LONG, look), acts);
+    assert_eq!(found.unwrap().as_deref(), Some("good"));
+    // At first, and at most for all that happened to three files: that they came, and texts.
+    assert!((2..=8).contains(&looks.get()), "{}", looks.get());
+    let again = until(&watched, None, look).await;
+    assert_eq!(again.unwrap().as_deref(), Some("good"));
+    let never = until(&watched, Some(Duration::from_millis(20)), || None::<()>).await;
+    assert_eq!(never.unwrap(), None);
+    assert!(until(&[], LONG, || None::<()>).await.is_err());
 }
 
 #[test]

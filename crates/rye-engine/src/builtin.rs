@@ -34,6 +34,7 @@ pub use edit::Edit;
 pub use glob::Glob;
 pub use grep::Grep;
 pub use read::Read;
+pub(crate) use read::image_type;
 pub use skill::Skill;
 pub use task::Task;
 pub use threads::{ListThreads, ThreadRead};

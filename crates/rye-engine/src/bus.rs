@@ -44,7 +44,7 @@ pub(crate) struct Bus {
 /// What is told to whoever listens to a session.
 #[derive(Debug)]
 struct Live {
-    notice: Notice,
+    notice: Arc<Notice>,
     /// The highest number that was told before it.
     after: u64,
 }
@@ -52,7 +52,7 @@ struct Live {
 /// What is told to whoever listens to all sessions.
 #[derive(Debug, Clone)]
 pub(crate) struct ToAll {
-    notice: Notice,
+    notice: Arc<Notice>,
     user: Option<Arc<str>>,
 }
 
@@ -70,14 +70,22 @@ impl Bus {
     }
 
     pub(crate) fn tell(&self, notice: Notice) {
-        if self.all.receiver_count() > 0 {
-            let (notice, user) = (notice.clone(), self.user.clone());
-            let _ = self.all.send(ToAll { notice, user });
-        }
+        // Nobody need listen.
+        let (to_all, to_some) = (
+            self.all.receiver_count() > 0,
+            self.sender.receiver_count() > 0,
+        );
         let number = notice.event.sequence.unwrap_or_default();
         let after = self.last.fetch_max(number, Ordering::AcqRel);
-        // Nobody need listen.
-        if self.sender.receiver_count() > 0 {
+        if !to_all && !to_some {
+            return;
+        }
+        let notice = Arc::new(notice);
+        if to_all {
+            let (notice, user) = (Arc::clone(&notice), self.user.clone());
+            let _ = self.all.send(ToAll { notice, user });
+        }
+        if to_some {
             let _ = self.sender.send(Arc::new(Live { notice, after }));
         }
     }
@@ -145,11 +153,11 @@ impl Subscription {
                     Some(number) if number > self.last + 1 => self.behind = true,
                     Some(_) => {
                         self.hear(&live.notice.event);
-                        return Ok(Some(live.notice.clone()));
+                        return Ok(Some((*live.notice).clone()));
                     }
                     // Of something whose end was read from the record already.
                     None if self.is_over(&live) => {}
-                    None => return Ok(Some(live.notice.clone())),
+                    None => return Ok(Some((*live.notice).clone())),
                 },
                 Err(broadcast::error::RecvError::Lagged(missed)) => {
                     self.behind = true;
@@ -239,7 +247,9 @@ impl Feed {
     pub async fn next(&mut self) -> Result<Option<Notice>, Missed> {
         loop {
             match self.live.recv().await {
-                Ok(told) if self.filter.lets(&told) => return Ok(Some(told.notice)),
+                Ok(told) if self.filter.lets(&told) => {
+                    return Ok(Some(Arc::unwrap_or_clone(told.notice)));
+                }
                 Ok(_) => {}
                 Err(broadcast::error::RecvError::Closed) => return Ok(None),
                 Err(broadcast::error::RecvError::Lagged(missed)) => return Err(Missed(missed)),

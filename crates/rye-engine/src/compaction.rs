@@ -19,6 +19,9 @@ pub(crate) const CONTINUE: &str = "compaction_continue";
 /// Where the message with a sum says how many answers it stands for.
 pub const ANSWERS: &str = "compacted_answers";
 
+/// Where the request for a sum says how many were made before it.
+pub const SUMS: &str = "compactions_before";
+
 /// When and how histories are summed up. Each number can be set.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]

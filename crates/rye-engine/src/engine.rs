@@ -5,9 +5,11 @@ mod budget;
 mod builder;
 mod compaction;
 mod copies;
+mod fatal;
 mod opening;
 mod prompt;
 mod session;
+mod threads;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +44,7 @@ pub(crate) use budget::{Above, Budget};
 pub use builder::{BuildError, Builder};
 pub use prompt::{Answer, Prompt, ThreadView};
 pub use session::Session;
+pub use threads::{ThreadChange, ThreadSettings};
 
 /// How long to wait before a store that does not answer is asked again.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -149,10 +152,14 @@ impl Shared {
     }
 
     /// The record cannot be written any more: all threads stop where they are.
-    pub(crate) fn lose(&self, error: &StoreError) {
+    fn lose(&self, error: &StoreError) {
+        self.mark_lost(error);
+        self.closed.cancel();
+    }
+
+    fn mark_lost(&self, error: &StoreError) {
         let lost = self.lost.lock();
         *lost.unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
-        self.closed.cancel();
     }
 
     pub(crate) fn check(&self) -> Result<(), StoreError> {
@@ -470,7 +477,7 @@ async fn look_after(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Recei
                 looked = session.look().await;
             }
             if let Err(error) = looked {
-                session.lose(&error);
+                session.shared().break_down(None, &error).await;
             }
         }
     }

@@ -1,4 +1,5 @@
-//! What a tool may read of the record: its own session, the one above and those below.
+//! What a tool may read of the record: its own session, the one above, those below, and
+//! those beside it.
 
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ pub enum Relation {
     Parent,
     /// This one asked for it.
     Child,
+    /// The same one asked for both.
+    Sibling,
 }
 
 /// A session and its threads, as far as whoever asks may know them.
@@ -40,7 +43,8 @@ impl Related {
     }
 }
 
-/// Reads the record of a session, of its parent and of its children, and of no other.
+/// Reads the record of a session, of its parent, of its children and of other children of
+/// its parent, and of no other.
 #[derive(Debug, Clone)]
 pub struct History {
     store: Arc<dyn SessionStore>,
@@ -48,7 +52,8 @@ pub struct History {
 }
 
 impl History {
-    /// This session, its parent, and its children: at most `most`, the newest first.
+    /// This session, its parent, its siblings and its children: of either at most `most`,
+    /// the newest first.
     pub async fn related(&self, most: usize) -> Result<Vec<Related>, StoreError> {
         let own = self.record(&self.own).await?;
         let parent = own.session.parent.clone();
@@ -57,15 +62,32 @@ impl History {
             // One that was removed is not there to be read.
             let record = self.store.record(&parent.session).await?;
             all.extend(record.map(|record| Related::new(Relation::Parent, record)));
+            all.extend(self.below(&parent.session, Relation::Sibling, most).await?);
         }
+        all.extend(self.below(&self.own, Relation::Child, most).await?);
+        Ok(all)
+    }
+
+    /// The children of a session but this one, at most so many.
+    async fn below(
+        &self,
+        parent: &SessionId,
+        relation: Relation,
+        most: usize,
+    ) -> Result<Vec<Related>, StoreError> {
         let filter = SessionFilter {
-            parent: Some(self.own.clone()),
-            limit: most,
+            parent: Some(parent.clone()),
+            // This one may be among them.
+            limit: most.saturating_add(1),
             ..SessionFilter::default()
         };
-        for child in self.store.sessions(filter).await? {
-            let record = self.store.record(&child.id).await?;
-            all.extend(record.map(|record| Related::new(Relation::Child, record)));
+        let mut sessions = self.store.sessions(filter).await?;
+        sessions.retain(|session| session.id != self.own);
+        sessions.truncate(most);
+        let mut all = Vec::new();
+        for session in sessions {
+            let record = self.store.record(&session.id).await?;
+            all.extend(record.map(|record| Related::new(relation, record)));
         }
         Ok(all)
     }
@@ -76,17 +98,20 @@ impl History {
         if *id == self.own {
             return Ok(Some(Related::new(Relation::Own, own)));
         }
-        let above = own.session.parent;
-        let is_parent = above.is_some_and(|above| above.session == *id);
+        let parent = own.session.parent.map(|above| above.session);
         let record = self.store.record(id).await?;
         Ok(record.and_then(|record| {
-            let above = record.session.parent.as_ref();
-            let is_child = above.is_some_and(|above| above.session == self.own);
-            match (is_parent, is_child) {
-                (true, _) => Some(Related::new(Relation::Parent, record)),
-                (_, true) => Some(Related::new(Relation::Child, record)),
-                _ => None,
-            }
+            let above = record.session.parent.as_ref().map(|above| &above.session);
+            let relation = if parent.as_ref() == Some(id) {
+                Relation::Parent
+            } else if above == Some(&self.own) {
+                Relation::Child
+            } else if above.is_some() && above == parent.as_ref() {
+                Relation::Sibling
+            } else {
+                return None;
+            };
+            Some(Related::new(relation, record))
         }))
     }
 

@@ -19,6 +19,7 @@
 //! program with a tool of its own.
 
 pub mod arguments;
+pub mod attachment;
 pub mod blob;
 pub mod bridge;
 pub mod builtin;
@@ -49,7 +50,7 @@ pub use bus::{Feed, Filter, Missed, Notice, Subscription};
 pub use child::Child;
 pub use engine::{
     Answer, BuildError, Builder, DecideError, Decision, Engine, NewSession, Prompt, Session,
-    ThreadView,
+    ThreadChange, ThreadSettings, ThreadView,
 };
 pub use runner::Compaction;
 pub use rye_protocol as protocol;

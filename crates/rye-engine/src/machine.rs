@@ -15,6 +15,7 @@ mod queue;
 mod result;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use lillux::keys::SigningKey;
@@ -26,10 +27,12 @@ use rye_protocol::{
 use serde_json::{Value, json};
 
 use crate::compaction::{CONTINUE, Settings};
+use crate::engine::ThreadChange;
 use crate::model::ModelAnswer;
 use crate::proof;
 use crate::tokens;
 use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolError, ToolOutput};
+use drive::MOST_ROUNDS;
 use more::Whose;
 
 pub(crate) use more::Raise;
@@ -148,6 +151,8 @@ pub(crate) enum Input {
     Decided(Box<Gate>),
     /// A tool has started a process.
     Process(CallId, rye_protocol::ProcessRef),
+    /// A tool has made something to keep.
+    Artifact(CallId, Artifact),
     /// Time has passed.
     Tick,
     /// End what runs. `partial` is what the model has said so far.
@@ -162,8 +167,20 @@ pub(crate) enum Input {
     },
     Pause,
     Resume,
+    /// A gate is not to be decided after all: which, and why.
+    WithdrawGate(GateId, String),
+    /// The thread is to be otherwise from now on.
+    Change(ThreadChange),
     /// One of these, that was ordered by somebody elsewhere.
     Ordered(PostedOrder, Box<Input>),
+}
+
+/// Something that a tool has made.
+#[derive(Debug, Clone)]
+pub(crate) struct Artifact {
+    pub(crate) name: String,
+    /// Where the blob store has it.
+    pub(crate) source: String,
 }
 
 /// An order that stands in the record until it is carried out.
@@ -349,6 +366,12 @@ impl Step<'_> {
                     call.processes.push(process);
                 }
             }
+            Input::Artifact(call, Artifact { name, source }) => {
+                // What a turn left behind that is over has nobody to tell.
+                if self.machine.call(&call).is_some() {
+                    self.tell(EventKind::Artifact { name, source });
+                }
+            }
             Input::Abort {
                 partial,
                 clear_queue,
@@ -362,12 +385,22 @@ impl Step<'_> {
                 self.abort("steer", &partial);
                 self.queue_first(*item);
             }
-            Input::Pause => self.machine.thread.status = ThreadStatus::Paused,
-            Input::Resume => self.machine.thread.status = ThreadStatus::Active,
+            Input::Pause => self.set_status(ThreadStatus::Paused),
+            Input::Resume => self.set_status(ThreadStatus::Active),
+            Input::WithdrawGate(id, reason) => self.withdraw_gates(&reason, |it| it.id == id),
+            Input::Change(change) => change.apply(&mut self.machine.thread),
             Input::Ordered(order, what) => {
                 self.take(*what);
                 self.carried_out(order);
             }
+        }
+    }
+
+    /// One that is archived stays so until somebody says otherwise.
+    fn set_status(&mut self, status: ThreadStatus) {
+        let thread = &mut self.machine.thread;
+        if thread.status != ThreadStatus::Archived {
+            thread.status = status;
         }
     }
 
@@ -475,7 +508,14 @@ impl Step<'_> {
             Phase::Tools { calls, .. } => self.stop_calls(&calls, "limit"),
         }
         self.withdraw_gates("limit", |_| true);
-        let message = format!("the limit of {limit} is reached");
+        let mut message = format!("the limit of {limit} is reached");
+        if limit == "turns" && self.is_endless() {
+            let _ = write!(
+                message,
+                ": the model was called {MOST_ROUNDS} times for one prompt, and it sets no \
+                 limit of its own. What was done is kept: ask it to go on, or set a limit"
+            );
+        }
         self.fail(ErrorInfo::new(ErrorCode::Limit, message), TurnEnd::Limit);
     }
 
@@ -491,8 +531,19 @@ impl Step<'_> {
         }
     }
 
+    /// An error that says where it was.
+    fn placed(&self, mut error: ErrorInfo) -> ErrorInfo {
+        let thread = &self.machine.thread;
+        let ids = &mut error.ids;
+        ids.session = Some(thread.session.clone());
+        ids.thread = Some(thread.id.clone());
+        ids.item = thread.turn.as_ref().map(|turn| turn.item.clone());
+        error
+    }
+
     /// Ends the turn with what went wrong; the next prompt may begin.
     fn fail(&mut self, error: ErrorInfo, reason: TurnEnd) {
+        let error = self.placed(error);
         let part = Part::Error {
             error: error.clone(),
         };

@@ -101,6 +101,10 @@ pub enum ModelError {
     /// It does not come to an end.
     #[error("the model's answer is too long: {0}")]
     TooLong(String),
+    /// What is told in just these words, and nothing is done about: that of a record, when
+    /// it is replayed.
+    #[error("{}", .0.message)]
+    Told(rye_protocol::ErrorInfo),
 }
 
 impl ModelError {

@@ -1,6 +1,7 @@
 //! Structured results: what a prompt wants as JSON, how a model is told, and whether what it
 //! said fits.
 
+use rye_schema::Schema;
 use serde_json::Value;
 
 use crate::schema;
@@ -34,9 +35,8 @@ pub(crate) fn find(answer: &str, schema: &Value) -> Result<Value, String> {
     };
     let value: Value = serde_json::from_str(without_fence(text))
         .map_err(|error| format!("what stands between the lines is no JSON: {error}"))?;
-    let validator = jsonschema::validator_for(schema);
-    let validator = validator.map_err(|error| format!("the schema is no schema: {error}"))?;
-    match schema::wrong(&validator, &value) {
+    let schema = Schema::new(schema).map_err(|e| format!("the schema is no schema: {e}"))?;
+    match schema::wrong(&schema, &value) {
         Some(wrong) => Err(format!("it does not fit the schema: {wrong}")),
         None => Ok(value),
     }
@@ -44,8 +44,7 @@ pub(crate) fn find(answer: &str, schema: &Value) -> Result<Value, String> {
 
 /// In words why a schema is none, if it is none.
 pub fn wrong_schema(schema: &Value) -> Option<String> {
-    let validator = jsonschema::validator_for(schema);
-    validator.err().map(|error| error.to_string())
+    Schema::new(schema).err().map(|error| error.to_string())
 }
 
 /// Models like to fence JSON in.

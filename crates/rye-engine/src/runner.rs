@@ -9,6 +9,7 @@ mod media;
 mod meter;
 mod telling;
 mod tools;
+mod unharmed;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -22,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::engine::Shared;
-use crate::machine::{Children, Env, Input, Machine, PostedOrder, Raise};
+use crate::machine::{Artifact, Children, Env, Input, Machine, PostedOrder, Raise};
 use crate::model::{Delta, ModelAnswer};
 use crate::store::{Order, StoreError, Stored};
 use crate::tool::{DecisionRequest, ToolError, ToolOutput};
@@ -32,6 +33,7 @@ pub use compaction::Compaction;
 pub(crate) use guidance::ROLE;
 use telling::Telling;
 pub(crate) use tools::Toolbox;
+use unharmed::unharmed;
 
 /// How long to wait before a store that does not answer is asked again; doubled each time.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -58,6 +60,8 @@ pub(crate) enum Mail {
         posted: Option<PostedOrder>,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
+    /// Something that is to be written.
+    Do(Box<Input>, oneshot::Sender<Result<(), StoreError>>),
     /// The session's pause began or ended.
     Look,
     /// Whether all before it was read.
@@ -88,10 +92,8 @@ pub(crate) enum Mail {
         call: CallId,
         text: String,
     },
-    Process {
-        call: CallId,
-        process: ProcessRef,
-    },
+    Process(CallId, ProcessRef),
+    Artifact(CallId, Artifact, oneshot::Sender<()>),
 }
 
 /// A thread that is being moved.
@@ -122,6 +124,8 @@ pub(crate) struct Runner {
     /// Prompts of others that were taken in.
     posted: HashSet<QueueItemId>,
     wake_at: Option<Millis>,
+    /// Why what was written down could not be done.
+    failed: Option<StoreError>,
     status: Arc<Mutex<StatusKind>>,
     meter: meter::Meter,
 }
@@ -153,6 +157,7 @@ impl Runner {
             waiting: HashMap::new(),
             posted: HashSet::new(),
             wake_at: None,
+            failed: None,
             status,
         }
     }
@@ -161,20 +166,27 @@ impl Runner {
     pub(crate) async fn run(mut self) {
         let closed = self.shared.closed.clone();
         let outcome = tokio::select! {
-            outcome = self.work() => outcome,
-            () = closed.cancelled() => Ok(()),
+            outcome = unharmed(self.work()) => outcome,
+            () = closed.cancelled() => return,
+        };
+        let error = match outcome {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            Err(why) => StoreError::Broken(self.shared.masks.mask(&why).into_owned()),
         };
         // What is closed here has no lease any more, which is no loss.
-        if let Err(error) = outcome
-            && !closed.is_cancelled()
-        {
-            self.shared.lose(&error);
+        if !closed.is_cancelled() {
+            let thread = Some(&self.machine.thread.id);
+            self.shared.break_down(thread, &error).await;
         }
     }
 
     async fn work(&mut self) -> Result<(), StoreError> {
         self.step(Input::Restored).await?;
         loop {
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
             let wait = self.wake_at.map(|at| self.shared.clock.now().until(at));
             let wake = async {
                 match wait {
@@ -198,26 +210,8 @@ impl Runner {
 
     async fn take(&mut self, mail: Mail) -> Result<(), StoreError> {
         match mail {
-            Mail::Prompt { item, reply } => {
-                let id = item.id.clone();
-                let outcome = self.prompt(item).await;
-                let answer = outcome.clone().map(|accepted| accepted.unwrap_or(id));
-                // Whoever asked may have gone away; it is written down all the same.
-                let _ = reply.send(answer);
-                match outcome {
-                    Err(StoreError::Conflict { .. }) | Ok(_) => Ok(()),
-                    Err(error) => Err(error),
-                }
-            }
-            Mail::Posted(item) => {
-                // Whoever looked may have seen it before it was taken in.
-                let known = !self.posted.insert(item.id.clone());
-                if known {
-                    Ok(())
-                } else {
-                    self.prompt(item).await.map(drop)
-                }
-            }
+            Mail::Prompt { item, reply } => self.take_prompt(item, reply).await,
+            Mail::Posted(item) => self.take_posted(item).await,
             Mail::Decided(gate) => {
                 let waits = self.machine.gates.get(&gate.id);
                 if waits.is_some_and(|known| known.status.is_pending()) {
@@ -236,6 +230,11 @@ impl Runner {
                 reply,
             } => {
                 let outcome = self.order(order, posted).await;
+                let _ = reply.send(outcome.clone());
+                outcome
+            }
+            Mail::Do(input, reply) => {
+                let outcome = self.step(*input).await.map(drop);
                 let _ = reply.send(outcome.clone());
                 outcome
             }
@@ -292,10 +291,39 @@ impl Runner {
                 self.live(EventKind::ToolOutput { call, text });
                 Ok(())
             }
-            Mail::Process { call, process } => {
+            Mail::Process(call, process) => {
                 self.step(Input::Process(call, process)).await.map(drop)
             }
+            Mail::Artifact(call, artifact, reply) => {
+                let written = self.step(Input::Artifact(call, artifact)).await;
+                let _ = reply.send(());
+                written.map(drop)
+            }
         }
+    }
+
+    async fn take_prompt(
+        &mut self,
+        item: Box<QueueItem>,
+        reply: oneshot::Sender<Result<QueueItemId, StoreError>>,
+    ) -> Result<(), StoreError> {
+        let id = item.id.clone();
+        let outcome = self.prompt(item).await;
+        let answer = outcome.clone().map(|accepted| accepted.unwrap_or(id));
+        // Whoever asked may have gone away; it is written down all the same.
+        let _ = reply.send(answer);
+        match outcome {
+            Err(StoreError::Conflict { .. }) | Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whoever looked may have seen it before it was taken in.
+    async fn take_posted(&mut self, item: Box<QueueItem>) -> Result<(), StoreError> {
+        if self.posted.insert(item.id.clone()) {
+            self.prompt(item).await?;
+        }
+        Ok(())
     }
 
     /// Takes a prompt out that has not begun, and gives it back.
@@ -357,7 +385,11 @@ impl Runner {
                         let _ = self.own.send(Mail::Look);
                     }
                     for effect in output.effects {
-                        self.perform(effect).await?;
+                        if let Err(error) = self.perform(effect).await {
+                            // What was taken in is written, whatever becomes of it.
+                            self.failed.get_or_insert(error);
+                            break;
+                        }
                     }
                     return Ok(output.accepted);
                 }

@@ -69,12 +69,19 @@ pub enum StoreError {
     /// A gate has ended and is not changed again: nothing was written.
     #[error("gate {0} has ended")]
     GateEnded(GateId),
+    /// The thread takes no prompts: nothing was written.
+    #[error("thread {0} is archived and takes no prompts")]
+    Archived(String),
     /// The disk is full, or the database does not answer: it may work later.
     #[error("the store cannot be used now: {0}")]
     Unavailable(String),
     /// What is stored cannot be understood: it was damaged, or written by a newer version.
     #[error("the store cannot be read: {0}")]
     Unreadable(String),
+    /// A bug, of ours or of a part that the host brought: the session stands still until it
+    /// is opened again.
+    #[error("the session broke down: {0}")]
+    Broken(String),
 }
 
 /// Something that anybody may write, also without the lease.

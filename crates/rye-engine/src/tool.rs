@@ -1,19 +1,28 @@
 //! Tools: what a model can do.
 
+mod approval;
+mod artifact;
+
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use rye_protocol::{Action, CallId, ErrorInfo, GateKind, Limits, QueueItemId, SessionId, ThreadId};
+use rye_protocol::{
+    Action, Author, CallId, ErrorInfo, GateKind, Limits, QueueItemId, SessionId, ThreadId,
+};
 use rye_protocol::{ErrorCode, Gate, GateStatus, Part, ProcessRef, Resolution};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::bridge::Risk;
 use crate::engine::Inner;
 use crate::mask::{Masks, Stream};
 use crate::model::ToolSpec;
 use crate::runner::Mail;
 use crate::sandbox::Sandbox;
 use crate::store::Later;
+
+pub use approval::Approval;
+pub(crate) use approval::agreed;
 
 /// What may be done with a tool whose host died while it ran.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,8 +45,14 @@ pub struct ToolDef {
     pub spec: ToolSpec,
     /// What may be done when its host died.
     pub effect: Effect,
+    /// How much harm it can do, where it says so. High and critical is asked about.
+    pub risk: Option<Risk>,
+    /// Whether a person must approve a call before it runs.
+    pub approval: Approval,
     /// Whether it runs alone.
     pub exclusive: bool,
+    /// Whether what it gave stays when old output is left out to save room.
+    pub protected_from_pruning: bool,
     /// Whether a call of it is a [child session](ToolContext::child), which is told as such
     /// and counted with its parent.
     pub is_task: bool,
@@ -55,7 +70,10 @@ impl ToolDef {
                 parameters,
             },
             effect: Effect::default(),
+            risk: None,
+            approval: Approval::default(),
             exclusive: false,
+            protected_from_pruning: false,
             is_task: false,
             timeout: None,
         }
@@ -65,6 +83,21 @@ impl ToolDef {
     #[must_use]
     pub fn effect(mut self, effect: Effect) -> Self {
         self.effect = effect;
+        self
+    }
+
+    /// With this risk.
+    #[must_use]
+    pub fn risk(mut self, risk: Risk) -> Self {
+        self.risk = Some(risk);
+        self
+    }
+
+    /// With an approval of a person first, always or by the arguments. What they are asked,
+    /// and the hash of the arguments, is written down as with all gates.
+    #[must_use]
+    pub fn requires_approval(mut self, approval: Approval) -> Self {
+        self.approval = approval;
         self
     }
 }
@@ -201,6 +234,14 @@ pub struct ToolContext {
     pub item: QueueItemId,
     /// The call.
     pub call: CallId,
+    /// Whose session it is.
+    pub user: Option<String>,
+    /// Whose organisation's.
+    pub org: Option<String>,
+    /// Who asked, and by which channel.
+    pub author: Option<Author>,
+    /// The folder that the session is about.
+    pub workspace: Option<String>,
     /// Where it works.
     pub sandbox: Arc<dyn Sandbox>,
     /// What is left of the budget for a child.
@@ -249,7 +290,9 @@ impl ToolContext {
             ErrorCode::GateExpired => "nobody decided in time",
             _ => "the question was withdrawn",
         };
-        Err(ToolError(ErrorInfo::new(code, message)))
+        let mut error = ErrorInfo::new(code, message);
+        error.ids.gate = Some(gate.id);
+        Err(ToolError(error))
     }
 
     /// Gates of this session that were answered so.
@@ -289,6 +332,6 @@ impl ToolContext {
     /// Writes a process down that the tool has started, to be ended if this host dies.
     pub fn started(&self, process: ProcessRef) {
         let call = self.call.clone();
-        let _ = self.mail.send(Mail::Process { call, process });
+        let _ = self.mail.send(Mail::Process(call, process));
     }
 }

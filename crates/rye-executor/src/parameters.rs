@@ -1,12 +1,10 @@
 //! Parameters: checked against the tool's schema before anything runs.
 
-mod plain;
-
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use jsonschema::Validator;
 use rye_items::metadata::Metadata;
+use rye_schema::Schema;
 use serde_json::{Map, Value};
 
 /// One thing that is wrong with the parameters.
@@ -41,7 +39,7 @@ pub struct Schemas(Mutex<HashMap<usize, Compiled>>);
 
 /// A schema's metadata, which is held so that its address stays its own, and
 /// what the schema compiles to.
-type Compiled = (Arc<Metadata>, Arc<Validator>);
+type Compiled = (Arc<Metadata>, Arc<Schema>);
 
 impl Schemas {
     /// Checks parameters, and gives them back with the schema's defaults.
@@ -65,7 +63,7 @@ impl Schemas {
             return Ok(object);
         };
         let object = Value::Object(object);
-        if plain::surely_fits(schema, &object) {
+        if rye_schema::surely_fits(schema, &object) {
             return into_object(object);
         }
         fits(&*self.compiled(item, schema)?, object)
@@ -75,19 +73,19 @@ impl Schemas {
         &self,
         item: &Arc<Metadata>,
         schema: &Value,
-    ) -> Result<Arc<Validator>, ParameterError> {
+    ) -> Result<Arc<Schema>, ParameterError> {
         let address = Arc::as_ptr(item).addr();
         let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, validator)) = kept().get(&address) {
-            return Ok(Arc::clone(validator));
+        if let Some((_, schema)) = kept().get(&address) {
+            return Ok(Arc::clone(schema));
         }
-        let validator = Arc::new(compile(schema)?);
+        let schema = Arc::new(compile(schema)?);
         let mut kept = kept();
         if kept.len() >= MOST {
             kept.clear();
         }
-        kept.insert(address, (Arc::clone(item), Arc::clone(&validator)));
-        Ok(validator)
+        kept.insert(address, (Arc::clone(item), Arc::clone(&schema)));
+        Ok(schema)
     }
 }
 
@@ -103,16 +101,16 @@ pub fn check(schema: Option<&Value>, parameters: Value) -> Result<Value, Paramet
     fits(&compile(schema)?, Value::Object(parameters)).map(Value::Object)
 }
 
-fn compile(schema: &Value) -> Result<Validator, ParameterError> {
-    jsonschema::validator_for(schema).map_err(|e| ParameterError::Schema(e.to_string()))
+fn compile(schema: &Value) -> Result<Schema, ParameterError> {
+    Schema::new(schema).map_err(|e| ParameterError::Schema(e.to_string()))
 }
 
-fn fits(validator: &Validator, object: Value) -> Result<Map<String, Value>, ParameterError> {
-    let violations: Vec<_> = validator
-        .iter_errors(&object)
-        .map(|error| Violation {
-            pointer: error.instance_path().to_string(),
-            message: brief(&error.to_string()),
+fn fits(schema: &Schema, object: Value) -> Result<Map<String, Value>, ParameterError> {
+    let violations = schema.violations(&object).into_iter();
+    let violations: Vec<_> = violations
+        .map(|violation| Violation {
+            pointer: violation.pointer,
+            message: brief(&violation.message),
         })
         .collect();
     if violations.is_empty() {

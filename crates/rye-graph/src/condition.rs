@@ -260,6 +260,7 @@ fn check_value(
                 Err(error) => {
                     let last = error.to_string();
                     let last = last.lines().last().unwrap_or_default();
+                    let last = last.trim_start_matches("error: ");
                     let message = format!("the pattern cannot be read: {last}");
                     problems.push(Problem::error(node.at, "bad_pattern", message));
                 }

@@ -19,6 +19,12 @@ pub enum Event {
         /// The graph as it is now, where it has changed and that was accepted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changed: Option<Changed>,
+        /// The node that it is to go on with, where somebody named another.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
+        /// What somebody put over its state.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        state: Map<String, Value>,
     },
     /// A node is about to do something.
     Begin {
@@ -33,6 +39,9 @@ pub enum Event {
     ItemBegin {
         /// Which, from 0.
         index: usize,
+        /// Whether it may be repeated, where not all items call the same tool.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effect: Option<Effect>,
     },
     /// An item of a foreach was done.
     ItemEnd {
@@ -44,6 +53,9 @@ pub enum Event {
         /// What went wrong.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<NodeError>,
+        /// Whether the result was kept from before, and nothing was called.
+        #[serde(default, skip_serializing_if = "is_false")]
+        cached: bool,
     },
     /// A call failed, and is tried again.
     Retry {
@@ -83,6 +95,9 @@ pub enum Event {
         output: Option<Value>,
         /// Where it goes on.
         next: Option<String>,
+        /// Whether nobody sees to the error, so that the run fails with it.
+        #[serde(default, skip_serializing_if = "is_false")]
+        fatal: bool,
         /// How long it took, in microseconds.
         took_us: u64,
     },
@@ -133,6 +148,11 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<String>,
     },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// How a run began.

@@ -12,8 +12,11 @@ use rye_protocol::{Gate, GateId, GateStatus, Millis, Resolution};
 
 use crate::record::{RecordError, Runs};
 
-/// How long the file system is listened to at a time: nobody is told that a run was dropped.
-const SLICE: Duration = Duration::from_secs(2);
+/// How often the clock is looked at where there is a deadline: it may be set, and a machine
+/// may sleep.
+const LOOK: Duration = Duration::from_mins(1);
+/// How often an answer is looked for where nothing can be watched.
+const BLIND: Duration = Duration::from_millis(500);
 
 /// A question that a run asks, and where its answer goes.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,27 +98,29 @@ impl Question {
 
     /// Waits until it has ended.
     pub(crate) async fn ended(&self) -> Result<GateStatus, RecordError> {
+        let paths = [self.answer.clone()];
+        let look = || Some(self.status()).filter(|status| !status.is_pending());
         loop {
-            let status = self.status();
-            if !status.is_pending() {
+            let left = match self.gate.expires_at {
+                None => None,
+                Some(deadline) => match deadline.0.saturating_sub(now().0) {
+                    0 => {
+                        let at = now();
+                        self.end(&GateStatus::Expired { at })?;
+                        return Ok(self.status());
+                    }
+                    left => Some(LOOK.min(Duration::from_millis(left))),
+                },
+            };
+            let heard = lillux::watch::until(&paths, left, look).await;
+            match heard {
+                Ok(Some(status)) => return Ok(status),
+                Ok(None) => {}
+                // Where nothing can be watched, as when too many are at it, one has to look.
+                Err(_) => tokio::time::sleep(left.unwrap_or(BLIND).min(BLIND)).await,
+            }
+            if let Some(status) = look() {
                 return Ok(status);
-            }
-            let mut slice = SLICE;
-            if let Some(deadline) = self.gate.expires_at {
-                let now = now();
-                if now.0 >= deadline.0 {
-                    self.end(&GateStatus::Expired { at: now })?;
-                    continue;
-                }
-                slice = slice.min(Duration::from_millis(deadline.0 - now.0));
-            }
-            let paths = vec![self.answer.clone()];
-            let heard = tokio::task::spawn_blocking(move || {
-                // One that came between the look and the wait is seen at the next look.
-                lillux::watch::paths(&paths, Some(slice.min(Duration::from_millis(200))))
-            });
-            if !matches!(heard.await, Ok(Ok(_))) {
-                tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
     }

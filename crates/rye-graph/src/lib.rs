@@ -68,7 +68,7 @@ pub use draw::{Colours, Format, Mark};
 pub use event::{Changed, Event, Line, NodeError, Outcome, Started, Status};
 pub use gates::{Posted, Question};
 pub use model::Graph;
-pub use primitive::{Going, StateGraph, Writing, walk, walk_written};
+pub use primitive::{Going, Refusal, StateGraph, Writing, walk, walk_written};
 pub use problem::{Problem, Severity};
 pub use read::Reading;
 pub use record::{Fault, Found, RecordError, Run, Runs, Standing, Verdict, commits};

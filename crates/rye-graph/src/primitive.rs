@@ -18,7 +18,7 @@ use crate::problem::Problem;
 use crate::record::{At, RecordError, Runs};
 use crate::walk::{Ended, Limits, Walk, Watcher};
 
-pub use going::Going;
+pub use going::{Going, Refusal};
 
 /// Graphs within graphs, deeper than any that was made on purpose.
 const DEEPEST: u32 = 16;
@@ -103,7 +103,7 @@ impl StateGraph {
         let name = match (&going.resume, &call.run) {
             (Some(run), _) => run.clone(),
             (None, Some(Run { id, .. })) => id.clone(),
-            (None, None) => runs.new_id(),
+            (None, None) => runs.new_id().map_err(|error| failed(&error))?,
         };
         metadata.insert("run_id".into(), json!(name));
         let mut walk = Walk::new(
@@ -121,15 +121,17 @@ impl StateGraph {
         let key = self.key();
         let from = match going::enter(&mut walk, &runs, &name, going, key, metadata)? {
             going::Entered::At(from) => from,
-            going::Entered::Over(output) => {
-                return Ok(Done {
-                    data: output,
-                    ..Done::default()
-                });
-            }
+            going::Entered::Over(ended) => return Ok(done(&name, *ended, metadata)),
         };
         walk.cache = Some(Cache::new(runs.cache(), runs.store(), self.key()));
-        let ended = walk.walk(from).await.map_err(|error| failed(&error))?;
+        let ended = walk.walk(from).await.map_err(|error| {
+            let failed = failed(&error);
+            if error.is_of_the_disk() {
+                failed.hint(format!("when it can be: rye graph run --resume {name}"))
+            } else {
+                failed
+            }
+        })?;
         Ok(done(&name, ended, metadata))
     }
 }
@@ -270,7 +272,7 @@ pub async fn walk_written(
     let runs = Runs::of(project);
     let (name, depth) = match writing.run {
         Some(Run { id, depth }) => (id, depth),
-        None => (runs.new_id(), 0),
+        None => (runs.new_id().map_err(|error| failed(&error))?, 0),
     };
     let mut walk = Walk::new(graph, "", dispatch, inputs, Limits::default());
     walk.depth = depth;
@@ -285,15 +287,7 @@ pub async fn walk_written(
         &mut Map::new(),
     )? {
         going::Entered::At(from) => walk.walk(from).await.map_err(|error| failed(&error)),
-        going::Entered::Over(output) => Ok(Ended {
-            status: Status::Completed,
-            output,
-            error: None,
-            node: None,
-            state: Map::new(),
-            steps: 0,
-            warnings: Vec::new(),
-        }),
+        going::Entered::Over(ended) => Ok(*ended),
     }
 }
 

@@ -40,9 +40,10 @@ impl Graph {
         let tree = metadata::tree(text)?;
         let mut problems = Vec::new();
         let graph = read(&tree, text, &mut problems);
-        if let Some(graph) = &graph {
-            validate::check(graph, &mut problems);
+        if let Some((graph, start)) = &graph {
+            validate::check(graph, *start, &mut problems);
         }
+        let graph = graph.map(|(graph, _)| graph);
         problems.sort_by_key(|problem| (problem.at, problem.severity));
         problems.dedup();
         let sound = problems.iter().all(|it| it.severity != Severity::Error);
@@ -56,7 +57,8 @@ impl Graph {
 /// The nodes by name, known before any of them is read.
 pub(crate) type Names<'n> = HashMap<&'n str, usize>;
 
-fn read(tree: &Node, text: &[u8], problems: &mut Vec<Problem>) -> Option<Graph> {
+/// The graph, as far as there is one, and where it starts, if it says so.
+fn read(tree: &Node, text: &[u8], problems: &mut Vec<Problem>) -> Option<(Graph, Option<usize>)> {
     let top = Fields::of(tree, "a graph", problems)?;
     let permissions = top.texts("permissions", problems);
     let env_requires = top.texts("env_requires", problems);
@@ -90,23 +92,22 @@ fn read(tree: &Node, text: &[u8], problems: &mut Vec<Problem>) -> Option<Graph> 
         problems.push(kind_error(nodes, "nodes", "a mapping of names to nodes"));
         return None;
     };
+    if entries.is_empty() {
+        let message = "the graph has no nodes";
+        problems.push(Problem::error(nodes.at, "no_nodes", message));
+    }
     let names: Names<'_> = entries
         .iter()
         .enumerate()
         .map(|(index, entry)| (entry.key.as_str(), index))
         .collect();
-    let nodes = entries
-        .iter()
-        .filter_map(|entry| node::read(entry, &names, problems));
+    let nodes = entries.iter();
+    let nodes = nodes.map(|entry| node::read(entry, &names, problems));
     let nodes: Vec<_> = nodes.collect();
     let start = start(&config, &names, problems);
     let hooks = hooks(&config, problems);
-    // Places in the list of nodes are meant only if all of them are there.
-    if nodes.len() != names.len() {
-        return None;
-    }
     let permissions = permissions.into_iter();
-    Some(Graph {
+    let graph = Graph {
         text: text.to_owned(),
         hash: Hash::of(text),
         description: description.map(str::to_owned),
@@ -114,12 +115,13 @@ fn read(tree: &Node, text: &[u8], problems: &mut Vec<Problem>) -> Option<Graph> 
             .map(|(at, pattern)| Permission { pattern, at })
             .collect(),
         env_requires: env_requires.into_iter().map(|(_, name)| name).collect(),
-        start: start?,
+        start: start.unwrap_or_default(),
         max_steps: max_steps.unwrap_or(MAX_STEPS),
         policy,
         nodes,
         hooks,
-    })
+    };
+    Some((graph, start))
 }
 
 fn policy(config: &Fields<'_>, problems: &mut Vec<Problem>) -> Policy {

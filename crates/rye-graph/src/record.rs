@@ -19,11 +19,14 @@ mod verify;
 
 pub(crate) use journal::Journal;
 pub use journal::commits;
-pub(crate) use replay::{At, ItemState, Replayed};
+pub(crate) use replay::{At, HookState, ItemState, Replayed};
 pub use runs::{Found, Run, Runs, Standing};
 pub use verify::{Fault, Verdict};
 
-use lillux::{Hash, hash::Hasher};
+use std::io::ErrorKind;
+
+use lillux::durable::WriteError;
+use lillux::{Hash, PathError, hash::Hasher};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -64,10 +67,10 @@ pub enum RecordError {
     InUse(String),
     /// A file cannot be used.
     #[error(transparent)]
-    Path(#[from] lillux::PathError),
+    Path(#[from] PathError),
     /// A file cannot be written.
     #[error(transparent)]
-    Write(#[from] lillux::durable::WriteError),
+    Write(#[from] WriteError),
     /// The content store cannot be used.
     #[error(transparent)]
     Store(#[from] lillux::cas::CasError),
@@ -91,15 +94,19 @@ impl RecordError {
             Self::Ambiguous(..) => "ambiguous",
             Self::InUse(_) => "run_in_use",
             Self::Altered { .. } => "record_altered",
-            Self::Path(error) | Self::Write(lillux::durable::WriteError::Path(error))
-                if error.is_permission() =>
-            {
-                "permission"
-            }
-            Self::Path(error) if error.source.kind() == std::io::ErrorKind::StorageFull => {
-                "disk_full"
-            }
-            Self::Path(_) | Self::Write(_) | Self::Store(_) => "io",
+            Self::Path(_) | Self::Write(_) | Self::Store(_) => match self.path() {
+                Some(error) if error.is_permission() => "permission",
+                Some(error) if error.source.kind() == ErrorKind::StorageFull => "disk_full",
+                _ => "io",
+            },
+        }
+    }
+
+    /// The file that could not be used.
+    fn path(&self) -> Option<&PathError> {
+        match self {
+            Self::Path(error) | Self::Write(WriteError::Path(error)) => Some(error),
+            _ => None,
         }
     }
 
@@ -111,5 +118,10 @@ impl RecordError {
             Self::Altered { run, .. } => Some(format!("rye run verify {run}")),
             _ => None,
         }
+    }
+
+    /// Whether the disk was in the way, and the same would go on once it is not.
+    pub(crate) fn is_of_the_disk(&self) -> bool {
+        matches!(self.code(), "permission" | "disk_full" | "io")
     }
 }

@@ -2,16 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rye_items::ItemId;
+
 use crate::model::{Action, Graph, Kind, Node, fixed_item};
 use crate::path::Path;
 use crate::permission;
 use crate::problem::{Problem, nearest};
 
-pub(crate) fn check(graph: &Graph, problems: &mut Vec<Problem>) {
-    let reached = reached(graph, problems);
+/// Looks at a graph as a whole. Parts of it may be broken, and it may not say where it starts:
+/// what follows only from that is not told.
+pub(crate) fn check(graph: &Graph, start: Option<usize>, problems: &mut Vec<Problem>) {
+    let is_whole = problems.is_empty();
+    let reached = match start {
+        Some(start) => reached(graph, start, problems),
+        None => vec![true; graph.nodes.len()],
+    };
     ways_out(graph, &reached, problems);
-    state(graph, problems);
-    permissions(graph, problems);
+    if is_whole {
+        state(graph, problems);
+    }
+    permissions(graph, is_whole, problems);
 }
 
 /// Where a run can come to from a node.
@@ -29,9 +39,9 @@ fn ends(node: &Node) -> bool {
     }
 }
 
-fn reached(graph: &Graph, problems: &mut Vec<Problem>) -> Vec<bool> {
+fn reached(graph: &Graph, start: usize, problems: &mut Vec<Problem>) -> Vec<bool> {
     let mut reached = vec![false; graph.nodes.len()];
-    let mut open = vec![graph.start];
+    let mut open = vec![start];
     while let Some(index) = open.pop() {
         if !std::mem::replace(&mut reached[index], true) {
             open.extend(ways(&graph.nodes[index]));
@@ -63,32 +73,31 @@ fn ways_out(graph: &Graph, reached: &[bool], problems: &mut Vec<Problem>) {
         }
     }
     let stuck = (0..graph.nodes.len()).filter(|index| reached[*index] && !leads_out[*index]);
-    // Those that lead into the loop are not in it.
-    let stuck: Vec<_> = stuck.filter(|index| leads_back(graph, *index)).collect();
-    if let Some(first) = stuck.first() {
-        let names: Vec<_> = stuck
-            .iter()
-            .map(|index| graph.nodes[*index].name.as_str())
-            .collect();
-        let message = format!("no way leads out of the loop {} → …", names.join(" → "));
+    // Those that lead into a loop are not in it.
+    let mut stuck: Vec<_> = stuck.filter(|it| leads_to(graph, *it)[*it]).collect();
+    while let Some(first) = stuck.first().copied() {
+        let from_first = leads_to(graph, first);
+        let is_in_it = |it: usize| from_first[it] && leads_to(graph, it)[first];
+        let (names, others): (Vec<_>, _) = stuck.into_iter().partition(|it| is_in_it(*it));
+        stuck = others;
+        let names = names.iter().map(|it| graph.nodes[*it].name.as_str());
+        let names = names.collect::<Vec<_>>().join(" → ");
+        let message = format!("no way leads out of the loop {names} → …");
         let hint = "an edge with a `when` to a node outside of it";
-        problems.push(Problem::error(graph.nodes[*first].at, "endless_loop", message).hint(hint));
+        problems.push(Problem::error(graph.nodes[first].at, "endless_loop", message).hint(hint));
     }
 }
 
-/// Whether a way leads from a node back to it.
-fn leads_back(graph: &Graph, index: usize) -> bool {
+/// Which nodes a way leads to from one.
+fn leads_to(graph: &Graph, index: usize) -> Vec<bool> {
     let mut seen = vec![false; graph.nodes.len()];
     let mut open: Vec<_> = ways(&graph.nodes[index]).collect();
     while let Some(other) = open.pop() {
-        if other == index {
-            return true;
-        }
         if !std::mem::replace(&mut seen[other], true) {
             open.extend(ways(&graph.nodes[other]));
         }
     }
-    false
+    seen
 }
 
 /// What is read of the state is put there somewhere, and the other way round.
@@ -176,7 +185,7 @@ pub(crate) fn actions(graph: &Graph) -> impl Iterator<Item = &Action> {
     nodes.chain(graph.hooks.iter().map(|hook| &hook.action))
 }
 
-fn permissions(graph: &Graph, problems: &mut Vec<Problem>) {
+fn permissions(graph: &Graph, is_whole: bool, problems: &mut Vec<Problem>) {
     let mut used = vec![false; graph.permissions.len()];
     for action in actions(graph) {
         let Some(item) = fixed_item(action) else {
@@ -184,6 +193,10 @@ fn permissions(graph: &Graph, problems: &mut Vec<Problem>) {
             used.fill(true);
             continue;
         };
+        if item.parse::<ItemId>().is_err() {
+            // That is told already.
+            continue;
+        }
         let needed = permission::needed(item);
         let mut covered = false;
         for (permission, used) in graph.permissions.iter().zip(&mut used) {
@@ -197,7 +210,8 @@ fn permissions(graph: &Graph, problems: &mut Vec<Problem>) {
             problems.push(Problem::error(action.at, "not_permitted", message).hint(hint));
         }
     }
-    for (permission, _) in graph.permissions.iter().zip(used).filter(|(_, used)| !used) {
+    let unused = graph.permissions.iter().zip(used).filter(|(_, used)| !used);
+    for (permission, _) in unused.filter(|_| is_whole) {
         let message = format!("no action needs the permission `{}`", permission.pattern);
         problems.push(Problem::warning(
             permission.at,

@@ -4,6 +4,7 @@ mod act;
 mod decide;
 mod end;
 mod foreach;
+mod hooks;
 mod step;
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +19,7 @@ use crate::dispatch::Dispatch;
 use crate::event::{Event, Line, NodeError, Outcome, Status};
 use crate::model::{Graph, Kind, Moment, Node};
 use crate::path::Scope;
-use crate::record::{At, ItemState, Journal, RecordError};
+use crate::record::{At, HookState, ItemState, Journal, RecordError};
 
 /// Somebody who is told what happens, as it is written down.
 #[derive(Clone)]
@@ -69,10 +70,22 @@ pub struct Ended {
 #[derive(Debug, Default)]
 pub(crate) struct Before {
     pub(crate) items: BTreeMap<usize, ItemState>,
-    pub(crate) hooks: BTreeMap<(usize, u64), (bool, Effect)>,
+    pub(crate) hooks: BTreeMap<(usize, u64), HookState>,
     /// Whether lines that were not flushed may be lost: the machine went down.
     pub(crate) may_miss: bool,
+    /// Whether it was ended between any two lines, not where a walk ends.
+    pub(crate) is_cut_short: bool,
+    /// What went wrong with the last step.
+    pub(crate) error: Option<NodeError>,
     pub(crate) output: Option<Value>,
+}
+
+/// A node of which nothing more was heard since it was begun.
+#[derive(Debug, Clone, Copy)]
+struct Begun {
+    effect: Effect,
+    /// How often it was begun.
+    times: u32,
 }
 
 /// A walk through a graph.
@@ -87,6 +100,9 @@ pub(crate) struct Walk<'g> {
     pub(crate) state: Map<String, Value>,
     pub(crate) inputs: Value,
     pub(crate) steps: u64,
+    /// Steps since the run last came to an end of its own, for `max_steps`: who is killed
+    /// does not get more of them.
+    pub(crate) taken: u64,
     pub(crate) limits: Limits,
     pub(crate) before: Before,
     sizes: HashMap<String, usize>,
@@ -147,6 +163,7 @@ impl<'g> Walk<'g> {
             state: Map::new(),
             inputs,
             steps: 0,
+            taken: 0,
             deadline: limits.timeout.map(|timeout| Instant::now() + timeout),
             limits,
             before: Before::default(),
@@ -159,19 +176,25 @@ impl<'g> Walk<'g> {
 
     /// Walks to the end, or as far as it goes.
     pub(crate) async fn walk(mut self, from: At) -> Result<Ended, RecordError> {
-        if self.steps == 0 && matches!(from, At::Before(_)) {
-            self.hooks(Moment::GraphStarted, None).await?;
-        } else if matches!(from, At::Before(_) | At::Behind) && self.steps > 0 {
-            // Perhaps it was ended between a step and what hangs on it.
-            self.hooks(Moment::AfterStep, None).await?;
-        }
+        self.catch_up(&from).await?;
         let mut output = self.before.output.take();
         let mut taken = 0;
         let mut at = match from {
             At::Before(name) => self.graph.index(&name).map(|index| (index, None)),
-            At::Within { node, effect } => {
+            At::Within {
+                node,
+                effect,
+                times,
+            } => {
                 let index = self.graph.index(&node);
-                index.map(|index| (index, Some(effect)))
+                index.map(|index| (index, Some(Begun { effect, times })))
+            }
+            At::Failed { node, error } => {
+                let node = self
+                    .graph
+                    .index(&node)
+                    .map(|index| &self.graph.nodes[index]);
+                return self.stop(Status::Failed, Some(error), node);
             }
             At::Behind => None,
         };
@@ -180,14 +203,18 @@ impl<'g> Walk<'g> {
             if self.limits.steps.is_some_and(|most| taken >= most) {
                 return self.stop(Status::Paused, None, Some(node));
             }
-            if taken >= self.graph.max_steps {
+            if self.taken >= self.graph.max_steps {
                 self.hooks(Moment::Limit, None).await?;
-                let most = self.graph.max_steps;
-                let message = format!("it has taken {most} steps, as many as `max_steps` lets it");
+                let steps = match self.graph.max_steps {
+                    1 => "1 step".to_owned(),
+                    most => format!("{most} steps"),
+                };
+                let message = format!("it has taken {steps}, as many as `max_steps` lets it");
                 let error = NodeError::new("max_steps", message);
                 return self.stop(Status::Limit, Some(error), Some(node));
             }
             taken += 1;
+            self.taken += 1;
             if begun.is_none() {
                 self.steps += 1;
             }
@@ -211,7 +238,7 @@ impl<'g> Walk<'g> {
     async fn within_time(
         &mut self,
         node: &'g Node,
-        begun: Option<Effect>,
+        begun: Option<Begun>,
     ) -> Result<Option<Done>, RecordError> {
         let Some(deadline) = self.deadline else {
             return self.node(node, begun).await.map(Some);
@@ -228,7 +255,7 @@ impl<'g> Walk<'g> {
         }
     }
 
-    async fn node(&mut self, node: &'g Node, begun: Option<Effect>) -> Result<Done, RecordError> {
+    async fn node(&mut self, node: &'g Node, begun: Option<Begun>) -> Result<Done, RecordError> {
         match &node.kind {
             Kind::Gate => {
                 self.begin(node, Effect::Pure, begun)?;
@@ -260,7 +287,7 @@ impl<'g> Walk<'g> {
         &mut self,
         node: &Node,
         effect: Effect,
-        begun: Option<Effect>,
+        begun: Option<Begun>,
     ) -> Result<(), RecordError> {
         if self.journal.is_none() || begun.is_some() {
             return Ok(());

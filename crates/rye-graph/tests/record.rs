@@ -140,3 +140,31 @@ async fn two_processes_do_not_walk_one_run() {
     drop(held);
     assert!(walked(folder.path(), None).await.is_ok());
 }
+
+#[tokio::test]
+async fn steps_that_did_nothing_count_and_no_number_is_given_twice() {
+    let text = r#"
+permissions: ["rye.execute.tool.echo"]
+config:
+  start: one
+  nodes:
+    one: { type: foreach, over: "${inputs.none}", action: { item_id: echo }, on_error: two }
+    two: { action: { item_id: "${inputs.tool}" } }
+"#;
+    let graph = Graph::read(text.as_bytes()).unwrap().graph.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let tool = Echo::default();
+    let ended = walk_written(
+        &graph,
+        &tool,
+        json!({ "tool": "other" }),
+        folder.path(),
+        Writing::default(),
+    );
+    let ended = ended.await.unwrap();
+    assert_eq!((ended.status, ended.steps), (Status::Failed, 2));
+    let runs = Runs::of(folder.path());
+    let run = runs.all().unwrap().remove(0).read().unwrap();
+    assert_eq!(run.steps(), 2);
+    assert_eq!(run.node(), Some("two"));
+}

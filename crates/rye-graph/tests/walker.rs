@@ -164,7 +164,7 @@ async fn a_foreach_keeps_order_and_bound_and_one_failure_loses_no_other() {
     let (ended, _) = walked(&nodes(true), "", json!({"l": "text"})).await;
     let message = ended.state["_last_error"]["error"].as_str().unwrap();
     assert!(
-        message.contains("`over` gives a text and no list"),
+        message.contains("`over` gives a text, not a list"),
         "{message}"
     );
 }

@@ -2,43 +2,50 @@
 
 use std::fmt::Write as _;
 
-use rye_engine::protocol::{Archive, EntryKind, EventKind, Message, Part, Role, Usage};
+use rye_engine::protocol::{Archive, EventKind, Message, Part, Usage};
 use serde_json::{Value, json};
+
+use crate::replay::{Did, path, steps};
 
 /// The answers of a session's thread, as a script. None if it has no such thread.
 pub fn script(archive: &Archive, thread: &str) -> Option<String> {
     let thread = archive.threads.iter().find(|it| it.key == thread)?;
-    let path = crate::replay::path(archive, thread);
-    let events = archive.events.iter();
-    let own = events.filter(|event| event.thread.as_ref() == Some(&thread.id));
-    let mut usage = own.filter_map(|event| match &event.kind {
-        EventKind::Usage { usage } => Some(*usage),
-        _ => None,
-    });
-    let mut text = format!(
-        "# What was said in session {}.\nsteps:\n",
-        archive.session.id
-    );
-    let mut summary = None;
-    for entry in &path {
-        match &entry.kind {
-            EntryKind::Message(message) if message.role == Role::Assistant => {
-                if let Some(step) = step(message, &mut usage) {
-                    // JSON is YAML.
-                    let _ = writeln!(text, "  - {step}");
-                }
+    let mut text = format!("# What was said in session {}.\n", archive.session.id);
+    let own = archive.events.iter();
+    let mut own = own.filter(|event| event.thread.as_ref() == Some(&thread.id));
+    let last = own.rfind(|event| matches!(event.kind, EventKind::Prompted { .. }));
+    if let Some(EventKind::Prompted { prompted }) = last.map(|event| &event.kind) {
+        // It is summed up where it was.
+        let (window, output) = (prompted.context_window, prompted.max_output);
+        let _ = writeln!(text, "context_window: {window}\nmax_output: {output}");
+    }
+    text.push_str("steps:\n");
+    let mut summaries = Vec::new();
+    for did in steps(archive, thread, &path(archive, thread)) {
+        let step = match did.did {
+            Did::Answered(message, usage) => step(&message, Some(usage)),
+            Did::Cut(message) => step(&message, None),
+            Did::Summed { summary, .. } => {
+                summaries.push(summary);
+                None
             }
-            EntryKind::Compaction { summary: sum, .. } => summary = Some(sum),
-            _ => {}
+            Did::Failed(_) | Did::NotSummed => None,
+        };
+        if let Some(step) = step {
+            // JSON is YAML.
+            let _ = writeln!(text, "  - {step}");
         }
     }
-    if let Some(summary) = summary {
-        let _ = writeln!(text, "on_summary: {}", json!(summary));
+    if !summaries.is_empty() {
+        text.push_str("on_summary:\n");
+    }
+    for summary in summaries {
+        let _ = writeln!(text, "  - {}", json!(summary));
     }
     Some(text)
 }
 
-fn step(message: &Message, usage: &mut impl Iterator<Item = Usage>) -> Option<Value> {
+fn step(message: &Message, usage: Option<Usage>) -> Option<Value> {
     let (mut text, mut thinking, mut calls) = (String::new(), String::new(), Vec::new());
     for part in &message.parts {
         match part {
@@ -65,7 +72,7 @@ fn step(message: &Message, usage: &mut impl Iterator<Item = Usage>) -> Option<Va
     if !calls.is_empty() {
         step["tool_calls"] = json!(calls);
     }
-    if let Some(usage) = usage.next() {
+    if let Some(usage) = usage {
         step["usage"] = json!({
             "input": usage.input_tokens,
             "cached": usage.cached_tokens,

@@ -4,6 +4,8 @@
 //! tool is first used, or was when its item was signed; from then on it is pinned, and a tool
 //! of which its server says something else is shown to a person before it is called.
 
+mod found;
+mod media;
 mod pins;
 
 use std::collections::BTreeMap;
@@ -12,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::Hash;
-use rye_engine::bridge::{ActionError, ActionSource, Listed, Listing, Piece, Prepared, Risk};
+use rye_engine::bridge::{ActionError, ActionSource, Listing, Piece, Prepared};
 use rye_engine::protocol::{ErrorCode, ErrorInfo};
 use rye_engine::store::Later;
 use rye_engine::tool::{ToolContext, ToolOutput};
@@ -25,7 +27,9 @@ use rye_mcp::client::{
 };
 use serde_json::{Map, Value};
 
-use crate::items::{piece, refused, unusable, words};
+use crate::items::{piece, refused, unusable};
+use found::{listed, risk, score};
+use media::Media;
 use pins::Pins;
 
 /// Where servers are, relative to a space's `.ai/`.
@@ -90,6 +94,23 @@ impl Servers {
         names.sort();
         names.dedup();
         Ok(names)
+    }
+
+    /// Whether there is a server of a name, for whoever made one up.
+    fn check_name(&self, name: &str) -> Result<(), ActionError> {
+        let names = self.names()?;
+        if names.iter().any(|it| it == name) {
+            return Ok(());
+        }
+        let there = match names.as_slice() {
+            [] => "there are none".to_owned(),
+            names => format!("there are {}", names.join(", ")),
+        };
+        let message = format!("there is no MCP server `{name}`: {there}");
+        Err(ActionError::Failed(ErrorInfo::new(
+            ErrorCode::UnknownTool,
+            message,
+        )))
     }
 
     /// A server, verified and ready to be called.
@@ -194,6 +215,7 @@ impl Servers {
         let (name, tool) = id
             .split_once('/')
             .ok_or_else(|| unusable(&format!("`{id}` names no tool: an id is mcp:SERVER/TOOL")))?;
+        self.check_name(name)?;
         let (known, tools) = self.tools_of(name).await?;
         let found = tools.iter().find(|it| it.name() == tool);
         let found = found.ok_or_else(|| {
@@ -237,7 +259,12 @@ impl Servers {
         })
     }
 
-    async fn run(&self, prepared: &Prepared, params: Value) -> Result<ToolOutput, ActionError> {
+    async fn run(
+        &self,
+        prepared: &Prepared,
+        params: Value,
+        context: &ToolContext,
+    ) -> Result<ToolOutput, ActionError> {
         let handle = handle(prepared)?;
         // First used, it is pinned, before anything is called.
         self.pin(handle)?;
@@ -247,21 +274,19 @@ impl Servers {
         };
         let mut call = ToolCall::new(&handle.tool, arguments);
         call.pin = Some(handle.pin.clone());
-        let answer = match self.pool.call(&handle.server, &call).await {
+        let mut answer = match self.pool.call(&handle.server, &call).await {
             Err(error) if matches!(error.kind, Kind::Drift(_)) => return Err(ActionError::Changed),
             answer => answer.map_err(|error| failed(&error))?,
         };
+        let Media { notes, attachments } = media::take(&mut answer, context).await;
         let done = rye_mcp::tool_result(answer);
-        let text = match done.data.get("text").and_then(Value::as_str) {
-            Some(text) => text.to_owned(),
-            None => words(&done.data),
-        };
+        let text = media::words(&done.data, &notes);
         match done.failure {
             Some(failure) => Err(unusable(&failure.message)),
             None => Ok(ToolOutput {
                 text,
                 data: done.data,
-                attachments: Vec::new(),
+                attachments,
             }),
         }
     }
@@ -297,44 +322,6 @@ pub fn server_environment(project: &Path) -> BTreeMap<String, String> {
     all.variables().clone()
 }
 
-/// How well a tool fits some words; not at all is 0.
-fn score(tool: &RemoteTool, server: &str, words: &[String]) -> usize {
-    if words.is_empty() {
-        return 1;
-    }
-    let name = format!("{server}/{}", tool.name()).to_lowercase();
-    let described = tool.description().to_lowercase();
-    let each = words
-        .iter()
-        .map(|word| 3 * usize::from(name.contains(word)) + usize::from(described.contains(word)));
-    each.sum()
-}
-
-fn listed(server: &str, space: &str, tool: &RemoteTool) -> Listed {
-    let properties = tool.input_schema().get("properties");
-    let properties = properties.and_then(Value::as_object);
-    let names = properties.map(|all| all.keys().cloned().collect());
-    Listed {
-        id: format!("{server}/{}", tool.name()),
-        description: tool.description().to_owned(),
-        parameters: names.unwrap_or_default(),
-        risk: Some(risk(tool)),
-        space: Some(space.to_owned()),
-    }
-}
-
-/// How much harm a tool can do, as far as its server says.
-fn risk(tool: &RemoteTool) -> Risk {
-    let says = |hint: &str, value: bool| tool.hints(hint) == Some(value);
-    if says("readOnlyHint", true) {
-        Risk::Low
-    } else if says("destructiveHint", false) {
-        Risk::Medium
-    } else {
-        Risk::High
-    }
-}
-
 fn failed(error: &ClientError) -> ActionError {
     let message = match error.hint() {
         Some(hint) => format!("{error}\nhint: {hint}"),
@@ -360,9 +347,9 @@ impl ActionSource for Servers {
         &'a self,
         prepared: &'a Prepared,
         params: Value,
-        _: &'a ToolContext,
+        context: &'a ToolContext,
     ) -> Later<'a, Result<ToolOutput, ActionError>> {
-        Box::pin(self.run(prepared, params))
+        Box::pin(self.run(prepared, params, context))
     }
 
     fn accept<'a>(&'a self, prepared: &'a Prepared) -> Later<'a, Result<(), ActionError>> {

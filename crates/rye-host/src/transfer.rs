@@ -189,6 +189,12 @@ pub fn read(mut from: impl BufRead) -> Result<Transfer, TransferError> {
                     let why = "it is not what was written";
                     return Err(TransferError::Damaged(why.to_owned()));
                 }
+                // What stands behind the signature is signed by nobody.
+                text.clear();
+                if from.read_until(b'\n', &mut text)? > 0 {
+                    let why = "something stands behind its end";
+                    return Err(TransferError::Damaged(why.to_owned()));
+                }
                 if let (Some(key), Some(signature)) = (end.key, end.signature) {
                     transfer.signed_by = Some(Signed {
                         key,

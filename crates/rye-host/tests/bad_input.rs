@@ -6,6 +6,8 @@
     reason = "helpers of tests are tests"
 )]
 
+#[path = "bad_input/fatal.rs"]
+mod fatal;
 #[path = "bad_input/store.rs"]
 mod store;
 #[path = "bad_input/tools.rs"]
@@ -183,8 +185,14 @@ steps:
     let session = world.session(&world.engine()).await;
     let item = session.prompt("go").await.unwrap();
     until_ended(&session, &item).await;
-    let told: Vec<_> = results(&session)
-        .await
+    let results = results(&session).await;
+    for (_, error) in &results {
+        let ids = &error.as_ref().unwrap().ids;
+        assert_eq!(ids.session.as_ref(), Some(session.id()));
+        assert_eq!(ids.item.as_ref(), Some(&item));
+        assert!(ids.thread.is_some() && ids.call.is_some());
+    }
+    let told: Vec<_> = results
         .into_iter()
         .map(|(status, error)| (status, error.map(|error| error.code)))
         .collect();

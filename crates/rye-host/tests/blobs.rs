@@ -9,10 +9,14 @@ use std::time::Duration;
 use lillux::Hash;
 use lillux::process::Supervisor;
 use rye_engine::blob::BlobStore as _;
-use rye_engine::{Engine, NewSession};
+use rye_engine::protocol::{Author, EventKind};
+use rye_engine::store::Later;
+use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::{Engine, NewSession, Prompt};
 use rye_host::{Catalogue, Options, SandboxKind, builder};
 use rye_sandbox::Virtual;
 use rye_store::{FileBlobs, Memory};
+use serde_json::{Value, json};
 
 /// Has a model do what a script says, and gives its last words.
 async fn answer(folder: &Path, script: &str) -> String {
@@ -91,5 +95,73 @@ steps:
     assert!(blobs.has(&hash).await.unwrap());
     assert!(!blobs.has(&other).await.unwrap());
     engine.remove_session(&sessions[1]).await.unwrap();
+    assert!(!blobs.has(&hash).await.unwrap());
+}
+
+/// Makes a report for whoever asked.
+struct Reports(ToolDef);
+
+impl Tool for Reports {
+    fn def(&self) -> &ToolDef {
+        &self.0
+    }
+
+    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let author = context.author.clone().unwrap();
+            let (user, channel) = (context.user.clone().unwrap(), author.channel.unwrap());
+            let text = format!("for {} of {user}, by {channel}", author.name);
+            let source = context.artifact("report.txt", text.into_bytes()).await?;
+            Ok(ToolOutput::text(source))
+        })
+    }
+}
+
+#[tokio::test]
+async fn what_a_tool_makes_is_kept_as_long_as_its_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let blobs = FileBlobs::new(folder.path().join("blobs")).grace(Duration::ZERO);
+    let script = "{ steps: [{ tool_calls: [{ name: reports }] }, { text: done }] }";
+    let def = ToolDef::new("reports", "Reports.", json!({ "type": "object" }));
+    let engine = Engine::builder()
+        .store(Memory::new())
+        .blobs(blobs.clone())
+        .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
+        .sandbox(Arc::new(Virtual::new()))
+        .tool(Reports(def))
+        .build()
+        .unwrap();
+    let new = NewSession {
+        user_id: Some("acme".to_owned()),
+        ..NewSession::default()
+    };
+    let session = engine.create_session(new.clone()).await.unwrap();
+    let author = Author {
+        name: "ada".to_owned(),
+        channel: Some("slack".to_owned()),
+    };
+    let prompt = Prompt {
+        author: Some(author),
+        ..Prompt::from("go")
+    };
+    let mut events = session.subscribe(0);
+    session.prompt(prompt).await.unwrap();
+    let (name, source) = loop {
+        let event = events.next().await.unwrap().unwrap().event;
+        if let EventKind::Artifact { name, source } = event.kind {
+            assert!(event.sequence.is_some());
+            break (name, source);
+        }
+    };
+    assert_eq!(name, "report.txt");
+    let hash: Hash = source.strip_prefix("blob:").unwrap().parse().unwrap();
+    let kept = blobs.get(&hash).await.unwrap().unwrap();
+    assert_eq!(kept, b"for ada of acme, by slack");
+    // Another session goes, and it stays; its own goes, and it goes too.
+    let other = engine.create_session(new).await.unwrap();
+    let id = session.id().clone();
+    engine.remove_session(other.id()).await.unwrap();
+    assert!(blobs.has(&hash).await.unwrap());
+    engine.remove_session(&id).await.unwrap();
     assert!(!blobs.has(&hash).await.unwrap());
 }

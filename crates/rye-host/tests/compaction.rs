@@ -14,8 +14,10 @@ use rye_engine::protocol::{
     Entry, EntryKind, EventKind, Message, Part, QueueItemId, ResultStatus, Role, TurnEnd,
 };
 use rye_engine::store::{Claim, Later};
-use rye_engine::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
-use rye_engine::{Compaction, Engine, NewSession, Session, proof};
+use rye_engine::tool::{
+    DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
+};
+use rye_engine::{Compaction, Decision, Engine, NewSession, Prompt, Session, proof};
 use rye_model::{Script, Scripted};
 use rye_sandbox::Virtual;
 use rye_store::Sqlite;
@@ -91,6 +93,23 @@ impl Tool for Much {
     }
 }
 
+/// Asks a person first.
+struct Asks(ToolDef);
+
+impl Tool for Asks {
+    fn def(&self) -> &ToolDef {
+        &self.0
+    }
+
+    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let request = DecisionRequest::approval("ask", "May it look?");
+            context.request_decision(request).await?;
+            Ok(ToolOutput::text("it may"))
+        })
+    }
+}
+
 fn engine(folder: &Path, model: &Heard, settings: Settings) -> Engine {
     let schema = json!({ "type": "object", "properties": { "bytes": { "type": "integer" } } });
     let much = ToolDef::new("much", "Gives much.", schema).effect(Effect::Pure);
@@ -99,6 +118,11 @@ fn engine(folder: &Path, model: &Heard, settings: Settings) -> Engine {
         .models(model.clone())
         .sandbox(Arc::new(Virtual::new()))
         .tool(Much(much))
+        .tool(Asks(ToolDef::new(
+            "asks",
+            "Asks.",
+            json!({ "type": "object" }),
+        )))
         .system("You are a test.")
         .sign_with(SigningKey::generate().unwrap())
         .compaction(settings)
@@ -268,6 +292,59 @@ async fn a_full_context_is_summed_up_and_the_agent_goes_on() {
     let path = session.entries(&thread, None, usize::MAX).await.unwrap();
     let messages = rye_engine::transcript::messages(&path);
     assert_eq!(&messages[..live.messages.len()], &live.messages[..]);
+}
+
+#[tokio::test]
+async fn what_waits_for_its_turn_or_for_a_person_does_not_fade() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Heard::new(&format!(
+        "context_window: 4000\nmax_output: 1000\nsteps:\n\
+         - tool_calls: [{{ name: asks }}]\n\
+         - text: {}\n\
+         - {{ text: More., usage: {{ input: 3900, output: 10 }} }}\n\
+         - text: I go on.\n",
+        "word ".repeat(1_200)
+    ));
+    let engine = engine(folder.path(), &model, small());
+    let session = session(&engine).await;
+    let gate = async |thread: &str, number: usize| {
+        let prompt = Prompt {
+            thread: Some(thread.to_owned()),
+            ..Prompt::from("Look, and keep to the left.")
+        };
+        let item = session.prompt(prompt).await.unwrap();
+        let mut events = session.subscribe(0);
+        let mut gates = Vec::new();
+        while gates.len() < number {
+            if let EventKind::DecisionGate { gate } =
+                events.next().await.unwrap().unwrap().event.kind
+            {
+                gates.push(gate.id);
+            }
+        }
+        (item, gates.pop().unwrap())
+    };
+    // One waits for a person, and one did.
+    gate("other", 1).await;
+    let (item, gate) = gate("default", 2).await;
+    let decision = Decision::new("approve", "ada", "test");
+    engine.decide(&gate, decision).await.unwrap();
+    session.answer(&item).await.unwrap();
+    session.pause(None).await.unwrap();
+    session.prompt("Look again.").await.unwrap();
+    let last = session.prompt("Then this, word for word.").await.unwrap();
+    session.resume(None).await.unwrap();
+    session.answer(&last).await.unwrap();
+    let asked = model.last();
+    let sum = asked.messages.first().unwrap().content();
+    assert!(sum.starts_with("[What came before was summed up"), "{sum}");
+    for kept in [
+        "Look, and keep to the left.",
+        "Waits for a person's decision: May it look?",
+        "Waits to be asked next, word for word:\nThen this, word for word.",
+    ] {
+        assert!(sum.contains(kept), "{kept}: {sum}");
+    }
 }
 
 #[tokio::test]

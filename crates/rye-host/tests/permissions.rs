@@ -7,13 +7,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lillux::process::Supervisor;
-use rye_engine::bridge::{Mode, Policy, Rule};
-use rye_engine::protocol::EventKind;
+use rye_engine::bridge::{Mode, Policy, Risk, Rule};
+use rye_engine::protocol::{EventKind, TurnEnd};
+use rye_engine::store::Later;
+use rye_engine::tool::{Approval, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Decision, Engine, NewSession};
 use rye_model::{Catalogue, Script, Step};
-use rye_sandbox::Local;
+use rye_sandbox::{Local, Virtual};
 use rye_store::Memory;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 struct World {
@@ -132,4 +134,87 @@ async fn rules_say_otherwise_but_for_what_is_outside() {
     assert_eq!(world.write("a.txt", "approve", ask).await, (true, true));
     let deny = rule("builtin:write", Mode::Deny);
     assert_eq!(world.write("b.txt", "approve", deny).await, (false, false));
+}
+
+/// A tool of a host, that says itself when it is asked about.
+struct Deploy(ToolDef);
+
+impl Tool for Deploy {
+    fn def(&self) -> &ToolDef {
+        &self.0
+    }
+
+    fn run(&self, args: Value, _: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move { Ok(ToolOutput::text(format!("to {}", args["to"]))) })
+    }
+}
+
+/// Has an agent call it; whether a person was asked, and what came of it.
+async fn deploy(def: ToolDef, answer: &str, rules: Vec<Rule>) -> (bool, String) {
+    let steps = [
+        Step::call("deploy", json!({ "to": "prod" })),
+        Step::text("${last_tool_result}"),
+    ];
+    let policy = Policy {
+        rules,
+        ..Policy::default()
+    };
+    let engine = Engine::builder()
+        .store(Memory::new())
+        .models(Catalogue::new(".").with("scripted:test", Script::of(steps)))
+        .sandbox(Arc::new(Virtual::new()))
+        .tool(Deploy(def))
+        .policy(policy)
+        .build()
+        .unwrap();
+    let session = engine.create_session(NewSession::default()).await.unwrap();
+    let mut events = session.subscribe(0);
+    let item = session.prompt("go").await.unwrap();
+    let mut asked = false;
+    loop {
+        match events.next().await.unwrap().unwrap().event.kind {
+            EventKind::DecisionGate { gate } => {
+                asked = true;
+                assert!(gate.body.contains("\"to\": \"prod\""), "{}", gate.body);
+                assert!(gate.context.contains_key("args_hash"));
+                let decision = Decision::new(answer, "ada", "test");
+                engine.decide(&gate.id, decision).await.unwrap();
+            }
+            EventKind::TurnEnd { reason, .. } => {
+                assert_eq!(reason, TurnEnd::EndTurn);
+                let said = session.answer(&item).await.unwrap().text;
+                return (asked, said);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_the_host_is_asked_about_by_its_risk_and_its_arguments() {
+    let def = || ToolDef::new("deploy", "Deploys.", json!({ "type": "object" }));
+    let to = |place: &'static str| Approval::when(move |args| args["to"] == place);
+    let ran = || "to \"prod\"".to_owned();
+    for (def, asks) in [
+        (def(), false),
+        (def().risk(Risk::Medium), false),
+        (def().risk(Risk::High), true),
+        (def().requires_approval(Approval::Always), true),
+        (def().requires_approval(to("prod")), true),
+        (def().requires_approval(to("test")), false),
+    ] {
+        let about = format!("{def:?}");
+        let outcome = deploy(def, "approve", Vec::new()).await;
+        assert_eq!(outcome, (asks, ran()), "{about}");
+    }
+    let risky = || def().risk(Risk::Critical);
+    let denied = deploy(risky(), "deny", Vec::new()).await;
+    assert_eq!(denied, (true, "ada did not allow it".to_owned()));
+    let allowed = deploy(risky(), "deny", rule("builtin:deploy", Mode::Allow)).await;
+    assert_eq!(allowed, (false, ran()));
+    let (asked, said) = deploy(risky(), "approve", rule("*", Mode::Deny)).await;
+    assert!(!asked && said.contains("the policy does not let"), "{said}");
+    let bad = def().requires_approval(Approval::when(|_| panic!("not a word")));
+    let (asked, said) = deploy(bad, "approve", Vec::new()).await;
+    assert!(!asked && said.contains("not a word"), "{said}");
 }

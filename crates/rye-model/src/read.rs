@@ -1,10 +1,12 @@
 //! A script read from YAML. What is wrong with it is told with its place.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::str::FromStr;
 
 use rye_protocol::CallId;
-use serde::Deserialize;
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use serde_saphyr::{Location, Spanned};
 
@@ -61,8 +63,41 @@ struct ScriptText {
     max_output: Option<Spanned<u64>>,
     price: Option<Spanned<PriceText>>,
     steps: Vec<Spanned<StepText>>,
-    on_summary: Option<String>,
+    #[serde(default)]
+    on_summary: Summaries,
     after_last: Option<Spanned<StepText>>,
+}
+
+/// One summary, or several.
+#[derive(Default)]
+struct Summaries(Vec<String>);
+
+impl<'de> Deserialize<'de> for Summaries {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct OneOrMore;
+
+        impl<'de> Visitor<'de> for OneOrMore {
+            type Value = Summaries;
+
+            fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+                to.write_str("a summary, or a list of them")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Summaries, E> {
+                Ok(Summaries(vec![text.to_owned()]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Summaries, A::Error> {
+                let mut summaries = Vec::new();
+                while let Some(summary) = all.next_element()? {
+                    summaries.push(summary);
+                }
+                Ok(Summaries(summaries))
+            }
+        }
+
+        from.deserialize_any(OneOrMore)
+    }
 }
 
 #[derive(Deserialize)]
@@ -141,7 +176,7 @@ impl ScriptText {
                 .transpose()?
                 .unwrap_or_default(),
             steps: steps?,
-            on_summary: self.on_summary,
+            on_summary: self.on_summary.0,
             after_last: match self.after_last {
                 Some(given) => step(given)?,
                 None => standard.after_last,

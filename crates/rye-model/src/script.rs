@@ -16,8 +16,9 @@ pub struct Script {
     pub price: Price,
     /// What it does, in order.
     pub steps: Vec<Step>,
-    /// What it says when it is to sum a history up; else a summary made of the request.
-    pub on_summary: Option<String>,
+    /// What it says when it is to sum a history up, in order, the last one again and again;
+    /// if there is nothing, a summary made of the request.
+    pub on_summary: Vec<String>,
     /// What it does when the steps are over.
     pub after_last: Step,
 }
@@ -29,7 +30,7 @@ impl Default for Script {
             max_output: 8_192,
             price: Price::default(),
             steps: Vec::new(),
-            on_summary: None,
+            on_summary: Vec::new(),
             after_last: Step::text("(end of script)"),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rye_engine::compaction::ANSWERS;
+use rye_engine::compaction::{ANSWERS, SUMS};
 use rye_engine::model::{Delta, Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest};
 use rye_engine::store::Later;
 use rye_protocol::{CallId, Message, Part, Role};
@@ -145,7 +145,11 @@ impl Scripted {
 
     /// The script's summary, or one that has all headings and the words of the request.
     fn summary(&self, request: &ModelRequest) -> String {
-        if let Some(summary) = &self.script.on_summary {
+        let before = request.messages.last();
+        let before = before.and_then(|it| it.metadata.get(SUMS)?.as_u64());
+        let before = usize::try_from(before.unwrap_or_default()).unwrap_or(usize::MAX);
+        let summaries = &self.script.on_summary;
+        if let Some(summary) = summaries.get(before).or(summaries.last()) {
             return summary.clone();
         }
         let of = |role: Role| request.messages.iter().filter(move |it| it.role == role);

@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rye_engine::compaction::SUMS;
 use rye_engine::model::{
     Delta, Deltas, Model as _, ModelAnswer, ModelError, ModelRequest, Models as _,
 };
@@ -198,6 +199,14 @@ async fn a_summary_is_the_scripts_or_has_all_headings() {
     let own = script("steps: []\non_summary: '## Goal …'");
     let answer = ask(&own, summary(after(3))).await.unwrap();
     assert_eq!(text(&answer), "## Goal …");
+    let several = script("steps: []\non_summary: [first, second]");
+    for (before, said) in [(0, "first"), (1, "second"), (2, "second")] {
+        let mut request = summary(after(3));
+        let mut asked = Message::text(Role::User, "Sum up.");
+        asked.metadata.insert(SUMS.to_owned(), json!(before));
+        Arc::make_mut(&mut request.messages).push(Arc::new(asked));
+        assert_eq!(text(&ask(&several, request).await.unwrap()), said);
+    }
     let answer = ask(&script("steps: []"), summary(after(1))).await.unwrap();
     for heading in [
         "Goal",

@@ -68,6 +68,7 @@ impl Batch {
 
 /// A turn that waits at a gate: what is needed to go on, on any host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Suspended {
     /// The gate.
     pub gate: GateId,

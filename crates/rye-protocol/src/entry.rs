@@ -8,6 +8,7 @@ use crate::{CallId, EntryId, ErrorInfo, GateId, Millis, QueueItemId, SessionId, 
 /// One step of a history. Each names the one before; from the leaf back to the root is
 /// the active path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Entry {
     /// Its id.
     pub id: EntryId,
@@ -30,6 +31,7 @@ pub struct Entry {
 
 /// What an entry is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EntryKind {
     /// Somebody said something, or a tool gave something.
@@ -78,6 +80,7 @@ pub enum EntryKind {
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Message {
     /// Who.
     pub role: Role,
@@ -123,6 +126,7 @@ impl Message {
 
 /// Who says something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// A person, or who speaks for one.
@@ -137,6 +141,7 @@ pub enum Role {
 
 /// A part of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
     /// Words.
@@ -200,6 +205,7 @@ pub enum Part {
 
 /// How a tool call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ResultStatus {
     /// Well.

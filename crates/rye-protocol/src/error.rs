@@ -2,15 +2,50 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::{CallId, GateId, QueueItemId, SessionId, ThreadId};
+
 /// What went wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorInfo {
     /// A stable word.
     pub code: ErrorCode,
     /// What happened.
     pub message: String,
-    /// Whether the thread goes on.
+    /// Whether the thread goes on. Where it does not, neither does its session, until
+    /// somebody opens it again.
     pub recoverable: bool,
+    /// Where.
+    #[serde(default, skip_serializing_if = "ErrorIds::is_empty")]
+    pub ids: ErrorIds,
+}
+
+/// Where something went wrong, as far as it was in any of these.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ErrorIds {
+    /// The session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// The thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<ThreadId>,
+    /// The prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<QueueItemId>,
+    /// The call of a tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
+    /// The gate at which it waited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateId>,
+}
+
+impl ErrorIds {
+    /// Nowhere in particular.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl ErrorInfo {
@@ -20,12 +55,23 @@ impl ErrorInfo {
             code,
             message: message.into(),
             recoverable: true,
+            ids: ErrorIds::default(),
+        }
+    }
+
+    /// One that ends more than a prompt.
+    #[must_use]
+    pub fn fatal(self) -> Self {
+        Self {
+            recoverable: false,
+            ..self
         }
     }
 }
 
 /// A stable word for what went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// The model could not be called.

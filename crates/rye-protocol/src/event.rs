@@ -10,6 +10,7 @@ use crate::{
 
 /// Something that happened, numbered within its session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
     /// Its number in the session, from 1, without gaps. What is only told live has none.
     pub sequence: Option<u64>,
@@ -25,6 +26,7 @@ pub struct Event {
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventKind {
     /// A message begins; what follows until its end is told live.
@@ -240,6 +242,7 @@ impl EventKind {
 
 /// What a model is told beside the history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Prompted {
     /// The model.
     pub model: String,
@@ -255,6 +258,7 @@ pub struct Prompted {
 
 /// A tool, as a model sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PromptedTool {
     /// Its name.
     pub name: String,
@@ -266,6 +270,7 @@ pub struct PromptedTool {
 
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TurnEnd {
     /// The model had nothing more to do.
@@ -280,6 +285,7 @@ pub enum TurnEnd {
 
 /// What a thread is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StatusKind {
     /// Nothing.

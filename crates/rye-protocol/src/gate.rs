@@ -7,6 +7,7 @@ use crate::{CallId, GateId, Millis, QueueItemId, Receipt, SessionId, ThreadId};
 
 /// A place where a thread waits for a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gate {
     /// Its id.
     pub id: GateId,
@@ -33,6 +34,7 @@ pub struct Gate {
 
 /// What kind of decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GateKind {
     /// May it?
@@ -45,6 +47,7 @@ pub enum GateKind {
 
 /// An answer that can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Action {
     /// Its id, as in [`Resolution::action`].
     pub id: String,
@@ -54,6 +57,7 @@ pub struct Action {
 
 /// How a gate stands. But for the first, nothing changes it any more.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum GateStatus {
     /// Nobody has decided.
@@ -86,6 +90,7 @@ impl GateStatus {
 
 /// Where in the work a gate is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GateOrigin {
     /// The session.
     pub session: SessionId,
@@ -103,6 +108,7 @@ pub struct GateOrigin {
 
 /// A decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Resolution {
     /// The action that was chosen.
     pub action: String,
@@ -129,6 +135,7 @@ impl Resolution {
 
 /// Where a gate was shown, to be updated when it ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GateRef {
     /// The gate.
     pub gate: GateId,

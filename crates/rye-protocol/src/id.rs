@@ -76,6 +76,17 @@ macro_rules! ids {
                 f.pad(&self.0)
             }
         }
+
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "pattern": "^[!-~]{1,256}$" })
+            }
+        }
     )*};
 }
 
@@ -141,6 +152,17 @@ impl Serialize for GateId {
 impl fmt::Display for GateId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for GateId {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "GateId".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string" })
     }
 }
 

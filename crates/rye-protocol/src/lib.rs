@@ -16,6 +16,9 @@
 //! assert_eq!(json["parts"][0], serde_json::json!({ "type": "text", "text": "hello" }));
 //! # let _: Part = serde_json::from_value(json["parts"][0].clone()).unwrap();
 //! ```
+//!
+//! With the feature `schema`, `schema()` gives the JSON Schema of all of it. What it gives
+//! lies in `docs/reference/protocol.schema.json`.
 
 mod batch;
 mod entry;
@@ -25,6 +28,8 @@ mod gate;
 mod id;
 mod proof;
 mod queue;
+#[cfg(feature = "schema")]
+mod schema;
 mod session;
 mod thread;
 mod time;
@@ -32,7 +37,7 @@ mod usage;
 
 pub use batch::{Batch, Op, Suspended};
 pub use entry::{Entry, EntryKind, Message, Part, ResultStatus, Role};
-pub use error::{ErrorCode, ErrorInfo};
+pub use error::{ErrorCode, ErrorIds, ErrorInfo};
 pub use event::{Event, EventKind, Prompted, PromptedTool, StatusKind, TurnEnd};
 pub use gate::{Action, Gate, GateKind, GateOrigin, GateRef, GateStatus, Resolution};
 pub use id::{
@@ -40,6 +45,8 @@ pub use id::{
 };
 pub use proof::{Archive, Receipt, Seal};
 pub use queue::{Author, ItemStatus, QueueItem, QueueMode};
+#[cfg(feature = "schema")]
+pub use schema::schema;
 pub use session::{Parent, Purpose, SandboxRef, Session, SessionStatus};
 pub use thread::{Call, CallState, Compacting, Phase, ProcessRef, Thread, ThreadStatus, Turn};
 pub use time::Millis;

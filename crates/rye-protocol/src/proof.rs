@@ -11,6 +11,7 @@ use crate::{
 /// A signature under a history, made at the end of a turn. Each entry names the hash of the
 /// one before it, so that of the last one stands for all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Seal {
     /// The session.
     pub session: SessionId,
@@ -34,6 +35,7 @@ pub struct Seal {
 
 /// A signature under a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Receipt {
     /// The session.
     pub session: SessionId,
@@ -61,6 +63,7 @@ pub struct Receipt {
 
 /// A session with all that belongs to it, ended or not, to be written elsewhere.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Archive {
     /// It.
     pub session: Session,

@@ -7,6 +7,7 @@ use crate::{Limits, Millis, Part, QueueItemId, SessionId, ThreadId};
 
 /// A prompt that waits, runs, or has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueItem {
     /// Its id.
     pub id: QueueItemId,
@@ -60,6 +61,7 @@ impl QueueItem {
 
 /// Who asks, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Author {
     /// A name.
     pub name: String,
@@ -70,6 +72,7 @@ pub struct Author {
 
 /// What becomes of a prompt that comes while a thread is busy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum QueueMode {
     /// It waits for its turn.
@@ -83,6 +86,7 @@ pub enum QueueMode {
 
 /// How a prompt stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ItemStatus {
     /// It has not begun.

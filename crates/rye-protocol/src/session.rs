@@ -7,6 +7,7 @@ use crate::{Limits, Millis, SandboxId, SessionId, ThreadId, Usage};
 
 /// A session: threads that share a sandbox and tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Session {
     /// Its id.
     pub id: SessionId,
@@ -44,6 +45,7 @@ pub struct Session {
 
 /// What a session is for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
     /// A person talks to it.
@@ -59,6 +61,7 @@ pub enum Purpose {
 
 /// How a session stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SessionStatus {
     /// Its sandbox is being made.
@@ -78,6 +81,7 @@ pub enum SessionStatus {
 
 /// Where tools work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SandboxRef {
     /// Which kind: `virtual`, `local`, `confined` and so on.
     pub kind: String,
@@ -87,6 +91,7 @@ pub struct SandboxRef {
 
 /// Whose child a session is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Parent {
     /// The session above.
     pub session: SessionId,

@@ -9,6 +9,7 @@ use crate::{
 
 /// A thread: its own history and queue, one prompt at a time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Thread {
     /// Its id.
     pub id: ThreadId,
@@ -54,6 +55,7 @@ pub struct Thread {
 
 /// How a thread stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadStatus {
     /// It takes prompts and begins them.
@@ -67,6 +69,7 @@ pub enum ThreadStatus {
 
 /// A turn under way: one prompt, until the model has nothing more to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Turn {
     /// The prompt.
     pub item: QueueItemId,
@@ -97,6 +100,7 @@ pub struct Turn {
 
 /// Why a history is summed up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Compacting {
     /// It is nearly as long as the model can read.
@@ -114,6 +118,7 @@ fn is_zero(tokens: &u64) -> bool {
 
 /// What is being done in a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Phase {
     /// The model is being called; there is no answer yet.
@@ -129,6 +134,7 @@ pub enum Phase {
 
 /// A tool call under way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Call {
     /// Which.
     pub id: CallId,
@@ -143,6 +149,7 @@ pub struct Call {
 
 /// How a tool call stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum CallState {
     /// The model wants it; nothing has been done.
@@ -160,5 +167,6 @@ pub enum CallState {
 
 /// A process that outlives nobody: number, start time and boot, as lillux writes them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct ProcessRef(pub String);

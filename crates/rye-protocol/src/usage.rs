@@ -6,6 +6,7 @@ use crate::Millis;
 
 /// What was used up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Usage {
     /// Calls of a model.
@@ -57,6 +58,7 @@ fn is_none(tokens: &u64) -> bool {
 
 /// How much may be used up, children included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Limits {
     /// Calls of a model.

@@ -8,6 +8,7 @@ mod support;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Output};
 
+use rye_model_wire::{Api, Reply, Said, Wire};
 use serde_json::Value;
 use support::{World, json};
 
@@ -17,6 +18,13 @@ TOOLS = [
     {"name": "echo", "description": "Gives back its text", "annotations": {"readOnlyHint": True},
      "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}},
     {"name": "rain", "description": "Makes it rain", "inputSchema": {"type": "object"}},
+    {"name": "radar", "description": "Shows the clouds", "annotations": {"readOnlyHint": True},
+     "inputSchema": {"type": "object"}},
+]
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+PICTURES = [
+    {"type": "image", "data": PIXEL, "mimeType": "image/png"},
+    {"type": "resource", "resource": {"uri": "file:///clouds.bin", "mimeType": "application/x-clouds", "blob": "AAECAw=="}},
 ]
 for line in sys.stdin:
     message = json.loads(line)
@@ -32,6 +40,8 @@ for line in sys.stdin:
         with open("called.txt", "a") as log:
             log.write(params["name"] + "\n")
         result = {"content": [{"type": "text", "text": "it said " + params["arguments"].get("text", "")}]}
+        if params["name"] == "radar":
+            result = {"content": PICTURES}
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 "#;
 
@@ -159,6 +169,13 @@ fn one_that_only_reads_is_called_and_wrong_arguments_are_told() {
         told.contains("weather has no tool `none`; it has echo, rain"),
         "{told}"
     );
+    agent(
+        &world,
+        "{ name: call_tool, args: { tool_id: 'mcp:storms/echo', summary: x } }",
+    );
+    let told = said(&world.run(MODEL));
+    let none = "there is no MCP server `storms`: there are weather";
+    assert_eq!(told, none);
     assert_eq!(called(&world), 1);
 }
 
@@ -288,4 +305,47 @@ fn a_secret_that_a_server_needs_is_asked_for() {
     let resumed = world.run(&["session", "resume", session]);
     assert!(resumed.status.success(), "{resumed:?}");
     assert_eq!(called(&world), 1);
+}
+
+/// An image and a file, in an answer without a word.
+#[test]
+fn an_image_of_a_server_is_seen_by_the_model_and_a_file_is_kept() {
+    let world = ready("");
+    let args = serde_json::json!({ "tool_id": "mcp:weather/radar", "summary": "look" });
+    let wire = Wire::of(
+        [Said::call("c1", "call_tool", args), Said::text("clouds")].map(|said| {
+            let events = Api::OpenAiChat.stream(&said);
+            Reply::stream(events)
+        }),
+    );
+    let models = format!(
+        "providers:\n  local:\n    api: openai-chat\n    base_url: {}/v1\n    \
+         models: {{ x: {{ context_window: 8000, max_output: 1000, input: [text, image] }} }}\n",
+        wire.url()
+    );
+    world.write("user/.ai/config/agent/models.yaml", &models);
+    let answer = json(&world.run(&["prompt", "go", "--model", "local/x", "--json"]));
+    assert_eq!(answer["answer"], "clouds", "{answer}");
+    let seen = wire.requests()[1].body["messages"].to_string();
+    assert!(seen.contains("data:image/png;base64,iVBORw0KGgo"), "{seen}");
+
+    let session = answer["session"].as_str().unwrap();
+    let shown = json(&world.run(&["session", "show", session, "--json"]));
+    let parts = &shown["threads"][0]["entries"][2]["kind"]["parts"];
+    let text = parts[0]["text"].as_str().unwrap();
+    let (about, hash) = text.split_once("blob:").unwrap();
+    assert_eq!(
+        about,
+        "[image-1.png is an image: image/png, 68 bytes]\n\
+         [clouds.bin is a file: application/x-clouds, 4 bytes, kept as "
+    );
+    // The bytes of the image stand once in the record, and those of the file can be read.
+    assert_eq!(shown.to_string().matches("iVBORw0KGgo").count(), 1);
+    let read = format!(
+        "{{ name: read, args: {{ path: 'blob:{}' }} }}",
+        hash.trim_end_matches(']')
+    );
+    agent(&world, &read);
+    let read = said(&world.run(MODEL));
+    assert!(read.contains("not a text: 4 bytes"), "{read}");
 }

@@ -81,6 +81,67 @@ fn a_role_its_rules_and_skills_are_told_to_the_model() {
 }
 
 #[test]
+fn a_thread_has_a_role_and_a_model_of_its_own() {
+    let wire = says(&["One.", "Two.", "Three.", "Four.", "Five."]);
+    let world = with_model(&wire);
+    for (name, text) in [("reviewer", "You review."), ("poet", "You rhyme.")] {
+        world.write(&format!("project/.ai/roles/{name}.md"), text);
+    }
+    let first = json(&world.run(&["prompt", "hi", "--json"]));
+    let id = first["session"].as_str().unwrap();
+    let thread = |args: &[&str]| world.run(&[&["session", "thread", id], args].concat());
+    let ask = |args: &[&str]| {
+        let output = world.run(&[&["prompt", "go", "--session", id], args].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        let last = wire.requests().len() - 1;
+        let model = wire.requests()[last].body["model"].clone();
+        (system(&wire, last), model.as_str().unwrap().to_owned())
+    };
+    // What cannot hold is not written down.
+    let unknown = thread(&["--thread", "review", "--role", "critic"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(stderr(&unknown).contains("there is no role `critic`"));
+    let shown = json(&world.run(&["session", "show", id, "--json"]));
+    assert_eq!(shown["threads"].as_array().unwrap().len(), 1);
+
+    let own = [
+        "--thread", "review", "--role", "reviewer", "--model", "local/y",
+    ];
+    assert_eq!(
+        stdout(&thread(&own)),
+        "thread review\n  role   reviewer\n  model  local/y\n  mode   followup\n"
+    );
+    let (told, model) = ask(&["--thread", "review"]);
+    assert!(told.contains("You review."), "{told}");
+    assert_eq!(model, "y");
+    // Another thread has nothing of it, and a prompt goes before both.
+    let (told, model) = ask(&[]);
+    assert!(!told.contains("You review."), "{told}");
+    assert_eq!(model, "x");
+    let (told, _) = ask(&["--thread", "review", "--role", "poet"]);
+    assert!(
+        told.contains("You rhyme.") && !told.contains("You review."),
+        "{told}"
+    );
+
+    let taken_back = thread(&["--thread", "review", "--role", "none", "--mode", "steer"]);
+    assert_eq!(
+        stdout(&taken_back),
+        "thread review\n  role   the session's\n  model  local/y\n  mode   steer\n"
+    );
+    let (told, _) = ask(&["--thread", "review"]);
+    assert!(!told.contains("You review."), "{told}");
+    // Each prompt is replayed with the role that it had.
+    let same = world.run(&["replay", id]);
+    assert_eq!(
+        stdout(&same),
+        "the same, bit for bit: 5 prompts, 10 entries\n",
+        "{}",
+        stderr(&same)
+    );
+}
+
+#[test]
 fn a_skill_is_filled_in_or_says_what_is_missing() {
     let wire = says(&["Released."]);
     let world = with_model(&wire);

@@ -105,7 +105,7 @@ const CASES: &[Case] = &[
         args: &[],
         words: &[
             "the context is too long for the model",
-            "what is said last does not fit by itself",
+            "what is said last does not fit by itself; ask for less at once",
         ],
     },
 ];
@@ -173,4 +173,22 @@ fn arguments_that_are_no_json_are_told_to_the_model() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "I see.\n");
     let second = wire.requests()[1].body.to_string();
     assert!(second.contains("the arguments do not fit"), "{second}");
+}
+
+#[test]
+fn a_prompt_of_nothing_asks_nobody_and_leaves_no_session() {
+    let wire = Wire::of([]);
+    let world = with_model(&wire);
+    for text in ["", "  \n "] {
+        let output = world.run(&["prompt", text]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.contains("there is nothing to ask"), "{told}");
+    }
+    assert!(wire.requests().is_empty());
+    let listed = world.run(&["session", "list"]);
+    assert_eq!(
+        String::from_utf8_lossy(&listed.stdout),
+        "there are no sessions\n"
+    );
 }

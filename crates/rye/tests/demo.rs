@@ -19,7 +19,7 @@ fn the_story_is_told_and_leaves_nothing_behind() {
         "it waits for a decision: rye:release: ship version 2",
         "Done. releases so far: 2",
         "the tool ran once in this session",
-        "1 receipts",
+        "1 receipt, signed by",
         "the file is damaged",
     ] {
         assert!(told.contains(part), "{part} was not told:\n{told}");

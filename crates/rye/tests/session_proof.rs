@@ -5,6 +5,7 @@
 
 mod support;
 
+use serde_json::Value;
 use support::{World, assert_transcript, json, outcome};
 
 const SCRIPT: &str = "\
@@ -44,7 +45,10 @@ fn a_session_is_verified_here_and_from_its_file() {
     world.write("project/sung.jsonl", &text);
     let cut: Vec<_> = text.lines().take(3).collect();
     world.write("project/cut.jsonl", &cut.join("\n"));
+    let more = format!("{}x", world.read("project/work.jsonl"));
+    world.write("project/more.jsonl", &more);
     transcript += &world.transcript(&[
+        "session verify more.jsonl",
         "session verify sung.jsonl",
         "session verify cut.jsonl",
         "session import cut.jsonl",
@@ -58,24 +62,95 @@ fn a_session_is_verified_here_and_from_its_file() {
 fn a_database_in_which_somebody_wrote_is_found_out() {
     let world = ready();
     let id = answered(&world);
-    let database = std::fs::read_dir(world.path("user"))
-        .unwrap()
-        .find_map(|_| find(&world.path("user"), "sessions.db"))
-        .unwrap();
-    let db = rusqlite::Connection::open(database).unwrap();
-    let changed = db
-        .execute(
-            "UPDATE engine_entries SET doc = replace(doc, 'echo hi', 'echo ho')",
-            [],
-        )
-        .unwrap();
-    assert!(changed > 0);
-    drop(db);
+    write_in(
+        &world,
+        "UPDATE engine_entries SET doc = replace(doc, 'echo hi', 'echo ho')",
+    );
     let output = world.run(&["session", "verify", &id, "--json"]);
     assert_eq!(output.status.code(), Some(3));
     let faults = &json(&output)["sessions"][0]["faults"];
     assert_eq!(faults[0]["trouble"], "altered", "{faults}");
     assert_eq!(faults.as_array().unwrap().len(), 1);
+}
+
+/// Changes the database as nobody should.
+fn write_in(world: &World, statement: &str) {
+    let database = find(&world.path("user"), "sessions.db").unwrap();
+    let db = rusqlite::Connection::open(database).unwrap();
+    assert!(db.execute(statement, []).unwrap() > 0);
+}
+
+/// What cannot be read stops the session, which says so; mended, it goes on with all that was
+/// asked.
+#[test]
+fn a_session_that_cannot_be_read_says_so_until_it_can() {
+    let world = ready();
+    let id = answered(&world);
+    let said = |output: &std::process::Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    write_in(
+        &world,
+        "UPDATE engine_entries SET doc = '{' || doc WHERE doc LIKE '%echo hi%'",
+    );
+    let output = world.run(&["prompt", "more", "--session", &id]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("the store cannot be read"), "{told}");
+    let listed = said(&world.run(&["session", "list"]));
+    assert!(listed.contains("rye session resume"), "{listed}");
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    assert_eq!(listed["sessions"][0]["status"], "error");
+
+    write_in(
+        &world,
+        "UPDATE engine_entries SET doc = substr(doc, 2) WHERE doc LIKE '{{%'",
+    );
+    let resumed = world.run(&["session", "resume", &id]);
+    assert!(said(&resumed).contains("And again."), "{resumed:?}");
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    assert_eq!(listed["sessions"][0]["status"], "running");
+    assert!(world.run(&["session", "verify", &id]).status.success());
+}
+
+/// Every line of a file is what the schema of the protocol says.
+#[test]
+fn what_is_exported_fits_the_published_schema() {
+    let world = ready();
+    let failing = "steps:\n  - tool_calls: [{ name: task, args: { prompt: x, model: 'scripted:none' } }, { name: none }]\n  - error: invalid_request\n";
+    world.write("project/agent.yaml", failing);
+    let output = world.run(&["prompt", "go", "--model", "scripted:agent.yaml"]);
+    assert_eq!(output.status.code(), Some(1));
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    let sessions = listed["sessions"].as_array().unwrap();
+    let id = sessions.last().unwrap()["id"].as_str().unwrap();
+    let file = world.run(&["session", "export", id]).stdout;
+    let schema = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/protocol.schema.json"
+    );
+    let mut schema: Value = serde_json::from_slice(&std::fs::read(schema).unwrap()).unwrap();
+    let defs = schema["$defs"].take();
+    let mut kinds = std::collections::BTreeSet::new();
+    for line in String::from_utf8(file).unwrap().lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let (kind, thing) = line.as_object().unwrap().iter().next().unwrap();
+        let of = match kind.as_str() {
+            "session" => "Session",
+            "thread" => "Thread",
+            "entry" => "Entry",
+            "item" => "QueueItem",
+            "event" => "Event",
+            _ => continue,
+        };
+        kinds.insert(of);
+        let only = serde_json::json!({ "$ref": format!("#/$defs/{of}"), "$defs": defs });
+        let validator = jsonschema::validator_for(&only).unwrap();
+        let wrong: Vec<_> = validator
+            .iter_errors(thing)
+            .map(|it| it.to_string())
+            .collect();
+        assert!(wrong.is_empty(), "{kind} {thing}: {wrong:?}");
+    }
+    assert_eq!(kinds.len(), 5, "{kinds:?}");
 }
 
 fn find(folder: &std::path::Path, name: &str) -> Option<std::path::PathBuf> {

@@ -200,6 +200,27 @@ fn a_gate_outlives_the_process_that_opened_it() {
 }
 
 #[test]
+fn all_that_comes_of_a_session_that_goes_on_is_told_once() {
+    let world = ready();
+    let looks = "  - tool_calls: [{ name: glob, args: { pattern: '*' } }]\n".repeat(20);
+    let script = world.read("project/agent.yaml");
+    let (first, last) = script.split_once("  - text").unwrap();
+    let script = format!("{first}{looks}  - text{last}");
+    world.write("project/agent.yaml", &script);
+    let waiting = Waiting::start(&world);
+    let (gate, session) = (waiting.gate.clone(), waiting.session());
+    waiting.kill();
+    assert!(world.run(&["gate", "deny", &gate]).status.success());
+    let output = world.run(&["session", "resume", &session]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    // All but the prompt, the call and the gate, which were there before.
+    let new: Vec<_> = shown.lines().skip(5).map(str::trim_start).collect();
+    assert_eq!(new.len(), 42, "{shown}");
+    assert_eq!(told.lines().collect::<Vec<_>>(), new, "{told}");
+}
+
+#[test]
 fn what_a_person_does_not_allow_does_not_run_and_the_model_is_told() {
     let world = ready();
     let waiting = Waiting::start(&world);

@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use serde::Serialize;
+use tokio::net::unix::pipe::Receiver;
 
 use crate::error::{At, PathError};
 use crate::time::Deadline;
@@ -64,6 +65,50 @@ pub fn paths(paths: &[PathBuf], timeout: Option<Duration>) -> Result<Option<Chan
         return Err(WatchError::Nothing);
     }
     Watch::over(paths)?.wait(Deadline::after(timeout))
+}
+
+/// Waits until `look` finds what is looked for, at most for `timeout`: then `None`. It looks
+/// once the paths are watched and again whenever something has changed where they are, so
+/// nothing that happens between a look and the next is missed, and nothing wakes up in
+/// between.
+///
+/// What is seen is as for [`paths`]. Dropped, it waits no longer.
+///
+/// # Panics
+///
+/// Outside a tokio runtime whose I/O and time are enabled.
+pub async fn until<T>(
+    paths: &[PathBuf],
+    timeout: Option<Duration>,
+    mut look: impl FnMut() -> Option<T>,
+) -> Result<Option<T>, WatchError> {
+    if paths.is_empty() {
+        return Err(WatchError::Nothing);
+    }
+    let watch = Watch::over(paths)?;
+    // It is read from like a pipe; what exactly has changed is of no interest here.
+    let changes = Receiver::from_owned_fd_unchecked(watch.inotify)?;
+    let found = async {
+        loop {
+            if let Some(found) = look() {
+                return Ok(found);
+            }
+            changes.readable().await?;
+            match changes.try_read(&mut [0; 4096]) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                    return Err(WatchError::from(error));
+                }
+                _ => {}
+            }
+        }
+    };
+    match timeout {
+        None => found.await.map(Some),
+        Some(timeout) => match tokio::time::timeout(timeout, found).await {
+            Ok(found) => found.map(Some),
+            Err(_) => Ok(None),
+        },
+    }
 }
 
 /// Files are watched through their folders, since a watch on the file itself

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rye_protocol::{ErrorCode, ErrorInfo};
+use rye_schema::Schema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -241,8 +242,8 @@ fn proven(mut output: ToolOutput, action: &Prepared, args_hash: &str) -> ToolOut
 fn wrong(action: &Prepared, params: &Value) -> Option<String> {
     let form = action.schema.as_ref()?;
     // What is no schema, whoever runs it says so in its own words.
-    let validator = jsonschema::validator_for(form).ok()?;
-    schema::wrong(&validator, params)
+    let form = Schema::new(form).ok()?;
+    schema::wrong(&form, params)
 }
 
 fn failed(code: ErrorCode, message: impl Into<String>) -> ToolError {

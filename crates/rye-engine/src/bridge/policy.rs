@@ -85,11 +85,12 @@ impl Policy {
 }
 
 impl Policy {
-    /// What becomes of a call of a built-in tool where nothing confines it.
-    pub(crate) fn decide_builtin(&self, tool: &str, risk: Risk) -> Mode {
+    /// What becomes of a call of one of the agent's own tools, where no rule fits: one that
+    /// wants to be asked about is, as is one that can do much harm.
+    pub(crate) fn decide_own(&self, tool: &str, risk: Option<Risk>, asks: bool) -> Mode {
         let name = format!("builtin:{tool}");
-        let mode = self.of_rules(&name, Some(risk), None);
-        mode.unwrap_or(if risk >= Risk::High {
+        let mode = self.of_rules(&name, risk, None);
+        mode.unwrap_or(if asks || risk >= Some(Risk::High) {
             Mode::Ask
         } else {
             Mode::Allow

@@ -7,6 +7,7 @@
 //! without asking.
 
 use rye_protocol::{ErrorCode, ErrorInfo};
+use rye_schema::Schema;
 use serde_json::{Value, json};
 
 use crate::arguments::{self, Instead};
@@ -77,7 +78,7 @@ pub(super) async fn to_run(
 fn mode(tool: &ToolDef, risk: Risk, context: &ToolContext) -> Result<Mode, ToolError> {
     let gone = || ToolError::failed("the session is closed");
     let engine = context.engine.upgrade().ok_or_else(gone)?;
-    Ok(engine.policy.decide_builtin(&tool.spec.name, risk))
+    Ok(engine.policy.decide_own(&tool.spec.name, Some(risk), false))
 }
 
 async fn decided(
@@ -126,8 +127,8 @@ async fn decided(
 
 /// What is wrong with arguments, as with those of a model.
 fn wrong(tool: &ToolDef, args: &Value) -> Option<String> {
-    let validator = jsonschema::validator_for(&tool.spec.parameters).ok()?;
-    schema::wrong(&validator, args)
+    let form = Schema::new(&tool.spec.parameters).ok()?;
+    schema::wrong(&form, args)
 }
 
 fn denied(message: String) -> ToolError {

@@ -4,26 +4,24 @@ mod kind;
 mod missing;
 mod page;
 
-use base64ct::{Base64, Encoding as _};
 use lillux::Hash;
-use rye_protocol::Part;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::kind::{Kind, dimensions};
 use super::{failed, parse};
+use crate::attachment::{self, LARGEST};
 use crate::blob::SCHEME;
 use crate::sandbox::FileInfo;
 use crate::store::Later;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
+pub(crate) use kind::image as image_type;
 pub(super) use kind::is_binary;
 pub(super) use missing::explain;
 
 /// How many names of a folder are told where the model does not say.
 const NAMES: usize = 1000;
-/// The largest image that providers take.
-const IMAGE: usize = 3_750_000;
 
 /// Reads a text file, or some lines of it; an image, to be seen; the names in a folder; and
 /// what was kept of long output.
@@ -115,16 +113,14 @@ fn show(args: &Args, bytes: &[u8]) -> Result<ToolOutput, ToolError> {
             let size = dimensions(size);
             let data = json!({ "mime_type": mime_type, "bytes": length });
             let what = format!("an image: {mime_type}{size}, {length} bytes");
-            if length > IMAGE {
-                let what = format!("{what}, too many to be shown ({IMAGE}): make it smaller");
+            if length > LARGEST {
+                let what = format!("{what}, too many to be shown ({LARGEST}): make it smaller");
                 return Ok(about(what, data));
             }
             let mut output = about(what, data);
-            output.attachments.push(Part::Attachment {
-                name: path.rsplit('/').next().unwrap_or(path).to_owned(),
-                mime_type: mime_type.to_owned(),
-                source: format!("data:{mime_type};base64,{}", Base64::encode_string(bytes)),
-            });
+            let name = path.rsplit('/').next().unwrap_or(path);
+            let image = attachment::shown(name, mime_type, bytes);
+            output.attachments.push(image);
             Ok(output)
         }
         Kind::Binary(known) => {

@@ -10,8 +10,8 @@ use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 pub use read::ThreadRead;
 
-/// How many children are told.
-const CHILDREN: usize = 100;
+/// How many tasks are told: of those that this session gave, and of those beside it.
+const TASKS: usize = 100;
 
 /// Names the threads that [`ThreadRead`] can read.
 #[derive(Debug)]
@@ -22,7 +22,8 @@ pub struct ListThreads {
 impl Default for ListThreads {
     fn default() -> Self {
         let description = "Lists the threads that `thread_read` can read: those of this \
-            session, of the one that asked for it, and of the tasks that it gave.";
+            session, of the one that asked for it, of its other tasks, and of the tasks that \
+            this session gave.";
         let parameters = json!({ "type": "object", "additionalProperties": false });
         Self {
             def: ToolDef::new("list_threads", description, parameters).effect(Effect::Pure),
@@ -39,18 +40,14 @@ impl Tool for ListThreads {
         Box::pin(async move {
             let history = context.history()?;
             // One more says whether there are more.
-            let mut all = history.related(CHILDREN + 1).await.map_err(failed)?;
-            let children = all.iter().filter(|it| it.relation == Relation::Child);
-            let more = children.count() > CHILDREN;
-            if more {
-                all.pop();
-            }
+            let mut all = history.related(TASKS + 1).await.map_err(failed)?;
+            let more = [Relation::Sibling, Relation::Child].map(|it| cut(&mut all, it));
             let mut lines = Vec::new();
             for related in &all {
                 lines.extend(describe(related, &context));
             }
-            if more {
-                lines.push(format!("[the newest {CHILDREN} tasks; there are more]"));
+            if more.contains(&true) {
+                lines.push(format!("[the newest {TASKS} tasks; there are more]"));
             }
             Ok(ToolOutput {
                 text: lines.join("\n"),
@@ -61,12 +58,27 @@ impl Tool for ListThreads {
     }
 }
 
+/// Leaves the last one out where there is one too many of a kind.
+fn cut(all: &mut Vec<Related>, relation: Relation) -> bool {
+    let is_it = |it: &Related| it.relation == relation;
+    let last = all.iter().rposition(is_it);
+    let many = all.iter().filter(|it| is_it(it)).count() > TASKS;
+    if let Some(last) = last.filter(|_| many) {
+        all.remove(last);
+    }
+    many
+}
+
 fn describe(related: &Related, context: &ToolContext) -> Vec<String> {
     let id = &related.session.id;
     let mut lines = vec![match related.relation {
         Relation::Own => format!("this session, {id}"),
         Relation::Parent => format!("the session above, {id}"),
         Relation::Child => format!("task, {id} ({})", word(&related.session.status)),
+        Relation::Sibling => format!(
+            "another task of the session above, {id} ({})",
+            word(&related.session.status)
+        ),
     }];
     for thread in &related.threads {
         let mut line = format!("  {} ({}", thread.key, word(&thread.status));
@@ -100,6 +112,7 @@ fn data(related: &Related) -> Value {
             Relation::Own => "own",
             Relation::Parent => "parent",
             Relation::Child => "child",
+            Relation::Sibling => "sibling",
         },
         "threads": threads.collect::<Value>(),
     })

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use rye_protocol::{Entry, EntryKind, Message, Part, Role};
+use serde_json::json;
 
-use super::{Head, Settings};
+use super::{Head, SUMS, Settings};
 use crate::model::ModelRequest;
 use crate::text::without_middle;
 
@@ -79,7 +80,11 @@ pub(crate) fn request(
         asked.push_str("\n\nYour last summary could not be used: ");
         asked.push_str(why);
     }
-    messages.push(Message::text(Role::User, asked));
+    let is_sum = |entry: &&Entry| matches!(entry.kind, EntryKind::Compaction { .. });
+    let sums = path.iter().filter(is_sum).count();
+    let mut asked = Message::text(Role::User, asked);
+    asked.metadata.insert(SUMS.to_owned(), json!(sums));
+    messages.push(asked);
     ModelRequest {
         system: SYSTEM.to_owned(),
         messages: Arc::new(messages.into_iter().map(Arc::new).collect()),

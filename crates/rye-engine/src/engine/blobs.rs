@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use lillux::Hash;
-use rye_protocol::SessionId;
+use rye_protocol::{EventKind, SessionId};
 
 use super::Inner;
 use crate::blob::SCHEME;
@@ -22,9 +22,17 @@ impl Inner {
             return Ok(found);
         }
         let archive = self.store.archive(id).await?;
-        for entry in archive.into_iter().flat_map(|archive| archive.entries) {
+        let Some(archive) = archive else {
+            return Ok(found);
+        };
+        for entry in archive.entries {
             let text = serde_json::to_string(&entry);
             mentioned(&text.unwrap_or_default(), &mut found);
+        }
+        for event in archive.events {
+            if let EventKind::Artifact { source, .. } = event.kind {
+                mentioned(&source, &mut found);
+            }
         }
         Ok(found)
     }

@@ -173,7 +173,8 @@ impl Builder {
         self
     }
 
-    /// What built-in tools may do without asking where nothing confines them.
+    /// What tools may do without asking: built-in ones where nothing confines them, and
+    /// others that say how risky they are.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
@@ -186,6 +187,8 @@ impl Builder {
         for tool in self.tools {
             tools.add(tool).map_err(BuildError::Tool)?;
         }
+        let mut compaction = self.compaction;
+        compaction.protected_tools.extend(tools.protected());
         let store = self.store.ok_or(BuildError::Missing("store"))?;
         let models = self.models.ok_or(BuildError::Missing("model"))?;
         let metrics = Arc::<Metrics>::default();
@@ -207,7 +210,7 @@ impl Builder {
             asks_for_more: self.asks_for_more,
             policy: self.policy,
             collect: self.collect.unwrap_or(COLLECT),
-            compaction: Arc::new(self.compaction),
+            compaction: Arc::new(compaction),
             guides: self.guides,
             system: self.system,
             key: self.key.map(Arc::new),

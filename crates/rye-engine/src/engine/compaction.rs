@@ -1,12 +1,21 @@
 //! Histories summed up because somebody asks for it.
 
-use rye_protocol::{EntryId, StatusKind};
+use rye_protocol::{EntryId, SessionId, StatusKind};
 use tokio::sync::oneshot;
 
-use super::Session;
 use super::session::DEFAULT;
+use super::{Engine, Session};
 use crate::runner::{Compaction, Mail};
 use crate::store::StoreError;
+
+impl Engine {
+    /// The number of the last event of a session that is written down, whether it is open or
+    /// not; 0 if there is none.
+    pub async fn last_event(&self, session: &SessionId) -> Result<u64, StoreError> {
+        let record = self.inner.store.record(session).await?;
+        Ok(record.map_or(0, |record| record.sequence))
+    }
+}
 
 impl Session {
     /// Sums up the history of a thread, of `default` where none is named: at once, or when

@@ -113,7 +113,11 @@ impl Inner {
         let session = Session::new(self, lease, record.session.clone(), above);
         // A tool that is run again looks for its session.
         let session = self.keep(session);
-        if let Err(error) = session.restore(record).await {
+        let going_on = async {
+            session.mend().await?;
+            session.restore(record).await
+        };
+        if let Err(error) = going_on.await {
             session.close().await?;
             return Err(error);
         }
@@ -223,6 +227,7 @@ struct Restored {
 /// Whether a session that is there is the one that is wanted.
 fn same(there: &SessionData, wanted: &SessionData) -> Result<(), StoreError> {
     let same = there.user_id == wanted.user_id
+        && there.org_id == wanted.org_id
         && there.purpose == wanted.purpose
         && there.parent == wanted.parent;
     if same {

@@ -79,7 +79,9 @@ impl Session {
         let mut error = None;
         while let Some(notice) = events.next().await? {
             match notice.event.kind {
-                EventKind::Error { error: why } => error = Some(why.message),
+                EventKind::Error { error: why } if why.ids.item.as_ref() == Some(item) => {
+                    error = Some(why.message);
+                }
                 EventKind::TurnEnd {
                     item: ended,
                     reason,
@@ -92,7 +94,6 @@ impl Session {
                         error,
                     });
                 }
-                EventKind::TurnEnd { .. } => error = None,
                 _ => {}
             }
         }

@@ -13,7 +13,7 @@ use serde_json::Map;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::{Above, Budget, Inner, Prompt, Shared, ThreadView};
+use super::{Above, Budget, Inner, Prompt, Shared, ThreadChange, ThreadView};
 use crate::bus::{Bus, Notice, Subscription};
 use crate::machine::{Machine, PostedOrder};
 use crate::result::SCHEMA;
@@ -44,11 +44,17 @@ pub(super) struct Running {
     id: ThreadId,
     /// What becomes of prompts that do not say.
     mode: QueueMode,
+    /// Whether it takes none.
+    archived: bool,
     mail: mpsc::UnboundedSender<Mail>,
     status: Arc<Mutex<StatusKind>>,
 }
 
 impl Running {
+    pub(super) fn id(&self) -> &ThreadId {
+        &self.id
+    }
+
     /// What it is doing.
     pub(super) fn status(&self) -> StatusKind {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner)
@@ -178,6 +184,9 @@ impl Session {
         let prompt = prompt.into();
         let key = prompt.thread.as_deref().unwrap_or(DEFAULT);
         let running = self.thread_for(key).await?;
+        if running.archived {
+            return Err(StoreError::Archived(key.to_owned()));
+        }
         let named = prompt.id.is_some();
         let item = self.item(prompt, &running);
         if named {
@@ -278,11 +287,8 @@ impl Session {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        !self.open.shared.closed.is_cancelled()
-    }
-
-    pub(super) fn lose(&self, error: &StoreError) {
-        self.open.shared.lose(error);
+        let shared = &self.open.shared;
+        !shared.closed.is_cancelled() && shared.check().is_ok()
     }
 
     /// Takes in what others have posted.
@@ -403,7 +409,7 @@ impl Session {
     }
 
     /// The thread of a key, made if it is not there.
-    async fn thread_for(&self, key: &str) -> Result<Running, StoreError> {
+    pub(super) async fn thread_for(&self, key: &str) -> Result<Running, StoreError> {
         let _making = self.open.making.lock().await;
         if let Ok(running) = self.named(key) {
             return Ok(running);
@@ -452,6 +458,7 @@ impl Session {
         let running = Running {
             id: thread.id.clone(),
             mode: thread.mode,
+            archived: thread.status == ThreadStatus::Archived,
             mail: sender.clone(),
             status: Arc::new(Mutex::new(StatusKind::Idle)),
         };
@@ -488,6 +495,16 @@ impl Session {
             collect_until: None,
             metadata,
             created_at: self.open.shared.clock.now(),
+        }
+    }
+
+    /// A thread is otherwise now, and that is written down.
+    pub(super) fn changed(&self, key: &str, change: &ThreadChange) {
+        let threads = self.open.threads.lock();
+        let mut threads = threads.unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = threads.get_mut(key) {
+            running.mode = change.mode.unwrap_or(running.mode);
+            running.archived = change.archived.unwrap_or(running.archived);
         }
     }
 

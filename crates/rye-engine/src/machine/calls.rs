@@ -86,6 +86,11 @@ impl Step<'_> {
         error: Option<ErrorInfo>,
         attachments: Vec<Part>,
     ) {
+        let error = error.map(|error| {
+            let mut error = self.placed(error);
+            error.ids.call = Some(call.id.clone());
+            error
+        });
         let mut parts = vec![Part::ToolResult {
             call_id: call.id.clone(),
             tool: call.tool.clone(),

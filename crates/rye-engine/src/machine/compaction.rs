@@ -109,6 +109,7 @@ impl Step<'_> {
             Ok(done) => self.summed_up(*done, why),
             Err((error, usage)) => {
                 self.use_up(usage);
+                let error = self.placed(error);
                 self.tell(EventKind::CompactionEnd {
                     entry: None,
                     error: Some(error.clone()),
@@ -192,9 +193,10 @@ impl Step<'_> {
             self.out.effects.push(Effect::StopModel);
         }
         let message = format!("it was ended: {reason}");
+        let error = self.placed(ErrorInfo::new(ErrorCode::Denied, message));
         self.tell(EventKind::CompactionEnd {
             entry: None,
-            error: Some(ErrorInfo::new(ErrorCode::Denied, message)),
+            error: Some(error),
         });
     }
 

@@ -110,12 +110,18 @@ impl Step<'_> {
             return Some(("duration", Whose::Session));
         }
         let limits = &self.running()?.limits;
-        // What calls tools without end is ended, whoever forgot to say when.
-        let endless = limits.turns.is_none() && turn.round >= MOST_ROUNDS;
         let reached = limits.reached(&turn.used, self.env.now);
-        let reached = reached.or(endless.then_some("turns"))?;
+        let reached = reached.or(self.is_endless().then_some("turns"))?;
         let now = between || (reached == "duration" && now);
         now.then_some((reached, Whose::Prompt))
+    }
+
+    /// Whether the model calls tools without end, and nobody has said when that is.
+    pub(super) fn is_endless(&self) -> bool {
+        let turn = self.machine.thread.turn.as_ref();
+        let rounds = turn.map_or(0, |turn| turn.round);
+        let unlimited = self.running().is_some_and(|it| it.limits.turns.is_none());
+        unlimited && rounds >= MOST_ROUNDS
     }
 
     /// The prompt that runs.

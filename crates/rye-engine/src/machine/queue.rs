@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Step, turn};
 use crate::compaction::CONTINUE;
+use crate::engine::ThreadSettings;
 
 /// The place of a first prompt: there is room before it for those that steer.
 const MIDDLE: u64 = 1 << 40;
@@ -103,6 +104,10 @@ impl Step<'_> {
         let item = &mut self.machine.items[at];
         item.status = ItemStatus::Running;
         item.collect_until = None;
+        // The role that holds is written with it: the thread may get another meanwhile.
+        if item.role.is_none() {
+            item.role = ThreadSettings::of(&self.machine.thread).role;
+        }
         let item = item.clone();
         let turn = turn(&item, &self.machine.thread, self.env.model);
         self.machine.thread.turn = Some(turn);

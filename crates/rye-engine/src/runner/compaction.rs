@@ -8,6 +8,8 @@ use rye_protocol::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
+use super::effects::broken;
+use super::unharmed::unharmed;
 use super::{Mail, Runner, patiently};
 use crate::compaction::plan::{self, Head, Plan, plan};
 use crate::compaction::summary::{self, Again};
@@ -51,7 +53,8 @@ impl Runner {
         let own = self.own.clone();
         match plan(&path, why, before, usable, settings) {
             Plan::Nothing if why == Compacting::Overflow => {
-                let message = "what is said last does not fit by itself";
+                let message = "what is said last does not fit by itself; ask for less at \
+                               once, or choose a model with a larger window";
                 let error = ErrorInfo::new(ErrorCode::ContextOverflow, message);
                 let _ = own.send(Mail::Compacted(generation, Err((error, Usage::default()))));
             }
@@ -84,8 +87,12 @@ impl Runner {
                     before,
                     settings: Arc::clone(settings),
                 };
+                let masks = Arc::clone(&self.shared.masks);
                 let task = tokio::spawn(async move {
-                    let outcome = work.sum_up(&*model).await;
+                    let outcome = match unharmed(work.sum_up(&*model)).await {
+                        Ok(outcome) => outcome,
+                        Err(why) => Err((broken(&masks.mask(&why)), Usage::default())),
+                    };
                     let _ = own.send(Mail::Compacted(generation, outcome));
                 });
                 self.model = Some(AbortOnDropHandle::new(task));

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::failover::Failover;
+use super::unharmed::unharmed;
 use super::{Mail, Runner};
 use crate::machine::{Effect, Facts as _};
 use crate::model::{Deltas, ModelRequest};
@@ -91,14 +92,16 @@ impl Runner {
             let _ = heard.send(Mail::Delta(generation, delta));
         });
         let wait = self.failover.wait();
+        let masks = Arc::clone(&self.shared.masks);
         let task = tokio::spawn(async move {
             // Even to sleep for no time takes a while.
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }
-            let mail = match model.call(request, deltas).await {
-                Ok(answer) => Mail::Answered(generation, Ok(Box::new(answer))),
-                Err(error) => Mail::Failed(generation, error),
+            let mail = match unharmed(model.call(request, deltas)).await {
+                Ok(Ok(answer)) => Mail::Answered(generation, Ok(Box::new(answer))),
+                Ok(Err(error)) => Mail::Failed(generation, error),
+                Err(why) => Mail::Answered(generation, Err(broken(&masks.mask(&why)))),
             };
             let _ = own.send(mail);
         });
@@ -123,8 +126,13 @@ impl Runner {
         let item = items.clone().find(|item| item.id == turn.item);
         let of_item = item.map(|item| item.limits.left(&turn.used));
         let left = self.shared.budget.left().and(of_item.unwrap_or_default());
+        let session = self.shared.data();
         let context = ToolContext {
-            session: self.shared.lease.session.clone(),
+            session: session.id,
+            user: session.user_id,
+            org: session.org_id,
+            author: item.and_then(|item| item.author.clone()),
+            workspace: session.workspace,
             thread: self.machine.thread.id.clone(),
             item: turn.item.clone(),
             call: call.clone(),
@@ -187,4 +195,9 @@ impl Runner {
             let _ = waiting.send(Box::new(gate.clone()));
         }
     }
+}
+
+/// What is told of a model that panicked.
+pub(super) fn broken(why: &str) -> ErrorInfo {
+    ErrorInfo::new(ErrorCode::Model, format!("the model broke down: {why}"))
 }

@@ -100,6 +100,9 @@ impl Runner {
     pub(super) async fn unanswered(&mut self, error: ModelError) -> Result<(), StoreError> {
         self.model = None;
         self.partial.clear();
+        if let ModelError::Told(error) = error {
+            return self.step(Input::Answered(Err(error))).await.map(drop);
+        }
         let turn = self.machine.thread.turn.as_ref();
         let model = turn.map(|turn| turn.model.clone()).unwrap_or_default();
         let models = &self.shared.models;

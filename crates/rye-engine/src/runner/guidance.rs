@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use lillux::Hash;
 use rye_protocol::{ErrorCode, ErrorInfo, Prompted, PromptedTool, QueueItem, QueueItemId};
-use serde_json::{Map, Value};
 
 use super::Runner;
 use crate::guides::{self, Role};
@@ -87,12 +86,8 @@ impl Runner {
 
     /// The role: the prompt's, else the thread's, else the session's.
     async fn role(&self, item: Option<&QueueItem>) -> Result<Option<Role>, ErrorInfo> {
-        let kept = |metadata: &Map<String, Value>| {
-            let role = metadata.get(ROLE).and_then(Value::as_str);
-            role.map(str::to_owned)
-        };
+        // That of the thread is written with the prompt when it begins.
         let named = item.and_then(|item| item.role.clone());
-        let named = named.or_else(|| kept(&self.machine.thread.metadata));
         let Some(name) = named.or_else(|| self.shared.role.clone()) else {
             return Ok(None);
         };

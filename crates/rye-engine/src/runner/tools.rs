@@ -1,23 +1,20 @@
 //! The tools of an engine: looked up, their arguments checked, their output cut.
 
-use std::any::Any;
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
-use jsonschema::Validator;
 use rye_protocol::{ErrorCode, ErrorInfo};
+use rye_schema::Schema;
 use serde_json::Value;
 
+use super::unharmed::unharmed;
 use crate::machine::{Fact, Facts};
 use crate::model::ToolSpec;
 use crate::schema;
 use crate::text::{Whole, without_middle};
-use crate::tool::{Tool, ToolContext, ToolError, ToolOutput};
+use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, agreed};
 
 /// How much of a tool's text a model is given.
 const LONGEST: usize = 100_000;
@@ -34,21 +31,28 @@ pub(crate) struct Toolbox {
 
 struct Known {
     tool: Arc<dyn Tool>,
-    validator: Arc<Validator>,
+    parameters: Arc<Schema>,
 }
 
 impl Toolbox {
     /// Adds a tool; one of the same name makes room. In words why it cannot be.
     pub(crate) fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), String> {
         let spec = &tool.def().spec;
-        let validator = jsonschema::validator_for(&spec.parameters)
+        let parameters = Schema::new(&spec.parameters)
             .map_err(|error| format!("the schema of `{}` is no schema: {error}", spec.name))?;
         let name = spec.name.clone();
-        let validator = Arc::new(validator);
-        self.all.insert(name, Known { tool, validator });
+        let parameters = Arc::new(parameters);
+        self.all.insert(name, Known { tool, parameters });
         let all = self.all.values();
         self.specs = all.map(|known| known.tool.def().spec.clone()).collect();
         Ok(())
+    }
+
+    /// The names of those whose output is never left out.
+    pub(crate) fn protected(&self) -> impl Iterator<Item = String> {
+        let all = self.all.iter();
+        let protected = all.filter(|(_, known)| known.tool.def().protected_from_pruning);
+        protected.map(|(name, _)| name.clone())
     }
 
     pub(crate) fn specs(&self) -> Arc<[ToolSpec]> {
@@ -64,17 +68,21 @@ impl Toolbox {
         context: ToolContext,
     ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send + 'static {
         let known = self.all.get(name);
-        let known = known.map(|known| (Arc::clone(&known.tool), Arc::clone(&known.validator)));
+        let known = known.map(|known| (Arc::clone(&known.tool), Arc::clone(&known.parameters)));
         let name = name.to_owned();
         async move {
             let fail = |code, message: String| ToolError(ErrorInfo::new(code, message));
-            let Some((tool, validator)) = known else {
+            let Some((tool, parameters)) = known else {
                 let message = format!("there is no tool `{name}`");
                 return Err(fail(ErrorCode::UnknownTool, message));
             };
-            if let Some(wrong) = schema::wrong(&validator, &args) {
+            if let Some(wrong) = schema::wrong(&parameters, &args) {
                 let message = format!("the arguments do not fit: {wrong}");
                 return Err(fail(ErrorCode::InvalidArguments, message));
+            }
+            match unharmed(agreed(tool.def(), &args, &context)).await {
+                Ok(agreed) => agreed?,
+                Err(why) => return Err(fail(ErrorCode::ToolPanicked, panicked(&context, &why))),
             }
             let timeout = tool.def().timeout;
             let own = context.clone();
@@ -102,33 +110,14 @@ impl Toolbox {
                     error.message = without_middle(&error.message, LONGEST, None);
                     Err(ToolError(error))
                 }
-                Err(why) => {
-                    let message = format!("it broke down: {}", masks.mask(&why));
-                    Err(fail(ErrorCode::ToolPanicked, message))
-                }
+                Err(why) => Err(fail(ErrorCode::ToolPanicked, panicked(&own, &why))),
             }
         }
     }
 }
 
-/// What comes of a work that may panic: that is an end like others, and told in its words.
-async fn unharmed<T>(work: impl Future<Output = T>) -> Result<T, String> {
-    let mut work = pin!(work);
-    poll_fn(|context| {
-        // Whatever it has left half done goes with it: it is not polled again.
-        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
-            Ok(Poll::Ready(outcome)) => Poll::Ready(Ok(outcome)),
-            Ok(Poll::Pending) => Poll::Pending,
-            Err(panic) => Poll::Ready(Err(words(&*panic))),
-        }
-    })
-    .await
-}
-
-fn words(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("it panicked").to_owned()
+fn panicked(context: &ToolContext, why: &str) -> String {
+    format!("it broke down: {}", context.masks.mask(why))
 }
 
 impl Facts for Toolbox {

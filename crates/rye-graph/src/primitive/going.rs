@@ -1,5 +1,8 @@
 //! Where a walk begins: at the start, at a node, or where an earlier one was.
 
+use std::collections::BTreeMap;
+
+use lillux::Hash;
 use lillux::keys::SigningKey;
 use rye_executor::primitive::Failed;
 use serde_json::{Map, Value, json};
@@ -7,8 +10,11 @@ use serde_json::{Map, Value, json};
 use super::{boot, failed, started};
 use crate::event::{Changed, Event, Status};
 use crate::model::Graph;
-use crate::record::{At, Journal, Replayed, Runs};
-use crate::walk::{Before, Walk};
+use crate::record::{At, Journal, Replayed, Run, Runs};
+use crate::walk::{Before, Ended, Walk};
+
+/// So many nodes are named to who names none that there is.
+const NAMED: usize = 20;
 
 /// How a graph is gone through.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +35,7 @@ pub(super) enum Entered {
     /// From here on.
     At(At),
     /// There is nothing left to do.
-    Over(Value),
+    Over(Box<Ended>),
 }
 
 /// Opens the record of a walk, and finds out where it begins.
@@ -75,16 +81,21 @@ fn again(
         let message = format!("the run {name} is one of {}", replayed.started.graph);
         return Err(Failed::new("other_graph", message));
     }
-    if let Some((Status::Completed, _)) = replayed.end {
-        if going.resume.is_none() {
-            // Asked for once more by the graph that it is a part of.
-            let output = replayed.output.clone();
-            return Ok(Entered::Over(output.unwrap_or_else(|| visible(&replayed))));
-        }
-        let message = format!("the run {name} has come to its end");
-        return Err(Failed::new("run_is_over", message).hint(format!("rye run status {name}")));
+    // Asked for once more by the graph that it is a part of, whose process died before it
+    // could write down what came of it.
+    if going.resume.is_none()
+        && let Some(over) = over(&replayed)
+    {
+        return Ok(Entered::Over(Box::new(over)));
     }
-    let changed = changed(walk.graph, &replayed, going, metadata)?;
+    let graph = walk.graph;
+    let changed = may_go_on(&replayed, &graph.text, &graph.hash, going.accept_changed);
+    let changed = changed.map_err(|refusal| {
+        if let Some(difference) = refusal.difference {
+            metadata.insert("difference".into(), json!(difference));
+        }
+        refusal.why
+    })?;
     let mut at = replayed.at.clone();
     if let Some(node) = &going.node {
         at = At::Before(known_node(walk.graph, node)?);
@@ -95,30 +106,50 @@ fn again(
     let mut journal = journal.map_err(|error| failed(&error))?;
     let now = boot();
     walk.before = Before {
-        items: replayed.items.clone(),
+        // Those of the node that it was within, and of no other.
+        items: match going.node {
+            Some(_) => BTreeMap::new(),
+            None => replayed.items.clone(),
+        },
         hooks: replayed.hooks.clone(),
         may_miss: replayed.boot != now,
+        is_cut_short: matches!(replayed.end, None | Some((Status::Cancelled, _))),
+        error: replayed.error.clone(),
         output: replayed.output.clone(),
     };
-    let line = journal.push(Event::Resumed { boot: now, changed });
+    let line = journal.push(Event::Resumed {
+        boot: now,
+        changed,
+        node: going.node.clone(),
+        state: going.state.clone(),
+    });
     walk.journal = Some(journal);
     walk.told(&line);
     walk.inputs = replayed.started.inputs;
     walk.state = replayed.state;
     walk.state.extend(going.state.clone());
     walk.steps = replayed.steps;
+    walk.taken = replayed.taken;
     Ok(Entered::At(at))
 }
 
-fn visible(replayed: &Replayed) -> Value {
-    let own = replayed
-        .state
-        .iter()
-        .filter(|(name, _)| !name.starts_with('_'));
-    Value::Object(
-        own.map(|(name, value)| (name.clone(), value.clone()))
-            .collect(),
-    )
+/// How a run ended that came to an end of its own.
+fn over(replayed: &Replayed) -> Option<Ended> {
+    let (status, error) = replayed.end.clone()?;
+    if matches!(status, Status::Cancelled | Status::Paused) {
+        return None;
+    }
+    let mut own = replayed.state.clone();
+    own.retain(|name, _| !name.starts_with('_'));
+    Some(Ended {
+        status,
+        output: replayed.output.clone().unwrap_or(Value::Object(own)),
+        error,
+        node: replayed.node().map(str::to_owned),
+        state: replayed.state.clone(),
+        steps: replayed.steps,
+        warnings: Vec::new(),
+    })
 }
 
 fn known_node(graph: &Graph, name: &str) -> Result<String, Failed> {
@@ -126,35 +157,68 @@ fn known_node(graph: &Graph, name: &str) -> Result<String, Failed> {
         return Ok(name.to_owned());
     }
     let failed = Failed::new("no_such_node", format!("the graph has no node `{name}`"));
-    Err(match crate::problem::nearest(name, graph.names()) {
-        Some(near) => failed.hint(format!("did you mean `{near}`?")),
-        None => failed,
-    })
+    let near = crate::problem::nearest(name, graph.names());
+    let names: Vec<_> = graph.names().take(NAMED).collect();
+    let hint = near.map_or_else(
+        || format!("there are {}", names.join(", ")),
+        |near| format!("did you mean `{near}`?"),
+    );
+    Err(failed.hint(hint))
 }
 
-/// Whether the graph is another than the one that was begun. That is refused, with what is
-/// different, unless somebody accepts it.
-fn changed(
-    graph: &Graph,
+/// Why a run does not go on.
+#[derive(Debug)]
+pub struct Refusal {
+    /// It.
+    pub why: Failed,
+    /// What is different about its graph, where that is why.
+    pub difference: Option<String>,
+}
+
+impl Run {
+    /// Whether it could go on with its graph as it is now, for those who want to know before
+    /// they try.
+    pub fn may_go_on(
+        &self,
+        graph: &[u8],
+        hash: &Hash,
+        accept_changed: bool,
+    ) -> Result<(), Refusal> {
+        may_go_on(self.replayed(), graph, hash, accept_changed).map(drop)
+    }
+}
+
+/// A run that is over does not go on. One whose graph is another than the one that was begun
+/// does not either, and what is different is told, unless somebody accepts it.
+fn may_go_on(
     replayed: &Replayed,
-    going: &Going,
-    metadata: &mut Map<String, Value>,
-) -> Result<Option<Changed>, Failed> {
+    text: &[u8],
+    hash: &Hash,
+    accept_changed: bool,
+) -> Result<Option<Changed>, Refusal> {
     let started = &replayed.started;
-    let graph_hash = graph.hash.to_hex();
+    let run = &started.run;
+    if let Some((Status::Completed, _)) = replayed.end {
+        let why = Failed::new("run_is_over", format!("the run {run} has come to its end"));
+        return Err(Refusal {
+            why: why.hint(format!("rye run status {run}")),
+            difference: None,
+        });
+    }
+    let graph_hash = hash.to_hex();
     if graph_hash == started.graph_hash {
         return Ok(None);
     }
-    let text = String::from_utf8_lossy(&graph.text).into_owned();
-    if going.accept_changed {
+    let text = String::from_utf8_lossy(text).into_owned();
+    if accept_changed {
         return Ok(Some(Changed { graph_hash, text }));
     }
-    let difference = difference(&started.text, &text);
-    metadata.insert("difference".into(), json!(difference));
-    let run = &started.run;
     let message = format!("the graph is not the one that the run {run} began with");
     let hint = format!("rye graph run --resume {run} --accept-changed");
-    Err(Failed::new("graph_changed", message).hint(hint))
+    Err(Refusal {
+        why: Failed::new("graph_changed", message).hint(hint),
+        difference: Some(difference(&started.text, &text)),
+    })
 }
 
 /// The lines that differ, but for signatures.

@@ -17,7 +17,13 @@ pub(super) struct Fields<'n> {
 
 /// A value of the wrong kind.
 pub(super) fn kind_error(node: &Node, name: &str, wanted: &str) -> Problem {
-    let message = format!("`{name}` is {wanted}, not {}", node.kind());
+    let message = match &node.data {
+        // That it is a number is not what is wrong with it.
+        Data::Number(number) if wanted.contains("number") => {
+            format!("`{name}` is {wanted}, not {number}")
+        }
+        _ => format!("`{name}` is {wanted}, not {}", node.kind()),
+    };
     Problem::error(node.at, "wrong_type", message)
 }
 
@@ -34,6 +40,11 @@ impl<'n> Fields<'n> {
         };
         let at = entries.first().map_or(node.at, |entry| entry.at);
         Some(Self { at, what, entries })
+    }
+
+    /// The same under the name of what it turned out to be.
+    pub(super) fn known_as(self, what: &'static str) -> Self {
+        Self { what, ..self }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&'n Node> {

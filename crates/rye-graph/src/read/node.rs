@@ -5,8 +5,9 @@ use serde_json::{Map, Value};
 
 use super::Names;
 use super::fields::{Fields, kind_error};
+use crate::condition::Condition;
 use crate::model::{Action, Decision, Edge, Foreach, Kind, Node, Retry};
-use crate::problem::Problem;
+use crate::problem::{Problem, nearest};
 use crate::template::Template;
 
 /// What every node may have.
@@ -28,16 +29,20 @@ const AT_ONCE: usize = 8;
 /// More at once than this is more than a machine has use for.
 const MOST_AT_ONCE: u64 = 256;
 
-pub(super) fn read(entry: &Entry, names: &Names<'_>, problems: &mut Vec<Problem>) -> Option<Node> {
-    let fields = Fields::of(&entry.value, "a node", problems)?;
+/// Reads a node. One that is broken stands for what it leads to, so that the whole can be
+/// looked at; a graph with errors is never walked.
+pub(super) fn read(entry: &Entry, names: &Names<'_>, problems: &mut Vec<Problem>) -> Node {
+    let Some(fields) = Fields::of(&entry.value, "a node", problems) else {
+        return Node::broken(entry);
+    };
     let kind = fields.text("type", problems);
     let kind = kind.unwrap_or((fields.at, "action"));
-    let own: &[&str] = match kind.1 {
-        "action" => &ACTION,
-        "foreach" => &FOREACH,
-        "gate" => &[],
-        "return" => &["output"],
-        "decision" => &DECISION,
+    let (what, own): (_, &[&str]) = match kind.1 {
+        "action" => ("a node", &ACTION),
+        "foreach" => ("a foreach", &FOREACH),
+        "gate" => ("a gate", &[]),
+        "return" => ("a return", &["output"]),
+        "decision" => ("a decision", &DECISION),
         other => {
             let known = ["action", "foreach", "gate", "return", "decision"];
             let message = format!(
@@ -45,9 +50,14 @@ pub(super) fn read(entry: &Entry, names: &Names<'_>, problems: &mut Vec<Problem>
                 known.join(", ")
             );
             problems.push(Problem::error(kind.0, "unknown_type", message).nearest(other, known));
-            return None;
+            let next = edges(&fields, names, problems);
+            return Node {
+                next,
+                ..Node::broken(entry)
+            };
         }
     };
+    let fields = fields.known_as(what);
     let known: Vec<_> = COMMON.into_iter().chain(own.iter().copied()).collect();
     fields.know(&known, problems);
     let read = match kind.1 {
@@ -68,23 +78,36 @@ pub(super) fn read(entry: &Entry, names: &Names<'_>, problems: &mut Vec<Problem>
             action(&fields, None, problems).map(Kind::Action)
         }
     };
-    let next = edges(&fields, names, problems);
     let on_error = fields.text("on_error", problems);
     let on_error = on_error.map(|(at, name)| target(at, name, "on_error", names, problems));
-    let assign = assign(&fields, problems);
-    Some(Node {
-        name: entry.key.clone(),
-        at: entry.at,
-        kind: read?,
-        assign,
-        next,
+    Node {
+        kind: read.unwrap_or(Kind::Gate),
+        assign: assign(&fields, problems),
+        next: edges(&fields, names, problems),
         on_error: on_error.flatten(),
         retry: retry(&fields, problems),
         cache: fields.flag("cache_result", problems),
-    })
+        ..Node::broken(entry)
+    }
 }
 
-/// The node that a name means.
+impl Node {
+    /// A place in the program where something should be.
+    fn broken(entry: &Entry) -> Self {
+        Self {
+            name: entry.key.clone(),
+            at: entry.at,
+            kind: Kind::Gate,
+            assign: Vec::new(),
+            next: Vec::new(),
+            on_error: None,
+            retry: Retry::default(),
+            cache: false,
+        }
+    }
+}
+
+/// The node that a name means. Where there is none, the nearest is what was probably meant.
 pub(super) fn target(
     at: usize,
     name: &str,
@@ -92,13 +115,17 @@ pub(super) fn target(
     names: &Names<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<usize> {
-    let found = names.get(name).copied();
-    if found.is_none() {
-        let message = format!("`{what}` leads to `{name}`, and there is no such node");
-        let problem = Problem::error(at, "unknown_target", message);
-        problems.push(problem.nearest(name, names.keys().copied()));
+    if let Some(found) = names.get(name) {
+        return Some(*found);
     }
-    found
+    let near = nearest(name, names.keys().copied());
+    let message = format!("`{what}` leads to `{name}`, and there is no such node");
+    let problem = Problem::error(at, "unknown_target", message);
+    problems.push(match near {
+        Some(near) => problem.hint(format!("did you mean `{near}`?")),
+        None => problem,
+    });
+    near.and_then(|near| names.get(near).copied())
 }
 
 fn edges(fields: &Fields<'_>, names: &Names<'_>, problems: &mut Vec<Problem>) -> Vec<Edge> {
@@ -131,13 +158,13 @@ fn edges(fields: &Fields<'_>, names: &Names<'_>, problems: &mut Vec<Problem>) ->
             let message = "no edge after one without `when` is ever taken";
             problems.push(Problem::error(item.at, "dead_edge", message));
         }
-        let when = fields.condition("when", None, problems);
-        let is_broken = when.is_none() && fields.get("when").is_some();
+        let when = fields.get("when").map(|_| {
+            let when = fields.condition("when", None, problems);
+            when.unwrap_or(Condition::All(Vec::new()))
+        });
         let to = fields.required_text("to", problems);
         let to = to.and_then(|(at, name)| target(at, name, "to", names, problems));
-        if let Some(to) = to.filter(|_| !is_broken) {
-            edges.push(Edge { to, when });
-        }
+        edges.extend(to.map(|to| Edge { to, when }));
     }
     edges
 }

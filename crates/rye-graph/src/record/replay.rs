@@ -15,8 +15,14 @@ use crate::event::{Event, Line, NodeError, Started, Status};
 pub(crate) enum At {
     /// Before a node.
     Before(String),
-    /// Within one, of which nothing more was heard.
-    Within { node: String, effect: Effect },
+    /// Within one, of which nothing more was heard since it was begun, perhaps again.
+    Within {
+        node: String,
+        effect: Effect,
+        times: u32,
+    },
+    /// At one whose error nobody sees to: all that is left is to end.
+    Failed { node: String, error: NodeError },
     /// Behind the last one.
     Behind,
 }
@@ -24,9 +30,22 @@ pub(crate) enum At {
 /// What is known of an item of a foreach.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ItemState {
-    Begun,
+    /// So many times.
+    Begun {
+        effect: Option<Effect>,
+        times: u32,
+    },
     Done(Value),
     Failed(NodeError),
+}
+
+/// What is known of a hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HookState {
+    pub(crate) has_ended: bool,
+    pub(crate) effect: Effect,
+    /// How often it was begun.
+    pub(crate) times: u32,
 }
 
 /// A run as its record tells it.
@@ -37,14 +56,18 @@ pub(crate) struct Replayed {
     pub(crate) at: At,
     /// Steps that were begun.
     pub(crate) steps: u64,
+    /// Steps that were done since it last came to an end of its own.
+    pub(crate) taken: u64,
+    /// What went wrong with the last of them.
+    pub(crate) error: Option<NodeError>,
     pub(crate) output: Option<Value>,
     pub(crate) end: Option<(Status, Option<NodeError>)>,
     /// Of the foreach that it is within.
     pub(crate) items: BTreeMap<usize, ItemState>,
-    /// The gate that it waits at.
-    pub(crate) gate: Option<Gate>,
-    /// Hooks that were begun, by their number and step, and whether they ended.
-    pub(crate) hooks: BTreeMap<(usize, u64), (bool, Effect)>,
+    /// The gates that it waits at.
+    pub(crate) gates: Vec<Gate>,
+    /// Hooks that were begun, by their number and step.
+    pub(crate) hooks: BTreeMap<(usize, u64), HookState>,
     /// Since when the machine runs that the last lines were written on.
     pub(crate) boot: String,
     pub(crate) lines: Vec<Line>,
@@ -58,7 +81,7 @@ impl Replayed {
     /// The node where it goes on.
     pub(crate) fn node(&self) -> Option<&str> {
         match &self.at {
-            At::Before(node) | At::Within { node, .. } => Some(node),
+            At::Before(node) | At::Within { node, .. } | At::Failed { node, .. } => Some(node),
             At::Behind => None,
         }
     }
@@ -120,10 +143,12 @@ impl Replayed {
             boot: started.boot.clone(),
             started,
             steps: 0,
+            taken: 0,
+            error: None,
             output: None,
             end: None,
             items: BTreeMap::new(),
-            gate: None,
+            gates: Vec::new(),
             hooks: BTreeMap::new(),
             lines: vec![line],
             seq: 1,
@@ -135,29 +160,38 @@ impl Replayed {
     fn apply(&mut self, line: Line) {
         self.seq = line.seq;
         match &line.event {
-            Event::Resumed { boot, changed } => {
+            Event::Resumed {
+                boot,
+                changed,
+                node,
+                state,
+            } => {
                 self.end = None;
                 self.boot.clone_from(boot);
+                self.state.extend(state.clone());
+                if let Some(node) = node {
+                    self.at = At::Before(node.clone());
+                }
                 if let Some(changed) = changed {
                     self.started.text.clone_from(&changed.text);
                     self.started.graph_hash.clone_from(&changed.graph_hash);
                 }
             }
-            Event::Begin { step, node, effect } => {
-                self.steps = *step;
-                self.items.clear();
-                self.at = At::Within {
-                    node: node.clone(),
-                    effect: *effect,
+            Event::Begin { step, node, effect } => self.begun(*step, node, *effect),
+            Event::ItemBegin { index, effect } => {
+                let times = match self.items.get(index) {
+                    Some(ItemState::Begun { times, .. }) => times + 1,
+                    _ => 1,
                 };
-            }
-            Event::ItemBegin { index } => {
-                self.items.insert(*index, ItemState::Begun);
+                let effect = *effect;
+                self.items
+                    .insert(*index, ItemState::Begun { effect, times });
             }
             Event::ItemEnd {
                 index,
                 result,
                 error,
+                ..
             } => {
                 let state = match error {
                     Some(error) => ItemState::Failed(error.clone()),
@@ -165,28 +199,26 @@ impl Replayed {
                 };
                 self.items.insert(*index, state);
             }
-            Event::Gate { gate } => self.gate = Some((**gate).clone()),
-            Event::Answered { .. } => self.gate = None,
-            Event::Step {
-                set, next, output, ..
-            } => {
-                self.items.clear();
-                self.gate = None;
-                self.state.extend(set.clone());
-                self.output.clone_from(output);
-                self.at = match next {
-                    Some(next) => At::Before(next.clone()),
-                    None => At::Behind,
-                };
+            Event::Gate { gate } => {
+                self.gates.retain(|it| it.id != gate.id);
+                self.gates.push((**gate).clone());
             }
+            Event::Answered { gate, .. } => self.gates.retain(|it| it.id != *gate),
+            Event::Step { .. } => self.stepped(&line.event),
             Event::HookBegin {
                 hook, step, effect, ..
             } => {
-                self.hooks.insert((*hook, *step), (false, *effect));
+                let times = self.hooks.get(&(*hook, *step)).map_or(0, |it| it.times);
+                let begun = HookState {
+                    has_ended: false,
+                    effect: *effect,
+                    times: times + 1,
+                };
+                self.hooks.insert((*hook, *step), begun);
             }
             Event::HookEnd { hook, step, .. } => {
                 if let Some(known) = self.hooks.get_mut(&(*hook, *step)) {
-                    known.0 = true;
+                    known.has_ended = true;
                 }
             }
             Event::End {
@@ -195,9 +227,10 @@ impl Replayed {
                 node,
                 ..
             } => {
-                if let (Some(node), true) = (node, *status == Status::Failed) {
+                if let (Some(node), Status::Failed) = (node, status) {
                     self.at = At::Before(node.clone());
                 }
+                self.taken = 0;
                 self.end = Some((*status, error.clone()));
             }
             Event::Started(_)
@@ -206,5 +239,51 @@ impl Replayed {
             | Event::Snapshot { .. } => {}
         }
         self.lines.push(line);
+    }
+
+    fn begun(&mut self, step: u64, node: &str, effect: Effect) {
+        let times = match &self.at {
+            At::Within { times, .. } if self.steps == step => times + 1,
+            _ => 1,
+        };
+        self.steps = step;
+        self.items.clear();
+        self.at = At::Within {
+            node: node.to_owned(),
+            effect,
+            times,
+        };
+    }
+
+    fn stepped(&mut self, event: &Event) {
+        let Event::Step {
+            step,
+            node,
+            set,
+            error,
+            output,
+            next,
+            fatal,
+            ..
+        } = event
+        else {
+            return;
+        };
+        // One that failed before it did anything was never begun.
+        self.steps = *step;
+        self.items.clear();
+        self.gates.clear();
+        self.taken += 1;
+        self.state.extend(set.clone());
+        self.error.clone_from(error);
+        self.output.clone_from(output);
+        self.at = match (error, next) {
+            (Some(error), _) if *fatal => At::Failed {
+                node: node.clone(),
+                error: error.clone(),
+            },
+            (_, Some(next)) => At::Before(next.clone()),
+            (_, None) => At::Behind,
+        };
     }
 }

@@ -1,11 +1,12 @@
 //! The runs of a project.
 
-use std::fs::{self, File, OpenOptions};
-use std::hash::{BuildHasher as _, RandomState};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use lillux::At as _;
+use lillux::durable;
 use lillux::process::Handle;
 use rye_protocol::Gate;
 use serde_json::{Map, Value};
@@ -97,16 +98,22 @@ impl Runs {
         record.is_ok_and(|bytes| bytes.contains(&b'\n'))
     }
 
-    /// A name that says when, and that nobody had before.
-    pub fn new_id(&self) -> String {
-        let moment = lillux::time::now().iso;
-        let digits: String = moment.chars().filter(char::is_ascii_digit).collect();
-        let (day, hour) = digits.get(..14).unwrap_or(&digits).split_at(8);
+    /// A name that says when, and that nobody has: its folder is made. In the order of their
+    /// names runs are in the order in which they began.
+    pub fn new_id(&self) -> Result<String, RecordError> {
+        durable::create_folder(&self.root, 0o700)?;
+        let mut id = lillux::time::stamp();
         loop {
-            let suffix = RandomState::new().hash_one(&moment) & 0xffff;
-            let id = format!("{day}-{hour}-{suffix:04x}");
-            if !self.folder(&id).exists() {
-                return id;
+            let folder = self.folder(&id);
+            match DirBuilder::new().mode(0o700).create(&folder) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    id = lillux::time::stamp();
+                }
+                outcome => {
+                    outcome.at("create the folder", &folder)?;
+                    durable::sync_folder(&self.root)?;
+                    return Ok(id);
+                }
             }
         }
     }
@@ -214,6 +221,10 @@ impl Run {
         &self.found
     }
 
+    pub(crate) fn replayed(&self) -> &Replayed {
+        &self.replayed
+    }
+
     /// The graph's id.
     pub fn graph(&self) -> &str {
         &self.replayed.started.graph
@@ -260,8 +271,8 @@ impl Run {
     }
 
     /// What it waits for.
-    pub fn gate(&self) -> Option<&Gate> {
-        self.replayed.gate.as_ref()
+    pub fn gates(&self) -> &[Gate] {
+        &self.replayed.gates
     }
 
     /// All that was written down.
@@ -276,7 +287,7 @@ impl Run {
         }
         let process = self.found.process();
         let is_alive = process.is_some_and(|it| it.is_alive().unwrap_or(false));
-        match (is_alive, &self.replayed.gate) {
+        match (is_alive, self.replayed.gates.first()) {
             (false, _) => Standing::Lost,
             (true, Some(_)) => Standing::Waiting,
             (true, None) => Standing::Running,

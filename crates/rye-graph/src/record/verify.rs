@@ -1,6 +1,6 @@
 //! Whether a record is as it was signed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use lillux::At as _;
@@ -55,7 +55,7 @@ impl Found {
         let bytes = fs::read(&path).at("read", &path)?;
         let mut verdict = Verdict::default();
         let mut state = Map::new();
-        let mut gate = None;
+        let mut gates = BTreeMap::new();
         let (mut before, mut seq) = (String::new(), 0);
         let store = Cas::open_existing(runs.store()).ok();
         for text in bytes
@@ -101,17 +101,20 @@ impl Found {
             };
             match event {
                 Event::Started(started) => state = started.state,
+                Event::Resumed { state: over, .. } => state.extend(over),
                 Event::Step { set, .. } => state.extend(set),
                 Event::Snapshot { hash } => match is_snapshot(store.as_ref(), &hash, &state) {
                     Ok(()) => verdict.snapshots += 1,
                     Err(why) => fault(why),
                 },
-                Event::Gate { gate: asked } => gate = Some(asked),
+                Event::Gate { gate } => {
+                    gates.insert(gate.id.clone(), gate);
+                }
                 Event::Answered {
+                    gate,
                     status: GateStatus::Resolved { resolution },
-                    ..
                 } => {
-                    if let Some(gate) = &gate {
+                    if let Some(gate) = gates.get(&gate) {
                         match receipt(gate, &resolution) {
                             Ok(true) => verdict.receipts += 1,
                             Ok(false) => {}

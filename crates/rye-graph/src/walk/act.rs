@@ -1,17 +1,17 @@
-//! Actions: one call, tried again where that is wanted, and the hooks beside the program.
+//! Actions: one call, tried again where that is wanted.
 
 use std::time::Duration;
 
 use rye_executor::Run;
 use rye_items::ItemId;
 use rye_items::metadata::Effect;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Done, Walk, is_repeatable, words};
+use super::{Begun, Done, Walk, is_repeatable, words};
 use crate::cache::Cache;
 use crate::dispatch::{Dispatch, Known, ToolCall};
 use crate::event::{Event, NodeError, Outcome};
-use crate::model::{Action, Graph, Moment, Node, Retry};
+use crate::model::{Action, Graph, Node, Retry};
 use crate::path::Scope;
 use crate::permission;
 use crate::record::RecordError;
@@ -27,7 +27,7 @@ impl<'g> Walk<'g> {
         &mut self,
         node: &'g Node,
         action: &'g Action,
-        begun: Option<Effect>,
+        begun: Option<Begun>,
     ) -> Result<Done, RecordError> {
         let scope = Scope::new(&self.state, &self.inputs);
         let ready = ready(self.graph, action, &scope);
@@ -55,7 +55,7 @@ impl<'g> Walk<'g> {
             return Ok(done);
         }
         let effect = known.as_ref().map_or(Effect::AtMostOnce, effect);
-        if let Some(begun) = begun.filter(|it| !is_repeatable(*it)) {
+        if let Some(begun) = begun.filter(|it| !is_repeatable(it.effect)) {
             match self.interrupted(node, begun).await? {
                 Some(done) => return Ok(done),
                 // A person wants it to run once more: so it is written down once more.
@@ -71,7 +71,12 @@ impl<'g> Walk<'g> {
         Ok(Done::of(result, effect))
     }
 
-    fn cache_key(&self, node: &Node, ready: &Ready, known: Option<&Known>) -> Option<String> {
+    pub(super) fn cache_key(
+        &self,
+        node: &Node,
+        ready: &Ready,
+        known: Option<&Known>,
+    ) -> Option<String> {
         let hash = known?.hash.filter(|_| node.cache)?;
         Some(Cache::key(
             &self.graph.hash,
@@ -88,7 +93,7 @@ impl<'g> Walk<'g> {
         ready: Ready,
         known: Option<&Known>,
     ) -> Result<Result<Value, NodeError>, RecordError> {
-        let run = self.child(known, None);
+        let run = self.child(known, "");
         let Ready { item, params } = ready;
         let mut attempt = 1;
         loop {
@@ -114,71 +119,14 @@ impl<'g> Walk<'g> {
         }
     }
 
-    /// The name of the run of a graph that this step calls.
-    pub(super) fn child(&self, known: Option<&Known>, item: Option<usize>) -> Option<Run> {
+    /// The name of the run of a graph that this step calls, or a `part` of it.
+    pub(super) fn child(&self, known: Option<&Known>, part: &str) -> Option<Run> {
         let journal = self.journal.as_ref()?;
         known.filter(|known| known.is_graph)?;
-        let item = item.map_or_else(String::new, |item| format!("-{item}"));
         Some(Run {
-            id: format!("{}.{}{item}", journal.run(), self.steps),
+            id: format!("{}.{}{part}", journal.run(), self.steps),
             depth: self.depth + 1,
         })
-    }
-
-    /// Asks the hooks of a moment. One that fails is told and changes nothing.
-    pub(super) async fn hooks(
-        &mut self,
-        moment: Moment,
-        error: Option<&NodeError>,
-    ) -> Result<(), RecordError> {
-        for (number, hook) in self.graph.hooks.iter().enumerate() {
-            if hook.moment != moment {
-                continue;
-            }
-            let about = json!({ "event": moment.as_str(), "step": self.steps, "error": error });
-            let scope = Scope::new(&self.state, &self.inputs).result(&about);
-            if hook.condition.as_ref().is_some_and(|it| !it.holds(&scope)) {
-                continue;
-            }
-            let known = self.before.hooks.get(&(number, self.steps));
-            if known.is_some_and(|(ended, effect)| *ended || !is_repeatable(*effect)) {
-                continue;
-            }
-            let ready = ready(self.graph, &hook.action, &scope);
-            let known = match (&ready, &self.journal) {
-                (Ok(ready), Some(_)) => Some(self.dispatch.look(&ready.item)),
-                _ => None,
-            };
-            let known = known.transpose().ok().flatten();
-            let effect = known.as_ref().map_or(Effect::AtMostOnce, effect);
-            self.tell(Event::HookBegin {
-                hook: number,
-                step: self.steps,
-                moment: moment.as_str().to_owned(),
-                effect,
-            });
-            self.commit(!is_repeatable(effect))?;
-            let result = match ready {
-                Ok(Ready { item, params }) => {
-                    let run = self.child(known.as_ref(), Some(number));
-                    self.dispatch.call(ToolCall { item, params, run }).await
-                }
-                Err(error) => Err(error),
-            };
-            let error = result.err();
-            if let Some(error) = &error {
-                let warning = format!("the hook of {} failed: {error}", moment.as_str());
-                self.warnings.push(warning);
-            }
-            let step = self.steps;
-            self.tell(Event::HookEnd {
-                hook: number,
-                step,
-                error,
-            });
-            self.commit(false)?;
-        }
-        Ok(())
     }
 }
 

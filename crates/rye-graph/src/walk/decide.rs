@@ -7,7 +7,7 @@ use rye_protocol::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Done, Walk, words};
+use super::{Begun, Done, Walk, words};
 use crate::event::{Event, NodeError, Outcome};
 use crate::gates::{self, Question};
 use crate::model::{Decision, Node};
@@ -21,8 +21,21 @@ const AGAIN: [(&str, &str); 3] = [
     ("result", "go on with a result given by hand"),
 ];
 
+/// What a person wants done about it.
+pub(super) enum Wanted {
+    Again,
+    Given(Value),
+    Nothing,
+}
+
+/// What is known of a call that was cut short: nothing.
+pub(super) fn unknown() -> NodeError {
+    let message = "its process died while it was at it: nobody knows whether it did anything";
+    NodeError::new("interrupted", message)
+}
+
 /// A question to be asked.
-struct Asked {
+pub(super) struct Asked {
     key: String,
     kind: GateKind,
     title: String,
@@ -36,7 +49,7 @@ impl<'g> Walk<'g> {
         &mut self,
         node: &'g Node,
         decision: &'g Decision,
-        begun: Option<Effect>,
+        begun: Option<Begun>,
     ) -> Result<Done, RecordError> {
         let scope = Scope::new(&self.state, &self.inputs);
         let (title, body) = (decision.title.fill(&scope), decision.body.fill(&scope));
@@ -75,53 +88,52 @@ impl<'g> Walk<'g> {
     pub(super) async fn interrupted(
         &mut self,
         node: &Node,
-        effect: Effect,
+        begun: Begun,
     ) -> Result<Option<Done>, RecordError> {
-        let unknown = || {
-            let message =
-                "its process died while it was at it: nobody knows whether it did anything";
-            let mut done = Done::of(Err(NodeError::new("interrupted", message)), effect);
-            done.outcome = Outcome::Interrupted;
-            done
+        let Begun { effect, times } = begun;
+        let wanted = match effect {
+            Effect::Ask => self.asked_about(&node.name, times).await?,
+            _ => Wanted::Nothing,
         };
-        if effect != Effect::Ask {
-            return Ok(Some(unknown()));
-        }
-        let asked = Asked {
-            key: format!("{}:interrupted", node.name),
-            kind: GateKind::Question,
-            title: format!("{} was cut short", node.name),
-            body: "Its process died while it was at it, and nobody knows whether it did anything."
-                .to_owned(),
-            actions: AGAIN
-                .map(|(id, label)| (id.to_owned(), label.to_owned()))
-                .to_vec(),
-            expires_at: None,
-        };
-        Ok(match self.answer(asked).await? {
-            Ok(said) if said.action == "run_again" => None,
-            Ok(said) if said.action == "result" => {
-                let given = match &said.value {
-                    Value::String(text) => {
-                        serde_json::from_str(text).unwrap_or_else(|_| said.value.clone())
-                    }
-                    other => other.clone(),
-                };
-                Some(Done::of(Ok(given), effect))
+        Ok(match wanted {
+            Wanted::Again => None,
+            Wanted::Given(value) => Some(Done::of(Ok(value), effect)),
+            Wanted::Nothing => {
+                let mut done = Done::of(Err(unknown()), effect);
+                done.outcome = Outcome::Interrupted;
+                Some(done)
             }
-            Ok(_) | Err(_) => Some(unknown()),
         })
+    }
+
+    /// Asks what to do with a call that was begun so many times and cut short.
+    pub(super) async fn asked_about(
+        &mut self,
+        what: &str,
+        times: u32,
+    ) -> Result<Wanted, RecordError> {
+        let answer = self.answer(cut_short(what, what, times)).await?;
+        Ok(wanted(answer))
     }
 
     /// Asks, and waits for the answer. The question survives whoever asks it.
     async fn answer(&mut self, asked: Asked) -> Result<Result<Resolution, NodeError>, RecordError> {
+        let question = match self.ask(asked)? {
+            Ok(question) => question,
+            Err(error) => return Ok(Err(error)),
+        };
+        let status = question.ended().await?;
+        Ok(self.heard(&question, status))
+    }
+
+    /// Asks. Where that was done before, the question is the same.
+    pub(super) fn ask(&mut self, asked: Asked) -> Result<Result<Question, NodeError>, RecordError> {
         let Some(journal) = &self.journal else {
             let message = "a decision needs a run that is written down";
             return Ok(Err(NodeError::new("no_record", message)));
         };
         let folder = journal.folder().to_owned();
-        let gate = self.gate(journal.run(), asked);
-        let Some(gate) = gate else {
+        let Some(gate) = self.gate(journal.run(), asked) else {
             let message = "the run has a name that nobody can be asked under";
             return Ok(Err(NodeError::new("bad_run", message)));
         };
@@ -131,19 +143,27 @@ impl<'g> Walk<'g> {
             self.tell(Event::Gate { gate });
             self.commit(true)?;
         }
-        let status = question.ended().await?;
+        Ok(Ok(question))
+    }
+
+    /// Writes down how a question ended.
+    pub(super) fn heard(
+        &mut self,
+        question: &Question,
+        status: GateStatus,
+    ) -> Result<Resolution, NodeError> {
         let gate = question.gate.id.clone();
         self.tell(Event::Answered {
             gate,
             status: status.clone(),
         });
-        Ok(match status {
+        match status {
             GateStatus::Resolved { resolution } => Ok(resolution),
             GateStatus::Expired { .. } => Err(NodeError::new("expired", "nobody decided in time")),
             GateStatus::Withdrawn { .. } | GateStatus::Pending => {
                 Err(NodeError::new("withdrawn", "the question was taken back"))
             }
-        })
+        }
     }
 
     fn gate(&self, run: &str, asked: Asked) -> Option<Gate> {
@@ -175,5 +195,38 @@ impl<'g> Walk<'g> {
             context,
             created_at: gates::now(),
         })
+    }
+}
+
+/// The question about a call that was begun so many times and cut short: each time is one
+/// of its own, since an answer is to what was known when it was given.
+pub(super) fn cut_short(key: &str, what: &str, times: u32) -> Asked {
+    Asked {
+        key: match times {
+            0 | 1 => format!("{key}:interrupted"),
+            times => format!("{key}:interrupted:{times}"),
+        },
+        kind: GateKind::Question,
+        title: format!("{what} was cut short"),
+        body: "Its process died while it was at it, and nobody knows whether it did anything."
+            .to_owned(),
+        actions: AGAIN
+            .map(|(id, label)| (id.to_owned(), label.to_owned()))
+            .to_vec(),
+        expires_at: None,
+    }
+}
+
+/// What an answer to that question says.
+pub(super) fn wanted(answer: Result<Resolution, NodeError>) -> Wanted {
+    match answer {
+        Ok(said) if said.action == "run_again" => Wanted::Again,
+        Ok(said) if said.action == "result" => Wanted::Given(match &said.value {
+            Value::String(text) => {
+                serde_json::from_str(text).unwrap_or_else(|_| said.value.clone())
+            }
+            other => other.clone(),
+        }),
+        Ok(_) | Err(_) => Wanted::Nothing,
     }
 }

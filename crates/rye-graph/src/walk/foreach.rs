@@ -1,14 +1,22 @@
 //! Foreach: the same call for each of a list, so many at a time, results in input order.
 
+mod collect;
+
+use std::collections::VecDeque;
+
 use futures_util::StreamExt as _;
+use futures_util::future::Either;
 use futures_util::stream::FuturesUnordered;
 use rye_items::metadata::Effect;
-use serde_json::{Map, Value, json};
+use rye_protocol::GateStatus;
+use serde_json::Value;
 
-use super::act;
-use super::{Done, Walk, is_repeatable};
+use super::act::{self, Ready};
+use super::decide::{Wanted, cut_short, unknown, wanted};
+use super::{Begun, Done, Walk, is_repeatable};
 use crate::dispatch::Known;
 use crate::event::{Event, NodeError};
+use crate::gates::Question;
 use crate::model::{Foreach, Node, fixed_item};
 use crate::path::Scope;
 use crate::record::{ItemState, RecordError};
@@ -19,113 +27,210 @@ const SYNC_EVERY: usize = 64;
 /// What came of an item.
 type Given = Result<Value, NodeError>;
 
+/// What was heard of an item.
+enum Heard {
+    /// What came of it, and the name to keep that under.
+    Given(Given, Option<String>),
+    /// What a person wants done about it.
+    Said(Box<Question>, Result<GateStatus, RecordError>),
+}
+
+/// The items of a foreach.
+struct Items<'w> {
+    all: &'w [Value],
+    /// The tool, where all of them call the same.
+    known: Option<Known>,
+    /// Whether they may be repeated, where that tool does not say for each.
+    effect: Effect,
+    open: VecDeque<usize>,
+    results: Vec<Option<Given>>,
+    /// Begun since the disk was last waited for.
+    begun: usize,
+    /// Taken from what was kept.
+    cached: usize,
+}
+
+/// A call of an item that is to be made.
+struct Next {
+    ready: Ready,
+    known: Option<Known>,
+    key: Option<String>,
+}
+
 impl<'g> Walk<'g> {
     pub(super) async fn foreach(
         &mut self,
         node: &'g Node,
         foreach: &'g Foreach,
-        begun: Option<Effect>,
+        begun: Option<Begun>,
     ) -> Result<Done, RecordError> {
         let scope = Scope::new(&self.state, &self.inputs);
         let over = foreach.over.fill(&scope);
         let missing = scope.missing.into_inner();
         self.warn(node, missing);
-        let Value::Array(items) = over else {
-            let place = rye_items::Position::of(&self.graph.text, foreach.over_at);
-            let kind = kind(&over);
-            let message = format!("`over` gives {kind} and no list (line {place})");
-            return Ok(Done::of(
-                Err(NodeError::new("not_a_list", message)),
-                Effect::Pure,
-            ));
+        let Value::Array(all) = over else {
+            let error = collect::no_list(self.graph, foreach, &over);
+            return Ok(Done::of(Err(error), Effect::Pure));
         };
-        let known = match (fixed_item(&foreach.action), &self.journal) {
-            (Some(item), Some(_)) => match item.parse() {
-                Ok(item) => match self.dispatch.look(&item) {
-                    Ok(known) => Some(known),
-                    Err(error) => return Ok(Done::of(Err(error), Effect::Pure)),
-                },
-                Err(_) => None,
+        let known = match fixed_item(&foreach.action).map(str::parse) {
+            Some(Ok(item)) if self.must_look(node) => match self.dispatch.look(&item) {
+                Ok(known) => Some(known),
+                Err(error) => return Ok(Done::of(Err(error), Effect::Pure)),
             },
             _ => None,
         };
         let effect = known.as_ref().map_or(Effect::AtMostOnce, act::effect);
         self.begin(node, effect, begun)?;
-        let results = self
-            .each(node, foreach, &items, known.as_ref(), effect)
-            .await?;
-        Ok(collected(foreach, results, effect))
+        let mut items = Items {
+            all: &all,
+            known,
+            effect,
+            open: VecDeque::new(),
+            results: vec![None; all.len()],
+            begun: 0,
+            cached: 0,
+        };
+        let asked = self.left_over(node, foreach, &mut items, begun.is_some());
+        self.each(node, foreach, &mut items, asked).await?;
+        Ok(collect::collected(foreach, items))
     }
 
     async fn each(
         &mut self,
         node: &'g Node,
         foreach: &'g Foreach,
-        items: &[Value],
-        known: Option<&Known>,
-        effect: Effect,
-    ) -> Result<Vec<Given>, RecordError> {
-        let mut results: Vec<Option<Given>> = vec![None; items.len()];
-        let open = self.left_over(effect, &mut results);
-        let mut open = open.into_iter().peekable();
+        items: &mut Items<'_>,
+        asked: Vec<(usize, u32)>,
+    ) -> Result<(), RecordError> {
         let mut running = FuturesUnordered::new();
-        let mut begun = 0;
+        for (index, times) in asked {
+            let key = format!("{}:{index}", node.name);
+            let what = collect::name(&node.name, index, &items.all[index]);
+            match self.ask(cut_short(&key, &what, times))? {
+                Ok(question) => running.push(Either::Left(async move {
+                    let status = question.ended().await;
+                    (index, Heard::Said(Box::new(question), status))
+                })),
+                Err(_) => self.item_ended(items, index, Err(unknown()), false),
+            }
+        }
+        let mut calls = 0;
         loop {
-            while running.len() < foreach.at_once
-                && let Some(index) = open.next()
+            while calls < foreach.at_once
+                && let Some(index) = items.open.pop_front()
             {
-                let scope = Scope::new(&self.state, &self.inputs);
-                let scope = scope.variable(&foreach.variable, &items[index]);
-                let ready = act::ready(self.graph, &foreach.action, &scope);
-                let missing = scope.missing.into_inner();
-                self.warn(node, missing);
-                match ready {
-                    Ok(ready) => {
-                        self.tell(Event::ItemBegin { index });
-                        begun += 1;
-                        let run = self.child(known, Some(index));
-                        let (dispatch, retry) = (self.dispatch, node.retry);
-                        running.push(async move {
-                            let given = act::call_often(dispatch, retry, ready, run).await;
-                            (index, given)
-                        });
+                let Some(next) = self.next_call(node, foreach, items, index) else {
+                    continue;
+                };
+                let Next { ready, known, key } = next;
+                let known = known.as_ref().or(items.known.as_ref());
+                let run = self.child(known, &format!("-{index}"));
+                let (dispatch, retry) = (self.dispatch, node.retry);
+                calls += 1;
+                running.push(Either::Right(async move {
+                    let given = act::call_often(dispatch, retry, ready, run).await;
+                    (index, Heard::Given(given, key))
+                }));
+            }
+            // Before any of them is looked at for the first time, which starts it.
+            self.write_items(items)?;
+            match running.next().await {
+                None => return Ok(()),
+                Some((index, Heard::Given(given, key))) => {
+                    calls -= 1;
+                    if let (Some(cache), Some(key), Ok(result)) = (&self.cache, &key, &given) {
+                        cache.put(key, result)?;
                     }
-                    Err(error) => {
-                        let given = Err(error);
-                        self.item_ended(index, &given);
-                        results[index] = Some(given);
+                    self.item_ended(items, index, given, false);
+                }
+                Some((index, Heard::Said(question, status))) => {
+                    let answer = self.heard(&question, status?);
+                    match wanted(answer) {
+                        Wanted::Again => {
+                            items.open.push_front(index);
+                            // That it was begun again must not be lost.
+                            items.begun = SYNC_EVERY;
+                        }
+                        Wanted::Given(value) => self.item_ended(items, index, Ok(value), false),
+                        Wanted::Nothing => self.item_ended(items, index, Err(unknown()), false),
                     }
                 }
             }
-            // Before any of them is looked at for the first time, which starts it.
-            self.write_items(effect, &mut begun)?;
-            let Some((index, given)) = running.next().await else {
-                break;
-            };
-            self.item_ended(index, &given);
-            results[index] = Some(given);
         }
-        let lost = || Err(NodeError::new("lost", "nothing was heard of it"));
-        Ok(results
-            .into_iter()
-            .map(|given| given.unwrap_or_else(lost))
-            .collect())
     }
 
-    fn item_ended(&mut self, index: usize, given: &Given) {
-        if self.journal.is_none() {
-            return;
+    /// The call of an item, written down; none where its result is known without it.
+    fn next_call(
+        &mut self,
+        node: &Node,
+        foreach: &Foreach,
+        items: &mut Items<'_>,
+        index: usize,
+    ) -> Option<Next> {
+        let next = match self.filled_in(node, foreach, items, index) {
+            Ok(next) => next,
+            Err(error) => {
+                self.item_ended(items, index, Err(error), false);
+                return None;
+            }
+        };
+        if let Some(kept) = self.kept(&next) {
+            self.item_ended(items, index, Ok(kept), true);
+            return None;
         }
-        self.tell(Event::ItemEnd {
-            index,
-            result: given.as_ref().ok().cloned().unwrap_or_default(),
-            error: given.as_ref().err().cloned(),
-        });
+        items.begun += 1;
+        let effect = next.known.as_ref().map(act::effect);
+        self.tell(Event::ItemBegin { index, effect });
+        Some(next)
     }
 
-    fn write_items(&mut self, effect: Effect, begun: &mut usize) -> Result<(), RecordError> {
-        if !is_repeatable(effect) && *begun >= SYNC_EVERY {
-            *begun = 0;
+    fn filled_in(
+        &mut self,
+        node: &Node,
+        foreach: &Foreach,
+        items: &Items<'_>,
+        index: usize,
+    ) -> Result<Next, NodeError> {
+        let scope = Scope::new(&self.state, &self.inputs);
+        let scope = scope.variable(&foreach.variable, &items.all[index]);
+        let ready = act::ready(self.graph, &foreach.action, &scope);
+        let missing = scope.missing.into_inner();
+        self.warn(node, missing);
+        let ready = ready?;
+        let known = if items.known.is_none() && self.must_look(node) {
+            Some(self.dispatch.look(&ready.item)?)
+        } else {
+            None
+        };
+        let key = self.cache_key(node, &ready, known.as_ref().or(items.known.as_ref()));
+        Ok(Next { ready, known, key })
+    }
+
+    fn kept(&self, next: &Next) -> Option<Value> {
+        self.cache.as_ref()?.get(next.key.as_ref()?)
+    }
+
+    /// Whether what is called has to be known beforehand.
+    fn must_look(&self, node: &Node) -> bool {
+        self.journal.is_some() || (node.cache && self.cache.is_some())
+    }
+
+    fn item_ended(&mut self, items: &mut Items<'_>, index: usize, given: Given, cached: bool) {
+        items.cached += usize::from(cached);
+        if self.journal.is_some() {
+            self.tell(Event::ItemEnd {
+                index,
+                result: given.as_ref().ok().cloned().unwrap_or_default(),
+                error: given.as_ref().err().cloned(),
+                cached,
+            });
+        }
+        items.results[index] = Some(given);
+    }
+
+    fn write_items(&mut self, items: &mut Items<'_>) -> Result<(), RecordError> {
+        if !is_repeatable(items.effect) && items.begun >= SYNC_EVERY {
+            items.begun = 0;
             return self.commit(true);
         }
         match &mut self.journal {
@@ -134,83 +239,51 @@ impl<'g> Walk<'g> {
         }
     }
 
-    /// The items that are still to be done; what is known of the others goes to `results`.
-    fn left_over(&mut self, effect: Effect, results: &mut [Option<Given>]) -> Vec<usize> {
+    /// Sorts the items: what is known of some is their result, some are still to be done,
+    /// and about some a person is asked, who is told how often they were begun.
+    fn left_over(
+        &mut self,
+        node: &Node,
+        foreach: &Foreach,
+        items: &mut Items<'_>,
+        is_begun: bool,
+    ) -> Vec<(usize, u32)> {
         let known = std::mem::take(&mut self.before.items);
-        let mut uncertain = if self.before.may_miss && !is_repeatable(effect) && !known.is_empty() {
-            SYNC_EVERY
-        } else {
-            0
-        };
-        let mut open = Vec::new();
-        for (index, result) in results.iter_mut().enumerate() {
-            match known.get(&index) {
-                Some(ItemState::Done(value)) => *result = Some(Ok(value.clone())),
-                Some(ItemState::Failed(error)) => *result = Some(Err(error.clone())),
-                Some(ItemState::Begun) if !is_repeatable(effect) => {
-                    *result = Some(Err(interrupted()));
+        let may_miss = self.before.may_miss && is_begun;
+        let mut uncertain = if may_miss { SYNC_EVERY } else { 0 };
+        let mut asked = Vec::new();
+        for index in 0..items.all.len() {
+            let (effect, times) = match known.get(&index) {
+                Some(ItemState::Done(value)) => {
+                    items.results[index] = Some(Ok(value.clone()));
+                    continue;
+                }
+                Some(ItemState::Failed(error)) => {
+                    items.results[index] = Some(Err(error.clone()));
+                    continue;
+                }
+                Some(ItemState::Begun { effect, times }) => {
+                    (effect.unwrap_or(items.effect), *times)
                 }
                 None if uncertain > 0 => {
                     uncertain -= 1;
-                    *result = Some(Err(interrupted()));
+                    (items.effect, 1)
                 }
-                Some(ItemState::Begun) | None => open.push(index),
+                None => (Effect::Pure, 0),
+            };
+            match effect {
+                effect if is_repeatable(effect) => items.open.push_back(index),
+                // What was kept was done, whatever else is known of it.
+                _ if node.cache
+                    && let Ok(next) = self.filled_in(node, foreach, items, index)
+                    && let Some(kept) = self.kept(&next) =>
+                {
+                    self.item_ended(items, index, Ok(kept), true);
+                }
+                Effect::Ask => asked.push((index, times)),
+                _ => self.item_ended(items, index, Err(unknown()), false),
             }
         }
-        open
-    }
-}
-
-fn interrupted() -> NodeError {
-    let message = "its process died while it was at it: nobody knows whether it did anything";
-    NodeError::new("interrupted", message)
-}
-
-/// The results of all items; where some failed, the others are kept all the same.
-fn collected(foreach: &Foreach, results: Vec<Given>, effect: Effect) -> Done {
-    let total = results.len();
-    let mut failed: Vec<(usize, NodeError)> = Vec::new();
-    let mut values = Vec::with_capacity(total);
-    for (index, given) in results.into_iter().enumerate() {
-        values.push(given.unwrap_or_else(|error| {
-            let told = json!({ "error": error.message, "code": error.code });
-            failed.push((index, error));
-            told
-        }));
-    }
-    let values = Value::Array(values);
-    let mut set = Map::new();
-    if let Some((name, _)) = &foreach.collect {
-        set.insert(name.clone(), values.clone());
-    }
-    let result = match failed.first() {
-        None => Ok(values),
-        Some((index, first)) => {
-            let many = failed.len();
-            let message = format!("{many} of {total} items failed; item {index}: {first}");
-            // One that may not be called at all is not the item's failure.
-            let code = match first.code.as_str() {
-                "not_permitted" => "not_permitted",
-                _ => "items_failed",
-            };
-            Err(NodeError {
-                hint: first.hint.clone(),
-                ..NodeError::new(code, message)
-            })
-        }
-    };
-    let mut done = Done::of(result, effect);
-    done.set = set;
-    done
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a mapping",
+        asked
     }
 }

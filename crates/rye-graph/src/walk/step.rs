@@ -74,6 +74,7 @@ impl<'g> Walk<'g> {
                 error: result.as_ref().err().cloned(),
                 output: output.clone(),
                 next: next.as_ref().ok().and_then(|next| next.map(name)),
+                fatal: next.is_err(),
                 took_us: u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX),
             };
             self.tell(event);

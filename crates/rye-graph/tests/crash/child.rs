@@ -1,5 +1,6 @@
 //! The process that walks and is killed.
 
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ use std::time::Duration;
 use lillux::keys::SigningKey;
 use rye_executor::Run;
 use rye_graph::{
-    Dispatch, Event, Graph, Known, Later, NodeError, Outcome, Runs, ToolCall, Watcher, Writing,
-    walk_written,
+    Dispatch, Event, Graph, Known, Later, Line, NodeError, Outcome, Runs, ToolCall, Watcher,
+    Writing, walk_written,
 };
 use rye_items::ItemId;
 use rye_items::metadata::Effect;
@@ -21,94 +22,13 @@ pub(crate) const SCENARIO: &str = "RYE_GRAPH_CRASH_SCENARIO";
 pub(crate) const FOLDER: &str = "RYE_GRAPH_CRASH_FOLDER";
 pub(crate) const POINT: &str = "RYE_GRAPH_CRASH_POINT";
 
+#[path = "scenarios.rs"]
+mod scenarios;
+
+pub(crate) use scenarios::SCENARIOS;
+
 /// The run that is walked.
 const RUN: &str = "crash";
-
-pub(crate) struct Scenario {
-    pub(crate) name: &'static str,
-    nodes: &'static str,
-}
-
-/// One for each kind of node, and one for what surrounds them. What a node gives is in the
-/// output under its name.
-pub(crate) const SCENARIOS: &[Scenario] = &[
-    Scenario {
-        name: "actions",
-        nodes: r#"
-    pure: { action: { item_id: pure, params: { node: pure } }, assign: { pure: "${result}" }, next: same }
-    same: { action: { item_id: idempotent, params: { node: same } }, assign: { same: "${result}" }, next: once }
-    once: { action: { item_id: once, params: { node: once } }, assign: { once: "${result}" }, on_error: twice, next: twice }
-    twice: { action: { item_id: once, params: { node: twice } }, assign: { twice: "${result}" }, on_error: end, next: end }
-    end: { type: return, output: { pure: "${state.pure}", same: "${state.same}", once: "${state.once}", twice: "${state.twice}" } }
-"#,
-    },
-    Scenario {
-        name: "foreach",
-        nodes: r#"
-    start: { type: foreach, over: [1, 2, 3], as: n, collect: start, on_error: many, next: many,
-             action: { item_id: once, params: { node: start, n: "${n}" } } }
-    many: { type: foreach, over: [1, 2, 3, 4, 5], as: n, parallel: true, max_concurrency: 3, collect: many, on_error: end, next: end,
-             action: { item_id: once, params: { node: many, n: "${n}" } } }
-    end: { type: return, output: { start: "${state.start}", many: "${state.many}" } }
-"#,
-    },
-    Scenario {
-        name: "repeatable",
-        nodes: r#"
-    start: { type: foreach, over: [1, 2, 3], as: n, parallel: true, collect: start, next: end,
-             action: { item_id: idempotent, params: { node: start, n: "${n}" } } }
-    end: { type: return, output: { start: "${state.start}" } }
-"#,
-    },
-    Scenario {
-        name: "gates",
-        nodes: r#"
-    start: { type: gate, assign: { start: "${state.start || ''}x" },
-             next: [{ to: start, when: { path: state.start, op: ne, value: xxx } }, { to: end }] }
-    end: { type: return, output: { start: "${state.start}" } }
-"#,
-    },
-    Scenario {
-        name: "decision",
-        nodes: r#"
-    start: { type: decision, title: "may it?", assign: { start: "${result.action}" }, next: once }
-    once: { action: { item_id: once, params: { node: once } }, assign: { once: "${result}" }, on_error: end, next: end }
-    end: { type: return, output: { start: "${state.start}", once: "${state.once}" } }
-"#,
-    },
-    Scenario {
-        name: "ask",
-        nodes: r#"
-    start: { action: { item_id: ask, params: { node: start } }, assign: { start: "${result}" }, next: end }
-    end: { type: return, output: { start: "${state.start}" } }
-"#,
-    },
-    Scenario {
-        name: "nested",
-        nodes: r#"
-    start: { action: { item_id: graph, params: { node: start } }, assign: { start: "${result}" }, next: end }
-    end: { type: return, output: { start: "${state.start}" } }
-"#,
-    },
-    Scenario {
-        name: "retry",
-        nodes: r#"
-    start: { action: { item_id: second, params: { node: start } }, retry: { max: 3 }, assign: { start: "${result}" }, next: end }
-    end: { type: return, output: { start: "${state.start}" } }
-"#,
-    },
-    Scenario {
-        name: "hooks",
-        nodes: r#"
-    start: { type: gate, assign: { start: 1 }, next: end }
-    end: { type: return, output: { start: "${state.start}" } }
-  hooks:
-    - { event: graph_started, action: { item_id: hook, params: { node: hook, n: started } } }
-    - { event: after_step, action: { item_id: hook, params: { node: hook, n: "${result.step}" } } }
-    - { event: graph_completed, action: { item_id: hook, params: { node: hook, n: completed } } }
-"#,
-    },
-];
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -147,7 +67,7 @@ impl Dispatch for Tools {
         let effect = match item.as_str() {
             "pure" | "second" => Effect::Pure,
             "idempotent" => Effect::Idempotent,
-            "ask" => Effect::Ask,
+            "ask" | "hook-ask" => Effect::Ask,
             _ => Effect::AtMostOnce,
         };
         Ok(Known {
@@ -177,8 +97,12 @@ impl Dispatch for Tools {
                     }
                 }
                 "graph" => inner(self, call.run.unwrap()).await,
+                "fails" => {
+                    self.leave("effects", &call.params);
+                    Err(NodeError::new("tool_failed", "it always does"))
+                }
                 // A person may want it to run again.
-                "ask" => {
+                "ask" | "hook-ask" => {
                     self.leave("asked", &call.params);
                     Ok(json!("asked"))
                 }
@@ -288,21 +212,30 @@ pub(crate) fn main(name: &str) {
         _ => None,
     });
     let mut interrupted: Vec<_> = interrupted.collect();
-    let hooks = |begun: bool| {
-        let lines = run.lines().iter();
-        let fits = lines.filter(|line| match line.event {
-            Event::HookBegin { .. } => begun,
-            Event::HookEnd { .. } => !begun,
-            _ => false,
-        });
-        fits.count()
+    let is_cut_short = |line: &&Line| match &line.event {
+        Event::HookEnd { error, .. } => error.as_ref().is_some_and(|it| it.code == "interrupted"),
+        _ => false,
     };
-    if hooks(true) != hooks(false) {
+    if run.lines().iter().any(|line| is_cut_short(&line)) {
         interrupted.push("hook".to_owned());
     }
+    let hooks = |begun: bool| {
+        let lines = run.lines().iter();
+        let hooks = lines.filter_map(|line| match line.event {
+            Event::HookBegin { hook, step, .. } if begun => Some((hook, step)),
+            Event::HookEnd { hook, step, .. } if !begun => Some((hook, step)),
+            _ => None,
+        });
+        hooks.collect::<BTreeSet<_>>()
+    };
+    assert_eq!(
+        hooks(true),
+        hooks(false),
+        "hooks that were begun and not ended"
+    );
     let effects = fs::read_to_string(folder.join("effects")).unwrap_or_default();
     let effects: Vec<_> = effects.lines().collect();
-    let told = json!({ "output": ended.output, "interrupted": interrupted, "effects": effects });
+    let told = json!({ "status": ended.status, "output": ended.output, "interrupted": interrupted, "effects": effects });
     fs::write(folder.join("told.json"), told.to_string()).unwrap();
     std::process::exit(0);
 }

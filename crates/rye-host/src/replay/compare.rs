@@ -21,7 +21,13 @@ pub struct Difference {
 }
 
 /// Compares what came of prompts with what had come of them.
-pub(super) fn entries(then: &Archive, thread: &Thread, now: &Archive, replayed: &mut Replayed) {
+pub(super) fn entries(
+    then: &Archive,
+    thread: &Thread,
+    now: &Archive,
+    stops: bool,
+    replayed: &mut Replayed,
+) {
     let again = now.threads.iter().find(|it| it.key == thread.key);
     let now = again.map(|thread| path(now, thread)).unwrap_or_default();
     let then = path(then, thread);
@@ -40,6 +46,17 @@ pub(super) fn entries(then: &Archive, thread: &Thread, now: &Archive, replayed: 
             return;
         }
     }
+    // Where the replay stops, more was said.
+    if let Some(missing) = then.get(now.len()).filter(|_| !stops) {
+        replayed.differences.push(Difference {
+            what: format!(
+                "entry {} of thread {}, which is not there now",
+                now.len() + 1,
+                thread.key
+            ),
+            lines: lines(&text(missing), ""),
+        });
+    }
 }
 
 /// What an entry says, without what is another one each time.
@@ -51,6 +68,10 @@ fn said(entry: &Entry) -> Option<Value> {
             for part in message["parts"].as_array_mut().into_iter().flatten() {
                 if let Some(part) = part.as_object_mut() {
                     part.remove("elided");
+                }
+                // Whose error it is has another id.
+                if let Some(error) = part["error"].as_object_mut() {
+                    error.remove("ids");
                 }
             }
             Some(message)

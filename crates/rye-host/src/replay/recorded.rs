@@ -1,43 +1,94 @@
-//! What was recorded, given again: the answers of models and the results of tools.
+//! What a record has for its replay: what was asked, what models did, and what tools gave.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rye_engine::compaction::ANSWERS;
-use rye_engine::guides::{Found, Guides, Role, Skill};
-use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models};
+use rye_engine::model::Models;
 use rye_engine::protocol::{
-    Archive, Author, CallId, Entry, EntryKind, EventKind, ItemStatus, Message, Part, Prompted,
-    QueueItem, ResultStatus, Thread, Usage,
+    Archive, Author, CallId, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind,
+    ItemStatus, Message, Part, Prompted, QueueItem, QueueItemId, ResultStatus, Role, Thread, Usage,
 };
-use rye_engine::sandbox::Sandbox;
-use rye_engine::store::Later;
-use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use serde_json::Value;
 
 /// A prompt that is asked again.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
+    pub(super) id: QueueItemId,
     pub(super) content: String,
     pub(super) attachments: Vec<Part>,
     pub(super) author: Option<Author>,
     pub(super) model: Option<String>,
     pub(super) role: Option<String>,
     pub(super) schema: Option<Value>,
+    /// Whether its time was up while a tool ran.
+    pub(super) runs_out_of_time: bool,
     /// Why the replay ends before it.
     pub(super) stops: Option<String>,
+}
+
+/// What a model did when it was asked, or whoever sums up.
+#[derive(Debug, Clone)]
+pub(crate) enum Did {
+    /// It answered.
+    Answered(Box<Message>, Usage),
+    /// It was ended when it had said this.
+    Cut(Box<Message>),
+    /// The prompt ended with this.
+    Failed(ErrorInfo),
+    /// The history was summed up.
+    Summed {
+        summary: String,
+        /// Because the model had said that it was too long.
+        too_long: bool,
+    },
+    /// It could not be.
+    NotSummed,
+}
+
+impl Did {
+    /// The model that did it, where the record says which.
+    pub(super) fn model(&self) -> Option<&str> {
+        match self {
+            Self::Answered(message, _) | Self::Cut(message) => message.model.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// Something that a model did, and for which prompt.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    pub(super) item: Option<QueueItemId>,
+    pub(crate) did: Did,
+}
+
+/// What came of a call.
+#[derive(Debug, Clone)]
+pub(super) struct Given {
+    pub(super) parts: Vec<Part>,
+    /// Calls of the same answer that had a result before it.
+    pub(super) before: Vec<CallId>,
+}
+
+/// How a call ended that has no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Somebody ended it.
+    Abort,
+    /// Another prompt took its place.
+    Steer,
+    /// Its time was up.
+    OutOfTime,
+    /// Its host died.
+    Death,
 }
 
 /// What a thread's record has for its replay.
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
     pub(super) items: Vec<Item>,
-    answers: Vec<(Message, Usage)>,
-    summaries: Vec<String>,
-    results: HashMap<CallId, Vec<Part>>,
-    prompts: Vec<Prompted>,
-    asked_to_sum_up: AtomicUsize,
+    pub(super) steps: Vec<Step>,
+    pub(super) results: HashMap<CallId, Given>,
+    pub(super) prompts: Vec<Prompted>,
 }
 
 impl Recorded {
@@ -45,42 +96,40 @@ impl Recorded {
         let path = path(archive, thread);
         let own = archive.events.iter();
         let own = own.filter(|event| event.thread.as_ref() == Some(&thread.id));
-        let mut usage = own.clone().filter_map(|event| match &event.kind {
-            EventKind::Usage { usage } => Some(*usage),
-            _ => None,
-        });
         let prompts = own.filter_map(|event| match &event.kind {
             EventKind::Prompted { prompted } => Some((**prompted).clone()),
             _ => None,
         });
-        let mut recorded = Self {
-            prompts: prompts.collect(),
-            ..Self::default()
-        };
-        for entry in &path {
-            match &entry.kind {
-                EntryKind::Message(message) if is_answer(message) => {
-                    let usage = usage.next().unwrap_or_default();
-                    recorded.answers.push((message.clone(), usage));
-                }
-                EntryKind::Message(message) => {
-                    if let Some(Part::ToolResult { call_id, .. }) = message.parts.first() {
-                        let parts = message.parts.clone();
-                        recorded.results.insert(call_id.clone(), parts);
-                    }
-                }
-                EntryKind::Compaction { summary, .. } => recorded.summaries.push(summary.clone()),
-                _ => {}
-            }
+        let items = items(archive, &path);
+        let ended = archive.items.iter();
+        let ended = ended.filter(|item| item.status == ItemStatus::Aborted);
+        let mut steps = steps(archive, thread, &path);
+        for item in ended {
+            cut_without_words(item, &path, &mut steps);
         }
-        recorded.items = items(archive, &path);
-        recorded
+        Self {
+            items,
+            steps,
+            results: results(&path),
+            prompts: prompts.collect(),
+        }
+    }
+
+    /// Whether a call of a tool was under way when its host died, and was not made again.
+    pub(super) fn is_interrupted(&self, tool: &str) -> bool {
+        self.results.values().any(|given| {
+            matches!(given.parts.first(), Some(Part::ToolResult { status, tool: of, .. })
+                if *status == ResultStatus::Interrupted && of == tool)
+        })
     }
 
     /// Models that answered then and cannot be asked today.
     pub(super) fn missing_models(&self, models: &dyn Models) -> Vec<(String, String)> {
-        let names = self.answers.iter().filter_map(|(it, _)| it.model.clone());
-        let names: BTreeSet<_> = names.collect();
+        let answered = self.steps.iter().filter_map(|step| match &step.did {
+            Did::Answered(message, _) => message.model.clone(),
+            _ => None,
+        });
+        let names: BTreeSet<_> = answered.collect();
         let missing = names.into_iter().filter_map(|name| {
             let why = models.get(&name).err()?;
             Some((name, why))
@@ -102,9 +151,150 @@ pub(crate) fn path(archive: &Archive, thread: &Thread) -> Vec<Entry> {
     path
 }
 
-fn is_answer(message: &Message) -> bool {
-    let speaks = |part: &Part| !matches!(part, Part::Error { .. });
-    message.role == rye_engine::protocol::Role::Assistant && message.parts.iter().any(speaks)
+/// What models did on a path, in order.
+pub(crate) fn steps(archive: &Archive, thread: &Thread, path: &[Entry]) -> Vec<Step> {
+    let heard = Heard::of(archive, thread);
+    let mut steps = Vec::new();
+    for entry in path {
+        let did = match &entry.kind {
+            EntryKind::Message(message) if message.role == Role::Assistant => {
+                Some(did(message, heard.usage.get(&entry.id).copied()))
+            }
+            EntryKind::Compaction {
+                summary,
+                without_media,
+                ..
+            } => Some(Did::Summed {
+                summary: summary.clone(),
+                too_long: *without_media,
+            }),
+            _ => None,
+        };
+        let item = &entry.item;
+        let step = |did| Step {
+            item: item.clone(),
+            did,
+        };
+        steps.extend(did.map(step));
+        let failed = heard.not_summed.iter().filter(|after| **after == entry.id);
+        steps.extend(failed.map(|_| step(Did::NotSummed)));
+    }
+    steps
+}
+
+fn did(message: &Message, usage: Option<Usage>) -> Did {
+    let error = message.parts.iter().find_map(|part| match part {
+        Part::Error { error } => Some(error.clone()),
+        _ => None,
+    });
+    if let Some(error) = error {
+        return Did::Failed(error);
+    }
+    let message = Box::new(message.clone());
+    if message.metadata.contains_key("aborted") {
+        Did::Cut(message)
+    } else {
+        Did::Answered(message, usage.unwrap_or_default())
+    }
+}
+
+/// What events say of entries, each of which is told when it is written.
+#[derive(Default)]
+struct Heard {
+    /// What answers cost.
+    usage: HashMap<EntryId, Usage>,
+    /// Entries behind which the history could not be summed up.
+    not_summed: Vec<EntryId>,
+}
+
+impl Heard {
+    fn of(archive: &Archive, thread: &Thread) -> Self {
+        let own = archive.events.iter();
+        let own = own.filter(|event| event.thread.as_ref() == Some(&thread.id));
+        let (mut heard, mut last) = (Self::default(), None);
+        for event in own {
+            match (&event.kind, &last) {
+                (EventKind::MessageEnd { entry }, _) => last = Some(entry.clone()),
+                (EventKind::Usage { usage }, Some(last)) => {
+                    heard.usage.insert(last.clone(), *usage);
+                }
+                // Whoever was not asked for a sum is not asked again.
+                (
+                    EventKind::CompactionEnd {
+                        error: Some(error), ..
+                    },
+                    Some(last),
+                ) if error.code == ErrorCode::Model => {
+                    heard.not_summed.push(last.clone());
+                }
+                _ => {}
+            }
+        }
+        heard
+    }
+}
+
+/// A prompt that somebody ended while a model was asked that had not said a word yet.
+fn cut_without_words(item: &QueueItem, path: &[Entry], steps: &mut Vec<Step>) {
+    let own = |entry: &&Entry| entry.item.as_ref() == Some(&item.id);
+    let Some(last) = path.iter().rfind(own) else {
+        return;
+    };
+    let EntryKind::Message(message) = &last.kind else {
+        return;
+    };
+    let is_told = message.role == Role::Assistant || ending(message).is_some();
+    if is_told {
+        return;
+    }
+    let of_item = |step: &Step| step.item.as_ref() == Some(&item.id);
+    let after = steps.iter().rposition(of_item);
+    // One without steps is the first of those that come later: its place says nothing.
+    let at = after.map_or(steps.len(), |after| after + 1);
+    let message = Box::new(Message::of(Role::Assistant, Vec::new()));
+    let item = Some(item.id.clone());
+    let did = Did::Cut(message);
+    steps.insert(at, Step { item, did });
+}
+
+fn results(path: &[Entry]) -> HashMap<CallId, Given> {
+    let (mut all, mut before) = (HashMap::new(), Vec::new());
+    for entry in path {
+        let EntryKind::Message(message) = &entry.kind else {
+            continue;
+        };
+        match (message.role, message.parts.first()) {
+            (Role::Tool, Some(Part::ToolResult { call_id, .. })) => {
+                let given = Given {
+                    parts: message.parts.clone(),
+                    before: before.clone(),
+                };
+                before.push(call_id.clone());
+                all.insert(call_id.clone(), given);
+            }
+            (Role::Assistant, _) => before.clear(),
+            _ => {}
+        }
+    }
+    all
+}
+
+/// How a call ended, if it has no result of its own.
+pub(super) fn ending(message: &Message) -> Option<Ending> {
+    message.parts.iter().find_map(ending_of)
+}
+
+pub(super) fn ending_of(part: &Part) -> Option<Ending> {
+    let Part::ToolResult { status, text, .. } = part else {
+        return None;
+    };
+    match status {
+        ResultStatus::Interrupted => Some(Ending::Death),
+        ResultStatus::Aborted if text.ends_with("steer") => Some(Ending::Steer),
+        ResultStatus::Aborted if text.ends_with("limit") => Some(Ending::OutOfTime),
+        ResultStatus::Aborted => Some(Ending::Abort),
+        ResultStatus::Success | ResultStatus::Error => None,
+    }
 }
 
 /// The prompts of a path, in order, and where a replay of them ends.
@@ -120,34 +310,19 @@ fn items(archive: &Archive, path: &[Entry]) -> Vec<Item> {
 
 fn item(item: &QueueItem, path: &[Entry]) -> Item {
     let of_item = path.iter().filter(|it| it.item.as_ref() == Some(&item.id));
-    let messages = of_item.filter_map(|entry| match &entry.kind {
+    let mut messages = of_item.filter_map(|entry| match &entry.kind {
         EntryKind::Message(message) => Some(message),
         _ => None,
     });
-    let lost = |message: &Message| {
-        message.parts.iter().any(|part| match part {
-            Part::ToolResult { status, .. } => {
-                matches!(status, ResultStatus::Interrupted | ResultStatus::Aborted)
-            }
-            _ => false,
-        })
-    };
-    let stops = match item.status {
-        ItemStatus::Done if messages.clone().any(lost) => {
-            Some("a call of it was interrupted".to_owned())
-        }
-        ItemStatus::Done => None,
-        ItemStatus::Failed => Some("it failed".to_owned()),
-        ItemStatus::Aborted => Some("somebody ended it".to_owned()),
-        ItemStatus::Waiting | ItemStatus::Running => Some("it is under way".to_owned()),
-    };
-    let stops = stops.map(|why| {
+    let out_of_time = |message: &Message| ending(message) == Some(Ending::OutOfTime);
+    let runs_out_of_time = messages.clone().any(out_of_time);
+    let stops = (!item.status.is_over()).then(|| {
         let start: String = item.content.chars().take(60).collect();
-        format!("the replay ends before `{start}`: {why}")
+        format!("the replay ends before `{start}`: it is under way")
     });
-    let mut messages = messages;
     let first = messages.find_map(|message| message.model.clone());
     Item {
+        id: item.id.clone(),
         content: item.content.clone(),
         attachments: item.attachments.clone(),
         author: item.author.clone(),
@@ -155,136 +330,7 @@ fn item(item: &QueueItem, path: &[Entry]) -> Item {
         model: first.or_else(|| item.model.clone()),
         role: item.role.clone(),
         schema: item.metadata.get("result_schema").cloned(),
+        runs_out_of_time,
         stops,
-    }
-}
-
-/// Models that answer as they did.
-pub(super) struct Answers(pub(super) Arc<Recorded>);
-
-impl Models for Answers {
-    fn get(&self, name: &str) -> Result<Arc<dyn Model>, String> {
-        let recorded = Arc::clone(&self.0);
-        let name = name.to_owned();
-        Ok(Arc::new(Answering { recorded, name }))
-    }
-
-    fn default_name(&self) -> String {
-        let first = self.0.answers.first();
-        let name = first.and_then(|(message, _)| message.model.clone());
-        name.unwrap_or_default()
-    }
-}
-
-struct Answering {
-    recorded: Arc<Recorded>,
-    name: String,
-}
-
-impl Model for Answering {
-    fn info(&self) -> ModelInfo {
-        let prompts = self.recorded.prompts.iter();
-        let known = prompts.rev().find(|prompted| prompted.model == self.name);
-        ModelInfo {
-            context_window: known.map_or(u64::MAX, |it| it.context_window),
-            max_output: known.map_or(1, |it| it.max_output),
-            images: true,
-        }
-    }
-
-    fn call(&self, request: ModelRequest, _: Deltas) -> Later<'_, Result<ModelAnswer, ModelError>> {
-        Box::pin(async move {
-            let recorded = &self.recorded;
-            let none = || ModelError::Refused("the record has no further answer".to_owned());
-            if request.for_summary {
-                let number = recorded.asked_to_sum_up.fetch_add(1, Ordering::Relaxed);
-                let text = recorded.summaries.get(number).cloned().ok_or_else(none)?;
-                return Ok(ModelAnswer {
-                    parts: vec![Part::Text { text }],
-                    stop_reason: None,
-                    usage: Usage::default(),
-                });
-            }
-            let number = request.messages.iter().map(|it| answers(it)).sum::<usize>();
-            let (message, usage) = recorded.answers.get(number).cloned().ok_or_else(none)?;
-            Ok(ModelAnswer {
-                parts: message.parts,
-                stop_reason: message.stop_reason,
-                usage,
-            })
-        })
-    }
-}
-
-/// How many answers a message is: those too that it sums up.
-fn answers(message: &Message) -> usize {
-    let summed_up = message.metadata.get(ANSWERS).and_then(Value::as_u64);
-    let summed_up = usize::try_from(summed_up.unwrap_or_default()).unwrap_or_default();
-    summed_up + usize::from(is_answer(message))
-}
-
-/// A tool that gives what it gave.
-pub(super) struct RecordedTool {
-    def: ToolDef,
-    recorded: Arc<Recorded>,
-}
-
-impl RecordedTool {
-    pub(super) fn new(mut def: ToolDef, recorded: Arc<Recorded>) -> Self {
-        def.is_task = false;
-        def.timeout = None;
-        Self { def, recorded }
-    }
-}
-
-impl Tool for RecordedTool {
-    fn def(&self) -> &ToolDef {
-        &self.def
-    }
-
-    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(async move {
-            let Some(parts) = self.recorded.results.get(&context.call) else {
-                return Err(ToolError::failed("the record has no result of this call"));
-            };
-            let mut parts = parts.iter().cloned();
-            match parts.next() {
-                Some(Part::ToolResult {
-                    status: ResultStatus::Success,
-                    text,
-                    data,
-                    ..
-                }) => Ok(ToolOutput {
-                    text,
-                    data,
-                    attachments: parts.collect(),
-                }),
-                Some(Part::ToolResult {
-                    error: Some(error), ..
-                }) => Err(ToolError(error)),
-                _ => Err(ToolError::failed("the record has no result of this call")),
-            }
-        })
-    }
-}
-
-/// The guides of today.
-pub(super) struct Today(pub(super) Arc<dyn Guides>);
-
-impl Guides for Today {
-    fn role<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> Found<'a, Role> {
-        self.0.role(name, sandbox)
-    }
-
-    fn skill<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> Found<'a, Skill> {
-        self.0.skill(name, sandbox)
-    }
-
-    fn skills<'a>(&'a self, sandbox: &'a dyn Sandbox) -> Later<'a, Vec<Skill>> {
-        self.0.skills(sandbox)
-    }
-
-    fn rules<'a>(&'a self, sandbox: &'a dyn Sandbox) -> Later<'a, Option<String>> {
-        self.0.rules(sandbox)
     }
 }

@@ -1,7 +1,7 @@
 //! A store that is slow, and fails for a while.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rye_engine::protocol::{
@@ -22,6 +22,17 @@ pub(crate) struct Trouble {
     good: Arc<AtomicU32>,
     /// How many fail then.
     failures: Arc<AtomicU32>,
+    /// What becomes of whoever reads a history, other than reading it.
+    harm: Arc<Mutex<Option<Harm>>>,
+}
+
+/// What is no matter of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Harm {
+    /// Its bytes make no sense.
+    Unreadable,
+    /// The store has a bug.
+    Panics,
 }
 
 impl Trouble {
@@ -29,6 +40,10 @@ impl Trouble {
         self.slow.store(slow, Ordering::SeqCst);
         self.good.store(good, Ordering::SeqCst);
         self.failures.store(failures, Ordering::SeqCst);
+    }
+
+    pub(crate) fn harm(&self, harm: Option<Harm>) {
+        *self.harm.lock().unwrap() = harm;
     }
 
     /// How many failures are still to come.
@@ -116,7 +131,14 @@ impl SessionStore for Flaky {
     }
 
     fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> Stored<'a, Vec<Entry>> {
-        after_trouble!(self, self.store.path(session, leaf))
+        let harm = *self.trouble.harm.lock().unwrap();
+        match harm {
+            None => after_trouble!(self, self.store.path(session, leaf)),
+            Some(Harm::Unreadable) => {
+                Box::pin(async { Err(StoreError::Unreadable("an entry is no entry".to_owned())) })
+            }
+            Some(Harm::Panics) => Box::pin(async { panic!("a bug of the store") }),
+        }
     }
 
     fn entries<'a>(

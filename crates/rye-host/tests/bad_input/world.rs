@@ -28,7 +28,7 @@ pub(crate) const FOLDER: &str = "RYE_BAD_INPUT_FOLDER";
 pub(crate) const LONG: &str = "{ steps: [], after_last: { text: noted } }";
 
 /// Longer than anything takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(2);
 const COLLECT: Duration = Duration::from_millis(50);
 
 /// A clock that shows what it is told to, and may run from there.

@@ -240,7 +240,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "a history that cannot be",
         script: || Script {
-            on_summary: Some("I go on with the work.".to_owned()),
+            on_summary: vec!["I go on with the work.".to_owned()],
             ..full()
         },
         prompts: TWO,

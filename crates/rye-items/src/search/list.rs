@@ -1,5 +1,7 @@
 //! From a view and a query to an answer.
 
+use std::ops::Range;
+
 use lillux::keys::Fingerprint;
 
 use super::hit::{Answer, Hit, Place, hit};
@@ -45,7 +47,7 @@ pub(super) fn answer(view: &View, roots: &[&Root], query: &Query) -> Answer {
         .iter()
         .map(|root| query.spaces.is_empty() || query.spaces.contains(&root.space()))
         .collect();
-    let filter = Filter::of(query);
+    let filter = Filter::of(view, query);
     let passes = |document: &u32| {
         shown[view.segment_of(*document)]
             && filter.passes(view, *document)
@@ -142,40 +144,39 @@ fn is_name(view: &View, document: u32, asked: &[Word], words: usize) -> bool {
 /// What a hit must be beside fitting the words.
 struct Filter<'a> {
     query: &'a Query,
+    /// Where the files of the kinds asked for are in the order.
+    places: Vec<Range<u32>>,
     category: Option<&'a str>,
     signer: Option<u64>,
+    /// Whether a file has to be read for it.
     is_any: bool,
 }
 
 impl<'a> Filter<'a> {
-    fn of(query: &'a Query) -> Self {
+    fn of(view: &View, query: &'a Query) -> Self {
         let category = query.category.as_deref().map(|c| c.trim_matches('/'));
         let category = category.filter(|category| !category.is_empty());
         let number = |fingerprint: Fingerprint| signer(&fingerprint.to_string());
         Self {
             query,
+            places: query.kinds.iter().map(|it| view.places_of(*it)).collect(),
             category,
             signer: query.signer.map(number),
-            is_any: category.is_some()
-                || query.signer.is_some()
-                || query.risk.is_some()
-                || !query.kinds.is_empty(),
+            is_any: category.is_some() || query.signer.is_some() || query.risk.is_some(),
         }
     }
 
     fn passes(&self, view: &View, document: u32) -> bool {
-        !self.is_any
-            || view
-                .record(document)
-                .is_some_and(|record| self.fits(&record))
+        let is_of_kind = |places: &Range<u32>| places.contains(&view.rank(document));
+        let fits = |record: Record<'_>| self.fits(&record);
+        (self.query.kinds.is_empty() || self.places.iter().any(is_of_kind))
+            && (!self.is_any || view.record(document).is_some_and(fits))
     }
 
     fn fits(&self, record: &Record<'_>) -> bool {
-        let Query { kinds, risk, .. } = self.query;
-        (kinds.is_empty() || kinds.contains(&record.kind))
-            && self
-                .category
-                .is_none_or(|wanted| is_below(category(record), wanted))
+        let Query { risk, .. } = self.query;
+        self.category
+            .is_none_or(|wanted| is_below(category(record), wanted))
             && (self.signer.is_none() || self.signer == record.signer)
             && risk
                 .as_ref()

@@ -1,10 +1,12 @@
 //! The segments of all spaces as one: a number for each file, the order in
 //! which items are listed, and who shadows whom.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::bytes::{narrow, wide};
 use super::segment::{Record, Segment};
+use crate::ItemKind;
 
 /// How much the length of a description counts against it, and of a body.
 const LENGTH_COUNTS: [f32; 2] = [0.4, 0.75];
@@ -80,6 +82,16 @@ impl View {
         self.ordered[wide(rank)]
     }
 
+    /// The places of all files of a kind, which are neighbours in the order.
+    pub(super) fn places_of(&self, kind: ItemKind) -> Range<u32> {
+        let first = |is_before: &dyn Fn(ItemKind) -> bool| {
+            let kind = |document: u32| self.record(document).map(|record| record.kind);
+            let before = |document: &u32| kind(*document).is_some_and(is_before);
+            narrow(self.ordered.partition_point(before))
+        };
+        first(&|other| other < kind)..first(&|other| other <= kind)
+    }
+
     /// The segment of a file.
     pub(super) fn segment_of(&self, document: u32) -> usize {
         self.bases.partition_point(|&base| base <= document) - 1
@@ -120,7 +132,7 @@ impl View {
     }
 
     /// The files of this kind and id, of the first segment that has some.
-    pub(super) fn find(&self, kind: crate::ItemKind, id: &str) -> Option<u32> {
+    pub(super) fn find(&self, kind: ItemKind, id: &str) -> Option<u32> {
         let order = |document: u32| self.record(document).map(|r| (r.kind, r.id));
         let place = self
             .ordered

@@ -46,7 +46,7 @@ after_last: { text: "(end of script)" }
         },
     ];
     assert_eq!(script.steps, expected);
-    assert_eq!(script.on_summary.as_deref(), Some("## Goal …"));
+    assert_eq!(script.on_summary, ["## Goal …"]);
     assert_eq!(script.after_last, Script::default().after_last);
 }
 
@@ -54,6 +54,11 @@ after_last: { text: "(end of script)" }
 fn what_is_wrong_is_told_with_its_place() {
     let cases = [
         ("steps: [", 1, "unclosed"),
+        (
+            "steps: []\non_summary: 3",
+            2,
+            "a summary, or a list of them",
+        ),
         ("stages: []", 1, "stages"),
         ("context_window: 1", 1, "steps"),
         ("steps:\n  - { txt: a }", 2, "txt"),

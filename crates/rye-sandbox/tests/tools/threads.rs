@@ -161,6 +161,45 @@ async fn a_parent_reads_its_child() {
 }
 
 #[tokio::test]
+async fn tasks_of_one_session_read_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("sessions.db");
+    let (first, _) = family(&store).await;
+    // The session gives a second task, which looks at the first.
+    let looks = script(&[
+        ("list_threads", json!({})),
+        ("thread_read", json!({ "session": first })),
+        ("thread_read", json!({ "session": "stranger" })),
+    ]);
+    let task = json!({ "prompt": "look beside you", "model": "scripted:child" });
+    let engine = engine(&store, &later(2, &[("task", task)]), &looks);
+    let parent = "parent-session".parse().unwrap();
+    let session = engine.open_session(&parent, Claim::IfFree).await.unwrap();
+    finish_next(&engine, &session).await;
+    let filter = SessionFilter {
+        parent: Some(parent),
+        limit: 1,
+        ..SessionFilter::default()
+    };
+    let second = engine.sessions(filter).await.unwrap().remove(0).id;
+    assert_ne!(second, first);
+    let (_, entries) = engine.history(&second).await.unwrap().remove(0);
+    let said = entries.iter().filter_map(|entry| match &entry.kind {
+        EntryKind::Message(message) => Some(message.content()),
+        _ => None,
+    });
+    let said: Vec<_> = said.collect();
+    let [_, _, listed, _, beside, _, refused, _] = &said[..] else {
+        panic!("{said:?}");
+    };
+    let other =
+        format!("another task of the session above, {first} (terminated)\n  default (active)");
+    assert!(listed.ends_with(&other), "{listed}");
+    assert!(beside.contains("] user: look around\n"), "{beside}");
+    assert_eq!(refused, NO);
+}
+
+#[tokio::test]
 async fn a_stranger_reads_neither() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("sessions.db");

@@ -19,7 +19,7 @@ use crate::settings::Color;
 pub(crate) use config::ConfigCommand;
 pub(crate) use engine::{
     ChatArgs, CompactArgs, ExportSessionArgs, ForkArgs, GateArgs, GateCommand, Holds,
-    ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, SessionArgs, SessionCommand,
+    ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, SessionArgs, SessionCommand, ThreadArgs,
     VerifySessionArgs,
 };
 pub(crate) use execute::{CallOptions, ExecuteArgs, RunCommand, TailArgs, TraceChoice, seconds};

@@ -346,8 +346,11 @@ impl From<StoreError> for Failure {
                 .hint("answer its gates from here, or end the process that has it"),
             StoreError::Fenced(_) => Self::failed("fenced", error),
             StoreError::Conflict { .. } => Self::failed("conflict", error),
+            StoreError::Archived(_) => Self::failed("archived", error),
             StoreError::GateEnded(_) => Self::failed("gate_ended", error),
             StoreError::Unavailable(_) => Self::failed("store", error),
+            StoreError::Broken(_) => Self::failed("broken", error)
+                .hint("rye session resume SESSION goes on from the record"),
             _ => Self::failed("unreadable", error),
         }
     }

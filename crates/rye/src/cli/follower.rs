@@ -78,7 +78,6 @@ impl Follower<'_> {
                         error,
                     });
                 }
-                EventKind::TurnEnd { .. } => error = None,
                 EventKind::MessageEnd { .. } => {
                     if let Some(said) = notice.entry.and_then(|entry| self.tell(&entry, &item)) {
                         (text, result) = said;
@@ -86,7 +85,9 @@ impl Follower<'_> {
                 }
                 // After its line.
                 EventKind::DecisionGate { gate } => self.at_gate(*gate).await?,
-                EventKind::Error { error: why } => error = Some(why),
+                EventKind::Error { error: why } if why.ids.item.as_ref() == Some(&item) => {
+                    error = Some(why);
+                }
                 _ => {}
             }
         }
@@ -119,28 +120,29 @@ impl Follower<'_> {
         }
     }
 
-    /// Follows until nothing is left to do.
-    pub(crate) async fn until_idle(&self) -> Result<(), Failure> {
+    /// Follows until nothing is left to do, and all is told that came of it.
+    pub(crate) async fn until_idle(&self, after: u64) -> Result<(), Failure> {
         let mut gates = Gates::of(self.engine).await?;
-        let mut events = self.session.subscribe(0);
+        let mut events = self.session.subscribe(after);
+        let mut told = after;
         loop {
             let threads = self.session.threads();
-            if threads
-                .iter()
-                .all(|thread| thread.status == StatusKind::Idle)
-            {
+            let idle = threads.iter().all(|it| it.status == StatusKind::Idle);
+            // A thread is idle before the last it did has been heard of.
+            if idle && told >= self.session.last_event().await? {
                 return Ok(());
             }
-            tokio::select! {
-                notice = events.next() => {
-                    let notice = notice?.ok_or_else(taken)?;
-                    if let (EventKind::MessageEnd { .. }, Some(entry)) =
-                        (&notice.event.kind, &notice.entry)
-                    {
-                        self.aside(&line(entry));
-                    }
+            let notice = tokio::select! {
+                notice = events.next() => notice?.ok_or_else(taken)?,
+                gate = gates.next() => {
+                    self.at_gate(gate?).await?;
+                    continue;
                 }
-                gate = gates.next() => self.at_gate(gate?).await?,
+            };
+            let notice = self.heard(notice).await?;
+            told = notice.event.sequence.unwrap_or(told);
+            if let Some(entry) = notice.entry {
+                self.aside(&line(&entry));
             }
         }
     }

@@ -83,15 +83,21 @@ fn places(text: &str, old: &str) -> Vec<usize> {
 
 fn several(text: &str, places: &[usize]) -> String {
     let told = places.iter().take(TOLD);
-    let lines: Vec<_> = told
+    let mut lines: Vec<_> = told
         .map(|place| line_of(text, *place).to_string())
         .collect();
+    lines.dedup();
+    let word = if lines.len() == 1 {
+        "line"
+    } else {
+        "the lines"
+    };
     let more = match places.len().saturating_sub(TOLD) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     format!(
-        "`old` stands at {} places, in the lines {}{more}: add lines around it until it is \
+        "`old` stands at {} places, in {word} {}{more}: add lines around it until it is \
          only one, or set `all`",
         places.len(),
         lines.join(", "),

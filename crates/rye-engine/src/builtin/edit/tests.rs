@@ -66,12 +66,7 @@ fn what_is_wrong_is_said_so_that_it_can_be_put_right() {
             "b",
             "`old` stands at 3 places, in the lines 1, 2, 3: add",
         ),
-        (
-            "aaa",
-            "aa",
-            "b",
-            "`old` stands at 2 places, in the lines 1, 1: add",
-        ),
+        ("aaa", "aa", "b", "`old` stands at 2 places, in line 1: add"),
         (
             code,
             "2\tlet x = 1;",

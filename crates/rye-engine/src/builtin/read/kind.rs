@@ -77,7 +77,8 @@ fn text(bytes: &[u8]) -> Option<(String, Vec<&'static str>)> {
     Some((text, notes))
 }
 
-fn image(bytes: &[u8]) -> Option<&'static str> {
+/// The type of an image that models can see, whatever it is called.
+pub(crate) fn image(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),

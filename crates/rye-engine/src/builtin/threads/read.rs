@@ -21,7 +21,8 @@ const SHOWN: usize = 60_000;
 /// The thread that prompts go to where they name none.
 const DEFAULT: &str = "default";
 
-/// Reads a thread of this session, of its parent or of its children, and of no other.
+/// Reads a thread of this session, of its parent, of its children or of those beside it, and
+/// of no other.
 #[derive(Debug)]
 pub struct ThreadRead {
     def: ToolDef,
@@ -30,8 +31,8 @@ pub struct ThreadRead {
 impl Default for ThreadRead {
     fn default() -> Self {
         let description = "Reads what was said and done in another thread, a page at a time, \
-            the newest last: a thread of this session, of the one that asked for it, or of a \
-            task that it gave. `list_threads` names them. Long entries are cut; with `limit` 1 \
+            the newest last: a thread of this session, of the one that asked for it, of another \
+            of its tasks, or of a task that this session gave. `list_threads` names them. Long entries are cut; with `limit` 1 \
             one is shown whole.";
         let parameters = json!({
             "type": "object",

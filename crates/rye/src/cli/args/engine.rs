@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand, ValueEnum};
-use rye_engine::protocol::{Limits, Millis};
+use rye_engine::protocol::{Limits, Millis, QueueMode};
 use rye_host::SandboxKind;
 use serde_json::Value;
 
@@ -214,6 +214,16 @@ pub(crate) enum SessionCommand {
         rye session compact 01a1… --undo"
     )]
     Compact(CompactArgs),
+    /// Give a thread a role, a model or a mode of its own, or show what it has.
+    #[command(
+        after_help = "It holds from the next prompt on. What a prompt names goes before it, and what the session\n\
+        was begun with comes after it; `none` takes a role or a model back.\n\n\
+        Examples:\n  \
+        rye session thread 01a1…\n  \
+        rye session thread 01a1… --thread review --role reviewer --model local/qwen3\n  \
+        rye session thread 01a1… --role none"
+    )]
+    Thread(ThreadArgs),
     /// Forget a session and all that belongs to it.
     #[command(after_help = "Example:\n  rye session rm 01a1…")]
     Rm(SessionArgs),
@@ -236,6 +246,45 @@ pub(crate) struct CompactArgs {
     /// Take the last summary back: what it covers is read again.
     #[arg(long)]
     pub(crate) undo: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ThreadArgs {
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    /// The thread; it is made if it is not there.
+    #[arg(long, value_name = "KEY", default_value = "default")]
+    pub(crate) thread: String,
+    /// The role that answers in it: a file of `.ai/roles/`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) role: Option<String>,
+    /// The model that answers in it, as `provider/model` or `scripted:FILE`.
+    #[arg(long, value_name = "M")]
+    pub(crate) model: Option<String>,
+    /// What becomes of a prompt that comes while it is busy.
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeChoice>,
+}
+
+/// What becomes of a prompt that comes while a thread is busy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeChoice {
+    /// It waits for its turn
+    Followup,
+    /// It takes the place of what runs
+    Steer,
+    /// It waits for others, and they are asked together
+    Collect,
+}
+
+impl From<ModeChoice> for QueueMode {
+    fn from(choice: ModeChoice) -> Self {
+        match choice {
+            ModeChoice::Followup => Self::Followup,
+            ModeChoice::Steer => Self::Steer,
+            ModeChoice::Collect => Self::Collect,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

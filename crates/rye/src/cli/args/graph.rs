@@ -44,7 +44,7 @@ pub(crate) struct ValidateArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "rye graph run [OPTIONS] ID [--INPUT VALUE]...\n       rye graph run --resume RUN [--accept-changed]",
+    override_usage = "rye graph run [OPTIONS] ID [--INPUT VALUE]...\n       rye graph run --resume RUN [--accept-changed] [--async]",
     after_help = "After the ID come the graph's inputs, by the names and types of its schema, as in `rye execute`.\n\
     Every step is written down before the next begins. A run that was killed, cancelled, or has\n\
     failed goes on with --resume: after the last step that was done.\n\n\
@@ -58,7 +58,7 @@ pub(crate) struct GraphRunArgs {
     #[arg(long, value_name = "JSON|@FILE|-")]
     pub(crate) params: Option<String>,
     /// Go on with this run.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["params", "background", "call"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["params", "call"])]
     pub(crate) resume: Option<String>,
     /// Go on though the graph is not what it was when the run began.
     #[arg(long, requires = "resume")]

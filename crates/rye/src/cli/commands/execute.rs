@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use lillux::process::{Ask, Asks, Supervisor};
 use rye_executor::{Envelope, ExecuteError, Executor, Listener, Places, Request, Trace};
+use rye_graph::{Going, StateGraph};
 use rye_items::{ItemRef, SYSTEM};
 use rye_mcp::client::Pool;
 use serde_json::{Map, Value};
@@ -102,10 +103,7 @@ pub(crate) fn run(
             .map_err(|failure| failure.or_hint(format!("rye execute {} --help", reference.id)))?;
     }
     if own.help {
-        return match executor.chain(&reference) {
-            Ok(chain) => Ok(Box::new(help::Help::of(&chain))),
-            Err(error) => Ok(Box::new(refused(error))),
-        };
+        return Ok(help(&executor, &reference));
     }
     let given = own.options.params.as_deref();
     let parameters = parameters::merged(given, parameters)?;
@@ -142,15 +140,21 @@ pub(crate) fn run(
     }
 }
 
-/// Runs a tool to its end and gives its envelope, whatever happens.
+/// Runs a tool to its end and gives its envelope, whatever happens. A graph is gone through
+/// as it says.
 pub(super) fn to_the_end(
     context: &Context,
     mut request: Request,
     listener: Listener,
+    going: Going,
 ) -> Result<Envelope, Failure> {
     let start = Instant::now();
     request.listener = Some(listener);
-    let (executor, pool) = executor(context, &mut None)?;
+    let supervisor = supervisor(&mut None)?;
+    let pool = terminal_asker::pool(&supervisor, context.printer);
+    let places = places(context)?;
+    let graphs = StateGraph::new(&places.project, places.user.clone()).going(going);
+    let executor = rye_host::executor_with(places, supervisor, pool.clone(), graphs)?;
     let tool = request.tool.clone();
     let outcome = carry_out(&executor, &pool, request, &mut Trace::off())?;
     Ok(outcome.unwrap_or_else(|error| Envelope::refused(&tool, &error, start.elapsed())))
@@ -200,6 +204,14 @@ pub(super) fn typed(
     own: &mut Own,
 ) -> Result<Map<String, Value>, Failure> {
     words::read(words, schema, own)
+}
+
+/// What a tool says about itself, and how it is called.
+pub(super) fn help(executor: &Executor, tool: &ItemRef) -> Box<dyn Report> {
+    match executor.chain(tool) {
+        Ok(chain) => Box::new(help::Help::of(&chain)),
+        Err(error) => refused(tool, error),
+    }
 }
 
 /// A call that was refused.

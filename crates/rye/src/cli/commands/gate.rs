@@ -185,11 +185,13 @@ fn answer_graph(question: &Question, action: &str, value: Value, context: &Conte
         Heard::Gone(status) => Posted::Gone(status),
     };
     accepted(posted)?;
+    // A part of a run goes on with the whole.
+    let run = gate.origin.session.as_str();
+    let run = run.split('.').next().unwrap_or(run);
+    let found = Runs::of(context.settings.project()).find(run)?.read()?;
+    let next = (!found.standing().is_live()).then(|| format!("rye graph run --resume {run}"));
     Ok(Box::new(Answered {
-        next: Some(format!(
-            "rye graph run --resume {}, if no process walks it",
-            gate.origin.session
-        )),
+        next,
         gate: gate.id.clone(),
         action: action.to_owned(),
     }))

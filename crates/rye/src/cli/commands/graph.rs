@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use lillux::process::Supervisor;
 use rye_executor::{Envelope, Executor, Request, Trace};
-use rye_graph::{Going, Runs, StateGraph};
+use rye_graph::{Going, RecordError, Runs, StateGraph};
 use rye_items::ItemRef;
 use rye_mcp::client::Pool;
 use serde_json::{Map, Value};
@@ -50,6 +50,9 @@ fn walk(
         let mut request = resumed(context, &going)?;
         request.timeout = args.timeout;
         let going = with_whole_id(context, going)?;
+        if args.background {
+            return in_background(context, keeper, request, &going);
+        }
         return carried_out(context, keeper, request, going);
     }
     let (id, words) = args
@@ -69,35 +72,65 @@ fn walk(
         let read = execute::typed(words, schema, &mut own);
         execute::apply(&own, words, context, printer);
         typed = read?;
+        if own.help {
+            return Ok(execute::help(&executor, &reference));
+        }
     }
     let given = args.params.or(own.options.params);
     let inputs = parameters::merged(given.as_deref(), typed)?;
     let mut request = Request::new(reference).parameters(inputs);
     request.timeout = args.timeout.or(own.options.timeout);
     if args.background || own.options.background {
-        let asked = Asked::of(&request, context);
-        validate::refuse(&request.tool, context)?;
-        // What would not run is told now, not to a log.
-        request.dry_run = true;
-        let supervisor = execute::supervisor(keeper)?;
-        let (executor, pool) = equipped(context, supervisor, Going::default())?;
-        let tool = request.tool.clone();
-        if let Err(error) = execute::carry_out(&executor, &pool, request, &mut Trace::off())? {
-            return Ok(execute::refused(&tool, error));
-        }
-        return record::Runs::of(context)?.start(&asked);
+        return in_background(context, keeper, request, &Going::default());
     }
     carried_out(context, keeper, request, Going::default())
 }
 
+/// Starts a process of its own that walks. What would not run is told now, not to a log.
+fn in_background(
+    context: &Context,
+    keeper: &mut Keeper,
+    mut request: Request,
+    going: &Going,
+) -> Outcome {
+    let mut asked = Asked::of(&request, context);
+    validate::refuse(&request.tool, context)?;
+    request.dry_run = true;
+    let supervisor = execute::supervisor(keeper)?;
+    let (executor, pool) = equipped(context, supervisor, Going::default())?;
+    let tool = request.tool.clone();
+    if let Err(error) = execute::carry_out(&executor, &pool, request, &mut Trace::off())? {
+        return Ok(execute::refused(&tool, error));
+    }
+    let Some(id) = &going.resume else {
+        return record::Runs::of(context)?.start(&asked);
+    };
+    let run = Runs::of(context.settings.project()).find(id)?.read()?;
+    if run.standing().is_live() {
+        return Err(RecordError::InUse(id.clone()).into());
+    }
+    let link = executor.tool(&tool);
+    let link = link.map_err(|error| Failure::failed(error.code(), &error))?;
+    let item = &link.item;
+    if let Err(refusal) = run.may_go_on(item.bytes(), &item.hash, going.accept_changed) {
+        if let Some(difference) = refusal.difference {
+            show_difference(&difference, context);
+        }
+        let failure = Failure::failed(refusal.why.code, refusal.why.message);
+        return Err(failure.maybe_hint(refusal.why.hint));
+    }
+    asked.resumes(going.accept_changed);
+    record::Runs::of(context)?.start_again(id, &asked)
+}
+
 fn step(args: &StepArgs, context: &Context, keeper: &mut Keeper) -> Outcome {
-    let state = parameters::merged(args.state.as_deref(), Map::new())?;
+    let state = parameters::object("--state", args.state.as_deref())?;
     let going = Going {
         resume: args.resume.clone(),
         accept_changed: args.accept_changed,
         steps: Some(1),
         node: args.node.clone(),
-        state: state.as_object().cloned().unwrap_or_default(),
+        state,
     };
     let request = match &args.id {
         Some(id) => {
@@ -162,20 +195,34 @@ fn tell(envelope: &Envelope, context: &Context) {
     }
     let noted = |name: &str| envelope.metadata.get(name).and_then(Value::as_str);
     if let Some(difference) = noted("difference") {
-        for line in difference.lines() {
-            let line = plain(line);
-            let line = match line.chars().next() {
-                Some('+') => format!("{}\n", paint(GOOD, line)),
-                Some('-') => format!("{}\n", paint(BAD, line)),
-                _ => format!("{line}\n"),
-            };
-            printer.aside(&line);
-        }
+        show_difference(difference, context);
     }
-    if let (Some(run), Some(status)) = (noted("run_id"), noted("run_status")) {
-        let node =
-            noted("node").map_or_else(String::new, |node| format!(" before {}", plain(node)));
+    // One that came to its end has told so.
+    let status = noted("run_status").filter(|status| *status != "completed");
+    if let (Some(run), Some(status)) = (noted("run_id"), status) {
+        let place = match status {
+            "paused" | "limit" => "before",
+            _ => "at",
+        };
+        let node = noted("node").map(|node| format!(" {place} {}", plain(node)));
+        let node = node.unwrap_or_default();
         let words = format!("run {run} {status}{node}");
         printer.aside(&format!("{}\n", paint(DIM, words)));
+    }
+}
+
+/// Shows what is different about a graph.
+fn show_difference(difference: &str, context: &Context) {
+    if context.printer.quiet {
+        return;
+    }
+    for line in difference.lines() {
+        let line = plain(line);
+        let line = match line.chars().next() {
+            Some('+') => format!("{}\n", paint(GOOD, line)),
+            Some('-') => format!("{}\n", paint(BAD, line)),
+            _ => format!("{line}\n"),
+        };
+        context.printer.aside(&line);
     }
 }

@@ -82,6 +82,9 @@ async fn checked(
             .map_err(|why| Failure::failed("unknown_model", why).hint("rye models list"))?;
     }
     let Some(name) = &args.skill else {
+        if text.trim().is_empty() {
+            return Err(Failure::usage("there is nothing to ask").hint("rye prompt TEXT"));
+        }
         return Ok(text);
     };
     let variables = args.variables.iter().cloned().collect();

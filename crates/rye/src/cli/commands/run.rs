@@ -11,6 +11,7 @@ use std::time::Duration;
 use lillux::At as _;
 use lillux::process::Killed;
 use rye_executor::{Envelope, Listener};
+use rye_graph::Going;
 use serde_json::{Value, json};
 
 use super::execute;
@@ -31,20 +32,22 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
     let runs = Runs::of(context)?;
     match command {
-        RunCommand::List => Ok(Box::new(List {
-            background: runs.all()?,
-            graphs: graph::all(context)?,
-        })),
+        RunCommand::List => Ok(Box::new(List::of(runs.all()?, graph::all(context)?))),
         RunCommand::Status(args) => match Which::find(&runs, &args.id, context)? {
             Which::Graph(run) => Ok(graph::status(*run)),
-            Which::Background(run) => Ok(Box::new(Status(run))),
+            Which::Background(run) => Ok(Box::new(Status(*run))),
         },
         RunCommand::Tail(args) => match Which::find(&runs, &args.run.id, context)? {
             Which::Graph(run) => graph::tail(&run, args, context),
             Which::Background(run) => tail(&run, args, context),
         },
         RunCommand::Cancel(args) => match runs.find(&args.id) {
-            Ok(run) => cancel(run),
+            Ok(run) => match graph::found(&run.id, context)? {
+                Some(of_graph) if !graph::is_in_background(&of_graph, &run)? => {
+                    graph::cancel(of_graph)
+                }
+                _ => cancel(run),
+            },
             Err(failure) => graph::cancel(graph::find(&args.id, failure, context)?),
         },
         RunCommand::Rm(args) => {
@@ -76,7 +79,7 @@ pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
 /// A run, by the record that tells most of it.
 enum Which {
     Graph(Box<rye_graph::Run>),
-    Background(Run),
+    Background(Box<Run>),
 }
 
 impl Which {
@@ -85,7 +88,7 @@ impl Which {
         let whole = background.as_ref().map_or(id, |run| run.id.as_str());
         match (graph::found(whole, context)?, background) {
             (Some(of_graph), _) => Ok(Self::Graph(Box::new(of_graph.read()?))),
-            (None, background) => Ok(Self::Background(background?)),
+            (None, background) => Ok(Self::Background(Box::new(background?))),
         }
     }
 }
@@ -102,7 +105,15 @@ fn carry_out(run: &Run, context: &Context) -> Outcome {
         // A graph writes itself down under the same name.
         let id = run.id.clone();
         request.run = Some(rye_executor::Run { id, depth: 0 });
-        execute::to_the_end(context, request, listener)
+        let going = run
+            .asked
+            .resumes
+            .map_or_else(Going::default, |resumes| Going {
+                resume: Some(run.id.clone()),
+                accept_changed: resumes.accept_changed,
+                ..Going::default()
+            });
+        execute::to_the_end(context, request, listener, going)
     });
     // Its processes were told to end as well, and may have been quicker.
     let failed = |envelope: &Envelope| envelope.error.is_some();
@@ -144,7 +155,7 @@ fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !args.follow => None,
         opened => Some(opened.at("open", &path)?),
     };
-    let mut seen = Vec::new();
+    let (mut seen, mut is_over) = (Vec::new(), false);
     loop {
         // Asked before reading: what is written before the end is read after it.
         let state = run.state();
@@ -160,10 +171,15 @@ fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
                 Failure::failed("io", message)
             })?;
         }
-        if !args.follow || state != State::Running {
+        if !args.follow || is_over {
             break;
         }
+        is_over = state != State::Running;
         match run.handle() {
+            // Who wrote the result says the last words afterwards.
+            Some(handle) if is_over => {
+                let _ = handle.wait(Some(GRACE));
+            }
             Some(handle) => {
                 let _ = handle.wait(Some(LOOK));
             }

@@ -3,6 +3,7 @@
 mod compaction;
 mod copies;
 mod proof;
+mod thread;
 
 pub(super) use proof::{failure as unreadable, trusted};
 
@@ -17,7 +18,7 @@ use crate::cli::engine::{Wanted, find, how_to_answer, with_engine, with_session}
 use crate::cli::entry_line::line;
 use crate::cli::failure::Failure;
 use crate::cli::follower::Follower;
-use crate::cli::page::{BOLD, DIM, Page, WARN, paint, plain};
+use crate::cli::page::{BAD, BOLD, DIM, Page, WARN, paint, plain};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
 
@@ -34,6 +35,7 @@ pub(crate) fn run(command: &SessionCommand, context: &Context) -> Outcome {
         SessionCommand::Import(args) => copies::import(args, context),
         SessionCommand::Fork(args) => copies::fork(args, context),
         SessionCommand::Compact(args) => compaction::run(args, context),
+        SessionCommand::Thread(args) => thread::run(args, context),
         SessionCommand::Rm(args) => rm(args, context),
     }
 }
@@ -87,6 +89,9 @@ impl Report for List {
         // Those below another are shown with it.
         for session in self.sessions.iter().filter(|it| it.parent.is_none()) {
             let waits = match self.waiting(&session.id) {
+                0 if session.status == SessionStatus::Error => {
+                    Cell::styled(BAD, "rye session resume")
+                }
                 0 => Cell::new(""),
                 1 => Cell::styled(WARN, "a decision"),
                 many => Cell::styled(WARN, format!("{many} decisions")),
@@ -164,6 +169,7 @@ impl Report for Show {
         for child in &self.children {
             let state = match child.status {
                 SessionStatus::Terminated => "has ended",
+                SessionStatus::Error => "cannot go on",
                 _ => "is at work",
             };
             page.line(paint(DIM, format_args!("task {} {state}", child.id)));
@@ -183,6 +189,8 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
     };
     let meant = &args.session.id;
     with_session(context, meant, wanted, async |engine, id| {
+        // It goes on as soon as it is open: what comes of that is told from here on.
+        let before = engine.last_event(id).await?;
         let session = engine.open_session(id, Claim::IfFree).await?;
         let follower = Follower {
             engine,
@@ -192,7 +200,7 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
             waits: true,
             events: false,
         };
-        follower.until_idle().await?;
+        follower.until_idle(before).await?;
         Ok(Box::new(Show::of(engine, id.clone()).await?) as Box<dyn Report>)
     })
 }

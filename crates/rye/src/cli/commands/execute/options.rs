@@ -14,7 +14,7 @@ pub(in crate::cli::commands) struct Own {
     pub(super) json: bool,
     pub(super) quiet: bool,
     pub(super) color: Option<Color>,
-    pub(super) help: bool,
+    pub(in crate::cli::commands) help: bool,
 }
 
 impl Own {

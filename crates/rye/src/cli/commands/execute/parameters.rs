@@ -15,8 +15,18 @@ pub(in crate::cli::commands) fn merged(
     given: Option<&str>,
     typed: Map<String, Value>,
 ) -> Result<Value, Failure> {
+    let mut parameters = object("--params", given)?;
+    parameters.extend(typed);
+    Ok(Value::Object(parameters))
+}
+
+/// The object that an option gives: as it is typed, in a file, or on standard input.
+pub(in crate::cli::commands) fn object(
+    option: &str,
+    given: Option<&str>,
+) -> Result<Map<String, Value>, Failure> {
     let Some(given) = given else {
-        return Ok(Value::Object(typed));
+        return Ok(Map::new());
     };
     let (text, from) = match given.strip_prefix('@') {
         Some(path) => {
@@ -31,17 +41,14 @@ pub(in crate::cli::commands) fn merged(
             })?;
             (text, "standard input".to_owned())
         }
-        None => (given.to_owned(), "--params".to_owned()),
+        None => (given.to_owned(), option.to_owned()),
     };
     // No input is no parameters.
     if text.trim().is_empty() {
-        return Ok(Value::Object(typed));
+        return Ok(Map::new());
     }
     match serde_json::from_str(&text) {
-        Ok(Value::Object(mut parameters)) => {
-            parameters.extend(typed);
-            Ok(Value::Object(parameters))
-        }
+        Ok(Value::Object(object)) => Ok(object),
         Ok(_) => Err(wrong(format!("{from} is not a JSON object"))),
         Err(error) => Err(wrong(format!("{from} is not JSON: {error}"))),
     }

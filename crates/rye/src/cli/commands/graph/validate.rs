@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use lillux::{At as _, shell_word};
 use rye_graph::{Graph, Problem, Reading, Severity};
-use rye_items::ItemRef;
 use rye_items::metadata::{self, Data, MetadataError, Node};
+use rye_items::{Excerpt, ItemRef};
 use serde_json::{Value, json};
 
 use crate::cli::args::ValidateArgs;
@@ -124,69 +124,97 @@ fn told(source: &Source, problem: &Problem) -> String {
 }
 
 pub(super) fn run(args: &ValidateArgs, context: &Context) -> Outcome {
-    let mut all = Vec::new();
-    for name in &args.graphs {
-        let source = Source::of(name, context)?;
-        let reading = source.read()?;
-        all.push((source, reading));
+    let looked = args.graphs.iter().map(|name| {
+        let source = Source::of(name, context);
+        source.map_or_else(
+            |failure| Looked::Missing(name.clone(), Box::new(failure)),
+            |source| match Graph::read(&source.text) {
+                Ok(reading) => Looked::Read(source, reading),
+                Err(error) => Looked::NoYaml(source, error),
+            },
+        )
+    });
+    let mut looked: Vec<_> = looked.collect();
+    // Of one alone, its own failure is all there is to tell.
+    match looked.pop() {
+        Some(Looked::Missing(_, failure)) if looked.is_empty() => return Err(*failure),
+        Some(Looked::NoYaml(source, error)) if looked.is_empty() => {
+            return Err(no_yaml(&source.path, &error));
+        }
+        last => looked.extend(last),
     }
-    Ok(Box::new(Validated(all)))
+    Ok(Box::new(Validated(looked)))
 }
 
-struct Validated(Vec<(Source, Reading)>);
+/// What came of looking at a graph.
+enum Looked {
+    Read(Source, Reading),
+    NoYaml(Source, MetadataError),
+    Missing(String, Box<Failure>),
+}
+
+impl Looked {
+    fn count(&self, severity: Severity) -> usize {
+        match self {
+            Self::Read(_, reading) => {
+                let all = reading.problems.iter();
+                all.filter(|problem| problem.severity == severity).count()
+            }
+            Self::NoYaml(..) | Self::Missing(..) => usize::from(severity == Severity::Error),
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::Read(source, reading) => {
+                let problems = reading.problems.iter().map(|it| it.json(&source.text));
+                json!({
+                    "path": source.path.to_string_lossy(),
+                    "is_sound": reading.graph.is_some(),
+                    "problems": problems.collect::<Vec<_>>(),
+                })
+            }
+            Self::NoYaml(source, error) => json!({
+                "path": source.path.to_string_lossy(),
+                "is_sound": false,
+                "problems": [no_yaml(&source.path, error).json()],
+            }),
+            Self::Missing(name, failure) => json!({
+                "path": name,
+                "is_sound": false,
+                "problems": [failure.json()],
+            }),
+        }
+    }
+}
+
+struct Validated(Vec<Looked>);
 
 impl Validated {
     fn count(&self, severity: Severity) -> usize {
-        let all = self.0.iter().flat_map(|(_, reading)| &reading.problems);
-        all.filter(|problem| problem.severity == severity).count()
+        self.0.iter().map(|looked| looked.count(severity)).sum()
     }
 }
 
 impl Report for Validated {
     fn json(&self) -> Value {
-        let graphs = self.0.iter().map(|(source, reading)| {
-            let problems = reading.problems.iter().map(|it| it.json(&source.text));
-            json!({
-                "path": source.path.to_string_lossy(),
-                "is_sound": reading.graph.is_some(),
-                "problems": problems.collect::<Vec<_>>(),
-            })
-        });
-        json!({ "graphs": graphs.collect::<Vec<_>>() })
+        let graphs: Vec<_> = self.0.iter().map(Looked::json).collect();
+        json!({ "graphs": graphs })
     }
 
     fn show(&self, page: &mut Page) {
-        for (source, reading) in &self.0 {
-            for problem in &reading.problems {
-                let style = match problem.severity {
-                    Severity::Error => BAD,
-                    Severity::Warning => WARN,
-                };
-                let excerpt = problem.excerpt(&source.text);
-                let severity = paint(style, problem.severity.as_str());
-                page.line(format_args!("{severity}: {}", one_line(&problem.message)));
-                let path = one_line(&source.path.display().to_string());
-                page.line(format_args!(
-                    "  {} {path}:{}",
-                    paint(DIM, "-->"),
-                    excerpt.position
-                ));
-                page.line(&excerpt);
-                if let Some(hint) = &problem.hint {
-                    page.line(format_args!(
-                        "  {}: {}",
-                        paint(HELP, "hint"),
-                        one_line(hint)
-                    ));
+        for looked in &self.0 {
+            match looked {
+                Looked::Read(source, reading) => show(page, source, reading),
+                Looked::NoYaml(source, error) => {
+                    let severity = Severity::Error;
+                    let (excerpt, hint) = (&error.excerpt, error.hint.as_deref());
+                    show_problem(page, severity, &error.message, &source.path, excerpt, hint);
                 }
-            }
-            if let Some(graph) = &reading.graph {
-                let path = one_line(&source.path.display().to_string());
-                let nodes = graph.names().count();
-                page.line(format_args!(
-                    "{} {path}: {nodes} nodes",
-                    paint(GOOD, "sound")
-                ));
+                Looked::Missing(_, failure) => {
+                    let severity = paint(BAD, Severity::Error.as_str());
+                    page.line(format_args!("{severity}: {}", one_line(&failure.message)));
+                }
             }
         }
     }
@@ -201,8 +229,53 @@ impl Report for Validated {
             (errors, 0) => format!("{errors} errors"),
             (errors, warnings) => format!("errors: {errors}, warnings: {warnings}"),
         };
-        let broken = self.0.iter().find(|(_, reading)| reading.graph.is_none());
-        let hint = broken.map(|(source, _)| format!("$EDITOR {}", shell_word(&source.path)));
+        let broken = self.0.iter().find_map(|looked| match looked {
+            Looked::Read(source, reading) => Some(source).filter(|_| reading.graph.is_none()),
+            Looked::NoYaml(source, _) => Some(source),
+            Looked::Missing(..) => None,
+        });
+        let hint = broken.map(|source| format!("$EDITOR {}", shell_word(&source.path)));
         Some(Failure::failed("invalid_graph", message).maybe_hint(hint))
+    }
+}
+
+fn show(page: &mut Page, source: &Source, reading: &Reading) {
+    for problem in &reading.problems {
+        let excerpt = problem.excerpt(&source.text);
+        let hint = problem.hint.as_deref();
+        let (severity, message) = (problem.severity, &problem.message);
+        show_problem(page, severity, message, &source.path, &excerpt, hint);
+    }
+    if let Some(graph) = &reading.graph {
+        let path = one_line(&source.path.display().to_string());
+        let nodes = match graph.names().count() {
+            1 => "1 node".to_owned(),
+            many => format!("{many} nodes"),
+        };
+        page.line(format_args!("{} {path}: {nodes}", paint(GOOD, "sound")));
+    }
+}
+
+fn show_problem(
+    page: &mut Page,
+    severity: Severity,
+    message: &str,
+    path: &Path,
+    excerpt: &Excerpt,
+    hint: Option<&str>,
+) {
+    let style = match severity {
+        Severity::Error => BAD,
+        Severity::Warning => WARN,
+    };
+    let severity = paint(style, severity.as_str());
+    page.line(format_args!("{severity}: {}", one_line(message)));
+    let path = one_line(&path.display().to_string());
+    let arrow = paint(DIM, "-->");
+    page.line(format_args!("  {arrow} {path}:{}", excerpt.position));
+    page.line(excerpt);
+    if let Some(hint) = hint {
+        let word = paint(HELP, "hint");
+        page.line(format_args!("  {word}: {}", one_line(hint)));
     }
 }

@@ -41,6 +41,17 @@ pub(super) fn find(id: &str, failure: Failure, context: &Context) -> Result<Foun
     found(id, context)?.ok_or(failure)
 }
 
+/// Whether the run in the background is all that there is to end: begun there, a graph may
+/// have gone on elsewhere, or be at its end while its process leaves.
+pub(super) fn is_in_background(found: &Found, run: &super::Run) -> Result<bool, Failure> {
+    let is_running = run.state() == super::State::Running;
+    Ok(match found.clone().read()?.standing() {
+        Standing::Ended(Status::Completed) => false,
+        Standing::Running | Standing::Waiting => is_running,
+        Standing::Ended(_) | Standing::Lost => true,
+    })
+}
+
 /// A moment as people and scripts read it.
 pub(super) fn moment(millis: i64) -> String {
     lillux::time::seconds(millis.div_euclid(1000))
@@ -84,7 +95,7 @@ impl Report for Shown {
             "graph_state": run.state(),
             "output": run.output(),
             "graph_error": run.error(),
-            "gate": run.gate(),
+            "gates": run.gates(),
         })
     }
 
@@ -105,7 +116,7 @@ impl Report for Shown {
         if let Some(error) = run.error() {
             about("error", &error.message);
         }
-        if let Some(gate) = run.gate() {
+        for gate in run.gates() {
             about("asks", &gate.title);
             about("answer", &how_to_answer(gate));
         }
@@ -235,10 +246,18 @@ impl Report for Verified {
         } else {
             keys.join(", ")
         };
-        page.line(format_args!(
-            "  {} lines, {} signatures, {} snapshots, {} receipts, signed by {keys}",
-            verdict.lines, verdict.signed, verdict.snapshots, verdict.receipts
-        ));
+        let counted = [
+            (verdict.lines, "line"),
+            (verdict.signed, "signature"),
+            (verdict.snapshots, "snapshot"),
+            (verdict.receipts, "receipt"),
+        ];
+        let counted = counted.map(|(count, what)| match count {
+            1 => format!("1 {what}"),
+            _ => format!("{count} {what}s"),
+        });
+        let counted = counted.join(", ");
+        page.line(format_args!("  {counted}, signed by {keys}"));
         if verdict.open > 0 {
             page.line(format_args!(
                 "  the last {} no signature stands for",

@@ -1,5 +1,7 @@
 //! `rye run list`
 
+use std::cmp::Reverse;
+
 use serde_json::{Value, json};
 
 use super::record::Run;
@@ -10,31 +12,23 @@ use crate::cli::table::{Cell, Table};
 
 /// All runs, of whichever kind.
 pub(super) struct List {
-    pub(super) background: Vec<Run>,
-    pub(super) graphs: Vec<rye_graph::Run>,
+    background: Vec<Run>,
+    graphs: Vec<rye_graph::Run>,
 }
 
 impl List {
-    /// How a run in the background stands; of a graph, whether it waits for a person.
-    fn state_of(&self, run: &Run) -> Cell {
-        let of_graph = self.graphs.iter().find(|it| it.id() == run.id);
-        match of_graph.map(rye_graph::Run::standing) {
-            Some(waiting @ rye_graph::Standing::Waiting) => graph::standing_cell(waiting),
-            _ => state_cell(run.state()),
-        }
-    }
-
-    /// Those of graphs that are not in the background as well.
-    fn others(&self) -> impl Iterator<Item = &rye_graph::Run> {
-        let is_known = |id: &str| self.background.iter().any(|run| run.id == id);
-        self.graphs.iter().filter(move |run| !is_known(run.id()))
+    /// Of a graph that is in the background as well, its own record tells more.
+    pub(super) fn of(mut background: Vec<Run>, graphs: Vec<rye_graph::Run>) -> Self {
+        background.retain(|run| graphs.iter().all(|it| it.id() != run.id));
+        Self { background, graphs }
     }
 }
 
 impl Report for List {
     fn json(&self) -> Value {
         let mut runs: Vec<_> = self.background.iter().map(about).collect();
-        runs.extend(self.others().map(graph::about));
+        runs.extend(self.graphs.iter().map(graph::about));
+        runs.sort_by(|a, b| b["id"].as_str().cmp(&a["id"].as_str()));
         json!({ "runs": runs })
     }
 
@@ -43,7 +37,7 @@ impl Report for List {
             .background
             .iter()
             .map(|run| {
-                let (asked, state) = (&run.asked, self.state_of(run));
+                let (asked, state) = (&run.asked, state_cell(run.state()));
                 (
                     asked.started_at.clone(),
                     run.id.as_str(),
@@ -52,7 +46,7 @@ impl Report for List {
                 )
             })
             .collect();
-        rows.extend(self.others().map(|run| {
+        rows.extend(self.graphs.iter().map(|run| {
             let state = graph::standing_cell(run.standing());
             (
                 graph::moment(run.started_at()),
@@ -66,7 +60,8 @@ impl Report for List {
             page.line(paint(DIM, "next: rye execute --async ID"));
             return;
         }
-        rows.sort_by(|a, b| (&b.0, b.1).cmp(&(&a.0, a.1)));
+        // A name says when, to a part of a second.
+        rows.sort_by_key(|row| Reverse(row.1));
         let mut table = Table::new(["ID", "STATE", "STARTED", "TOOL"]);
         for (started, id, state, tool) in rows {
             table.row([id.into(), state, Cell::styled(DIM, started), tool.into()]);

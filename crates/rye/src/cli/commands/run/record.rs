@@ -6,7 +6,6 @@
 //! may read any of it.
 
 use std::fs::{self, DirBuilder};
-use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -36,6 +35,16 @@ pub(crate) struct Asked {
     pub(super) timeout_s: Option<f64>,
     pub(super) project: PathBuf,
     pub(super) started_at: String,
+    /// That a run of a graph goes on under its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) resumes: Option<Resumes>,
+}
+
+/// How a run of a graph goes on.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Resumes {
+    /// Though the graph is not what it was.
+    pub(super) accept_changed: bool,
 }
 
 impl Asked {
@@ -46,7 +55,13 @@ impl Asked {
             timeout_s: request.timeout.map(|time| time.as_secs_f64()),
             project: context.settings.project().to_owned(),
             started_at: time::now().iso,
+            resumes: None,
         }
+    }
+
+    /// Says that a run of a graph goes on.
+    pub(crate) fn resumes(&mut self, accept_changed: bool) {
+        self.resumes = Some(Resumes { accept_changed });
     }
 
     pub(super) fn request(self) -> Result<Request, Failure> {
@@ -104,9 +119,32 @@ impl Runs {
     /// Writes a run down and starts it.
     pub(crate) fn start(&self, asked: &Asked) -> Outcome {
         durable::create_folder(&self.0, 0o700)?;
-        let (id, folder) = self.new_folder(asked)?;
+        let (id, folder) = self.new_folder()?;
+        Self::started(id, &folder, asked).inspect_err(|_| {
+            // Nobody will ever see to it.
+            let _ = fs::remove_dir_all(&folder);
+        })
+    }
+
+    /// Starts a run of a graph again, under the name that it has.
+    pub(crate) fn start_again(&self, id: &str, asked: &Asked) -> Outcome {
+        let folder = self.0.join(id);
+        durable::create_folder(&folder, 0o700)?;
+        // How it went before is in its own record.
+        for name in ["handle", "cancel.json", "result.json"] {
+            let path = folder.join(name);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                outcome => outcome.at("remove", &path)?,
+            }
+        }
+        Self::started(id.to_owned(), &folder, asked)
+    }
+
+    fn started(id: String, folder: &Path, asked: &Asked) -> Outcome {
         let text = serde_json::to_vec(asked).map_err(|error| Failure::failed("io", error))?;
-        durable::write(&folder.join("request.json"), &text, 0o600, Existing::Refuse)?;
+        let request = folder.join("request.json");
+        durable::write(&request, &text, 0o600, Existing::Replace)?;
         let unable = |error: &dyn std::fmt::Display| {
             Failure::failed("spawn", format_args!("cannot start it: {error}"))
         };
@@ -115,32 +153,19 @@ impl Runs {
             .arg("--project")
             .arg(&asked.project)
             .args(["run", "carry-out", &id]);
-        let handle = spawn(command, Some(&folder.join("log"))).map_err(|error| {
-            // Nobody will ever see to it.
-            let _ = fs::remove_dir_all(&folder);
-            unable(&error)
-        })?;
-        write_handle(&folder, &handle)?;
+        let handle = spawn(command, Some(&folder.join("log"))).map_err(|error| unable(&error))?;
+        write_handle(folder, &handle)?;
         Ok(Box::new(Started {
             id,
             item_id: asked.item_id.clone(),
         }))
     }
 
-    /// A folder with a name that says when, and that nobody had before.
-    fn new_folder(&self, asked: &Asked) -> Result<(String, PathBuf), Failure> {
-        let moment: String = asked
-            .started_at
-            .chars()
-            .filter(char::is_ascii_digit)
-            .collect();
-        let (day, hour) = moment
-            .get(..14)
-            .unwrap_or(&moment)
-            .split_at(8.min(moment.len()));
+    /// A folder with a name that says when, and that nobody had before. In the order of
+    /// their names runs are in the order in which they began.
+    fn new_folder(&self) -> Result<(String, PathBuf), Failure> {
         loop {
-            let suffix = RandomState::new().hash_one(&asked.started_at) & 0xffff;
-            let id = format!("{day}-{hour}-{suffix:04x}");
+            let id = time::stamp();
             let folder = self.0.join(&id);
             match DirBuilder::new().mode(0o700).create(&folder) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -161,7 +186,7 @@ impl Runs {
         let mut runs: Vec<_> = entries
             .filter_map(|entry| Run::read(entry.ok()?.path()))
             .collect();
-        runs.sort_by(|a, b| (&b.asked.started_at, &b.id).cmp(&(&a.asked.started_at, &a.id)));
+        runs.sort_by(|a, b| b.id.cmp(&a.id));
         Ok(runs)
     }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use lillux::durable::{self, Existing};
 use rye_engine::protocol::{Archive, EntryId, EventKind, SessionId};
+use rye_engine::store::StoreError;
 use rye_host::transfer::{self, TransferError};
 use serde_json::{Value, json};
 
@@ -121,13 +122,29 @@ pub(crate) fn import(args: &ImportSessionArgs, context: &Context) -> Outcome {
     let read = transfer::read(BufReader::new(from));
     let transfer = read.map_err(|error| failure(&args.file, &error))?;
     with_engine(context, Wanted::default(), async |engine| {
-        let mut sessions = Vec::new();
-        for archive in transfer.archives {
-            sessions.push(archive.session.id.clone());
+        let archives = transfer.archives;
+        let sessions: Vec<_> = archives.iter().map(|it| it.session.id.clone()).collect();
+        // All of them, or none.
+        for id in &sessions {
+            match engine.history(id).await {
+                Err(StoreError::NotFound { .. }) => {}
+                found => {
+                    found?;
+                    return Err(here_already(id));
+                }
+            }
+        }
+        for archive in archives {
             engine.import(archive).await?;
         }
         Ok(Box::new(Imported(sessions)) as Box<dyn Report>)
     })
+}
+
+fn here_already(id: &SessionId) -> Failure {
+    Failure::failed("conflict", format!("session {id} is here already")).hint(format!(
+        "rye session rm {id}, if the one of the file is to take its place"
+    ))
 }
 
 struct Imported(Vec<SessionId>);

@@ -144,7 +144,10 @@ impl Report for Verified {
             let keys: Vec<_> = keys.iter().map(String::as_str).collect();
             page.line(format_args!("{id}  {said}"));
             page.line(format_args!(
-                "  {entries} entries, {seals} seals, {receipts} receipts, signed by {}",
+                "  {}, {}, {}, signed by {}",
+                count(*entries, "entry", "entries"),
+                count(*seals, "seal", "seals"),
+                count(*receipts, "receipt", "receipts"),
                 if keys.is_empty() {
                     "nobody".to_owned()
                 } else {
@@ -192,4 +195,9 @@ fn word(trouble: Trouble) -> &'static str {
         Trouble::Signature => "signature",
         Trouble::UnknownKey => "unknown_key",
     }
+}
+
+fn count(many: usize, one: &str, more: &str) -> String {
+    let word = if many == 1 { one } else { more };
+    format!("{many} {word}")
 }

@@ -1,18 +1,17 @@
-//! A quick yes to parameters that fit a plain schema.
+//! A quick yes to values that fit a plain schema.
 //!
-//! To build a validator takes longer than to start a shell, and nearly all schemas
-//! say no more than types, names and limits. What is not plain, and whatever does
-//! not fit, goes the long way, which alone decides; a test holds the two together.
+//! What is not plain, and whatever does not fit, goes the long way, which alone
+//! decides; a test holds the two together.
 
 use serde_json::{Map, Value};
 
 /// Whether a value is sure to fit, and the schema sure to be one. No is no answer.
-pub(super) fn surely_fits(schema: &Value, value: &Value) -> bool {
+pub fn surely_fits(schema: &Value, value: &Value) -> bool {
     is_plain(schema) && fits(schema, value)
 }
 
 /// Whether a schema says nothing but what [`fits`] understands, and says it rightly.
-fn is_plain(schema: &Value) -> bool {
+pub(crate) fn is_plain(schema: &Value) -> bool {
     let Value::Object(schema) = schema else {
         return schema.is_boolean();
     };
@@ -47,7 +46,8 @@ fn is_plain(schema: &Value) -> bool {
         })
 }
 
-fn fits(schema: &Value, value: &Value) -> bool {
+/// Whether a value fits a plain schema.
+pub(crate) fn fits(schema: &Value, value: &Value) -> bool {
     let Value::Object(schema) = schema else {
         return *schema == Value::Bool(true);
     };

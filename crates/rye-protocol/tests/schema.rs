@@ -1,0 +1,88 @@
+//! The JSON Schema of the protocol: the file says what the types say, and what is written
+//! fits it.
+
+use rye_protocol::{
+    CallId, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, Event, EventKind, GateId, Message,
+    Millis, Part, ResultStatus, Role, SessionId, ThreadId,
+};
+use serde_json::{Value, json};
+
+#[test]
+fn the_file_says_what_the_types_say() {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/protocol.schema.json"
+    );
+    let there = std::fs::read_to_string(file).unwrap();
+    let there: Value = serde_json::from_str(&there).unwrap();
+    assert_eq!(
+        there,
+        rye_protocol::schema(),
+        "it is stale; run: cargo xtask docs"
+    );
+}
+
+/// A validator of one kind of thing.
+fn validator(of: &str) -> jsonschema::Validator {
+    let mut schema = rye_protocol::schema();
+    let only = json!({ "$ref": format!("#/$defs/{of}"), "$defs": schema["$defs"].take() });
+    jsonschema::validator_for(&only).unwrap()
+}
+
+fn entry(parts: Vec<Part>) -> Entry {
+    Entry {
+        id: EntryId::new(),
+        session: SessionId::new(),
+        thread: ThreadId::new(),
+        parent: None,
+        item: None,
+        kind: EntryKind::Message(Message::of(Role::Tool, parts)),
+        created_at: Millis(1),
+        hash: String::new(),
+    }
+}
+
+#[test]
+fn what_is_written_fits_and_what_is_not_does_not() {
+    let entries = validator("Entry");
+    let call: CallId = "call-1".parse().unwrap();
+    let mut error = ErrorInfo::new(ErrorCode::Denied, "no");
+    error.ids.call = Some(call.clone());
+    error.ids.gate = Some(GateId::from("gate:s:t:i:k".to_owned()));
+    let good = json!(entry(vec![
+        Part::Text { text: "hi".into() },
+        Part::ToolResult {
+            call_id: call,
+            tool: "bash".into(),
+            status: ResultStatus::Error,
+            text: "no".into(),
+            data: Value::Null,
+            error: Some(error.clone()),
+            elided: false,
+        },
+    ]));
+    assert!(entries.is_valid(&good), "{good}");
+    for (place, bad) in [
+        ("/id", json!("two words")),
+        ("/created_at", json!("yesterday")),
+        ("/kind/type", json!("massage")),
+        ("/kind/role", json!("nobody")),
+        ("/kind/parts/0/type", json!("texts")),
+        ("/kind/parts/1/status", json!("fine")),
+        ("/kind/parts/1/error/code", json!("else")),
+        ("/kind/parts/1/error/ids/call", json!(7)),
+    ] {
+        let mut wrong = good.clone();
+        *wrong.pointer_mut(place).unwrap() = bad;
+        assert!(!entries.is_valid(&wrong), "{place}");
+    }
+    let event = json!(Event {
+        sequence: Some(1),
+        session: SessionId::new(),
+        thread: None,
+        at: Millis(1),
+        kind: EventKind::Error { error },
+    });
+    assert!(validator("Event").is_valid(&event), "{event}");
+    assert!(!entries.is_valid(&event));
+}

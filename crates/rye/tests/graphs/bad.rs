@@ -1,0 +1,233 @@
+//! Whatever can be wrong with a graph, or go wrong on its way.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::{graph, newest, ready, sign};
+use crate::support::{assert_transcript, json};
+
+#[test]
+fn what_is_wrong_with_a_graph_is_told_all_at_once_and_nothing_runs() {
+    let world = ready();
+    graph(
+        &world,
+        "bad",
+        "[\"rye.execute.tool.lib.count\"]",
+        "  start: first2\n  nodes:\n\
+         \x20   first: { action: { item_id: lib/count, params: { what: files } }, next: second2 }\n\
+         \x20   second: { type: gate, next: [{ to: second, when: { path: state.x, op: gtt, value: 1 } }] }\n\
+         \x20   list: { type: foreach, over: 3, action: { item_id: lib/list } }\n",
+    );
+    graph(
+        &world,
+        "loop",
+        "[]",
+        "  start: one\n  nodes:\n    one: { type: gate, next: two }\n    two: { type: gate, next: one }\n    dead: { type: gate }\n",
+    );
+    graph(
+        &world,
+        "closed",
+        "[]",
+        "  start: one\n  nodes:\n    one: { action: { item_id: lib/count, params: { what: files } } }\n",
+    );
+    world.write("project/.ai/tools/flows/text.yaml", "a: [\n");
+    let transcript = world.transcript(&[
+        "graph validate flows/bad",
+        "graph validate flows/loop flows/closed --json",
+        "graph run flows/bad",
+        "graph run flows/closed",
+        "graph validate .ai/tools/flows/text.yaml",
+        "graph validate flows/none",
+        "graph run lib/count",
+        "graph run workflows/stats --large much",
+        "graph run workflows/stats --help",
+        "graph step workflows/stats --state [1]",
+        "graph step workflows/stats --node nope",
+        "graph run --resume 20200101",
+        "graph run --resume 20200101 workflows/stats",
+        "run verify 20200101",
+        "run tail 20200101",
+    ]);
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn what_goes_wrong_on_the_way_keeps_the_state_and_says_how_to_go_on() {
+    let world = ready();
+    graph(
+        &world,
+        "limit",
+        "[]",
+        "  start: one\n  max_steps: 3\n  nodes:\n\
+         \x20   one: { type: gate, assign: { s: \"${state.s || ''}x\" }, next: [{ to: one, when: { path: state.s, op: ne, value: xxxxx } }] }\n",
+    );
+    graph(
+        &world,
+        "paths",
+        "[\"rye.execute.tool.*\"]",
+        "  start: one\n  nodes:\n\
+         \x20   one: { action: { item_id: lib/count, params: { what: files, directory: src } }, assign: { n: \"${result.cont}\" }, next: two }\n\
+         \x20   two: { type: foreach, over: \"${state.n || 'text'}\", action: { item_id: lib/count } }\n",
+    );
+    graph(
+        &world,
+        "dynamic",
+        "[\"rye.execute.tool.lib.count\"]",
+        "  start: one\n  nodes:\n\
+         \x20   one: { action: { item_id: \"${inputs.tool}\", params: { what: files } }, on_error: two }\n    two: { type: return }\n",
+    );
+    let text = world.read("project/.ai/tools/flows/limit.yaml");
+    let text: String = text.split_inclusive('\n').skip(1).collect();
+    let needs = text.replace("config:", "env_requires: [NO_SUCH_ONE, NOR_THIS]\nconfig:");
+    world.write("project/.ai/tools/flows/needs.yaml", &needs);
+    sign(&world);
+    let mut transcript = world.transcript(&["graph run flows/limit"]);
+    let id = newest(&world)["id"].as_str().unwrap().to_owned();
+    transcript += &world.transcript(&[
+        &format!("run status {id}"),
+        &format!("graph run --resume {id}"),
+        "graph run flows/paths",
+        "graph run flows/dynamic --params {\"tool\":\"lib/publish\"}",
+        "graph run flows/dynamic --params {\"tool\":\"lib/none\"}",
+        "graph run flows/needs",
+    ]);
+    assert!(!world.path("project/published.txt").exists());
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn where_nothing_can_be_written_down_nothing_is_done() {
+    let world = ready();
+    // As a person who may not, and on a disk that is full: both are root's to arrange.
+    let state = world.path("project/.ai/state");
+    fs::write(&state, "in the way").unwrap();
+    let mut transcript = world.transcript(&["graph run workflows/release --version 3"]);
+    fs::remove_file(&state).unwrap();
+    fs::create_dir(&state).unwrap();
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o500)).unwrap();
+    let probe = fs::create_dir(state.join("probe"));
+    if probe.is_err() {
+        transcript += &world.transcript(&["graph run workflows/release --version 3"]);
+    }
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(!world.path("project/build-3.txt").exists());
+    assert!(transcript.contains("exit 1"), "{transcript}");
+    assert!(transcript.contains(".ai/state"), "{transcript}");
+}
+
+#[test]
+fn where_the_record_cannot_grow_it_stops_and_goes_on_when_it_can() {
+    let world = ready();
+    let walk = [
+        "graph",
+        "run",
+        "workflows/stats",
+        "--directory",
+        "src",
+        "--json",
+        "--quiet",
+    ];
+    let whole = json(&world.run(&walk));
+    let id = newest(&world)["id"].as_str().unwrap().to_owned();
+    let record = world.path(&format!("project/.ai/state/graphs/{id}/events.jsonl"));
+    assert!(world.run(&["run", "rm", &id]).status.success() && !record.exists());
+    // As on a disk that is full, but for the number of the error.
+    let most = 3;
+    let rye = world.command().get_program().to_owned();
+    let mut shell = world.command();
+    let limited = format!("trap '' XFSZ; ulimit -f {most}; exec \"$0\" \"$@\"");
+    let mut command = std::process::Command::new("/bin/bash");
+    command.arg("-c").arg(limited).arg(rye).args(walk);
+    command.env_clear().current_dir(world.path("project"));
+    for (name, value) in shell.arg("").get_envs() {
+        command.env(name, value.unwrap());
+    }
+    let output = command.output().unwrap();
+    let stopped = json(&output);
+    assert_eq!(output.status.code(), Some(1), "{stopped}");
+    let message = stopped["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("events.jsonl: File too large"),
+        "{message}"
+    );
+    let id = newest(&world)["id"].as_str().unwrap().to_owned();
+    let resumed = json(&world.run(&["graph", "run", "--resume", &id, "--json", "--quiet"]));
+    assert_eq!(resumed["data"], whole["data"], "{resumed}");
+}
+
+#[test]
+fn a_large_state_and_many_items_are_walked_and_too_large_a_state_is_refused() {
+    let world = ready();
+    let fifty = "x".repeat(50 << 20);
+    world.write(
+        "project/fifty.json",
+        &serde_json::json!({ "text": fifty }).to_string(),
+    );
+    graph(
+        &world,
+        "large",
+        "[]",
+        "  start: one\n  nodes:\n\
+         \x20   one: { type: gate, assign: { a: \"${inputs.text}\" }, next: two }\n\
+         \x20   two: { type: gate, assign: { b: 1 }, next: three }\n\
+         \x20   three: { type: gate, assign: { c: \"${inputs.text}\" }, on_error: four, next: four }\n\
+         \x20   four: { type: return, output: { b: \"${state.b}\", why: \"${state._last_error.error}\" } }\n",
+    );
+    let output = world.run(&[
+        "graph",
+        "run",
+        "flows/large",
+        "--params",
+        "@fifty.json",
+        "--json",
+        "--quiet",
+    ]);
+    let document = json(&output);
+    let why = "the state would have 100 MiB, and 64 MiB is the most";
+    assert_eq!(document["data"]["b"], 1, "{document}");
+    assert_eq!(document["data"]["why"], why);
+    let items: Vec<_> = (0..100_000).collect();
+    world.write(
+        "project/many.json",
+        &serde_json::json!({ "items": items }).to_string(),
+    );
+    // Refused for each, which is the quickest thing that can happen to an item.
+    graph(
+        &world,
+        "many",
+        "[\"rye.execute.tool.lib.count\"]",
+        "  start: one\n  nodes:\n\
+         \x20   one: { type: foreach, over: \"${inputs.items}\", as: n, parallel: true, collect: all, on_error: two,\n\
+         \x20          action: { item_id: \"no id ${n}\" } }\n\
+         \x20   two: { type: return, output: { last: \"${state.all.99999}\", why: \"${state._last_error.error}\" } }\n",
+    );
+    let output = world.run(&[
+        "graph",
+        "run",
+        "flows/many",
+        "--params",
+        "@many.json",
+        "--json",
+        "--quiet",
+    ]);
+    let document = json(&output);
+    assert_eq!(
+        document["data"]["last"]["code"],
+        "bad_item_id",
+        "{:.400}",
+        document.to_string()
+    );
+    let why = document["data"]["why"].as_str().unwrap();
+    assert!(why.starts_with("100000 of 100000 items failed"), "{why}");
+}
+
+#[test]
+fn every_graph_that_is_named_is_looked_at_whatever_is_wrong_with_the_others() {
+    let world = ready();
+    world.write("project/.ai/tools/flows/text.yaml", "a: [\n");
+    let transcript = world.transcript(&[
+        "graph validate .ai/tools/flows/text.yaml flows/none workflows/stats",
+        "graph validate .ai/tools/flows/text.yaml flows/none workflows/stats --json",
+    ]);
+    assert_transcript!(transcript);
+}
