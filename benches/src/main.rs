@@ -10,6 +10,7 @@
 )]
 
 mod cas;
+mod chat;
 mod engine;
 mod executor;
 mod graph;
@@ -32,8 +33,9 @@ use table::Row;
 /// A group's name and what measures it.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
-const GROUPS: [Group; 10] = [
+const GROUPS: [Group; 11] = [
     ("cas", cas::run),
+    ("chat", chat::run),
     ("executor", executor::run),
     ("graph", graph::run),
     ("items", items::run),

@@ -184,7 +184,7 @@ impl App {
     }
 
     /// Sends what is written.
-    fn send(&mut self, mode: QueueMode) -> Vec<Effect> {
+    pub(crate) fn send(&mut self, mode: QueueMode) -> Vec<Effect> {
         self.menu = None;
         if self.editor.text().trim().is_empty() {
             return Vec::new();

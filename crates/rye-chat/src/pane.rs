@@ -68,6 +68,8 @@ pub(crate) struct Running {
     pub(crate) tool: String,
     pub(crate) args: Value,
     pub(crate) output: String,
+    /// How many lines it has printed, also those that are not kept.
+    pub(crate) lines: usize,
 }
 
 impl Pane {
@@ -187,6 +189,7 @@ impl Pane {
                 tool,
                 args,
                 output: String::new(),
+                lines: 0,
             });
         }
     }
@@ -195,6 +198,7 @@ impl Pane {
         let running = self.running.iter_mut().find(|it| it.call == *call);
         if let Some(running) = running {
             running.output += text;
+            running.lines += text.matches('\n').count();
             if running.output.len() > 2 * TAIL {
                 let from = running.output.len() - TAIL;
                 let from = running.output.ceil_char_boundary(from);
@@ -319,12 +323,14 @@ impl Pane {
         })
     }
 
-    /// Its state, as a mark.
-    pub(crate) fn mark(&self) -> &'static str {
-        match self.status {
-            StatusKind::Idle => "○",
-            StatusKind::BlockedOnDecisionGate => "◆",
-            _ => "●",
+    /// A call runs with other arguments than the model wrote.
+    pub(crate) fn runs_with(&mut self, call: &CallId, args: &Value) {
+        if let Some((_, known)) = self.calls.get_mut(call) {
+            args.clone_into(known);
+        }
+        let running = self.running.iter_mut().find(|it| it.call == *call);
+        if let Some(running) = running {
+            args.clone_into(&mut running.args);
         }
     }
 }

@@ -11,9 +11,11 @@ use rye_engine::{Engine, Session};
 use tokio::sync::mpsc;
 
 use crate::app::{App, Effect};
+use crate::block::Block;
 use crate::pane::Pane;
 use crate::run::{Past, introduce};
 use crate::terminal::Terminal;
+use crate::text::Line;
 use crate::work::{self, Told, Work};
 use crate::{Chat, ChatError, Desk};
 
@@ -95,10 +97,25 @@ fn is_done(app: &App) -> bool {
 
 /// What a line means: an answer at a gate, a command, or a prompt.
 fn answer(app: &mut App, line: &str) -> Vec<Effect> {
+    if app.is_editing() {
+        if line.trim().is_empty() {
+            app.leave_arguments();
+            app.tell(Block::told("back"));
+            return Vec::new();
+        }
+        app.editor.set(line);
+        return app.send(QueueMode::Followup);
+    }
     let mut letters = line.trim().chars();
     if let (Some(letter), None) = (letters.next(), letters.next()) {
         let later = Instant::now() + SETTLED;
         if let Some(effects) = app.answer_key(letter, later) {
+            if app.is_editing() {
+                let now = app.editor.text().lines().map(Line::plain).collect();
+                app.tell(Block::Told(now));
+                let how = "write other ones, as JSON on one line; an empty line goes back";
+                app.tell(Block::told(how));
+            }
             return effects;
         }
     }
@@ -141,7 +158,7 @@ impl Page {
         }
         let waiting = app.gates.len();
         if waiting > self.asked {
-            for line in app.gate_lines(width) {
+            for line in app.gate_lines(width, usize::MAX) {
                 writeln!(out, "{}", line.ansi(self.colours))?;
             }
             self.prompted = false;

@@ -23,6 +23,8 @@ use crate::{Chat, ChatError, Desk, Options};
 
 /// How often the screen is painted at most.
 const FRAME: Duration = Duration::from_millis(33);
+/// The same where somebody types: what they do is seen at once, whatever else happens.
+const KEY_FRAME: Duration = Duration::from_millis(4);
 /// How often the spinner turns.
 const BEAT: Duration = Duration::from_millis(120);
 
@@ -52,6 +54,7 @@ pub(crate) async fn painted(
         history: options.history.as_deref().map(History::at),
         keys: Some(EventStream::new()),
         dirty: true,
+        typed: false,
         painted: Instant::now(),
     };
     loop {
@@ -173,6 +176,8 @@ struct Window {
     history: Option<History>,
     keys: Option<EventStream>,
     dirty: bool,
+    /// Whether somebody typed since it was painted.
+    typed: bool,
     painted: Instant,
 }
 
@@ -182,6 +187,7 @@ impl Window {
     fn next_frame(&self) -> impl Future<Output = ()> + use<> {
         let since = self.painted.elapsed();
         let wait = match (self.dirty, self.app.is_alive()) {
+            (true, _) if self.typed => Some(KEY_FRAME.saturating_sub(since)),
             (true, _) => Some(FRAME.saturating_sub(since)),
             (false, true) => Some(BEAT.saturating_sub(since)),
             (false, false) => None,
@@ -203,6 +209,7 @@ impl Window {
         let bottom = self.app.bottom(size);
         Terminal::send(&self.screen.paint(&above, &bottom))?;
         self.dirty = false;
+        self.typed = false;
         self.painted = Instant::now();
         Ok(())
     }
@@ -211,10 +218,11 @@ impl Window {
         let size = Terminal::size();
         let above = self.app.last_lines(size);
         let bottom = self.app.bottom(size);
-        let mut out = self.screen.clear().to_owned();
+        let mut out = self.screen.clear(size.height);
         out += &self.screen.paint(&above, &bottom);
         Terminal::send(&out)?;
         self.dirty = false;
+        self.typed = false;
         self.painted = Instant::now();
         Ok(())
     }
@@ -231,6 +239,7 @@ impl Window {
             _ => Vec::new(),
         };
         self.dirty = true;
+        self.typed = true;
         for effect in effects {
             match effect {
                 Effect::Quit => return Ok(true),
@@ -242,8 +251,7 @@ impl Window {
                 }
             }
         }
-        // A key is seen at once.
-        if self.painted.elapsed() >= FRAME {
+        if self.painted.elapsed() >= KEY_FRAME {
             self.paint()?;
         }
         Ok(false)

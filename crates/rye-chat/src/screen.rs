@@ -19,6 +19,8 @@ pub(crate) struct Screen {
     colours: bool,
     shown: Vec<String>,
     row: usize,
+    /// How many lines are finished.
+    finished: usize,
 }
 
 impl Screen {
@@ -41,12 +43,15 @@ impl Screen {
             let _ = write!(out, "\x1b[{}A", self.row);
         }
         out.push('\r');
+        let before = self.shown.len();
         if !above.is_empty() {
-            out += "\x1b[J";
+            // Line by line: what is cleared from the top on, some terminals keep in their
+            // memory, as if it had been said.
             self.shown.clear();
             for line in above {
-                let _ = write!(out, "{}\r\n", line.ansi(self.colours));
+                let _ = write!(out, "\x1b[2K{}\r\n", line.ansi(self.colours));
             }
+            self.finished += above.len();
         }
         for (line, number) in wanted.iter().zip(0..) {
             if number > 0 {
@@ -57,7 +62,7 @@ impl Screen {
             }
         }
         let mut at = wanted.len().saturating_sub(1);
-        if self.shown.len() > wanted.len() {
+        if before > above.len() + wanted.len() {
             out += if wanted.is_empty() {
                 "\x1b[J"
             } else {
@@ -79,11 +84,18 @@ impl Screen {
         out
     }
 
-    /// What to send to begin anew on an empty screen.
-    pub(crate) fn clear(&mut self) -> &'static str {
+    /// What to send to begin anew on an empty screen of so many lines.
+    pub(crate) fn clear(&mut self, height: usize) -> String {
+        let is_ours = self.finished + self.shown.len() >= height;
         self.shown.clear();
         self.row = 0;
-        "\x1b[H\x1b[2J"
+        if !is_ours {
+            // There is something of others, which most terminals keep in their memory when
+            // all is cleared at once.
+            return "\x1b[H\x1b[2J".to_owned();
+        }
+        let lines = vec!["\x1b[2K"; height];
+        format!("\x1b[H{}\x1b[H", lines.join("\r\n"))
     }
 
     /// What to send so that the cursor is below everything.

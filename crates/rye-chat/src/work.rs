@@ -387,7 +387,7 @@ fn threads(app: &App) -> Vec<Line> {
     let line = |pane: &crate::pane::Pane| {
         let own = pane.key == app.pane().key;
         let line = Line::new(if own { "▸ " } else { "  " }, CYAN);
-        let text = format!("{} {}", pane.mark(), pane.key);
+        let text = format!("{} {}", app.mark(pane), pane.key);
         line.with(&text, if own { BOLD } else { PLAIN })
     };
     let mut lines: Vec<_> = app.panes.iter().map(line).collect();

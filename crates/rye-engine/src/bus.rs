@@ -1,9 +1,10 @@
 //! Who listens: live, and from the record for what they missed.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use rye_protocol::{Entry, Event, EventKind, SessionId};
+use rye_protocol::{Entry, Event, EventKind, SessionId, ThreadId};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
@@ -31,11 +32,21 @@ pub struct Notice {
 /// A session's events, to all who listen.
 #[derive(Debug, Clone)]
 pub(crate) struct Bus {
-    sender: broadcast::Sender<Arc<Notice>>,
+    sender: broadcast::Sender<Arc<Live>>,
+    /// The highest number that was told.
+    last: Arc<AtomicU64>,
     /// Whoever listens to all sessions.
     all: broadcast::Sender<ToAll>,
     /// Whose session it is.
     user: Option<Arc<str>>,
+}
+
+/// What is told to whoever listens to a session.
+#[derive(Debug)]
+struct Live {
+    notice: Arc<Notice>,
+    /// The highest number that was told before it.
+    after: u64,
 }
 
 /// What is told to whoever listens to all sessions.
@@ -49,7 +60,13 @@ impl Bus {
     pub(crate) fn new(all: broadcast::Sender<ToAll>, user: Option<&str>) -> Self {
         let (sender, _) = broadcast::channel(BEHIND);
         let user = user.map(Arc::from);
-        Self { sender, all, user }
+        let last = Arc::default();
+        Self {
+            sender,
+            last,
+            all,
+            user,
+        }
     }
 
     pub(crate) fn tell(&self, notice: Notice) {
@@ -58,6 +75,8 @@ impl Bus {
             self.all.receiver_count() > 0,
             self.sender.receiver_count() > 0,
         );
+        let number = notice.event.sequence.unwrap_or_default();
+        let after = self.last.fetch_max(number, Ordering::AcqRel);
         if !to_all && !to_some {
             return;
         }
@@ -67,7 +86,7 @@ impl Bus {
             let _ = self.all.send(ToAll { notice, user });
         }
         if to_some {
-            let _ = self.sender.send(notice);
+            let _ = self.sender.send(Arc::new(Live { notice, after }));
         }
     }
 
@@ -83,6 +102,7 @@ impl Bus {
             backlog: VecDeque::new(),
             behind: true,
             last: after,
+            ended: HashMap::new(),
             store,
             session,
             closed,
@@ -93,11 +113,13 @@ impl Bus {
 /// A session's events: every numbered one once and in order, with what is only live in
 /// between. A listener that is too slow is told so, and reads on from the record.
 pub struct Subscription {
-    live: broadcast::Receiver<Arc<Notice>>,
+    live: broadcast::Receiver<Arc<Live>>,
     backlog: VecDeque<Event>,
     /// Whether the record may hold more than was told.
     behind: bool,
     last: u64,
+    /// By thread, the number of the last end of something that is told live.
+    ended: HashMap<Option<ThreadId>, u64>,
     store: Arc<dyn SessionStore>,
     session: SessionId,
     closed: CancellationToken,
@@ -108,7 +130,7 @@ impl Subscription {
     pub async fn next(&mut self) -> Result<Option<Notice>, StoreError> {
         loop {
             if let Some(event) = self.backlog.pop_front() {
-                self.last = event.sequence.unwrap_or(self.last);
+                self.hear(&event);
                 return Ok(Some(Notice { event, entry: None }));
             }
             if self.behind {
@@ -124,16 +146,18 @@ impl Subscription {
                 () = self.closed.cancelled() => return Ok(None),
             };
             match told {
-                Ok(notice) => match notice.event.sequence {
+                Ok(live) => match live.notice.event.sequence {
                     // Read from the record already.
                     Some(number) if number <= self.last => {}
                     // Somebody without the lease wrote what comes before.
                     Some(number) if number > self.last + 1 => self.behind = true,
-                    Some(number) => {
-                        self.last = number;
-                        return Ok(Some(Arc::unwrap_or_clone(notice)));
+                    Some(_) => {
+                        self.hear(&live.notice.event);
+                        return Ok(Some((*live.notice).clone()));
                     }
-                    None => return Ok(Some(Arc::unwrap_or_clone(notice))),
+                    // Of something whose end was read from the record already.
+                    None if self.is_over(&live) => {}
+                    None => return Ok(Some((*live.notice).clone())),
                 },
                 Err(broadcast::error::RecvError::Lagged(missed)) => {
                     self.behind = true;
@@ -149,6 +173,28 @@ impl Subscription {
                 Err(broadcast::error::RecvError::Closed) => return Ok(None),
             }
         }
+    }
+}
+
+impl Subscription {
+    /// A numbered event is told.
+    fn hear(&mut self, event: &Event) {
+        let Some(number) = event.sequence else {
+            return;
+        };
+        self.last = number;
+        if let EventKind::MessageEnd { .. }
+        | EventKind::ToolEnd { .. }
+        | EventKind::TurnEnd { .. } = event.kind
+        {
+            self.ended.insert(event.thread.clone(), number);
+        }
+    }
+
+    /// Whether something live comes too late.
+    fn is_over(&self, live: &Live) -> bool {
+        let ended = self.ended.get(&live.notice.event.thread);
+        ended.is_some_and(|number| *number > live.after)
     }
 }
 

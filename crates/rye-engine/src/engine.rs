@@ -24,6 +24,7 @@ use rye_protocol::{
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::arguments;
 use crate::blob::BlobStore;
 use crate::bridge::Policy;
 use crate::bus::{Bus, Feed, Filter, ToAll};
@@ -242,6 +243,9 @@ pub enum DecideError {
         "gate {0} asks for a secret, which is not written into the record: put it into the vault and answer `provided`"
     )]
     Secret(GateId),
+    /// Other arguments were given for what cannot have others.
+    #[error("what gate {0} asks about cannot be approved with other arguments")]
+    Fixed(GateId),
     /// The store does not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -404,6 +408,10 @@ impl Engine {
         }
         if open.kind == GateKind::CredentialRequest && !decision.value.is_null() {
             return Err(DecideError::Secret(gate.clone()));
+        }
+        let others = arguments::others(&decision.action, &decision.value);
+        if others.is_some() && !arguments::is_editable(&open.context) {
+            return Err(DecideError::Fixed(gate.clone()));
         }
         let mut resolution = Resolution {
             action: decision.action,

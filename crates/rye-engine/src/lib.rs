@@ -18,6 +18,7 @@
 //! `rye-host` has stores, models and sandboxes to give, and in its documentation a whole
 //! program with a tool of its own.
 
+pub mod arguments;
 pub mod attachment;
 pub mod blob;
 pub mod bridge;

@@ -17,6 +17,8 @@ use rye_protocol::{
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::arguments;
+
 pub use check::{Fault, Trouble, Verdict, check, check_receipt};
 
 /// Where a gate's context keeps the hash of what would run.
@@ -156,13 +158,14 @@ pub fn receipt(gate: &Gate, resolution: &Resolution, key: &SigningKey) -> Receip
 
 fn unsigned(gate: &Gate, resolution: &Resolution) -> Receipt {
     let text = |key: &str| gate.context.get(key).and_then(Value::as_str);
+    let other = arguments::approved(&gate.context, resolution).map(args_hash);
     Receipt {
         session: gate.origin.session.clone(),
         gate: gate.id.clone(),
         call: gate.origin.call.clone(),
         action: resolution.action.clone(),
         chain_hash: text(CHAIN_HASH).map(str::to_owned),
-        args_hash: text(ARGS_HASH).map(str::to_owned),
+        args_hash: other.or_else(|| text(ARGS_HASH).map(str::to_owned)),
         by: resolution.by.clone(),
         at: resolution.at,
         key: String::new(),

@@ -10,7 +10,7 @@ use std::process::Output;
 
 use rye_model_wire::{Reply, Wire};
 use serde_json::json as value;
-use support::{World, json};
+use support::{World, outcome};
 
 /// What is planted, and where: in the environment, in the vault, in the credentials of a
 /// session and of an organisation, in the environment and in a header of an MCP server.
@@ -188,7 +188,7 @@ fn nothing_secret_is_ever_written_or_printed() {
         "--yes",
     ];
     let prompt = [&["prompt", "go", "--org", "acme", "--json"][..], &model].concat();
-    let said = json(&checked(world.run(&prompt)));
+    let said = outcome(&checked(world.run(&prompt)));
     let session = said["session"].as_str().unwrap();
     let own = ["vault", "set", "OWN", "--session", session];
     assert!(world.feed(&own, PLANTED[2].as_bytes()).status.success());

@@ -4,7 +4,7 @@ mod support;
 
 use rye_model_wire::{Api, Reply, Said, Wire};
 use serde_json::{Value, json as value};
-use support::{World, json};
+use support::{World, json, outcome};
 
 fn stderr(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -225,7 +225,7 @@ fn a_result_is_validated_and_asked_for_once_more() {
         "{second}"
     );
     let failed = world.run(&["prompt", "count", "--schema", file]);
-    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(failed.status.code(), Some(8));
     let words = stderr(&failed);
     assert!(words.contains("the result is no good, twice"), "{words}");
     assert_eq!(wire.requests().len(), 4);
@@ -243,7 +243,7 @@ const SCRIPT: &str = "steps:\n\
 fn a_session_replays_bit_for_bit_until_something_changes() {
     let world = World::new();
     world.write("project/demo.yaml", SCRIPT);
-    let first = json(&world.run(&["prompt", "hi", "--model", "scripted:demo.yaml", "--json"]));
+    let first = outcome(&world.run(&["prompt", "hi", "--model", "scripted:demo.yaml", "--json"]));
     let id = first["session"].as_str().unwrap();
     assert!(
         world
@@ -288,7 +288,7 @@ fn a_session_replays_bit_for_bit_until_something_changes() {
 fn a_session_is_a_script_for_another() {
     let world = World::new();
     world.write("project/demo.yaml", SCRIPT);
-    let first = json(&world.run(&["prompt", "hi", "--model", "scripted:demo.yaml", "--json"]));
+    let first = outcome(&world.run(&["prompt", "hi", "--model", "scripted:demo.yaml", "--json"]));
     let id = first["session"].as_str().unwrap();
     let file = world.path("project/again.yaml");
     let args = [
@@ -313,7 +313,7 @@ fn a_history_is_summed_up_and_taken_back() {
     let long = "word ".repeat(4_000);
     let script = format!("steps:\n  - text: '{long}'\n  - text: short\n  - text: more\n");
     world.write("project/demo.yaml", &script);
-    let first = json(&world.run(&["prompt", "hi", "--model", "scripted:demo.yaml", "--json"]));
+    let first = outcome(&world.run(&["prompt", "hi", "--model", "scripted:demo.yaml", "--json"]));
     let id = first["session"].as_str().unwrap();
     for prompt in ["and?", "so?"] {
         assert!(

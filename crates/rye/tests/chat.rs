@@ -154,10 +154,10 @@ fn at_a_gate_one_can_say_no_see_more_and_want_other_arguments() {
     window.press("m");
     window.shows("\"signed_by\"");
     window.press("e");
-    window.shows("with these arguments instead");
+    window.shows("yes, with these arguments");
     window.press("\x1b");
     window.until("the gate again", |screen| {
-        !screen.contains("with these arguments instead")
+        !screen.contains("yes, with these arguments")
     });
     window.press("n");
     window.shows("denied by ada");
@@ -166,20 +166,25 @@ fn at_a_gate_one_can_say_no_see_more_and_want_other_arguments() {
 }
 
 #[test]
-fn other_arguments_are_a_no_that_says_how() {
-    let world = with_deploy();
-    let window = Window::open(&world, MODEL, (80, 40));
-    window.ready();
-    window.press("ship it\r");
-    window.shows("m more");
-    settle();
-    window.press("e");
-    window.shows("with these arguments instead");
-    // The text is replaced: to its start, word by word, then the new one.
-    window.press("\x15\x7f\x15\x7f\x15{\"to\": \"test\"}\r");
-    window.shows("denied by ada");
-    window.ready();
-    assert_eq!(ran(&world), 0);
+fn arguments_are_edited_and_what_was_written_is_what_runs() {
+    for (name, size) in [("edit_wide", (80, 40)), ("edit_narrow", (40, 40))] {
+        let world = with_deploy();
+        let window = Window::open(&world, MODEL, size);
+        window.ready();
+        window.press("ship it\r");
+        window.shows("m more");
+        settle();
+        window.press("e");
+        same!(name, window.shows("yes, with these arguments"));
+        // It is a document of three lines.
+        window.press("\x15\x7f\x15\x7f\x15{\"to\": \"test\"}\r");
+        window.shows("approved with other arguments");
+        window.shows("{\"to\":\"test\"}");
+        window.ready();
+        assert_eq!(ran(&world), 1);
+        window.press("/verify\r");
+        window.shows("verified");
+    }
 }
 
 #[test]
@@ -203,26 +208,29 @@ fn what_is_typed_into_a_gate_that_just_came_is_writing_not_an_answer() {
 
 #[test]
 fn after_a_kill_all_is_there_and_the_gate_waits() {
-    let world = with_deploy();
-    let window = Window::open(&world, MODEL, (80, 30));
-    window.ready();
-    window.press("ship it\r");
-    window.shows("m more");
-    window.kill();
-    let sessions = json(&world.run(&["session", "list", "--json"]));
-    let id = sessions["sessions"][0]["id"].as_str().unwrap().to_owned();
-    let args = ["--session", &id, "--model", "scripted:agent.yaml"];
-    let window = Window::open(&world, &args, (80, 30));
-    window.shows("› ship it");
-    window.shows("m more");
-    assert_eq!(ran(&world), 0);
-    settle();
-    window.press("y");
-    window.shows("It said: once");
-    window.ready();
-    assert_eq!(ran(&world), 1);
-    window.press("/verify\r");
-    window.shows("verified");
+    for (name, size) in [("resumed_wide", (80, 30)), ("resumed_narrow", (40, 40))] {
+        let world = with_deploy();
+        let window = Window::open(&world, MODEL, size);
+        window.ready();
+        window.press("ship it\r");
+        window.shows("m more");
+        window.kill();
+        let sessions = json(&world.run(&["session", "list", "--json"]));
+        let id = sessions["sessions"][0]["id"].as_str().unwrap().to_owned();
+        let args = ["--session", &id, "--model", "scripted:agent.yaml"];
+        let window = Window::open(&world, &args, size);
+        window.shows("› ship it");
+        window.shows("m more");
+        same!(name, window.shows("waits for you"));
+        assert_eq!(ran(&world), 0);
+        settle();
+        window.press("y");
+        window.shows("It said: once");
+        window.ready();
+        assert_eq!(ran(&world), 1);
+        window.press("/verify\r");
+        window.shows("verified");
+    }
 }
 
 #[test]
@@ -237,6 +245,7 @@ fn a_gate_that_is_answered_elsewhere_goes_away() {
     assert!(world.run(&["gate", "approve", id]).status.success());
     window.shows("approved by ada (cli)");
     window.shows("It said: once");
+    same!("elsewhere", window.ready());
     assert_eq!(ran(&world), 1);
 }
 
@@ -291,21 +300,80 @@ fn escape_ends_the_work_and_keeps_what_is_written() {
 
 #[test]
 fn threads_are_told_apart() {
-    let world = world("{ steps: [], after_last: { text: noted } }");
-    let window = Window::open(&world, MODEL, WIDE);
-    window.ready();
-    window.press("in the first\r");
-    window.shows("noted");
-    window.press("/thread side\r");
-    window.until("an empty thread", |screen| !screen.contains("in the first"));
-    window.press("in the second\r");
-    window.shows("noted");
-    window.shows("○side");
-    same!("threads", window.ready());
-    window.press("\x14");
-    window.shows("› in the first");
-    window.press("/threads\r");
-    window.shows("/thread KEY goes to one");
+    for (name, size) in [("threads_wide", WIDE), ("threads_narrow", NARROW)] {
+        let world = world("{ steps: [], after_last: { text: noted } }");
+        let window = Window::open(&world, MODEL, size);
+        window.ready();
+        window.press("in the first\r");
+        window.shows("noted");
+        window.press("/thread side\r");
+        window.until("an empty thread", |screen| !screen.contains("in the first"));
+        window.press("in the second\r");
+        window.shows("noted");
+        window.shows("○side");
+        same!(name, window.ready());
+        window.press("\x14");
+        window.shows("› in the first");
+        window.press("/threads\r");
+        window.shows("/thread KEY goes to one");
+    }
+}
+
+/// One thread waits for a person while another goes on.
+#[test]
+fn a_thread_that_waits_is_marked_and_does_not_hold_up_the_others() {
+    for (name, size) in [("waits_wide", (80, 30)), ("waits_narrow", (40, 40))] {
+        let world = with_deploy();
+        world.write(
+            "project/side.yaml",
+            "{ steps: [], after_last: { text: noted } }",
+        );
+        let window = Window::open(&world, MODEL, size);
+        window.ready();
+        window.press("ship it\r");
+        window.shows("m more");
+        window.press("/thread side\r");
+        window.until("an empty thread", |screen| !screen.contains("› ship it"));
+        window.press("/model scripted:side.yaml\r");
+        window.shows("answers from the next");
+        window.press("meanwhile\r");
+        window.shows("noted");
+        same!(
+            name,
+            window.until("both", |screen| {
+                screen.contains("◆default") && screen.contains("○side")
+            })
+        );
+        assert_eq!(ran(&world), 0);
+    }
+}
+
+#[test]
+fn an_image_goes_with_what_is_said_by_its_path_or_pasted() {
+    for (name, size) in [("image_wide", WIDE), ("image_narrow", NARROW)] {
+        let world = world("{ steps: [], after_last: { text: noted } }");
+        world.write("project/a.png", "not really");
+        let window = Window::open(&world, MODEL, size);
+        window.ready();
+        window.press("what is @a.png\r");
+        window.shows("noted");
+        same!(name, window.ready());
+        // The path of a file that is dropped or pasted.
+        let path = world.path("project/a.png");
+        window.press(&format!("\x1b[200~{}\x1b[201~", path.display()));
+        window.until("an image", |screen| {
+            screen
+                .replace(['\n', ' '], "")
+                .contains(&format!("@{}", path.display()))
+        });
+        window.press("\r");
+        window.until("both are there", |screen| {
+            screen.matches("noted").count() == 2
+        });
+        window.press("and @gone.png\r");
+        window.shows("not sent: cannot read gone.png");
+        window.shows("› and @gone.png");
+    }
 }
 
 #[test]
@@ -321,7 +389,13 @@ fn lines_are_edited_completed_and_remembered() {
     window.until("three lines", |it| it.contains("› one\n  two\n  three"));
     window.press("\x15\x7f\x15\x7f\x15");
     window.press("/he");
-    same!("commands", window.shows("▸ help"));
+    same!("commands_wide", window.shows("▸ help"));
+    window.resize(36, 16);
+    window.press("\x15/");
+    same!("commands_narrow", window.shows("▸ model"));
+    window.resize(80, 24);
+    window.press("\x15/he");
+    window.shows("▸ help");
     window.press("\t\x15");
     window.press("look at @plan");
     window.shows("▸ notes/plan.md");
@@ -551,10 +625,26 @@ fn whatever_is_pressed_it_stays_and_keeps_what_is_written() {
         let mark = format!("mark{round}");
         window.press(&mark);
         window.until(&mark, |screen| screen.contains(&mark));
+        window.press("\r");
+        window.until("it is sent", |screen| {
+            !screen.contains(&format!("› {mark}\nready"))
+        });
     }
+    window.press("last");
+    let last = |screen: &str| screen.contains("› last\nready");
+    let bit_by_bit = window.until("the last words", last);
     window.press("\x0c");
-    let painted = window.until("the last mark", |screen| screen.contains("mark11"));
-    window.press("\x0c");
-    let again = window.until("it again", |screen| screen.contains("mark11"));
-    assert_eq!(painted, again);
+    let at_once = window.until("them again", last);
+    let bottom = |screen: &str| screen[screen.rfind("› last").unwrap()..].to_owned();
+    assert_eq!(bottom(&bit_by_bit), bottom(&at_once));
+    // Nothing that was sent is lost.
+    let sessions = json(&world.run(&["session", "list", "--json"]));
+    let id = sessions["sessions"][0]["id"].as_str().unwrap().to_owned();
+    let shown = json(&world.run(&["session", "show", &id, "--json"])).to_string();
+    for round in 0..12 {
+        assert!(
+            shown.contains(&format!("mark{round}")),
+            "mark{round} is lost"
+        );
+    }
 }

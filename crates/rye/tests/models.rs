@@ -5,7 +5,7 @@ mod support;
 
 use rye_model_wire::{Api, Reply, Said, Wire};
 use serde_json::{Value, json as value};
-use support::{World, assert_transcript, json, told};
+use support::{World, assert_transcript, json, outcome, told};
 
 const APIS: [(&str, Api); 4] = [
     ("anthropic", Api::Anthropic),
@@ -45,7 +45,7 @@ fn a_prompt_goes_to_any_provider_and_its_tools_run() {
         ]);
         let world = with_model(name, &wire, "");
         let output = world.run(&["prompt", "say it", "--model", "local/x", "--json"]);
-        let said = json(&output);
+        let said = outcome(&output);
         assert_eq!(
             said["answer"],
             "It said grüße.",

@@ -6,7 +6,7 @@
 mod support;
 
 use serde_json::Value;
-use support::{World, assert_transcript, json};
+use support::{World, assert_transcript, json, outcome};
 
 const SCRIPT: &str = "\
 steps:
@@ -26,7 +26,7 @@ fn ready() -> World {
 /// A session with one answered prompt.
 fn answered(world: &World) -> String {
     let output = world.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
-    json(&output)["session"].as_str().unwrap().to_owned()
+    outcome(&output)["session"].as_str().unwrap().to_owned()
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod support;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStderr, Output};
 
-use support::{World, assert_transcript, json, told};
+use support::{World, assert_transcript, json, outcome, told};
 
 /// A model that runs a command and tells what came of it.
 const SCRIPT: &str = "\
@@ -36,7 +36,10 @@ fn ready() -> World {
 }
 
 fn field(output: &Output, name: &str) -> String {
-    json(output)[name].as_str().unwrap_or_default().to_owned()
+    outcome(output)[name]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// A `rye prompt` that waits at a gate, ended when dropped.
@@ -118,10 +121,10 @@ fn an_answer_goes_to_standard_output_and_the_work_to_standard_error() {
 }
 
 #[test]
-fn a_script_reads_one_document() {
+fn a_script_reads_how_it_ended_in_the_last_line() {
     let world = ready();
     let output = world.run(&[PROMPT, &["--json"]].concat());
-    let document = json(&output);
+    let document = outcome(&output);
     assert_eq!(document["status"], "success");
     assert_eq!(document["answer"], "It said: ran");
     assert_eq!(document["end"], "end_turn");

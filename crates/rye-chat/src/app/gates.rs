@@ -2,15 +2,14 @@
 
 use std::time::Instant;
 
+use rye_engine::arguments::{ARGUMENTS, PARAMS, is_editable};
+use rye_engine::bridge::APPROVE;
 use rye_engine::protocol::{Gate, GateId, GateKind};
 use serde_json::{Value, json};
 
 use super::{App, Effect, SETTLES, Waiting, Writing};
 use crate::block::{Block, difference};
 use crate::text::{BOLD, CYAN, DIM, GREEN, Line, PLAIN, RED, YELLOW};
-
-/// How many lines of what is asked are shown by themselves.
-const BODY: usize = 10;
 
 /// A key that answers, and what it says.
 pub(super) struct Choice {
@@ -89,8 +88,8 @@ impl App {
                 let told = whole(&waiting.gate);
                 self.tell(Block::Told(told));
             }
-            'e' if waiting.gate.kind == GateKind::Approval => {
-                let params = waiting.gate.context.get("params").unwrap_or(&Value::Null);
+            'e' if is_editable(&waiting.gate.context) => {
+                let params = asked_with(&waiting.gate);
                 let text = serde_json::to_string_pretty(params).unwrap_or_default();
                 self.writing = Writing::Arguments(id, String::new());
                 self.editor.set(&text);
@@ -110,7 +109,12 @@ impl App {
         })
     }
 
-    /// Other arguments are wanted: it may not run so, and the model is told how it may.
+    /// Whether other arguments are being written.
+    pub(crate) fn is_editing(&self) -> bool {
+        matches!(self.writing, Writing::Arguments(..))
+    }
+
+    /// It may, with the arguments that were written.
     pub(super) fn send_arguments(&mut self, gate: GateId, draft: &str) -> Vec<Effect> {
         let wanted: Value = match serde_json::from_str(self.editor.text()) {
             Ok(wanted) => wanted,
@@ -122,18 +126,22 @@ impl App {
         self.editor.take();
         self.editor.set(draft);
         self.writing = Writing::Prompt;
+        let about = self.gates.iter().find(|waiting| waiting.gate.id == gate);
+        let is_same = about.is_some_and(|waiting| *asked_with(&waiting.gate) == wanted);
+        let value = if is_same {
+            Value::Null
+        } else {
+            json!({ ARGUMENTS: wanted })
+        };
         vec![Effect::Decide {
             gate,
-            action: "deny".to_owned(),
-            value: json!({
-                "reason": "not with these arguments; call it again with those in `arguments`",
-                "arguments": wanted,
-            }),
+            action: APPROVE.to_owned(),
+            value,
         }]
     }
 
-    /// What is asked, in lines.
-    pub(crate) fn gate_lines(&self, width: usize) -> Vec<Line> {
+    /// What is asked, in lines; of what there is to know at most so many.
+    pub(crate) fn gate_lines(&self, width: usize, most: usize) -> Vec<Line> {
         let Some(waiting) = self.gate() else {
             return Vec::new();
         };
@@ -146,8 +154,11 @@ impl App {
         let head = Line::new("◆ ", YELLOW).with(kind, YELLOW).with("  ", PLAIN);
         let mut lines = head.with(&gate.title, BOLD).wrap(width, &Line::plain("  "));
         let body = body(gate, width);
-        let left_out = body.len().saturating_sub(BODY);
-        lines.extend(body.into_iter().take(BODY));
+        let left_out = body.len().saturating_sub(most);
+        // A line that says that there is one more is no better than the line.
+        let left_out = if left_out == 1 { 0 } else { left_out };
+        let shown = body.len() - left_out;
+        lines.extend(body.into_iter().take(shown));
         if left_out > 0 {
             lines.push(Line::new(&format!("  … {left_out} more lines: m"), DIM));
         }
@@ -164,7 +175,7 @@ impl App {
         if let Writing::Arguments(id, _) = &self.writing
             && *id == gate.id
         {
-            return line.with("Enter: with these arguments instead   Esc: back", CYAN);
+            return line.with("Enter: yes, with these arguments   Esc: back", CYAN);
         }
         if is_free(gate) {
             return line.with("write the answer, Enter sends it", CYAN);
@@ -178,9 +189,9 @@ impl App {
             line.push(&choice.key.to_string(), style);
             line.push(&format!(" {}   ", choice.label), PLAIN);
         }
-        if gate.kind == GateKind::Approval {
+        if is_editable(&gate.context) {
             line.push("e", CYAN);
-            line.push(" other arguments   ", PLAIN);
+            line.push(" edit the arguments   ", PLAIN);
         }
         line.push("m", CYAN);
         line.push(" more", PLAIN);
@@ -227,10 +238,18 @@ pub(super) fn choices(gate: &Gate) -> Vec<Choice> {
     choices
 }
 
+/// What it would run with.
+fn asked_with(gate: &Gate) -> &Value {
+    gate.context.get(PARAMS).unwrap_or(&Value::Null)
+}
+
 /// All that a person must know, in lines.
 fn body(gate: &Gate, width: usize) -> Vec<Line> {
+    let difference = difference(&gate.origin.tool, asked_with(gate), width, usize::MAX);
+    // A difference says what the arguments do, which stand below the first line.
+    let most = if difference.is_empty() { usize::MAX } else { 1 };
     let mut lines = Vec::new();
-    for part in gate.body.lines() {
+    for part in gate.body.lines().take(most) {
         let style = match part.split_once(": ") {
             Some(("risk", "low" | "medium")) => GREEN,
             Some(("risk", _)) => RED,
@@ -239,8 +258,7 @@ fn body(gate: &Gate, width: usize) -> Vec<Line> {
         let line = Line::plain("  ").with(part, style);
         lines.extend(line.wrap(width, &Line::plain("    ")));
     }
-    let params = gate.context.get("params").unwrap_or(&Value::Null);
-    lines.extend(difference(&gate.origin.tool, params, width, usize::MAX));
+    lines.extend(difference);
     lines
 }
 

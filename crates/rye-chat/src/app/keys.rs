@@ -79,13 +79,20 @@ impl App {
         if self.menu.take().is_some() {
             return Vec::new();
         }
+        if self.is_editing() {
+            self.leave_arguments();
+            return Vec::new();
+        }
+        self.end_work()
+    }
+
+    /// No other arguments after all.
+    pub(crate) fn leave_arguments(&mut self) {
         if let Writing::Arguments(_, draft) = &self.writing {
             let draft = draft.clone();
             self.writing = Writing::Prompt;
             self.editor.set(&draft);
-            return Vec::new();
         }
-        self.end_work()
     }
 
     fn end_work(&mut self) -> Vec<Effect> {
@@ -172,7 +179,7 @@ impl App {
 
     /// Ctrl-C: the nearest thing that can be stopped.
     fn interrupt(&mut self, left: bool) -> Vec<Effect> {
-        if self.editor.is_searching() || matches!(self.writing, Writing::Arguments(..)) {
+        if self.editor.is_searching() || self.is_editing() {
             return self.escape();
         }
         let written = !self.editor.text().trim().is_empty();

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use rye_engine::protocol::{Entry, Event, EventKind, QueueItem, StatusKind, ThreadId};
+use rye_engine::arguments::ARGUMENTS;
+use rye_engine::protocol::{Entry, Event, EventKind, GateId, QueueItem, StatusKind, ThreadId};
+use serde_json::Value;
 
 use super::App;
 use crate::block::Block;
@@ -42,13 +44,18 @@ impl App {
             EventKind::DecisionGateResolved { gate, resolution } => {
                 let denied = resolution.action == "deny";
                 let style = if denied { RED } else { GREEN };
+                let others = resolution.value.get(ARGUMENTS);
                 let how = match resolution.action.as_str() {
+                    "approve" if others.is_some() => "approved with other arguments",
                     "approve" => "approved",
                     "approve_session" => "approved for this session",
                     "approve_project" => "approved for this project",
                     "deny" => "denied",
                     other => other,
                 };
+                if let Some(others) = others {
+                    self.runs_with(gate, others);
+                }
                 let by = format!("{how} by {} ({})", resolution.by, resolution.source);
                 self.gate_ended(gate, &by, style);
             }
@@ -59,6 +66,22 @@ impl App {
             _ => return false,
         }
         true
+    }
+
+    /// What a gate asked about runs with other arguments.
+    fn runs_with(&mut self, gate: &GateId, args: &Value) {
+        let about = self.gates.iter().find(|waiting| waiting.gate.id == *gate);
+        let Some(origin) = about.map(|waiting| waiting.gate.origin.clone()) else {
+            return;
+        };
+        // Of one that is called through another, the name is what is shown.
+        if origin.tool != "call_tool" {
+            let panes = self.panes.iter_mut();
+            let mut own = panes.filter(|pane| pane.id.as_ref() == Some(&origin.thread));
+            if let Some(pane) = own.next() {
+                pane.runs_with(&origin.call, args);
+            }
+        }
     }
 
     /// What waits for a thread, now.

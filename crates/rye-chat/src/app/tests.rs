@@ -7,7 +7,7 @@ use rye_engine::protocol::{
     Action, Event, EventKind, Gate, GateId, GateKind, GateOrigin, GateStatus, Millis, QueueMode,
     StatusKind,
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::*;
 
@@ -142,6 +142,16 @@ fn words_answer_a_question_and_other_arguments_must_be_json() {
     let mut app = self::app();
     app.ask(gate(&["approve", "deny"]), Instant::now());
     assert_eq!(press(&mut app, "e", now), []);
+    assert_eq!(app.editor.text(), "e", "there are no arguments to edit");
+
+    let mut app = self::app();
+    let mut editable = gate(&["approve", "deny"]);
+    editable
+        .context
+        .insert("params".to_owned(), json!({ "to": "prod" }));
+    editable.context.insert("editable".to_owned(), json!(true));
+    app.ask(editable, Instant::now());
+    assert_eq!(press(&mut app, "e", now), []);
     app.editor.set("{ no json");
     assert_eq!(press(&mut app, "\r", now), []);
     assert_eq!(app.editor.text(), "{ no json", "what is written stays");
@@ -152,7 +162,7 @@ fn words_answer_a_question_and_other_arguments_must_be_json() {
     };
     assert_eq!(
         (action.as_str(), &value["arguments"]["to"]),
-        ("deny", &Value::from("test"))
+        ("approve", &Value::from("test"))
     );
 }
 

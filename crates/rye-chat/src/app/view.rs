@@ -3,7 +3,7 @@
 
 use rye_engine::protocol::StatusKind;
 
-use super::App;
+use super::{App, Waiting};
 use crate::block::{Block, difference, output, summary};
 use crate::markdown;
 use crate::pane::{Pane, waiting};
@@ -14,6 +14,8 @@ const SPINNER: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠇", "⠏", "�
 /// How much of a running tool's output is shown when it is unfolded.
 const LIVE_OUTPUT: usize = 10;
 const QUEUE: usize = 4;
+/// How many lines of what a gate is about are shown, also where there is little room.
+const GATE: usize = 8;
 
 /// How large the terminal is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,15 +59,14 @@ impl App {
         let room = size.height.saturating_sub(1).max(1);
         let (written, (row, column)) = self.editor.lines("› ", size.width, (room / 3).max(1));
         let mut below = self.menu_lines(width, room / 3);
-        below.push(
-            self.hint
-                .clone()
-                .unwrap_or_else(|| self.status(width))
-                .cut(width),
-        );
+        let last = match &self.hint {
+            Some(hint) => vec![hint.clone()],
+            None => self.status(width, (room / 5).clamp(1, 3)),
+        };
+        below.extend(last.into_iter().map(|line| line.cut(width)));
 
         let mut above = self.live_lines(width);
-        let asked = self.gate_lines(width);
+        let asked = self.gate_lines(width, GATE.max(room / 2));
         let queue = self.queue_lines(width);
         let left = room.saturating_sub(written.len() + below.len() + 1);
         let asked = cut_to(asked, left);
@@ -113,9 +114,10 @@ impl App {
                 &format!(" {}", summary(&running.tool, &running.args)),
                 PLAIN,
             );
-            let count = running.output.lines().count();
+            let count = running.lines;
             if count > 0 && !self.unfolded {
-                line.push(&format!("  {count} lines, Ctrl-O shows them"), DIM);
+                let lines = if count == 1 { "line" } else { "lines" };
+                line.push(&format!("  {count} {lines}, Ctrl-O shows more"), DIM);
             }
             lines.push(line.cut(width));
             if self.unfolded {
@@ -160,38 +162,56 @@ impl App {
         SPINNER[self.beat % SPINNER.len()]
     }
 
-    /// How things stand, in a line.
-    fn status(&self, width: usize) -> Line {
+    /// How things stand, in a line; where it is narrow, in more, but at most so many.
+    fn status(&self, width: usize, most: usize) -> Vec<Line> {
         let pane = self.pane();
-        let mut line = self.doing(pane);
-        let mut parts = vec![self.facts.model.clone()];
+        let dim = |text: &str| Line::new(text, DIM);
+        let mut parts = vec![dim(&self.facts.model)];
         if pane.context > 0 {
-            parts.push(share(pane.context, self.facts.window));
+            parts.push(dim(&share(pane.context, self.facts.window)));
         }
         if pane.used.micro_dollars > 0 {
-            parts.push(dollars(pane.used.micro_dollars));
+            parts.push(dim(&dollars(pane.used.micro_dollars)));
         }
-        parts.push(self.facts.sandbox.clone());
-        for part in parts.iter().filter(|part| !part.is_empty()) {
-            line.push(" · ", DIM);
-            line.push(part, DIM);
-        }
+        parts.push(dim(&self.facts.sandbox));
         if self.panes.len() > 1 {
-            line.push(" ·", DIM);
+            let mut threads = Line::default();
             for (other, number) in self.panes.iter().zip(0..) {
-                let own = number == self.current;
-                let style = if own {
-                    Style { bold: true, ..DIM }
-                } else {
-                    DIM
-                };
-                line.push(&format!(" {}{}", other.mark(), other.key), style);
+                let bold = number == self.current;
+                let before = if number == 0 { "" } else { " " };
+                let text = format!("{before}{}{}", self.mark(other), other.key);
+                threads.push(&text, Style { bold, ..DIM });
             }
+            parts.push(threads);
         }
         if width > 60 && !pane.is_busy() && self.editor.is_empty() && self.gates.is_empty() {
-            line.push(" · /help", DIM);
+            parts.push(dim("/help"));
         }
-        line
+        let mut lines = vec![self.doing(pane)];
+        for part in parts.into_iter().filter(|part| part.width() > 0) {
+            let last = lines.len() - 1;
+            let fits = lines[last].width() + 3 + part.width() <= width;
+            if fits || lines.len() == most {
+                lines[last].push(" · ", DIM);
+            } else {
+                lines.push(Line::plain("  "));
+            }
+            if let Some(line) = lines.last_mut() {
+                line.extend(part);
+            }
+        }
+        lines
+    }
+
+    /// The state of a thread, as a mark.
+    pub(crate) fn mark(&self, pane: &Pane) -> &'static str {
+        let asks = |waiting: &Waiting| Some(&waiting.gate.origin.thread) == pane.id.as_ref();
+        match pane.status {
+            _ if self.gates.iter().any(asks) => "◆",
+            StatusKind::Idle => "○",
+            StatusKind::BlockedOnDecisionGate => "◆",
+            _ => "●",
+        }
     }
 
     fn doing(&self, pane: &Pane) -> Line {
@@ -199,6 +219,7 @@ impl App {
             return Line::new("opening …", DIM);
         }
         let (what, style) = match pane.status {
+            _ if self.gate().is_some() => return Line::new("waits for you", YELLOW),
             StatusKind::Idle => return Line::new("ready", GREEN),
             StatusKind::BlockedOnDecisionGate => return Line::new("waits for you", YELLOW),
             StatusKind::Queued => ("waits", CYAN),

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, Question};
 use super::{ActionError, ActionSource, Bridge, Mode, Prepared};
+use crate::arguments::{self, Instead};
 use crate::proof;
 use crate::schema;
 use crate::store::Later;
@@ -57,13 +58,15 @@ impl CallTool {
 
     async fn call(&self, args: Args, context: &ToolContext) -> Result<ToolOutput, ToolError> {
         let (source, id) = self.source(&args.tool_id)?;
-        let params = match args.params {
+        let mut params = match args.params {
             Value::Null => json!({}),
             given => given,
         };
-        let args_hash = proof::args_hash(&params);
+        let mut args_hash = proof::args_hash(&params);
         let (mut asked, mut wanted) = (0, 0);
         let mut before: Option<Map<String, Value>> = None;
+        // What a person wrote in place of what the model did, and what is wrong with it.
+        let (mut instead, mut unfit) = (None::<Instead>, None::<String>);
         loop {
             let action = match source.prepare(id).await {
                 Err(error) => {
@@ -72,7 +75,10 @@ impl CallTool {
                 }
                 Ok(action) => action,
             };
-            check(&action, &params)?;
+            if let Some(wrong) = wrong(&action, &params) {
+                let message = format!("the parameters do not fit: {wrong}");
+                return Err(failed(ErrorCode::InvalidArguments, message));
+            }
             let question = Question {
                 tool: &args.tool_id,
                 summary: &args.summary,
@@ -91,14 +97,31 @@ impl CallTool {
                     let message = "it changes faster than anybody can approve it";
                     return Err(failed(ErrorCode::Denied, message));
                 }
-                let request = question.request(context.call.as_str(), asked, before.as_ref());
+                let mut request = question.request(context.call.as_str(), asked, before.as_ref());
+                request
+                    .body
+                    .insert_str(0, &unfit.take().unwrap_or_default());
                 asked += 1;
                 let (resolution, about) = context.ask(request).await?;
                 match resolution.action.as_str() {
                     APPROVE | APPROVE_SESSION | APPROVE_PROJECT => {}
                     _ => return Err(failed(ErrorCode::Denied, "the person said no")),
                 }
-                if !question.is_about(&about) {
+                let is_same = question.is_about(&about);
+                if let Some(other) = arguments::approved(&about, &resolution) {
+                    let written = Instead {
+                        args: other.clone(),
+                        by: resolution.by.clone(),
+                    };
+                    if let Some(wrong) = wrong(&action, other) {
+                        unfit = Some(written.unfit(&wrong));
+                        continue;
+                    }
+                    params = other.clone();
+                    args_hash = proof::args_hash(&params);
+                    instead = Some(written);
+                }
+                if !is_same {
                     // It was another thing when they said yes.
                     before = Some(about);
                     continue;
@@ -112,8 +135,24 @@ impl CallTool {
                 }
             }
             match source.call(&action, params.clone(), context).await {
-                Ok(output) => return Ok(proven(output, &action, &args_hash)),
-                Err(ActionError::Changed) => before = Some(question_context(&question)),
+                Ok(output) => {
+                    let output = proven(output, &action, &args_hash);
+                    return Ok(match instead {
+                        Some(instead) => instead.told(output),
+                        None => output,
+                    });
+                }
+                Err(ActionError::Changed) => {
+                    let question = Question {
+                        tool: &args.tool_id,
+                        summary: &args.summary,
+                        action: &action,
+                        params: &params,
+                        args_hash: &args_hash,
+                        remembers: source.remembers(),
+                    };
+                    before = Some(question.request("", 0, None).context);
+                }
                 Err(error) => given(error, &mut wanted, context).await?,
             }
         }
@@ -186,10 +225,6 @@ async fn given(
     }
 }
 
-fn question_context(question: &Question<'_>) -> Map<String, Value> {
-    question.request("", 0, None).context
-}
-
 /// With what exactly ran, for whoever checks the record.
 fn proven(mut output: ToolOutput, action: &Prepared, args_hash: &str) -> ToolOutput {
     let mut data = match output.data {
@@ -203,22 +238,12 @@ fn proven(mut output: ToolOutput, action: &Prepared, args_hash: &str) -> ToolOut
     output
 }
 
-/// Whether the parameters fit; if not, all that is wrong with them.
-fn check(action: &Prepared, params: &Value) -> Result<(), ToolError> {
-    let Some(form) = &action.schema else {
-        return Ok(());
-    };
-    let Ok(form) = Schema::new(form) else {
-        // Whoever runs it says so in its own words.
-        return Ok(());
-    };
-    match schema::wrong(&form, params) {
-        None => Ok(()),
-        Some(wrong) => {
-            let message = format!("the parameters do not fit: {wrong}");
-            Err(failed(ErrorCode::InvalidArguments, message))
-        }
-    }
+/// All that is wrong with the parameters; nothing where they fit.
+fn wrong(action: &Prepared, params: &Value) -> Option<String> {
+    let form = action.schema.as_ref()?;
+    // What is no schema, whoever runs it says so in its own words.
+    let form = Schema::new(form).ok()?;
+    schema::wrong(&form, params)
 }
 
 fn failed(code: ErrorCode, message: impl Into<String>) -> ToolError {

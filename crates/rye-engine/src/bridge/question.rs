@@ -6,6 +6,7 @@ use rye_protocol::Action;
 use serde_json::{Map, Value, json};
 
 use super::{Piece, Prepared};
+use crate::arguments;
 use crate::proof::{ARGS_HASH, CHAIN_HASH};
 use crate::tool::DecisionRequest;
 
@@ -124,7 +125,7 @@ impl Question<'_> {
         context.insert("risk".to_owned(), json!(action.risk));
         context.insert("space".to_owned(), json!(action.space));
         context.insert("pieces".to_owned(), json!(action.pieces));
-        context.insert("params".to_owned(), self.params.clone());
+        arguments::offer(&mut context, self.params);
         if action.drift.is_some() {
             context.insert(DRIFT.to_owned(), json!(true));
         }

@@ -65,6 +65,25 @@ struct Args {
     timeout: Option<f64>,
 }
 
+impl Args {
+    /// What the sandbox is to run, and how long it may take.
+    fn exec(self) -> (Exec, Duration) {
+        let time = self
+            .timeout
+            .and_then(|it| Duration::try_from_secs_f64(it).ok());
+        let time = time.unwrap_or(Duration::from_secs(STANDARD));
+        let exec = Exec {
+            command: self.command,
+            cwd: self.cwd,
+            timeout: Some(time),
+            max_output: Some(KEPT),
+            max_told: Some(TOLD),
+            ..Exec::default()
+        };
+        (exec, time)
+    }
+}
+
 impl Tool for Bash {
     fn def(&self) -> &ToolDef {
         &self.def
@@ -72,20 +91,12 @@ impl Tool for Bash {
 
     fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let args: Args = parse(args)?;
-            let time = args
-                .timeout
-                .and_then(|it| Duration::try_from_secs_f64(it).ok());
-            let time = time.unwrap_or(Duration::from_secs(STANDARD));
-            let exec = Exec {
-                command: args.command,
-                cwd: args.cwd,
-                timeout: Some(time),
-                max_output: Some(KEPT),
-                max_told: Some(TOLD),
-                ..Exec::default()
-            };
-            permission::to_run(request(&exec, context.call.as_str()), &context).await?;
+            let (mut exec, mut time) = parse::<Args>(args.clone())?.exec();
+            let request = request(&exec, context.call.as_str());
+            let instead = permission::to_run(&self.def, request, &args, &context).await?;
+            if let Some(instead) = &instead {
+                (exec, time) = parse::<Args>(instead.args.clone())?.exec();
+            }
             let ear = Ear { context: &context };
             let executed = context.sandbox.exec(exec, &ear).await.map_err(failed)?;
             let report = Report::of(executed, time);
@@ -94,7 +105,11 @@ impl Tool for Bash {
             } else {
                 None
             };
-            Ok(report.output(hash.as_ref()))
+            let output = report.output(hash.as_ref());
+            Ok(match instead {
+                Some(instead) => instead.told(output),
+                None => output,
+            })
         })
     }
 }

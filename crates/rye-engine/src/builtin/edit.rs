@@ -122,10 +122,14 @@ impl Tool for Edit {
 
     fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let given = args.clone();
-            let mut args: Args = parse(args)?;
-            let changes = args.changes()?;
-            permission::to_change("edit", &args.path, &given, &context).await?;
+            let given = args;
+            let mut args: Args = parse(given.clone())?;
+            let mut changes = args.changes()?;
+            let instead = permission::to_change(&self.def, &args.path, &given, &context).await?;
+            if let Some(instead) = &instead {
+                args = parse(instead.args.clone())?;
+                changes = args.changes()?;
+            }
             let (sandbox, path) = (&*context.sandbox, &args.path);
             let _alone = self.alone.lock().await;
             let bytes = match sandbox.read(path).await {
@@ -141,7 +145,11 @@ impl Tool for Edit {
             let wrong = |why: String| ToolError::failed(format!("{path}: {why}"));
             let (edited, places) = edited.map_err(wrong)?;
             sandbox.write(path, &edited.bytes()).await.map_err(failed)?;
-            Ok(report(path, &document.text, &edited.text, places))
+            let output = report(path, &document.text, &edited.text, places);
+            Ok(match instead {
+                Some(instead) => instead.told(output),
+                None => output,
+            })
         })
     }
 }

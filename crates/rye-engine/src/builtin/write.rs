@@ -57,9 +57,14 @@ impl Tool for Write {
 
     fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let given = args.clone();
-            let Args { path, content } = parse(args)?;
-            permission::to_change("write", &path, &given, &context).await?;
+            let Args {
+                mut path,
+                mut content,
+            } = parse(args.clone())?;
+            let instead = permission::to_change(&self.def, &path, &args, &context).await?;
+            if let Some(instead) = &instead {
+                Args { path, content } = parse(instead.args.clone())?;
+            }
             let _alone = self.alone.lock().await;
             let before = match context.sandbox.stat(&path).await {
                 Ok(about) => Some(about.size),
@@ -68,7 +73,11 @@ impl Tool for Write {
             };
             let written = context.sandbox.write(&path, content.as_bytes()).await;
             written.map_err(failed)?;
-            Ok(report(&path, &content, before))
+            let output = report(&path, &content, before);
+            Ok(match instead {
+                Some(instead) => instead.told(output),
+                None => output,
+            })
         })
     }
 }

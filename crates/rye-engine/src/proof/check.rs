@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use lillux::Hash;
 use lillux::keys::{PublicKey, Signature};
 use rye_protocol::{
-    Archive, CallId, Entry, EntryId, EntryKind, EventKind, Gate, GateId, GateStatus, Part,
+    Archive, CallId, Entry, EntryId, EntryKind, EventKind, Gate, GateId, GateStatus, Part, Receipt,
     Resolution, Seal, ThreadId,
 };
+use serde_json::Value;
 
-use super::{CHAIN_HASH, entry_hash, receipt_hash, seal_hash, unsigned};
+use super::{ARGS_HASH, CHAIN_HASH, entry_hash, receipt_hash, seal_hash, unsigned};
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -246,7 +247,7 @@ impl<'a> Check<'a> {
 
     /// What was decided is what was signed, and what was approved is what ran.
     fn receipts(&mut self) {
-        let mut approved: HashMap<_, Vec<(&str, &GateId)>> = HashMap::new();
+        let mut approved: HashMap<_, Vec<(&Receipt, &GateId)>> = HashMap::new();
         for gate in &self.archive.gates {
             let GateStatus::Resolved { resolution } = &gate.status else {
                 continue;
@@ -264,29 +265,32 @@ impl<'a> Check<'a> {
                 let why = "the receipt is for another decision";
                 self.fault(Trouble::Altered, &gate.id, why);
             }
-            if let Some(hash) = &receipt.chain_hash
-                && resolution.action.starts_with("approve")
-            {
+            if receipt.chain_hash.is_some() && resolution.action.starts_with("approve") {
                 let call = (&gate.origin.thread, &gate.origin.call);
-                approved
-                    .entry(call)
-                    .or_default()
-                    .push((hash.as_str(), &gate.id));
+                approved.entry(call).or_default().push((receipt, &gate.id));
             }
         }
-        for (call, ran) in ran(&self.archive.entries) {
-            // What was asked about and changed was asked about again.
-            let Some(approved) = approved.get(&call) else {
+        for (call, chain, args) in ran(&self.archive.entries) {
+            let approved = approved.get(&call).map_or(&[][..], Vec::as_slice);
+            let Some((last, gate)) = approved.last() else {
                 continue;
             };
-            if let Some((hash, gate)) = approved.last()
-                && approved.iter().all(|(hash, _)| *hash != ran)
-            {
-                self.fault(
-                    Trouble::Altered,
-                    gate,
-                    format!("{hash} was approved, and {ran} ran"),
-                );
+            // What was asked about and changed was asked about again.
+            let all = approved.iter().map(|(receipt, _)| *receipt);
+            let mut same = all.filter(|it| it.chain_hash.as_deref() == Some(chain));
+            let Some(first) = same.next() else {
+                let hash = last.chain_hash.as_deref().unwrap_or_default();
+                let why = format!("{hash} was approved, and {chain} ran");
+                self.fault(Trouble::Altered, *gate, why);
+                continue;
+            };
+            let mut hashes = [first]
+                .into_iter()
+                .chain(same)
+                .map(|it| it.args_hash.as_deref());
+            if args.is_some() && hashes.all(|hash| hash != args) {
+                let why = "it ran with other arguments than were approved";
+                self.fault(Trouble::Altered, *gate, why);
             }
         }
     }
@@ -327,8 +331,8 @@ fn agrees(gate: &Gate, resolution: &Resolution) -> bool {
     expected == **receipt
 }
 
-/// The hash of what ran, by call.
-fn ran(entries: &[Entry]) -> Vec<((&ThreadId, &CallId), &str)> {
+/// The hashes of what ran and of its arguments, by call.
+fn ran(entries: &[Entry]) -> Vec<((&ThreadId, &CallId), &str, Option<&str>)> {
     let mut ran = Vec::new();
     for entry in entries {
         let EntryKind::Message(message) = &entry.kind else {
@@ -336,9 +340,10 @@ fn ran(entries: &[Entry]) -> Vec<((&ThreadId, &CallId), &str)> {
         };
         for part in &message.parts {
             if let Part::ToolResult { call_id, data, .. } = part
-                && let Some(hash) = data.get(CHAIN_HASH).and_then(|hash| hash.as_str())
+                && let Some(hash) = data.get(CHAIN_HASH).and_then(Value::as_str)
             {
-                ran.push(((&entry.thread, call_id), hash));
+                let args = data.get(ARGS_HASH).and_then(Value::as_str);
+                ran.push(((&entry.thread, call_id), hash, args));
             }
         }
     }

@@ -81,7 +81,7 @@ pub(crate) async fn agreed(
 }
 
 /// Waits for a decision, if it takes one.
-pub(crate) async fn decided(
+async fn decided(
     mode: Mode,
     tool: &str,
     request: DecisionRequest,

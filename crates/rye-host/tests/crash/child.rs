@@ -20,7 +20,7 @@ use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_model::{Catalogue, Config, ConfigFile, Script, Step};
 use rye_sandbox::{Local, Virtual};
 use rye_store::Sqlite;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::killer::Killer;
 use super::project;
@@ -254,12 +254,15 @@ async fn act(person: Person, engine: &Engine, session: &Session, stranger: &Stra
             let named = thread.filter(|_| !all);
             return stranger.order(session.id(), named).await;
         }
-        Person::Approves => "approve",
+        Person::Approves | Person::Edits => "approve",
         Person::RunsAgain => "run_again",
     };
     let decision = Decision {
         action: action.to_owned(),
-        value: Value::Null,
+        value: match person {
+            Person::Edits => json!({ "arguments": { "note": "slowly" } }),
+            _ => Value::Null,
+        },
         by: "ada".to_owned(),
         source: "test".to_owned(),
     };

@@ -30,6 +30,8 @@ pub(crate) struct Scenario {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Person {
     Approves,
+    /// Approves with other arguments than were asked about.
+    Edits,
     /// Asks something else instead.
     Steers,
     /// Does not answer.
@@ -280,6 +282,13 @@ pub(crate) const ALL: &[Scenario] = &[
         name: "an approved item, receipts",
         script: || Script::of([bridged("rye:deploy"), Step::text("done")]),
         in_project: true,
+        ..PLAIN
+    },
+    Scenario {
+        name: "other arguments are approved",
+        script: || Script::of([bridged("rye:deploy"), Step::text("done")]),
+        in_project: true,
+        person: Person::Edits,
         ..PLAIN
     },
     Scenario {

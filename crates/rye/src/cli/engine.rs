@@ -1,23 +1,17 @@
-//! An engine for commands, and what a person sees while it works.
+//! An engine for commands.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lillux::durable;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_engine::bridge::DRIFT;
 use rye_engine::compaction::Settings;
-use rye_engine::protocol::{
-    Archive, Entry, EntryKind, EventKind, Gate, GateId, Message, Part, QueueItemId, Role,
-    Session as SessionData, SessionId, StatusKind, TurnEnd,
-};
-use rye_engine::result::RESULT;
+use rye_engine::protocol::{Archive, Gate, GateId, Session as SessionData, SessionId};
 use rye_engine::store::{Posted, SessionFilter, SessionStore as _, StoreError};
 use rye_engine::tool::VAULT;
-use rye_engine::{DecideError, Decision, Engine, Feed, Missed, Session};
+use rye_engine::{DecideError, Decision, Engine};
 use rye_host::replay::{Replayed, Today};
 use rye_host::{
     ApprovalsError, Bridge, BridgeError, CompactionError, Files, HostError, SandboxKind, Sqlite,
@@ -31,8 +25,6 @@ use super::commands::execute;
 use super::context::Context;
 use super::failure::{Exit, Failure};
 use super::models::catalogue;
-use super::page::{DIM, paint, plain};
-use super::printer::Printer;
 use crate::settings;
 
 /// How many sessions are looked through for an id.
@@ -310,227 +302,6 @@ pub(crate) fn one_of<'a>(
     }
 }
 
-/// What a person sees of a session while it works.
-pub(crate) struct Follower<'a> {
-    pub(crate) engine: &'a Engine,
-    pub(crate) session: &'a Session,
-    pub(crate) printer: Printer,
-    /// Approve without asking.
-    pub(crate) yes: bool,
-}
-
-/// How a prompt ended.
-pub(crate) struct Ended {
-    pub(crate) reason: TurnEnd,
-    /// What the model said last.
-    pub(crate) text: String,
-    /// The result, where one was wanted and it fits.
-    pub(crate) result: Option<Value>,
-    pub(crate) error: Option<String>,
-}
-
-impl Follower<'_> {
-    /// Follows until a prompt has ended.
-    pub(crate) async fn until_ended(
-        &self,
-        after: u64,
-        item: &QueueItemId,
-    ) -> Result<Ended, Failure> {
-        let mut gates = Gates::of(self).await?;
-        let mut events = self.session.subscribe(after);
-        let (mut text, mut result, mut error) = (String::new(), None, None);
-        loop {
-            let notice = tokio::select! {
-                notice = events.next() => notice?.ok_or_else(taken)?,
-                gate = gates.next() => {
-                    self.at_gate(gate?).await?;
-                    continue;
-                }
-            };
-            match notice.event.kind {
-                EventKind::TurnEnd {
-                    item: ended,
-                    reason,
-                } if ended == *item => {
-                    return Ok(Ended {
-                        reason,
-                        text,
-                        result,
-                        error,
-                    });
-                }
-                EventKind::MessageEnd { entry } => {
-                    let entry = match notice.entry {
-                        Some(entry) => Some(entry),
-                        None => self.read(notice.event.thread.as_ref(), &entry).await?,
-                    };
-                    if let Some(said) = entry.and_then(|entry| self.tell(&entry, item)) {
-                        (text, result) = said;
-                    }
-                }
-                EventKind::Error { error: why } if why.ids.item.as_ref() == Some(item) => {
-                    error = Some(why.message);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Follows until nothing is left to do, and all is told that came of it.
-    pub(crate) async fn until_idle(&self, after: u64) -> Result<(), Failure> {
-        let mut gates = Gates::of(self).await?;
-        let mut events = self.session.subscribe(after);
-        let mut told = after;
-        loop {
-            let threads = self.session.threads();
-            let idle = threads.iter().all(|it| it.status == StatusKind::Idle);
-            // A thread is idle before the last it did has been heard of.
-            if idle && told >= self.session.last_event().await? {
-                return Ok(());
-            }
-            tokio::select! {
-                notice = events.next() => {
-                    let notice = notice?.ok_or_else(taken)?;
-                    told = notice.event.sequence.unwrap_or(told);
-                    if let EventKind::MessageEnd { entry } = &notice.event.kind {
-                        let entry = match notice.entry {
-                            Some(entry) => Some(entry),
-                            None => self.read(notice.event.thread.as_ref(), entry).await?,
-                        };
-                        if let Some(entry) = entry {
-                            self.aside(&line(&entry));
-                        }
-                    }
-                }
-                gate = gates.next() => self.at_gate(gate?).await?,
-            }
-        }
-    }
-
-    async fn read(
-        &self,
-        thread: Option<&rye_engine::protocol::ThreadId>,
-        id: &rye_engine::protocol::EntryId,
-    ) -> Result<Option<Arc<Entry>>, Failure> {
-        let Some(thread) = thread else {
-            return Ok(None);
-        };
-        let all = self.session.entries(thread, None, usize::MAX).await?;
-        let entry = all.into_iter().find(|entry| entry.id == *id);
-        Ok(entry.map(Arc::new))
-    }
-
-    /// Tells of an entry on the side; what the model says to this prompt is given back.
-    fn tell(&self, entry: &Entry, item: &QueueItemId) -> Option<(String, Option<Value>)> {
-        let EntryKind::Message(message) = &entry.kind else {
-            return None;
-        };
-        if entry.item.as_ref() != Some(item) || message.role == Role::User {
-            return None;
-        }
-        let calls = message
-            .parts
-            .iter()
-            .any(|part| matches!(part, Part::ToolCall { .. }));
-        if message.role == Role::Assistant && !calls {
-            let result = message.metadata.get(RESULT).cloned();
-            return Some((message.content(), result));
-        }
-        self.aside(&line(entry));
-        None
-    }
-
-    fn aside(&self, line: &str) {
-        if !self.printer.quiet {
-            self.printer
-                .aside(&format!("{}\n", paint(DIM, plain(line))));
-        }
-    }
-
-    async fn at_gate(&self, gate: Gate) -> Result<(), Failure> {
-        let Gate {
-            id, title, body, ..
-        } = gate.clone();
-        let has = |action: &str| gate.actions.iter().any(|it| it.id == action);
-        // To approve whatever is asked for is not to spend whatever is asked for, nor to take
-        // whatever a server says.
-        let only_a_person = ["limit", DRIFT];
-        let named = |key: &&str| gate.context.contains_key(*key);
-        if has("approve") && self.yes && !only_a_person.iter().any(named) {
-            return self.decide(&id, "approve").await;
-        }
-        if has("approve") && io::stdin().is_terminal() {
-            let question = format!("{title}\n{body}");
-            let printer = self.printer;
-            let asked = tokio::task::spawn_blocking(move || printer.confirm(question.trim()));
-            let answer = asked.await.map_err(io::Error::other).flatten();
-            let yes = answer.map_err(|error| Failure::failed("io", error))?;
-            return self.decide(&id, if yes { "approve" } else { "deny" }).await;
-        }
-        let text = format!("it waits for a decision: {title}");
-        self.printer.warn(&text, Some(&how_to_answer(&gate)));
-        Ok(())
-    }
-
-    async fn decide(&self, gate: &GateId, action: &str) -> Result<(), Failure> {
-        decide(self.engine, gate, action, Value::Null)
-            .await
-            .map(drop)
-    }
-}
-
-fn taken() -> Failure {
-    Failure::failed("closed", "the session was taken over elsewhere")
-}
-
-/// The gates of a session and of those below it, each once.
-struct Gates<'a> {
-    engine: &'a Engine,
-    feed: Feed,
-    waiting: VecDeque<Gate>,
-    seen: BTreeSet<GateId>,
-}
-
-impl<'a> Gates<'a> {
-    async fn of(follower: &Follower<'a>) -> Result<Self, Failure> {
-        let mut gates = Self {
-            engine: follower.engine,
-            feed: follower.engine.feed(),
-            waiting: VecDeque::new(),
-            seen: BTreeSet::new(),
-        };
-        gates.look().await?;
-        Ok(gates)
-    }
-
-    /// Those that wait already, or that were missed.
-    async fn look(&mut self) -> Result<(), Failure> {
-        let pending = self.engine.pending_gates(None).await?;
-        let own = |gate: &Gate| self.engine.session(&gate.origin.session).is_some();
-        self.waiting.extend(pending.into_iter().filter(own));
-        Ok(())
-    }
-
-    async fn next(&mut self) -> Result<Gate, Failure> {
-        loop {
-            while let Some(gate) = self.waiting.pop_front() {
-                if self.seen.insert(gate.id.clone()) {
-                    return Ok(gate);
-                }
-            }
-            match self.feed.next().await {
-                Ok(Some(notice)) => {
-                    if let EventKind::DecisionGate { gate } = notice.event.kind {
-                        self.waiting.push_back(*gate);
-                    }
-                }
-                Ok(None) => return std::future::pending().await,
-                Err(Missed(_)) => self.look().await?,
-            }
-        }
-    }
-}
-
 /// Makes a decision as the person at the command line.
 pub(crate) async fn decide(
     engine: &Engine,
@@ -564,61 +335,6 @@ pub(crate) fn how_to_answer(gate: &Gate) -> String {
         ([], _) => format!("rye gate answer {id} --value …"),
         (all, _) if all.contains(&"approve") => format!("rye gate approve {id}"),
         (all, _) => format!("rye gate answer --action {} {id}", all.join("|")),
-    }
-}
-
-/// An entry in a line.
-pub(crate) fn line(entry: &Entry) -> String {
-    match &entry.kind {
-        EntryKind::Message(message) => spoken(message),
-        EntryKind::DecisionGate { title, .. } => format!("gate       {title}"),
-        EntryKind::Compaction {
-            covered,
-            tokens_before,
-            tokens_after,
-            ..
-        } => format!(
-            "summed up  {} entries, {tokens_before} tokens became {tokens_after}",
-            covered.len()
-        ),
-        EntryKind::CompactionUndone { .. } => "summary taken back".to_owned(),
-        EntryKind::BranchSummary { .. } => "branch left".to_owned(),
-    }
-}
-
-fn spoken(message: &Message) -> String {
-    let role = match message.role {
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
-        Role::System => "system",
-    };
-    let parts = message.parts.iter().map(|part| match part {
-        Part::Text { text } | Part::ToolResult { text, .. } => first_line(text),
-        Part::ToolCall { tool, args, .. } => {
-            format!("calls {tool} {}", first_line(&args.to_string()))
-        }
-        Part::Error { error } => format!("error: {}", error.message),
-        Part::Thinking { .. } => String::new(),
-        Part::Attachment { name, .. } => format!("[{name}]"),
-    });
-    let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
-    format!("{role:<10} {}", parts.join("; "))
-}
-
-fn first_line(text: &str) -> String {
-    const MOST: usize = 200;
-    let mut lines = text.trim().lines();
-    let first: String = lines
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .take(MOST)
-        .collect();
-    if lines.next().is_some() || first.len() < text.trim().len() {
-        format!("{first} …")
-    } else {
-        first
     }
 }
 

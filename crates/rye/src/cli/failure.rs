@@ -19,6 +19,14 @@ pub(crate) enum Exit {
     Usage = 2,
     Integrity = 3,
     Permission = 4,
+    /// Nobody was there to decide.
+    Waits = 5,
+    /// Somebody ended it.
+    Aborted = 6,
+    /// It has used up what it may.
+    Limit = 7,
+    /// The answer is not what was asked for.
+    Unfit = 8,
     TimedOut = 124,
     /// By a person, with Ctrl-C.
     Interrupted = 130,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
@@ -123,9 +123,13 @@ impl Printer {
 
     /// Says what a person should know though the call goes on.
     pub(crate) fn warn(self, text: &str, hint: Option<&str>) {
-        if self.quiet {
-            return;
+        if !self.quiet {
+            self.warn_always(text, hint);
         }
+    }
+
+    /// The same where a person must know though they want to hear nothing.
+    pub(crate) fn warn_always(self, text: &str, hint: Option<&str>) {
         let (warn, help) = (page::WARN, page::HELP);
         let mut words = format!("{warn}warning{warn:#}: {}\n", one_line(text));
         if let Some(hint) = hint {
@@ -166,11 +170,24 @@ impl Printer {
         self.error_words(words);
     }
 
+    /// Whether somebody is there who can be asked: at standard input, or, where that is a
+    /// pipe, before the terminal that shows what is said on the side.
+    pub(crate) fn can_ask() -> bool {
+        io::stdin().is_terminal() || (io::stderr().is_terminal() && terminal().is_some())
+    }
+
     /// Asks on the terminal; anything but yes is no.
     pub(crate) fn confirm(self, question: &str) -> io::Result<bool> {
         self.error_words(&format!("{} [y/N] ", plain(question)));
         let mut answer = String::new();
-        if io::stdin().read_line(&mut answer)? == 0 {
+        let read = match terminal() {
+            // Standard input is something else.
+            Some(terminal) if !io::stdin().is_terminal() => {
+                BufReader::new(terminal).read_line(&mut answer)?
+            }
+            _ => io::stdin().read_line(&mut answer)?,
+        };
+        if read == 0 {
             self.error_words("\n");
         }
         Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
@@ -217,6 +234,11 @@ fn document(fields: Value, failure: Option<&Failure>) -> String {
         document.extend(fields);
     }
     format!("{}\n", Value::Object(document))
+}
+
+/// The terminal of this process, if it has one.
+fn terminal() -> Option<File> {
+    File::open("/dev/tty").ok()
 }
 
 /// The columns of the terminal, where standard output is one.

@@ -160,6 +160,17 @@ pub fn told(typed: &str, output: &Output) -> String {
     format!("$ {typed}\n{out}{err}--- exit {code}\n\n")
 }
 
+/// The last of several lines of JSON: how a prompt ended.
+pub fn outcome(output: &Output) -> serde_json::Value {
+    let text = std::str::from_utf8(&output.stdout).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let mut lines: Vec<serde_json::Value> = lines.collect();
+    let last = lines.pop().unwrap();
+    assert_eq!(last["type"], "outcome", "{text}");
+    assert!(lines.iter().all(|line| line["type"] != "outcome"), "{text}");
+    last
+}
+
 /// The one JSON document that a call printed.
 pub fn json(output: &Output) -> serde_json::Value {
     let text = std::str::from_utf8(&output.stdout).unwrap();

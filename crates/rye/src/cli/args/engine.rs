@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Args, Subcommand, ValueEnum};
 use rye_engine::protocol::{Limits, Millis, QueueMode};
 use rye_host::SandboxKind;
+use serde_json::Value;
 
 #[derive(Debug, Args)]
 #[command(
@@ -40,17 +41,22 @@ pub(crate) struct ChatArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The answer goes to standard output, all else to standard error. At a gate it asks on a\n\
-    terminal; elsewhere it waits for `rye gate approve` from another one. Whatever happens to this\n\
-    process, the session goes on with `rye session resume`.\n\n\
+    after_help = "The answer goes to standard output, all else to standard error; with --json, each event is a\n\
+    line as it happens, and the last line is the outcome. What comes by a pipe or from a file on\n\
+    standard input is put below TEXT, or is all of it. At a gate it asks on a terminal; elsewhere it\n\
+    waits for `rye gate approve` from another one. Whatever happens to this process, the session goes\n\
+    on with `rye session resume`.\n\n\
+    Exit codes: 0 answered, 1 not (the model failed, for one), 2 wrong usage, 4 refused, 5 a gate waits\n\
+    (--no-wait), 6 somebody ended it, 7 a limit, 8 no result that fits the schema, 124 --max-time.\n\n\
     Examples:\n  \
     rye prompt 'say hello' --model scripted:hello.yaml\n  \
+    git diff | rye prompt 'review this'\n  \
     rye prompt 'and now in French' --session 01a1…\n  \
     rye prompt 'review it' --role reviewer --schema findings.json"
 )]
 pub(crate) struct PromptArgs {
-    /// What is asked.
-    #[arg(value_name = "TEXT", required = true)]
+    /// What is asked. Else what standard input says.
+    #[arg(value_name = "TEXT")]
     pub(crate) text: Vec<String>,
     /// A session to go on with, or a part of its id. Else a new one.
     #[arg(long, value_name = "ID")]
@@ -82,6 +88,9 @@ pub(crate) struct PromptArgs {
     /// Approve what is asked for.
     #[arg(long)]
     pub(crate) yes: bool,
+    /// End at a gate that nobody here can be asked about, rather than wait.
+    #[arg(long)]
+    pub(crate) no_wait: bool,
     /// The organisation whose credentials a new session may use: see `rye vault set --org`.
     #[arg(long, value_name = "NAME", conflicts_with = "session")]
     pub(crate) org: Option<String>,
@@ -377,6 +386,14 @@ pub(crate) struct ApproveArgs {
     /// How long it holds, for a tool that is called through `call_tool`.
     #[arg(long = "for", value_enum, default_value = "call")]
     pub(crate) holds: Holds,
+    /// Other arguments, as JSON, which it runs with instead.
+    #[arg(long, value_name = "JSON", value_parser = arguments)]
+    pub(crate) arguments: Option<Value>,
+}
+
+/// Arguments, as JSON.
+fn arguments(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))
 }
 
 /// How long an approval holds.

@@ -1,5 +1,6 @@
 //! `rye gate list`, `approve`, `deny`, `answer`
 
+use rye_engine::arguments::ARGUMENTS;
 use rye_engine::bridge::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 use rye_engine::proof;
 use rye_engine::protocol::{Gate, GateId, Millis, Resolution};
@@ -30,7 +31,11 @@ pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
                 Holds::Session => APPROVE_SESSION,
                 Holds::Project => APPROVE_PROJECT,
             };
-            answer(&args.gate, action, Value::Null, context)
+            let value = match &args.arguments {
+                Some(arguments) => json!({ ARGUMENTS: arguments }),
+                None => Value::Null,
+            };
+            answer(&args.gate, action, value, context)
         }
         GateCommand::Deny(args) => answer(args, "deny", Value::Null, context),
         GateCommand::Answer(args) => {
@@ -106,7 +111,10 @@ fn call_gate(args: &GateArgs, context: &Context) -> Result<Option<String>, Failu
     }
 }
 
-fn answer_call(id: &str, action: &str, context: &Context) -> Outcome {
+fn answer_call(id: &str, action: &str, value: &Value, context: &Context) -> Outcome {
+    if value.get(ARGUMENTS).is_some() {
+        return Err(fixed());
+    }
     if !ANSWERS.contains(&action) {
         let message = format!("the answer to {id} is {}", ANSWERS.join(" or "));
         return Err(Failure::usage(message).hint(format!("rye gate approve {id}")));
@@ -146,6 +154,9 @@ fn question(meant: &str, context: &Context) -> Result<Option<Question>, Failure>
 /// Answers a question of a graph. Whoever walks it hears of it by itself.
 fn answer_graph(question: &Question, action: &str, value: Value, context: &Context) -> Outcome {
     let gate = &question.gate;
+    if value.get(ARGUMENTS).is_some() {
+        return Err(fixed());
+    }
     let actions: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
     if !actions.is_empty() && !actions.contains(&action) {
         let message = format!(
@@ -200,13 +211,17 @@ fn conflict(by: &str, action: &str) -> Failure {
     Failure::failed("decision_gate_conflict", message)
 }
 
+fn fixed() -> Failure {
+    Failure::usage("only what an agent wants to run can be approved with other arguments")
+}
+
 fn gone() -> Failure {
     Failure::failed("gone", "nobody waits for a decision there any more")
 }
 
 fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Outcome {
     if let Some(id) = call_gate(args, context)? {
-        return answer_call(&id, action, context);
+        return answer_call(&id, action, &value, context);
     }
     if let Some(question) = question(&args.gate, context)? {
         return answer_graph(&question, action, value, context);

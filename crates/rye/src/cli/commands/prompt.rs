@@ -1,9 +1,11 @@
 //! `rye prompt`
 
+mod input;
+
 use std::path::Path;
 use std::time::SystemTime;
 
-use rye_engine::protocol::{SessionId, TurnEnd};
+use rye_engine::protocol::{ErrorCode, Millis, SessionId, TurnEnd};
 use rye_engine::result::wrong_schema;
 use rye_engine::store::Claim;
 use rye_engine::{Engine, NewSession, Prompt, Session};
@@ -11,13 +13,24 @@ use serde_json::{Value, json};
 
 use crate::cli::args::PromptArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{Ended, Follower, Wanted, with_engine, with_session};
+use crate::cli::engine::{Wanted, with_engine, with_session};
 use crate::cli::failure::{Exit, Failure};
+use crate::cli::follower::{Ended, Follower};
 use crate::cli::page::{Page, plain};
 use crate::cli::printer::{Outcome, Report};
 
 pub(crate) fn run(args: &PromptArgs, context: &Context) -> Outcome {
+    let outcome = prompted(args, context);
+    match outcome {
+        // Where each line is an event, the last one says how it ended, also if nothing began.
+        Err(failure) if context.printer.json => Ok(Box::new(Refused(failure))),
+        outcome => outcome,
+    }
+}
+
+fn prompted(args: &PromptArgs, context: &Context) -> Outcome {
     let schema = args.schema.as_deref().map(schema).transpose()?;
+    let text = input::asked(&args.text, context.printer)?;
     let wanted = Wanted {
         sandbox: args.sandbox.map(Into::into),
         workspace: None,
@@ -26,7 +39,7 @@ pub(crate) fn run(args: &PromptArgs, context: &Context) -> Outcome {
     };
     if let Some(meant) = &args.session {
         return with_session(context, meant, wanted, async |engine, id| {
-            let content = checked(args, engine, false).await?;
+            let content = checked(args, text, engine, false).await?;
             let session = engine.open_session(id, Claim::IfFree).await?;
             let prompt = prompt(args, content, schema);
             ask(args, context, engine, &session, prompt).await
@@ -34,7 +47,7 @@ pub(crate) fn run(args: &PromptArgs, context: &Context) -> Outcome {
     }
     with_engine(context, wanted, async |engine| {
         // What cannot be asked leaves no session behind.
-        let content = checked(args, engine, true).await?;
+        let content = checked(args, text, engine, true).await?;
         let new = NewSession {
             workspace: Some(context.settings.project().display().to_string()),
             model: args.model.clone(),
@@ -50,7 +63,12 @@ pub(crate) fn run(args: &PromptArgs, context: &Context) -> Outcome {
 
 /// What is asked, once it is clear that it can be: the model, the role and the skill are
 /// there.
-async fn checked(args: &PromptArgs, engine: &Engine, is_new: bool) -> Result<String, Failure> {
+async fn checked(
+    args: &PromptArgs,
+    text: String,
+    engine: &Engine,
+    is_new: bool,
+) -> Result<String, Failure> {
     let mut model = args.model.clone();
     if let Some(name) = &args.role {
         let role = engine.role(name).await;
@@ -63,7 +81,6 @@ async fn checked(args: &PromptArgs, engine: &Engine, is_new: bool) -> Result<Str
             .check_model(model.as_deref())
             .map_err(|why| Failure::failed("unknown_model", why).hint("rye models list"))?;
     }
-    let text = args.text.join(" ");
     let Some(name) = &args.skill else {
         if text.trim().is_empty() {
             return Err(Failure::usage("there is nothing to ask").hint("rye prompt TEXT"));
@@ -108,26 +125,86 @@ async fn ask(
     session: &Session,
     prompt: Prompt,
 ) -> Outcome {
-    let item = session.prompt(prompt).await?;
+    let until = prompt.limits.until;
     let follower = Follower {
         engine,
         session,
         printer: context.printer,
         yes: args.yes,
+        waits: !args.no_wait,
+        events: context.printer.json,
     };
-    let ended = follower.until_ended(0, &item).await?;
     let session = session.id().clone();
-    Ok(Box::new(Answer { session, ended }))
+    let ended = match follower.ask(prompt).await {
+        Ok(ended) => ended,
+        Err(failure) if failure.exit == Exit::Waits => {
+            return Ok(Box::new(Waits { session, failure }));
+        }
+        Err(failure) => return Err(failure),
+    };
+    let is_late = until.is_some_and(|until| until <= now());
+    Ok(Box::new(Answer {
+        session,
+        ended,
+        is_late,
+    }))
+}
+
+fn now() -> Millis {
+    Millis(u64::try_from(lillux::time::now().epoch_ms).unwrap_or_default())
+}
+
+/// How each outcome is told apart from events.
+const OUTCOME: &str = "outcome";
+
+/// It could not be asked, or followed to its end.
+struct Refused(Failure);
+
+impl Report for Refused {
+    fn json(&self) -> Value {
+        json!({ "type": OUTCOME })
+    }
+
+    fn show(&self, _page: &mut Page) {}
+
+    fn failure(&self) -> Option<Failure> {
+        Some(self.0.clone())
+    }
+}
+
+/// It waits at a gate, and nobody waits for it.
+struct Waits {
+    session: SessionId,
+    failure: Failure,
+}
+
+impl Report for Waits {
+    fn json(&self) -> Value {
+        json!({ "type": OUTCOME, "session": self.session })
+    }
+
+    fn show(&self, _page: &mut Page) {}
+
+    fn failure(&self) -> Option<Failure> {
+        Some(self.failure.clone())
+    }
+
+    fn next(&self) -> Option<String> {
+        Some(format!("rye session resume {}", self.session))
+    }
 }
 
 struct Answer {
     session: SessionId,
     ended: Ended,
+    /// Whether its time was up.
+    is_late: bool,
 }
 
 impl Report for Answer {
     fn json(&self) -> Value {
         let mut json = json!({
+            "type": OUTCOME,
             "session": self.session,
             "answer": self.ended.text,
             "end": self.ended.reason,
@@ -147,18 +224,25 @@ impl Report for Answer {
     }
 
     fn failure(&self) -> Option<Failure> {
-        let (code, message) = match self.ended.reason {
+        let Ended { reason, error, .. } = &self.ended;
+        let (exit, code, message) = match reason {
             TurnEnd::EndTurn => return None,
-            TurnEnd::Abort => ("aborted", "somebody ended it"),
-            TurnEnd::Limit => ("limit", "a limit was reached"),
-            TurnEnd::Error => ("error", "it could not be answered"),
+            TurnEnd::Abort => (Exit::Aborted, "aborted", "somebody ended it"),
+            TurnEnd::Limit if self.is_late => (Exit::TimedOut, "limit", "its time is up"),
+            TurnEnd::Limit => (Exit::Limit, "limit", "a limit was reached"),
+            TurnEnd::Error => match error.as_ref().map(|error| error.code) {
+                Some(ErrorCode::InvalidResult) => {
+                    (Exit::Unfit, "invalid_result", "the result does not fit")
+                }
+                _ => (Exit::Failed, "error", "it could not be answered"),
+            },
         };
-        let message = self
-            .ended
-            .error
-            .clone()
-            .unwrap_or_else(|| message.to_owned());
-        Some(Failure::failed(code, message).hint(format!("rye session show {}", self.session)))
+        let message = match error {
+            Some(error) => error.message.clone(),
+            None => message.to_owned(),
+        };
+        let failure = Failure::new(exit, code, message);
+        Some(failure.hint(format!("rye session show {}", self.session)))
     }
 
     fn next(&self) -> Option<String> {

@@ -14,8 +14,10 @@ use serde_json::{Value, json};
 
 use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand};
 use crate::cli::context::Context;
-use crate::cli::engine::{Follower, Wanted, find, how_to_answer, line, with_engine, with_session};
+use crate::cli::engine::{Wanted, find, how_to_answer, with_engine, with_session};
+use crate::cli::entry_line::line;
 use crate::cli::failure::Failure;
+use crate::cli::follower::Follower;
 use crate::cli::page::{BAD, BOLD, DIM, Page, WARN, paint, plain};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
@@ -195,6 +197,8 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
             session: &session,
             printer: context.printer,
             yes: args.yes,
+            waits: true,
+            events: false,
         };
         follower.until_idle(before).await?;
         Ok(Box::new(Show::of(engine, id.clone()).await?) as Box<dyn Report>)

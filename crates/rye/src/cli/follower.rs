@@ -1,0 +1,281 @@
+//! Whoever follows a session while it works: what happens is told, what is asked is answered
+//! or passed on.
+
+mod gates;
+
+use std::io;
+use std::sync::Arc;
+
+use rye_engine::bridge::DRIFT;
+use rye_engine::protocol::{
+    Entry, EntryId, EntryKind, ErrorInfo, Event, EventKind, Gate, GateId, Part, QueueItemId, Role,
+    StatusKind, ThreadId, TurnEnd,
+};
+use rye_engine::result::RESULT;
+use rye_engine::{Engine, Notice, Prompt, Session, Subscription};
+use serde_json::{Value, json};
+
+use super::engine::{decide, how_to_answer};
+use super::entry_line::line;
+use super::failure::{Exit, Failure};
+use super::page::{DIM, paint, plain};
+use super::printer::Printer;
+use gates::Gates;
+
+/// What a person sees of a session while it works.
+pub(crate) struct Follower<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) session: &'a Session,
+    pub(crate) printer: Printer,
+    /// Approve without asking.
+    pub(crate) yes: bool,
+    /// Wait at a gate that nobody here can be asked about.
+    pub(crate) waits: bool,
+    /// Print each event as a line, as it happens.
+    pub(crate) events: bool,
+}
+
+/// How a prompt ended.
+pub(crate) struct Ended {
+    pub(crate) reason: TurnEnd,
+    /// What the model said last.
+    pub(crate) text: String,
+    /// The result, where one was wanted and it fits.
+    pub(crate) result: Option<Value>,
+    pub(crate) error: Option<ErrorInfo>,
+}
+
+impl Follower<'_> {
+    /// Asks, and follows until it has ended, and a history that is too long by then is summed
+    /// up.
+    pub(crate) async fn ask(&self, prompt: Prompt) -> Result<Ended, Failure> {
+        // Before it is asked: what is told live is told to whoever listens by then.
+        let mut events = self.session.subscribe(self.session.last_event().await?);
+        let mut gates = Gates::of(self.engine).await?;
+        gates.leave_out(self.session.id());
+        let item = self.session.prompt(prompt).await?;
+        let (mut text, mut result, mut error) = (String::new(), None, None);
+        loop {
+            let notice = tokio::select! {
+                notice = events.next() => notice?.ok_or_else(taken)?,
+                gate = gates.next() => {
+                    self.at_gate(gate?).await?;
+                    continue;
+                }
+            };
+            let notice = self.heard(notice).await?;
+            match notice.event.kind {
+                EventKind::TurnEnd {
+                    item: ended,
+                    reason,
+                } if ended == item => {
+                    self.until_summed_up(notice.event.thread.as_ref(), &mut events)
+                        .await?;
+                    return Ok(Ended {
+                        reason,
+                        text,
+                        result,
+                        error,
+                    });
+                }
+                EventKind::MessageEnd { .. } => {
+                    if let Some(said) = notice.entry.and_then(|entry| self.tell(&entry, &item)) {
+                        (text, result) = said;
+                    }
+                }
+                // After its line.
+                EventKind::DecisionGate { gate } => self.at_gate(*gate).await?,
+                EventKind::Error { error: why } if why.ids.item.as_ref() == Some(&item) => {
+                    error = Some(why);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets a history be summed up that has become too long: whoever ended meanwhile would
+    /// have it begun anew the next time.
+    async fn until_summed_up(
+        &self,
+        thread: Option<&ThreadId>,
+        events: &mut Subscription,
+    ) -> Result<(), Failure> {
+        let mut begun = false;
+        loop {
+            let threads = self.session.threads();
+            let status = threads.iter().find(|view| Some(&view.id) == thread);
+            if status.is_none_or(|view| view.status == StatusKind::Idle) {
+                return Ok(());
+            }
+            let notice = events.next().await?.ok_or_else(taken)?;
+            let notice = self.heard(notice).await?;
+            match notice.event.kind {
+                _ if notice.event.thread.as_ref() != thread => {}
+                EventKind::CompactionStart => begun = true,
+                EventKind::CompactionEnd { .. } => return Ok(()),
+                // Something else was next.
+                EventKind::Status { .. } if !begun => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Follows until nothing is left to do, and all is told that came of it.
+    pub(crate) async fn until_idle(&self, after: u64) -> Result<(), Failure> {
+        let mut gates = Gates::of(self.engine).await?;
+        let mut events = self.session.subscribe(after);
+        let mut told = after;
+        loop {
+            let threads = self.session.threads();
+            let idle = threads.iter().all(|it| it.status == StatusKind::Idle);
+            // A thread is idle before the last it did has been heard of.
+            if idle && told >= self.session.last_event().await? {
+                return Ok(());
+            }
+            let notice = tokio::select! {
+                notice = events.next() => notice?.ok_or_else(taken)?,
+                gate = gates.next() => {
+                    self.at_gate(gate?).await?;
+                    continue;
+                }
+            };
+            let notice = self.heard(notice).await?;
+            told = notice.event.sequence.unwrap_or(told);
+            if let Some(entry) = notice.entry {
+                self.aside(&line(&entry));
+            }
+        }
+    }
+
+    /// An event, printed where that is wanted, with the entry that it tells of.
+    async fn heard(&self, mut notice: Notice) -> Result<Notice, Failure> {
+        if let (EventKind::MessageEnd { entry }, None) = (&notice.event.kind, &notice.entry) {
+            notice.entry = self.read(notice.event.thread.as_ref(), entry).await?;
+        }
+        if self.events {
+            print_event(&notice.event, notice.entry.as_deref())?;
+        }
+        Ok(notice)
+    }
+
+    async fn read(
+        &self,
+        thread: Option<&ThreadId>,
+        id: &EntryId,
+    ) -> Result<Option<Arc<Entry>>, Failure> {
+        let Some(thread) = thread else {
+            return Ok(None);
+        };
+        let all = self.session.entries(thread, None, usize::MAX).await?;
+        let entry = all.into_iter().find(|entry| entry.id == *id);
+        Ok(entry.map(Arc::new))
+    }
+
+    /// Tells of an entry on the side; what the model says to this prompt is given back.
+    fn tell(&self, entry: &Entry, item: &QueueItemId) -> Option<(String, Option<Value>)> {
+        let EntryKind::Message(message) = &entry.kind else {
+            return None;
+        };
+        if entry.item.as_ref() != Some(item) || message.role == Role::User {
+            return None;
+        }
+        let calls = message
+            .parts
+            .iter()
+            .any(|part| matches!(part, Part::ToolCall { .. }));
+        if message.role == Role::Assistant && !calls {
+            let result = message.metadata.get(RESULT).cloned();
+            return Some((message.content(), result));
+        }
+        self.aside(&line(entry));
+        None
+    }
+
+    fn aside(&self, line: &str) {
+        if !self.printer.quiet && !self.events {
+            self.printer
+                .aside(&format!("{}\n", paint(DIM, plain(line))));
+        }
+    }
+
+    async fn at_gate(&self, gate: Gate) -> Result<(), Failure> {
+        let id = &gate.id;
+        if self.events && gate.origin.session != *self.session.id() {
+            // Those of the session itself are among its events.
+            print_event(&asked_below(&gate), None)?;
+        }
+        let has = |action: &str| gate.actions.iter().any(|it| it.id == action);
+        // To approve whatever is asked for is not to spend whatever is asked for, nor to take
+        // whatever a server says.
+        let only_a_person = ["limit", DRIFT];
+        let named = |key: &&str| gate.context.contains_key(*key);
+        if has("approve") && self.yes && !only_a_person.iter().any(named) {
+            return self.decide(id, "approve").await;
+        }
+        if has("approve") && Printer::can_ask() {
+            let question = format!("{}\n{}", gate.title, gate.body);
+            let printer = self.printer;
+            let asked = tokio::task::spawn_blocking(move || printer.confirm(question.trim()));
+            let answer = asked.await.map_err(io::Error::other).flatten();
+            let yes = answer.map_err(|error| Failure::failed("io", error))?;
+            return self.decide(id, if yes { "approve" } else { "deny" }).await;
+        }
+        let (text, hint) = (
+            format!("it waits for a decision: {}", gate.title),
+            how_to_answer(&gate),
+        );
+        if !self.waits {
+            let failure = Failure::new(Exit::Waits, "gate_waits", text);
+            return Err(failure.hint(hint).detail("gate", id.as_str()));
+        }
+        // Also where nothing else is to be said: else it would wait for ever, and nobody knew.
+        self.printer.warn_always(&text, Some(&hint));
+        Ok(())
+    }
+
+    async fn decide(&self, gate: &GateId, action: &str) -> Result<(), Failure> {
+        decide(self.engine, gate, action, Value::Null)
+            .await
+            .map(drop)
+    }
+}
+
+fn taken() -> Failure {
+    Failure::failed("closed", "the session was taken over elsewhere")
+}
+
+fn asked_below(gate: &Gate) -> Event {
+    Event {
+        sequence: None,
+        session: gate.origin.session.clone(),
+        thread: Some(gate.origin.thread.clone()),
+        at: gate.created_at,
+        kind: EventKind::DecisionGate {
+            gate: Box::new(gate.clone()),
+        },
+    }
+}
+
+/// Prints an event in a line; with the entry that was written, where it tells of one.
+fn print_event(event: &Event, entry: Option<&Entry>) -> Result<(), Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::failed("io", error);
+    let mut data = serde_json::to_value(&event.kind).map_err(|error| wrong(&error))?;
+    if let Some(data) = data.as_object_mut() {
+        data.remove("type");
+        if let Some(entry) = entry {
+            let written = serde_json::to_value(&entry.kind).map_err(|error| wrong(&error))?;
+            data.insert("written".to_owned(), written);
+        }
+    }
+    let mut line = json!({
+        "type": event.kind.name(),
+        "session": event.session,
+        "thread": event.thread,
+        "at": event.at,
+        "data": data,
+    });
+    if let Some(number) = event.sequence {
+        line["sequence"] = number.into();
+    }
+    Printer::raw(format!("{line}\n").as_bytes()).map_err(|error| wrong(&error))
+}

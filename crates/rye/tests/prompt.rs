@@ -1,0 +1,259 @@
+//! `rye prompt` in pipes and scripts.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod support;
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Output;
+
+use serde_json::Value;
+use support::{World, assert_transcript, json, outcome};
+
+const MODEL: &[&str] = &["--model", "scripted:agent.yaml"];
+
+fn world(script: &str) -> World {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    world.write("project/agent.yaml", script);
+    world
+}
+
+const NOTED: &str = "{ steps: [], after_last: { text: noted } }";
+
+const BASH: &str = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo ran >> out.txt; \
+                    cat out.txt' } }]\n  - text: 'It said: ${last_tool_result}'\n";
+
+fn prompt<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&["prompt"], more, MODEL].concat()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let text = std::str::from_utf8(&output.stdout).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines.collect()
+}
+
+/// What the model was asked in the newest session.
+fn asked(world: &World) -> String {
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    let id = listed["sessions"][0]["id"].as_str().unwrap().to_owned();
+    let shown = json(&world.run(&["session", "show", &id, "--json"]));
+    let message = &shown["threads"][0]["entries"][0]["kind"];
+    message["parts"][0]["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn what_comes_by_a_pipe_is_put_below_the_words_or_is_all_of_them() {
+    for (words, input, expected) in [
+        (
+            &["why?"][..],
+            "one\ntwo\n",
+            "why?\n\n<stdin>\none\ntwo\n</stdin>",
+        ),
+        (&["why?"], "", "why?"),
+        (&[], "all of it\n", "all of it"),
+    ] {
+        let world = world(NOTED);
+        let output = world.feed(&prompt(words), input.as_bytes());
+        assert_eq!(output.stdout, b"noted\n", "{output:?}");
+        assert_eq!(asked(&world), expected);
+    }
+}
+
+#[test]
+fn each_event_is_a_line_and_the_last_one_is_the_outcome() {
+    let world = world(BASH);
+    let output = world.run(&prompt(&["go", "--json"]));
+    let all = lines(&output);
+    // Numbered ones without a gap, and live ones between them.
+    let numbers: Vec<_> = all
+        .iter()
+        .filter_map(|it| it["sequence"].as_u64())
+        .collect();
+    assert!(
+        numbers.windows(2).all(|it| it[1] == it[0] + 1),
+        "{numbers:?}"
+    );
+    let kinds: Vec<_> = all.iter().map(|it| it["type"].as_str().unwrap()).collect();
+    for wanted in [
+        "text_delta",
+        "tool_start",
+        "tool_output",
+        "tool_end",
+        "turn_end",
+    ] {
+        assert!(kinds.contains(&wanted), "no {wanted} in {kinds:?}");
+    }
+    let said: String = all
+        .iter()
+        .filter(|it| it["type"] == "text_delta")
+        .filter_map(|it| it["data"]["text"].as_str())
+        .collect();
+    assert_eq!(said, "It said: ran");
+    let written = all.iter().filter(|it| it["type"] == "message_end");
+    let roles: Vec<_> = written.map(|it| &it["data"]["written"]["role"]).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "assistant"]);
+    let last = outcome(&output);
+    assert_eq!(last["answer"], "It said: ran");
+    // Going on, only what is new.
+    let id = last["session"].as_str().unwrap();
+    let again = lines(&world.run(&["prompt", "more", "--session", id, "--json"]));
+    let first = again.iter().find_map(|it| it["sequence"].as_u64());
+    assert_eq!(first, numbers.last().map(|it| it + 1));
+    let written = again.iter().filter(|it| it["type"] == "message_end");
+    assert_eq!(written.count(), 2);
+}
+
+#[test]
+fn a_line_is_there_as_soon_as_it_happens() {
+    let script = "steps:\n  - { text: 'first second', chunk_chars: 6, chunk_ms: 600000 }\n";
+    let world = world(script);
+    let mut child = world
+        .command()
+        .args(prompt(&["go", "--json"]))
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let heard = lines.find_map(|line| {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        line["data"]["text"].as_str().map(str::to_owned)
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(heard.as_deref(), Some("first "));
+}
+
+#[test]
+fn the_exit_code_says_how_it_ended() {
+    let failing = "steps:\n  - { error: invalid_request }\n";
+    let schema = "{\"type\":\"object\",\"required\":[\"n\"]}";
+    for (script, more, code, error) in [
+        (NOTED, &["go"][..], 0, Value::Null),
+        (failing, &["go"], 1, "error".into()),
+        (NOTED, &[], 2, "usage".into()),
+        (
+            NOTED,
+            &["go", "--schema", "nowhere.json"],
+            2,
+            "bad_schema".into(),
+        ),
+        (
+            BASH,
+            &["go", "--sandbox", "local", "--no-wait"],
+            5,
+            "gate_waits".into(),
+        ),
+        (BASH, &["go", "--max-turns", "1"], 7, "limit".into()),
+        (
+            NOTED,
+            &["go", "--schema", "n.json"],
+            8,
+            "invalid_result".into(),
+        ),
+        (NOTED, &["go", "--max-time", "0"], 124, "limit".into()),
+    ] {
+        let world = world(script);
+        world.write("project/n.json", schema);
+        let said = world.run(&prompt(more));
+        assert_eq!(said.status.code(), Some(code), "{more:?} {said:?}");
+        let output = world.run(&prompt(&[more, &["--json"]].concat()));
+        assert_eq!(output.status.code(), Some(code), "{more:?} {output:?}");
+        assert_eq!(outcome(&output)["error"]["code"], error, "{more:?}");
+    }
+}
+
+#[test]
+fn who_does_not_wait_at_a_gate_is_told_how_it_goes_on() {
+    let world = world(BASH);
+    let words = prompt(&["go", "--sandbox", "local", "--no-wait"]);
+    let mut transcript = world.transcript(&[&words.join(" ")]);
+    let output = world.run(&[&words[..], &["--json"]].concat());
+    let last = outcome(&output);
+    let (gate, id) = (
+        last["error"]["gate"].as_str().unwrap(),
+        last["session"].as_str().unwrap(),
+    );
+    let of_gates = lines(&output);
+    let asked = of_gates.iter().find(|it| it["type"] == "decision_gate");
+    assert_eq!(asked.unwrap()["data"]["gate"]["id"], gate);
+    transcript += &world.transcript(&[
+        &format!("gate approve {gate}"),
+        &format!("session resume {id} --quiet"),
+    ]);
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn a_gate_is_told_of_also_where_nothing_else_is() {
+    let world = world(BASH);
+    let words = prompt(&["go", "--sandbox", "local", "--quiet"]);
+    let mut child = world.command().args(words).spawn().unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
+    let told = errors.by_ref().map_while(Result::ok).find_map(|line| {
+        let (_, gate) = line.split_once("rye gate approve ")?;
+        Some(gate.trim().to_owned())
+    });
+    let gate = told.unwrap();
+    assert!(world.run(&["gate", "approve", &gate]).status.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.stdout, b"It said: ran\n");
+}
+
+#[test]
+fn an_approval_with_other_arguments_runs_those_and_says_so() {
+    let world = world(BASH);
+    let words = prompt(&["go", "--sandbox", "local", "--no-wait", "--json"]);
+    let last = outcome(&world.run(&words));
+    let (gate, id) = (
+        last["error"]["gate"].as_str().unwrap(),
+        last["session"].as_str().unwrap(),
+    );
+    // What does not fit is asked about again.
+    let unfit = ["gate", "approve", gate, "--arguments", "{\"order\":1}"];
+    assert!(world.run(&unfit).status.success());
+    let resumed = world.command().args(["session", "resume", id]).spawn();
+    let mut resumed = resumed.unwrap();
+    let mut errors = BufReader::new(resumed.stderr.take().unwrap()).lines();
+    let told = errors.by_ref().map_while(Result::ok).find_map(|line| {
+        let (_, gate) = line.split_once("rye gate approve ")?;
+        Some(gate.trim().to_owned())
+    });
+    let second = told.unwrap();
+    assert_ne!(second, gate);
+    let listed = json(&world.run(&["gate", "list", "--json"]));
+    let body = listed["gates"][0]["body"].as_str().unwrap();
+    assert!(body.contains("that ada wrote do not fit"), "{body}");
+    let fits = [
+        "gate",
+        "approve",
+        &second,
+        "--arguments",
+        "{\"command\":\"echo other\"}",
+    ];
+    assert!(world.run(&fits).status.success());
+    let output = resumed.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("ada approved other arguments"), "{said}");
+    assert!(said.contains("other"), "{said}");
+    assert!(!world.path("project/out.txt").exists());
+}
+
+#[test]
+fn a_history_that_became_too_long_is_summed_up_before_it_ends() {
+    let text = "word ".repeat(4000);
+    let script = format!(
+        "context_window: 6000\nmax_output: 500\nsteps:\n  - {{ text: '{text}', usage: {{ input: 5000, output: \
+         900 }} }}\nafter_last: {{ text: noted }}\n"
+    );
+    let world = world(&script);
+    let output = world.run(&prompt(&["go", "--json"]));
+    let all = lines(&output);
+    let kinds: Vec<_> = all.iter().map(|it| it["type"].as_str().unwrap()).collect();
+    let place = |kind| kinds.iter().position(|it| *it == kind);
+    assert!(place("turn_end") < place("compaction_start"), "{kinds:?}");
+    assert!(
+        place("compaction_start") < place("compaction_end"),
+        "{kinds:?}"
+    );
+}
