@@ -32,7 +32,7 @@ pub struct Notice {
 /// A session's events, to all who listen.
 #[derive(Debug, Clone)]
 pub(crate) struct Bus {
-    sender: broadcast::Sender<Arc<Live>>,
+    sender: broadcast::Sender<Live>,
     /// The highest number that was told.
     last: Arc<AtomicU64>,
     /// Whoever listens to all sessions.
@@ -42,7 +42,7 @@ pub(crate) struct Bus {
 }
 
 /// What is told to whoever listens to a session.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Live {
     notice: Arc<Notice>,
     /// The highest number that was told before it.
@@ -86,7 +86,7 @@ impl Bus {
             let _ = self.all.send(ToAll { notice, user });
         }
         if to_some {
-            let _ = self.sender.send(Arc::new(Live { notice, after }));
+            let _ = self.sender.send(Live { notice, after });
         }
     }
 
@@ -113,7 +113,7 @@ impl Bus {
 /// A session's events: every numbered one once and in order, with what is only live in
 /// between. A listener that is too slow is told so, and reads on from the record.
 pub struct Subscription {
-    live: broadcast::Receiver<Arc<Live>>,
+    live: broadcast::Receiver<Live>,
     backlog: VecDeque<Event>,
     /// Whether the record may hold more than was told.
     behind: bool,
@@ -153,11 +153,11 @@ impl Subscription {
                     Some(number) if number > self.last + 1 => self.behind = true,
                     Some(_) => {
                         self.hear(&live.notice.event);
-                        return Ok(Some((*live.notice).clone()));
+                        return Ok(Some(Arc::unwrap_or_clone(live.notice)));
                     }
                     // Of something whose end was read from the record already.
                     None if self.is_over(&live) => {}
-                    None => return Ok(Some((*live.notice).clone())),
+                    None => return Ok(Some(Arc::unwrap_or_clone(live.notice))),
                 },
                 Err(broadcast::error::RecvError::Lagged(missed)) => {
                     self.behind = true;

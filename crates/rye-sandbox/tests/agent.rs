@@ -30,10 +30,9 @@ fn engine(script: &str, sandbox: Arc<dyn Sandbox>) -> Engine {
 }
 
 /// Asks, waits for the end of the turn and for what tools are to print, and gives all
-/// messages. What is only live may be told after what is written down.
+/// messages. It listens before it asks: what is only live is not told after its end.
 async fn ask(session: &Session, prompt: &str, printed: &str) -> Vec<Message> {
     let mut events = session.subscribe(0);
-    session.prompt(prompt).await.unwrap();
     let turn = async {
         let (mut live, mut end) = (String::new(), None);
         while end.is_none() || live.len() < printed.len() {
@@ -46,7 +45,10 @@ async fn ask(session: &Session, prompt: &str, printed: &str) -> Vec<Message> {
         }
         (live, end)
     };
-    let (live, end) = timeout(Duration::from_secs(30), turn).await.unwrap();
+    let turn = timeout(Duration::from_secs(30), turn);
+    let (turn, asked) = tokio::join!(turn, session.prompt(prompt));
+    asked.unwrap();
+    let (live, end) = turn.unwrap();
     assert!(live.starts_with(printed), "{live}");
     assert_eq!(end, Some(TurnEnd::EndTurn));
     let thread = &session.threads()[0].id;

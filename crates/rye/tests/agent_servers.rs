@@ -10,7 +10,7 @@ use std::process::{Child, Output};
 
 use rye_model_wire::{Api, Reply, Said, Wire};
 use serde_json::Value;
-use support::{World, json};
+use support::{World, json, outcome};
 
 const SERVER: &str = r#"
 import json, os, sys
@@ -324,7 +324,7 @@ fn an_image_of_a_server_is_seen_by_the_model_and_a_file_is_kept() {
         wire.url()
     );
     world.write("user/.ai/config/agent/models.yaml", &models);
-    let answer = json(&world.run(&["prompt", "go", "--model", "local/x", "--json"]));
+    let answer = outcome(&world.run(&["prompt", "go", "--model", "local/x", "--json"]));
     assert_eq!(answer["answer"], "clouds", "{answer}");
     let seen = wire.requests()[1].body["messages"].to_string();
     assert!(seen.contains("data:image/png;base64,iVBORw0KGgo"), "{seen}");

@@ -87,7 +87,7 @@ fn a_thread_has_a_role_and_a_model_of_its_own() {
     for (name, text) in [("reviewer", "You review."), ("poet", "You rhyme.")] {
         world.write(&format!("project/.ai/roles/{name}.md"), text);
     }
-    let first = json(&world.run(&["prompt", "hi", "--json"]));
+    let first = outcome(&world.run(&["prompt", "hi", "--json"]));
     let id = first["session"].as_str().unwrap();
     let thread = |args: &[&str]| world.run(&[&["session", "thread", id], args].concat());
     let ask = |args: &[&str]| {

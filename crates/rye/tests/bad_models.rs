@@ -12,6 +12,7 @@ struct Case {
     what: &'static str,
     replies: fn() -> Vec<Reply>,
     args: &'static [&'static str],
+    exit: i32,
     words: &'static [&'static str],
 }
 
@@ -32,6 +33,7 @@ const CASES: &[Case] = &[
         what: "a wrong key",
         replies: || vec![fault(401, "Incorrect API key provided: sk-secret.")],
         args: &[],
+        exit: 1,
         words: &[
             "Incorrect API key provided: ***",
             "the key is from the variable SOME_API_KEY: see that it is right",
@@ -41,6 +43,7 @@ const CASES: &[Case] = &[
         what: "429 for ever",
         replies: || (0..9).map(|_| fault(429, "Rate limit reached")).collect(),
         args: &[],
+        exit: 1,
         words: &[
             "the model was asked too often: Rate limit reached",
             "it was asked 2 times",
@@ -55,6 +58,7 @@ const CASES: &[Case] = &[
                 .collect()
         },
         args: &[],
+        exit: 1,
         words: &["the connection to the model broke"],
     },
     Case {
@@ -66,6 +70,7 @@ const CASES: &[Case] = &[
             vec![Reply::stream(format!("data: {fault}\n\n"))]
         },
         args: &[],
+        exit: 1,
         words: &["no such key: ***"],
     },
     Case {
@@ -76,12 +81,14 @@ const CASES: &[Case] = &[
                 .collect()
         },
         args: &["--max-turns", "3"],
+        exit: 7,
         words: &["the limit of turns is reached"],
     },
     Case {
         what: "an empty answer",
         replies: || vec![says("")],
         args: &[],
+        exit: 1,
         words: &["the model gave an empty answer", "choose another model"],
     },
     Case {
@@ -92,6 +99,7 @@ const CASES: &[Case] = &[
             )]
         },
         args: &[],
+        exit: 1,
         words: &["the model's answer is too long", "ask for less at a time"],
     },
     Case {
@@ -103,6 +111,7 @@ const CASES: &[Case] = &[
             (0..9).map(|_| Reply::json(400, &body)).collect()
         },
         args: &[],
+        exit: 1,
         words: &[
             "the context is too long for the model",
             "what is said last does not fit by itself; ask for less at once",
@@ -137,7 +146,12 @@ fn a_model_that_does_not_answer_is_explained() {
         args.extend(case.args);
         let output = world.run(&args);
         let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{}: {told}", case.what);
+        assert_eq!(
+            output.status.code(),
+            Some(case.exit),
+            "{}: {told}",
+            case.what
+        );
         for words in case.words {
             assert!(told.contains(words), "{}: {words}: {told}", case.what);
         }
@@ -183,7 +197,7 @@ fn a_prompt_of_nothing_asks_nobody_and_leaves_no_session() {
         let output = world.run(&["prompt", text]);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         let told = String::from_utf8_lossy(&output.stderr);
-        assert!(told.contains("there is nothing to ask"), "{told}");
+        assert!(told.contains("nothing is asked: give words"), "{told}");
     }
     assert!(wire.requests().is_empty());
     let listed = world.run(&["session", "list"]);

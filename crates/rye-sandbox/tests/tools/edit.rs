@@ -29,7 +29,7 @@ async fn a_file_is_changed_in_places_or_not_at_all() {
              "a.txt: changed at 2 places\n--- a.txt\n+++ a.txt\n@@ -1,6 +1,6 @@\n-one\n+1\n 2\n 3\n \
               3.5\n four\n-five\n+5"),
             ("edit", one("b.txt", "x", "y"), false,
-             "b.txt: `old` stands at 3 places, in the lines 1, 1, 1: add lines around it until it \
+             "b.txt: `old` stands at 3 places, in line 1: add lines around it until it \
               is only one, or set `all`"),
             ("edit", json!({ "path": "b.txt", "old": "x", "new": "y", "all": true }), true,
              "b.txt: changed at 3 places\n--- b.txt\n+++ b.txt\n@@ -1 +1 @@\n-x x x\n\\ No newline \
