@@ -37,10 +37,6 @@ const TOOLS: [(&str, &str); 3] = [
     ),
 ];
 
-/// What an agent does who calls a tool and answers.
-const AGENT: &str = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo ran' } }]\n  \
-    - text: done\n";
-
 /// What a client says to a server first.
 const HELLO: &str = "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":\
     {\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},\
@@ -107,13 +103,6 @@ fn watch(rye: &Path, folder: &Path) -> Result<HashSet<u64>> {
         output(&mut here(&call))?;
         say!("$ rye {}, step by step", call.join(" "));
         trace::trace(&mut here(&call), &mut addresses)?;
-    }
-    fs::write(project.join("agent.yaml"), AGENT)?;
-    let agent = ["--model", "scripted:agent.yaml", "--sandbox", "virtual"];
-    for call in [&["prompt", "go"][..], &["chat", "--plain"]] {
-        say!("$ rye {}, step by step", call.join(" "));
-        let mut talk = here(&[call, &agent].concat());
-        trace::trace(talk.stdin(Stdio::null()), &mut addresses)?;
     }
     say!("$ rye mcp serve, step by step");
     let mut serve = here(&["mcp", "serve"]);
