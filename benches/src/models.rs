@@ -8,7 +8,7 @@ mod stream;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -52,6 +52,21 @@ fn rye() -> Result<PathBuf> {
     rye.context("RYE_BIN names no binary")
 }
 
+/// `rye prompt` in the project of a home, with nothing to say.
+fn prompt(rye: &Path, home: &Path, words: &str) -> Command {
+    let mut command = Command::new(rye);
+    command
+        .args(["prompt", words, "--model", "local/x", "--quiet"])
+        .env_clear()
+        .env("HOME", home)
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .current_dir(home.join("project"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
 fn middle(mut all: Vec<f64>) -> f64 {
     all.sort_by(f64::total_cmp);
     all[all.len() / 2]
@@ -91,16 +106,7 @@ fn from_prompt_to_request() -> Result<Vec<Row>> {
     for round in 0..=STARTS {
         process.store(0, Ordering::Release);
         let began = Instant::now();
-        let mut child = Command::new(&rye)
-            .args(["prompt", "hello", "--model", "local/x", "--quiet"])
-            .env_clear()
-            .env("HOME", home.path())
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .current_dir(home.path().join("project"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
+        let mut child = prompt(&rye, home.path(), "hello").spawn()?;
         process.store(child.id(), Ordering::Release);
         ensure!(child.wait()?.success(), "`rye prompt` has failed");
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,14 +3,13 @@
 //! result; where a rule allows it, and where somebody approves each call at a gate.
 
 use std::fs;
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, ensure};
 use rye_model_wire::{Reply, Said, Wire};
 use serde_json::json;
 
-use super::{home, middle, rye};
+use super::{home, middle, prompt, rye};
 use crate::table::{NO_GOAL, Row};
 
 /// What a call may take, all of it written down.
@@ -52,16 +51,8 @@ fn calls(rule: &str) -> Result<f64> {
     fs::write(rules, rule)?;
     let mut times = Vec::new();
     for _ in 0..PROCESSES {
-        let status = Command::new(rye()?)
-            .args(["prompt", "work", "--model", "local/x", "--quiet"])
+        let status = prompt(&rye()?, home.path(), "work")
             .args(["--sandbox", "local", "--yes"])
-            .env_clear()
-            .env("HOME", home.path())
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .current_dir(home.path().join("project"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
             .status()?;
         ensure!(status.success(), "`rye prompt` has failed");
         let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
