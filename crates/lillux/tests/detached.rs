@@ -171,7 +171,9 @@ fn a_process_whose_first_thread_has_ended_is_alive() {
 
 #[test]
 fn a_spawned_process_holds_nothing_open_of_the_one_that_spawned_it() {
-    let script = "exec 9> lock; \"$LILLUX\" spawn --cmd sleep --arg 300";
+    // Stopped by itself, it is past its loader, which has libraries open for a moment.
+    let script =
+        "exec 9> lock; \"$LILLUX\" spawn --cmd sh --arg=-c --arg 'kill -STOP $$; sleep 300'";
     let folder = tempfile::tempdir().unwrap();
     let output = StdCommand::new("sh")
         .args(["-c", script])
@@ -181,6 +183,15 @@ fn a_spawned_process_holds_nothing_open_of_the_one_that_spawned_it() {
         .unwrap();
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let handle: Handle = report["handle"].as_str().unwrap().parse().unwrap();
+    let stopped = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", handle.pid())).unwrap();
+        stat.contains(") T ")
+    };
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while !stopped() {
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::yield_now();
+    }
     let open = fs::read_dir(format!("/proc/{}/fd", handle.pid())).unwrap();
     assert_eq!(open.count(), 3);
     handle.kill(Duration::ZERO).unwrap();
