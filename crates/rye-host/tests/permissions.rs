@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lillux::process::Supervisor;
+use rye_engine::arguments::is_editable;
 use rye_engine::bridge::{Mode, Policy, Risk, Rule};
-use rye_engine::protocol::{EventKind, TurnEnd};
+use rye_engine::protocol::{EventKind, Gate, TurnEnd};
 use rye_engine::store::Later;
 use rye_engine::tool::{Approval, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
-use rye_engine::{Decision, Engine, NewSession};
+use rye_engine::{Decision, Engine, NewSession, Session};
 use rye_model::{Catalogue, Script, Step};
 use rye_sandbox::{Local, Virtual};
 use rye_store::Memory;
@@ -149,8 +150,8 @@ impl Tool for Deploy {
     }
 }
 
-/// Has an agent call it; whether a person was asked, and what came of it.
-async fn deploy(def: ToolDef, answer: &str, rules: Vec<Rule>) -> (bool, String) {
+/// A session of an agent that calls it.
+async fn deploying(def: ToolDef, rules: Vec<Rule>) -> (Engine, Session) {
     let steps = [
         Step::call("deploy", json!({ "to": "prod" })),
         Step::text("${last_tool_result}"),
@@ -168,17 +169,22 @@ async fn deploy(def: ToolDef, answer: &str, rules: Vec<Rule>) -> (bool, String) 
         .build()
         .unwrap();
     let session = engine.create_session(NewSession::default()).await.unwrap();
+    (engine, session)
+}
+
+/// Has it called, and a person decide one after the other; what they were asked, and what
+/// came of it.
+async fn decided(def: ToolDef, rules: Vec<Rule>, decisions: &[Decision]) -> (Vec<Gate>, String) {
+    let (engine, session) = deploying(def, rules).await;
     let mut events = session.subscribe(0);
     let item = session.prompt("go").await.unwrap();
-    let mut asked = false;
+    let mut asked = Vec::new();
     loop {
         match events.next().await.unwrap().unwrap().event.kind {
             EventKind::DecisionGate { gate } => {
-                asked = true;
-                assert!(gate.body.contains("\"to\": \"prod\""), "{}", gate.body);
-                assert!(gate.context.contains_key("args_hash"));
-                let decision = Decision::new(answer, "ada", "test");
+                let decision = decisions[asked.len()].clone();
                 engine.decide(&gate.id, decision).await.unwrap();
+                asked.push(*gate);
             }
             EventKind::TurnEnd { reason, .. } => {
                 assert_eq!(reason, TurnEnd::EndTurn);
@@ -188,6 +194,16 @@ async fn deploy(def: ToolDef, answer: &str, rules: Vec<Rule>) -> (bool, String) 
             _ => {}
         }
     }
+}
+
+/// Whether a person was asked, and what came of it.
+async fn deploy(def: ToolDef, answer: &str, rules: Vec<Rule>) -> (bool, String) {
+    let (asked, said) = decided(def, rules, &[Decision::new(answer, "ada", "test")]).await;
+    for gate in &asked {
+        assert!(gate.body.contains("\"to\": \"prod\""), "{}", gate.body);
+        assert!(gate.context.contains_key("args_hash"));
+    }
+    (!asked.is_empty(), said)
 }
 
 #[tokio::test]
@@ -217,4 +233,31 @@ async fn a_tool_of_the_host_is_asked_about_by_its_risk_and_its_arguments() {
     let bad = def().requires_approval(Approval::when(|_| panic!("not a word")));
     let (asked, said) = deploy(bad, "approve", Vec::new()).await;
     assert!(!asked && said.contains("not a word"), "{said}");
+}
+
+#[tokio::test]
+async fn who_approves_a_tool_of_the_host_may_want_other_arguments() {
+    let schema = json!({ "type": "object", "properties": { "to": { "type": "string" } } });
+    let def = ToolDef::new("deploy", "Deploys.", schema).requires_approval(Approval::Always);
+    let instead = |args: Value| Decision {
+        value: json!({ "arguments": args }),
+        ..Decision::new("approve", "ada", "test")
+    };
+    // What does not fit is asked about again.
+    let decisions = [
+        instead(json!({ "to": 1 })),
+        instead(json!({ "to": "test" })),
+    ];
+    let (asked, said) = decided(def, Vec::new(), &decisions).await;
+    assert!(asked.iter().all(|gate| is_editable(&gate.context)));
+    assert_eq!(asked[1].context["params"], json!({ "to": "prod" }));
+    let body = &asked[1].body;
+    assert!(
+        body.starts_with("The arguments that ada wrote do not fit"),
+        "{body}"
+    );
+    assert_eq!(
+        said,
+        "[ada approved other arguments: {\"to\":\"test\"}]\nto \"test\""
+    );
 }

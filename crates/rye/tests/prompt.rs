@@ -323,3 +323,27 @@ fn a_result_is_kept_also_if_the_agent_goes_on() {
         .filter(|it| it["type"] == "turn_end");
     assert_eq!(turns.count(), 2);
 }
+
+#[test]
+fn who_is_told_to_go_on_has_the_model_and_the_limits_of_the_prompt() {
+    let world = world(&filled("the answer", "after_last: { text: noted }\n"));
+    // Nothing is left for another turn, which is no failure.
+    let output = world.run(&prompt(&["go", "--max-turns", "2"]));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(output.stdout, b"the answer\n");
+    // The summary is the third call of the model, and not one of the prompt.
+    let output = world.run(&prompt(&["go", "--max-turns", "3"]));
+    assert_eq!(output.stdout, b"the answer\n\nnoted\n", "{output:?}");
+
+    world.write(
+        "project/other.yaml",
+        "{ steps: [], after_last: { text: other } }",
+    );
+    let other = ["prompt", "hi", "--json", "--model", "scripted:other.yaml"];
+    let id = outcome(&world.run(&other))["session"].clone();
+    let script = filled("the answer", "after_last: { text: noted }\n");
+    let script = script.replace("steps:\n", "steps:\n  - { text: one more }\n");
+    world.write("project/agent.yaml", &script);
+    let output = world.run(&prompt(&["go", "--session", id.as_str().unwrap()]));
+    assert_eq!(output.stdout, b"the answer\n\nnoted\n", "{output:?}");
+}

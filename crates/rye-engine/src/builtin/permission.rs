@@ -6,15 +6,13 @@
 //! `builtin:bash`, `builtin:write` and `builtin:edit`; what is outside is never allowed
 //! without asking.
 
-use rye_protocol::{ErrorCode, ErrorInfo};
-use rye_schema::Schema;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::arguments::{self, Instead};
+use crate::arguments::Instead;
 use crate::bridge::{Mode, Risk};
+use crate::proof;
 use crate::text::without_middle;
-use crate::tool::{DecisionRequest, ToolContext, ToolDef, ToolError};
-use crate::{proof, schema};
+use crate::tool::{DecisionRequest, ToolContext, ToolDef, ToolError, decided};
 
 /// The kind of sandbox that confines nothing.
 const UNCONFINED: &str = "local";
@@ -79,58 +77,4 @@ fn mode(tool: &ToolDef, risk: Risk, context: &ToolContext) -> Result<Mode, ToolE
     let gone = || ToolError::failed("the session is closed");
     let engine = context.engine.upgrade().ok_or_else(gone)?;
     Ok(engine.policy.decide_own(&tool.spec.name, Some(risk), false))
-}
-
-async fn decided(
-    mode: Mode,
-    tool: &ToolDef,
-    mut request: DecisionRequest,
-    args: &Value,
-    context: &ToolContext,
-) -> Result<Option<Instead>, ToolError> {
-    match mode {
-        Mode::Allow => return Ok(None),
-        Mode::Deny => {
-            let message = format!("the policy does not let `{}` do that", tool.spec.name);
-            return Err(denied(message));
-        }
-        Mode::Ask => {}
-    }
-    let hash = json!(proof::args_hash(args));
-    request.context.insert(proof::ARGS_HASH.to_owned(), hash);
-    arguments::offer(&mut request.context, args);
-    let mut unfit = String::new();
-    for nth in 0..arguments::TRIES {
-        let mut request = request.clone();
-        if nth > 0 {
-            request.resume_key = format!("{}:{nth}", request.resume_key);
-            request.body.insert_str(0, &unfit);
-        }
-        let (resolution, about) = context.ask(request).await?;
-        if resolution.action != "approve" {
-            return Err(denied(format!("{} did not allow it", resolution.by)));
-        }
-        let Some(args) = arguments::approved(&about, &resolution) else {
-            return Ok(None);
-        };
-        let instead = Instead {
-            args: args.clone(),
-            by: resolution.by.clone(),
-        };
-        match wrong(tool, args) {
-            None => return Ok(Some(instead)),
-            Some(wrong) => unfit = instead.unfit(&wrong),
-        }
-    }
-    Err(denied("no arguments that fit were given".to_owned()))
-}
-
-/// What is wrong with arguments, as with those of a model.
-fn wrong(tool: &ToolDef, args: &Value) -> Option<String> {
-    let form = Schema::new(&tool.spec.parameters).ok()?;
-    schema::wrong(&form, args)
-}
-
-fn denied(message: String) -> ToolError {
-    ToolError(ErrorInfo::new(ErrorCode::Denied, message))
 }
