@@ -246,10 +246,16 @@ fn asked_with(gate: &Gate) -> &Value {
 /// All that a person must know, in lines.
 fn body(gate: &Gate, width: usize) -> Vec<Line> {
     let difference = difference(&gate.origin.tool, asked_with(gate), width, usize::MAX);
-    // A difference says what the arguments do, which stand below the first line.
-    let most = if difference.is_empty() { usize::MAX } else { 1 };
+    // A difference says what the arguments do, which stand below all else.
+    let told = |part: &&str| difference.is_empty() || !part.starts_with('{');
+    // What the title says in full is not said again.
+    let news = |part: &&str| gate.title.strip_prefix("run: ") != Some(part.trim());
+    let is_short = gate.body.lines().filter(|part| !news(part)).count() == 1;
     let mut lines = Vec::new();
-    for part in gate.body.lines().take(most) {
+    for part in gate.body.lines().take_while(told) {
+        if is_short && !news(&part) {
+            continue;
+        }
         let style = match part.split_once(": ") {
             Some(("risk", "low" | "medium")) => GREEN,
             Some(("risk", _)) => RED,
@@ -272,6 +278,6 @@ fn whole(gate: &Gate) -> Vec<Line> {
         whole.extend(crate::highlight::line("json", line));
         lines.push(whole);
     }
-    lines.push(Line::new(&format!("  gate {}", gate.id), DIM));
+    lines.push(Line::new(&format!("  {}", gate.id), DIM));
     lines
 }

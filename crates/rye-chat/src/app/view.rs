@@ -102,7 +102,10 @@ impl App {
             let text = format!("{} writes a call of {tool} ({size} bytes)", self.spinner());
             lines.push(Line::new(&text, DIM));
         }
-        for running in &pane.running {
+        // What is asked about is shown there.
+        let asked = self.gate().map(|waiting| &waiting.gate.origin.call);
+        let others = pane.running.iter();
+        for running in others.filter(|it| self.unfolded || Some(&it.call) != asked) {
             let mark = if self.is_alive() {
                 self.spinner()
             } else {
@@ -114,11 +117,14 @@ impl App {
                 &format!(" {}", summary(&running.tool, &running.args)),
                 PLAIN,
             );
-            let count = running.lines;
-            if count > 0 && !self.unfolded {
-                let lines = if count == 1 { "line" } else { "lines" };
-                line.push(&format!("  {count} {lines}, Ctrl-O shows more"), DIM);
-            }
+            let size = match running.lines {
+                _ if self.unfolded => String::new(),
+                0 => String::new(),
+                1 => "  1 line: Ctrl-O".to_owned(),
+                count => format!("  {count} lines: Ctrl-O"),
+            };
+            let mut line = line.cut(width.saturating_sub(size.len()));
+            line.push(&size, DIM);
             lines.push(line.cut(width));
             if self.unfolded {
                 lines.extend(difference(&running.tool, &running.args, width, LIVE_OUTPUT));
@@ -260,7 +266,8 @@ fn share(tokens: u64, window: Option<u64>) -> String {
 
 pub(crate) fn dollars(micro: u64) -> String {
     match micro {
-        0..10_000 => format!("${}.{:04}", micro / 1_000_000, micro % 1_000_000 / 100),
+        0 => "$0".to_owned(),
+        1..10_000 => format!("${}.{:04}", micro / 1_000_000, micro % 1_000_000 / 100),
         _ => format!("${}.{:02}", micro / 1_000_000, micro % 1_000_000 / 10_000),
     }
 }

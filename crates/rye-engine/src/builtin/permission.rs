@@ -54,7 +54,7 @@ pub(super) async fn to_change(
     let mut request = DecisionRequest::approval(key, title);
     let shown = serde_json::to_string_pretty(args).unwrap_or_default();
     let shown = without_middle(&shown, SHOWN, None);
-    request.body = format!("{where_it_is}\n{shown}");
+    request.body = format!("{where_it_is}\nrisk: {}\n{shown}", risk.as_str());
     decided(mode, tool, request, args, context).await
 }
 
@@ -62,14 +62,17 @@ pub(super) async fn to_change(
 /// they want something else.
 pub(super) async fn to_run(
     tool: &ToolDef,
-    request: DecisionRequest,
+    mut request: DecisionRequest,
     args: &Value,
     context: &ToolContext,
 ) -> Result<Option<Instead>, ToolError> {
     if context.sandbox.kind() != UNCONFINED {
         return Ok(None);
     }
-    let mode = mode(tool, Risk::High, context)?;
+    let risk = Risk::High;
+    let mode = mode(tool, risk, context)?;
+    let told = format!("Nothing confines it.\nrisk: {}\n", risk.as_str());
+    request.body.insert_str(0, &told);
     decided(mode, tool, request, args, context).await
 }
 

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rye_protocol::{ErrorCode, ErrorInfo};
+use rye_protocol::{Action, ErrorCode, ErrorInfo, GateStatus};
 use rye_schema::Schema;
 use serde_json::{Value, json};
 
 use super::{DecisionRequest, ToolContext, ToolDef, ToolError};
 use crate::arguments::{self, Instead};
-use crate::bridge::Mode;
+use crate::bridge::{APPROVE, APPROVE_SESSION, Mode};
 use crate::text::without_middle;
 use crate::{proof, schema};
 
@@ -97,8 +97,18 @@ pub(crate) async fn decided(
         }
         Mode::Ask => {}
     }
-    let hash = json!(proof::args_hash(args));
-    request.context.insert(proof::ARGS_HASH.to_owned(), hash);
+    let hash = proof::args_hash(args);
+    if is_remembered(&tool.spec.name, &hash, context).await? {
+        return Ok(None);
+    }
+    let session = Action {
+        id: APPROVE_SESSION.to_owned(),
+        label: "Approve for this session".to_owned(),
+    };
+    request.actions.insert(1, session);
+    request
+        .context
+        .insert(proof::ARGS_HASH.to_owned(), json!(hash));
     arguments::offer(&mut request.context, args);
     let mut unfit = String::new();
     for nth in 0..arguments::TRIES {
@@ -108,7 +118,7 @@ pub(crate) async fn decided(
             request.body.insert_str(0, &unfit);
         }
         let (resolution, about) = context.ask(request).await?;
-        if resolution.action != "approve" {
+        if ![APPROVE, APPROVE_SESSION].contains(&resolution.action.as_str()) {
             return Err(denied(format!("{} did not allow it", resolution.by)));
         }
         let Some(args) = arguments::approved(&about, &resolution) else {
@@ -124,6 +134,24 @@ pub(crate) async fn decided(
         }
     }
     Err(denied("no arguments that fit were given".to_owned()))
+}
+
+/// Whether a person has agreed to this very call for the whole session: the same tool with the
+/// same arguments, asked about by another call.
+async fn is_remembered(tool: &str, hash: &str, context: &ToolContext) -> Result<bool, ToolError> {
+    let gates = context.answered(APPROVE_SESSION).await?;
+    let mut others = gates.iter().filter(|gate| {
+        let origin = &gate.origin;
+        origin.tool == tool && origin.call != context.call
+    });
+    Ok(others.any(|gate| match &gate.status {
+        GateStatus::Resolved { resolution } => match arguments::approved(&gate.context, resolution)
+        {
+            Some(args) => proof::args_hash(args) == hash,
+            None => gate.context.get(proof::ARGS_HASH).and_then(Value::as_str) == Some(hash),
+        },
+        _ => false,
+    }))
 }
 
 /// What is wrong with arguments, as with those of a model.

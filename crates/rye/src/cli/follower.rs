@@ -52,7 +52,7 @@ impl Follower<'_> {
         // Before it is asked: what is told live is told to whoever listens by then.
         let mut told = self.session.last_event().await?;
         let mut events = self.session.subscribe(told);
-        let mut gates = Gates::of(self.engine).await?;
+        let mut gates = Gates::of(self.engine, self.session.id()).await?;
         gates.leave_out(self.session.id());
         let mut asked = Asked::new(self.session.prompt(prompt).await?);
         // The last event there was when its thread was found idle.
@@ -102,7 +102,7 @@ impl Follower<'_> {
 
     /// Follows until nothing is left to do, and all is told that came of it.
     pub(crate) async fn until_idle(&self, after: u64) -> Result<(), Failure> {
-        let mut gates = Gates::of(self.engine).await?;
+        let mut gates = Gates::of(self.engine, self.session.id()).await?;
         let mut events = self.session.subscribe(after);
         let mut told = after;
         loop {
