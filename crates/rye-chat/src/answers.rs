@@ -67,8 +67,11 @@ pub(crate) fn tools(engine: &Engine) -> Block {
 pub(crate) fn costs(app: &App) -> Block {
     let line = |name: &str, used: &Usage| {
         let text = format!(
-            "{name}: {} calls of the model, {} tokens read ({} of them cached), {} written, {}",
-            used.turns,
+            "{name}: {} of the model, {} tokens read ({} of them cached), {} written, {}",
+            match used.turns {
+                1 => "1 call".to_owned(),
+                calls => format!("{calls} calls"),
+            },
             used.input_tokens,
             used.cached_tokens,
             used.output_tokens,

@@ -1,12 +1,14 @@
 //! What the engine tells of a session and of those below it, from its beginning on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use rye_engine::protocol::{Entry, EntryId, EventKind, StatusKind, ThreadId};
+use rye_engine::protocol::{Entry, EntryId, EventKind, SessionId, StatusKind, ThreadId};
 use rye_engine::store::StoreError;
 use rye_engine::{Engine, Feed, Missed, Notice, Session, Subscription};
+
+use tokio::sync::mpsc;
 
 use crate::app::App;
 
@@ -21,14 +23,22 @@ pub(crate) struct Ear {
     /// The number of the last event there was then, and of the last that was told.
     before: u64,
     told: u64,
+    /// Sessions below that are followed, and what they tell of gates.
+    followed: HashSet<SessionId>,
+    /// From which event on those are to be whose gates are known.
+    from: HashMap<SessionId, u64>,
+    tell: mpsc::UnboundedSender<EventKind>,
+    gates: mpsc::UnboundedReceiver<EventKind>,
 }
 
 /// Something that was heard, and is to be taken in.
 pub(crate) enum Heard {
     /// Of the session.
     Own(Notice),
-    /// Of one below it.
-    Below(EventKind),
+    /// Of a gate below it.
+    Gate(EventKind),
+    /// That one below it does something.
+    Below(SessionId),
     /// Of some below it, but it was not understood.
     Missed,
 }
@@ -38,6 +48,7 @@ impl Ear {
         let before = session.last_event().await?;
         let threads = engine.history(session.id()).await?;
         let entries = threads.into_iter().flat_map(|(_, entries)| entries);
+        let (tell, gates) = mpsc::unbounded_channel();
         Ok(Self {
             engine: engine.clone(),
             session: session.clone(),
@@ -46,6 +57,10 @@ impl Ear {
             known: entries.map(|entry| (entry.id.clone(), entry)).collect(),
             before,
             told: 0,
+            followed: HashSet::new(),
+            from: HashMap::new(),
+            tell,
+            gates,
         })
     }
 
@@ -72,9 +87,11 @@ impl Ear {
                     let taken = || StoreError::Fenced(self.session.id().clone());
                     return Ok(Some(Heard::Own(notice?.ok_or_else(taken)?)));
                 }
+                Some(kind) = self.gates.recv() => return Ok(Some(Heard::Gate(kind))),
                 notice = self.feed.next() => match notice {
                     Ok(Some(notice)) if notice.event.session == *self.session.id() => {}
-                    Ok(Some(notice)) => return Ok(Some(Heard::Below(notice.event.kind))),
+                    Ok(Some(notice)) if self.followed.contains(&notice.event.session) => {}
+                    Ok(Some(notice)) => return Ok(Some(Heard::Below(notice.event.session))),
                     Ok(None) => return Ok(None),
                     Err(Missed(_)) => return Ok(Some(Heard::Missed)),
                 },
@@ -91,11 +108,19 @@ impl Ear {
         let now = Instant::now();
         let notice = match heard {
             Heard::Own(notice) => notice,
-            Heard::Below(kind) => {
+            Heard::Gate(kind) => {
                 app.gate_news(&kind, now);
                 return Ok(None);
             }
+            Heard::Below(session) => {
+                self.follow(session).await?;
+                self.look_below(app).await?;
+                return Ok(None);
+            }
             Heard::Missed => {
+                let own = self.session.id();
+                let heard = |it: &SessionId| it == own || self.followed.contains(it);
+                app.gates.retain(|it| heard(&it.gate.origin.session));
                 self.look_below(app).await?;
                 return Ok(None);
             }
@@ -118,10 +143,39 @@ impl Ear {
         })
     }
 
-    /// Asks what waits for a decision below the session, and is not told of anew.
-    pub(crate) async fn look_below(&self, app: &mut App) -> Result<(), StoreError> {
-        for gate in self.engine.gates_below(self.session.id()).await? {
-            if gate.origin.session != *self.session.id() {
+    /// Listens to a session below for what becomes of its gates: that they were answered, the
+    /// record says alone.
+    async fn follow(&mut self, id: SessionId) -> Result<(), StoreError> {
+        if let Some(session) = self.engine.session(&id) {
+            let from = match self.from.get(&id) {
+                Some(from) => *from,
+                None => session.last_event().await?,
+            };
+            let mut events = session.subscribe(from);
+            let tell = self.tell.clone();
+            tokio::spawn(async move {
+                while let Ok(Some(notice)) = events.next().await {
+                    let _ = tell.send(notice.event.kind);
+                }
+            });
+        }
+        self.followed.insert(id);
+        Ok(())
+    }
+
+    /// Asks what waits for a decision below the session.
+    pub(crate) async fn look_below(&mut self, app: &mut App) -> Result<(), StoreError> {
+        let own = self.session.id();
+        for gate in self.engine.gates_below(own).await? {
+            let session = gate.origin.session;
+            if !self.from.contains_key(&session) {
+                let last = self.engine.last_event(&session).await?;
+                self.from.insert(session, last);
+            }
+        }
+        // Those that wait still: their ends come after what was the last event.
+        for gate in self.engine.gates_below(own).await? {
+            if gate.origin.session != *own {
                 app.ask(gate, Instant::now());
             }
         }

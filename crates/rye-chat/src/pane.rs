@@ -101,6 +101,13 @@ impl Pane {
         self.status != StatusKind::Idle || self.queued > 0
     }
 
+    /// It has something to do again. Where it thought before, that it does is not told anew.
+    pub(crate) fn thinks(&mut self) {
+        if self.status == StatusKind::Idle {
+            self.status = StatusKind::Thinking;
+        }
+    }
+
     /// A prompt that was sent from here is written down: it will be heard of, or was.
     pub(crate) fn written(&mut self, item: QueueItemId) {
         if self.heard.contains(&item) {

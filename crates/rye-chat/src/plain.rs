@@ -10,7 +10,7 @@ use rye_engine::{Engine, Session};
 use tokio::sync::mpsc;
 
 use crate::app::{App, Effect};
-use crate::block::Block;
+use crate::block::{Block, first_line};
 use crate::hear::Ear;
 use crate::pane::Pane;
 use crate::run::introduce;
@@ -58,15 +58,16 @@ pub(crate) async fn line_by_line(
             Some(news) = told.recv() => {
                 let decided = matches!(news, Told::Answered(_) | Told::NotAnswered(_));
                 deciding -= usize::from(decided && deciding > 0);
+                waits(&news, &mut app);
                 work::take(news, &mut app);
                 page.give_back(&mut app);
             }
             line = lines.recv(), if open && ear.is_caught_up() => {
-                page.prompted = false;
                 let Some(line) = line else {
                     open = false;
                     continue;
                 };
+                page.prompted = false;
                 for effect in page.answer(&mut app, &line) {
                     match effect {
                         Effect::Quit => return page.leave(&app),
@@ -93,6 +94,23 @@ fn is_done(app: &App) -> bool {
 
 fn is_quiet(pane: &Pane) -> bool {
     !pane.is_busy() && pane.sent == 0
+}
+
+/// Says what has to wait: there is no place where it could be seen.
+fn waits(news: &Told, app: &mut App) {
+    let Told::Queue(thread, items) = news else {
+        return;
+    };
+    let pane = app.panes.iter_mut();
+    let mut pane = pane.filter(|pane| pane.id.as_ref() == Some(thread));
+    let Some(pane) = pane.next() else {
+        return;
+    };
+    let known: Vec<_> = pane.waiting.iter().map(|item| item.id.clone()).collect();
+    for item in items.iter().filter(|item| !known.contains(&item.id)) {
+        let text = first_line(&item.content, 200);
+        pane.add(Block::told(&format!("waits for its turn: {text}")));
+    }
 }
 
 /// What is read, a line each.

@@ -125,6 +125,9 @@ fn of_thread(pane: &mut Pane, kind: &EventKind, entry: Option<&Entry>) {
         EventKind::Status { status } => pane.status = *status,
         EventKind::QueueState { running, waiting } => {
             pane.queue(running.as_ref(), waiting);
+            if running.is_some() {
+                pane.thinks();
+            }
         }
         EventKind::Error { error } => pane.add(Block::Wrong(error.message.clone())),
         EventKind::Usage { usage } => {
@@ -144,7 +147,10 @@ fn of_thread(pane: &mut Pane, kind: &EventKind, entry: Option<&Entry>) {
                 "{to} answers in place of {from}: {why}"
             )));
         }
-        EventKind::CompactionStart => pane.add(Block::told("summing up …")),
+        EventKind::CompactionStart => {
+            pane.thinks();
+            pane.add(Block::told("summing up …"));
+        }
         EventKind::CompactionEnd {
             error: Some(error), ..
         } => {

@@ -1,7 +1,7 @@
 //! What is painted at the bottom: what is being said, what runs, what is asked, what waits,
 //! where one writes, and how things stand.
 
-use rye_engine::protocol::StatusKind;
+use rye_engine::protocol::{CallId, StatusKind};
 
 use super::{App, Waiting};
 use crate::block::{Block, difference, output, summary};
@@ -103,9 +103,11 @@ impl App {
             lines.push(Line::new(&text, DIM));
         }
         // What is asked about is shown there.
-        let asked = self.gate().map(|waiting| &waiting.gate.origin.call);
+        let asked = self.gate().map(|waiting| &waiting.gate.origin);
+        let asked = asked.filter(|origin| Some(&origin.thread) == pane.id.as_ref());
+        let is_asked = |call: &CallId| asked.is_some_and(|origin| origin.call == *call);
         let others = pane.running.iter();
-        for running in others.filter(|it| self.unfolded || Some(&it.call) != asked) {
+        for running in others.filter(|it| self.unfolded || !is_asked(&it.call)) {
             let mark = if self.is_alive() {
                 self.spinner()
             } else {
@@ -226,6 +228,7 @@ impl App {
         }
         let (what, style) = match pane.status {
             _ if self.gate().is_some() => return Line::new("waits for you", YELLOW),
+            StatusKind::Idle if pane.sent + pane.queued > 0 => ("waits", CYAN),
             StatusKind::Idle => return Line::new("ready", GREEN),
             StatusKind::BlockedOnDecisionGate => return Line::new("waits for you", YELLOW),
             StatusKind::Queued => ("waits", CYAN),

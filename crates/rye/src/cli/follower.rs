@@ -173,7 +173,7 @@ impl Follower<'_> {
             return self.decide(id, "approve").await;
         }
         if has("approve") && Printer::can_ask() {
-            let question = format!("{}\n{}", gate.title, gate.body);
+            let question = format!("{}\n{}\nmay it?", gate.title, gate.body.trim_end());
             let printer = self.printer;
             let asked = tokio::task::spawn_blocking(move || printer.confirm(question.trim()));
             let answer = asked.await.map_err(io::Error::other).flatten();
