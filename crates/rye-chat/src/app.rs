@@ -169,7 +169,7 @@ impl App {
             self.editor.set(text);
         } else {
             self.editor.remember(text);
-            self.hint("what could not be sent is one key up");
+            self.hint("what was not asked is one key up");
         }
     }
 

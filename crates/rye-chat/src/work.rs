@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rye_engine::protocol::{GateId, QueueItem, QueueItemId, QueueMode, ThreadId};
-use rye_engine::store::Posted;
+use rye_engine::store::{Posted, StoreError};
 use rye_engine::{Compaction, Decision, Engine, Prompt, Session};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -40,6 +40,13 @@ pub(crate) enum Told {
     Past(Vec<String>),
 }
 
+/// What a person says to a thread.
+enum Said {
+    Prompt(Prompt),
+    /// It is to end what it does.
+    End(String),
+}
+
 /// Whoever does it.
 pub(crate) struct Work {
     engine: Engine,
@@ -48,7 +55,7 @@ pub(crate) struct Work {
     person: String,
     told: mpsc::UnboundedSender<Told>,
     /// What is said, in the order in which it was.
-    prompts: mpsc::UnboundedSender<Prompt>,
+    said: mpsc::UnboundedSender<Said>,
     model: Option<String>,
 }
 
@@ -60,15 +67,15 @@ impl Work {
         options: &crate::Options,
     ) -> (Self, mpsc::UnboundedReceiver<Told>) {
         let (told, news) = mpsc::unbounded_channel();
-        let (prompts, queue) = mpsc::unbounded_channel();
-        tokio::spawn(send_all(session.clone(), queue, told.clone()));
+        let (said, queue) = mpsc::unbounded_channel();
+        tokio::spawn(say_all(session.clone(), queue, told.clone()));
         let work = Self {
             engine: engine.clone(),
             session: session.clone(),
             desk,
             person: options.person.clone(),
             told,
-            prompts,
+            said,
             model: options.model.clone(),
         };
         (work, news)
@@ -83,11 +90,7 @@ impl Work {
         match effect {
             Effect::Prompt { thread, text, mode } => self.prompt(thread, text, mode, app),
             Effect::Abort { thread } => {
-                let session = self.session.clone();
-                self.later(async move {
-                    let ended = session.abort(Some(&thread)).await;
-                    ended.err().map(|error| wrong(&error))
-                });
+                let _ = self.said.send(Said::End(thread));
             }
             Effect::Decide {
                 gate,
@@ -116,7 +119,7 @@ impl Work {
             ..Prompt::from(text)
         };
         // The other end is there as long as this is.
-        let _ = self.prompts.send(prompt);
+        let _ = self.said.send(Said::Prompt(prompt));
     }
 
     fn decide(&self, gate: GateId, action: String, value: Value) {
@@ -305,24 +308,50 @@ impl Work {
     }
 }
 
-/// Says what is to be said, one after the other.
-async fn send_all(
+/// Says what is to be said, one after the other: what is said after an end is not ended.
+async fn say_all(
     session: Session,
-    mut queue: mpsc::UnboundedReceiver<Prompt>,
+    mut queue: mpsc::UnboundedReceiver<Said>,
     told: mpsc::UnboundedSender<Told>,
 ) {
-    while let Some(prompt) = queue.recv().await {
-        let text = prompt.content.clone();
-        let thread = prompt.thread.clone().unwrap_or_default();
-        let _ = told.send(match session.prompt(prompt).await {
-            Ok(item) => Told::Sent(thread, item),
-            Err(error) => Told::NotSent {
-                thread,
-                text,
-                why: error.to_string(),
-            },
-        });
+    while let Some(said) = queue.recv().await {
+        let news = match said {
+            Said::Prompt(prompt) => Some(send(&session, prompt).await),
+            Said::End(thread) => end(&session, &thread)
+                .await
+                .unwrap_or_else(|error| Some(wrong(&error))),
+        };
+        if let Some(news) = news {
+            let _ = told.send(news);
+        }
     }
+}
+
+async fn send(session: &Session, prompt: Prompt) -> Told {
+    let text = prompt.content.clone();
+    let thread = prompt.thread.clone().unwrap_or_default();
+    match session.prompt(prompt).await {
+        Ok(item) => Told::Sent(thread, item),
+        Err(error) => Told::NotSent {
+            thread,
+            text,
+            why: error.to_string(),
+        },
+    }
+}
+
+/// Ends what a thread does. What waits would be forgotten with it: it is given back.
+async fn end(session: &Session, key: &str) -> Result<Option<Told>, StoreError> {
+    let mut back = Vec::new();
+    let threads = session.threads();
+    if let Some(thread) = threads.iter().find(|view| view.key == key) {
+        for item in session.waiting(&thread.id).await? {
+            let item = session.withdraw(&thread.id, &item.id).await?;
+            back.extend(item.map(|item| item.content));
+        }
+    }
+    session.abort(Some(key)).await?;
+    Ok((!back.is_empty()).then(|| Told::Back(back.join("\n\n"))))
 }
 
 /// What came of something, to the app.

@@ -20,7 +20,7 @@ fn who_has_no_key_is_told_what_to_set_and_can_look_around() {
 /// Each command that answers, on one long screen.
 #[test]
 fn commands_answer() {
-    for (name, size) in [("answers_wide", (80, 120)), ("answers_narrow", (40, 190))] {
+    for (name, size) in [("answers_wide", (80, 150)), ("answers_narrow", (40, 240))] {
         let world = world("{ steps: [], after_last: { text: noted } }");
         assert!(world.run(&["init"]).status.success());
         let window = Window::open(&world, MODEL, size);

@@ -95,7 +95,7 @@ fn what_is_being_written_is_seen_at_any_width() {
         window.press("\t");
         window.shows("see @notes/plan.md");
         window.press("\x12bef");
-        let search = window.shows("→ what was");
+        let search = window.shows("search: bef  → what was");
         window.press("\x1b");
         let back = window.until("what was being written", |screen| {
             screen.contains("› one") && screen.contains("see @notes/plan.md")

@@ -58,3 +58,30 @@ fn one_can_steer_and_end_the_work_and_what_is_written_stays() {
         same!(name, format!("{}\n=== Esc\n{ended}", still(&steered)));
     }
 }
+
+#[test]
+fn what_waited_is_given_back_when_the_work_is_ended() {
+    for (name, size) in [("ended_wide", WIDE), ("ended_narrow", NARROW)] {
+        let world = world(SLOW);
+        let window = Window::open(&world, MODEL, size);
+        window.ready();
+        window.press("first\r");
+        window.shows("› first");
+        window.press("second\rthird\r");
+        window.shows("2. third");
+        window.press("\x1b");
+        let ended = window.until("what waited", |screen| {
+            screen.contains("› second\n\n  third\nready ·")
+        });
+        same!(name, ended);
+        // Where something is being written, it is one key up.
+        window.press("\x03fourth\r");
+        window.shows("› fourth");
+        window.press("fifth\r");
+        window.shows("1. fifth");
+        window.press("half written\x1b");
+        window.shows("what was not asked is one key up");
+        window.press("\x1b[A");
+        window.shows("› fifth\nready ·");
+    }
+}

@@ -75,8 +75,9 @@ fn whatever_is_pressed_it_stays_and_keeps_what_is_written() {
         window.press(&mark);
         window.until(&mark, |screen| screen.contains(&mark));
         window.press("\r");
-        window.until("it is sent", |screen| {
-            !screen.contains(&format!("› {mark}\nready"))
+        // Whoever ends the work has what waits given back: it is to be asked before.
+        window.until("it is asked", |screen| {
+            screen.contains("\nready ·") && !screen.contains(&format!("{mark}\nready"))
         });
     }
     window.press("last");
