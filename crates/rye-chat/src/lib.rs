@@ -23,6 +23,7 @@ mod markdown;
 mod pane;
 mod plain;
 mod run;
+mod say;
 mod screen;
 mod terminal;
 mod text;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rye_engine::protocol::{GateId, QueueItem, QueueItemId, QueueMode, ThreadId};
-use rye_engine::store::{Posted, StoreError};
+use rye_engine::store::Posted;
 use rye_engine::{Compaction, Decision, Engine, Prompt, Session};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -15,6 +15,7 @@ use crate::app::{App, Effect};
 use crate::attach;
 use crate::block::{Block, first_line};
 use crate::command::{Command, QueueChange};
+use crate::say::{Said, say_all};
 use crate::text::{DIM, Line};
 
 /// What came of something.
@@ -38,13 +39,6 @@ pub(crate) enum Told {
     Queue(ThreadId, Vec<QueueItem>),
     Files(Vec<String>),
     Past(Vec<String>),
-}
-
-/// What a person says to a thread.
-enum Said {
-    Prompt(Prompt),
-    /// It is to end what it does.
-    End(String),
 }
 
 /// Whoever does it.
@@ -119,7 +113,7 @@ impl Work {
             ..Prompt::from(text)
         };
         // The other end is there as long as this is.
-        let _ = self.said.send(Said::Prompt(prompt));
+        let _ = self.said.send(Said::Prompt(Box::new(prompt)));
     }
 
     fn decide(&self, gate: GateId, action: String, value: Value) {
@@ -308,52 +302,6 @@ impl Work {
     }
 }
 
-/// Says what is to be said, one after the other: what is said after an end is not ended.
-async fn say_all(
-    session: Session,
-    mut queue: mpsc::UnboundedReceiver<Said>,
-    told: mpsc::UnboundedSender<Told>,
-) {
-    while let Some(said) = queue.recv().await {
-        let news = match said {
-            Said::Prompt(prompt) => Some(send(&session, prompt).await),
-            Said::End(thread) => end(&session, &thread)
-                .await
-                .unwrap_or_else(|error| Some(wrong(&error))),
-        };
-        if let Some(news) = news {
-            let _ = told.send(news);
-        }
-    }
-}
-
-async fn send(session: &Session, prompt: Prompt) -> Told {
-    let text = prompt.content.clone();
-    let thread = prompt.thread.clone().unwrap_or_default();
-    match session.prompt(prompt).await {
-        Ok(item) => Told::Sent(thread, item),
-        Err(error) => Told::NotSent {
-            thread,
-            text,
-            why: error.to_string(),
-        },
-    }
-}
-
-/// Ends what a thread does. What waits would be forgotten with it: it is given back.
-async fn end(session: &Session, key: &str) -> Result<Option<Told>, StoreError> {
-    let mut back = Vec::new();
-    let threads = session.threads();
-    if let Some(thread) = threads.iter().find(|view| view.key == key) {
-        for item in session.waiting(&thread.id).await? {
-            let item = session.withdraw(&thread.id, &item.id).await?;
-            back.extend(item.map(|item| item.content));
-        }
-    }
-    session.abort(Some(key)).await?;
-    Ok((!back.is_empty()).then(|| Told::Back(back.join("\n\n"))))
-}
-
 /// What came of something, to the app.
 pub(crate) fn take(told: Told, app: &mut App) {
     match told {
@@ -372,7 +320,7 @@ pub(crate) fn take(told: Told, app: &mut App) {
     }
 }
 
-fn wrong(error: &dyn std::fmt::Display) -> Told {
+pub(crate) fn wrong(error: &dyn std::fmt::Display) -> Told {
     Told::Block(Block::Wrong(error.to_string()))
 }
 

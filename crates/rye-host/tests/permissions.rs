@@ -151,11 +151,11 @@ impl Tool for Deploy {
 }
 
 /// A session of an agent that calls it.
-async fn deploying(def: ToolDef, rules: Vec<Rule>) -> (Engine, Session) {
-    let steps = [
-        Step::call("deploy", json!({ "to": "prod" })),
-        Step::text("${last_tool_result}"),
-    ];
+async fn deploying(def: ToolDef, rules: Vec<Rule>, to: &[&str]) -> (Engine, Session) {
+    let calls = to
+        .iter()
+        .map(|to| Step::call("deploy", json!({ "to": to })));
+    let steps = calls.chain([Step::text("${last_tool_result}")]);
     let policy = Policy {
         rules,
         ..Policy::default()
@@ -174,8 +174,13 @@ async fn deploying(def: ToolDef, rules: Vec<Rule>) -> (Engine, Session) {
 
 /// Has it called, and a person decide one after the other; what they were asked, and what
 /// came of it.
-async fn decided(def: ToolDef, rules: Vec<Rule>, decisions: &[Decision]) -> (Vec<Gate>, String) {
-    let (engine, session) = deploying(def, rules).await;
+async fn decided(
+    def: ToolDef,
+    rules: Vec<Rule>,
+    to: &[&str],
+    decisions: &[Decision],
+) -> (Vec<Gate>, String) {
+    let (engine, session) = deploying(def, rules, to).await;
     let mut events = session.subscribe(0);
     let item = session.prompt("go").await.unwrap();
     let mut asked = Vec::new();
@@ -198,7 +203,13 @@ async fn decided(def: ToolDef, rules: Vec<Rule>, decisions: &[Decision]) -> (Vec
 
 /// Whether a person was asked, and what came of it.
 async fn deploy(def: ToolDef, answer: &str, rules: Vec<Rule>) -> (bool, String) {
-    let (asked, said) = decided(def, rules, &[Decision::new(answer, "ada", "test")]).await;
+    let (asked, said) = decided(
+        def,
+        rules,
+        &["prod"],
+        &[Decision::new(answer, "ada", "test")],
+    )
+    .await;
     for gate in &asked {
         assert!(gate.body.contains("\"to\": \"prod\""), "{}", gate.body);
         assert!(gate.context.contains_key("args_hash"));
@@ -248,7 +259,7 @@ async fn who_approves_a_tool_of_the_host_may_want_other_arguments() {
         instead(json!({ "to": 1 })),
         instead(json!({ "to": "test" })),
     ];
-    let (asked, said) = decided(def, Vec::new(), &decisions).await;
+    let (asked, said) = decided(def, Vec::new(), &["prod"], &decisions).await;
     assert!(asked.iter().all(|gate| is_editable(&gate.context)));
     assert_eq!(asked[1].context["params"], json!({ "to": "prod" }));
     let body = &asked[1].body;
@@ -260,4 +271,32 @@ async fn who_approves_a_tool_of_the_host_may_want_other_arguments() {
         said,
         "[ada approved other arguments: {\"to\":\"test\"}]\nto \"test\""
     );
+}
+
+#[tokio::test]
+async fn an_approval_for_the_session_is_for_the_same_arguments_alone() {
+    let def = || {
+        let def = ToolDef::new("deploy", "Deploys.", json!({ "type": "object" }));
+        def.requires_approval(Approval::Always)
+    };
+    let yes = |action: &str| Decision::new(action, "ada", "test");
+    let about = |gates: &[Gate]| -> Vec<Value> {
+        let params = gates
+            .iter()
+            .map(|gate| gate.context["params"]["to"].clone());
+        params.collect()
+    };
+    let to = ["a", "a", "b", "a", "b"];
+    let decisions = [yes("approve_session"), yes("approve"), yes("approve")];
+    let (asked, said) = decided(def(), Vec::new(), &to, &decisions).await;
+    assert_eq!(about(&asked), ["a", "b", "b"]);
+    assert_eq!(said, "to \"b\"");
+    // With others that were written in their place, it is for those.
+    let instead = Decision {
+        value: json!({ "arguments": { "to": "b" } }),
+        ..yes("approve_session")
+    };
+    let (asked, said) = decided(def(), Vec::new(), &["a", "b", "a"], &[instead, yes("deny")]).await;
+    assert_eq!(about(&asked), ["a", "a"]);
+    assert_eq!(said, "ada did not allow it");
 }

@@ -218,9 +218,12 @@ impl<'a> Window<'a> {
         let file = format!("/proc/{number}/task/{number}/children");
         let below = std::fs::read_to_string(file).unwrap_or_default();
         let below = below.split_whitespace().filter_map(|it| it.parse().ok());
-        for pid in below.filter_map(Pid::from_raw).chain([outer]) {
-            let _ = kill_process(pid, Signal::KILL);
+        let all: Vec<_> = below.filter_map(Pid::from_raw).chain([outer]).collect();
+        for pid in &all {
+            let _ = kill_process(*pid, Signal::KILL);
         }
+        // Whoever goes on with its session must find it gone.
+        all.into_iter().for_each(until_gone);
         let _ = self.child.wait();
     }
 
@@ -249,6 +252,20 @@ impl Drop for Window<'_> {
         if let Ok(None) = self.child.try_wait() {
             self.end();
         }
+    }
+}
+
+/// Waits until a process that was killed has ended, though nobody may have heard of it yet.
+fn until_gone(pid: Pid) {
+    let file = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    let end = Instant::now() + PATIENCE;
+    while let Ok(stat) = std::fs::read_to_string(&file) {
+        let state = stat.rsplit(") ").next().and_then(|it| it.chars().next());
+        if matches!(state, Some('Z' | 'X')) {
+            return;
+        }
+        assert!(Instant::now() < end, "it cannot be killed: {stat}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
