@@ -87,6 +87,8 @@ pub(crate) struct App {
     pub(crate) unfolded: bool,
     /// Whether the session is there yet.
     pub(crate) ready: bool,
+    /// Whether it is said line by line: there are no keys but Enter.
+    pub(crate) plain: bool,
     menu: Option<Menu>,
     writing: Writing,
     /// Something small to say, until the next key.
@@ -108,6 +110,7 @@ impl App {
             known: Known::default(),
             unfolded: false,
             ready: false,
+            plain: false,
             menu: None,
             writing: Writing::Prompt,
             hint: None,
@@ -166,7 +169,7 @@ impl App {
             self.editor.set(text);
         } else {
             self.editor.remember(text);
-            self.hint("what could not be sent is one key up");
+            self.hint("what was not asked is one key up");
         }
     }
 
@@ -204,7 +207,7 @@ impl App {
             && !text.trim().contains('\n')
         {
             return match Command::parse(text) {
-                Ok(command) => self.command(command),
+                Ok(command) => self.command(command, text),
                 Err(why) => {
                     self.hint(&why);
                     self.editor.set(text);
@@ -222,7 +225,7 @@ impl App {
         vec![Effect::Prompt { thread, text, mode }]
     }
 
-    fn command(&mut self, command: Command) -> Vec<Effect> {
+    fn command(&mut self, command: Command, text: &str) -> Vec<Effect> {
         match command {
             Command::Quit => vec![Effect::Quit],
             Command::Thread(key) => self.go_to(&key),
@@ -233,7 +236,10 @@ impl App {
                 let mode = QueueMode::Steer;
                 vec![Effect::Prompt { thread, text, mode }]
             }
-            other => vec![Effect::Command(other)],
+            other => {
+                self.tell(Block::Command(text.trim().to_owned()));
+                vec![Effect::Command(other)]
+            }
         }
     }
 

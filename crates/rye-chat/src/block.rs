@@ -24,6 +24,12 @@ pub(crate) enum Block {
     Thought(String),
     /// What a tool did.
     Tool(Done),
+    /// The same once more, with what it gave.
+    Unfolded(Done),
+    /// A command that the person gave.
+    Command(String),
+    /// What there is of a kind: names, and what is said of each.
+    Listed(&'static str, Vec<(String, String)>),
     /// What else happened.
     Told(Vec<Line>),
     /// What went wrong.
@@ -47,7 +53,9 @@ impl Block {
     /// The lines of it, an empty one before it where it is something new.
     pub(crate) fn lines(&self, width: usize, unfolded: bool) -> Vec<Line> {
         let mut lines = match self {
-            Self::Said { goes_on: true, .. } | Self::Tool(_) | Self::Told(_) => Vec::new(),
+            Self::Said { goes_on: true, .. } | Self::Tool(_) | Self::Told(_) | Self::Listed(..) => {
+                Vec::new()
+            }
             _ => vec![Line::default()],
         };
         match self {
@@ -71,6 +79,9 @@ impl Block {
                 lines.extend(marked("∴ ", DIM, style, &shown, width));
             }
             Self::Tool(done) => lines.extend(done.lines(width, unfolded)),
+            Self::Unfolded(done) => lines.extend(done.lines(width, true)),
+            Self::Command(text) => lines.extend(marked("› ", CYAN, DIM, text, width)),
+            Self::Listed(head, rows) => lines.extend(listed(head, rows, width)),
             Self::Told(told) => {
                 for line in told {
                     lines.extend(line.clone().wrap(width, &Line::plain("  ")));
@@ -193,6 +204,32 @@ pub(crate) fn difference(tool: &str, args: &Value, width: usize, most: usize) ->
 fn pair(change: &Value) -> Option<(&str, &str)> {
     let text = |key: &str| change.get(key).and_then(Value::as_str);
     Some((text("old")?, text("new")?))
+}
+
+/// Names and what is said of them, beside each other where there is room, else below.
+fn listed(head: &str, rows: &[(String, String)], width: usize) -> Vec<Line> {
+    /// What is narrower is hard to read.
+    const READABLE: usize = 30;
+    let mut lines = Vec::new();
+    if !head.is_empty() {
+        lines.push(Line::new(head, BOLD));
+    }
+    let longest = rows.iter().map(|(name, _)| Line::plain(name).width()).max();
+    let column = longest.unwrap_or(0) + 4;
+    let beside = width >= column + READABLE;
+    for (name, what) in rows {
+        let mut line = Line::plain("  ").with(name, CYAN);
+        if !beside {
+            lines.extend(line.wrap(width, &Line::plain("    ")));
+            line = Line::plain("    ");
+        }
+        let indent = if beside { column } else { 4 };
+        let pad = indent.saturating_sub(line.width());
+        line.push(&" ".repeat(pad), PLAIN);
+        line.push(what, PLAIN);
+        lines.extend(line.wrap(width, &Line::plain(&" ".repeat(indent))));
+    }
+    lines
 }
 
 /// Text behind a mark.

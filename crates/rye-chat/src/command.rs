@@ -86,6 +86,16 @@ pub(crate) const KEYS: [(&str, &str); 13] = [
     ("Ctrl-D", "leave"),
 ];
 
+/// What there is instead where it is said line by line.
+pub(crate) const LINES: [(&str, &str); 3] = [
+    (
+        "Enter",
+        "send; while the agent works, it waits for its turn",
+    ),
+    ("a letter, Enter", "answer a gate, as it says"),
+    ("Ctrl-D", "leave"),
+];
+
 impl Command {
     /// The command of a line that begins with a slash.
     pub(crate) fn parse(line: &str) -> Result<Self, String> {

@@ -9,18 +9,21 @@
 //! All of it stands on the engine's public interface. What a chat needs beside it, [`Desk`]
 //! says.
 
+mod answers;
 mod app;
 mod attach;
 mod block;
 mod command;
 mod complete;
 mod editor;
+mod hear;
 mod highlight;
 mod history;
 mod markdown;
 mod pane;
 mod plain;
 mod run;
+mod say;
 mod screen;
 mod terminal;
 mod text;
@@ -44,7 +47,7 @@ pub struct Options {
     pub thread: String,
     /// The model, where the person has named one.
     pub model: Option<String>,
-    /// Where tools work, as people call it.
+    /// Where tools work, as people call it; empty for where they did before.
     pub sandbox: String,
     /// The folder whose files are completed.
     pub workspace: PathBuf,

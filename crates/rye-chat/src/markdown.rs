@@ -156,9 +156,9 @@ impl Page {
                 self.lists.push(first);
             }
             Tag::Item => self.item(),
-            Tag::Table(_) => {
+            Tag::Table(alignments) => {
                 self.begin();
-                self.table = Some(Table::default());
+                self.table = Some(Table::new(alignments));
             }
             Tag::Emphasis => self.styles.push(self.style(|it| it.italic = true)),
             Tag::Strong => self.styles.push(self.style(|it| it.bold = true)),
@@ -352,7 +352,7 @@ mod tests {
         let source = "# Title\n\nSome *words* and `code` that are **longer** than the width.\n\n\
             - one\n- two\n  1. first\n  2. second\n- [x] done\n\n> said\n> by somebody\n\n\
             ```rust\nfn main() {\n    println!(\"hello\");\n}\n```\n\n\
-            | name | what it is |\n|---|---|\n| a | the first |\n| b | the second one, which is rather long |\n\n\
+            | name | much | what it is |\n|---|--:|:-:|\n| a | 1 | the first |\n| b | 200 | the second one, which is rather long |\n\n\
             See [the page](https://example.org/) or <https://example.org/>.\n\n---\nend";
         insta::assert_snapshot!(text(source, 40));
     }

@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 
+use rye_engine::compaction::is_continuation;
 use rye_engine::protocol::{
-    CallId, Entry, EntryKind, Message, Part, QueueItem, QueueItemId, ResultStatus, Role,
+    CallId, Entry, EntryKind, Message, Part, QueueItem, QueueItemId, ResultStatus, Role, SessionId,
     StatusKind, ThreadId, TurnEnd, Usage,
 };
 use serde_json::Value;
@@ -40,6 +41,8 @@ pub(crate) struct Pane {
     /// How much the model read and wrote last.
     pub(crate) context: u64,
     calls: HashMap<CallId, (String, Value)>,
+    /// Sessions that were begun below this one.
+    pub(crate) tasks: HashSet<SessionId>,
 }
 
 /// What the model is saying.
@@ -90,11 +93,19 @@ impl Pane {
             used: Usage::default(),
             context: 0,
             calls: HashMap::new(),
+            tasks: HashSet::new(),
         }
     }
 
     pub(crate) fn is_busy(&self) -> bool {
         self.status != StatusKind::Idle || self.queued > 0
+    }
+
+    /// It has something to do again. Where it thought before, that it does is not told anew.
+    pub(crate) fn thinks(&mut self) {
+        if self.status == StatusKind::Idle {
+            self.status = StatusKind::Thinking;
+        }
     }
 
     /// A prompt that was sent from here is written down: it will be heard of, or was.
@@ -211,6 +222,9 @@ impl Pane {
     pub(crate) fn entry(&mut self, entry: &Entry) {
         match &entry.kind {
             EntryKind::Message(message) => match message.role {
+                Role::User if is_continuation(message) => {
+                    self.add(Block::told(&format!("goes on: {}", message.content())));
+                }
                 Role::User => self.add(Block::Asked(asked(message))),
                 Role::Assistant => self.said(message),
                 Role::Tool => self.results(message),

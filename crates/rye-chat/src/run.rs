@@ -1,20 +1,19 @@
 //! The loop on a terminal that can be painted on.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::process::Command as Process;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event as Input, EventStream};
-use rye_engine::protocol::{Entry, EntryId, EventKind, ThreadId};
 use rye_engine::store::StoreError;
-use rye_engine::{Engine, Missed, Notice, Session};
+use rye_engine::{Engine, Session};
 use tokio_stream::StreamExt as _;
 
 use crate::app::{App, Effect};
 use crate::attach;
 use crate::block::Block;
+use crate::hear::Ear;
 use crate::history::History;
 use crate::screen::Screen;
 use crate::terminal::Terminal;
@@ -35,17 +34,16 @@ pub(crate) async fn painted(
     desk: Arc<dyn Desk>,
 ) -> Result<(), ChatError> {
     let Chat {
-        options,
+        mut options,
         mut app,
         screen,
         terminal,
     } = chat;
+    introduce(&mut app, engine, &session, &*desk, &mut options).await?;
     let (work, mut told) = Work::new(engine, &session, Arc::clone(&desk), &options);
-    introduce(&mut app, &session, &*desk, &options);
     work::read_later(&options, &work.teller());
-    let mut past = Past::of(engine, &session).await?;
-    let mut events = session.subscribe(0);
-    let mut feed = engine.feed();
+    let mut ear = Ear::of(engine, &session).await?;
+    ear.look_below(&mut app).await?;
     let mut window = Window {
         app,
         screen,
@@ -67,26 +65,17 @@ pub(crate) async fn painted(
                     break;
                 }
             }
-            notice = events.next() => {
-                let Some(notice) = notice? else {
-                    window.leave()?;
-                    return Err(StoreError::Fenced(session.id().clone()).into());
-                };
-                window.notice(&notice, &mut past).await?;
-            }
-            notice = feed.next() => match notice {
-                // Gates of sessions below this one.
-                Ok(Some(notice)) if notice.event.session != *session.id() => {
-                    window.dirty |= window.app.gate_news(&notice.event.kind, Instant::now());
-                }
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(Missed(_)) => {
-                    for gate in engine.pending_gates(None).await? {
-                        if engine.session(&gate.origin.session).is_some() {
-                            window.app.ask(gate, Instant::now());
-                        }
+            heard = ear.next() => match heard {
+                Ok(Some(heard)) => {
+                    if let Some(thread) = ear.take(heard, &mut window.app).await? {
+                        window.work.look_at_queue(thread);
                     }
+                    window.dirty = true;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    window.leave()?;
+                    return Err(error.into());
                 }
             },
             Some(news) = told.recv() => {
@@ -111,10 +100,29 @@ async fn next_key(keys: &mut Option<EventStream>) -> Option<std::io::Result<Inpu
     }
 }
 
-/// Whose session it is, and what is said at the beginning.
-pub(crate) fn introduce(app: &mut App, session: &Session, desk: &dyn Desk, options: &Options) {
+/// Whose session it is, what is known of it, and what is said at the beginning.
+pub(crate) async fn introduce(
+    app: &mut App,
+    engine: &Engine,
+    session: &Session,
+    desk: &dyn Desk,
+    options: &mut Options,
+) -> Result<(), StoreError> {
     app.ready = true;
     app.facts.session = session.id().to_string();
+    if let Some(data) = engine.session_data(session.id()).await? {
+        // One that goes on works where it did.
+        if let Some(folder) = data.workspace {
+            options.workspace = folder.into();
+            app.facts.workspace.clone_from(&options.workspace);
+        }
+        if let (true, Some(sandbox)) = (app.facts.sandbox.is_empty(), data.sandbox) {
+            app.facts.sandbox = sandbox.kind;
+        }
+        if let (true, Some(model)) = (app.facts.model.is_empty(), data.model) {
+            app.facts.model = model;
+        }
+    }
     if app.facts.model.is_empty() {
         app.facts.model = desk.default_model();
     }
@@ -123,48 +131,7 @@ pub(crate) fn introduce(app: &mut App, session: &Session, desk: &dyn Desk, optio
     for line in &options.greeting {
         app.tell(Block::told(line));
     }
-}
-
-/// Entries that were written before the chat began.
-pub(crate) struct Past {
-    session: Session,
-    known: HashMap<EntryId, Entry>,
-}
-
-impl Past {
-    pub(crate) async fn of(engine: &Engine, session: &Session) -> Result<Self, StoreError> {
-        let threads = engine.history(session.id()).await?;
-        let entries = threads.into_iter().flat_map(|(_, entries)| entries);
-        let known = entries.map(|entry| (entry.id.clone(), entry)).collect();
-        let session = session.clone();
-        Ok(Self { session, known })
-    }
-
-    /// Whether all that was written before has been told.
-    pub(crate) fn is_told(&self) -> bool {
-        self.known.is_empty()
-    }
-
-    /// The entry that an event tells of.
-    pub(crate) async fn entry(
-        &mut self,
-        notice: &Notice,
-    ) -> Result<Option<Arc<Entry>>, StoreError> {
-        if let Some(entry) = &notice.entry {
-            return Ok(Some(Arc::clone(entry)));
-        }
-        let EventKind::MessageEnd { entry: id } = &notice.event.kind else {
-            return Ok(None);
-        };
-        if let Some(entry) = self.known.remove(id) {
-            return Ok(Some(Arc::new(entry)));
-        }
-        let Some(thread) = &notice.event.thread else {
-            return Ok(None);
-        };
-        let all = self.session.entries(thread, None, usize::MAX).await?;
-        Ok(all.into_iter().find(|entry| entry.id == *id).map(Arc::new))
-    }
+    Ok(())
 }
 
 /// The app, and the terminal that shows it.
@@ -264,28 +231,6 @@ impl Window {
             self.history = None;
             let text = format!("what you write is not remembered: {error}");
             self.app.tell(Block::told(&text));
-        }
-    }
-
-    async fn notice(&mut self, notice: &Notice, past: &mut Past) -> Result<(), StoreError> {
-        let entry = past.entry(notice).await?;
-        self.app
-            .news(&notice.event, entry.as_deref(), Instant::now());
-        if let (EventKind::QueueState { .. }, Some(thread)) =
-            (&notice.event.kind, &notice.event.thread)
-        {
-            self.look_at_queue(thread, notice);
-        }
-        self.dirty = true;
-        Ok(())
-    }
-
-    fn look_at_queue(&mut self, thread: &ThreadId, notice: &Notice) {
-        match &notice.event.kind {
-            EventKind::QueueState { waiting, .. } if waiting.is_empty() => {
-                self.app.queue(thread, Vec::new());
-            }
-            _ => self.work.look_at_queue(thread.clone()),
         }
     }
 

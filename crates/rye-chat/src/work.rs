@@ -3,18 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rye_engine::protocol::{Gate, GateId, QueueItem, QueueItemId, QueueMode, ThreadId, Usage};
+use rye_engine::protocol::{GateId, QueueItem, QueueItemId, QueueMode, ThreadId};
 use rye_engine::store::Posted;
 use rye_engine::{Compaction, Decision, Engine, Prompt, Session};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::Desk;
+use crate::answers;
 use crate::app::{App, Effect};
 use crate::attach;
 use crate::block::{Block, first_line};
-use crate::command::{COMMANDS, Command, KEYS, QueueChange};
-use crate::text::{BOLD, CYAN, DIM, Line, PLAIN};
+use crate::command::{Command, QueueChange};
+use crate::say::{Said, say_all};
+use crate::text::{DIM, Line};
 
 /// What came of something.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub(crate) enum Told {
     },
     /// A decision is written down.
     Answered(GateId),
+    /// It could not be, or somebody else was quicker.
+    NotAnswered(Block),
     /// It was taken out of the queue to be written anew.
     Back(String),
     Queue(ThreadId, Vec<QueueItem>),
@@ -45,7 +49,7 @@ pub(crate) struct Work {
     person: String,
     told: mpsc::UnboundedSender<Told>,
     /// What is said, in the order in which it was.
-    prompts: mpsc::UnboundedSender<Prompt>,
+    said: mpsc::UnboundedSender<Said>,
     model: Option<String>,
 }
 
@@ -57,15 +61,15 @@ impl Work {
         options: &crate::Options,
     ) -> (Self, mpsc::UnboundedReceiver<Told>) {
         let (told, news) = mpsc::unbounded_channel();
-        let (prompts, queue) = mpsc::unbounded_channel();
-        tokio::spawn(send_all(session.clone(), queue, told.clone()));
+        let (said, queue) = mpsc::unbounded_channel();
+        tokio::spawn(say_all(session.clone(), queue, told.clone()));
         let work = Self {
             engine: engine.clone(),
             session: session.clone(),
             desk,
             person: options.person.clone(),
             told,
-            prompts,
+            said,
             model: options.model.clone(),
         };
         (work, news)
@@ -80,11 +84,7 @@ impl Work {
         match effect {
             Effect::Prompt { thread, text, mode } => self.prompt(thread, text, mode, app),
             Effect::Abort { thread } => {
-                let session = self.session.clone();
-                self.later(async move {
-                    let ended = session.abort(Some(&thread)).await;
-                    ended.err().map(|error| wrong(&error))
-                });
+                let _ = self.said.send(Said::End(thread));
             }
             Effect::Decide {
                 gate,
@@ -113,7 +113,7 @@ impl Work {
             ..Prompt::from(text)
         };
         // The other end is there as long as this is.
-        let _ = self.prompts.send(prompt);
+        let _ = self.said.send(Said::Prompt(Box::new(prompt)));
     }
 
     fn decide(&self, gate: GateId, action: String, value: Value) {
@@ -126,22 +126,22 @@ impl Work {
             match engine.decide(&gate, decision).await {
                 Ok(Posted::Conflict(first)) => {
                     let text = format!("{} had decided already: {}", first.by, first.action);
-                    Some(Told::Block(Block::told(&text)))
+                    Some(Told::NotAnswered(Block::told(&text)))
                 }
                 Ok(_) => Some(Told::Answered(gate)),
-                Err(error) => Some(wrong(&error)),
+                Err(error) => Some(Told::NotAnswered(Block::Wrong(error.to_string()))),
             }
         });
     }
 
     fn command(&mut self, command: Command, app: &mut App) {
         match command {
-            Command::Help => app.tell(Block::Told(help())),
+            Command::Help => answers::help(app),
             Command::Model(Some(name)) => self.choose_model(&name, app),
-            Command::Model(None) => app.tell(Block::Told(self.models(app))),
-            Command::Threads => app.tell(Block::Told(threads(app))),
-            Command::Cost => app.tell(Block::Told(costs(app))),
-            Command::Tools => app.tell(Block::Told(self.tools())),
+            Command::Model(None) => app.tell(answers::models(app)),
+            Command::Threads => app.tell(answers::threads(app)),
+            Command::Cost => app.tell(answers::costs(app)),
+            Command::Tools => app.tell(answers::tools(&self.engine)),
             Command::Queue(QueueChange::Show) => {
                 let waiting = crate::pane::waiting(&app.pane().waiting, usize::MAX);
                 let nothing = vec![Line::new("nothing waits", DIM)];
@@ -154,7 +154,7 @@ impl Work {
                 let engine = self.engine.clone();
                 self.later(async move {
                     Some(match engine.pending_gates(None).await {
-                        Ok(gates) => Told::Block(Block::Told(gate_lines(&gates))),
+                        Ok(gates) => Told::Block(answers::gates(&gates)),
                         Err(error) => wrong(&error),
                     })
                 });
@@ -172,6 +172,9 @@ impl Work {
                 ]);
             }
             Command::Verify => self.host(["session", "verify", self.session.id().as_str()]),
+            Command::Compact | Command::Undo if app.pane().id.is_none() => {
+                app.tell(Block::told("nothing was said yet"));
+            }
             Command::Compact => {
                 let (session, thread) = (self.session.clone(), app.pane().key.clone());
                 self.later(async move {
@@ -230,26 +233,6 @@ impl Work {
         app.tell(Block::told(&format!(
             "{name} answers from the next prompt on"
         )));
-    }
-
-    fn models(&self, app: &App) -> Vec<Line> {
-        let line = |name: &String| {
-            let own = *name == app.facts.model;
-            let mark = if own { "▸ " } else { "  " };
-            Line::new(mark, CYAN).with(name, if own { BOLD } else { PLAIN })
-        };
-        let mut lines: Vec<_> = self.desk.models().iter().map(line).collect();
-        lines.push(Line::new("  /model NAME chooses one", DIM));
-        lines
-    }
-
-    fn tools(&self) -> Vec<Line> {
-        let tools = self.engine.tools();
-        let line = |tool: &rye_engine::model::ToolSpec| {
-            let line = Line::plain("  ").with(&tool.name, BOLD);
-            line.with(&format!("  {}", first_line(&tool.description, 100)), DIM)
-        };
-        tools.iter().map(line).collect()
     }
 
     fn withdraw(&self, number: usize, edit: bool, app: &mut App) {
@@ -319,30 +302,10 @@ impl Work {
     }
 }
 
-/// Says what is to be said, one after the other.
-async fn send_all(
-    session: Session,
-    mut queue: mpsc::UnboundedReceiver<Prompt>,
-    told: mpsc::UnboundedSender<Told>,
-) {
-    while let Some(prompt) = queue.recv().await {
-        let text = prompt.content.clone();
-        let thread = prompt.thread.clone().unwrap_or_default();
-        let _ = told.send(match session.prompt(prompt).await {
-            Ok(item) => Told::Sent(thread, item),
-            Err(error) => Told::NotSent {
-                thread,
-                text,
-                why: error.to_string(),
-            },
-        });
-    }
-}
-
 /// What came of something, to the app.
 pub(crate) fn take(told: Told, app: &mut App) {
     match told {
-        Told::Block(block) => app.tell(block),
+        Told::Block(block) | Told::NotAnswered(block) => app.tell(block),
         Told::Sent(thread, item) => app.sent(&thread, Some(item)),
         Told::NotSent { thread, text, why } => {
             app.sent(&thread, None);
@@ -357,7 +320,7 @@ pub(crate) fn take(told: Told, app: &mut App) {
     }
 }
 
-fn wrong(error: &dyn std::fmt::Display) -> Told {
+pub(crate) fn wrong(error: &dyn std::fmt::Display) -> Told {
     Told::Block(Block::Wrong(error.to_string()))
 }
 
@@ -366,71 +329,6 @@ fn said(outcome: Result<String, String>) -> Told {
         Ok(text) => Block::Told(text.lines().map(Line::plain).collect()),
         Err(why) => Block::Wrong(why),
     })
-}
-
-fn help() -> Vec<Line> {
-    let mut lines = vec![Line::new("commands", BOLD)];
-    for (name, arguments, what) in COMMANDS {
-        let name = format!("/{name} {arguments}");
-        let line = Line::new(&format!("  {name:<24}"), CYAN);
-        lines.push(line.with(what, PLAIN));
-    }
-    lines.push(Line::new("keys", BOLD));
-    for (key, what) in KEYS {
-        let line = Line::new(&format!("  {key:<28}"), CYAN);
-        lines.push(line.with(what, PLAIN));
-    }
-    lines
-}
-
-fn threads(app: &App) -> Vec<Line> {
-    let line = |pane: &crate::pane::Pane| {
-        let own = pane.key == app.pane().key;
-        let line = Line::new(if own { "▸ " } else { "  " }, CYAN);
-        let text = format!("{} {}", app.mark(pane), pane.key);
-        line.with(&text, if own { BOLD } else { PLAIN })
-    };
-    let mut lines: Vec<_> = app.panes.iter().map(line).collect();
-    lines.push(Line::new(
-        "  /thread KEY goes to one; Ctrl-T to the next",
-        DIM,
-    ));
-    lines
-}
-
-fn costs(app: &App) -> Vec<Line> {
-    let line = |name: &str, used: &Usage| {
-        let text = format!(
-            "{name}: {} calls of the model, {} tokens read ({} of them cached), {} written, {}",
-            used.turns,
-            used.input_tokens,
-            used.cached_tokens,
-            used.output_tokens,
-            crate::app::dollars(used.micro_dollars),
-        );
-        Line::plain(&text)
-    };
-    let mut lines: Vec<_> = app
-        .panes
-        .iter()
-        .map(|pane| line(&pane.key, &pane.used))
-        .collect();
-    if app.panes.len() > 1 {
-        let all = app.panes.iter().map(|pane| pane.used);
-        lines.push(line("all", &all.fold(Usage::default(), Usage::plus)));
-    }
-    lines
-}
-
-fn gate_lines(gates: &[Gate]) -> Vec<Line> {
-    if gates.is_empty() {
-        return vec![Line::new("nothing waits for a decision", DIM)];
-    }
-    let line = |gate: &Gate| {
-        let line = Line::new("◆ ", crate::text::YELLOW).with(&gate.title, BOLD);
-        line.with(&format!("  {}", gate.id), DIM)
-    };
-    gates.iter().map(line).collect()
 }
 
 /// Reads slowly what is not needed at once.

@@ -54,8 +54,12 @@ impl Instead {
     pub(crate) fn told(&self, mut output: ToolOutput) -> ToolOutput {
         let Self { args, by } = self;
         output.text = format!("[{by} approved other arguments: {args}]\n{}", output.text);
-        if let Value::Object(data) = &mut output.data {
-            data.insert(ARGUMENTS.to_owned(), args.clone());
+        match &mut output.data {
+            Value::Object(data) => {
+                data.insert(ARGUMENTS.to_owned(), args.clone());
+            }
+            data @ Value::Null => *data = json!({ ARGUMENTS: args }),
+            _ => {}
         }
         output
     }

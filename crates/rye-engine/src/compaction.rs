@@ -8,6 +8,7 @@ pub mod plan;
 pub(crate) mod summary;
 pub mod view;
 
+use rye_protocol::Message;
 use serde::Deserialize;
 
 pub use plan::{Head, Plan};
@@ -15,6 +16,11 @@ pub use view::View;
 
 /// Where a prompt says that nobody asked it: it follows a compaction.
 pub(crate) const CONTINUE: &str = "compaction_continue";
+
+/// Whether nobody said it: the agent was told to go on, since its history was summed up.
+pub fn is_continuation(message: &Message) -> bool {
+    message.metadata.contains_key(CONTINUE)
+}
 
 /// Where the message with a sum says how many answers it stands for.
 pub const ANSWERS: &str = "compacted_answers";

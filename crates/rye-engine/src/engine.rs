@@ -6,6 +6,7 @@ mod builder;
 mod compaction;
 mod copies;
 mod fatal;
+mod looking;
 mod opening;
 mod prompt;
 mod session;

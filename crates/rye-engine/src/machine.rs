@@ -7,6 +7,7 @@
 
 mod calls;
 mod compaction;
+mod continuation;
 mod drive;
 mod failover;
 mod gates;
@@ -32,6 +33,7 @@ use crate::model::ModelAnswer;
 use crate::proof;
 use crate::tokens;
 use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolError, ToolOutput};
+use continuation::Continuation;
 use drive::MOST_ROUNDS;
 use more::Whose;
 
@@ -587,16 +589,21 @@ impl Step<'_> {
         self.machine.gates.clear();
         self.machine.args.clear();
         self.machine.live = Live::default();
-        let items = &mut self.machine.items;
-        if let Some(at) = items.iter().position(|item| item.id == turn.item) {
-            let mut item = items.remove(at);
+        let mut begins = None;
+        let mut items = self.machine.items.iter();
+        if let Some(at) = items.position(|item| item.id == turn.item) {
+            let mut item = self.machine.items.remove(at);
             item.status = status;
+            if status == ItemStatus::Done && !turn.unchecked && self.is_full(&turn.model) {
+                begins = Some(Continuation::of(&item, &turn));
+            }
             self.out.batch.push(Op::PutItem(Box::new(item)));
         }
         let item = turn.item;
         self.tell(EventKind::TurnEnd { item, reason });
         self.seal();
-        if status == ItemStatus::Done && !turn.unchecked && self.is_full(&turn.model) {
+        if let Some(continuation) = begins {
+            continuation.keep(&mut self.machine.thread);
             self.begin_compaction(Compacting::Full);
         }
     }

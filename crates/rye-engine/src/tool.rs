@@ -22,7 +22,7 @@ use crate::sandbox::Sandbox;
 use crate::store::Later;
 
 pub use approval::Approval;
-pub(crate) use approval::agreed;
+pub(crate) use approval::{agreed, decided};
 
 /// What may be done with a tool whose host died while it ran.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lillux::process::Supervisor;
+use rye_engine::arguments::is_editable;
 use rye_engine::bridge::{Mode, Policy, Risk, Rule};
-use rye_engine::protocol::{EventKind, TurnEnd};
+use rye_engine::protocol::{EventKind, Gate, TurnEnd};
 use rye_engine::store::Later;
 use rye_engine::tool::{Approval, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
-use rye_engine::{Decision, Engine, NewSession};
+use rye_engine::{Decision, Engine, NewSession, Session};
 use rye_model::{Catalogue, Script, Step};
 use rye_sandbox::{Local, Virtual};
 use rye_store::Memory;
@@ -149,12 +150,12 @@ impl Tool for Deploy {
     }
 }
 
-/// Has an agent call it; whether a person was asked, and what came of it.
-async fn deploy(def: ToolDef, answer: &str, rules: Vec<Rule>) -> (bool, String) {
-    let steps = [
-        Step::call("deploy", json!({ "to": "prod" })),
-        Step::text("${last_tool_result}"),
-    ];
+/// A session of an agent that calls it.
+async fn deploying(def: ToolDef, rules: Vec<Rule>, to: &[&str]) -> (Engine, Session) {
+    let calls = to
+        .iter()
+        .map(|to| Step::call("deploy", json!({ "to": to })));
+    let steps = calls.chain([Step::text("${last_tool_result}")]);
     let policy = Policy {
         rules,
         ..Policy::default()
@@ -168,17 +169,27 @@ async fn deploy(def: ToolDef, answer: &str, rules: Vec<Rule>) -> (bool, String) 
         .build()
         .unwrap();
     let session = engine.create_session(NewSession::default()).await.unwrap();
+    (engine, session)
+}
+
+/// Has it called, and a person decide one after the other; what they were asked, and what
+/// came of it.
+async fn decided(
+    def: ToolDef,
+    rules: Vec<Rule>,
+    to: &[&str],
+    decisions: &[Decision],
+) -> (Vec<Gate>, String) {
+    let (engine, session) = deploying(def, rules, to).await;
     let mut events = session.subscribe(0);
     let item = session.prompt("go").await.unwrap();
-    let mut asked = false;
+    let mut asked = Vec::new();
     loop {
         match events.next().await.unwrap().unwrap().event.kind {
             EventKind::DecisionGate { gate } => {
-                asked = true;
-                assert!(gate.body.contains("\"to\": \"prod\""), "{}", gate.body);
-                assert!(gate.context.contains_key("args_hash"));
-                let decision = Decision::new(answer, "ada", "test");
+                let decision = decisions[asked.len()].clone();
                 engine.decide(&gate.id, decision).await.unwrap();
+                asked.push(*gate);
             }
             EventKind::TurnEnd { reason, .. } => {
                 assert_eq!(reason, TurnEnd::EndTurn);
@@ -188,6 +199,22 @@ async fn deploy(def: ToolDef, answer: &str, rules: Vec<Rule>) -> (bool, String) 
             _ => {}
         }
     }
+}
+
+/// Whether a person was asked, and what came of it.
+async fn deploy(def: ToolDef, answer: &str, rules: Vec<Rule>) -> (bool, String) {
+    let (asked, said) = decided(
+        def,
+        rules,
+        &["prod"],
+        &[Decision::new(answer, "ada", "test")],
+    )
+    .await;
+    for gate in &asked {
+        assert!(gate.body.contains("\"to\": \"prod\""), "{}", gate.body);
+        assert!(gate.context.contains_key("args_hash"));
+    }
+    (!asked.is_empty(), said)
 }
 
 #[tokio::test]
@@ -217,4 +244,59 @@ async fn a_tool_of_the_host_is_asked_about_by_its_risk_and_its_arguments() {
     let bad = def().requires_approval(Approval::when(|_| panic!("not a word")));
     let (asked, said) = deploy(bad, "approve", Vec::new()).await;
     assert!(!asked && said.contains("not a word"), "{said}");
+}
+
+#[tokio::test]
+async fn who_approves_a_tool_of_the_host_may_want_other_arguments() {
+    let schema = json!({ "type": "object", "properties": { "to": { "type": "string" } } });
+    let def = ToolDef::new("deploy", "Deploys.", schema).requires_approval(Approval::Always);
+    let instead = |args: Value| Decision {
+        value: json!({ "arguments": args }),
+        ..Decision::new("approve", "ada", "test")
+    };
+    // What does not fit is asked about again.
+    let decisions = [
+        instead(json!({ "to": 1 })),
+        instead(json!({ "to": "test" })),
+    ];
+    let (asked, said) = decided(def, Vec::new(), &["prod"], &decisions).await;
+    assert!(asked.iter().all(|gate| is_editable(&gate.context)));
+    assert_eq!(asked[1].context["params"], json!({ "to": "prod" }));
+    let body = &asked[1].body;
+    assert!(
+        body.starts_with("The arguments that ada wrote do not fit"),
+        "{body}"
+    );
+    assert_eq!(
+        said,
+        "[ada approved other arguments: {\"to\":\"test\"}]\nto \"test\""
+    );
+}
+
+#[tokio::test]
+async fn an_approval_for_the_session_is_for_the_same_arguments_alone() {
+    let def = || {
+        let def = ToolDef::new("deploy", "Deploys.", json!({ "type": "object" }));
+        def.requires_approval(Approval::Always)
+    };
+    let yes = |action: &str| Decision::new(action, "ada", "test");
+    let about = |gates: &[Gate]| -> Vec<Value> {
+        let params = gates
+            .iter()
+            .map(|gate| gate.context["params"]["to"].clone());
+        params.collect()
+    };
+    let to = ["a", "a", "b", "a", "b"];
+    let decisions = [yes("approve_session"), yes("approve"), yes("approve")];
+    let (asked, said) = decided(def(), Vec::new(), &to, &decisions).await;
+    assert_eq!(about(&asked), ["a", "b", "b"]);
+    assert_eq!(said, "to \"b\"");
+    // With others that were written in their place, it is for those.
+    let instead = Decision {
+        value: json!({ "arguments": { "to": "b" } }),
+        ..yes("approve_session")
+    };
+    let (asked, said) = decided(def(), Vec::new(), &["a", "b", "a"], &[instead, yes("deny")]).await;
+    assert_eq!(about(&asked), ["a", "a"]);
+    assert_eq!(said, "ada did not allow it");
 }

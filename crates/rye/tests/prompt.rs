@@ -239,21 +239,111 @@ fn an_approval_with_other_arguments_runs_those_and_says_so() {
     assert!(!world.path("project/out.txt").exists());
 }
 
+/// What fills the window of the model, an answer, and what it does when it is told to go on.
+fn filled(answer: &str, then: &str) -> String {
+    format!(
+        "context_window: 20000\nmax_output: 500\nsteps:\n  - tool_calls: [{{ name: bash, args: {{ command: \
+         'seq 8000' }} }}]\n  - {{ text: \"{answer}\", usage: {{ input: 19000, output: 900 }} }}\n{then}"
+    )
+}
+
 #[test]
-fn a_history_that_became_too_long_is_summed_up_before_it_ends() {
-    let text = "word ".repeat(4000);
-    let script = format!(
-        "context_window: 6000\nmax_output: 500\nsteps:\n  - {{ text: '{text}', usage: {{ input: 5000, output: \
-         900 }} }}\nafter_last: {{ text: noted }}\n"
+fn after_a_history_is_summed_up_the_agent_goes_on_and_that_is_waited_for() {
+    let world = world(&filled(
+        "the answer",
+        "  - tool_calls: [{ name: bash, args: { command: 'echo ran >> out.txt; cat out.txt' } }]\n  \
+         - { text: 'and then it ${last_tool_result}', delay_ms: 200 }\n",
+    ));
+    // A gate of the turn that nobody asked for is asked about as any other.
+    let more = ["go", "--sandbox", "local", "--yes"];
+    let output = world.run(&prompt(&more));
+    let (said, beside) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
     );
-    let world = world(&script);
+    assert_eq!(output.status.code(), Some(0), "{beside}");
+    assert_eq!(said, "the answer\n\nand then it ran\n");
+    let place = |text: &str| {
+        beside
+            .find(text)
+            .unwrap_or_else(|| panic!("{text}: {beside}"))
+    };
+    assert!(
+        place("summed up") < place("user       Continue"),
+        "{beside}"
+    );
+    assert!(place("user       Continue") < place("echo ran"), "{beside}");
+    // Nothing is left over for whoever asks next.
+    let id = json(&world.run(&["session", "list", "--json"]))["sessions"][0]["id"].clone();
+    let again = world.run(&prompt(&["more", "--session", id.as_str().unwrap()]));
+    assert_eq!(again.stdout, b"(end of script)\n", "{again:?}");
+}
+
+#[test]
+fn each_event_up_to_the_last_turn_is_a_line() {
+    let world = world(&filled("the answer", "after_last: { text: noted }\n"));
     let output = world.run(&prompt(&["go", "--json"]));
     let all = lines(&output);
     let kinds: Vec<_> = all.iter().map(|it| it["type"].as_str().unwrap()).collect();
-    let place = |kind| kinds.iter().position(|it| *it == kind);
-    assert!(place("turn_end") < place("compaction_start"), "{kinds:?}");
-    assert!(
-        place("compaction_start") < place("compaction_end"),
-        "{kinds:?}"
+    let wanted = ["turn_end", "compaction_start", "compaction_end", "turn_end"];
+    let found: Vec<_> = kinds.iter().filter(|it| wanted.contains(it)).collect();
+    assert_eq!(found, wanted.iter().collect::<Vec<_>>());
+    assert_eq!(outcome(&output)["answer"], "the answer\n\nnoted");
+}
+
+#[test]
+fn how_the_last_turn_ended_is_how_it_ended() {
+    let world = world(&filled("the answer", "  - { error: invalid_request }\n"));
+    let output = world.run(&prompt(&["go", "--json"]));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let last = outcome(&output);
+    assert_eq!(
+        (&last["end"], &last["error"]["code"]),
+        (&"error".into(), &"error".into())
     );
+    assert_eq!(last["answer"], "the answer");
+}
+
+#[test]
+fn a_result_is_kept_also_if_the_agent_goes_on() {
+    let world = world(&filled(
+        "---RESULT_START---\\n{\\\"n\\\": 1}\\n---RESULT_END---",
+        "after_last: { text: noted }\n",
+    ));
+    world.write(
+        "project/n.json",
+        "{\"type\":\"object\",\"required\":[\"n\"]}",
+    );
+    let output = world.run(&prompt(&["go", "--schema", "n.json", "--json"]));
+    let last = outcome(&output);
+    assert_eq!(output.status.code(), Some(0), "{last}");
+    assert_eq!(last["result"]["n"], 1, "{last}");
+    let turns = lines(&output)
+        .into_iter()
+        .filter(|it| it["type"] == "turn_end");
+    assert_eq!(turns.count(), 2);
+}
+
+#[test]
+fn who_is_told_to_go_on_has_the_model_and_the_limits_of_the_prompt() {
+    let world = world(&filled("the answer", "after_last: { text: noted }\n"));
+    // Nothing is left for another turn, which is no failure.
+    let output = world.run(&prompt(&["go", "--max-turns", "2"]));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(output.stdout, b"the answer\n");
+    // The summary is the third call of the model, and not one of the prompt.
+    let output = world.run(&prompt(&["go", "--max-turns", "3"]));
+    assert_eq!(output.stdout, b"the answer\n\nnoted\n", "{output:?}");
+
+    world.write(
+        "project/other.yaml",
+        "{ steps: [], after_last: { text: other } }",
+    );
+    let other = ["prompt", "hi", "--json", "--model", "scripted:other.yaml"];
+    let id = outcome(&world.run(&other))["session"].clone();
+    let script = filled("the answer", "after_last: { text: noted }\n");
+    let script = script.replace("steps:\n", "steps:\n  - { text: one more }\n");
+    world.write("project/agent.yaml", &script);
+    let output = world.run(&prompt(&["go", "--session", id.as_str().unwrap()]));
+    assert_eq!(output.stdout, b"the answer\n\nnoted\n", "{output:?}");
 }

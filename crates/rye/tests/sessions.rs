@@ -297,6 +297,18 @@ fn a_task_whose_host_was_killed_at_a_gate_goes_on_with_its_parent() {
     assert_eq!(ran, "ran\n");
 }
 
+/// The task opens its session again only when it gets to it.
+#[test]
+fn who_goes_on_with_a_session_is_asked_what_its_task_waits_for() {
+    let world = with_tasks();
+    let waiting = Waiting::start(&world);
+    let child = waiting.session();
+    waiting.kill();
+    let output = world.run(&["session", "resume", &child, "--yes"]);
+    assert!(said(&output).contains("They said: It is ran"), "{output:?}");
+    assert_eq!(world.read("project/out.txt"), "ran\n");
+}
+
 #[test]
 fn a_session_that_is_removed_takes_its_tasks_with_it() {
     let world = with_tasks();

@@ -48,7 +48,9 @@ impl App {
     /// A gate has ended, here or elsewhere.
     pub(crate) fn gate_ended(&mut self, id: &GateId, how: &str, style: crate::text::Style) {
         let at = self.gates.iter().position(|waiting| waiting.gate.id == *id);
-        let title = at.map(|at| self.gates.remove(at).gate.title);
+        let Some(Waiting { gate, .. }) = at.map(|at| self.gates.remove(at)) else {
+            return;
+        };
         if let Writing::Arguments(gate, draft) = &self.writing
             && gate == id
         {
@@ -58,7 +60,7 @@ impl App {
         }
         let line = Line::new("◆ ", style)
             .with(how, style)
-            .with(&title.map(|it| format!("  {it}")).unwrap_or_default(), DIM);
+            .with(&format!("  {}", gate.title), DIM);
         self.tell(Block::Told(vec![line]));
     }
 
@@ -162,7 +164,7 @@ impl App {
         if left_out > 0 {
             lines.push(Line::new(&format!("  … {left_out} more lines: m"), DIM));
         }
-        lines.extend(self.answer_line(gate).wrap(width, &Line::plain("  ")));
+        lines.extend(self.answer_lines(gate, width));
         let more = self.gates.len() - 1;
         if more > 0 {
             lines.push(Line::new(&format!("  {more} more wait: /gates"), DIM));
@@ -170,35 +172,56 @@ impl App {
         lines
     }
 
-    fn answer_line(&self, gate: &Gate) -> Line {
-        let mut line = Line::plain("  ");
+    /// What can be answered; no answer is torn apart where another line has room for it.
+    fn answer_lines(&self, gate: &Gate, width: usize) -> Vec<Line> {
+        let mut lines = vec![Line::plain("  ")];
+        for (answer, number) in self.answers(gate).into_iter().zip(0..) {
+            let used = lines.last().map_or(0, Line::width);
+            if number > 0 && used + 3 + answer.width() > width {
+                lines.push(Line::plain("  "));
+            } else if let (1.., Some(line)) = (number, lines.last_mut()) {
+                line.push("   ", PLAIN);
+            }
+            if let Some(line) = lines.last_mut() {
+                line.extend(answer);
+            }
+        }
+        let indent = Line::plain("  ");
+        let lines = lines.into_iter();
+        lines.flat_map(|line| line.wrap(width, &indent)).collect()
+    }
+
+    fn answers(&self, gate: &Gate) -> Vec<Line> {
+        let said = |text: &str| Line::new(text, CYAN);
         if let Writing::Arguments(id, _) = &self.writing
             && *id == gate.id
         {
-            return line.with("Enter: yes, with these arguments   Esc: back", CYAN);
+            return vec![said("Enter: yes, with these arguments"), said("Esc: back")];
         }
         if is_free(gate) {
-            return line.with("write the answer, Enter sends it", CYAN);
+            return vec![said("write the answer, Enter sends it")];
         }
+        let answer = |key: char, style, label: &str| {
+            let line = Line::new(key.encode_utf8(&mut [0; 4]), style);
+            line.with(&format!(" {label}"), PLAIN)
+        };
+        let mut answers = Vec::new();
         for choice in choices(gate) {
             let style = match choice.action.as_str() {
                 "deny" => RED,
                 "approve" => GREEN,
                 _ => CYAN,
             };
-            line.push(&choice.key.to_string(), style);
-            line.push(&format!(" {}   ", choice.label), PLAIN);
+            answers.push(answer(choice.key, style, &choice.label));
         }
         if is_editable(&gate.context) {
-            line.push("e", CYAN);
-            line.push(" edit the arguments   ", PLAIN);
+            answers.push(answer('e', CYAN, "edit the arguments"));
         }
-        line.push("m", CYAN);
-        line.push(" more", PLAIN);
+        answers.push(answer('m', CYAN, "more"));
         if !self.editor.is_empty() {
-            line.push("   (Tab, then a letter: you are writing)", DIM);
+            answers.push(Line::new("(Tab, then a letter: you are writing)", DIM));
         }
-        line
+        answers
     }
 }
 
@@ -246,10 +269,16 @@ fn asked_with(gate: &Gate) -> &Value {
 /// All that a person must know, in lines.
 fn body(gate: &Gate, width: usize) -> Vec<Line> {
     let difference = difference(&gate.origin.tool, asked_with(gate), width, usize::MAX);
-    // A difference says what the arguments do, which stand below the first line.
-    let most = if difference.is_empty() { usize::MAX } else { 1 };
+    // A difference says what the arguments do, which stand below all else.
+    let told = |part: &&str| difference.is_empty() || !part.starts_with('{');
+    // What the title says in full is not said again.
+    let news = |part: &&str| gate.title.strip_prefix("run: ") != Some(part.trim());
+    let is_short = gate.body.lines().filter(|part| !news(part)).count() == 1;
     let mut lines = Vec::new();
-    for part in gate.body.lines().take(most) {
+    for part in gate.body.lines().take_while(told) {
+        if is_short && !news(&part) {
+            continue;
+        }
         let style = match part.split_once(": ") {
             Some(("risk", "low" | "medium")) => GREEN,
             Some(("risk", _)) => RED,
@@ -272,6 +301,6 @@ fn whole(gate: &Gate) -> Vec<Line> {
         whole.extend(crate::highlight::line("json", line));
         lines.push(whole);
     }
-    lines.push(Line::new(&format!("  gate {}", gate.id), DIM));
+    lines.push(Line::new(&format!("  {}", gate.id), DIM));
     lines
 }

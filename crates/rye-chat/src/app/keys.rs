@@ -209,8 +209,7 @@ impl App {
             && self.pane().running.is_empty()
             && let Some(done) = self.pane().last_done().cloned()
         {
-            let lines = crate::block::output(&done.text, 10_000, crate::block::OUTPUT_LINES);
-            self.tell(Block::Told(lines));
+            self.tell(Block::Unfolded(done));
         }
         Vec::new()
     }

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use rye_engine::ThreadView;
 use rye_engine::arguments::ARGUMENTS;
 use rye_engine::protocol::{Entry, Event, EventKind, GateId, QueueItem, StatusKind, ThreadId};
 use serde_json::Value;
@@ -84,6 +85,16 @@ impl App {
         }
     }
 
+    /// What threads are doing, now.
+    pub(crate) fn statuses(&mut self, threads: &[ThreadView]) {
+        for view in threads {
+            let own = |pane: &&mut Pane| pane.id.as_ref() == Some(&view.id);
+            if let Some(pane) = self.panes.iter_mut().find(own) {
+                pane.status = view.status;
+            }
+        }
+    }
+
     /// What waits for a thread, now.
     pub(crate) fn queue(&mut self, thread: &ThreadId, waiting: Vec<QueueItem>) {
         let known = |pane: &&mut Pane| pane.id.as_ref() == Some(thread);
@@ -114,6 +125,9 @@ fn of_thread(pane: &mut Pane, kind: &EventKind, entry: Option<&Entry>) {
         EventKind::Status { status } => pane.status = *status,
         EventKind::QueueState { running, waiting } => {
             pane.queue(running.as_ref(), waiting);
+            if running.is_some() {
+                pane.thinks();
+            }
         }
         EventKind::Error { error } => pane.add(Block::Wrong(error.message.clone())),
         EventKind::Usage { usage } => {
@@ -133,7 +147,10 @@ fn of_thread(pane: &mut Pane, kind: &EventKind, entry: Option<&Entry>) {
                 "{to} answers in place of {from}: {why}"
             )));
         }
-        EventKind::CompactionStart => pane.add(Block::told("summing up …")),
+        EventKind::CompactionStart => {
+            pane.thinks();
+            pane.add(Block::told("summing up …"));
+        }
         EventKind::CompactionEnd {
             error: Some(error), ..
         } => {
@@ -142,7 +159,8 @@ fn of_thread(pane: &mut Pane, kind: &EventKind, entry: Option<&Entry>) {
                 error.message
             )));
         }
-        EventKind::TaskStart { session } => {
+        // One that was interrupted begins again with its call.
+        EventKind::TaskStart { session } if pane.tasks.insert(session.clone()) => {
             pane.add(Block::told(&format!("a task begins: {session}")));
         }
         EventKind::TaskEnd { session } => {

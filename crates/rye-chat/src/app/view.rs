@@ -1,7 +1,7 @@
 //! What is painted at the bottom: what is being said, what runs, what is asked, what waits,
 //! where one writes, and how things stand.
 
-use rye_engine::protocol::StatusKind;
+use rye_engine::protocol::{CallId, StatusKind};
 
 use super::{App, Waiting};
 use crate::block::{Block, difference, output, summary};
@@ -102,7 +102,12 @@ impl App {
             let text = format!("{} writes a call of {tool} ({size} bytes)", self.spinner());
             lines.push(Line::new(&text, DIM));
         }
-        for running in &pane.running {
+        // What is asked about is shown there.
+        let asked = self.gate().map(|waiting| &waiting.gate.origin);
+        let asked = asked.filter(|origin| Some(&origin.thread) == pane.id.as_ref());
+        let is_asked = |call: &CallId| asked.is_some_and(|origin| origin.call == *call);
+        let others = pane.running.iter();
+        for running in others.filter(|it| self.unfolded || !is_asked(&it.call)) {
             let mark = if self.is_alive() {
                 self.spinner()
             } else {
@@ -114,11 +119,14 @@ impl App {
                 &format!(" {}", summary(&running.tool, &running.args)),
                 PLAIN,
             );
-            let count = running.lines;
-            if count > 0 && !self.unfolded {
-                let lines = if count == 1 { "line" } else { "lines" };
-                line.push(&format!("  {count} {lines}, Ctrl-O shows more"), DIM);
-            }
+            let size = match running.lines {
+                _ if self.unfolded => String::new(),
+                0 => String::new(),
+                1 => "  1 line: Ctrl-O".to_owned(),
+                count => format!("  {count} lines: Ctrl-O"),
+            };
+            let mut line = line.cut(width.saturating_sub(size.len()));
+            line.push(&size, DIM);
             lines.push(line.cut(width));
             if self.unfolded {
                 lines.extend(difference(&running.tool, &running.args, width, LIVE_OUTPUT));
@@ -220,6 +228,7 @@ impl App {
         }
         let (what, style) = match pane.status {
             _ if self.gate().is_some() => return Line::new("waits for you", YELLOW),
+            StatusKind::Idle if pane.sent + pane.queued > 0 => ("waits", CYAN),
             StatusKind::Idle => return Line::new("ready", GREEN),
             StatusKind::BlockedOnDecisionGate => return Line::new("waits for you", YELLOW),
             StatusKind::Queued => ("waits", CYAN),
@@ -260,7 +269,8 @@ fn share(tokens: u64, window: Option<u64>) -> String {
 
 pub(crate) fn dollars(micro: u64) -> String {
     match micro {
-        0..10_000 => format!("${}.{:04}", micro / 1_000_000, micro % 1_000_000 / 100),
+        0 => "$0".to_owned(),
+        1..10_000 => format!("${}.{:04}", micro / 1_000_000, micro % 1_000_000 / 100),
         _ => format!("${}.{:02}", micro / 1_000_000, micro % 1_000_000 / 10_000),
     }
 }

@@ -1,19 +1,30 @@
 //! Tables, in columns that fit.
 
-use crate::text::{BOLD, DIM, Line};
+use pulldown_cmark::Alignment;
+
+use crate::text::{BOLD, DIM, Line, PLAIN};
 
 /// The least width that a column is squeezed to.
 const LEAST: usize = 4;
 const BETWEEN: &str = " │ ";
 
 /// A table that is being read.
-#[derive(Default)]
 pub(super) struct Table {
+    /// To which side the cells of a column keep.
+    sides: Vec<Alignment>,
     rows: Vec<Vec<Line>>,
     row: Vec<Line>,
 }
 
 impl Table {
+    pub(super) fn new(sides: Vec<Alignment>) -> Self {
+        Self {
+            sides,
+            rows: Vec::new(),
+            row: Vec::new(),
+        }
+    }
+
     pub(super) fn cell(&mut self, cell: Line) {
         self.row.push(cell);
     }
@@ -30,7 +41,7 @@ impl Table {
         let mut lines = Vec::new();
         for (row, number) in self.rows.into_iter().zip(0..) {
             let head = number == 0;
-            lines.extend(row_lines(row, &widths, head));
+            lines.extend(row_lines(row, &widths, &self.sides, head));
             if head {
                 let rule: Vec<_> = widths.iter().map(|width| "─".repeat(*width)).collect();
                 lines.push(Line::new(&rule.join("─┼─"), DIM));
@@ -79,7 +90,7 @@ impl Table {
     }
 }
 
-fn row_lines(row: Vec<Line>, widths: &[usize], head: bool) -> Vec<Line> {
+fn row_lines(row: Vec<Line>, widths: &[usize], sides: &[Alignment], head: bool) -> Vec<Line> {
     let cells = row.into_iter().zip(widths);
     let cells: Vec<_> = cells
         .map(|(cell, width)| cell.wrap(*width, &Line::default()))
@@ -93,13 +104,19 @@ fn row_lines(row: Vec<Line>, widths: &[usize], head: bool) -> Vec<Line> {
             }
             let cell = cells.get(column).and_then(|cell| cell.get(number)).cloned();
             let cell = cell.unwrap_or_default();
-            let pad = width.saturating_sub(cell.width());
+            let room = width.saturating_sub(cell.width());
+            let before = match sides.get(column) {
+                Some(Alignment::Right) => room,
+                Some(Alignment::Center) => room / 2,
+                _ => 0,
+            };
+            line.push(&" ".repeat(before), PLAIN);
             if head {
                 line.push(&cell.text(), BOLD);
             } else {
                 line.extend(cell);
             }
-            line.push(&" ".repeat(pad), crate::text::PLAIN);
+            line.push(&" ".repeat(room - before), PLAIN);
         }
         line
     };

@@ -6,15 +6,13 @@
 //! `builtin:bash`, `builtin:write` and `builtin:edit`; what is outside is never allowed
 //! without asking.
 
-use rye_protocol::{ErrorCode, ErrorInfo};
-use rye_schema::Schema;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::arguments::{self, Instead};
+use crate::arguments::Instead;
 use crate::bridge::{Mode, Risk};
+use crate::proof;
 use crate::text::without_middle;
-use crate::tool::{DecisionRequest, ToolContext, ToolDef, ToolError};
-use crate::{proof, schema};
+use crate::tool::{DecisionRequest, ToolContext, ToolDef, ToolError, decided};
 
 /// The kind of sandbox that confines nothing.
 const UNCONFINED: &str = "local";
@@ -56,7 +54,7 @@ pub(super) async fn to_change(
     let mut request = DecisionRequest::approval(key, title);
     let shown = serde_json::to_string_pretty(args).unwrap_or_default();
     let shown = without_middle(&shown, SHOWN, None);
-    request.body = format!("{where_it_is}\n{shown}");
+    request.body = format!("{where_it_is}\nrisk: {}\n{shown}", risk.as_str());
     decided(mode, tool, request, args, context).await
 }
 
@@ -64,14 +62,17 @@ pub(super) async fn to_change(
 /// they want something else.
 pub(super) async fn to_run(
     tool: &ToolDef,
-    request: DecisionRequest,
+    mut request: DecisionRequest,
     args: &Value,
     context: &ToolContext,
 ) -> Result<Option<Instead>, ToolError> {
     if context.sandbox.kind() != UNCONFINED {
         return Ok(None);
     }
-    let mode = mode(tool, Risk::High, context)?;
+    let risk = Risk::High;
+    let mode = mode(tool, risk, context)?;
+    let told = format!("Nothing confines it.\nrisk: {}\n", risk.as_str());
+    request.body.insert_str(0, &told);
     decided(mode, tool, request, args, context).await
 }
 
@@ -79,58 +80,4 @@ fn mode(tool: &ToolDef, risk: Risk, context: &ToolContext) -> Result<Mode, ToolE
     let gone = || ToolError::failed("the session is closed");
     let engine = context.engine.upgrade().ok_or_else(gone)?;
     Ok(engine.policy.decide_own(&tool.spec.name, Some(risk), false))
-}
-
-async fn decided(
-    mode: Mode,
-    tool: &ToolDef,
-    mut request: DecisionRequest,
-    args: &Value,
-    context: &ToolContext,
-) -> Result<Option<Instead>, ToolError> {
-    match mode {
-        Mode::Allow => return Ok(None),
-        Mode::Deny => {
-            let message = format!("the policy does not let `{}` do that", tool.spec.name);
-            return Err(denied(message));
-        }
-        Mode::Ask => {}
-    }
-    let hash = json!(proof::args_hash(args));
-    request.context.insert(proof::ARGS_HASH.to_owned(), hash);
-    arguments::offer(&mut request.context, args);
-    let mut unfit = String::new();
-    for nth in 0..arguments::TRIES {
-        let mut request = request.clone();
-        if nth > 0 {
-            request.resume_key = format!("{}:{nth}", request.resume_key);
-            request.body.insert_str(0, &unfit);
-        }
-        let (resolution, about) = context.ask(request).await?;
-        if resolution.action != "approve" {
-            return Err(denied(format!("{} did not allow it", resolution.by)));
-        }
-        let Some(args) = arguments::approved(&about, &resolution) else {
-            return Ok(None);
-        };
-        let instead = Instead {
-            args: args.clone(),
-            by: resolution.by.clone(),
-        };
-        match wrong(tool, args) {
-            None => return Ok(Some(instead)),
-            Some(wrong) => unfit = instead.unfit(&wrong),
-        }
-    }
-    Err(denied("no arguments that fit were given".to_owned()))
-}
-
-/// What is wrong with arguments, as with those of a model.
-fn wrong(tool: &ToolDef, args: &Value) -> Option<String> {
-    let form = Schema::new(&tool.spec.parameters).ok()?;
-    schema::wrong(&form, args)
-}
-
-fn denied(message: String) -> ToolError {
-    ToolError(ErrorInfo::new(ErrorCode::Denied, message))
 }

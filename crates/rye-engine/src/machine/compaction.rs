@@ -5,13 +5,11 @@
 //! the next one begins again.
 
 use rye_protocol::{
-    Compacting, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind, ItemStatus, Op, Phase,
-    QueueItem, QueueItemId, QueueMode, TurnEnd, Usage,
+    Compacting, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind, Op, Phase, TurnEnd,
+    Usage,
 };
-use serde_json::{Map, json};
 
-use super::{Effect, Step};
-use crate::compaction::CONTINUE;
+use super::{Continuation, Effect, Step};
 
 /// Nobody's window is smaller: so few tokens fit, and nobody need be asked for it.
 const FEW: u64 = 256;
@@ -69,6 +67,7 @@ impl Step<'_> {
             return false;
         }
         let model = turn.map(|turn| turn.model.clone());
+        let model = model.or_else(|| Continuation::model(&self.machine.thread));
         let model = model.or_else(|| self.machine.thread.model.clone());
         let model = model.unwrap_or_else(|| self.env.model.to_owned());
         self.machine.live.compacting = true;
@@ -105,8 +104,9 @@ impl Step<'_> {
         let Some(why) = self.machine.thread.compacting.take() else {
             return;
         };
+        let continuation = Continuation::take(&mut self.machine.thread);
         match outcome {
-            Ok(done) => self.summed_up(*done, why),
+            Ok(done) => self.summed_up(*done, why, &continuation),
             Err((error, usage)) => {
                 self.use_up(usage);
                 let error = self.placed(error);
@@ -129,7 +129,7 @@ impl Step<'_> {
         }
     }
 
-    fn summed_up(&mut self, done: Compacted, why: Compacting) {
+    fn summed_up(&mut self, done: Compacted, why: Compacting, continuation: &Continuation) {
         for entry in done.pruned {
             let id = entry.id.clone();
             self.out.batch.push(Op::ReplaceEntry(Box::new(entry)));
@@ -152,34 +152,19 @@ impl Step<'_> {
         if is_summed_up {
             self.seal();
             if why == Compacting::Full && self.env.compaction.auto_continue {
-                self.go_on();
+                self.go_on(continuation);
             }
         }
     }
 
-    /// Tells the agent to go on, in words that nobody said.
-    fn go_on(&mut self) {
-        let thread = &self.machine.thread;
-        let mut metadata = Map::new();
-        metadata.insert(CONTINUE.to_owned(), json!(true));
-        let item = QueueItem {
-            id: QueueItemId::new(),
-            session: thread.session.clone(),
-            thread: thread.id.clone(),
-            order: 0,
-            content: self.env.compaction.continue_prompt.clone(),
-            attachments: Vec::new(),
-            author: None,
-            reply_to: None,
-            model: None,
-            role: None,
-            limits: rye_protocol::Limits::default(),
-            mode: QueueMode::Followup,
-            status: ItemStatus::Waiting,
-            collect_until: None,
-            metadata,
-            created_at: self.env.now,
-        };
+    /// Tells the agent to go on, in words that nobody said; not where the prompt that filled
+    /// the context has nothing left of its limits.
+    fn go_on(&mut self, continuation: &Continuation) {
+        if continuation.is_over(self.env.now) {
+            return;
+        }
+        let words = &self.env.compaction.continue_prompt;
+        let item = continuation.item(&self.machine.thread, words, self.env.now);
         self.queue_first(item);
         self.out.accepted = None;
     }
@@ -189,6 +174,7 @@ impl Step<'_> {
         if self.machine.thread.compacting.take().is_none() {
             return;
         }
+        Continuation::take(&mut self.machine.thread);
         if std::mem::take(&mut self.machine.live.compacting) {
             self.out.effects.push(Effect::StopModel);
         }

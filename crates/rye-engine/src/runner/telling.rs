@@ -81,7 +81,13 @@ impl Runner {
             };
             shared.bus.tell(Notice { event, entry });
         }
-        self.tell_status(self.machine.status());
+        self.tell_status(match self.machine.status() {
+            // Something else has happened while the model speaks, and goes on to.
+            StatusKind::Thinking if self.model.is_some() && !self.partial.is_empty() => {
+                StatusKind::Streaming
+            }
+            status => status,
+        });
     }
 
     /// What the thread is doing, told live where it has changed.

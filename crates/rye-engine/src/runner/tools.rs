@@ -80,10 +80,13 @@ impl Toolbox {
                 let message = format!("the arguments do not fit: {wrong}");
                 return Err(fail(ErrorCode::InvalidArguments, message));
             }
-            match unharmed(agreed(tool.def(), &args, &context)).await {
+            let instead = match unharmed(agreed(tool.def(), &args, &context)).await {
                 Ok(agreed) => agreed?,
                 Err(why) => return Err(fail(ErrorCode::ToolPanicked, panicked(&context, &why))),
-            }
+            };
+            let args = instead
+                .as_ref()
+                .map_or(args, |instead| instead.args.clone());
             let timeout = tool.def().timeout;
             let own = context.clone();
             let work = unharmed(async move { tool.run(args, context).await });
@@ -100,7 +103,11 @@ impl Toolbox {
             own.output_rest();
             let masks = &own.masks;
             match outcome {
-                Ok(Ok(mut output)) => {
+                Ok(Ok(output)) => {
+                    let mut output = match instead {
+                        Some(instead) => instead.told(output),
+                        None => output,
+                    };
                     masks.mask_in(&mut output.text);
                     masks.mask_value(&mut output.data);
                     Ok(cut(output, &own).await)

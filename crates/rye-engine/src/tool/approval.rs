@@ -3,13 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rye_protocol::{ErrorCode, ErrorInfo};
+use rye_protocol::{Action, ErrorCode, ErrorInfo, GateStatus};
+use rye_schema::Schema;
 use serde_json::{Value, json};
 
 use super::{DecisionRequest, ToolContext, ToolDef, ToolError};
-use crate::bridge::Mode;
-use crate::proof;
+use crate::arguments::{self, Instead};
+use crate::bridge::{APPROVE, APPROVE_SESSION, Mode};
 use crate::text::without_middle;
+use crate::{proof, schema};
 
 /// How much of the arguments a person is shown.
 const SHOWN: usize = 4000;
@@ -53,14 +55,15 @@ impl fmt::Debug for Approval {
 }
 
 /// Waits until a person agrees to a call, where the tool says that they must. One that says
-/// nothing of the kind is run, or asks by itself.
+/// nothing of the kind is run, or asks by itself. What they want instead, where they want
+/// something else.
 pub(crate) async fn agreed(
     def: &ToolDef,
     args: &Value,
     context: &ToolContext,
-) -> Result<(), ToolError> {
+) -> Result<Option<Instead>, ToolError> {
     if def.risk.is_none() && matches!(def.approval, Approval::ByRisk) {
-        return Ok(());
+        return Ok(None);
     }
     let gone = || ToolError::failed("the session is closed");
     let engine = context.engine.upgrade().ok_or_else(gone)?;
@@ -68,35 +71,95 @@ pub(crate) async fn agreed(
     let mode = engine
         .policy
         .decide_own(name, def.risk, def.approval.asks(args));
-    let args_hash = proof::args_hash(args);
-    let key = format!("approve:{}:{args_hash:.32}", context.call);
+    let key = format!("approve:{}:{:.32}", context.call, proof::args_hash(args));
     let mut request = DecisionRequest::approval(key, name.clone());
     let risk = def.risk.map_or("not stated", |risk| risk.as_str());
     let shown = serde_json::to_string_pretty(args).unwrap_or_default();
     let shown = without_middle(&shown, SHOWN, None);
     request.body = format!("{}\nrisk: {risk}\nwith: {shown}", def.spec.description);
-    let hash = json!(args_hash);
-    request.context.insert(proof::ARGS_HASH.to_owned(), hash);
-    decided(mode, name, request, context).await
+    decided(mode, def, request, args, context).await
 }
 
-/// Waits for a decision, if it takes one.
-async fn decided(
+/// Waits for a decision, if it takes one. What the person wants instead, where they want
+/// something else.
+pub(crate) async fn decided(
     mode: Mode,
-    tool: &str,
-    request: DecisionRequest,
+    tool: &ToolDef,
+    mut request: DecisionRequest,
+    args: &Value,
     context: &ToolContext,
-) -> Result<(), ToolError> {
-    let message = match mode {
-        Mode::Allow => return Ok(()),
-        Mode::Deny => format!("the policy does not let `{tool}` do that"),
-        Mode::Ask => {
-            let resolution = context.request_decision(request).await?;
-            if resolution.action == "approve" {
-                return Ok(());
-            }
-            format!("{} did not allow it", resolution.by)
+) -> Result<Option<Instead>, ToolError> {
+    match mode {
+        Mode::Allow => return Ok(None),
+        Mode::Deny => {
+            let message = format!("the policy does not let `{}` do that", tool.spec.name);
+            return Err(denied(message));
         }
+        Mode::Ask => {}
+    }
+    let hash = proof::args_hash(args);
+    if is_remembered(&tool.spec.name, &hash, context).await? {
+        return Ok(None);
+    }
+    let session = Action {
+        id: APPROVE_SESSION.to_owned(),
+        label: "Approve for this session".to_owned(),
     };
-    Err(ToolError(ErrorInfo::new(ErrorCode::Denied, message)))
+    request.actions.insert(1, session);
+    request
+        .context
+        .insert(proof::ARGS_HASH.to_owned(), json!(hash));
+    arguments::offer(&mut request.context, args);
+    let mut unfit = String::new();
+    for nth in 0..arguments::TRIES {
+        let mut request = request.clone();
+        if nth > 0 {
+            request.resume_key = format!("{}:{nth}", request.resume_key);
+            request.body.insert_str(0, &unfit);
+        }
+        let (resolution, about) = context.ask(request).await?;
+        if ![APPROVE, APPROVE_SESSION].contains(&resolution.action.as_str()) {
+            return Err(denied(format!("{} did not allow it", resolution.by)));
+        }
+        let Some(args) = arguments::approved(&about, &resolution) else {
+            return Ok(None);
+        };
+        let instead = Instead {
+            args: args.clone(),
+            by: resolution.by.clone(),
+        };
+        match wrong(tool, args) {
+            None => return Ok(Some(instead)),
+            Some(wrong) => unfit = instead.unfit(&wrong),
+        }
+    }
+    Err(denied("no arguments that fit were given".to_owned()))
+}
+
+/// Whether a person has agreed to this very call for the whole session: the same tool with the
+/// same arguments, asked about by another call.
+async fn is_remembered(tool: &str, hash: &str, context: &ToolContext) -> Result<bool, ToolError> {
+    let gates = context.answered(APPROVE_SESSION).await?;
+    let mut others = gates.iter().filter(|gate| {
+        let origin = &gate.origin;
+        origin.tool == tool && origin.call != context.call
+    });
+    Ok(others.any(|gate| match &gate.status {
+        GateStatus::Resolved { resolution } => match arguments::approved(&gate.context, resolution)
+        {
+            Some(args) => proof::args_hash(args) == hash,
+            None => gate.context.get(proof::ARGS_HASH).and_then(Value::as_str) == Some(hash),
+        },
+        _ => false,
+    }))
+}
+
+/// What is wrong with arguments, as with those of a model.
+fn wrong(tool: &ToolDef, args: &Value) -> Option<String> {
+    let form = Schema::new(&tool.spec.parameters).ok()?;
+    schema::wrong(&form, args)
+}
+
+fn denied(message: String) -> ToolError {
+    ToolError(ErrorInfo::new(ErrorCode::Denied, message))
 }

@@ -1,6 +1,7 @@
 //! Whoever follows a session while it works: what happens is told, what is asked is answered
 //! or passed on.
 
+mod asked;
 mod gates;
 
 use std::io;
@@ -8,11 +9,9 @@ use std::sync::Arc;
 
 use rye_engine::bridge::DRIFT;
 use rye_engine::protocol::{
-    Entry, EntryId, EntryKind, ErrorInfo, Event, EventKind, Gate, GateId, Part, QueueItemId, Role,
-    StatusKind, ThreadId, TurnEnd,
+    Entry, EntryId, ErrorInfo, Event, EventKind, Gate, GateId, StatusKind, ThreadId, TurnEnd,
 };
-use rye_engine::result::RESULT;
-use rye_engine::{Engine, Notice, Prompt, Session, Subscription};
+use rye_engine::{Engine, Notice, Prompt, Session};
 use serde_json::{Value, json};
 
 use super::engine::{decide, how_to_answer};
@@ -20,6 +19,7 @@ use super::entry_line::line;
 use super::failure::{Exit, Failure};
 use super::page::{DIM, paint, plain};
 use super::printer::Printer;
+use asked::{Asked, Meaning};
 use gates::Gates;
 
 /// What a person sees of a session while it works.
@@ -38,7 +38,7 @@ pub(crate) struct Follower<'a> {
 /// How a prompt ended.
 pub(crate) struct Ended {
     pub(crate) reason: TurnEnd,
-    /// What the model said last.
+    /// What the model answered; also in the turns that followed by themselves.
     pub(crate) text: String,
     /// The result, where one was wanted and it fits.
     pub(crate) result: Option<Value>,
@@ -46,16 +46,26 @@ pub(crate) struct Ended {
 }
 
 impl Follower<'_> {
-    /// Asks, and follows until it has ended, and a history that is too long by then is summed
-    /// up.
+    /// Asks, and follows until nothing more comes of it: a history that is too long by then
+    /// is summed up, and an agent that is told to go on afterwards has done so.
     pub(crate) async fn ask(&self, prompt: Prompt) -> Result<Ended, Failure> {
         // Before it is asked: what is told live is told to whoever listens by then.
-        let mut events = self.session.subscribe(self.session.last_event().await?);
-        let mut gates = Gates::of(self.engine).await?;
+        let mut told = self.session.last_event().await?;
+        let mut events = self.session.subscribe(told);
+        let mut gates = Gates::of(self.engine, self.session.id()).await?;
         gates.leave_out(self.session.id());
-        let item = self.session.prompt(prompt).await?;
-        let (mut text, mut result, mut error) = (String::new(), None, None);
+        let mut asked = Asked::new(self.session.prompt(prompt).await?);
+        // The last event there was when its thread was found idle.
+        let mut last = None;
         loop {
+            if let Some((reason, thread)) = asked.ended() {
+                if last.is_none() && self.is_idle(thread) {
+                    last = Some(self.session.last_event().await?);
+                }
+                if last.is_some_and(|last| told >= last) {
+                    return Ok(asked.end(reason));
+                }
+            }
             let notice = tokio::select! {
                 notice = events.next() => notice?.ok_or_else(taken)?,
                 gate = gates.next() => {
@@ -64,65 +74,35 @@ impl Follower<'_> {
                 }
             };
             let notice = self.heard(notice).await?;
-            match notice.event.kind {
-                EventKind::TurnEnd {
-                    item: ended,
-                    reason,
-                } if ended == item => {
-                    self.until_summed_up(notice.event.thread.as_ref(), &mut events)
-                        .await?;
-                    return Ok(Ended {
-                        reason,
-                        text,
-                        result,
-                        error,
-                    });
+            told = notice.event.sequence.unwrap_or(told);
+            if let Some(entry) = &notice.entry {
+                match asked.written(entry) {
+                    Meaning::Aside => self.aside(&line(entry)),
+                    Meaning::Nothing => {}
+                    Meaning::Other(reason) => return Ok(asked.end(reason)),
                 }
-                EventKind::MessageEnd { .. } => {
-                    if let Some(said) = notice.entry.and_then(|entry| self.tell(&entry, &item)) {
-                        (text, result) = said;
-                    }
+            }
+            match (notice.event.kind, notice.event.thread) {
+                (EventKind::TurnEnd { item, reason }, Some(thread)) => {
+                    asked.turn_ended(&item, reason, thread);
                 }
                 // After its line.
-                EventKind::DecisionGate { gate } => self.at_gate(*gate).await?,
-                EventKind::Error { error: why } if why.ids.item.as_ref() == Some(&item) => {
-                    error = Some(why);
-                }
+                (EventKind::DecisionGate { gate }, _) => self.at_gate(*gate).await?,
+                (EventKind::Error { error }, _) => asked.failed(error),
                 _ => {}
             }
         }
     }
 
-    /// Lets a history be summed up that has become too long: whoever ended meanwhile would
-    /// have it begun anew the next time.
-    async fn until_summed_up(
-        &self,
-        thread: Option<&ThreadId>,
-        events: &mut Subscription,
-    ) -> Result<(), Failure> {
-        let mut begun = false;
-        loop {
-            let threads = self.session.threads();
-            let status = threads.iter().find(|view| Some(&view.id) == thread);
-            if status.is_none_or(|view| view.status == StatusKind::Idle) {
-                return Ok(());
-            }
-            let notice = events.next().await?.ok_or_else(taken)?;
-            let notice = self.heard(notice).await?;
-            match notice.event.kind {
-                _ if notice.event.thread.as_ref() != thread => {}
-                EventKind::CompactionStart => begun = true,
-                EventKind::CompactionEnd { .. } => return Ok(()),
-                // Something else was next.
-                EventKind::Status { .. } if !begun => return Ok(()),
-                _ => {}
-            }
-        }
+    fn is_idle(&self, thread: &ThreadId) -> bool {
+        let threads = self.session.threads();
+        let status = threads.iter().find(|view| view.id == *thread);
+        status.is_none_or(|view| view.status == StatusKind::Idle)
     }
 
     /// Follows until nothing is left to do, and all is told that came of it.
     pub(crate) async fn until_idle(&self, after: u64) -> Result<(), Failure> {
-        let mut gates = Gates::of(self.engine).await?;
+        let mut gates = Gates::of(self.engine, self.session.id()).await?;
         let mut events = self.session.subscribe(after);
         let mut told = after;
         loop {
@@ -171,26 +151,6 @@ impl Follower<'_> {
         Ok(entry.map(Arc::new))
     }
 
-    /// Tells of an entry on the side; what the model says to this prompt is given back.
-    fn tell(&self, entry: &Entry, item: &QueueItemId) -> Option<(String, Option<Value>)> {
-        let EntryKind::Message(message) = &entry.kind else {
-            return None;
-        };
-        if entry.item.as_ref() != Some(item) || message.role == Role::User {
-            return None;
-        }
-        let calls = message
-            .parts
-            .iter()
-            .any(|part| matches!(part, Part::ToolCall { .. }));
-        if message.role == Role::Assistant && !calls {
-            let result = message.metadata.get(RESULT).cloned();
-            return Some((message.content(), result));
-        }
-        self.aside(&line(entry));
-        None
-    }
-
     fn aside(&self, line: &str) {
         if !self.printer.quiet && !self.events {
             self.printer
@@ -213,7 +173,7 @@ impl Follower<'_> {
             return self.decide(id, "approve").await;
         }
         if has("approve") && Printer::can_ask() {
-            let question = format!("{}\n{}", gate.title, gate.body);
+            let question = format!("{}\n{}\nmay it?", gate.title, gate.body.trim_end());
             let printer = self.printer;
             let asked = tokio::task::spawn_blocking(move || printer.confirm(question.trim()));
             let answer = asked.await.map_err(io::Error::other).flatten();

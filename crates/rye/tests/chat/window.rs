@@ -1,5 +1,6 @@
 //! A real terminal: a pseudo-terminal whose other end is read by an emulator.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::num::NonZero;
@@ -53,6 +54,26 @@ impl<'a> Window<'a> {
     pub(crate) fn with(
         world: &'a World,
         args: &[&str],
+        size: (u16, u16),
+        variables: &[(&str, &str)],
+    ) -> Self {
+        let rye = world.command();
+        let mut line = vec![rye.get_program(), OsStr::new("chat")];
+        line.extend(args.iter().map(OsStr::new));
+        Self::start(world, &line, size, variables)
+    }
+
+    /// A shell, which finds the binary as `$RYE`.
+    pub(crate) fn shell(world: &'a World, script: &str, size: (u16, u16)) -> Self {
+        let rye = world.command();
+        let path = rye.get_program().to_str().unwrap();
+        let line = ["sh", "-c", script].map(OsStr::new);
+        Self::start(world, &line, size, &[("RYE", path)])
+    }
+
+    fn start(
+        world: &'a World,
+        line: &[&OsStr],
         (width, height): (u16, u16),
         variables: &[(&str, &str)],
     ) -> Self {
@@ -61,15 +82,14 @@ impl<'a> Window<'a> {
         unlockpt(&master).unwrap();
         tcsetwinsize(&master, size(width, height)).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
-        let name = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
+        let name = Path::new(OsStr::from_bytes(name.as_bytes()));
         let slave = File::options().read(true).write(true).open(name).unwrap();
         let [input, output, error] = [(); 3].map(|()| slave.try_clone().unwrap());
         drop(slave);
         let rye = world.command();
         // So that the terminal is its own, and it hears of new sizes.
         let mut command = Command::new("setsid");
-        command.args(["--ctty", "--wait"]).arg(rye.get_program());
-        command.arg("chat").args(args).env_clear();
+        command.args(["--ctty", "--wait"]).args(line).env_clear();
         for (name, value) in rye.get_envs() {
             if let Some(value) = value {
                 command.env(name, value);
@@ -118,10 +138,10 @@ impl<'a> Window<'a> {
         let mut seen = seen.lock().unwrap();
         let end = Instant::now() + PATIENCE;
         loop {
-            let screen = seen.parser.screen().contents();
+            let screen = tidy(&seen.parser.screen().contents());
             // A picture counts once it is whole.
             if !seen.is_painting() && wanted(&screen) {
-                return tidy(&screen);
+                return screen;
             }
             let left = end.saturating_duration_since(Instant::now());
             assert!(
@@ -168,6 +188,18 @@ impl<'a> Window<'a> {
         text + &tidy(&screen.contents())
     }
 
+    /// A line of the screen, with what gives it its colours.
+    pub(crate) fn painted(&self, text: &str) -> String {
+        let (seen, _) = &*self.seen;
+        let seen = seen.lock().unwrap();
+        let screen = seen.parser.screen();
+        let (_, width) = screen.size();
+        let width = width.get();
+        let mut rows = screen.rows(0, width).zip(screen.rows_formatted(0, width));
+        let row = rows.find(|(plain, _)| plain.contains(text));
+        row.unwrap().1
+    }
+
     /// Every byte that came.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let (seen, _) = &*self.seen;
@@ -186,9 +218,12 @@ impl<'a> Window<'a> {
         let file = format!("/proc/{number}/task/{number}/children");
         let below = std::fs::read_to_string(file).unwrap_or_default();
         let below = below.split_whitespace().filter_map(|it| it.parse().ok());
-        for pid in below.filter_map(Pid::from_raw).chain([outer]) {
-            let _ = kill_process(pid, Signal::KILL);
+        let all: Vec<_> = below.filter_map(Pid::from_raw).chain([outer]).collect();
+        for pid in &all {
+            let _ = kill_process(*pid, Signal::KILL);
         }
+        // Whoever goes on with its session must find it gone.
+        all.into_iter().for_each(until_gone);
         let _ = self.child.wait();
     }
 
@@ -217,6 +252,20 @@ impl Drop for Window<'_> {
         if let Ok(None) = self.child.try_wait() {
             self.end();
         }
+    }
+}
+
+/// Waits until a process that was killed has ended, though nobody may have heard of it yet.
+fn until_gone(pid: Pid) {
+    let file = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    let end = Instant::now() + PATIENCE;
+    while let Ok(stat) = std::fs::read_to_string(&file) {
+        let state = stat.rsplit(") ").next().and_then(|it| it.chars().next());
+        if matches!(state, Some('Z' | 'X')) {
+            return;
+        }
+        assert!(Instant::now() < end, "it cannot be killed: {stat}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -31,9 +31,8 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
         skills: Vec::new(),
     };
     // Before anything else, so that nobody waits to write.
-    let mut chat = Chat::begin(options(args, context, workspace.clone()))?;
+    let chat = Chat::begin(options(args, context, workspace.clone()))?;
     let models = catalogue(context, &workspace)?;
-    chat.greet(greeting(args, &models));
     let desk = Arc::new(Host {
         models,
         project: context.settings.project().to_owned(),
@@ -41,7 +40,7 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
     if let Some(meant) = &args.session {
         return with_session(context, meant, wanted, async |engine, id| {
             let session = engine.open_session(id, Claim::IfFree).await?;
-            talk(chat, engine, session, desk).await
+            talk(args, chat, engine, session, desk).await
         });
     }
     with_engine(context, wanted, async |engine| {
@@ -51,28 +50,38 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
             ..NewSession::default()
         };
         let session = engine.create_session(new).await?;
-        talk(chat, engine, session, desk).await
+        talk(args, chat, engine, session, desk).await
     })
 }
 
 async fn talk(
-    chat: Chat,
+    args: &ChatArgs,
+    mut chat: Chat,
     engine: &Engine,
     session: rye_engine::Session,
     desk: Arc<Host>,
 ) -> Outcome {
     let id = session.id().to_string();
+    let data = engine.session_data(session.id()).await?;
+    let model = args.model.clone().or(data.and_then(|data| data.model));
+    let model = model.unwrap_or_else(|| desk.models.default_name());
+    chat.greet(greeting(&model, &desk.models));
     chat.talk(engine, session, desk).await?;
     Ok(Box::new(Left { session: id }))
 }
 
 fn options(args: &ChatArgs, context: &Context, workspace: PathBuf) -> Options {
     let state = context.settings.state_dir.as_ref();
-    let local = args.sandbox.map(Into::into) == Some(rye_host::SandboxKind::Local);
+    let sandbox = match args.sandbox.map(Into::into) {
+        Some(rye_host::SandboxKind::Local) => "local",
+        // One that goes on knows where it worked.
+        None if args.session.is_some() => "",
+        _ => "virtual",
+    };
     Options {
         thread: args.thread.clone(),
         model: args.model.clone(),
-        sandbox: if local { "local" } else { "virtual" }.to_owned(),
+        sandbox: sandbox.to_owned(),
         workspace,
         history: state.map(|state| state.value.join("chat-history")),
         colours: match context.printer.color {
@@ -90,9 +99,8 @@ fn options(args: &ChatArgs, context: &Context, workspace: PathBuf) -> Options {
 }
 
 /// What to say first: what is missing, where something is.
-fn greeting(args: &ChatArgs, models: &Catalogue) -> Vec<String> {
-    let name = args.model.clone().unwrap_or_else(|| models.default_name());
-    let Err(why) = models.usable(&name) else {
+fn greeting(name: &str, models: &Catalogue) -> Vec<String> {
+    let Err(why) = models.usable(name) else {
         return Vec::new();
     };
     let mut lines = vec![format!("{name} cannot be asked yet: {why}")];

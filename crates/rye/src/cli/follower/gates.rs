@@ -10,6 +10,7 @@ use crate::cli::failure::Failure;
 /// The gates of a session and of those below it, each once.
 pub(super) struct Gates<'a> {
     engine: &'a Engine,
+    session: &'a SessionId,
     feed: Feed,
     waiting: VecDeque<Gate>,
     seen: BTreeSet<GateId>,
@@ -18,9 +19,10 @@ pub(super) struct Gates<'a> {
 }
 
 impl<'a> Gates<'a> {
-    pub(super) async fn of(engine: &'a Engine) -> Result<Self, Failure> {
+    pub(super) async fn of(engine: &'a Engine, session: &'a SessionId) -> Result<Self, Failure> {
         let mut gates = Self {
             engine,
+            session,
             feed: engine.feed(),
             waiting: VecDeque::new(),
             seen: BTreeSet::new(),
@@ -37,12 +39,9 @@ impl<'a> Gates<'a> {
 
     /// Those that wait already, or that were missed.
     async fn look(&mut self) -> Result<(), Failure> {
-        let pending = self.engine.pending_gates(None).await?;
+        let pending = self.engine.gates_below(self.session).await?;
         let left_out = self.left_out.as_ref();
-        let own = |gate: &Gate| {
-            let session = &gate.origin.session;
-            self.engine.session(session).is_some() && Some(session) != left_out
-        };
+        let own = |gate: &Gate| Some(&gate.origin.session) != left_out;
         self.waiting.extend(pending.into_iter().filter(own));
         Ok(())
     }

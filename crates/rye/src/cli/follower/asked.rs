@@ -1,0 +1,123 @@
+//! A prompt that was asked, and what has come of it so far.
+
+use rye_engine::compaction::is_continuation;
+use rye_engine::protocol::{
+    Entry, EntryKind, ErrorInfo, Part, QueueItemId, Role, ThreadId, TurnEnd,
+};
+use rye_engine::result::RESULT;
+use serde_json::Value;
+
+use super::Ended;
+
+/// What is heard of a prompt, and of the turns that follow it by themselves: an agent whose
+/// history was summed up is told to go on, and what it does then belongs to the prompt.
+pub(super) struct Asked {
+    item: QueueItemId,
+    /// How the turn ended, and in which thread, once it has.
+    ended: Option<(TurnEnd, ThreadId)>,
+    /// What was said in the turns before.
+    earlier: Vec<String>,
+    text: String,
+    result: Option<Value>,
+    error: Option<ErrorInfo>,
+}
+
+/// What an entry is to whoever has asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// Something on the way, to be told on the side.
+    Aside,
+    /// What is told at the end, or not theirs.
+    Nothing,
+    /// Another prompt begins: nothing more comes of this one, which has ended so.
+    Other(TurnEnd),
+}
+
+impl Asked {
+    pub(super) fn new(item: QueueItemId) -> Self {
+        Self {
+            item,
+            ended: None,
+            earlier: Vec::new(),
+            text: String::new(),
+            result: None,
+            error: None,
+        }
+    }
+
+    /// How the turn ended, and in which thread, if it has.
+    pub(super) fn ended(&self) -> Option<(TurnEnd, &ThreadId)> {
+        let ended = self.ended.as_ref();
+        ended.map(|(reason, thread)| (*reason, thread))
+    }
+
+    /// A turn has ended.
+    pub(super) fn turn_ended(&mut self, item: &QueueItemId, reason: TurnEnd, thread: ThreadId) {
+        if *item == self.item {
+            self.ended = Some((reason, thread));
+        }
+    }
+
+    /// Something went wrong.
+    pub(super) fn failed(&mut self, error: ErrorInfo) {
+        if error.ids.item.as_ref() == Some(&self.item) {
+            self.error = Some(error);
+        }
+    }
+
+    /// An entry was written.
+    pub(super) fn written(&mut self, entry: &Entry) -> Meaning {
+        let ended = self.ended().filter(|(_, thread)| **thread == entry.thread);
+        let after = ended.map(|(reason, _)| reason);
+        let own = entry.item.as_ref() == Some(&self.item);
+        match &entry.kind {
+            EntryKind::Compaction { .. } if own || after.is_some() => Meaning::Aside,
+            EntryKind::Message(message) if message.role == Role::User => {
+                match (after, &entry.item) {
+                    (Some(_), Some(item)) if is_continuation(message) => {
+                        self.goes_on(item.clone());
+                        Meaning::Aside
+                    }
+                    (Some(reason), _) => Meaning::Other(reason),
+                    (None, _) => Meaning::Nothing,
+                }
+            }
+            EntryKind::Message(message) if own => {
+                let call = |part: &Part| matches!(part, Part::ToolCall { .. });
+                if message.role != Role::Assistant || message.parts.iter().any(call) {
+                    return Meaning::Aside;
+                }
+                self.text = message.content();
+                if let Some(result) = message.metadata.get(RESULT) {
+                    self.result = Some(result.clone());
+                }
+                Meaning::Nothing
+            }
+            _ => Meaning::Nothing,
+        }
+    }
+
+    fn goes_on(&mut self, item: QueueItemId) {
+        self.item = item;
+        self.ended = None;
+        self.error = None;
+        let said = std::mem::take(&mut self.text);
+        if !said.trim().is_empty() {
+            self.earlier.push(said);
+        }
+    }
+
+    /// What came of it: all that was said, and how the last turn ended.
+    pub(super) fn end(self, reason: TurnEnd) -> Ended {
+        let mut said = self.earlier;
+        if said.is_empty() || !self.text.trim().is_empty() {
+            said.push(self.text);
+        }
+        Ended {
+            reason,
+            text: said.join("\n\n"),
+            result: self.result,
+            error: self.error,
+        }
+    }
+}
