@@ -134,11 +134,9 @@ impl Ear {
             app.statuses(&self.session.threads());
         }
         Ok(match (notice.event.kind, notice.event.thread) {
-            (EventKind::QueueState { waiting, .. }, Some(thread)) if waiting.is_empty() => {
-                app.queue(&thread, Vec::new());
-                None
+            (EventKind::QueueState { waiting, .. }, thread) => {
+                thread.filter(|_| !waiting.is_empty())
             }
-            (EventKind::QueueState { .. }, thread) => thread,
             _ => None,
         })
     }

@@ -1,5 +1,7 @@
 //! A thread, as it is seen: what is finished, what is being said, what runs, what waits.
 
+mod queue;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 
@@ -12,7 +14,8 @@ use serde_json::Value;
 
 use crate::block::{Block, Done};
 use crate::markdown;
-use crate::text::{DIM, Line};
+
+pub(crate) use queue::waiting;
 
 /// How many blocks are kept to be painted again.
 const KEPT: usize = 2000;
@@ -30,6 +33,8 @@ pub(crate) struct Pane {
     pub(crate) stream: Stream,
     pub(crate) running: Vec<Running>,
     pub(crate) waiting: Vec<QueueItem>,
+    /// Which prompts wait, as it was told last.
+    order: Vec<QueueItemId>,
     /// How many prompts wait or run.
     pub(crate) queued: usize,
     /// How many were sent from here and not heard of since.
@@ -86,6 +91,7 @@ impl Pane {
             stream: Stream::default(),
             running: Vec::new(),
             waiting: Vec::new(),
+            order: Vec::new(),
             queued: 0,
             sent: 0,
             heard: HashSet::new(),
@@ -105,26 +111,6 @@ impl Pane {
     pub(crate) fn thinks(&mut self) {
         if self.status == StatusKind::Idle {
             self.status = StatusKind::Thinking;
-        }
-    }
-
-    /// A prompt that was sent from here is written down: it will be heard of, or was.
-    pub(crate) fn written(&mut self, item: QueueItemId) {
-        if self.heard.contains(&item) {
-            self.sent = self.sent.saturating_sub(1);
-        } else {
-            self.unheard.insert(item);
-        }
-    }
-
-    /// What runs and what waits, now.
-    pub(crate) fn queue(&mut self, running: Option<&QueueItemId>, waiting: &[QueueItemId]) {
-        self.queued = waiting.len() + usize::from(running.is_some());
-        for item in waiting.iter().chain(running) {
-            self.heard.insert(item.clone());
-            if self.unheard.remove(item) {
-                self.sent = self.sent.saturating_sub(1);
-            }
         }
     }
 
@@ -357,17 +343,4 @@ fn asked(message: &Message) -> String {
         }
     }
     text
-}
-
-/// What a person can read of a queue.
-pub(crate) fn waiting(items: &[QueueItem], most: usize) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for (item, number) in items.iter().zip(1..).take(most) {
-        let text = crate::block::first_line(&item.content, 200);
-        lines.push(Line::new(&format!("  {number}. {text}"), DIM));
-    }
-    if items.len() > most {
-        lines.push(Line::new(&format!("  … {} more", items.len() - most), DIM));
-    }
-    lines
 }

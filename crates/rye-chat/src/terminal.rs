@@ -67,6 +67,11 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
+        if self.raw {
+            // Nobody has left it as it can be read: what is painted makes room for what is
+            // said about that.
+            let _ = Self::send("\r\x1b[J");
+        }
         self.release();
     }
 }

@@ -151,9 +151,9 @@ impl Work {
             Command::Queue(QueueChange::Remove(number)) => self.withdraw(number, false, app),
             Command::Queue(QueueChange::Edit(number)) => self.withdraw(number, true, app),
             Command::Gates => {
-                let engine = self.engine.clone();
+                let (engine, session) = (self.engine.clone(), self.session.id().clone());
                 self.later(async move {
-                    Some(match engine.pending_gates(None).await {
+                    Some(match engine.gates_below(&session).await {
                         Ok(gates) => Told::Block(answers::gates(&gates)),
                         Err(error) => wrong(&error),
                     })
@@ -314,7 +314,7 @@ pub(crate) fn take(told: Told, app: &mut App) {
         }
         Told::Answered(gate) => app.answered(&gate),
         Told::Back(text) => app.give_back(&text),
-        Told::Queue(thread, waiting) => app.queue(&thread, waiting),
+        Told::Queue(thread, waiting) => app.queue(&thread, &waiting),
         Told::Files(files) => app.known.files = files,
         Told::Past(past) => app.editor.older(past),
     }

@@ -43,6 +43,7 @@ macro_rules! same {
             (r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]+", "ID"),
             (r"\b[0-9a-f]{16}\b", "HASH"),
             (r"signed\s+by \S+", "signed by KEY"),
+            (r"in use by process \d+ on \S+", "in use by process PID on HOST"),
         ] }, { insta::assert_snapshot!($name, $screen) });
     };
 }

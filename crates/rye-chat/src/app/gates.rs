@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{App, Effect, SETTLES, Waiting, Writing};
 use crate::block::{Block, difference};
+use crate::pane::Pane;
 use crate::text::{BOLD, CYAN, DIM, GREEN, Line, PLAIN, RED, YELLOW};
 
 /// A key that answers, and what it says.
@@ -154,7 +155,9 @@ impl App {
             GateKind::CredentialRequest => "a secret is needed",
         };
         let head = Line::new("◆ ", YELLOW).with(kind, YELLOW).with("  ", PLAIN);
-        let mut lines = head.with(&gate.title, BOLD).wrap(width, &Line::plain("  "));
+        let head = head.with(&gate.title, BOLD);
+        let head = head.with(&self.whereabouts(gate), DIM);
+        let mut lines = head.wrap(width, &Line::plain("  "));
         let body = body(gate, width);
         let left_out = body.len().saturating_sub(most);
         // A line that says that there is one more is no better than the line.
@@ -170,6 +173,16 @@ impl App {
             lines.push(Line::new(&format!("  {more} more wait: /gates"), DIM));
         }
         lines
+    }
+
+    /// Where it is asked, if that is not the thread that is shown.
+    fn whereabouts(&self, gate: &Gate) -> String {
+        let is_asked_in = |pane: &&Pane| pane.id.as_ref() == Some(&gate.origin.thread);
+        match self.panes.iter().find(is_asked_in) {
+            Some(pane) if pane.key == self.pane().key => String::new(),
+            Some(pane) => format!("  in thread {}", pane.key),
+            None => "  in a task".to_owned(),
+        }
     }
 
     /// What can be answered; no answer is torn apart where another line has room for it.

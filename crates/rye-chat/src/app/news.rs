@@ -95,11 +95,11 @@ impl App {
         }
     }
 
-    /// What waits for a thread, now.
-    pub(crate) fn queue(&mut self, thread: &ThreadId, waiting: Vec<QueueItem>) {
+    /// What waited for a thread when it was looked up.
+    pub(crate) fn queue(&mut self, thread: &ThreadId, found: &[QueueItem]) {
         let known = |pane: &&mut Pane| pane.id.as_ref() == Some(thread);
         if let Some(pane) = self.panes.iter_mut().find(known) {
-            pane.waiting = waiting;
+            pane.found(found);
         }
     }
 }

@@ -153,6 +153,8 @@ impl App {
         let most = most.max(1);
         let from = (menu.chosen + 1).saturating_sub(most);
         let choices = menu.choices.iter().enumerate().skip(from).take(most);
+        let names = choices.clone().map(|(_, (choice, _))| choice.trim_end());
+        let longest = names.map(|name| Line::plain(name).width()).max();
         let lines = choices.map(|(number, (choice, what))| {
             let chosen = number == menu.chosen;
             let (mark, style) = if chosen {
@@ -160,8 +162,10 @@ impl App {
             } else {
                 ("  ", PLAIN)
             };
-            let line = Line::new(mark, style).with(choice, style);
-            line.with(&format!("  {what}"), DIM).cut(width)
+            let line = Line::new(mark, style).with(choice.trim_end(), style);
+            let pad = longest.unwrap_or(0) + 4 - line.width();
+            let what = format!("{}{what}", " ".repeat(pad));
+            line.with(what.trim_end(), DIM).cut(width)
         });
         lines.collect()
     }

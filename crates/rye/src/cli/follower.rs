@@ -55,11 +55,11 @@ impl Follower<'_> {
         let mut gates = Gates::of(self.engine, self.session.id()).await?;
         gates.leave_out(self.session.id());
         let mut asked = Asked::new(self.session.prompt(prompt).await?);
-        // The last event there was when its thread was found idle.
+        // The last event there was when its thread was found to do nothing.
         let mut last = None;
         loop {
             if let Some((reason, thread)) = asked.ended() {
-                if last.is_none() && self.is_idle(thread) {
+                if last.is_none() && self.does_nothing(thread) {
                     last = Some(self.session.last_event().await?);
                 }
                 if last.is_some_and(|last| told >= last) {
@@ -94,10 +94,11 @@ impl Follower<'_> {
         }
     }
 
-    fn is_idle(&self, thread: &ThreadId) -> bool {
+    /// Whether a thread does nothing; what others have asked may wait for it.
+    fn does_nothing(&self, thread: &ThreadId) -> bool {
         let threads = self.session.threads();
-        let status = threads.iter().find(|view| view.id == *thread);
-        status.is_none_or(|view| view.status == StatusKind::Idle)
+        let view = threads.iter().find(|view| view.id == *thread);
+        view.is_none_or(|view| matches!(view.status, StatusKind::Idle | StatusKind::Queued))
     }
 
     /// Follows until nothing is left to do, and all is told that came of it.

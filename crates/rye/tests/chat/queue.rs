@@ -85,3 +85,16 @@ fn what_waited_is_given_back_when_the_work_is_ended() {
         window.shows("› fifth\nready ·");
     }
 }
+
+#[test]
+fn who_speaks_goes_on_speaking_while_something_waits() {
+    let script = "steps:\n  - { text: 'first second', chunk_chars: 6, chunk_ms: 600000 }\n";
+    let world = world(script);
+    let window = Window::open(&world, MODEL, WIDE);
+    window.ready();
+    window.press("go\r");
+    window.shows("speaks (Esc ends it)");
+    window.press("more\r");
+    let queued = window.shows("1. more");
+    assert!(queued.contains("speaks (Esc ends it)"), "{queued}");
+}

@@ -78,3 +78,16 @@ fn after_a_kill_all_is_there_and_the_gate_waits() {
         window.shows("verified");
     }
 }
+
+#[test]
+fn who_cannot_have_a_session_is_told_why_on_a_clean_screen() {
+    for (name, size) in [("in_use_wide", WIDE), ("in_use_narrow", NARROW)] {
+        let world = world("{ steps: [], after_last: { text: noted } }");
+        let first = Window::open(&world, MODEL, size);
+        first.ready();
+        let second = Window::open(&world, &["--session", &session(&world)], size);
+        let (code, screen) = second.exit();
+        assert_eq!(code, 4, "{screen}");
+        same!(name, screen);
+    }
+}

@@ -11,6 +11,7 @@ use std::process::{Child, Command};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use lillux::process::Handle;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -219,11 +220,17 @@ impl<'a> Window<'a> {
         let below = std::fs::read_to_string(file).unwrap_or_default();
         let below = below.split_whitespace().filter_map(|it| it.parse().ok());
         let all: Vec<_> = below.filter_map(Pid::from_raw).chain([outer]).collect();
+        let handles = all
+            .iter()
+            .filter_map(|pid| Handle::of_running(pid.as_raw_nonzero().get()).ok());
+        let handles: Vec<_> = handles.collect();
         for pid in &all {
             let _ = kill_process(*pid, Signal::KILL);
         }
-        // Whoever goes on with its session must find it gone.
-        all.into_iter().for_each(until_gone);
+        // Whoever goes on with its session must find it gone, to its last thread.
+        for handle in handles {
+            assert!(handle.wait(Some(PATIENCE)).unwrap(), "it cannot be killed");
+        }
         let _ = self.child.wait();
     }
 
@@ -252,20 +259,6 @@ impl Drop for Window<'_> {
         if let Ok(None) = self.child.try_wait() {
             self.end();
         }
-    }
-}
-
-/// Waits until a process that was killed has ended, though nobody may have heard of it yet.
-fn until_gone(pid: Pid) {
-    let file = format!("/proc/{}/stat", pid.as_raw_nonzero());
-    let end = Instant::now() + PATIENCE;
-    while let Ok(stat) = std::fs::read_to_string(&file) {
-        let state = stat.rsplit(") ").next().and_then(|it| it.chars().next());
-        if matches!(state, Some('Z' | 'X')) {
-            return;
-        }
-        assert!(Instant::now() < end, "it cannot be killed: {stat}");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
