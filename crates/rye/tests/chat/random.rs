@@ -69,7 +69,10 @@ fn whatever_is_pressed_it_stays_and_keeps_what_is_written() {
         }
         // Out of whatever it was in, to a line of its own. Not by Esc, which with the next key
         // would be another one.
-        window.press("\x03x\x03");
+        window.press("\x03");
+        // While it works, what is written would be sent, and kept if there is no such command.
+        window.until("it is done", |screen| screen.contains("\nready ·"));
+        window.press("x\x03");
         let mark = format!("mark{round}");
         window.press(&mark);
         window.until(&mark, |screen| screen.contains(&mark));
