@@ -7,7 +7,8 @@
 
 mod trace;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -18,6 +19,11 @@ use anyhow::{Context, Result, ensure};
 use crate::place;
 use crate::run::{cargo, output, program, show};
 use crate::say::say;
+use trace::Functions;
+
+/// Functions by what runs them, a bit for each call, and then by the files that they come
+/// from: names and files as patterns.
+type Patterns = BTreeMap<(Reverse<u32>, u32), BTreeMap<String, BTreeSet<String>>>;
 
 /// Tools as most are: a script of Python, one of bash, a command.
 const TOOLS: [(&str, &str); 3] = [
@@ -64,67 +70,81 @@ pub(crate) fn main() -> Result<()> {
     ];
     show(&mut cargo(build.into_iter().chain(["-C", &link])))?;
     let rye = place::built("release", "rye")?;
-    let addresses = watch(&rye, &folder)?;
+    let ran = watch(&rye, &folder)?;
     let map = fs::read_to_string(&map).context("the linker wrote no map")?;
-    let patterns = patterns(&map, &addresses);
+    let patterns = patterns(&map, &ran);
     ensure!(!patterns.is_empty(), "the map tells of none of what ran");
     let list = place::workspace().join("crates/rye/order.ld");
     fs::write(&list, script(&patterns))?;
-    let count: usize = patterns.values().map(BTreeSet::len).sum();
+    let names = patterns.values().flat_map(BTreeMap::values);
+    let count: usize = names.map(BTreeSet::len).sum();
     say!("{count} functions in {}", list.display());
     Ok(())
 }
 
-/// The addresses that are run by calls whose files were all read before.
-fn watch(rye: &Path, folder: &Path) -> Result<HashSet<u64>> {
+/// The functions that are run by calls whose files were all read before, each with a bit
+/// for every call that runs it.
+fn watch(rye: &Path, folder: &Path) -> Result<BTreeMap<u64, u32>> {
     let project = folder.join("project");
     for (name, text) in TOOLS {
         fs::write(project.join(".ai/tools").join(name), text)?;
     }
     let hello = folder.join("hello");
     fs::write(&hello, HELLO)?;
-    let here = |words: &[&str]| -> Command {
+    let here = |words: &[&str]| -> Result<Command> {
         let mut command = program(rye, words);
         command
             .current_dir(&project)
             .env_clear()
             .env("HOME", folder.join("user"))
             .env("PATH", "/usr/bin:/bin")
+            .stdin(fs::File::open(&hello)?)
             .stdout(Stdio::null());
-        command
+        Ok(command)
     };
     fs::create_dir_all(folder.join("user"))?;
-    output(&mut here(&["init"]))?;
-    output(&mut here(&["sign", "--all"]))?;
-    let mut addresses = HashSet::new();
-    for (name, _) in TOOLS {
-        let (id, _) = name.split_once('.').unwrap_or((name, ""));
-        let call = ["execute", id];
-        output(&mut here(&call))?;
-        say!("$ rye {}, step by step", call.join(" "));
-        trace::trace(&mut here(&call), &mut addresses)?;
+    output(&mut here(&["init"])?)?;
+    output(&mut here(&["sign", "--all"])?)?;
+    let functions = Functions::of(rye)?;
+    let calls: [&[&str]; 4] = [
+        &["mcp", "serve"],
+        &["execute", "greet"],
+        &["execute", "say"],
+        &["execute", "echo"],
+    ];
+    let mut ran = BTreeMap::new();
+    for (bit, call) in calls.iter().enumerate() {
+        output(&mut here(call)?)?;
+        say!("$ rye {}", call.join(" "));
+        let mut of_call = BTreeSet::new();
+        functions.trace(&mut here(call)?, &mut of_call)?;
+        for function in of_call {
+            *ran.entry(function).or_default() |= 1 << bit;
+        }
     }
-    say!("$ rye mcp serve, step by step");
-    let mut serve = here(&["mcp", "serve"]);
-    trace::trace(serve.stdin(fs::File::open(&hello)?), &mut addresses)?;
-    Ok(addresses)
+    Ok(ran)
 }
 
-/// The names of the sections that were run, by the files that they come from. Both as
-/// patterns: what a compiler or a version changes about them is left open.
-fn patterns(map: &str, addresses: &HashSet<u64>) -> BTreeMap<String, BTreeSet<String>> {
+/// The names of the sections that were run. What a compiler or a version changes about a
+/// name is left open.
+fn patterns(map: &str, ran: &BTreeMap<u64, u32>) -> Patterns {
     let mut sections: Vec<_> = map.lines().filter_map(section).collect();
     sections.sort_unstable_by_key(|(start, ..)| *start);
-    let mut patterns: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for address in addresses {
+    let mut callers: BTreeMap<(String, String), u32> = BTreeMap::new();
+    for (address, calls) in ran {
         let after = sections.partition_point(|(start, ..)| start <= address);
         let Some((start, size, file, name)) = after.checked_sub(1).map(|at| sections[at]) else {
             continue;
         };
         if *address < start + size && name.starts_with(".text") {
-            let names = patterns.entry(file_pattern(file)).or_default();
-            names.insert(name_pattern(name));
+            let section = (file_pattern(file), name_pattern(name));
+            *callers.entry(section).or_default() |= calls;
         }
+    }
+    let mut patterns = Patterns::new();
+    for ((file, name), calls) in callers {
+        let group = patterns.entry((Reverse(calls.count_ones()), calls));
+        group.or_default().entry(file).or_default().insert(name);
     }
     patterns
 }
@@ -190,12 +210,13 @@ fn name_pattern(name: &str) -> String {
     pattern
 }
 
-fn script(patterns: &BTreeMap<String, BTreeSet<String>>) -> String {
+/// What most calls run comes first, what one alone runs last.
+fn script(patterns: &Patterns) -> String {
     let mut script = "/* What a short call runs, side by side: see build.rs.\n   \
          Written by `cargo xtask order`. */\n\
          SECTIONS\n{\n  .text.call :\n  {\n"
         .to_owned();
-    for (file, names) in patterns {
+    for (file, names) in patterns.values().flatten() {
         let names: Vec<_> = names.iter().map(|name| format!("      {name}\n")).collect();
         let _ = write!(script, "    {file}(\n{})\n", names.concat());
     }
@@ -239,21 +260,23 @@ mod tests {
     }
 
     #[test]
-    fn what_was_run_is_found_in_the_map_and_what_was_not_is_left_out() {
+    fn what_more_calls_run_comes_first_and_what_none_runs_is_left_out() {
         let map = "             VMA              LMA     Size Align Out     In      Symbol\n\
                    a9ed40   a9ed40       26    16         /usr/lib/crt1.o:(.text)\n\
                    a9ee00   a9ee00       10    16         /x/liba-0f.rlib(a.o):(.text._ZN1a17h0123456789abcdefE)\n\
                    a9ee00   a9ee00       10     1                 a::a\n\
                    a9ee10   a9ee10       10    16         /x/liba-0f.rlib(a.o):(.text._ZN1b17h0123456789abcdefE)\n\
                    b00000   b00000       10    16         /x/liba-0f.rlib(a.o):(.data.x)\n";
-        let ran = HashSet::from([0xa9_ed41, 0xa9_ee0f, 0xb0_0000, 0xff_ffff]);
+        let ran = BTreeMap::from([
+            (0xa9_ed41, 1),
+            (0xa9_ee0f, 3),
+            (0xb0_0000, 1),
+            (0xff_ffff, 1),
+        ]);
         let script = script(&patterns(map, &ran));
+        let of_both = "    *liba-*.rlib:*(\n      .text._ZN1a17h*E\n)\n";
         assert!(
-            script.contains("    *crt1.o(\n      .text\n)\n"),
-            "{script}"
-        );
-        assert!(
-            script.contains("    *liba-*.rlib:*(\n      .text._ZN1a17h*E\n)\n"),
+            script.contains(&format!("{of_both}    *crt1.o(\n      .text\n)\n")),
             "{script}"
         );
         assert!(

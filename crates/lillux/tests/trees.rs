@@ -94,7 +94,7 @@ async fn every_tree_is_gone_when_a_timeout_has_ended_it() {
         let mark = mark();
         let command = shape.command("echo ready", &mark);
         let output = supervisor
-            .exec(command.timeout(Duration::from_millis(700)))
+            .exec(command.timeout(Duration::from_secs(2)))
             .await
             .unwrap();
         assert_eq!(marked(&mark), [], "{}", shape.name);
@@ -195,7 +195,7 @@ async fn a_process_that_ends_well_on_term_may_say_its_last_words() {
         .exec(
             Command::new("sh")
                 .args(["-c", script])
-                .timeout(Duration::from_millis(300))
+                .timeout(Duration::from_secs(3))
                 .grace(Duration::from_secs(20)),
         )
         .await
@@ -288,7 +288,7 @@ async fn a_keeper_that_is_stopped_is_woken_and_keeps_the_time() {
     let command = Command::new("sh")
         .args(["-c", "kill -STOP $PPID; echo stopped it; sleep 300"])
         .env(MARK, &mark)
-        .timeout(Duration::from_millis(500));
+        .timeout(Duration::from_secs(3));
     let output = supervisor.exec(command).await.unwrap();
     assert!(output.timed_out);
     assert_eq!(output.stdout.text(), "stopped it\n");
@@ -372,7 +372,7 @@ async fn one_hop_ahead_is_not_far_enough() {
         .args(["-c", hopper])
         .env(MARK, &mark)
         .grace(Duration::from_millis(100))
-        .timeout(Duration::from_millis(700));
+        .timeout(Duration::from_secs(2));
     let output = supervisor.exec(command).await.unwrap();
     assert_eq!(output.survivors, 0);
     assert_eq!(marked(&mark), []);

@@ -8,8 +8,8 @@
 
 mod check;
 
+use lillux::Hash;
 use lillux::keys::SigningKey;
-use lillux::{Hash, Hasher};
 use rye_protocol::{
     CallId, Entry, EntryId, EntryKind, Gate, GateId, Millis, Part, QueueItemId, Receipt,
     Resolution, Seal, SessionId, Thread, ThreadId,
@@ -184,25 +184,11 @@ pub fn args_hash(args: &Value) -> String {
 
 /// The hash of a thing's JSON text, for one purpose.
 fn hash(purpose: &str, thing: &impl Serialize) -> Hash {
-    struct Into<'a>(&'a mut Hasher);
-    impl std::io::Write for Into<'_> {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.update(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut hasher = Hasher::default();
-    hasher.update(purpose.as_bytes());
-    hasher.update(b"\n");
-    // Many small pieces are slower to hash than a few large ones.
-    let mut buffered = std::io::BufWriter::with_capacity(4096, Into(&mut hasher));
-    // What is plain data has a JSON form, and a hasher takes it all.
-    let _ = serde_json::to_writer(&mut buffered, thing);
-    let _ = std::io::Write::flush(&mut buffered);
-    drop(buffered);
-    hasher.finish().0
+    // Written in one place, with room for most: many small pieces are slower to hash.
+    let mut text = Vec::with_capacity(1000);
+    text.extend_from_slice(purpose.as_bytes());
+    text.push(b'\n');
+    // What is plain data has a JSON form.
+    let _ = serde_json::to_writer(&mut text, thing);
+    Hash::of(text)
 }

@@ -85,15 +85,15 @@ async fn a_tool_that_never_ends_is_ended_with_all_that_it_started() {
     let wild = "trap '' TERM\n(setsid sh -c 'trap \"\" TERM; sleep 300; sleep 300' &)\n\
                 sleep 300 &\necho begun\nwhile true; do sleep 300; done\n";
     world.script("it", wild);
-    world.signed("tools/own.sh", &format!("{BASH}# timeout: 1\n{wild}"));
+    world.signed("tools/own.sh", &format!("{BASH}# timeout: 3\n{wild}"));
     for own in [false, true] {
         let start = Instant::now();
         let envelope = if own {
             world.run("own", json!({})).await
         } else {
-            with_timeout(&world, "it", Duration::from_secs(1)).await
+            with_timeout(&world, "it", Duration::from_secs(3)).await
         };
-        assert!(start.elapsed() < Duration::from_secs(8), "{envelope:?}");
+        assert!(start.elapsed() < Duration::from_mins(1), "{envelope:?}");
         assert_eq!(world.processes(), [""; 0]);
         let error = envelope.error.unwrap();
         assert_eq!(error.code, "timeout", "{}", error.message);

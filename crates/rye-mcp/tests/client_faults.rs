@@ -54,7 +54,7 @@ async fn a_hundred_calls_at_once_share_one_connection() {
 #[tokio::test]
 async fn a_server_that_hangs_at_its_start_costs_its_limit_once_and_holds_up_no_other() {
     let world = World::new();
-    let hangs = world.server_with("hangs", &json!({"start_timeout": 1}));
+    let hangs = world.server_with("hangs", &json!({"start_timeout": 4}));
     let well = world.server("well");
     world.text(&well, "echo", json!({"text": "warm"})).await;
     let start = Instant::now();
@@ -64,9 +64,9 @@ async fn a_server_that_hangs_at_its_start_costs_its_limit_once_and_holds_up_no_o
         start.elapsed()
     };
     let ((first, second), other) = tokio::join!(both, other);
-    assert!(other < Duration::from_secs(1), "it was held up: {other:?}");
+    assert!(other < Duration::from_secs(4), "it was held up: {other:?}");
     assert!(
-        start.elapsed() < Duration::from_millis(1900),
+        start.elapsed() < Duration::from_millis(7900),
         "{:?}",
         start.elapsed()
     );
@@ -74,7 +74,7 @@ async fn a_server_that_hangs_at_its_start_costs_its_limit_once_and_holds_up_no_o
         assert_eq!(error.code(), "mcp_start");
         let text = error.to_string();
         assert!(
-            text.contains("did not answer `initialize` within 1.0 s"),
+            text.contains("did not answer `initialize` within 4.0 s"),
             "{text}"
         );
         assert!(text.contains("thinking about it"), "{text}");

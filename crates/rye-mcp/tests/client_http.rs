@@ -161,11 +161,11 @@ async fn a_second_call_takes_no_forty_milliseconds() {
     let server = world.configured("well", &json!({"url": url}));
     world.text(&server, "echo", json!({})).await;
     let start = Instant::now();
-    for _ in 0..20 {
+    for _ in 0..100 {
         world.text(&server, "echo", json!({})).await;
     }
     assert!(
-        start.elapsed() < Duration::from_millis(20 * 30),
+        start.elapsed() < Duration::from_millis(100 * 30),
         "{:?}",
         start.elapsed()
     );

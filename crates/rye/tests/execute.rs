@@ -193,8 +193,8 @@ fn what_cannot_run_is_told_with_the_next_command() {
 fn a_tool_that_takes_too_long_is_ended() {
     let world = with_tools(&[("slow", &bash("echo begun; exec sleep 600"))]);
     assert_transcript!(world.transcript(&[
-        "execute slow --timeout 0.3",
-        "execute --timeout=0.3 slow --json",
+        "execute slow --timeout 2.5",
+        "execute --timeout=2.5 slow --json",
     ]));
 }
 

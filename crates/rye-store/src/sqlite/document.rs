@@ -11,8 +11,11 @@ const DEEPEST: usize = 256;
 
 /// The text of a thing.
 pub(super) fn write<T: Serialize>(thing: &T) -> Result<String, StoreError> {
-    let text = serde_json::to_string(thing)
-        .map_err(|error| StoreError::Unreadable(format!("it has no JSON form: {error}")))?;
+    // Room for most: a text that grows is copied time and again.
+    let mut text = Vec::with_capacity(1000);
+    let unreadable = |why: String| StoreError::Unreadable(format!("it has no JSON form: {why}"));
+    serde_json::to_writer(&mut text, thing).map_err(|error| unreadable(error.to_string()))?;
+    let text = String::from_utf8(text).map_err(|error| unreadable(error.to_string()))?;
     // Most have fewer brackets than may be nested, and to count them is quick.
     let brackets = text.bytes().filter(|byte| matches!(byte, b'{' | b'['));
     if brackets.count() > DEEPEST && depth(&text) > DEEPEST {

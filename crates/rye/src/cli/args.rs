@@ -6,6 +6,7 @@ mod execute;
 mod graph;
 mod items;
 mod keys;
+mod later;
 mod mcp;
 mod models;
 mod vault;
@@ -28,6 +29,7 @@ pub(crate) use items::{
     ExportArgs, InitArgs, LoadArgs, SearchArgs, SignArgs, SystemCommand, VerifyArgs,
 };
 pub(crate) use keys::{GenerateArgs, KeysCommand, RevokeArgs, TrustArgs};
+pub(crate) use later::Later;
 pub(crate) use mcp::{
     AddArgs, DiscoverArgs, ImportArgs, InstallArgs, LoginArgs, LogoutArgs, McpCallArgs, McpCommand,
     RemoveArgs, ServeArgs, ServerName,
@@ -82,59 +84,59 @@ pub(crate) struct Global {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make a key, a space for the project and a first tool, signed.
-    Init(InitArgs),
+    Init(Later<InitArgs>),
     /// See the whole story: signed, tampered with, approved, killed, resumed, verified.
     #[command(
         after_help = "It needs no network, no key and no set-up, and leaves nothing behind.\n\n\
         Example:\n  rye demo"
     )]
-    Demo(DemoArgs),
+    Demo(Later<DemoArgs>),
     /// Run a tool, once all that it is made of is verified.
-    Execute(ExecuteArgs),
+    Execute(Later<ExecuteArgs>),
     /// Validate, run, step and draw state graphs.
     #[command(subcommand)]
-    Graph(GraphCommand),
+    Graph(Later<GraphCommand>),
     /// List, watch and end runs: those of graphs, and those in the background.
     #[command(subcommand)]
-    Run(RunCommand),
+    Run(Later<RunCommand>),
     /// Find items by words.
-    Search(SearchArgs),
+    Search(Later<SearchArgs>),
     /// Show an item: what it is, who signed it, its content.
-    Load(LoadArgs),
+    Load(Later<LoadArgs>),
     /// Sign items with your key.
-    Sign(SignArgs),
+    Sign(Later<SignArgs>),
     /// Check that items are what their signers signed.
-    Verify(VerifyArgs),
+    Verify(Later<VerifyArgs>),
     /// Make, list, trust and revoke signing keys.
     #[command(subcommand)]
-    Keys(KeysCommand),
+    Keys(Later<KeysCommand>),
     /// Keep secrets, sealed to your own key.
     #[command(subcommand)]
-    Vault(VaultCommand),
+    Vault(Later<VaultCommand>),
     /// Talk with an agent in the terminal.
-    Chat(ChatArgs),
+    Chat(Later<ChatArgs>),
     /// Ask an agent something, and wait for its answer.
-    Prompt(PromptArgs),
+    Prompt(Later<PromptArgs>),
     /// List, show and go on with sessions of agents.
     #[command(subcommand)]
-    Session(SessionCommand),
+    Session(Later<SessionCommand>),
     /// Run a session again from its record, offline, and say what differs today.
-    Replay(ReplayArgs),
+    Replay(Later<ReplayArgs>),
     /// Decide where an agent waits for a person.
     #[command(subcommand)]
-    Gate(GateCommand),
+    Gate(Later<GateCommand>),
     /// List and test the models that agents can ask.
     #[command(subcommand)]
-    Models(ModelsCommand),
+    Models(Later<ModelsCommand>),
     /// Serve items to MCP clients, and use the tools of MCP servers.
     #[command(subcommand)]
-    Mcp(McpCommand),
+    Mcp(Later<McpCommand>),
     /// Show what holds for a call, and where each value is from.
     #[command(subcommand)]
-    Config(ConfigCommand),
+    Config(Later<ConfigCommand>),
     /// The items that ship with rye.
     #[command(subcommand)]
-    System(SystemCommand),
+    System(Later<SystemCommand>),
     /// Check the installation, and say how to put right what is wrong.
     #[command(after_help = "Exits 1 when something fails.\n\nExample:\n  rye doctor")]
     Doctor,
@@ -143,13 +145,13 @@ pub(crate) enum Command {
         rye completions bash >~/.local/share/bash-completion/completions/rye\n  \
         rye completions zsh >~/.zfunc/_rye\n  \
         rye completions fish >~/.config/fish/completions/rye.fish")]
-    Completions(CompletionsArgs),
+    Completions(Later<CompletionsArgs>),
     /// Explain a command or a topic.
     #[command(after_help = "Without a topic, lists them.\n\n\
         Examples:\n  \
         rye help tools\n  \
         rye help keys trust")]
-    Help(HelpArgs),
+    Help(Later<HelpArgs>),
 }
 
 #[derive(Debug, Args)]

@@ -30,7 +30,7 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 
 use crate::settings::{self, Color, Options};
-use args::{Cli, Command};
+use args::{Cli, Command, Later};
 use commands::execute::Keeper;
 use context::Context;
 use failure::Failure;
@@ -73,9 +73,9 @@ fn dispatch(
 ) -> Outcome {
     // These need nothing of the installation, which may be what a person needs help with.
     match &command {
-        Command::Completions(args) => return Ok(commands::completions::run(args)),
-        Command::Help(args) => return commands::help::run(args),
-        Command::Demo(args) => return commands::demo::run(args),
+        Command::Completions(Later(args)) => return Ok(commands::completions::run(args)),
+        Command::Help(Later(args)) => return commands::help::run(args),
+        Command::Demo(Later(args)) => return commands::demo::run(args),
         _ => {}
     }
     let mut context = Context::open(options, printer)?;
@@ -83,29 +83,33 @@ fn dispatch(
         context.need_project()?;
     }
     match command {
-        Command::Init(args) => commands::init::run(&args, &context),
-        Command::Execute(args) => commands::execute::run(args, &mut context, printer, keeper),
-        Command::Graph(command) => commands::graph::run(command, &mut context, printer, keeper),
-        Command::Run(command) => commands::run::run(&command, &context),
-        Command::Search(args) => commands::search::run(&args, &context),
-        Command::Load(args) => commands::load::run(&args, &context),
-        Command::Sign(args) => commands::sign::run(&args, &context),
-        Command::Verify(args) => commands::verify::run(&args, &context),
-        Command::Keys(command) => commands::keys::run(&command, &context),
-        Command::System(command) => commands::system::run(&command),
+        Command::Init(Later(args)) => commands::init::run(&args, &context),
+        Command::Execute(Later(args)) => {
+            commands::execute::run(args, &mut context, printer, keeper)
+        }
+        Command::Graph(Later(command)) => {
+            commands::graph::run(command, &mut context, printer, keeper)
+        }
+        Command::Run(Later(command)) => commands::run::run(&command, &context),
+        Command::Search(Later(args)) => commands::search::run(&args, &context),
+        Command::Load(Later(args)) => commands::load::run(&args, &context),
+        Command::Sign(Later(args)) => commands::sign::run(&args, &context),
+        Command::Verify(Later(args)) => commands::verify::run(&args, &context),
+        Command::Keys(Later(command)) => commands::keys::run(&command, &context),
+        Command::System(Later(command)) => commands::system::run(&command),
         Command::Doctor => Ok(commands::doctor::run(&context)),
-        Command::Vault(command) => commands::vault::run(command, &context),
-        Command::Chat(args) => commands::chat::run(&args, &context),
-        Command::Prompt(args) => commands::prompt::run(&args, &context),
-        Command::Replay(args) => commands::replay::run(&args, &context),
-        Command::Session(command) => commands::session::run(&command, &context),
-        Command::Gate(command) => commands::gate::run(&command, &context),
-        Command::Models(command) => commands::models::run(&command, &context),
-        Command::Mcp(command) => commands::mcp::run(command, options, &context, keeper),
-        Command::Config(command) => commands::config::run(&command, &context),
-        Command::Completions(args) => Ok(commands::completions::run(&args)),
-        Command::Help(args) => commands::help::run(&args),
-        Command::Demo(args) => commands::demo::run(&args),
+        Command::Vault(Later(command)) => commands::vault::run(command, &context),
+        Command::Chat(Later(args)) => commands::chat::run(&args, &context),
+        Command::Prompt(Later(args)) => commands::prompt::run(&args, &context),
+        Command::Replay(Later(args)) => commands::replay::run(&args, &context),
+        Command::Session(Later(command)) => commands::session::run(&command, &context),
+        Command::Gate(Later(command)) => commands::gate::run(&command, &context),
+        Command::Models(Later(command)) => commands::models::run(&command, &context),
+        Command::Mcp(Later(command)) => commands::mcp::run(command, options, &context, keeper),
+        Command::Config(Later(command)) => commands::config::run(&command, &context),
+        Command::Completions(Later(args)) => Ok(commands::completions::run(&args)),
+        Command::Help(Later(args)) => commands::help::run(&args),
+        Command::Demo(Later(args)) => commands::demo::run(&args),
     }
 }
 

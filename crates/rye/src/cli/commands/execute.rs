@@ -20,7 +20,7 @@ use rye_mcp::client::Pool;
 use serde_json::{Map, Value};
 
 use super::run::record::{Asked, Runs};
-use crate::cli::args::{CallOptions, Cli, Command, ExecuteArgs, Global, TraceChoice};
+use crate::cli::args::{CallOptions, Cli, Command, ExecuteArgs, Global, Later, TraceChoice};
 use crate::cli::color_choice;
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
@@ -62,10 +62,10 @@ pub(crate) fn plain(arguments: &[OsString]) -> Option<Cli> {
     let call: Option<Vec<_>> = call.iter().map(|w| w.to_str().map(str::to_owned)).collect();
     Some(Cli {
         global: Global::default(),
-        command: Command::Execute(ExecuteArgs {
+        command: Command::Execute(Later(ExecuteArgs {
             options: CallOptions::default(),
             call: call?,
-        }),
+        })),
     })
 }
 
