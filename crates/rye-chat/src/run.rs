@@ -263,14 +263,15 @@ impl Window {
     fn leave(&mut self) -> Result<(), ChatError> {
         self.paint()?;
         let mut out = self.screen.leave();
+        if !self.app.facts.session.is_empty() {
+            let session = &self.app.facts.session;
+            let _ = write!(out, "it goes on with: rye chat --session {session}\r\n");
+        }
+        // Before it is given back: a Ctrl-C that comes then ends this process.
+        Terminal::send(&out)?;
         if let Some(terminal) = &mut self.terminal {
             terminal.release();
         }
-        if !self.app.facts.session.is_empty() {
-            let session = &self.app.facts.session;
-            let _ = writeln!(out, "it goes on with: rye chat --session {session}");
-        }
-        Terminal::send(&out)?;
         Ok(())
     }
 }

@@ -282,16 +282,19 @@ fn asked_with(gate: &Gate) -> &Value {
 /// All that a person must know, in lines.
 fn body(gate: &Gate, width: usize) -> Vec<Line> {
     let difference = difference(&gate.origin.tool, asked_with(gate), width, usize::MAX);
-    // A difference says what the arguments do, which stand below all else.
-    let told = |part: &&str| difference.is_empty() || !part.starts_with('{');
+    let mut parts: Vec<_> = gate.body.lines().collect();
+    if !difference.is_empty() {
+        // It says what the arguments do, which stand below all else.
+        let arguments = parts.iter().position(|part| *part == "{");
+        parts.truncate(arguments.unwrap_or(parts.len()));
+    }
     // What the title says in full is not said again.
-    let news = |part: &&str| gate.title.strip_prefix("run: ") != Some(part.trim());
-    let is_short = gate.body.lines().filter(|part| !news(part)).count() == 1;
+    let titled = |part: &&&str| gate.title.strip_prefix("run: ") == Some(part.trim());
+    if parts.iter().filter(titled).count() == 1 && parts.last().as_ref().is_some_and(titled) {
+        parts.pop();
+    }
     let mut lines = Vec::new();
-    for part in gate.body.lines().take_while(told) {
-        if is_short && !news(&part) {
-            continue;
-        }
+    for part in parts {
         let style = match part.split_once(": ") {
             Some(("risk", "low" | "medium")) => GREEN,
             Some(("risk", _)) => RED,

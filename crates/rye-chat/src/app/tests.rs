@@ -272,3 +272,52 @@ fn a_flood_of_output_is_kept_short() {
             .any(|line| line.text().contains("line 99999"))
     );
 }
+
+/// All of what is asked about is there, and once.
+#[test]
+fn a_command_is_shown_whole_and_once_and_a_change_as_its_difference() {
+    let change = json!({ "path": "a", "content": "one" });
+    let unfit = "It does not fit:\n{\"path\":1}\nOutside.\nrisk: high\n{\n  \"path\": \"a\"\n}";
+    for (tool, title, body, shown) in [
+        ("bash", "run: ls", "risk: high\nls", "risk: high"),
+        (
+            "bash",
+            "run: ls",
+            "risk: high\nls\nrm x",
+            "risk: high|ls|rm x",
+        ),
+        (
+            "bash",
+            "run: ls",
+            "risk: high\nls\nrm x\nls",
+            "risk: high|ls|rm x|ls",
+        ),
+        ("bash", "run: ls", "in /tmp:\nls", "in /tmp:"),
+        (
+            "write",
+            "write: a",
+            "Outside.\nrisk: high\n{\n  \"path\": \"a\"\n}",
+            "Outside.|risk: high|+one",
+        ),
+        (
+            "write",
+            "write: a",
+            unfit,
+            "It does not fit:|{\"path\":1}|Outside.|risk: high|+one",
+        ),
+    ] {
+        let mut gate = gate(&["approve", "deny"]);
+        gate.origin.tool = tool.to_owned();
+        (gate.title, gate.body) = (title.to_owned(), body.to_owned());
+        gate.context.insert("params".to_owned(), change.clone());
+        let mut app = app();
+        app.ask(gate, Instant::now());
+        let lines = app.gate_lines(80, usize::MAX);
+        let lines: Vec<_> = lines
+            .iter()
+            .map(|line| line.text().trim().to_owned())
+            .collect();
+        let between = lines[1..lines.len() - 1].join("|");
+        assert_eq!(between, shown, "{body}");
+    }
+}

@@ -90,7 +90,7 @@ mod tests {
             ("ab", "ab a", "ab"),
             ("b", "ab", "b"),
             ("", "a", ""),
-            ("ba", "abc", "ba"),
+            ("ca", "abc", "ca"),
         ] {
             let mut pane = Pane::new("default", None);
             let ids: Vec<_> = told.chars().map(|id| item(id).id).collect();

@@ -50,7 +50,7 @@ fn whatever_is_pressed_it_stays_and_keeps_what_is_written() {
     let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()));
     eprintln!("RYE_CHAT_SEED={seed}");
     let world = world("{ steps: [], after_last: { text: noted } }");
-    let window = Window::open(&world, MODEL, (60, 20));
+    let mut window = Window::open(&world, MODEL, (60, 20));
     window.ready();
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = |most: usize| {
@@ -61,32 +61,21 @@ fn whatever_is_pressed_it_stays_and_keeps_what_is_written() {
     };
     for round in 0..12 {
         for _ in 0..40 {
-            window.press(KEYS[next(KEYS.len())]);
+            window.try_press(KEYS[next(KEYS.len())]);
         }
         if next(3) == 0 {
             let size = [(60, 20), (30, 10), (100, 30)][next(3)];
             window.resize(size.0, size.1);
         }
-        // Out of whatever it was in, to a line of its own. Not by Esc, which with the next key
-        // would be another one.
-        window.press("\x03");
-        // While it works, what is written would be sent, and kept if there is no such command.
-        window.until("it is done", |screen| screen.contains("\nready ·"));
-        window.press("x\x03");
         let mark = format!("mark{round}");
-        window.press(&mark);
-        window.until(&mark, |screen| screen.contains(&mark));
-        window.press("\r");
-        // It is to be asked before anything else is done: who ends the work has what waits
-        // given back. That this was done is told until the next key.
-        let asked = |screen: &str| {
-            screen.contains("\nready ·") && !screen.contains(&format!("{mark}\nready"))
-        };
-        window.until("it is asked", |screen| {
-            asked(screen) || screen.contains("one key up")
-        });
-        window.press("\x1b[C");
-        window.until("it is asked", asked);
+        if let Err(screen) = ask(&window, &mark) {
+            // Among the keys were those of `/quit`: it ends so, and goes on.
+            assert!(screen.contains("it goes on with: rye chat"), "{screen}");
+            window.exit();
+            window = Window::open(&world, &["--session", &session(&world)], (60, 20));
+            window.ready();
+            ask(&window, &mark).unwrap();
+        }
     }
     window.press("last");
     let last = |screen: &str| screen.contains("› last\nready");
@@ -104,4 +93,27 @@ fn whatever_is_pressed_it_stays_and_keeps_what_is_written() {
             "mark{round} is lost"
         );
     }
+}
+
+/// Says something, and waits until it is answered; or until it has ended.
+fn ask(window: &Window<'_>, mark: &str) -> Result<(), String> {
+    // Out of whatever it was in, to a line of its own. Not by Esc, which with the next key
+    // would be another one; and once it is done, since before that what is written is sent,
+    // and kept if it is no command that there is.
+    window.try_press("\x03");
+    window.until_or_end("it is done", |screen| screen.contains("\nready ·"))?;
+    window.try_press("x\x03");
+    window.try_press(mark);
+    window.until_or_end(mark, |screen| screen.contains(mark))?;
+    window.try_press("\r");
+    // It is to be asked before anything else is done: who ends the work has what waits given
+    // back. That this was done is told until the next key.
+    let asked =
+        |screen: &str| screen.contains("\nready ·") && !screen.contains(&format!("{mark}\nready"));
+    window.until_or_end("it is asked", |screen| {
+        asked(screen) || screen.contains("one key up")
+    })?;
+    window.try_press("\x1b[C");
+    window.until_or_end("it is asked", asked)?;
+    Ok(())
 }

@@ -132,9 +132,27 @@ impl<'a> Window<'a> {
         tcsetwinsize(&self.master, size(width, height)).unwrap();
     }
 
+    /// The same where it may have ended: then nobody reads it.
+    pub(crate) fn try_press(&self, keys: &str) {
+        let _ = (&self.master).write_all(keys.as_bytes());
+    }
+
     /// Waits until the screen is as it is wanted.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+        match self.until_or_end(what, wanted) {
+            Ok(screen) => screen,
+            Err(screen) => panic!("waited for {what} and it ended:\n{screen}"),
+        }
+    }
+
+    /// The same, or what was to be seen when it ended.
+    #[track_caller]
+    pub(crate) fn until_or_end(
+        &self,
+        what: &str,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<String, String> {
         let (seen, news) = &*self.seen;
         let mut seen = seen.lock().unwrap();
         let end = Instant::now() + PATIENCE;
@@ -142,14 +160,13 @@ impl<'a> Window<'a> {
             let screen = tidy(&seen.parser.screen().contents());
             // A picture counts once it is whole.
             if !seen.is_painting() && wanted(&screen) {
-                return screen;
+                return Ok(screen);
+            }
+            if seen.ended {
+                return Err(screen);
             }
             let left = end.saturating_duration_since(Instant::now());
-            assert!(
-                !left.is_zero() && !seen.ended,
-                "waited for {what} and saw:\n{screen}\n{}",
-                if seen.ended { "(it has ended)" } else { "" }
-            );
+            assert!(!left.is_zero(), "waited for {what} and saw:\n{screen}");
             seen = news.wait_timeout(seen, left).unwrap().0;
         }
     }
