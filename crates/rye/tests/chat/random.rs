@@ -98,11 +98,8 @@ fn whatever_is_pressed_it_stays_and_keeps_what_is_written() {
 /// Says something, and waits until it is answered; or until it has ended.
 fn ask(window: &Window<'_>, mark: &str) -> Result<(), String> {
     // Out of whatever it was in, to a line of its own. Not by Esc, which with the next key
-    // would be another one; and once it is done, since before that what is written is sent,
-    // and kept if it is no command that there is.
-    window.try_press("\x03");
-    window.until_or_end("it is done", |screen| screen.contains("\nready ·"))?;
-    window.try_press("x\x03");
+    // would be another one.
+    window.try_press("\x03x\x03");
     window.try_press(mark);
     window.until_or_end(mark, |screen| screen.contains(mark))?;
     window.try_press("\r");
