@@ -100,7 +100,8 @@ fn whatever_is_pressed_it_stays_and_keeps_what_is_written() {
 
 /// Says something, and waits until it is answered; or until it has ended.
 fn ask(window: &Window<'_>, mark: &str) -> Result<(), String> {
-    window.try_press(mark);
+    // On a line of its own, with which nothing before it is a command.
+    window.try_press(&format!("\x0a{mark}"));
     window.until_or_end(mark, |screen| screen.contains(mark))?;
     window.try_press("\r");
     // It is to be asked before anything else is done: who ends the work has what waits given
