@@ -33,6 +33,7 @@ fn commands_answer() {
         }
         window.press("hello\r");
         window.shows("noted");
+        window.ready();
         for (typed, shown) in [
             ("/help", "Ctrl-D"),
             ("/tools", "Writes a text file"),

@@ -11,6 +11,7 @@ fn threads_are_told_apart() {
         window.ready();
         window.press("in the first\r");
         window.shows("noted");
+        window.ready();
         window.press("/thread side\r");
         window.until("an empty thread", |screen| !screen.contains("in the first"));
         window.press("in the second\r");
