@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use rye_protocol::{
-    Action, Author, CallId, ErrorInfo, GateKind, Limits, QueueItemId, SessionId, ThreadId,
+    Action, Author, CallId, ErrorInfo, GateId, GateKind, Limits, QueueItemId, SessionId, ThreadId,
 };
 use rye_protocol::{ErrorCode, Gate, GateStatus, Part, ProcessRef, Resolution};
 use serde_json::{Map, Value};
@@ -293,6 +293,16 @@ impl ToolContext {
         let mut error = ErrorInfo::new(code, message);
         error.ids.gate = Some(gate.id);
         Err(ToolError(error))
+    }
+
+    /// Whether a person was asked this before: there is a gate that has this key.
+    pub(crate) async fn was_asked(&self, resume_key: &str) -> Result<bool, ToolError> {
+        let gone = || ToolError::failed("the session is closed");
+        let engine = self.engine.upgrade().ok_or_else(gone)?;
+        let gate = GateId::of(&self.session, &self.thread, &self.item, resume_key);
+        let found = engine.store.gate(&gate).await;
+        let found = found.map_err(|error| ToolError::failed(error.to_string()))?;
+        Ok(found.is_some())
     }
 
     /// Gates of this session that were answered so.
