@@ -17,6 +17,7 @@ use crate::bridge::Risk;
 use crate::engine::Inner;
 use crate::mask::{Masks, Stream};
 use crate::model::ToolSpec;
+use crate::proof;
 use crate::runner::Mail;
 use crate::sandbox::Sandbox;
 use crate::store::Later;
@@ -311,9 +312,13 @@ impl ToolContext {
         let engine = self.engine.upgrade().ok_or_else(gone)?;
         let archive = engine.archive(&self.session).await;
         let archive = archive.map_err(|error| ToolError::failed(error.to_string()))?;
-        let mut gates = archive.map(|archive| archive.gates).unwrap_or_default();
+        let Some(mut archive) = archive else {
+            return Ok(Vec::new());
+        };
+        let mut gates = std::mem::take(&mut archive.gates);
         gates.retain(|gate| {
             matches!(&gate.status, GateStatus::Resolved { resolution } if resolution.action == action)
+                && !proof::is_doubted(&archive, &gate.id)
         });
         Ok(gates)
     }

@@ -10,6 +10,7 @@ use rye_protocol::{
 };
 use serde_json::Value;
 
+use super::elsewhere::Settled;
 use super::{ARGS_HASH, CHAIN_HASH, entry_hash, receipt_hash, seal_hash, unsigned};
 
 /// What was found.
@@ -247,6 +248,7 @@ impl<'a> Check<'a> {
 
     /// What was decided is what was signed, and what was approved is what ran.
     fn receipts(&mut self) {
+        let settled = Settled::of(self.archive);
         // Of several questions about a call, the last one counts.
         let mut asked: HashMap<_, &Gate> = HashMap::new();
         for gate in &self.archive.gates {
@@ -257,7 +259,7 @@ impl<'a> Check<'a> {
                 continue;
             };
             let Some(receipt) = &resolution.receipt else {
-                if gate.context.contains_key(CHAIN_HASH) {
+                if gate.context.contains_key(CHAIN_HASH) || !settled.has(gate) {
                     self.fault(Trouble::Signature, &gate.id, "nobody signed the decision");
                 }
                 continue;
