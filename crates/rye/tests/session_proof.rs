@@ -75,6 +75,42 @@ fn a_database_in_which_somebody_wrote_is_found_out() {
     assert_eq!(faults.as_array().unwrap().len(), 1);
 }
 
+#[test]
+fn a_gate_or_a_task_that_was_removed_is_missed() {
+    let world = ready();
+    let tasks = "\
+steps:
+  - tool_calls:
+      - { name: task, args: { prompt: x, model: 'scripted:other.yaml' } }
+      - { name: bash, args: { command: 'echo hi' } }
+  - text: done
+";
+    world.write("project/agent.yaml", tasks);
+    world.write("project/other.yaml", "steps: [{ text: ok }]\n");
+    let args = ["prompt", "go", "--model", "scripted:agent.yaml", "--json"];
+    let mut command = world.command();
+    let command = command.args(args).args(["--sandbox", "local", "--yes"]);
+    let output = command.output().unwrap();
+    let id = outcome(&output)["session"].as_str().unwrap().to_owned();
+    let missing = || {
+        let verified = world.run(&["session", "verify", &id, "--json"]);
+        let faults = json(&verified)["sessions"][0]["faults"].clone();
+        let faults = faults.as_array().unwrap().clone();
+        let troubles = faults.iter().map(|it| it["trouble"].clone());
+        (verified.status.code(), troubles.collect::<Vec<_>>())
+    };
+    assert_eq!(missing(), (Some(0), vec![]));
+    write_in(&world, "DELETE FROM engine_decision_gates");
+    assert_eq!(missing(), (Some(3), vec!["missing".into()]));
+    let removed = world.run(&["session", "list", "--json"]);
+    let listed = json(&removed)["sessions"].as_array().unwrap().clone();
+    let mut ids = listed.iter().map(|it| it["id"].as_str().unwrap());
+    let task = ids.find(|it| it.starts_with("task-")).unwrap();
+    let removed = world.run(&["session", "rm", task]);
+    assert!(removed.status.success(), "{removed:?}");
+    assert_eq!(missing(), (Some(3), vec!["missing".into(); 2]));
+}
+
 /// Changes the database as nobody should.
 fn write_in(world: &World, statement: &str) {
     let database = find(&world.path("user"), "sessions.db").unwrap();

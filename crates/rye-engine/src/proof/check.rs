@@ -72,6 +72,7 @@ pub fn check(archive: &Archive, key: impl Fn(&str) -> Option<PublicKey>) -> Verd
     let sealed = check.sealed(&known, &seals);
     check.ends(&known, &seals, &sealed);
     check.events();
+    check.gates();
     check.receipts();
     check.verdict
 }
@@ -242,6 +243,22 @@ impl<'a> Check<'a> {
             if event.sequence != Some(number) {
                 let why = format!("event {number} is not there");
                 return self.fault(Trouble::Missing, &self.archive.session.id.clone(), why);
+            }
+        }
+    }
+
+    /// Each question that was asked is there. A branch shares the history of another session,
+    /// which has the gates.
+    fn gates(&mut self) {
+        let there: HashSet<_> = self.archive.gates.iter().map(|gate| &gate.id).collect();
+        let own = format!("gate:{}:", self.archive.session.id);
+        for entry in &self.archive.entries {
+            if let EntryKind::DecisionGate { gate, .. } = &entry.kind
+                && gate.as_str().starts_with(&own)
+                && !there.contains(gate)
+            {
+                let why = "it was asked, and what was decided is not there";
+                self.fault(Trouble::Missing, gate, why);
             }
         }
     }

@@ -33,8 +33,8 @@ pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
         (archives, None)
     };
     let mut report = Verified::default();
-    for archive in &archives {
-        let mut verdict = proof::check(archive, key);
+    let verdicts = proof::check_all(&archives, key);
+    for (archive, mut verdict) in archives.iter().zip(verdicts) {
         if report.sessions.is_empty() {
             verdict.faults.extend(file_fault.clone());
         }
