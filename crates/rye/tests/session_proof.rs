@@ -353,5 +353,34 @@ fn without_a_key_nothing_is_signed_and_verify_says_so() {
     let id = answered(&world);
     let output = world.run(&["session", "verify", &id]);
     assert_eq!(output.status.code(), Some(3));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("signed by nobody"));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        told.contains("not signed") && told.contains("signed by nobody"),
+        "{told}"
+    );
+    for word in ["not as it was", "added"] {
+        assert!(!told.contains(word), "nobody altered it: {told}");
+    }
+    let verified = json(&world.run(&["session", "verify", &id, "--json"]));
+    let faults = verified["sessions"][0]["faults"].as_array().unwrap();
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert_eq!(faults[0]["trouble"], "signature");
+    // A seal stands for all that came before it.
+    assert!(world.run(&["init"]).status.success());
+    let more = [
+        "prompt",
+        "more",
+        "--session",
+        &id,
+        "--model",
+        "scripted:agent.yaml",
+    ];
+    assert!(world.run(&more).status.success());
+    assert!(world.run(&["session", "verify", &id]).status.success());
+    write_in(
+        &world,
+        "UPDATE engine_entries SET doc = replace(doc, 'hi', 'ho')",
+    );
+    let output = world.run(&["session", "verify", &id]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("not as it was"));
 }
