@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::store::Later;
-use crate::tool::{Tool, ToolContext, ToolOutput};
+use crate::tool::{Effect, Tool, ToolContext, ToolOutput};
 
 pub use commands::{Command, CommandTool, Commands};
 pub use policy::{AtLimit, Mode, Policy, Rule};
@@ -97,6 +97,8 @@ pub struct Prepared {
     pub space: Option<String>,
     /// Whether it says itself that a person must approve it.
     pub requires_approval: bool,
+    /// What may be done when its host died while it ran.
+    pub effect: Effect,
     /// What is not as it was when somebody accepted it, in words: then a person is asked,
     /// whatever the policy lets.
     pub drift: Option<String>,

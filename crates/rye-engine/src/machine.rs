@@ -153,6 +153,8 @@ pub(crate) enum Input {
     Decided(Box<Gate>),
     /// A tool has started a process.
     Process(CallId, rye_protocol::ProcessRef),
+    /// What may be done with a call if its host dies.
+    Effect(CallId, ToolEffect),
     /// A tool has made something to keep.
     Artifact(CallId, Artifact),
     /// Time has passed.
@@ -366,6 +368,11 @@ impl Step<'_> {
             Input::Process(call, process) => {
                 if let Some(call) = self.machine.call(&call) {
                     call.processes.push(process);
+                }
+            }
+            Input::Effect(call, effect) => {
+                if let Some(call) = self.machine.call(&call) {
+                    call.effect = Some(effect);
                 }
             }
             Input::Artifact(call, Artifact { name, source }) => {
@@ -667,6 +674,7 @@ fn requested(part: &Part) -> Option<(Call, Value)> {
         tool: tool.clone(),
         state: CallState::Requested,
         processes: Vec::new(),
+        effect: None,
     };
     Some((call, args.clone()))
 }

@@ -93,6 +93,7 @@ pub(crate) enum Mail {
         text: String,
     },
     Process(CallId, ProcessRef),
+    Effect(CallId, rye_protocol::Effect, oneshot::Sender<()>),
     Artifact(CallId, Artifact, oneshot::Sender<()>),
 }
 
@@ -293,6 +294,12 @@ impl Runner {
             }
             Mail::Process(call, process) => {
                 self.step(Input::Process(call, process)).await.map(drop)
+            }
+            Mail::Effect(call, effect, reply) => {
+                // Where it could not be written, whoever waits hears that by its being dropped.
+                self.step(Input::Effect(call, effect)).await?;
+                let _ = reply.send(());
+                Ok(())
             }
             Mail::Artifact(call, artifact, reply) => {
                 let written = self.step(Input::Artifact(call, artifact)).await;

@@ -24,20 +24,7 @@ use crate::store::Later;
 
 pub use approval::Approval;
 pub(crate) use approval::{agreed, decided};
-
-/// What may be done with a tool whose host died while it ran.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Effect {
-    /// Run it again: it changes nothing.
-    Pure,
-    /// Run it again: twice is as good as once.
-    Idempotent,
-    /// Never run it again on its own: the model is told that the outcome is not known.
-    #[default]
-    AtMostOnce,
-    /// Ask a person.
-    Ask,
-}
+pub use rye_protocol::Effect;
 
 /// What a tool is.
 #[derive(Debug, Clone)]
@@ -321,6 +308,16 @@ impl ToolContext {
                 && !proof::is_doubted(&archive, &gate.id)
         });
         Ok(gates)
+    }
+
+    /// Says what may be done if the host dies from here on, where that is not what the tool
+    /// says of all its calls. It is written down when this returns.
+    pub async fn effect(&self, effect: Effect) -> Result<(), ToolError> {
+        let (reply, written) = oneshot::channel();
+        let mail = Mail::Effect(self.call.clone(), effect, reply);
+        let gone = || ToolError::failed("the thread has ended");
+        self.mail.send(mail).map_err(|_| gone())?;
+        written.await.map_err(|_| gone())
     }
 
     /// Tells what the tool prints, as it prints it. It is not written down.

@@ -8,9 +8,10 @@ use lillux::{Hash, durable};
 use rye_engine::bridge::{ActionError, ActionSource, Listed, Listing, Piece, Prepared, Risk};
 use rye_engine::protocol::{ErrorCode, ErrorInfo};
 use rye_engine::store::Later;
-use rye_engine::tool::{ToolContext, ToolOutput};
+use rye_engine::tool::{Effect, ToolContext, ToolOutput};
 use rye_executor::chain::{Chain, Link};
 use rye_executor::{Approval, Envelope, ExecuteError, Executor, Listener, Request, Status};
+use rye_items::metadata::Effect as Said;
 use rye_items::search::{Catalogue, Hit, Query};
 use rye_items::verify::{self, Form};
 use rye_items::{Comment, ItemId, ItemKind, ItemRef, signature};
@@ -84,6 +85,7 @@ impl Items {
             risk: metadata.risk_level().and_then(|it| risk(it.as_str())),
             space: Some(chain.tool().space().as_str().to_owned()),
             requires_approval: metadata.requires_approval() == Some(true),
+            effect: metadata.effect().map_or(Effect::default(), effect),
             drift: None,
             hash: chain.hash.to_hex(),
             pieces: pieces(&chain),
@@ -175,6 +177,15 @@ fn listed(hit: &Hit) -> Listed {
 fn risk(word: &str) -> Option<Risk> {
     let all = [Risk::Low, Risk::Medium, Risk::High, Risk::Critical];
     all.into_iter().find(|risk| risk.as_str() == word)
+}
+
+fn effect(said: Said) -> Effect {
+    match said {
+        Said::Pure => Effect::Pure,
+        Said::Idempotent => Effect::Idempotent,
+        Said::AtMostOnce => Effect::AtMostOnce,
+        Said::Ask => Effect::Ask,
+    }
 }
 
 fn pieces(chain: &Chain) -> Vec<Piece> {

@@ -240,6 +240,7 @@ impl Servers {
             risk: Some(risk(found)),
             space: Some(space),
             requires_approval: false,
+            effect: rye_engine::tool::Effect::default(),
             drift,
             pieces: vec![
                 piece,

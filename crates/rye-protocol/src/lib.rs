@@ -48,6 +48,8 @@ pub use queue::{Author, ItemStatus, QueueItem, QueueMode};
 #[cfg(feature = "schema")]
 pub use schema::schema;
 pub use session::{Parent, Purpose, SandboxRef, Session, SessionStatus};
-pub use thread::{Call, CallState, Compacting, Phase, ProcessRef, Thread, ThreadStatus, Turn};
+pub use thread::{
+    Call, CallState, Compacting, Effect, Phase, ProcessRef, Thread, ThreadStatus, Turn,
+};
 pub use time::Millis;
 pub use usage::{Limits, Usage};

@@ -145,6 +145,25 @@ pub struct Call {
     /// Processes that it started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessRef>,
+    /// What may be done when its host dies, where that is not what its tool says of all calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+}
+
+/// What may be done with a call whose host died while it ran.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Run it again: it changes nothing.
+    Pure,
+    /// Run it again: twice is as good as once.
+    Idempotent,
+    /// Never run it again on its own: the model is told that the outcome is not known.
+    #[default]
+    AtMostOnce,
+    /// Ask a person.
+    Ask,
 }
 
 /// How a tool call stands.

@@ -5,10 +5,8 @@
 
 mod support;
 
-use std::io::{BufRead as _, BufReader};
-
 use serde_json::Value;
-use support::{World, assert_transcript, json, outcome};
+use support::{World, assert_transcript, json, outcome, waits_at_a_gate};
 
 const SCRIPT: &str = "\
 steps:
@@ -287,16 +285,6 @@ fn what_a_stranger_approved_is_asked_again() {
         let output = there.run(&["session", "resume", &id]);
         assert!(here.path("project/ran").exists(), "{output:?}");
     }
-}
-
-/// Hears that it waits, and ends it.
-fn waits_at_a_gate(mut child: std::process::Child) {
-    let errors = BufReader::new(child.stderr.take().unwrap());
-    let mut lines = errors.lines().map_while(Result::ok);
-    let asked = lines.any(|line| line.contains("rye gate approve"));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(asked, "it ended without waiting");
 }
 
 /// Whom one trusts, one trusts with a decision too.

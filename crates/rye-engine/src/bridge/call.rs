@@ -64,6 +64,8 @@ impl CallTool {
         };
         let mut args_hash = proof::args_hash(&params);
         let (mut asked, mut wanted) = (0, 0);
+        let mut effect = self.def.effect;
+        let words = [args.tool_id.as_str(), args.summary.as_str()];
         let mut before: Option<Map<String, Value>> = None;
         // What a person wrote in place of what the model did, and what is wrong with it.
         let (mut instead, mut unfit) = (None::<Instead>, None::<String>);
@@ -79,14 +81,7 @@ impl CallTool {
                 let message = format!("the parameters do not fit: {wrong}");
                 return Err(failed(ErrorCode::InvalidArguments, message));
             }
-            let question = Question {
-                tool: &args.tool_id,
-                summary: &args.summary,
-                action: &action,
-                params: &params,
-                args_hash: &args_hash,
-                remembers: source.remembers(),
-            };
+            let question = asked_about(words, source, &action, &params, &args_hash);
             let mode = self.mode(source, &question, asked, context).await?;
             if mode == Mode::Deny {
                 let message = format!("the policy does not let {} be called", args.tool_id);
@@ -136,6 +131,10 @@ impl CallTool {
                     remembered.map_err(told)?;
                 }
             }
+            if action.effect != effect {
+                effect = action.effect;
+                context.effect(effect).await?;
+            }
             match source.call(&action, params.clone(), context).await {
                 Ok(output) => {
                     let output = proven(output, &action, &args_hash);
@@ -145,14 +144,7 @@ impl CallTool {
                     });
                 }
                 Err(ActionError::Changed) => {
-                    let question = Question {
-                        tool: &args.tool_id,
-                        summary: &args.summary,
-                        action: &action,
-                        params: &params,
-                        args_hash: &args_hash,
-                        remembers: source.remembers(),
-                    };
+                    let question = asked_about(words, source, &action, &params, &args_hash);
                     before = Some(question.request("", 0, None).context);
                 }
                 Err(error) => given(error, &mut wanted, context).await?,
@@ -208,6 +200,24 @@ impl CallTool {
         };
         let yes = remembered.iter().map(|gate| &gate.context).any(same);
         Ok(if yes { Mode::Allow } else { Mode::Ask })
+    }
+}
+
+/// A call, named by the tool and what the model says that it is for, as it is asked about.
+fn asked_about<'a>(
+    [tool, summary]: [&'a str; 2],
+    source: &dyn ActionSource,
+    action: &'a Prepared,
+    params: &'a Value,
+    args_hash: &'a str,
+) -> Question<'a> {
+    Question {
+        tool,
+        summary,
+        action,
+        params,
+        args_hash,
+        remembers: source.remembers(),
     }
 }
 

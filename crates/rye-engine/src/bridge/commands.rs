@@ -109,6 +109,7 @@ impl Commands {
             risk: command.tool.risk,
             space: command.space.clone(),
             requires_approval: false,
+            effect: crate::tool::Effect::default(),
             drift: None,
             pieces: vec![Piece {
                 name: format!("{id}: {}", command.tool.run),

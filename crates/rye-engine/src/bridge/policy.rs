@@ -141,6 +141,7 @@ mod tests {
             risk,
             space: Some(space.to_owned()),
             requires_approval: false,
+            effect: crate::tool::Effect::default(),
             drift: None,
             hash: String::new(),
             pieces: Vec::new(),

@@ -191,6 +191,8 @@ impl Step<'_> {
         let args = self.machine.args.get(&call.id).cloned().unwrap_or_default();
         if let Some(call) = self.machine.call(&call.id) {
             call.state = CallState::Started;
+            // What it did before it says so is what its tool does.
+            call.effect = None;
         }
         self.machine.live.calls.insert(call.id.clone());
         self.tell(EventKind::ToolStart {
@@ -217,7 +219,8 @@ impl Step<'_> {
 
     /// A call that had started when its host died.
     fn left_by_a_dead_host(&mut self, call: &Call) {
-        match self.env.tools.of(&call.tool).map(|it| it.effect) {
+        let of_tool = self.env.tools.of(&call.tool).map(|it| it.effect);
+        match of_tool.map(|of_tool| call.effect.unwrap_or(of_tool)) {
             Some(ToolEffect::Pure | ToolEffect::Idempotent) => self.start(call),
             Some(ToolEffect::Ask) => self.ask_to_run_again(call),
             Some(ToolEffect::AtMostOnce) | None => self.interrupt(call),

@@ -11,9 +11,9 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
@@ -169,6 +169,16 @@ pub fn outcome(output: &Output) -> serde_json::Value {
     assert_eq!(last["type"], "outcome", "{text}");
     assert!(lines.iter().all(|line| line["type"] != "outcome"), "{text}");
     last
+}
+
+/// Hears that a command waits for a decision, and kills it.
+pub fn waits_at_a_gate(mut child: Child) {
+    let errors = BufReader::new(child.stderr.take().unwrap());
+    let mut lines = errors.lines().map_while(Result::ok);
+    let asked = lines.any(|line| line.contains("rye gate a"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(asked, "it ended without waiting");
 }
 
 /// The one JSON document that a call printed.

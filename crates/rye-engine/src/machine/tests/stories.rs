@@ -102,6 +102,26 @@ fn what_a_dead_host_left_is_done_by_its_effect() {
     assert_eq!(world.story()[2], "tool: Interrupted");
 }
 
+/// A tool that does one thing or another says which before it does it.
+#[test]
+fn what_a_call_says_of_itself_counts_until_it_is_run_again() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    let calls = world.want(&["once", "once"]);
+    for (call, effect) in [(0, ToolEffect::Idempotent), (1, ToolEffect::Ask)] {
+        world.input(Input::Effect(calls[call].clone(), effect));
+    }
+    world.die();
+    assert_eq!(world.begun[&calls[0]], 2, "it runs again");
+    assert_eq!(world.begun[&calls[1]], 1, "and somebody is asked");
+    let gate = world.record.gates.keys().next().unwrap().clone();
+    world.decide(&gate, "skip");
+    // It had not said yet what it does.
+    world.die();
+    assert_eq!(world.begun[&calls[0]], 2);
+    assert!(world.story().contains(&"tool: Interrupted".to_owned()));
+}
+
 #[test]
 fn a_person_may_skip_an_interrupted_call_or_give_its_result() {
     for (action, told) in [("skip", "tool: Aborted"), ("result", "tool: null")] {

@@ -1,0 +1,91 @@
+//! What becomes of a signed item that ran when its process was killed: what its `effect` says.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod support;
+
+use std::process::Command;
+
+use support::{World, json, waits_at_a_gate};
+
+const PROMPT: &[&str] = &["prompt", "go", "--model", "scripted:agent.yaml"];
+const AGENT: &str = "\
+steps:
+  - tool_calls: [{ name: call_tool, args: { tool_id: 'rye:work', summary: work } }]
+  - text: 'It said: ${last_tool_result}'
+";
+
+/// A tool that tells that it has begun, and does not end unless it may.
+fn tool(effect: &str) -> String {
+    format!(
+        "version: \"1.0.0\"\ndescription: Works\nrisk_level: low\n{effect}\
+         executor_id: rye/core/runtimes/bash/bash\nconfig:\n  \
+         command: 'echo ran >> ran.txt; [ -e go ] || {{ echo > begun; sleep 60; }}'\n"
+    )
+}
+
+/// A session whose process was killed while the item ran.
+fn killed(effect: &str) -> (World, String) {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    world.write("project/agent.yaml", AGENT);
+    assert!(world.run(&["init"]).status.success());
+    world.write("project/.ai/tools/work.yaml", &tool(effect));
+    let signed = world.run(&["sign", "work"]);
+    assert!(signed.status.success(), "{signed:?}");
+    let begun = world.path("project/begun");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&begun)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let mut child = world.command().args(PROMPT).spawn().unwrap();
+    // There is something to read once it runs.
+    assert_eq!(std::fs::read_to_string(&begun).unwrap(), "\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    world.write("project/go", "");
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    let id = listed["sessions"][0]["id"].as_str().unwrap().to_owned();
+    (world, id)
+}
+
+fn ran(world: &World) -> usize {
+    world.read("project/ran.txt").lines().count()
+}
+
+#[test]
+fn an_item_that_was_killed_is_done_by_its_effect() {
+    for (effect, times) in [
+        ("", 1),
+        ("effect: at_most_once\n", 1),
+        ("effect: idempotent\n", 2),
+        ("effect: pure\n", 2),
+    ] {
+        let (world, id) = killed(effect);
+        let output = world.run(&["session", "resume", &id]);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(ran(&world), times, "{effect}: {output:?}");
+        assert_eq!(said.contains("it was interrupted"), times == 1, "{said}");
+    }
+}
+
+#[test]
+fn somebody_is_asked_where_the_item_says_so() {
+    for (answer, times) in [("skip", 1), ("run_again", 2)] {
+        let (world, id) = killed("effect: ask\n");
+        let mut resumed = world.command();
+        let resumed = resumed.args(["session", "resume", &id]).spawn().unwrap();
+        waits_at_a_gate(resumed);
+        assert_eq!(ran(&world), 1, "nobody has said yet that it may");
+        let gates = json(&world.run(&["gate", "list", "--json"]));
+        let gate = gates["gates"][0]["id"].as_str().unwrap();
+        let answered = world.run(&["gate", "answer", gate, "--action", answer]);
+        assert!(answered.status.success(), "{answered:?}");
+        let output = world.run(&["session", "resume", &id]);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(ran(&world), times, "{answer}: {output:?}");
+    }
+}
