@@ -184,12 +184,12 @@ impl App {
         }
         let written = !self.editor.text().trim().is_empty();
         match (self.pane().is_busy(), written) {
-            (true, true) => self.send(QueueMode::Steer),
+            (true, true) if !self.editor.text().starts_with('/') => self.send(QueueMode::Steer),
             (true, false) if !left => {
                 self.leaving = true;
                 self.end_work()
             }
-            (false, true) => {
+            (_, true) => {
                 self.editor.take();
                 self.hint("what you wrote is one key up");
                 Vec::new()

@@ -67,9 +67,6 @@ fn whatever_is_pressed_it_stays_and_keeps_what_is_written() {
             let size = [(60, 20), (30, 10), (100, 30)][next(3)];
             window.resize(size.0, size.1);
         }
-        // Out of whatever it was in, to a line of its own. Not by Esc, which with the next key
-        // would be another one.
-        window.try_press("\x03x\x03");
         let mark = format!("mark{round}");
         if let Err(screen) = ask(&window, &mark) {
             // Among the keys were those of `/quit`: it ends so, and goes on.
@@ -100,8 +97,10 @@ fn whatever_is_pressed_it_stays_and_keeps_what_is_written() {
 
 /// Says something, and waits until it is answered; or until it has ended.
 fn ask(window: &Window<'_>, mark: &str) -> Result<(), String> {
-    // On a line of its own, with which nothing before it is a command.
-    window.try_press(&format!("\x0a{mark}"));
+    // Out of whatever it was in, to a line of its own. Not by Esc, which with the next key
+    // would be another one.
+    window.try_press("\x03x\x03");
+    window.try_press(mark);
     window.until_or_end(mark, |screen| screen.contains(mark))?;
     window.try_press("\r");
     // It is to be asked before anything else is done: who ends the work has what waits given
