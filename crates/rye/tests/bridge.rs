@@ -167,6 +167,37 @@ fn a_tool_that_was_changed_since_is_asked_about_again() {
     assert!(world.run(&["session", "verify", &session]).status.success());
 }
 
+/// What was said last about a call is what counts, also once it is again what was approved.
+#[test]
+fn an_approval_is_void_once_it_was_asked_again() {
+    for answer in ["deny", "approve"] {
+        let (world, session) = changed(|world| {
+            world.write("project/.ai/tools/deploy.yaml", &tool("twice"));
+            sign(world);
+        });
+        drop(Waiting::start(&world, &["session", "resume", &session]));
+        let gate = gates(&world).remove(0);
+        let decided = world.run(&["gate", answer, gate["id"].as_str().unwrap()]);
+        assert!(decided.status.success(), "{decided:?}");
+        world.write("project/.ai/tools/deploy.yaml", &tool("once"));
+        sign(&world);
+        if answer == "deny" {
+            let output = world.run(&["session", "resume", &session]);
+            assert!(said(&output).contains("the person said no"), "{output:?}");
+        } else {
+            drop(Waiting::start(&world, &["session", "resume", &session]));
+            let body = gates(&world).remove(0)["body"].as_str().unwrap().to_owned();
+            assert!(
+                body.starts_with("It was approved, and has changed"),
+                "{body}"
+            );
+        }
+        assert_eq!(ran(&world), 0, "{answer}");
+        let verified = world.run(&["session", "verify", &session]);
+        assert!(verified.status.success(), "{answer}: {verified:?}");
+    }
+}
+
 #[test]
 fn a_runtime_that_was_changed_since_is_asked_about_again() {
     let (world, session) = changed(|world| {
