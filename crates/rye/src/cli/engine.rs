@@ -288,7 +288,9 @@ pub(crate) fn one_of<'a>(
     what: &str,
     hint: &str,
 ) -> Result<&'a str, Failure> {
-    let mut fitting: Vec<_> = ids.filter(|id| id.contains(meant)).collect();
+    // Nothing is a part of every id, and means none.
+    let is_meant = |id: &&str| !meant.is_empty() && id.contains(meant);
+    let mut fitting: Vec<_> = ids.filter(is_meant).collect();
     if let Some(exact) = fitting.iter().position(|id| *id == meant) {
         return Ok(fitting.swap_remove(exact));
     }
