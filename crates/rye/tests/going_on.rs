@@ -191,3 +191,27 @@ fn a_folder_that_is_gone_is_named_with_the_way_on() {
     assert!(said.contains("It is done."), "{said}");
     assert_eq!(world.read("moved/out.txt"), "ran\n");
 }
+
+/// The same on another machine: nothing of the first is there but the file.
+#[test]
+fn a_session_whose_folder_is_not_there_goes_on_in_the_project_that_one_is_in() {
+    let first = World::new();
+    let session = waiting(&first);
+    let file = first.path("work.jsonl");
+    let file = file.to_str().unwrap();
+    let exported = first.run(&["session", "export", &session, "--output", file]);
+    assert!(exported.status.success(), "{exported:?}");
+    std::fs::remove_dir_all(first.path("project")).unwrap();
+
+    let second = World::new();
+    second.write("project/agent.yaml", SCRIPT);
+    let imported = second.run(&["session", "import", file]);
+    assert!(imported.status.success(), "{imported:?}");
+    let approved = second.run(&["gate", "approve", &session]);
+    assert!(approved.status.success(), "{approved:?}");
+    let resumed = second.run(&["session", "resume", &session]);
+    let said = told("", &resumed);
+    assert!(said.contains("where it was made, is not there"), "{said}");
+    assert!(said.contains("It is done."), "{said}");
+    assert_eq!(second.read("project/out.txt"), "ran\n");
+}
