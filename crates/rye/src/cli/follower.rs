@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::engine::{decide, how_to_answer};
 use super::entry_line::line;
 use super::failure::{Exit, Failure};
-use super::page::{DIM, paint, plain};
+use super::page::{DIM, one_line, paint, plain};
 use super::printer::Printer;
 use asked::{Asked, Meaning};
 use gates::Gates;
@@ -175,7 +175,11 @@ impl Follower<'_> {
         }
         let mut waits = self.waits;
         if has("approve") && Printer::can_ask() {
-            let question = format!("{}\n{}\nmay it?", gate.title, gate.body.trim_end());
+            let question = format!(
+                "{}\n{}\nmay it?",
+                one_line(&gate.title),
+                gate.body.trim_end()
+            );
             let printer = self.printer;
             let asked = tokio::task::spawn_blocking(move || printer.confirm(question.trim()));
             let answer = asked.await.map_err(io::Error::other).flatten();

@@ -19,7 +19,7 @@ use crate::cli::entry_line::line;
 use crate::cli::failure::Failure;
 use crate::cli::follower::Follower;
 use crate::cli::going_on::with_session;
-use crate::cli::page::{BAD, BOLD, DIM, Page, WARN, paint, plain};
+use crate::cli::page::{BAD, BOLD, DIM, Page, WARN, one_line, paint, plain};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
 
@@ -176,7 +176,7 @@ impl Report for Show {
             page.line(paint(DIM, format_args!("task {} {state}", child.id)));
         }
         for gate in &self.gates {
-            let title = plain(&gate.title).into_owned();
+            let title = one_line(&gate.title);
             page.line(paint(WARN, format_args!("waits for a decision: {title}")));
             page.line(paint(DIM, format_args!("  {}", how_to_answer(gate))));
         }
