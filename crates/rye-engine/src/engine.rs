@@ -191,6 +191,8 @@ pub struct NewSession {
     pub role: Option<String>,
     /// How much it may use up.
     pub limits: Limits,
+    /// What the host wants to remember.
+    pub metadata: serde_json::Map<String, Value>,
 }
 
 /// A decision that a person makes.
@@ -485,7 +487,7 @@ async fn look_after(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Recei
 }
 
 fn session_data(id: SessionId, new: NewSession, sandbox: &str, now: Millis) -> SessionData {
-    let mut metadata = serde_json::Map::new();
+    let mut metadata = new.metadata;
     if let Some(role) = new.role {
         metadata.insert(ROLE.to_owned(), role.into());
     }
