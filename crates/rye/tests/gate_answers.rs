@@ -1,7 +1,5 @@
 //! What a person is shown at a gate, and what they may answer.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 mod support;
 
 use std::process::Output;
