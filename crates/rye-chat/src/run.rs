@@ -180,7 +180,9 @@ impl Window {
         let size = Terminal::size();
         let above = self.app.last_lines(size);
         let bottom = self.app.bottom(size);
-        let mut out = self.screen.clear(size.height);
+        // As one picture: an empty one in between would flicker.
+        let mut out = String::from("\x1b[?2026h");
+        out += &self.screen.clear(size.height);
         out += &self.screen.paint(&above, &bottom);
         Terminal::send(&out)?;
         self.dirty = false;

@@ -7,6 +7,7 @@
 //! which says what a model is shown and not what happened.
 
 mod check;
+mod elsewhere;
 
 use lillux::Hash;
 use lillux::keys::SigningKey;
@@ -20,6 +21,8 @@ use serde_json::Value;
 use crate::arguments;
 
 pub use check::{Fault, Trouble, Verdict, check, check_receipt};
+pub use elsewhere::Doubt;
+pub(crate) use elsewhere::{doubt, is_doubted};
 
 /// Where a gate's context keeps the hash of what would run.
 pub const CHAIN_HASH: &str = "chain_hash";

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use rye_protocol::{
-    Action, Author, CallId, ErrorInfo, GateKind, Limits, QueueItemId, SessionId, ThreadId,
+    Action, Author, CallId, ErrorInfo, GateId, GateKind, Limits, QueueItemId, SessionId, ThreadId,
 };
 use rye_protocol::{ErrorCode, Gate, GateStatus, Part, ProcessRef, Resolution};
 use serde_json::{Map, Value};
@@ -17,6 +17,7 @@ use crate::bridge::Risk;
 use crate::engine::Inner;
 use crate::mask::{Masks, Stream};
 use crate::model::ToolSpec;
+use crate::proof;
 use crate::runner::Mail;
 use crate::sandbox::Sandbox;
 use crate::store::Later;
@@ -295,15 +296,29 @@ impl ToolContext {
         Err(ToolError(error))
     }
 
+    /// Whether a person was asked this before: there is a gate that has this key.
+    pub(crate) async fn was_asked(&self, resume_key: &str) -> Result<bool, ToolError> {
+        let gone = || ToolError::failed("the session is closed");
+        let engine = self.engine.upgrade().ok_or_else(gone)?;
+        let gate = GateId::of(&self.session, &self.thread, &self.item, resume_key);
+        let found = engine.store.gate(&gate).await;
+        let found = found.map_err(|error| ToolError::failed(error.to_string()))?;
+        Ok(found.is_some())
+    }
+
     /// Gates of this session that were answered so.
     pub async fn answered(&self, action: &str) -> Result<Vec<Gate>, ToolError> {
         let gone = || ToolError::failed("the session is closed");
         let engine = self.engine.upgrade().ok_or_else(gone)?;
         let archive = engine.archive(&self.session).await;
         let archive = archive.map_err(|error| ToolError::failed(error.to_string()))?;
-        let mut gates = archive.map(|archive| archive.gates).unwrap_or_default();
+        let Some(mut archive) = archive else {
+            return Ok(Vec::new());
+        };
+        let mut gates = std::mem::take(&mut archive.gates);
         gates.retain(|gate| {
             matches!(&gate.status, GateStatus::Resolved { resolution } if resolution.action == action)
+                && !proof::is_doubted(&archive, &gate.id)
         });
         Ok(gates)
     }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use lillux::keys::{PublicKey, SigningKey};
 use rye_engine::proof::{self, Trouble, Verdict};
 use rye_engine::protocol::{
-    Archive, EntryId, EntryKind, EventKind, GateStatus, Message, Role, SessionId, TurnEnd,
+    Archive, EntryId, EntryKind, EventKind, GateStatus, ItemStatus, Message, Role, SessionId,
+    TurnEnd,
 };
 use rye_engine::store::{Claim, StoreError};
 use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
@@ -265,7 +266,8 @@ async fn a_session_continues_where_it_was_taken() {
 
     let there = engine(&key);
     for archive in transfer::read(&*file).unwrap().archives {
-        there.import(archive).await.unwrap();
+        let doubts = there.import(archive, trusting(&key)).await.unwrap();
+        assert_eq!(doubts, []);
     }
     let gate = there.pending_gates(None).await.unwrap().remove(0);
     let decision = Decision {
@@ -279,11 +281,52 @@ async fn a_session_continues_where_it_was_taken() {
     assert_eq!(session.answer(&item).await.unwrap().text, "done");
     let archive = there.export(&id).await.unwrap().remove(0);
     assert_eq!(found(&archive, &key), []);
-    let twice = there.import(archive).await;
+    let twice = there.import(archive, trusting(&key)).await;
     assert!(
         matches!(twice, Err(StoreError::Conflict { .. })),
         "{twice:?}"
     );
+}
+
+#[tokio::test]
+async fn decisions_that_nobody_trusted_signed_do_not_count_elsewhere() {
+    let key = SigningKey::generate().unwrap();
+    let whole = told(&engine(&key)).await;
+    let gate = whole.gates[0].id.clone();
+    let imported = async |change: &dyn Fn(&mut Archive)| {
+        let mut archive = whole.clone();
+        change(&mut archive);
+        let there = engine(&key);
+        let doubts = there.import(archive, trusting(&key)).await.unwrap();
+        let asked = there.pending_gates(None).await.unwrap();
+        let doubts: Vec<_> = doubts.iter().map(|it| it.is_asked_again).collect();
+        (doubts, asked.iter().any(|it| it.id == gate))
+    };
+    let unsigned = |archive: &mut Archive, action: &str| {
+        if let GateStatus::Resolved { resolution } = &mut archive.gates[0].status {
+            resolution.receipt = None;
+            resolution.action = action.to_owned();
+        }
+    };
+    let runs = |archive: &mut Archive| archive.items[0].status = ItemStatus::Running;
+    assert_eq!(imported(&|_| ()).await, (vec![], false));
+    assert_eq!(imported(&runs).await, (vec![], false));
+    let past = imported(&|it| unsigned(it, "approve")).await;
+    assert_eq!(past, (vec![], false), "it is history");
+    let for_session = imported(&|it| unsigned(it, "approve_session")).await;
+    assert_eq!(for_session, (vec![false], false));
+    let under_way = imported(&|it| {
+        runs(it);
+        unsigned(it, "approve");
+    })
+    .await;
+    assert_eq!(under_way, (vec![true], true));
+    let of_another = imported(&|it| {
+        unsigned(it, "approve");
+        it.gates[0].origin.resume_key = "other".to_owned();
+    })
+    .await;
+    assert_eq!(of_another, (vec![true], true));
 }
 
 #[tokio::test]

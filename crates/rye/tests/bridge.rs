@@ -167,6 +167,37 @@ fn a_tool_that_was_changed_since_is_asked_about_again() {
     assert!(world.run(&["session", "verify", &session]).status.success());
 }
 
+/// What was said last about a call is what counts, also once it is again what was approved.
+#[test]
+fn an_approval_is_void_once_it_was_asked_again() {
+    for answer in ["deny", "approve"] {
+        let (world, session) = changed(|world| {
+            world.write("project/.ai/tools/deploy.yaml", &tool("twice"));
+            sign(world);
+        });
+        drop(Waiting::start(&world, &["session", "resume", &session]));
+        let gate = gates(&world).remove(0);
+        let decided = world.run(&["gate", answer, gate["id"].as_str().unwrap()]);
+        assert!(decided.status.success(), "{decided:?}");
+        world.write("project/.ai/tools/deploy.yaml", &tool("once"));
+        sign(&world);
+        if answer == "deny" {
+            let output = world.run(&["session", "resume", &session]);
+            assert!(said(&output).contains("the person said no"), "{output:?}");
+        } else {
+            drop(Waiting::start(&world, &["session", "resume", &session]));
+            let body = gates(&world).remove(0)["body"].as_str().unwrap().to_owned();
+            assert!(
+                body.starts_with("It was approved, and has changed"),
+                "{body}"
+            );
+        }
+        assert_eq!(ran(&world), 0, "{answer}");
+        let verified = world.run(&["session", "verify", &session]);
+        assert!(verified.status.success(), "{answer}: {verified:?}");
+    }
+}
+
 #[test]
 fn a_runtime_that_was_changed_since_is_asked_about_again() {
     let (world, session) = changed(|world| {
@@ -184,6 +215,42 @@ fn a_runtime_that_was_changed_since_is_asked_about_again() {
         "{body}"
     );
     assert!(!body.contains("- deploy was"), "{body}");
+}
+
+#[test]
+fn a_file_beside_the_tool_that_was_changed_since_is_asked_about_again() {
+    let world = ready("{ name: call_tool, args: { tool_id: 'rye:pay/pay', summary: pay } }");
+    let pay = "__version__ = \"1.0.0\"\n__executor_id__ = \"rye/core/runtimes/python/script\"\n\
+               __risk_level__ = \"high\"\nfrom helper import act\nact()\n";
+    let helper = |text: &str| {
+        let code = format!("def act():\n    open('ran.txt', 'a').write('{text}\\n')\n");
+        world.write("project/.ai/tools/pay/helper.py", &code);
+        assert!(world.run(&["sign", "--all"]).status.success());
+    };
+    world.write("project/.ai/tools/pay/__init__.py", "");
+    world.write("project/.ai/tools/pay/pay.py", pay);
+    helper("honest");
+    drop(Waiting::start(&world, MODEL));
+    let gate = gates(&world).remove(0);
+    let body = gate["body"].as_str().unwrap();
+    assert!(body.contains("runs: 3 files beside it "), "{body}");
+    let approve = |gate: &Value| {
+        let approved = world.run(&["gate", "approve", gate["id"].as_str().unwrap()]);
+        assert!(approved.status.success(), "{approved:?}");
+    };
+    approve(&gate);
+    helper("other");
+    let session = gate["origin"]["session"].as_str().unwrap();
+    drop(Waiting::start(&world, &["session", "resume", session]));
+    assert_eq!(ran(&world), 0);
+    let gate = gates(&world).remove(0);
+    let body = gate["body"].as_str().unwrap();
+    assert!(body.contains("- 3 files beside it was "), "{body}");
+    approve(&gate);
+    let resumed = world.run(&["session", "resume", session]);
+    assert_eq!(ran(&world), 1, "{resumed:?}");
+    let verified = world.run(&["session", "verify", session]);
+    assert!(verified.status.success(), "{verified:?}");
 }
 
 #[test]

@@ -5,6 +5,8 @@
 
 mod support;
 
+use std::io::{BufRead as _, BufReader};
+
 use serde_json::Value;
 use support::{World, assert_transcript, json, outcome};
 
@@ -178,12 +180,7 @@ fn a_session_goes_on_on_another_machine() {
     // Whose key signed it, nobody knows here.
     let output = there.run(&["session", "verify", &id]);
     assert_eq!(output.status.code(), Some(3));
-    let key = here.run(&["keys", "show"]).stdout;
-    let shown = String::from_utf8(key).unwrap();
-    let start = shown.find("-----BEGIN").unwrap();
-    there.write("project/ada.pem", &shown[start..]);
-    let trusted = there.run(&["keys", "trust", "ada.pem", "--yes"]);
-    assert!(trusted.status.success(), "{trusted:?}");
+    trust(&there, &here);
     let output = there.run(&["session", "verify", &id]);
     assert!(output.status.success(), "{output:?}");
     let more = there.run(&[
@@ -196,6 +193,102 @@ fn a_session_goes_on_on_another_machine() {
     ]);
     assert_eq!(String::from_utf8_lossy(&more.stdout), "And again.\n");
     assert!(there.run(&["session", "verify", &id]).status.success());
+}
+
+/// A file of a session that waits to run what was approved where it comes from; it works in
+/// the folder that it did.
+fn approved_elsewhere(here: &World) -> (String, Vec<u8>) {
+    let script = SCRIPT.replace("echo hi", "touch ran");
+    here.write("project/agent.yaml", &script);
+    let asked = ["prompt", "go", "--model", "scripted:agent.yaml"];
+    let output = here
+        .command()
+        .args(asked)
+        .args(["--sandbox", "local", "--no-wait"])
+        .output()
+        .unwrap();
+    assert!(!here.path("project/ran").exists(), "{output:?}");
+    let gates = json(&here.run(&["gate", "list", "--json"]));
+    let gate = &gates["gates"][0];
+    let approved = here.run(&["gate", "approve", gate["id"].as_str().unwrap()]);
+    assert!(approved.status.success(), "{approved:?}");
+    let id = gate["origin"]["session"].as_str().unwrap().to_owned();
+    let file = here.run(&["session", "export", &id]).stdout;
+    (id, file)
+}
+
+/// Whoever gives somebody a file does not approve anything in their place.
+#[test]
+fn what_a_stranger_approved_is_asked_again() {
+    let mut nobody = World::new();
+    nobody.set("USER", "mallory");
+    for (here, why) in [
+        (nobody, "nobody signed the decision"),
+        (ready(), "which is not trusted"),
+    ] {
+        let (id, file) = approved_elsewhere(&here);
+        let there = ready();
+        let script = here.read("project/agent.yaml");
+        there.write("project/agent.yaml", &script);
+        there.write("project/work.jsonl", std::str::from_utf8(&file).unwrap());
+        let verified = there.run(&["session", "verify", "work.jsonl"]);
+        assert_eq!(verified.status.code(), Some(3));
+        let told = String::from_utf8_lossy(&verified.stdout);
+        assert!(told.contains(why), "{told}");
+        let imported = there.feed(&["session", "import", "-"], &file);
+        assert!(imported.status.success(), "{imported:?}");
+        let told = String::from_utf8_lossy(&imported.stdout);
+        assert!(told.contains("1 decision is asked again here:"), "{told}");
+        assert!(told.contains(why), "{told}");
+        let mut resumed = there.command();
+        let resumed = resumed.args(["session", "resume", &id]).spawn().unwrap();
+        waits_at_a_gate(resumed);
+        assert!(!here.path("project/ran").exists());
+        let gates = json(&there.run(&["gate", "list", "--json"]));
+        let gate = gates["gates"][0]["id"].as_str().unwrap();
+        let approved = there.run(&["gate", "approve", gate]);
+        assert!(approved.status.success(), "{approved:?}");
+        let output = there.run(&["session", "resume", &id]);
+        assert!(here.path("project/ran").exists(), "{output:?}");
+    }
+}
+
+/// Hears that it waits, and ends it.
+fn waits_at_a_gate(mut child: std::process::Child) {
+    let errors = BufReader::new(child.stderr.take().unwrap());
+    let mut lines = errors.lines().map_while(Result::ok);
+    let asked = lines.any(|line| line.contains("rye gate approve"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(asked, "it ended without waiting");
+}
+
+/// Whom one trusts, one trusts with a decision too.
+#[test]
+fn what_somebody_trusted_approved_runs() {
+    let here = ready();
+    let (id, file) = approved_elsewhere(&here);
+    let there = ready();
+    trust(&there, &here);
+    let script = here.read("project/agent.yaml");
+    there.write("project/agent.yaml", &script);
+    let imported = there.feed(&["session", "import", "-", "--json"], &file);
+    assert_eq!(
+        json(&imported)["decisions_not_counted"],
+        serde_json::json!([])
+    );
+    let output = there.run(&["session", "resume", &id]);
+    assert!(here.path("project/ran").exists(), "{output:?}");
+}
+
+/// Trusts the key of another machine.
+fn trust(there: &World, here: &World) {
+    let key = here.run(&["keys", "show"]).stdout;
+    let shown = String::from_utf8(key).unwrap();
+    let start = shown.find("-----BEGIN").unwrap();
+    there.write("project/ada.pem", &shown[start..]);
+    let trusted = there.run(&["keys", "trust", "ada.pem", "--yes"]);
+    assert!(trusted.status.success(), "{trusted:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use rye_schema::Schema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, Question};
+use super::question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, Question, key};
 use super::{ActionError, ActionSource, Bridge, Mode, Prepared};
 use crate::arguments::{self, Instead};
 use crate::proof;
@@ -87,7 +87,7 @@ impl CallTool {
                 args_hash: &args_hash,
                 remembers: source.remembers(),
             };
-            let mode = self.mode(source, &question, context).await?;
+            let mode = self.mode(source, &question, asked, context).await?;
             if mode == Mode::Deny {
                 let message = format!("the policy does not let {} be called", args.tool_id);
                 return Err(failed(ErrorCode::Denied, message));
@@ -121,8 +121,10 @@ impl CallTool {
                     args_hash = proof::args_hash(&params);
                     instead = Some(written);
                 }
-                if !is_same {
-                    // It was another thing when they said yes.
+                let next = key(context.call.as_str(), asked);
+                if !is_same || context.was_asked(&next).await? {
+                    // It was another thing when they said yes, or has been one since: what
+                    // they said last is what counts.
                     before = Some(about);
                     continue;
                 }
@@ -178,6 +180,7 @@ impl CallTool {
         &self,
         source: &dyn ActionSource,
         question: &Question<'_>,
+        asked: usize,
         context: &ToolContext,
     ) -> Result<Mode, ToolError> {
         let action = question.action;
@@ -186,7 +189,10 @@ impl CallTool {
         if mode == Mode::Deny {
             return Ok(mode);
         }
-        if action.drift.is_some() {
+        // A call that somebody was asked about is theirs, whatever else lets it by now: they may
+        // have said no.
+        let first = key(context.call.as_str(), 0);
+        if action.drift.is_some() || asked > 0 || context.was_asked(&first).await? {
             return Ok(Mode::Ask);
         }
         if mode == Mode::Allow {
@@ -200,11 +206,7 @@ impl CallTool {
             let text = |key: &str| it.get(key).and_then(Value::as_str);
             text("tool_id") == Some(question.tool) && text(proof::CHAIN_HASH) == Some(&action.hash)
         };
-        // Its own gate is asked again, so that it is answered with what was said there.
-        let other = remembered
-            .iter()
-            .filter(|gate| gate.origin.call != context.call);
-        let yes = other.map(|gate| &gate.context).any(same);
+        let yes = remembered.iter().map(|gate| &gate.context).any(same);
         Ok(if yes { Mode::Allow } else { Mode::Ask })
     }
 }

@@ -27,6 +27,14 @@ const LONGEST: usize = 4000;
 /// And of a line that somebody else wrote.
 const LINE: usize = 500;
 
+/// What the n-th gate of a call is named.
+pub(super) fn key(call: &str, nth: usize) -> String {
+    match nth {
+        0 => format!("approve:{call}"),
+        more => format!("approve:{call}:{more}"),
+    }
+}
+
 /// A call that is asked about.
 pub(super) struct Question<'a> {
     pub(super) tool: &'a str,
@@ -46,11 +54,7 @@ impl Question<'_> {
         nth: usize,
         before: Option<&Map<String, Value>>,
     ) -> DecisionRequest {
-        let key = match nth {
-            0 => format!("approve:{call}"),
-            more => format!("approve:{call}:{more}"),
-        };
-        let mut request = DecisionRequest::approval(key, self.title());
+        let mut request = DecisionRequest::approval(key(call, nth), self.title());
         request.actions = self.actions();
         request.body = self.body(before);
         request.context = self.context();

@@ -1,5 +1,6 @@
 //! Sessions taken elsewhere, and branches of their histories.
 
+use lillux::keys::PublicKey;
 use rye_protocol::{
     Archive, Batch, Entry, EntryId, EventKind, Op, Session as SessionData, SessionId, Thread,
     ThreadId, Usage,
@@ -8,7 +9,7 @@ use serde_json::json;
 
 use super::session::{DEFAULT, thread};
 use super::{Engine, opening};
-use crate::proof;
+use crate::proof::{self, Doubt};
 use crate::store::{Claim, StoreError};
 
 impl Engine {
@@ -28,17 +29,26 @@ impl Engine {
     }
 
     /// Writes a session down that comes from elsewhere. One of the same id must not be here.
-    pub async fn import(&self, archive: Archive) -> Result<(), StoreError> {
+    ///
+    /// A decision by which something would still be done counts only with a receipt of a key
+    /// that is trusted here: `key` gives the public key of a fingerprint, if it is. The others
+    /// are asked again, and are given back.
+    pub async fn import(
+        &self,
+        mut archive: Archive,
+        key: impl Fn(&str) -> Option<PublicKey>,
+    ) -> Result<Vec<Doubt>, StoreError> {
         let store = &self.inner.store;
         let id = archive.session.id.clone();
         if store.record(&id).await?.is_some() {
             let (what, id) = ("session", id.to_string());
             return Err(StoreError::Conflict { what, id });
         }
+        let doubts = proof::doubt(&mut archive, key, self.inner.clock.now());
         let lease = store.claim(&id, Claim::IfFree).await?;
         let written = store.commit(&lease, batch(archive)).await;
         store.release(&lease).await?;
-        written.map(drop)
+        written.map(|_| doubts)
     }
 
     /// A session of its own that shares the past of another up to an entry; up to the last

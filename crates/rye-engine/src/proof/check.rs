@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use lillux::Hash;
 use lillux::keys::{PublicKey, Signature};
 use rye_protocol::{
-    Archive, CallId, Entry, EntryId, EntryKind, EventKind, Gate, GateId, GateStatus, Part, Receipt,
-    Resolution, Seal, ThreadId,
+    Archive, CallId, Entry, EntryId, EntryKind, EventKind, Gate, GateStatus, Part, Resolution,
+    Seal, ThreadId,
 };
 use serde_json::Value;
 
+use super::elsewhere::Settled;
 use super::{ARGS_HASH, CHAIN_HASH, entry_hash, receipt_hash, seal_hash, unsigned};
 
 /// What was found.
@@ -247,13 +248,18 @@ impl<'a> Check<'a> {
 
     /// What was decided is what was signed, and what was approved is what ran.
     fn receipts(&mut self) {
-        let mut approved: HashMap<_, Vec<(&Receipt, &GateId)>> = HashMap::new();
+        let settled = Settled::of(self.archive);
+        // Of several questions about a call, the last one counts.
+        let mut asked: HashMap<_, &Gate> = HashMap::new();
         for gate in &self.archive.gates {
+            if gate.context.contains_key(CHAIN_HASH) {
+                asked.insert((&gate.origin.thread, &gate.origin.call), gate);
+            }
             let GateStatus::Resolved { resolution } = &gate.status else {
                 continue;
             };
             let Some(receipt) = &resolution.receipt else {
-                if gate.context.contains_key(CHAIN_HASH) {
+                if gate.context.contains_key(CHAIN_HASH) || !settled.has(gate) {
                     self.fault(Trouble::Signature, &gate.id, "nobody signed the decision");
                 }
                 continue;
@@ -265,35 +271,33 @@ impl<'a> Check<'a> {
                 let why = "the receipt is for another decision";
                 self.fault(Trouble::Altered, &gate.id, why);
             }
-            if receipt.chain_hash.is_some() && resolution.action.starts_with("approve") {
-                let call = (&gate.origin.thread, &gate.origin.call);
-                approved.entry(call).or_default().push((receipt, &gate.id));
-            }
         }
         for (call, chain, args) in ran(&self.archive.entries) {
-            let approved = approved.get(&call).map_or(&[][..], Vec::as_slice);
-            let Some((last, gate)) = approved.last() else {
-                continue;
-            };
-            // What was asked about and changed was asked about again.
-            let all = approved.iter().map(|(receipt, _)| *receipt);
-            let mut same = all.filter(|it| it.chain_hash.as_deref() == Some(chain));
-            let Some(first) = same.next() else {
-                let hash = last.chain_hash.as_deref().unwrap_or_default();
-                let why = format!("{hash} was approved, and {chain} ran");
-                self.fault(Trouble::Altered, *gate, why);
-                continue;
-            };
-            let mut hashes = [first]
-                .into_iter()
-                .chain(same)
-                .map(|it| it.args_hash.as_deref());
-            if args.is_some() && hashes.all(|hash| hash != args) {
-                let why = "it ran with other arguments than were approved";
-                self.fault(Trouble::Altered, *gate, why);
+            if let Some(gate) = asked.get(&call)
+                && let Some(why) = other_than_approved(gate, chain, args)
+            {
+                self.fault(Trouble::Altered, &gate.id, why);
             }
         }
     }
+}
+
+/// In what way something ran that was not approved at the gate.
+fn other_than_approved(gate: &Gate, chain: &str, args: Option<&str>) -> Option<String> {
+    let resolution = match &gate.status {
+        GateStatus::Resolved { resolution } if resolution.action.starts_with("approve") => {
+            resolution
+        }
+        _ => return Some(format!("it was not approved, and {chain} ran")),
+    };
+    // One that nobody signed is told of as such.
+    let receipt = resolution.receipt.as_ref()?;
+    let hash = receipt.chain_hash.as_deref().unwrap_or_default();
+    if hash != chain {
+        return Some(format!("{hash} was approved, and {chain} ran"));
+    }
+    let other = args.is_some() && receipt.args_hash.as_deref() != args;
+    other.then(|| "it ran with other arguments than were approved".to_owned())
 }
 
 /// Whether a decision has a receipt that is good, or what is wrong with it. `key` gives the

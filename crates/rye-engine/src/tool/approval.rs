@@ -98,7 +98,9 @@ pub(crate) async fn decided(
         Mode::Ask => {}
     }
     let hash = proof::args_hash(args);
-    if is_remembered(&tool.spec.name, &hash, context).await? {
+    // A call that has a gate of its own is answered there: somebody may have said no.
+    let is_asked = context.was_asked(&request.resume_key).await?;
+    if !is_asked && is_remembered(&tool.spec.name, &hash, context).await? {
         return Ok(None);
     }
     let session = Action {

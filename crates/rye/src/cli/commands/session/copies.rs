@@ -5,17 +5,18 @@ use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use lillux::durable::{self, Existing};
+use rye_engine::proof::Doubt;
 use rye_engine::protocol::{Archive, EntryId, EventKind, SessionId};
 use rye_engine::store::StoreError;
 use rye_host::transfer::{self, TransferError};
 use serde_json::{Value, json};
 
-use super::proof::{failure, trusted};
+use super::proof::{count, failure, trusted};
 use crate::cli::args::{ExportSessionArgs, ForkArgs, ImportSessionArgs};
 use crate::cli::context::Context;
 use crate::cli::engine::{Wanted, find, one_of, signing_key, with_engine};
 use crate::cli::failure::Failure;
-use crate::cli::page::Page;
+use crate::cli::page::{Page, plain};
 use crate::cli::printer::{Outcome, Printer, Report, Written};
 
 pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
@@ -121,6 +122,8 @@ pub(crate) fn import(args: &ImportSessionArgs, context: &Context) -> Outcome {
     };
     let read = transfer::read(BufReader::new(from));
     let transfer = read.map_err(|error| failure(&args.file, &error))?;
+    let library = context.library()?;
+    let trust = library.trust();
     with_engine(context, Wanted::default(), async |engine| {
         let archives = transfer.archives;
         let sessions: Vec<_> = archives.iter().map(|it| it.session.id.clone()).collect();
@@ -134,10 +137,11 @@ pub(crate) fn import(args: &ImportSessionArgs, context: &Context) -> Outcome {
                 }
             }
         }
+        let mut doubts = Vec::new();
         for archive in archives {
-            engine.import(archive).await?;
+            doubts.extend(engine.import(archive, |name| trusted(&trust, name)).await?);
         }
-        Ok(Box::new(Imported(sessions)) as Box<dyn Report>)
+        Ok(Box::new(Imported { sessions, doubts }) as Box<dyn Report>)
     })
 }
 
@@ -147,21 +151,57 @@ fn here_already(id: &SessionId) -> Failure {
     ))
 }
 
-struct Imported(Vec<SessionId>);
+struct Imported {
+    sessions: Vec<SessionId>,
+    /// Decisions that do not count here.
+    doubts: Vec<Doubt>,
+}
+
+impl Imported {
+    fn asked_again(&self) -> usize {
+        let doubts = self.doubts.iter();
+        doubts.filter(|it| it.is_asked_again).count()
+    }
+}
 
 impl Report for Imported {
     fn json(&self) -> Value {
-        json!({ "sessions": self.0 })
+        let doubts = self
+            .doubts
+            .iter()
+            .map(|it| json!({ "gate": it.gate, "why": it.why, "asked_again": it.is_asked_again }));
+        let doubts: Vec<_> = doubts.collect();
+        json!({ "sessions": self.sessions, "decisions_not_counted": doubts })
     }
 
     fn show(&self, page: &mut Page) {
-        for id in &self.0 {
+        for id in &self.sessions {
             page.line(id);
+        }
+        let again = self.asked_again();
+        if again > 0 {
+            let what = count(again, "decision is", "decisions are");
+            page.line(format_args!("{what} asked again here:"));
+        }
+        for doubt in self.doubts.iter().filter(|it| it.is_asked_again) {
+            let (gate, why) = (plain(doubt.gate.as_str()), plain(&doubt.why));
+            page.line(format_args!("  {gate}: {why}"));
+        }
+        let past = self.doubts.len() - again;
+        if past > 0 {
+            let what = count(past, "approval", "approvals");
+            page.line(format_args!(
+                "{what} for the whole session will not be gone by: not signed by anybody \
+                 who is trusted here"
+            ));
         }
     }
 
     fn next(&self) -> Option<String> {
-        let first = self.0.first()?;
+        let first = self.sessions.first()?;
+        if self.asked_again() > 0 {
+            return Some("rye gate list".to_owned());
+        }
         Some(format!(
             "rye session verify {first} && rye session resume {first}"
         ))

@@ -197,7 +197,8 @@ fn word(trouble: Trouble) -> &'static str {
     }
 }
 
-fn count(many: usize, one: &str, more: &str) -> String {
+/// So many of them.
+pub(super) fn count(many: usize, one: &str, more: &str) -> String {
     let word = if many == 1 { one } else { more };
     format!("{many} {word}")
 }
