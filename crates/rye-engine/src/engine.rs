@@ -33,6 +33,7 @@ use crate::clock::Clock;
 use crate::compaction::Settings;
 use crate::credential::Credentials;
 use crate::guides::{Guides, Role};
+use crate::machine::is_no_amount;
 use crate::mask::Masks;
 use crate::metrics::Metrics;
 use crate::model::{Models, ToolSpec};
@@ -249,6 +250,9 @@ pub enum DecideError {
     /// Other arguments were given for what cannot have others.
     #[error("what gate {0} asks about cannot be approved with other arguments")]
     Fixed(GateId),
+    /// How much more there may be was not said in a number.
+    #[error("gate {0} asks how much more there may be, which is a whole number")]
+    NoAmount(GateId),
     /// The store does not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -415,6 +419,9 @@ impl Engine {
         let others = arguments::others(&decision.action, &decision.value);
         if others.is_some() && !arguments::is_editable(&open.context) {
             return Err(DecideError::Fixed(gate.clone()));
+        }
+        if is_no_amount(&open, &decision.value) {
+            return Err(DecideError::NoAmount(gate.clone()));
         }
         let mut resolution = Resolution {
             action: decision.action,
