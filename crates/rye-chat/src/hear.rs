@@ -83,11 +83,12 @@ impl Ear {
         loop {
             tokio::select! {
                 biased;
+                // What becomes of a gate below comes before what comes of that here.
+                Some(kind) = self.gates.recv() => return Ok(Some(Heard::Gate(kind))),
                 notice = self.events.next() => {
                     let taken = || StoreError::Fenced(self.session.id().clone());
                     return Ok(Some(Heard::Own(notice?.ok_or_else(taken)?)));
                 }
-                Some(kind) = self.gates.recv() => return Ok(Some(Heard::Gate(kind))),
                 notice = self.feed.next() => match notice {
                     Ok(Some(notice)) if notice.event.session == *self.session.id() => {}
                     Ok(Some(notice)) if self.followed.contains(&notice.event.session) => {}

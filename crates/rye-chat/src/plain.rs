@@ -29,12 +29,10 @@ pub(crate) async fn line_by_line(
     desk: Arc<dyn Desk>,
 ) -> Result<(), ChatError> {
     let Chat {
-        mut options,
-        mut app,
-        ..
+        options, mut app, ..
     } = chat;
     app.plain = true;
-    introduce(&mut app, engine, &session, &*desk, &mut options).await?;
+    introduce(&mut app, engine, &session, &*desk, &options).await?;
     let (mut work, mut told) = Work::new(engine, &session, Arc::clone(&desk), &options);
     let mut ear = Ear::of(engine, &session).await?;
     ear.look_below(&mut app).await?;

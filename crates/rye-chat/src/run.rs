@@ -34,12 +34,12 @@ pub(crate) async fn painted(
     desk: Arc<dyn Desk>,
 ) -> Result<(), ChatError> {
     let Chat {
-        mut options,
+        options,
         mut app,
         screen,
         terminal,
     } = chat;
-    introduce(&mut app, engine, &session, &*desk, &mut options).await?;
+    introduce(&mut app, engine, &session, &*desk, &options).await?;
     let (work, mut told) = Work::new(engine, &session, Arc::clone(&desk), &options);
     work::read_later(&options, &work.teller());
     let mut ear = Ear::of(engine, &session).await?;
@@ -106,16 +106,11 @@ pub(crate) async fn introduce(
     engine: &Engine,
     session: &Session,
     desk: &dyn Desk,
-    options: &mut Options,
+    options: &Options,
 ) -> Result<(), StoreError> {
     app.ready = true;
     app.facts.session = session.id().to_string();
     if let Some(data) = engine.session_data(session.id()).await? {
-        // One that goes on works where it did.
-        if let Some(folder) = data.workspace {
-            options.workspace = folder.into();
-            app.facts.workspace.clone_from(&options.workspace);
-        }
         if let (true, Some(sandbox)) = (app.facts.sandbox.is_empty(), data.sandbox) {
             app.facts.sandbox = sandbox.kind;
         }
@@ -185,7 +180,9 @@ impl Window {
         let size = Terminal::size();
         let above = self.app.last_lines(size);
         let bottom = self.app.bottom(size);
-        let mut out = self.screen.clear(size.height);
+        // As one picture: an empty one in between would flicker.
+        let mut out = String::from("\x1b[?2026h");
+        out += &self.screen.clear(size.height);
         out += &self.screen.paint(&above, &bottom);
         Terminal::send(&out)?;
         self.dirty = false;

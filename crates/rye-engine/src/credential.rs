@@ -8,7 +8,7 @@
 
 mod context;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -192,6 +192,8 @@ pub(crate) struct Credentials {
     refresher: Option<Arc<dyn Refresher>>,
     /// One for each token that somebody renews.
     renewing: Mutex<Locks>,
+    /// Whose are masked already.
+    learnt: tokio::sync::Mutex<HashSet<Owner>>,
 }
 
 type Locks = HashMap<(Owner, String), Weak<tokio::sync::Mutex<()>>>;
@@ -215,7 +217,31 @@ impl Credentials {
             store,
             refresher,
             renewing: Mutex::default(),
+            learnt: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Has all that these have masked, whether or not anything asked for it yet: what a tool
+    /// used before a restart is as secret after it.
+    pub(crate) async fn learn(&self, owners: &[Owner], masks: &Masks) {
+        let Some(store) = &self.store else {
+            return;
+        };
+        let mut learnt = self.learnt.lock().await;
+        if owners.iter().all(|owner| learnt.contains(owner)) {
+            return;
+        }
+        // What cannot be read now is tried again with the next tool.
+        let Ok(all) = store.list().await else {
+            return;
+        };
+        let new = |owner: &Owner| owners.contains(owner) && !learnt.contains(owner);
+        for (owner, service) in all.into_iter().filter(|(owner, _)| new(owner)) {
+            if let Ok(Some(found)) = store.get(&owner, &service).await {
+                found.mask(masks);
+            }
+        }
+        learnt.extend(owners.iter().cloned());
     }
 
     /// Forgets what only a session had.

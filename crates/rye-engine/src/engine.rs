@@ -33,6 +33,7 @@ use crate::clock::Clock;
 use crate::compaction::Settings;
 use crate::credential::Credentials;
 use crate::guides::{Guides, Role};
+use crate::machine::is_no_amount;
 use crate::mask::Masks;
 use crate::metrics::Metrics;
 use crate::model::{Models, ToolSpec};
@@ -191,6 +192,8 @@ pub struct NewSession {
     pub role: Option<String>,
     /// How much it may use up.
     pub limits: Limits,
+    /// What the host wants to remember.
+    pub metadata: serde_json::Map<String, Value>,
 }
 
 /// A decision that a person makes.
@@ -247,6 +250,9 @@ pub enum DecideError {
     /// Other arguments were given for what cannot have others.
     #[error("what gate {0} asks about cannot be approved with other arguments")]
     Fixed(GateId),
+    /// How much more there may be was not said in a number.
+    #[error("gate {0} asks how much more there may be, which is a whole number")]
+    NoAmount(GateId),
     /// The store does not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -414,6 +420,9 @@ impl Engine {
         if others.is_some() && !arguments::is_editable(&open.context) {
             return Err(DecideError::Fixed(gate.clone()));
         }
+        if is_no_amount(&open, &decision.value) {
+            return Err(DecideError::NoAmount(gate.clone()));
+        }
         let mut resolution = Resolution {
             action: decision.action,
             value: decision.value,
@@ -485,7 +494,7 @@ async fn look_after(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Recei
 }
 
 fn session_data(id: SessionId, new: NewSession, sandbox: &str, now: Millis) -> SessionData {
-    let mut metadata = serde_json::Map::new();
+    let mut metadata = new.metadata;
     if let Some(role) = new.role {
         metadata.insert(ROLE.to_owned(), role.into());
     }

@@ -37,7 +37,7 @@ use continuation::Continuation;
 use drive::MOST_ROUNDS;
 use more::Whose;
 
-pub(crate) use more::Raise;
+pub(crate) use more::{Raise, is_no_amount};
 
 pub(crate) use compaction::{Compacted, Windows};
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use base64ct::{Base64Unpadded, Base64UrlUnpadded, Encoding as _};
+use base64ct::{Base64Unpadded, Base64UrlUnpadded, Encoding};
 use memchr::memmem;
 use serde_json::Value;
 use zeroize::Zeroizing;
@@ -95,13 +95,28 @@ fn forms_of(secret: &str) -> Vec<Zeroizing<String>> {
     let bytes = secret.as_bytes();
     let json = Value::String(secret.to_owned()).to_string();
     let json = json.trim_matches('"').to_owned();
-    let forms = [
+    let mut forms = vec![
         secret.to_owned(),
         json,
         Base64Unpadded::encode_string(bytes),
         Base64UrlUnpadded::encode_string(bytes),
     ];
-    forms.map(Zeroizing::new).into()
+    for behind in 0..3 {
+        forms.push(within::<Base64Unpadded>(bytes, behind));
+        forms.push(within::<Base64UrlUnpadded>(bytes, behind));
+    }
+    forms.retain(|form| form.len() >= SHORTEST);
+    forms.into_iter().map(Zeroizing::new).collect()
+}
+
+/// What of a text in base64 is a secret's alone, where so many bytes stand before it and any
+/// behind it: three bytes are four letters, and a letter that is shared tells of the others.
+fn within<E: Encoding>(secret: &[u8], before: usize) -> String {
+    let padded = [&[0; 2][..before], secret].concat();
+    let letters = E::encode_string(&padded);
+    let end = padded.len() * 8 / 6;
+    let start = (before * 8).div_ceil(6);
+    letters.get(start..end).unwrap_or_default().to_owned()
 }
 
 /// What is told piece by piece. The beginning of a secret is held back until it is known
@@ -193,6 +208,23 @@ mod tests {
             value,
             json!({ "[masked]": ["[masked]", 1, null, { "a": "[masked]" }] })
         );
+    }
+
+    #[test]
+    fn a_secret_among_others_in_base64_is_masked() {
+        let secret = "correct-horse-staple";
+        let masks = knowing(&[secret]);
+        for name in ["", "a", "ad", "ada", "ada:", "ada:x"] {
+            for after in ["", "!", "!!"] {
+                let text = format!("{name}{secret}{after}");
+                let told = masks
+                    .mask(&Base64Unpadded::encode_string(text.as_bytes()))
+                    .into_owned();
+                // No more is left than what its neighbours take, and a letter on each side.
+                let most = (name.len() + after.len()) * 4 / 3 + 3 + MASK.len();
+                assert!(told.contains(MASK) && told.len() <= most, "{text}: {told}");
+            }
+        }
     }
 
     proptest! {

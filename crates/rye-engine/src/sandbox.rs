@@ -115,6 +115,15 @@ pub trait Watcher: Send + Sync {
 /// What a sandbox gives, some time.
 pub type Done<'a, T> = Later<'a, Result<T, SandboxError>>;
 
+/// Where a path really leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LeadsTo {
+    /// To a place in the workspace, named from there.
+    Inside(String),
+    /// Out of it.
+    Outside(String),
+}
+
 /// Where tools work. Paths are relative to the workspace.
 pub trait Sandbox: Send + Sync + 'static {
     /// Its kind: `virtual`, `local` and so on.
@@ -147,8 +156,8 @@ pub trait Sandbox: Send + Sync + 'static {
     fn rm<'a>(&'a self, path: &'a str) -> Done<'a, ()>;
     /// Ends a process that a dead host left running, by the handle that was written down.
     fn end<'a>(&'a self, process: &'a str) -> Later<'a, ()>;
-    /// Whether a path leads out of the workspace; one that confines refuses such a path.
-    fn is_outside<'a>(&'a self, path: &'a str) -> Later<'a, bool>;
+    /// Where a path leads once links are followed; one that confines refuses what leads out.
+    fn leads_to<'a>(&'a self, path: &'a str) -> Later<'a, LeadsTo>;
 
     /// Runs a program. Dropping the future ends it with all that it started.
     fn exec<'a>(&'a self, exec: Exec, watcher: &'a dyn Watcher) -> Done<'a, Executed>;

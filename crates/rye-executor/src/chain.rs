@@ -11,7 +11,7 @@ use lillux::hash::Hasher;
 use rye_items::metadata::Metadata;
 use rye_items::trust::Trust;
 use rye_items::{
-    Item, ItemError, ItemId, ItemKind, ItemRef, Library, LookupError, Space, Verified,
+    Dependencies, Item, ItemError, ItemId, ItemKind, ItemRef, Library, LookupError, Space, Verified,
 };
 
 use crate::primitive::Primitives;
@@ -50,11 +50,32 @@ pub struct Chain {
     /// Further items that the call needs, by the key of the configuration that
     /// names each: the configuration of a server, for one.
     pub named: BTreeMap<String, Link>,
+    /// Files that the tool brings along, once they were looked at.
+    pub dependencies: Option<Dependencies>,
     /// The hash of all their content, in order: what exactly would run.
     pub hash: Hash,
 }
 
 impl Chain {
+    /// The same, with the files that the tool brings along: they would run too.
+    #[must_use]
+    pub(crate) fn with(mut self, dependencies: Option<Dependencies>) -> Self {
+        self.hash = self.hash_with(dependencies);
+        self.dependencies = dependencies;
+        self
+    }
+
+    /// The hash of what exactly would run, these files included.
+    pub(crate) fn hash_with(&self, dependencies: Option<Dependencies>) -> Hash {
+        let Some(dependencies) = dependencies.filter(|them| them.files > 0) else {
+            return self.hash;
+        };
+        let mut hasher = Hasher::default();
+        hasher.update(self.hash.as_bytes());
+        hasher.update(dependencies.hash.as_bytes());
+        hasher.finish().0
+    }
+
     /// The tool.
     pub fn tool(&self) -> &Link {
         &self.links[0]
@@ -181,7 +202,12 @@ pub fn build(
         hasher.update(link.item.hash.as_bytes());
     }
     let (hash, _) = hasher.finish();
-    Ok(Chain { links, named, hash })
+    Ok(Chain {
+        links,
+        named,
+        dependencies: None,
+        hash,
+    })
 }
 
 fn executor_of(link: &Link, primitives: &Primitives) -> Result<Option<ItemRef>, ChainError> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lillux::Hash;
 use rye_items::ItemRef;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -67,6 +68,7 @@ impl Envelope {
     /// Of a call that was carried out.
     pub(crate) fn done(
         chain: &Chain,
+        hash: Hash,
         done: Done,
         mut warnings: Vec<String>,
         duration: Duration,
@@ -74,7 +76,7 @@ impl Envelope {
         let mut metadata = Map::new();
         metadata.insert("duration_ms".into(), milliseconds(duration));
         metadata.insert("exit_code".into(), json!(done.exit_code));
-        metadata.insert("chain_hash".into(), json!(chain.hash));
+        metadata.insert("chain_hash".into(), json!(hash));
         metadata.extend(done.metadata);
         let links = chain.links.iter().chain(chain.named.values());
         let waived = links.filter_map(|link| {
@@ -108,10 +110,10 @@ impl Envelope {
     }
 
     /// Of a dry run in which everything fits.
-    pub(crate) fn dry(chain: &Chain, pairs: Vec<Pair>, duration: Duration) -> Self {
+    pub(crate) fn dry(chain: &Chain, hash: Hash, pairs: Vec<Pair>, duration: Duration) -> Self {
         let mut metadata = Map::new();
         metadata.insert("duration_ms".into(), milliseconds(duration));
-        metadata.insert("chain_hash".into(), json!(chain.hash));
+        metadata.insert("chain_hash".into(), json!(hash));
         Self {
             status: Status::ValidationPassed,
             kind: "tool",

@@ -96,10 +96,10 @@ pub enum Approval {
 }
 
 impl Approval {
-    /// Whether a chain may run.
-    fn check(&self, chain: &Chain) -> Result<(), ExecuteError> {
+    /// Whether a chain may run, which with all that the tool brings along has this hash.
+    fn check(&self, chain: &Chain, hash: Hash) -> Result<(), ExecuteError> {
         match self {
-            Self::OfChain(hash) if *hash != chain.hash => {
+            Self::OfChain(approved) if *approved != hash => {
                 Err(ExecuteError::ApprovalVoid(chain.tool().id().to_string()))
             }
             Self::Missing if chain.tool().metadata.requires_approval() == Some(true) => Err(
@@ -216,18 +216,19 @@ impl Executor {
         let parameters = self
             .schemas
             .check(&chain.tool().metadata, request.parameters)?;
-        if !request.dry_run {
-            request.approval.check(chain)?;
-        }
         let anchored = self.anchor(library, chain)?;
         trace.anchor(&anchored);
         let dependencies = dependencies::verify(library, &trust, chain, &anchored)?;
         trace.dependencies(dependencies, start.elapsed());
+        let hash = chain.hash_with(dependencies);
+        if !request.dry_run {
+            request.approval.check(chain, hash)?;
+        }
         let env_configs = prepare::env_configs(chain)?;
         let inherited = || request.environment.unwrap_or_else(inherited);
         if request.dry_run {
             self.check_programs(chain, &env_configs, &anchored, &parameters, inherited)?;
-            return Ok(Envelope::dry(chain, pairs, start.elapsed()));
+            return Ok(Envelope::dry(chain, hash, pairs, start.elapsed()));
         }
         let mut warnings = Vec::new();
         let parameters =
@@ -271,7 +272,7 @@ impl Executor {
         trace.ready(start.elapsed());
         let done = primitive.run_within(call, self).await;
         trace.done(start.elapsed());
-        Ok(Envelope::done(chain, done, warnings, start.elapsed()))
+        Ok(Envelope::done(chain, hash, done, warnings, start.elapsed()))
     }
 
     /// A tool alone, verified, with what it says about itself.
@@ -295,24 +296,25 @@ impl Executor {
         let Resolved { library, chain } = &*resolved;
         valid(chain)?;
         let trust = library.trust_since_opened();
+        let anchored = self.anchor(library, chain)?;
+        let dependencies = dependencies::verify(library, &trust, chain, &anchored)?;
         let nothing = Value::Object(Map::new());
         let with = prepare::with_resolved_config(library, &trust, chain, nothing, &mut Vec::new())?;
         Ok(Standing {
             metadata: Arc::clone(&chain.tool().metadata),
-            chain_hash: chain.hash,
+            chain_hash: chain.hash_with(dependencies),
             config: with.get("resolved_config").cloned().unwrap_or_default(),
         })
     }
 
-    /// The chain of a tool, verified.
+    /// The chain of a tool, verified, with what the tool brings along.
     pub fn chain(&self, tool: &ItemRef) -> Result<Chain, ExecuteError> {
         let library = self.library()?;
-        Ok(chain::build(
-            &library,
-            &library.trust(),
-            tool,
-            &self.primitives,
-        )?)
+        let trust = library.trust();
+        let chain = chain::build(&library, &trust, tool, &self.primitives)?;
+        let anchored = self.anchor(&library, &chain)?;
+        let dependencies = dependencies::verify(&library, &trust, &chain, &anchored)?;
+        Ok(chain.with(dependencies))
     }
 
     /// The library as it is now.

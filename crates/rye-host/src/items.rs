@@ -190,7 +190,13 @@ fn effect(said: Said) -> Effect {
 
 fn pieces(chain: &Chain) -> Vec<Piece> {
     let links = chain.links.iter().chain(chain.named.values());
-    links.map(piece).collect()
+    let beside = chain.dependencies.filter(|them| them.files > 0);
+    let beside = beside.map(|them| Piece {
+        name: format!("{} files beside it", them.files),
+        hash: them.hash.to_hex(),
+        signed_by: Some("keys that are trusted".to_owned()),
+    });
+    links.map(piece).chain(beside).collect()
 }
 
 pub(crate) fn piece(link: &Link) -> Piece {

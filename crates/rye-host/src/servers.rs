@@ -36,6 +36,8 @@ use pins::Pins;
 const SERVERS: &str = "tools/mcp/servers";
 /// How long one may take to say what it has. Others do not wait for it longer.
 const SAYING: Duration = Duration::from_secs(10);
+/// What a model is told of a tool in place of words that nobody accepted.
+const DRIFTED: &str = "(It says something else of itself than was accepted; a call asks first.)";
 
 /// The tools of the servers of a project.
 pub struct Servers {
@@ -199,16 +201,33 @@ impl Servers {
             for tool in &*tools {
                 let score = score(tool, name, &wanted);
                 if score > 0 {
-                    scored.push((score, listed(name, &known.space, tool)));
+                    let action = listed(name, &known.space, tool);
+                    scored.push((score, action, name, tool.clone()));
                 }
             }
         }
-        scored.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.id.cmp(&other.id)));
+        scored.sort_by(|(a, one, ..), (b, other, ..)| b.cmp(a).then_with(|| one.id.cmp(&other.id)));
+        let total = scored.len();
+        let told = scored.into_iter().take(limit);
+        let told = told.map(|(_, mut action, name, tool)| {
+            if self.has_drifted(name, &tool) {
+                DRIFTED.clone_into(&mut action.description);
+            }
+            action
+        });
         Ok(Listing {
-            total: scored.len(),
-            actions: scored.into_iter().take(limit).map(|(_, it)| it).collect(),
+            total,
+            actions: told.collect(),
             warnings,
         })
+    }
+
+    /// Whether a tool says something else of itself than was accepted, or may do so.
+    fn has_drifted(&self, server: &str, tool: &RemoteTool) -> bool {
+        match self.pins.accepted(&self.executor, server, tool.name()) {
+            Ok(accepted) => accepted.is_some_and(|it| it.drift(tool).is_some()),
+            Err(_) => true,
+        }
     }
 
     async fn prepared(&self, id: &str) -> Result<Prepared, ActionError> {

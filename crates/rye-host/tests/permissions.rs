@@ -34,6 +34,7 @@ impl World {
             (folder.path().join("outside"), "link"),
             (folder.path().join("outside/new.txt"), "nowhere"),
             (workspace.join("nowhere"), "twice"),
+            (PathBuf::from(".git"), "innocent"),
         ];
         for (target, name) in links {
             std::os::unix::fs::symlink(target, workspace.join(name)).unwrap();
@@ -107,6 +108,7 @@ async fn files_of_the_workspace_are_written_and_others_asked_about() {
         ("nowhere".to_owned(), true),
         ("twice".to_owned(), true),
         (".git/hooks/pre-commit".to_owned(), true),
+        ("innocent/hooks/pre-push".to_owned(), true),
         ("sub/.ai/tools/x.yaml".to_owned(), true),
     ];
     for (path, asks) in table {

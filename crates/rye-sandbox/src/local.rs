@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lillux::process::{Command, Environment, Exit, Handle, Stream, Supervisor};
 use rye_engine::sandbox::{
-    Done, Exec, Executed, FileInfo, Sandbox, SandboxError, Walk, Walked, Watcher,
+    Done, Exec, Executed, FileInfo, LeadsTo, Sandbox, SandboxError, Walk, Walked, Watcher,
 };
 use rye_engine::store::Later;
 use tokio::task::spawn_blocking;
@@ -123,11 +123,20 @@ impl Sandbox for Local {
         "local"
     }
 
-    fn is_outside<'a>(&'a self, path: &'a str) -> Later<'a, bool> {
-        let (path, workspace) = (self.workspace.join(path), self.workspace.clone());
-        let looked = spawn_blocking(move || !place::real(&path).starts_with(workspace));
+    fn leads_to<'a>(&'a self, path: &'a str) -> Later<'a, LeadsTo> {
+        let (full, workspace) = (self.workspace.join(path), self.workspace.clone());
+        let looked = spawn_blocking(move || {
+            let real = place::real(&full);
+            match real.strip_prefix(workspace) {
+                Ok(inside) => LeadsTo::Inside(inside.to_string_lossy().into_owned()),
+                Err(_) => LeadsTo::Outside(real.to_string_lossy().into_owned()),
+            }
+        });
         // What nobody could look at is not known to be inside.
-        Box::pin(async move { looked.await.unwrap_or(true) })
+        Box::pin(async move {
+            let unknown = |_| LeadsTo::Outside(path.to_owned());
+            looked.await.unwrap_or_else(unknown)
+        })
     }
 
     fn read<'a>(&'a self, path: &'a str) -> Done<'a, Vec<u8>> {

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rye_engine::sandbox::{Done, Exec, FileInfo, Sandbox, SandboxError, Watcher};
+use rye_engine::sandbox::{Done, Exec, FileInfo, LeadsTo, Sandbox, SandboxError, Watcher};
 use rye_engine::store::Later;
 
 use crate::files::{Files, Limits, unusable};
@@ -127,9 +127,9 @@ impl Sandbox for Virtual {
         Box::pin(std::future::ready(()))
     }
 
-    fn is_outside<'a>(&'a self, _path: &'a str) -> Later<'a, bool> {
-        // There is nothing around it.
-        Box::pin(std::future::ready(false))
+    fn leads_to<'a>(&'a self, path: &'a str) -> Later<'a, LeadsTo> {
+        // There are no links in it, and nothing is around it.
+        Box::pin(std::future::ready(LeadsTo::Inside(path.to_owned())))
     }
 
     fn exec<'a>(

@@ -254,3 +254,29 @@ fn nothing_secret_is_ever_written_or_printed() {
     let state = world.path("user/.local/state/rye");
     assert!(state.join("blobs").exists() && state.join("sessions.db").exists());
 }
+
+#[test]
+fn what_nobody_asked_for_yet_is_masked_too() {
+    let world = World::new();
+    assert!(world.run(&["init"]).status.success());
+    let secret = "nobody-asked-for-it";
+    let set = ["vault", "set", "ORG", "--org", "acme"];
+    assert!(world.feed(&set, secret.as_bytes()).status.success());
+    let call = ("bash", "{ command: 'echo nobody-asked-for-it' }");
+    world.write("project/agent.yaml", &script(&[call]));
+    let args = [
+        "prompt",
+        "go",
+        "--model",
+        "scripted:agent.yaml",
+        "--org",
+        "acme",
+    ];
+    let output = world.run(&args);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.contains("[masked]") && !said.contains(secret),
+        "{said}"
+    );
+}

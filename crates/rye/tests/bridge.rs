@@ -218,6 +218,42 @@ fn a_runtime_that_was_changed_since_is_asked_about_again() {
 }
 
 #[test]
+fn a_file_beside_the_tool_that_was_changed_since_is_asked_about_again() {
+    let world = ready("{ name: call_tool, args: { tool_id: 'rye:pay/pay', summary: pay } }");
+    let pay = "__version__ = \"1.0.0\"\n__executor_id__ = \"rye/core/runtimes/python/script\"\n\
+               __risk_level__ = \"high\"\nfrom helper import act\nact()\n";
+    let helper = |text: &str| {
+        let code = format!("def act():\n    open('ran.txt', 'a').write('{text}\\n')\n");
+        world.write("project/.ai/tools/pay/helper.py", &code);
+        assert!(world.run(&["sign", "--all"]).status.success());
+    };
+    world.write("project/.ai/tools/pay/__init__.py", "");
+    world.write("project/.ai/tools/pay/pay.py", pay);
+    helper("honest");
+    drop(Waiting::start(&world, MODEL));
+    let gate = gates(&world).remove(0);
+    let body = gate["body"].as_str().unwrap();
+    assert!(body.contains("runs: 3 files beside it "), "{body}");
+    let approve = |gate: &Value| {
+        let approved = world.run(&["gate", "approve", gate["id"].as_str().unwrap()]);
+        assert!(approved.status.success(), "{approved:?}");
+    };
+    approve(&gate);
+    helper("other");
+    let session = gate["origin"]["session"].as_str().unwrap();
+    drop(Waiting::start(&world, &["session", "resume", session]));
+    assert_eq!(ran(&world), 0);
+    let gate = gates(&world).remove(0);
+    let body = gate["body"].as_str().unwrap();
+    assert!(body.contains("- 3 files beside it was "), "{body}");
+    approve(&gate);
+    let resumed = world.run(&["session", "resume", session]);
+    assert_eq!(ran(&world), 1, "{resumed:?}");
+    let verified = world.run(&["session", "verify", session]);
+    assert!(verified.status.success(), "{verified:?}");
+}
+
+#[test]
 fn arguments_that_were_changed_since_are_asked_about_again() {
     let (world, session) = changed(|world| {
         let database = world.path("user/.local/state/rye/sessions.db");

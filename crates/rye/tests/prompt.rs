@@ -127,6 +127,7 @@ fn a_line_is_there_as_soon_as_it_happens() {
 #[test]
 fn the_exit_code_says_how_it_ended() {
     let failing = "steps:\n  - { error: invalid_request }\n";
+    let silent = "steps:\n  - { text: at last, delay_ms: 600000 }\n";
     let schema = "{\"type\":\"object\",\"required\":[\"n\"]}";
     for (script, more, code, error) in [
         (NOTED, &["go"][..], 0, Value::Null),
@@ -152,6 +153,7 @@ fn the_exit_code_says_how_it_ended() {
             "invalid_result".into(),
         ),
         (NOTED, &["go", "--max-time", "0"], 124, "limit".into()),
+        (silent, &["go", "--max-time", "1"], 124, "limit".into()),
     ] {
         let world = world(script);
         world.write("project/n.json", schema);

@@ -149,6 +149,52 @@ fn a_person_decides_whom_to_trust() {
     }
 }
 
+/// A session on a terminal whose model wants two commands, one after the other.
+fn two_commands(world: &World) -> Terminal {
+    let script = "\
+steps:
+  - tool_calls: [{ name: bash, args: { command: 'echo > first' } }]
+  - tool_calls: [{ name: bash, args: { command: 'echo > second' } }]
+  - text: 'It is done.'
+";
+    world.write("project/agent.yaml", script);
+    let args = ["prompt", "go", "--model", "scripted:agent.yaml"];
+    Terminal::run(world, &[&args[..], &["--sandbox", "local"]].concat())
+}
+
+#[test]
+fn what_was_typed_before_a_question_was_shown_is_no_answer_to_it() {
+    let world = World::new();
+    let mut terminal = two_commands(&world);
+    terminal.wait_for("may it? [y/N] ");
+    terminal.press("y\ry\r");
+    terminal.seen.clear();
+    terminal.wait_for("may it? [y/N] ");
+    terminal.press("n\r");
+    let (code, seen) = terminal.end();
+    assert!(code == 0 && seen.contains("It is done."), "{seen}");
+    assert!(world.path("project/first").exists(), "{seen}");
+    assert!(!world.path("project/second").exists(), "{seen}");
+}
+
+#[test]
+fn the_end_of_input_at_a_question_decides_nothing() {
+    let world = World::new();
+    let mut terminal = two_commands(&world);
+    terminal.wait_for("may it? [y/N] ");
+    terminal.press("\x04");
+    let (code, seen) = terminal.end();
+    assert_eq!(code, 5, "{seen}");
+    assert!(
+        seen.contains("it waits for a decision: run: echo"),
+        "{seen}"
+    );
+    assert!(seen.contains("rye gate approve "), "{seen}");
+    let listed = world.run(&["gate", "list"]);
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    assert!(listed.contains("run: echo > first"), "{listed}");
+}
+
 #[test]
 fn a_terminal_gets_colours_and_no_line_wider_than_it_is() {
     let world = World::new();

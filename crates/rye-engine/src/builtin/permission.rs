@@ -6,11 +6,12 @@
 //! `builtin:bash`, `builtin:write` and `builtin:edit`; what is outside is never allowed
 //! without asking.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::arguments::Instead;
 use crate::bridge::{Mode, Risk};
 use crate::proof;
+use crate::sandbox::LeadsTo;
 use crate::text::without_middle;
 use crate::tool::{DecisionRequest, ToolContext, ToolDef, ToolError, decided};
 
@@ -32,8 +33,13 @@ pub(super) async fn to_change(
     if context.sandbox.kind() != UNCONFINED {
         return Ok(None);
     }
-    let outside = context.sandbox.is_outside(path).await;
-    let mut names = path.split('/');
+    let (outside, real) = match context.sandbox.leads_to(path).await {
+        LeadsTo::Inside(real) => (false, real),
+        LeadsTo::Outside(real) => (true, real),
+    };
+    // A link may lead to what its name does not tell of.
+    let elsewhere = real != path.trim_start_matches("./");
+    let mut names = path.split('/').chain(real.split('/'));
     let behaves = names.any(|name| BEHAVIOUR.contains(&name));
     let risk = if outside || behaves {
         Risk::High
@@ -49,12 +55,23 @@ pub(super) async fn to_change(
         Mode::Allow if outside => Mode::Ask,
         mode => mode,
     };
-    let key = format!("{}:{:.32}", context.call, proof::args_hash(args));
+    // What was agreed to is this file, and not what a link leads to later.
+    let asked = if elsewhere {
+        proof::args_hash(&json!([args, real]))
+    } else {
+        proof::args_hash(args)
+    };
+    let key = format!("{}:{asked:.32}", context.call);
     let title = format!("{}: {path}", tool.spec.name);
     let mut request = DecisionRequest::approval(key, title);
     let shown = serde_json::to_string_pretty(args).unwrap_or_default();
     let shown = without_middle(&shown, SHOWN, None);
-    request.body = format!("{where_it_is}\nrisk: {}\n{shown}", risk.as_str());
+    let leads = if elsewhere {
+        format!("It leads to {real}.\n")
+    } else {
+        String::new()
+    };
+    request.body = format!("{where_it_is}\n{leads}risk: {}\n{shown}", risk.as_str());
     decided(mode, tool, request, args, context).await
 }
 

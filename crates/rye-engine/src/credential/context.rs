@@ -4,6 +4,7 @@ use rye_protocol::{ErrorCode, ErrorInfo};
 use zeroize::Zeroizing;
 
 use super::{Looked, Owner};
+use crate::engine::Inner;
 use crate::tool::{DecisionRequest, ToolContext, ToolError};
 
 /// How often a person is asked for one that they say is there.
@@ -60,6 +61,24 @@ impl ToolContext {
     async fn look_for(&self, service: &str) -> Result<Looked, ToolError> {
         let gone = || ToolError::failed("the session is closed");
         let engine = self.engine.upgrade().ok_or_else(gone)?;
+        let owners = self.owners(&engine);
+        let now = engine.clock.now();
+        let found = engine.credentials.look(&owners, service, now, &self.masks);
+        found
+            .await
+            .map_err(|error| ToolError::failed(error.to_string()))
+    }
+
+    /// Has what this session may use masked from now on.
+    pub(crate) async fn learn_secrets(&self) {
+        if let Some(engine) = self.engine.upgrade() {
+            let owners = self.owners(&engine);
+            engine.credentials.learn(&owners, &self.masks).await;
+        }
+    }
+
+    /// Whose credentials it may use, the nearest first.
+    fn owners(&self, engine: &Inner) -> Vec<Owner> {
         let mut owners = Vec::new();
         let mut next = Some(self.session.clone());
         let (mut user, mut org) = (None, None);
@@ -72,11 +91,7 @@ impl ToolContext {
         }
         owners.push(Owner::User(user.unwrap_or_default()));
         owners.extend(org.map(Owner::Org));
-        let now = engine.clock.now();
-        let found = engine.credentials.look(&owners, service, now, &self.masks);
-        found
-            .await
-            .map_err(|error| ToolError::failed(error.to_string()))
+        owners
     }
 }
 

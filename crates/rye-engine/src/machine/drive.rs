@@ -28,7 +28,12 @@ impl Step<'_> {
     /// Does what comes next, until something must be waited for.
     pub(super) fn drive(&mut self) {
         self.reply();
+        self.proceed();
+        // Last: what has begun now has a time too.
         self.wake();
+    }
+
+    fn proceed(&mut self) {
         let paused = self.env.paused || self.machine.thread.status != ThreadStatus::Active;
         if paused {
             return;

@@ -43,7 +43,7 @@ impl Step<'_> {
         Some(Gate {
             id: GateId::of(&thread.session, &thread.id, &item, &key),
             kind: request.kind,
-            title: request.title.clone(),
+            title: one_line(&request.title),
             body: request.body.clone(),
             actions: request.actions.clone(),
             status: GateStatus::Pending,
@@ -249,4 +249,12 @@ impl Step<'_> {
             }
         }
     }
+}
+
+/// A title in one line. Its words may be a model's, and a line that a model begins would look
+/// like one of those that tell what is true of the call.
+fn one_line(title: &str) -> String {
+    let lines = title.split(['\n', '\r']).map(str::trim);
+    let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+    lines.join(" ⏎ ")
 }

@@ -214,11 +214,19 @@ fn asked(gate: &Gate) -> Option<(Whose, Raise)> {
 
 /// What a person let it be: a number of their own, or what was asked for.
 fn given(resolution: &Resolution, raise: Raise) -> u64 {
-    let own = match &resolution.value {
+    amount(&resolution.value).unwrap_or(raise.to)
+}
+
+fn amount(value: &Value) -> Option<u64> {
+    match value {
         Value::String(text) => text.trim().parse().ok(),
         other => other.as_u64(),
-    };
-    own.unwrap_or(raise.to)
+    }
+}
+
+/// Whether a gate asks how much, and what is said is no amount. Nothing is one: as much again.
+pub(crate) fn is_no_amount(gate: &Gate, value: &Value) -> bool {
+    gate.origin.tool == LIMIT && !value.is_null() && amount(value).is_none()
 }
 
 fn dollars(millionths: u64) -> String {

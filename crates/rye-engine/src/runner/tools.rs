@@ -87,6 +87,7 @@ impl Toolbox {
             let args = instead
                 .as_ref()
                 .map_or(args, |instead| instead.args.clone());
+            context.learn_secrets().await;
             let timeout = tool.def().timeout;
             let own = context.clone();
             let work = unharmed(async move { tool.run(args, context).await });

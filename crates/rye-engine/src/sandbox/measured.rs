@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use tracing::{field, info_span};
 
-use super::{Done, Exec, Executed, FileInfo, Sandbox, SandboxError, Walk, Walked, Watcher};
+use super::{
+    Done, Exec, Executed, FileInfo, LeadsTo, Sandbox, SandboxError, Walk, Walked, Watcher,
+};
 use crate::metrics::{Metric, Metrics};
 use crate::store::Later;
 
@@ -60,8 +62,8 @@ impl Sandbox for Measured {
         self.inner.end(process)
     }
 
-    fn is_outside<'a>(&'a self, path: &'a str) -> Later<'a, bool> {
-        self.inner.is_outside(path)
+    fn leads_to<'a>(&'a self, path: &'a str) -> Later<'a, LeadsTo> {
+        self.inner.leads_to(path)
     }
 
     fn exec<'a>(&'a self, exec: Exec, watcher: &'a dyn Watcher) -> Done<'a, Executed> {

@@ -173,3 +173,12 @@ pub(crate) struct CompletionsArgs {
     /// The shell.
     pub(crate) shell: clap_complete::Shell,
 }
+
+/// An id, or a part of one. Nothing is a part of all of them: a variable that a script has
+/// not set must not choose whichever there is.
+fn part_of_id(text: &str) -> Result<String, &'static str> {
+    if text.trim().is_empty() {
+        return Err("it is empty, and an id is not");
+    }
+    Ok(text.to_owned())
+}

@@ -34,6 +34,16 @@ impl Context {
         })
     }
 
+    /// The same call's surroundings in another project.
+    pub(crate) fn in_project(&self, project: &Path) -> Result<Self, Failure> {
+        let options = Options {
+            project: Some(project.to_owned()),
+            color: Some(self.settings.color.value),
+        };
+        let mut printer = self.printer;
+        Self::open(&options, &mut printer)
+    }
+
     /// Fails where a folder that was named for the project is not there.
     pub(crate) fn need_project(&self) -> Result<(), Failure> {
         let project = &self.settings.places.project;

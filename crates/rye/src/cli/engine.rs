@@ -55,33 +55,8 @@ pub(crate) fn with_engine<T>(
     run(runtime, store, context, wanted, Arc::new(supervisor), work)
 }
 
-/// The same for the one session that is meant: its tools work where they did, unless
-/// something else is asked for.
-pub(crate) fn with_session<T>(
-    context: &Context,
-    meant: &str,
-    asked: Wanted,
-    work: impl AsyncFnOnce(&Engine, &SessionId) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let supervisor = Supervisor::start().map_err(unable)?;
-    let runtime = runtime()?;
-    let store = rye_host::store(&database(context)?)?;
-    let session = runtime.block_on(meant_root(&store, meant))?;
-    let before = match session.sandbox {
-        Some(sandbox) if sandbox.kind == "local" => SandboxKind::Local,
-        _ => SandboxKind::Virtual,
-    };
-    let wanted = Wanted {
-        sandbox: Some(asked.sandbox.unwrap_or(before)),
-        workspace: session.workspace.map(PathBuf::from),
-        ..asked
-    };
-    let id = session.id;
-    let work = async |engine: &Engine| work(engine, &id).await;
-    run(runtime, store, context, wanted, Arc::new(supervisor), work)
-}
-
-fn run<T>(
+/// Runs work on an engine that is put together here.
+pub(super) fn run<T>(
     runtime: Runtime,
     store: Sqlite,
     context: &Context,
@@ -225,7 +200,7 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
-fn unable(error: io::Error) -> Failure {
+pub(super) fn unable(error: io::Error) -> Failure {
     Failure::failed("runtime", format_args!("cannot start the engine: {error}"))
 }
 
@@ -243,7 +218,7 @@ pub(crate) async fn find(engine: &Engine, meant: &str) -> Result<SessionId, Fail
 }
 
 /// The session that is meant, or the one at the top that it goes on with.
-async fn meant_root(store: &Sqlite, meant: &str) -> Result<SessionData, Failure> {
+pub(super) async fn meant_root(store: &Sqlite, meant: &str) -> Result<SessionData, Failure> {
     // Who names it whole need not have all of them read.
     if let Ok(id) = meant.parse()
         && let Some(record) = store.record(&id).await?
@@ -288,7 +263,9 @@ pub(crate) fn one_of<'a>(
     what: &str,
     hint: &str,
 ) -> Result<&'a str, Failure> {
-    let mut fitting: Vec<_> = ids.filter(|id| id.contains(meant)).collect();
+    // Nothing is a part of every id, and means none.
+    let is_meant = |id: &&str| !meant.is_empty() && id.contains(meant);
+    let mut fitting: Vec<_> = ids.filter(is_meant).collect();
     if let Some(exact) = fitting.iter().position(|id| *id == meant) {
         return Ok(fitting.swap_remove(exact));
     }

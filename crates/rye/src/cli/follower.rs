@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::engine::{decide, how_to_answer};
 use super::entry_line::line;
 use super::failure::{Exit, Failure};
-use super::page::{DIM, paint, plain};
+use super::page::{DIM, one_line, paint, plain};
 use super::printer::Printer;
 use asked::{Asked, Meaning};
 use gates::Gates;
@@ -173,19 +173,28 @@ impl Follower<'_> {
         if has("approve") && self.yes && !only_a_person.iter().any(named) {
             return self.decide(id, "approve").await;
         }
+        let mut waits = self.waits;
         if has("approve") && Printer::can_ask() {
-            let question = format!("{}\n{}\nmay it?", gate.title, gate.body.trim_end());
+            let question = format!(
+                "{}\n{}\nmay it?",
+                one_line(&gate.title),
+                gate.body.trim_end()
+            );
             let printer = self.printer;
             let asked = tokio::task::spawn_blocking(move || printer.confirm(question.trim()));
             let answer = asked.await.map_err(io::Error::other).flatten();
-            let yes = answer.map_err(|error| Failure::failed("io", error))?;
-            return self.decide(id, if yes { "approve" } else { "deny" }).await;
+            match answer.map_err(|error| Failure::failed("io", error))? {
+                Some(true) => return self.decide(id, "approve").await,
+                Some(false) => return self.decide(id, "deny").await,
+                // Whoever goes away has not decided.
+                None => waits = false,
+            }
         }
         let (text, hint) = (
             format!("it waits for a decision: {}", gate.title),
             how_to_answer(&gate),
         );
-        if !self.waits {
+        if !waits {
             let failure = Failure::new(Exit::Waits, "gate_waits", text);
             return Err(failure.hint(hint).detail("gate", id.as_str()));
         }

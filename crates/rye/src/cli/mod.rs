@@ -11,6 +11,7 @@ mod errors;
 mod failure;
 mod follower;
 mod gateway;
+mod going_on;
 mod models;
 mod page;
 mod printer;

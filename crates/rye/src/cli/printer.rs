@@ -7,6 +7,7 @@ use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
 use anstream::{AutoStream, ColorChoice};
+use rustix::termios::{QueueSelector, tcflush};
 use serde_json::{Map, Value};
 
 use super::failure::{Exit, Failure};
@@ -176,21 +177,28 @@ impl Printer {
         io::stdin().is_terminal() || (io::stderr().is_terminal() && terminal().is_some())
     }
 
-    /// Asks on the terminal; anything but yes is no.
-    pub(crate) fn confirm(self, question: &str) -> io::Result<bool> {
+    /// Asks on the terminal; anything but yes is no. None where input ends, and nobody has
+    /// said anything.
+    pub(crate) fn confirm(self, question: &str) -> io::Result<Option<bool>> {
+        // Where standard input is something else.
+        let terminal = terminal().filter(|_| !io::stdin().is_terminal());
+        // What was typed before is no answer: it was typed before the question was seen.
+        match &terminal {
+            Some(terminal) => tcflush(terminal, QueueSelector::IFlush)?,
+            None if io::stdin().is_terminal() => tcflush(io::stdin(), QueueSelector::IFlush)?,
+            None => {}
+        }
         self.error_words(&format!("{} [y/N] ", plain(question)));
         let mut answer = String::new();
-        let read = match terminal() {
-            // Standard input is something else.
-            Some(terminal) if !io::stdin().is_terminal() => {
-                BufReader::new(terminal).read_line(&mut answer)?
-            }
-            _ => io::stdin().read_line(&mut answer)?,
+        let read = match terminal {
+            Some(terminal) => BufReader::new(terminal).read_line(&mut answer)?,
+            None => io::stdin().read_line(&mut answer)?,
         };
         if read == 0 {
             self.error_words("\n");
+            return Ok(None);
         }
-        Ok(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
+        Ok(Some(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes")))
     }
 
     fn error_words(self, words: &str) {

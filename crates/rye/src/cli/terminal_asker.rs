@@ -42,9 +42,9 @@ fn put(printer: Printer, question: &Question) -> Reply {
     let said = plain(&question.message);
     printer.aside(&format!("the MCP server {who} asks: {said}\n"));
     match printer.confirm("answer it?") {
-        Ok(true) => {}
-        Ok(false) => return Reply::Decline,
-        Err(_) => return Reply::Cancel,
+        Ok(Some(true)) => {}
+        Ok(Some(false)) => return Reply::Decline,
+        Ok(None) | Err(_) => return Reply::Cancel,
     }
     let required = question.schema["required"].as_array();
     let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|it| it == name));

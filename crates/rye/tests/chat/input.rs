@@ -44,11 +44,11 @@ fn lines_are_edited_completed_and_remembered() {
     window.until("three lines", |it| it.contains("› one\n  two\n  three"));
     window.press("\x15\x7f\x15\x7f\x15");
     window.press("/he");
-    same!("commands_wide", window.shows("▸ help"));
-    window.resize(36, 16);
+    same!("commands_wide", window.shows("› /he\n▸ help"));
+    window.resized(36, 16);
     window.press("\x15/");
     same!("commands_narrow", window.shows("▸ model"));
-    window.resize(80, 24);
+    window.resized(80, 24);
     window.press("\x15/he");
     window.shows("▸ help");
     window.press("\t\x15");
@@ -91,7 +91,9 @@ fn what_is_being_written_is_seen_at_any_width() {
         window.shows("noted");
         window.ready();
         window.press("one\x1b\rtwo\\\rsee @pla");
-        let file = window.shows("▸ notes/plan.md");
+        let file = window.until("the file", |screen| {
+            screen.contains("see @pla\n▸ notes/plan.md")
+        });
         window.press("\t");
         window.shows("see @notes/plan.md");
         window.press("\x12bef");

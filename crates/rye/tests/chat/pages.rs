@@ -97,14 +97,14 @@ fn another_size_is_painted_anew_and_nothing_is_left_over() {
     window.ready();
     window.press("half written");
     window.shows("› half written");
-    window.resize(36, 30);
+    window.resized(36, 30);
     let narrow = window.until("the narrow page", |screen| {
         screen.contains("› half written")
             && screen.lines().all(|line| line.chars().count() <= 36)
             && screen.contains("\n  58 tokens (0 %) · virtual")
     });
     same!("resized_narrow", narrow);
-    window.resize(100, 30);
+    window.resized(100, 30);
     let wide = window.until("the wide page", |screen| {
         screen.contains("› half written") && screen.contains("agent.yaml · 58 tokens")
     });

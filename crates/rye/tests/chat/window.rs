@@ -137,6 +137,23 @@ impl<'a> Window<'a> {
         let _ = (&self.master).write_all(keys.as_bytes());
     }
 
+    /// Another size, and the picture that is painted anew for it.
+    #[track_caller]
+    pub(crate) fn resized(&self, width: u16, height: u16) {
+        let (seen, news) = &*self.seen;
+        let before = seen.lock().unwrap().bytes.len();
+        self.resize(width, height);
+        let mut seen = seen.lock().unwrap();
+        let end = Instant::now() + PATIENCE;
+        // From the first corner on: that is done for nothing else.
+        let is_new = |bytes: &[u8]| bytes.windows(3).any(|it| it == b"\x1b[H");
+        while !is_new(&seen.bytes[before..]) || seen.is_painting() {
+            let left = end.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero() && !seen.ended, "it is not painted anew");
+            seen = news.wait_timeout(seen, left).unwrap().0;
+        }
+    }
+
     /// Waits until the screen is as it is wanted.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {

@@ -8,6 +8,8 @@ use rye_engine::protocol::{Limits, Millis, QueueMode};
 use rye_host::SandboxKind;
 use serde_json::Value;
 
+use super::part_of_id;
+
 #[derive(Debug, Args)]
 #[command(
     after_help = "Enter sends; while the agent works it waits for its turn, Ctrl-S says it at once, Esc ends\n\
@@ -20,7 +22,7 @@ use serde_json::Value;
 )]
 pub(crate) struct ChatArgs {
     /// A session to go on with, or a part of its id. Else a new one.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = part_of_id)]
     pub(crate) session: Option<String>,
     /// The thread to begin with.
     #[arg(long, value_name = "KEY", default_value = "default")]
@@ -59,7 +61,7 @@ pub(crate) struct PromptArgs {
     #[arg(value_name = "TEXT")]
     pub(crate) text: Vec<String>,
     /// A session to go on with, or a part of its id. Else a new one.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = part_of_id)]
     pub(crate) session: Option<String>,
     /// Its thread.
     #[arg(long, value_name = "KEY", default_value = "default")]
@@ -232,7 +234,7 @@ pub(crate) enum SessionCommand {
 #[derive(Debug, Args)]
 pub(crate) struct SessionArgs {
     /// Its id, or the beginning or the end of it.
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = part_of_id)]
     pub(crate) id: String,
 }
 
@@ -290,7 +292,7 @@ impl From<ModeChoice> for QueueMode {
 #[derive(Debug, Args)]
 pub(crate) struct VerifySessionArgs {
     /// Its id, or the beginning or the end of it; or a file that it was written to.
-    #[arg(value_name = "ID|FILE")]
+    #[arg(value_name = "ID|FILE", value_parser = part_of_id)]
     pub(crate) what: String,
 }
 
@@ -317,7 +319,7 @@ pub(crate) struct ExportSessionArgs {
 )]
 pub(crate) struct ReplayArgs {
     /// A session's id, or a part of it; or a file that it was written to.
-    #[arg(value_name = "ID|FILE")]
+    #[arg(value_name = "ID|FILE", value_parser = part_of_id)]
     pub(crate) what: String,
 }
 
@@ -333,7 +335,7 @@ pub(crate) struct ForkArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
     /// The last entry that both have, or a part of its id. Else the last one that there is.
-    #[arg(long, value_name = "ENTRY")]
+    #[arg(long, value_name = "ENTRY", value_parser = part_of_id)]
     pub(crate) at: Option<String>,
 }
 
@@ -375,7 +377,7 @@ pub(crate) enum GateCommand {
 #[derive(Debug, Args)]
 pub(crate) struct GateArgs {
     /// Its id, or the beginning, the end or another part that no other has.
-    #[arg(value_name = "GATE")]
+    #[arg(value_name = "GATE", value_parser = part_of_id)]
     pub(crate) gate: String,
 }
 

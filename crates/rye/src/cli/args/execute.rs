@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::part_of_id;
+
 #[derive(Debug, Args)]
 #[command(
     override_usage = "rye execute [OPTIONS] ID [--PARAMETER VALUE]...",
@@ -113,6 +115,7 @@ pub(crate) enum RunCommand {
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// The run's id, or as much of its beginning as no other has.
+    #[arg(value_parser = part_of_id)]
     pub(crate) id: String,
 }
 

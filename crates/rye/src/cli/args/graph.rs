@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::seconds;
+use super::{part_of_id, seconds};
 
 #[derive(Debug, Subcommand)]
 #[command(
@@ -58,7 +58,7 @@ pub(crate) struct GraphRunArgs {
     #[arg(long, value_name = "JSON|@FILE|-")]
     pub(crate) params: Option<String>,
     /// Go on with this run.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["params", "call"])]
+    #[arg(long, value_name = "RUN", value_parser = part_of_id, conflicts_with_all = ["params", "call"])]
     pub(crate) resume: Option<String>,
     /// Go on though the graph is not what it was when the run began.
     #[arg(long, requires = "resume")]
@@ -80,7 +80,7 @@ pub(crate) struct StepArgs {
     #[arg(value_name = "ID", required_unless_present = "resume")]
     pub(crate) id: Option<String>,
     /// Take a step of this run.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["id", "params"])]
+    #[arg(long, value_name = "RUN", value_parser = part_of_id, conflicts_with_all = ["id", "params"])]
     pub(crate) resume: Option<String>,
     /// Go on though the graph is not what it was when the run began.
     #[arg(long, requires = "resume")]
@@ -105,7 +105,7 @@ pub(crate) struct ShowArgs {
     #[arg(long, value_enum, default_value = "mermaid")]
     pub(crate) format: Drawing,
     /// Colour in what this run did.
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, value_name = "RUN", value_parser = part_of_id)]
     pub(crate) run: Option<String>,
     /// Write it to a file.
     #[arg(long, short, value_name = "FILE")]

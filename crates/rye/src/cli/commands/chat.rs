@@ -1,7 +1,7 @@
 //! `rye chat`
 
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -15,38 +15,38 @@ use serde_json::{Value, json};
 
 use crate::cli::args::ChatArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, with_engine, with_session};
+use crate::cli::engine::{Wanted, with_engine};
 use crate::cli::failure::Failure;
+use crate::cli::going_on::{made_in, with_session};
 use crate::cli::models::{DEMO, catalogue};
 use crate::cli::page::Page;
 use crate::cli::printer::{Outcome, Report};
 
 pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
-    let workspace = args.workspace.clone();
-    let workspace = workspace.unwrap_or_else(|| context.settings.project().to_owned());
     let wanted = Wanted {
         sandbox: args.sandbox.map(Into::into),
-        workspace: Some(workspace.clone()),
+        workspace: args.workspace.clone(),
         model: args.model.clone(),
         skills: Vec::new(),
     };
-    // Before anything else, so that nobody waits to write.
-    let chat = Chat::begin(options(args, context, workspace.clone()))?;
-    let models = catalogue(context, &workspace)?;
-    let desk = Arc::new(Host {
-        models,
-        project: context.settings.project().to_owned(),
-    });
     if let Some(meant) = &args.session {
-        return with_session(context, meant, wanted, async |engine, id| {
-            let session = engine.open_session(id, Claim::IfFree).await?;
-            talk(args, chat, engine, session, desk).await
+        return with_session(context, meant, wanted, async |it| {
+            let chat = Chat::begin(options(args, context, it.workspace))?;
+            let desk = Host::of(it.context, it.workspace)?;
+            let session = it.engine.open_session(it.session, Claim::IfFree).await?;
+            talk(args, chat, it.engine, session, desk).await
         });
     }
+    let project = context.settings.project();
+    let workspace = args.workspace.as_deref().unwrap_or(project);
+    // Before anything else, so that nobody waits to write.
+    let chat = Chat::begin(options(args, context, workspace))?;
+    let desk = Host::of(context, workspace)?;
     with_engine(context, wanted, async |engine| {
         let new = NewSession {
             workspace: Some(workspace.display().to_string()),
             model: args.model.clone(),
+            metadata: made_in(context),
             ..NewSession::default()
         };
         let session = engine.create_session(new).await?;
@@ -70,7 +70,7 @@ async fn talk(
     Ok(Box::new(Left { session: id }))
 }
 
-fn options(args: &ChatArgs, context: &Context, workspace: PathBuf) -> Options {
+fn options(args: &ChatArgs, context: &Context, workspace: &Path) -> Options {
     let state = context.settings.state_dir.as_ref();
     let sandbox = match args.sandbox.map(Into::into) {
         Some(rye_host::SandboxKind::Local) => "local",
@@ -82,7 +82,7 @@ fn options(args: &ChatArgs, context: &Context, workspace: PathBuf) -> Options {
         thread: args.thread.clone(),
         model: args.model.clone(),
         sandbox: sandbox.to_owned(),
-        workspace,
+        workspace: workspace.to_owned(),
         history: state.map(|state| state.value.join("chat-history")),
         colours: match context.printer.color {
             ColorChoice::Never => false,
@@ -127,6 +127,15 @@ fn greeting(name: &str, models: &Catalogue) -> Vec<String> {
 struct Host {
     models: Catalogue,
     project: PathBuf,
+}
+
+impl Host {
+    fn of(context: &Context, workspace: &Path) -> Result<Arc<Self>, Failure> {
+        Ok(Arc::new(Self {
+            models: catalogue(context, workspace)?,
+            project: context.settings.project().to_owned(),
+        }))
+    }
 }
 
 impl Desk for Host {

@@ -168,8 +168,8 @@ fn ask(context: &Context, question: &str, what: &str, hint: &str) -> Result<(), 
         return Err(Failure::new(Exit::Permission, "needs_yes", message).hint(hint));
     }
     match context.printer.confirm(question) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(Failure::new(
+        Ok(Some(true)) => Ok(()),
+        Ok(Some(false) | None) => Err(Failure::new(
             Exit::Permission,
             "declined",
             "declined; nothing was changed",

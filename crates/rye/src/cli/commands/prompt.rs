@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 
 use crate::cli::args::PromptArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, with_engine, with_session};
+use crate::cli::engine::{Wanted, with_engine};
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::follower::{Ended, Follower};
+use crate::cli::going_on::{made_in, with_session};
 use crate::cli::page::{Page, plain};
 use crate::cli::printer::{Outcome, Report};
 
@@ -38,9 +39,10 @@ fn prompted(args: &PromptArgs, context: &Context) -> Outcome {
         skills: args.skills.clone(),
     };
     if let Some(meant) = &args.session {
-        return with_session(context, meant, wanted, async |engine, id| {
+        return with_session(context, meant, wanted, async |it| {
+            let engine = it.engine;
             let content = checked(args, text, engine, false).await?;
-            let session = engine.open_session(id, Claim::IfFree).await?;
+            let session = engine.open_session(it.session, Claim::IfFree).await?;
             let prompt = prompt(args, content, schema);
             ask(args, context, engine, &session, prompt).await
         });
@@ -53,6 +55,7 @@ fn prompted(args: &PromptArgs, context: &Context) -> Outcome {
             model: args.model.clone(),
             role: args.role.clone(),
             org_id: args.org.clone(),
+            metadata: made_in(context),
             ..NewSession::default()
         };
         let session = engine.create_session(new).await?;

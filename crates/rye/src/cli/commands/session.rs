@@ -14,11 +14,12 @@ use serde_json::{Value, json};
 
 use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand};
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, find, how_to_answer, with_engine, with_session};
+use crate::cli::engine::{Wanted, find, how_to_answer, with_engine};
 use crate::cli::entry_line::line;
 use crate::cli::failure::Failure;
 use crate::cli::follower::Follower;
-use crate::cli::page::{BAD, BOLD, DIM, Page, WARN, paint, plain};
+use crate::cli::going_on::with_session;
+use crate::cli::page::{BAD, BOLD, DIM, Page, WARN, one_line, paint, plain};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
 
@@ -175,7 +176,7 @@ impl Report for Show {
             page.line(paint(DIM, format_args!("task {} {state}", child.id)));
         }
         for gate in &self.gates {
-            let title = plain(&gate.title).into_owned();
+            let title = one_line(&gate.title);
             page.line(paint(WARN, format_args!("waits for a decision: {title}")));
             page.line(paint(DIM, format_args!("  {}", how_to_answer(gate))));
         }
@@ -188,7 +189,8 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
         ..Wanted::default()
     };
     let meant = &args.session.id;
-    with_session(context, meant, wanted, async |engine, id| {
+    with_session(context, meant, wanted, async |it| {
+        let (engine, id) = (it.engine, it.session);
         // It goes on as soon as it is open: what comes of that is told from here on.
         let before = engine.last_event(id).await?;
         let session = engine.open_session(id, Claim::IfFree).await?;

@@ -7,15 +7,16 @@ use serde_json::{Value, json};
 
 use crate::cli::args::CompactArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, with_session};
+use crate::cli::engine::Wanted;
 use crate::cli::failure::Failure;
+use crate::cli::going_on::with_session;
 use crate::cli::page::Page;
 use crate::cli::printer::{Outcome, Report};
 
 pub(crate) fn run(args: &CompactArgs, context: &Context) -> Outcome {
     let meant = &args.session.id;
-    with_session(context, meant, Wanted::default(), async |engine, id| {
-        let session = engine.open_session(id, Claim::IfFree).await?;
+    with_session(context, meant, Wanted::default(), async |it| {
+        let session = it.engine.open_session(it.session, Claim::IfFree).await?;
         let thread = Some(args.thread.as_str());
         let came = if args.undo {
             match session.undo_compaction(thread).await? {
@@ -34,7 +35,7 @@ pub(crate) fn run(args: &CompactArgs, context: &Context) -> Outcome {
                 Compaction::Failed(error) => Came::Failed(error),
             }
         };
-        let session = id.to_string();
+        let session = it.session.to_string();
         Ok(Box::new(Compacted { session, came }) as Box<dyn Report>)
     })
 }

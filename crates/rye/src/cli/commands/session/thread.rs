@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use crate::cli::args::ThreadArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, with_session};
+use crate::cli::engine::Wanted;
 use crate::cli::failure::Failure;
+use crate::cli::going_on::with_session;
 use crate::cli::page::{Page, plain};
 use crate::cli::printer::{Outcome, Report};
 
@@ -16,7 +17,8 @@ const NONE: &str = "none";
 
 pub(crate) fn run(args: &ThreadArgs, context: &Context) -> Outcome {
     let meant = &args.session.id;
-    with_session(context, meant, Wanted::default(), async |engine, id| {
+    with_session(context, meant, Wanted::default(), async |it| {
+        let engine = it.engine;
         // What cannot hold is not written down.
         if let Some(name) = args.role.as_deref().filter(|name| *name != NONE) {
             let role = engine.role(name).await;
@@ -26,7 +28,7 @@ pub(crate) fn run(args: &ThreadArgs, context: &Context) -> Outcome {
             let known = engine.check_model(Some(name));
             known.map_err(|why| Failure::failed("unknown_model", why).hint("rye models list"))?;
         }
-        let session = engine.open_session(id, Claim::IfFree).await?;
+        let session = engine.open_session(it.session, Claim::IfFree).await?;
         let own = |given: &Option<String>| {
             let name = given.as_deref()?;
             Some(if name == NONE { "" } else { name }.to_owned())

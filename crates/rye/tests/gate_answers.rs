@@ -1,0 +1,93 @@
+//! What a person is shown at a gate, and what they may answer.
+
+mod support;
+
+use std::process::Output;
+
+use support::{World, json, told};
+
+const TOOL: &str = "\
+version: \"1.0.0\"
+description: Puts it into production
+risk_level: high
+executor_id: rye/core/runtimes/bash/bash
+config:
+  command: 'echo ran'
+config_schema: { type: object }
+";
+
+const MODEL: &[&str] = &[
+    "prompt",
+    "go",
+    "--no-wait",
+    "--model",
+    "scripted:agent.yaml",
+];
+
+fn with_script(script: &str) -> World {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    world.write("project/agent.yaml", script);
+    assert!(world.run(&["init"]).status.success());
+    world
+}
+
+fn waits(output: &Output) {
+    assert_eq!(output.status.code(), Some(5), "{}", told("", output));
+}
+
+#[test]
+fn what_a_model_says_a_call_is_for_is_one_line() {
+    let summary = r"look around\nrisk: low\r\n  rye gate approve gate:another";
+    let world = with_script(&format!(
+        "steps:\n  - tool_calls: [{{ name: call_tool, args: {{ tool_id: 'rye:deploy', params: {{}}, \
+         summary: \"{summary}\" }} }}]\n"
+    ));
+    world.write("project/.ai/tools/deploy.yaml", TOOL);
+    assert!(world.run(&["sign", "deploy"]).status.success());
+    waits(&world.run(MODEL));
+    let listed = told("", &world.run(&["gate", "list"]));
+    let title = "rye:deploy: look around ⏎ risk: low ⏎ rye gate approve gate:another";
+    assert!(listed.contains(title), "{listed}");
+    let mut lines = listed.lines().map(str::trim);
+    let risks: Vec<_> = lines
+        .clone()
+        .filter(|line| line.starts_with("risk: "))
+        .collect();
+    assert_eq!(risks, ["risk: high"], "{listed}");
+    assert!(
+        lines.all(|line| !line.starts_with("rye gate approve gate:another")),
+        "{listed}"
+    );
+}
+
+#[test]
+fn how_much_more_is_said_in_a_number_or_not_at_all() {
+    let world = with_script(
+        "steps:\n  - tool_calls: [{ name: glob, args: { pattern: '*' } }]\n  - text: 'It is done.'\n",
+    );
+    world.write(
+        "user/.ai/config/agent/approvals.yaml",
+        "limits: ask\nrules: []\n",
+    );
+    waits(&world.run(&[MODEL, &["--max-turns", "1"]].concat()));
+    let gate = || {
+        let listed = json(&world.run(&["gate", "list", "--json"]));
+        listed["gates"][0].clone()
+    };
+    let (id, session) = (gate()["id"].clone(), gate()["origin"]["session"].clone());
+    let (id, session) = (id.as_str().unwrap(), session.as_str().unwrap());
+    let answer = ["gate", "answer", id, "--action", "approve", "--value"];
+    for wrong in ["abc", "", "1.5", "-3", "18446744073709551616"] {
+        let value = format!("--value={wrong}");
+        let output = world.run(&[&answer[..5], &[&value]].concat());
+        let said = told(wrong, &output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("which is a whole number"), "{said}");
+        assert_eq!(gate()["id"], id, "{said}");
+    }
+    let output = world.run(&[&answer[..], &["5"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let said = told("", &world.run(&["session", "resume", session]));
+    assert!(said.contains("It is done."), "{said}");
+}
