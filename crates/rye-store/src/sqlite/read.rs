@@ -1,12 +1,13 @@
 //! Questions to the database.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
-use rye_engine::store::{Record, SessionFilter, StoreError};
+use rye_engine::store::{Record, SessionFilter, StoreError, UNREADABLE};
 use rye_protocol::{
-    Archive, Entry, EntryId, Event, Gate, GateId, GateRef, QueueItem, Session, SessionId, Thread,
-    ThreadId, Usage,
+    Archive, Entry, EntryId, Event, Gate, GateId, GateRef, Limits, Millis, Purpose, QueueItem,
+    Session, SessionId, SessionStatus, Thread, ThreadId, Usage,
 };
 use serde::de::DeserializeOwned;
+use serde_json::Map;
 
 use super::document::{self, Told};
 use super::error::Outcome;
@@ -31,6 +32,30 @@ fn all<T: DeserializeOwned>(
         )?);
     }
     Ok(things)
+}
+
+/// The same with the place of what cannot be read: the id is the second column.
+fn all_named<T: DeserializeOwned>(
+    what: &str,
+    mut question: CachedStatement<'_>,
+    session: i64,
+) -> Outcome<Vec<T>> {
+    let mut things = Vec::new();
+    let mut rows = question.query([session])?;
+    while let Some(row) = rows.next()? {
+        let id: String = row.get(1)?;
+        let thing = document::read(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
+        things.push(thing.map_err(|error| at(&format!("{what} {id}"), error))?);
+    }
+    Ok(things)
+}
+
+/// What cannot be read, with its place.
+fn at(place: &str, error: StoreError) -> StoreError {
+    match error {
+        StoreError::Unreadable(why) => StoreError::Unreadable(format!("{place}: {why}")),
+        other => other,
+    }
 }
 
 /// The session of a row of usage and text, whose threads have used up so much besides.
@@ -82,7 +107,8 @@ pub(super) fn record(db: &Connection, id: &SessionId) -> Outcome<Option<Record>>
     let items = items(db, number)?;
     let (threads, of_threads) = threads(db, number)?;
     Ok(Some(Record {
-        session: session(&usage, &doc, of_threads)?,
+        session: session(&usage, &doc, of_threads)
+            .map_err(|error| at(&format!("session {id}"), error))?,
         threads,
         gates: gates(db, number, &items)?,
         items,
@@ -102,11 +128,12 @@ pub(super) fn archive(db: &Connection, id: &SessionId) -> Outcome<Option<Archive
         return Ok(None);
     };
     let number = rows::session(db, id)?.ok_or_else(|| not_found(SESSION, id))?;
-    let gates: Vec<Gate> = all(
+    let gates: Vec<Gate> = all_named(
+        "gate",
         db.prepare_cached(
-            "SELECT doc FROM engine_decision_gates WHERE session = ?1 ORDER BY number",
+            "SELECT doc, id FROM engine_decision_gates WHERE session = ?1 ORDER BY number",
         )?,
-        [number],
+        number,
     )?;
     let mut refs = Vec::new();
     for gate in &gates {
@@ -115,15 +142,19 @@ pub(super) fn archive(db: &Connection, id: &SessionId) -> Outcome<Option<Archive
     Ok(Some(Archive {
         session: record.session,
         threads: record.threads,
-        entries: all(
-            db.prepare_cached("SELECT doc FROM engine_entries WHERE session = ?1 ORDER BY number")?,
-            [number],
-        )?,
-        items: all(
+        entries: all_named(
+            "entry",
             db.prepare_cached(
-                "SELECT doc FROM engine_queue_items WHERE session = ?1 ORDER BY number",
+                "SELECT doc, id FROM engine_entries WHERE session = ?1 ORDER BY number",
             )?,
-            [number],
+            number,
+        )?,
+        items: all_named(
+            "prompt",
+            db.prepare_cached(
+                "SELECT doc, id FROM engine_queue_items WHERE session = ?1 ORDER BY number",
+            )?,
+            number,
         )?,
         gates,
         refs,
@@ -169,30 +200,58 @@ pub(super) fn sessions(db: &Connection, filter: &SessionFilter) -> Outcome<Vec<S
     // A question of its own for each, so that each finds its index.
     let mut question = db.prepare_cached(match (&filter.user, &filter.parent) {
         (None, None) => {
-            "SELECT number, usage, doc FROM engine_sessions
+            "SELECT number, usage, doc, id FROM engine_sessions
              WHERE number < ?1 AND ?3 IS NULL AND ?4 IS NULL ORDER BY number DESC LIMIT ?2"
         }
         (Some(_), None) => {
-            "SELECT number, usage, doc FROM engine_sessions
+            "SELECT number, usage, doc, id FROM engine_sessions
              WHERE number < ?1 AND user_id = ?3 AND ?4 IS NULL ORDER BY number DESC LIMIT ?2"
         }
         (_, Some(_)) => {
-            "SELECT number, usage, doc FROM engine_sessions
+            "SELECT number, usage, doc, id FROM engine_sessions
              WHERE number < ?1 AND (?3 IS NULL OR user_id = ?3) AND parent = ?4
              ORDER BY number DESC LIMIT ?2"
         }
     })?;
     let parent = filter.parent.as_ref().map(SessionId::as_str);
     let rows = question.query_map(params![before, limit, filter.user, parent], |row| {
-        let texts: (String, String) = (row.get(1)?, row.get(2)?);
+        let texts: (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
         Ok((row.get::<_, i64>(0)?, texts))
     })?;
     let mut sessions = Vec::new();
     for row in rows {
-        let (number, (usage, doc)) = row?;
-        sessions.push(session(&usage, &doc, used(db, number)?)?);
+        let (number, (usage, doc, id)) = row?;
+        sessions.push(match session(&usage, &doc, used(db, number)?) {
+            // The others can be, and must be found.
+            Err(StoreError::Unreadable(why)) => unreadable(&id, why)?,
+            found => found?,
+        });
     }
     Ok(sessions)
+}
+
+/// What is known of a session whose row cannot be read.
+fn unreadable(id: &str, why: String) -> Result<Session, StoreError> {
+    let id = id.parse();
+    let id = id.map_err(|_| StoreError::Unreadable(format!("the id of a session: {why}")))?;
+    Ok(Session {
+        id,
+        user_id: None,
+        org_id: None,
+        workspace: None,
+        purpose: Purpose::default(),
+        status: SessionStatus::Error,
+        sandbox: None,
+        snapshot_id: None,
+        parent: None,
+        depth: 0,
+        model: None,
+        limits: Limits::default(),
+        usage: Usage::default(),
+        metadata: Map::from_iter([(UNREADABLE.to_owned(), why.into())]),
+        created_at: Millis(0),
+        updated_at: Millis(0),
+    })
 }
 
 /// Where an entry is.
