@@ -1,13 +1,12 @@
 //! Questions to the database.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
-use rye_engine::store::{Record, SessionFilter, StoreError, UNREADABLE};
+use rye_engine::store::{Record, StoreError};
 use rye_protocol::{
-    Archive, Entry, EntryId, Event, Gate, GateId, GateRef, Limits, Millis, Purpose, QueueItem,
-    Session, SessionId, SessionStatus, Thread, ThreadId, Usage,
+    Archive, Entry, EntryId, Event, Gate, GateId, GateRef, QueueItem, Session, SessionId, Thread,
+    ThreadId, Usage,
 };
 use serde::de::DeserializeOwned;
-use serde_json::Map;
 
 use super::document::{self, Told};
 use super::error::Outcome;
@@ -15,7 +14,7 @@ use super::rows;
 use crate::rules::{ENTRY, SESSION, not_found};
 
 /// SQLite counts no further.
-fn at_most(limit: usize) -> i64 {
+pub(super) fn at_most(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
@@ -59,7 +58,7 @@ fn at(place: &str, error: StoreError) -> StoreError {
 }
 
 /// The session of a row of usage and text, whose threads have used up so much besides.
-fn session(usage: &str, doc: &str, of_threads: Usage) -> Result<Session, StoreError> {
+pub(super) fn session(usage: &str, doc: &str, of_threads: Usage) -> Result<Session, StoreError> {
     let mut session: Session = document::read(doc)?;
     session.usage = document::read::<Usage>(usage)?.plus(of_threads);
     Ok(session)
@@ -81,7 +80,7 @@ fn threads(db: &Connection, session: i64) -> Outcome<(Vec<Thread>, Usage)> {
 }
 
 /// What the threads of a session have used up.
-fn used(db: &Connection, session: i64) -> Outcome<Usage> {
+pub(super) fn used(db: &Connection, session: i64) -> Outcome<Usage> {
     let mut find = db.prepare_cached(
         "SELECT turns, input, cached, cache_write, output, spend
          FROM engine_threads WHERE session = ?1",
@@ -189,69 +188,6 @@ fn gates(db: &Connection, session: i64, items: &[QueueItem]) -> Outcome<Vec<Gate
     found.sort_unstable();
     let gates: Result<_, _> = found.iter().map(|(_, doc)| document::read(doc)).collect();
     Ok(gates?)
-}
-
-pub(super) fn sessions(db: &Connection, filter: &SessionFilter) -> Outcome<Vec<Session>> {
-    let before = match &filter.before {
-        None => i64::MAX,
-        Some(id) => rows::session(db, id)?.ok_or_else(|| not_found(SESSION, id))?,
-    };
-    let limit = at_most(filter.limit);
-    // A question of its own for each, so that each finds its index.
-    let mut question = db.prepare_cached(match (&filter.user, &filter.parent) {
-        (None, None) => {
-            "SELECT number, usage, doc, id FROM engine_sessions
-             WHERE number < ?1 AND ?3 IS NULL AND ?4 IS NULL ORDER BY number DESC LIMIT ?2"
-        }
-        (Some(_), None) => {
-            "SELECT number, usage, doc, id FROM engine_sessions
-             WHERE number < ?1 AND user_id = ?3 AND ?4 IS NULL ORDER BY number DESC LIMIT ?2"
-        }
-        (_, Some(_)) => {
-            "SELECT number, usage, doc, id FROM engine_sessions
-             WHERE number < ?1 AND (?3 IS NULL OR user_id = ?3) AND parent = ?4
-             ORDER BY number DESC LIMIT ?2"
-        }
-    })?;
-    let parent = filter.parent.as_ref().map(SessionId::as_str);
-    let rows = question.query_map(params![before, limit, filter.user, parent], |row| {
-        let texts: (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
-        Ok((row.get::<_, i64>(0)?, texts))
-    })?;
-    let mut sessions = Vec::new();
-    for row in rows {
-        let (number, (usage, doc, id)) = row?;
-        sessions.push(match session(&usage, &doc, used(db, number)?) {
-            // The others can be, and must be found.
-            Err(StoreError::Unreadable(why)) => unreadable(&id, why)?,
-            found => found?,
-        });
-    }
-    Ok(sessions)
-}
-
-/// What is known of a session whose row cannot be read.
-fn unreadable(id: &str, why: String) -> Result<Session, StoreError> {
-    let id = id.parse();
-    let id = id.map_err(|_| StoreError::Unreadable(format!("the id of a session: {why}")))?;
-    Ok(Session {
-        id,
-        user_id: None,
-        org_id: None,
-        workspace: None,
-        purpose: Purpose::default(),
-        status: SessionStatus::Error,
-        sandbox: None,
-        snapshot_id: None,
-        parent: None,
-        depth: 0,
-        model: None,
-        limits: Limits::default(),
-        usage: Usage::default(),
-        metadata: Map::from_iter([(UNREADABLE.to_owned(), why.into())]),
-        created_at: Millis(0),
-        updated_at: Millis(0),
-    })
 }
 
 /// Where an entry is.
