@@ -8,6 +8,7 @@
 
 mod check;
 mod elsewhere;
+mod tasks;
 
 use lillux::Hash;
 use lillux::keys::SigningKey;
@@ -23,6 +24,7 @@ use crate::arguments;
 pub use check::{Fault, Trouble, Verdict, check, check_receipt};
 pub use elsewhere::Doubt;
 pub(crate) use elsewhere::{doubt, is_doubted};
+pub use tasks::check_all;
 
 /// Where a gate's context keeps the hash of what would run.
 pub const CHAIN_HASH: &str = "chain_hash";

@@ -111,6 +111,42 @@ fn a_session_that_cannot_be_read_hides_no_other() {
     assert!(said.contains(&format!("session {broken}: ")), "{said}");
 }
 
+#[test]
+fn a_gate_or_a_task_that_was_removed_is_missed() {
+    let world = ready();
+    let tasks = "\
+steps:
+  - tool_calls:
+      - { name: task, args: { prompt: x, model: 'scripted:other.yaml' } }
+      - { name: bash, args: { command: 'echo hi' } }
+  - text: done
+";
+    world.write("project/agent.yaml", tasks);
+    world.write("project/other.yaml", "steps: [{ text: ok }]\n");
+    let args = ["prompt", "go", "--model", "scripted:agent.yaml", "--json"];
+    let mut command = world.command();
+    let command = command.args(args).args(["--sandbox", "local", "--yes"]);
+    let output = command.output().unwrap();
+    let id = outcome(&output)["session"].as_str().unwrap().to_owned();
+    let missing = || {
+        let verified = world.run(&["session", "verify", &id, "--json"]);
+        let faults = json(&verified)["sessions"][0]["faults"].clone();
+        let faults = faults.as_array().unwrap().clone();
+        let troubles = faults.iter().map(|it| it["trouble"].clone());
+        (verified.status.code(), troubles.collect::<Vec<_>>())
+    };
+    assert_eq!(missing(), (Some(0), vec![]));
+    write_in(&world, "DELETE FROM engine_decision_gates");
+    assert_eq!(missing(), (Some(3), vec!["missing".into()]));
+    let removed = world.run(&["session", "list", "--json"]);
+    let listed = json(&removed)["sessions"].as_array().unwrap().clone();
+    let mut ids = listed.iter().map(|it| it["id"].as_str().unwrap());
+    let task = ids.find(|it| it.starts_with("task-")).unwrap();
+    let removed = world.run(&["session", "rm", task]);
+    assert!(removed.status.success(), "{removed:?}");
+    assert_eq!(missing(), (Some(3), vec!["missing".into(); 2]));
+}
+
 /// Changes the database as nobody should.
 fn write_in(world: &World, statement: &str) {
     let database = find(&world.path("user"), "sessions.db").unwrap();
@@ -353,5 +389,34 @@ fn without_a_key_nothing_is_signed_and_verify_says_so() {
     let id = answered(&world);
     let output = world.run(&["session", "verify", &id]);
     assert_eq!(output.status.code(), Some(3));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("signed by nobody"));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        told.contains("not signed") && told.contains("signed by nobody"),
+        "{told}"
+    );
+    for word in ["not as it was", "added"] {
+        assert!(!told.contains(word), "nobody altered it: {told}");
+    }
+    let verified = json(&world.run(&["session", "verify", &id, "--json"]));
+    let faults = verified["sessions"][0]["faults"].as_array().unwrap();
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert_eq!(faults[0]["trouble"], "signature");
+    // A seal stands for all that came before it.
+    assert!(world.run(&["init"]).status.success());
+    let more = [
+        "prompt",
+        "more",
+        "--session",
+        &id,
+        "--model",
+        "scripted:agent.yaml",
+    ];
+    assert!(world.run(&more).status.success());
+    assert!(world.run(&["session", "verify", &id]).status.success());
+    write_in(
+        &world,
+        "UPDATE engine_entries SET doc = replace(doc, 'hi', 'ho')",
+    );
+    let output = world.run(&["session", "verify", &id]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("not as it was"));
 }

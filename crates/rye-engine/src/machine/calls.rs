@@ -51,6 +51,7 @@ impl Step<'_> {
 
     /// Its host died while it ran: nobody knows whether it had its effect.
     pub(super) fn interrupt(&mut self, call: &Call) {
+        self.withdraw_gates("ended", |gate| gate.origin.call == call.id);
         let message = "it was interrupted; whether it had its effect is not known. \
                        Look before you do it again.";
         self.refuse(

@@ -1,17 +1,16 @@
 //! Whether a record is as it was signed.
 
+mod decisions;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use lillux::Hash;
 use lillux::keys::{PublicKey, Signature};
-use rye_protocol::{
-    Archive, CallId, Entry, EntryId, EntryKind, EventKind, Gate, GateStatus, Part, Resolution,
-    Seal, ThreadId,
-};
-use serde_json::Value;
+use rye_protocol::{Archive, Entry, EntryId, EventKind, Seal};
 
-use super::elsewhere::Settled;
-use super::{ARGS_HASH, CHAIN_HASH, entry_hash, receipt_hash, seal_hash, unsigned};
+use super::{entry_hash, seal_hash};
+
+pub use decisions::check_receipt;
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,6 +27,16 @@ pub struct Verdict {
     pub keys: BTreeSet<String>,
     /// What is wrong.
     pub faults: Vec<Fault>,
+}
+
+impl Verdict {
+    /// Whether nobody signed any of it, and nothing else is wrong: then there is nothing that
+    /// it could be compared with.
+    pub fn is_unsigned(&self) -> bool {
+        let mut faults = self.faults.iter();
+        let signature = faults.all(|fault| fault.trouble == Trouble::Signature);
+        self.keys.is_empty() && !self.faults.is_empty() && signature
+    }
 }
 
 /// Something that is not as it was.
@@ -72,6 +81,7 @@ pub fn check(archive: &Archive, key: impl Fn(&str) -> Option<PublicKey>) -> Verd
     let sealed = check.sealed(&known, &seals);
     check.ends(&known, &seals, &sealed);
     check.events();
+    check.gates();
     check.receipts();
     check.verdict
 }
@@ -229,10 +239,17 @@ impl<'a> Check<'a> {
             }
         }
         self.verdict.open = open.len();
-        for entry in &self.archive.entries {
-            if !sealed.contains(&entry.id) && !open.contains(&entry.id) {
-                self.fault(Trouble::Added, &entry.id, "nobody signed it");
-            }
+        let entries = self.archive.entries.iter();
+        let unsigned: Vec<_> = entries
+            .filter(|it| !sealed.contains(&it.id) && !open.contains(&it.id))
+            .collect();
+        if seals.is_empty() && !unsigned.is_empty() {
+            // Without a key nothing is: that is no sign that something was added.
+            let session = &self.archive.session.id;
+            return self.fault(Trouble::Signature, session, "nobody signed anything of it");
+        }
+        for entry in unsigned {
+            self.fault(Trouble::Added, &entry.id, "nobody signed it");
         }
     }
 
@@ -245,111 +262,4 @@ impl<'a> Check<'a> {
             }
         }
     }
-
-    /// What was decided is what was signed, and what was approved is what ran.
-    fn receipts(&mut self) {
-        let settled = Settled::of(self.archive);
-        // Of several questions about a call, the last one counts.
-        let mut asked: HashMap<_, &Gate> = HashMap::new();
-        for gate in &self.archive.gates {
-            if gate.context.contains_key(CHAIN_HASH) {
-                asked.insert((&gate.origin.thread, &gate.origin.call), gate);
-            }
-            let GateStatus::Resolved { resolution } = &gate.status else {
-                continue;
-            };
-            let Some(receipt) = &resolution.receipt else {
-                if gate.context.contains_key(CHAIN_HASH) || !settled.has(gate) {
-                    self.fault(Trouble::Signature, &gate.id, "nobody signed the decision");
-                }
-                continue;
-            };
-            self.verdict.receipts += 1;
-            let hash = receipt_hash(receipt);
-            self.signature(&receipt.key, &hash, &receipt.signature, &gate.id);
-            if !agrees(gate, resolution) {
-                let why = "the receipt is for another decision";
-                self.fault(Trouble::Altered, &gate.id, why);
-            }
-        }
-        for (call, chain, args) in ran(&self.archive.entries) {
-            if let Some(gate) = asked.get(&call)
-                && let Some(why) = other_than_approved(gate, chain, args)
-            {
-                self.fault(Trouble::Altered, &gate.id, why);
-            }
-        }
-    }
-}
-
-/// In what way something ran that was not approved at the gate.
-fn other_than_approved(gate: &Gate, chain: &str, args: Option<&str>) -> Option<String> {
-    let resolution = match &gate.status {
-        GateStatus::Resolved { resolution } if resolution.action.starts_with("approve") => {
-            resolution
-        }
-        _ => return Some(format!("it was not approved, and {chain} ran")),
-    };
-    // One that nobody signed is told of as such.
-    let receipt = resolution.receipt.as_ref()?;
-    let hash = receipt.chain_hash.as_deref().unwrap_or_default();
-    if hash != chain {
-        return Some(format!("{hash} was approved, and {chain} ran"));
-    }
-    let other = args.is_some() && receipt.args_hash.as_deref() != args;
-    other.then(|| "it ran with other arguments than were approved".to_owned())
-}
-
-/// Whether a decision has a receipt that is good, or what is wrong with it. `key` gives the
-/// public key of a fingerprint, if it is trusted.
-pub fn check_receipt(
-    gate: &Gate,
-    resolution: &Resolution,
-    key: impl Fn(&str) -> Option<PublicKey>,
-) -> Result<bool, String> {
-    let Some(receipt) = &resolution.receipt else {
-        return Ok(false);
-    };
-    let public = key(&receipt.key).ok_or_else(|| {
-        format!(
-            "the decision is signed by {}, which is not trusted",
-            receipt.key
-        )
-    })?;
-    let signature = receipt.signature.parse::<Signature>();
-    let is_signed = signature.is_ok_and(|it| public.verify(&receipt_hash(receipt), &it).is_ok());
-    if is_signed && agrees(gate, resolution) {
-        Ok(true)
-    } else {
-        Err("the receipt is for another decision".to_owned())
-    }
-}
-
-fn agrees(gate: &Gate, resolution: &Resolution) -> bool {
-    let Some(receipt) = &resolution.receipt else {
-        return false;
-    };
-    let mut expected = unsigned(gate, resolution);
-    expected.key.clone_from(&receipt.key);
-    expected.signature.clone_from(&receipt.signature);
-    expected == **receipt
-}
-
-/// The hashes of what ran and of its arguments, by call.
-fn ran(entries: &[Entry]) -> Vec<((&ThreadId, &CallId), &str, Option<&str>)> {
-    let mut ran = Vec::new();
-    for entry in entries {
-        let EntryKind::Message(message) = &entry.kind else {
-            continue;
-        };
-        for part in &message.parts {
-            if let Part::ToolResult { call_id, data, .. } = part
-                && let Some(hash) = data.get(CHAIN_HASH).and_then(Value::as_str)
-            {
-                let args = data.get(ARGS_HASH).and_then(Value::as_str);
-                ran.push(((&entry.thread, call_id), hash, args));
-            }
-        }
-    }
-    ran
 }

@@ -33,7 +33,7 @@ const APPLICATION: i32 = i32::from_be_bytes(*b"RyeE");
 /// Another process has the file for as long as one of its commits takes. Nothing tells
 /// when it is done, so one looks again, often and for long enough.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-const LOOKS: i32 = 10_000;
+const LOOKS: i32 = 30_000;
 
 thread_local! {
     static WAITS: Cell<bool> = const { Cell::new(true) };

@@ -34,8 +34,8 @@ pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
         (archives, None)
     };
     let mut report = Verified::default();
-    for archive in &archives {
-        let mut verdict = proof::check(archive, key);
+    let verdicts = proof::check_all(&archives, key);
+    for (archive, mut verdict) in archives.iter().zip(verdicts) {
         if report.sessions.is_empty() {
             verdict.faults.extend(file_fault.clone());
         }
@@ -139,6 +139,8 @@ impl Report for Verified {
         for (id, verdict) in &self.sessions {
             let said = if verdict.faults.is_empty() {
                 paint(GOOD, "verified")
+            } else if verdict.is_unsigned() {
+                paint(BAD, "not signed")
             } else {
                 paint(BAD, "not as it was")
             };
@@ -182,13 +184,20 @@ impl Report for Verified {
         if faults == 0 {
             return None;
         }
+        let mut faulty = self.sessions.iter().filter(|it| !it.1.faults.is_empty());
+        let unsigned = faulty.all(|(_, verdict)| verdict.is_unsigned());
         let message = match faults {
+            _ if unsigned => {
+                "nobody signed it, so whether it is as it was cannot be told".to_owned()
+            }
             1 => "something is not as it was signed".to_owned(),
             many => format!("{many} things are not as they were signed"),
         };
         let failure = Failure::new(Exit::Integrity, "integrity", message);
         let unknown = self.faults().all(|it| it.trouble == Trouble::UnknownKey);
-        Some(if unknown {
+        Some(if unsigned {
+            failure.hint("rye init makes a key; what is done from then on is signed")
+        } else if unknown {
             failure.hint("its owner shows the key with `rye keys show`; then: rye keys trust FILE")
         } else {
             failure
