@@ -164,6 +164,9 @@ pub struct Record {
     pub sequence: u64,
 }
 
+/// Where the metadata of a session that is listed and cannot be read say why.
+pub const UNREADABLE: &str = "unreadable";
+
 /// Which sessions, and from where on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionFilter {
@@ -210,7 +213,8 @@ pub trait SessionStore: Send + Sync + 'static {
     /// The session with all that belongs to it, ended or not; none if there is none.
     fn archive<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Archive>>;
 
-    /// Sessions, the newest first.
+    /// Sessions, the newest first. One that cannot be read is among them, so that the others
+    /// are found: its status is `error`, and its metadata say why under [`UNREADABLE`].
     fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>>;
 
     /// From the first entry to this one.

@@ -6,6 +6,7 @@ mod document;
 mod error;
 mod file;
 mod holder;
+mod listing;
 mod post;
 mod read;
 mod readers;
@@ -185,7 +186,7 @@ impl SessionStore for Sqlite {
     }
 
     fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>> {
-        self.readers.read(move |db| read::sessions(db, &filter))
+        self.readers.read(move |db| listing::sessions(db, &filter))
     }
 
     fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> Stored<'a, Vec<Entry>> {

@@ -74,6 +74,42 @@ fn a_database_in_which_somebody_wrote_is_found_out() {
 }
 
 #[test]
+fn what_was_altered_so_that_nobody_can_read_it_is_found_out_with_its_place() {
+    let world = ready();
+    let id = answered(&world);
+    write_in(
+        &world,
+        "UPDATE engine_entries SET doc = '{' || doc WHERE doc LIKE '%echo hi%'",
+    );
+    let shown = world.run(&["session", "verify", &id]);
+    let said = String::from_utf8_lossy(&shown.stderr);
+    assert_eq!(shown.status.code(), Some(3), "{said}");
+    assert!(said.contains("the store cannot be read: entry "), "{said}");
+}
+
+#[test]
+fn a_session_that_cannot_be_read_hides_no_other() {
+    let world = ready();
+    let (broken, whole) = (answered(&world), answered(&world));
+    write_in(
+        &world,
+        &format!(
+            "UPDATE engine_sessions SET doc = replace(doc, 'status', 'x') WHERE id = '{broken}'"
+        ),
+    );
+    let listed = world.run(&["session", "list"]);
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    let line = |id: &str| listed.lines().find(|line| line.contains(id)).unwrap();
+    assert!(line(&broken).contains("cannot be read"), "{listed}");
+    assert!(!line(&whole).contains("cannot be read"), "{listed}");
+    assert!(world.run(&["session", "verify", &whole]).status.success());
+    let shown = world.run(&["session", "verify", &broken]);
+    let said = String::from_utf8_lossy(&shown.stderr);
+    assert_eq!(shown.status.code(), Some(3), "{said}");
+    assert!(said.contains(&format!("session {broken}: ")), "{said}");
+}
+
+#[test]
 fn a_gate_or_a_task_that_was_removed_is_missed() {
     let world = ready();
     let tasks = "\

@@ -1,7 +1,7 @@
 //! Questions to the database.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
-use rye_engine::store::{Record, SessionFilter, StoreError};
+use rye_engine::store::{Record, StoreError};
 use rye_protocol::{
     Archive, Entry, EntryId, Event, Gate, GateId, GateRef, QueueItem, Session, SessionId, Thread,
     ThreadId, Usage,
@@ -14,7 +14,7 @@ use super::rows;
 use crate::rules::{ENTRY, SESSION, not_found};
 
 /// SQLite counts no further.
-fn at_most(limit: usize) -> i64 {
+pub(super) fn at_most(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
@@ -33,8 +33,32 @@ fn all<T: DeserializeOwned>(
     Ok(things)
 }
 
+/// The same with the place of what cannot be read: the id is the second column.
+fn all_named<T: DeserializeOwned>(
+    what: &str,
+    mut question: CachedStatement<'_>,
+    session: i64,
+) -> Outcome<Vec<T>> {
+    let mut things = Vec::new();
+    let mut rows = question.query([session])?;
+    while let Some(row) = rows.next()? {
+        let id: String = row.get(1)?;
+        let thing = document::read(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
+        things.push(thing.map_err(|error| at(&format!("{what} {id}"), error))?);
+    }
+    Ok(things)
+}
+
+/// What cannot be read, with its place.
+fn at(place: &str, error: StoreError) -> StoreError {
+    match error {
+        StoreError::Unreadable(why) => StoreError::Unreadable(format!("{place}: {why}")),
+        other => other,
+    }
+}
+
 /// The session of a row of usage and text, whose threads have used up so much besides.
-fn session(usage: &str, doc: &str, of_threads: Usage) -> Result<Session, StoreError> {
+pub(super) fn session(usage: &str, doc: &str, of_threads: Usage) -> Result<Session, StoreError> {
     let mut session: Session = document::read(doc)?;
     session.usage = document::read::<Usage>(usage)?.plus(of_threads);
     Ok(session)
@@ -56,7 +80,7 @@ fn threads(db: &Connection, session: i64) -> Outcome<(Vec<Thread>, Usage)> {
 }
 
 /// What the threads of a session have used up.
-fn used(db: &Connection, session: i64) -> Outcome<Usage> {
+pub(super) fn used(db: &Connection, session: i64) -> Outcome<Usage> {
     let mut find = db.prepare_cached(
         "SELECT turns, input, cached, cache_write, output, spend
          FROM engine_threads WHERE session = ?1",
@@ -82,7 +106,8 @@ pub(super) fn record(db: &Connection, id: &SessionId) -> Outcome<Option<Record>>
     let items = items(db, number)?;
     let (threads, of_threads) = threads(db, number)?;
     Ok(Some(Record {
-        session: session(&usage, &doc, of_threads)?,
+        session: session(&usage, &doc, of_threads)
+            .map_err(|error| at(&format!("session {id}"), error))?,
         threads,
         gates: gates(db, number, &items)?,
         items,
@@ -102,11 +127,12 @@ pub(super) fn archive(db: &Connection, id: &SessionId) -> Outcome<Option<Archive
         return Ok(None);
     };
     let number = rows::session(db, id)?.ok_or_else(|| not_found(SESSION, id))?;
-    let gates: Vec<Gate> = all(
+    let gates: Vec<Gate> = all_named(
+        "gate",
         db.prepare_cached(
-            "SELECT doc FROM engine_decision_gates WHERE session = ?1 ORDER BY number",
+            "SELECT doc, id FROM engine_decision_gates WHERE session = ?1 ORDER BY number",
         )?,
-        [number],
+        number,
     )?;
     let mut refs = Vec::new();
     for gate in &gates {
@@ -115,15 +141,19 @@ pub(super) fn archive(db: &Connection, id: &SessionId) -> Outcome<Option<Archive
     Ok(Some(Archive {
         session: record.session,
         threads: record.threads,
-        entries: all(
-            db.prepare_cached("SELECT doc FROM engine_entries WHERE session = ?1 ORDER BY number")?,
-            [number],
-        )?,
-        items: all(
+        entries: all_named(
+            "entry",
             db.prepare_cached(
-                "SELECT doc FROM engine_queue_items WHERE session = ?1 ORDER BY number",
+                "SELECT doc, id FROM engine_entries WHERE session = ?1 ORDER BY number",
             )?,
-            [number],
+            number,
+        )?,
+        items: all_named(
+            "prompt",
+            db.prepare_cached(
+                "SELECT doc, id FROM engine_queue_items WHERE session = ?1 ORDER BY number",
+            )?,
+            number,
         )?,
         gates,
         refs,
@@ -158,41 +188,6 @@ fn gates(db: &Connection, session: i64, items: &[QueueItem]) -> Outcome<Vec<Gate
     found.sort_unstable();
     let gates: Result<_, _> = found.iter().map(|(_, doc)| document::read(doc)).collect();
     Ok(gates?)
-}
-
-pub(super) fn sessions(db: &Connection, filter: &SessionFilter) -> Outcome<Vec<Session>> {
-    let before = match &filter.before {
-        None => i64::MAX,
-        Some(id) => rows::session(db, id)?.ok_or_else(|| not_found(SESSION, id))?,
-    };
-    let limit = at_most(filter.limit);
-    // A question of its own for each, so that each finds its index.
-    let mut question = db.prepare_cached(match (&filter.user, &filter.parent) {
-        (None, None) => {
-            "SELECT number, usage, doc FROM engine_sessions
-             WHERE number < ?1 AND ?3 IS NULL AND ?4 IS NULL ORDER BY number DESC LIMIT ?2"
-        }
-        (Some(_), None) => {
-            "SELECT number, usage, doc FROM engine_sessions
-             WHERE number < ?1 AND user_id = ?3 AND ?4 IS NULL ORDER BY number DESC LIMIT ?2"
-        }
-        (_, Some(_)) => {
-            "SELECT number, usage, doc FROM engine_sessions
-             WHERE number < ?1 AND (?3 IS NULL OR user_id = ?3) AND parent = ?4
-             ORDER BY number DESC LIMIT ?2"
-        }
-    })?;
-    let parent = filter.parent.as_ref().map(SessionId::as_str);
-    let rows = question.query_map(params![before, limit, filter.user, parent], |row| {
-        let texts: (String, String) = (row.get(1)?, row.get(2)?);
-        Ok((row.get::<_, i64>(0)?, texts))
-    })?;
-    let mut sessions = Vec::new();
-    for row in rows {
-        let (number, (usage, doc)) = row?;
-        sessions.push(session(&usage, &doc, used(db, number)?)?);
-    }
-    Ok(sessions)
 }
 
 /// Where an entry is.

@@ -42,14 +42,16 @@ fn who_sees_nothing_of_a_gate_is_not_asked() {
     assert!(told.contains("it waits for a decision"), "{told}");
 }
 
-/// The terminal goes away while somebody is asked: that is no answer but no.
+/// Input ends while somebody is asked: nothing is decided, and the gate waits.
 #[test]
-fn who_goes_away_has_not_said_yes() {
+fn who_goes_away_has_said_neither_yes_nor_no() {
     let world = with_deploy();
     let script = "printf x | $RYE prompt 'ship it' --model scripted:agent.yaml > answer.txt; echo \"exit code $?\"";
     let window = Window::shell(&world, script, WIDE);
     window.shows("[y/N]");
     window.press("\x04");
-    window.shows("exit code 0");
+    window.shows("exit code 5");
     assert_eq!(ran(&world), 0);
+    let listed = json(&world.run(&["gate", "list", "--json"]));
+    assert_eq!(listed["gates"].as_array().map(Vec::len), Some(1));
 }

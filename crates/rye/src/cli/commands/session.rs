@@ -9,7 +9,7 @@ pub(super) use proof::{failure as unreadable, trusted};
 
 use rye_engine::Engine;
 use rye_engine::protocol::{Entry, Gate, Session, SessionId, SessionStatus, Thread};
-use rye_engine::store::{Claim, SessionFilter};
+use rye_engine::store::{Claim, SessionFilter, UNREADABLE};
 use serde_json::{Value, json};
 
 use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand};
@@ -90,6 +90,9 @@ impl Report for List {
         // Those below another are shown with it.
         for session in self.sessions.iter().filter(|it| it.parent.is_none()) {
             let waits = match self.waiting(&session.id) {
+                _ if session.metadata.contains_key(UNREADABLE) => {
+                    Cell::styled(BAD, "cannot be read")
+                }
                 0 if session.status == SessionStatus::Error => {
                     Cell::styled(BAD, "rye session resume")
                 }

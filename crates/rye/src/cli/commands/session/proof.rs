@@ -7,6 +7,7 @@ use std::path::Path;
 use lillux::keys::{Fingerprint, PublicKey};
 use rye_engine::proof::{self, Fault, Trouble, Verdict};
 use rye_engine::protocol::{Archive, SessionId};
+use rye_engine::store::StoreError;
 use rye_host::transfer::{self, TransferError};
 use rye_items::trust::Trust;
 use serde_json::{Value, json};
@@ -28,7 +29,7 @@ pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
     } else {
         let archives = with_engine(context, Wanted::default(), async |engine| {
             let id = find(engine, &args.what).await?;
-            Ok(engine.export(&id).await?)
+            engine.export(&id).await.map_err(altered)
         })?;
         (archives, None)
     };
@@ -41,6 +42,14 @@ pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
         report.sessions.push((archive.session.id.clone(), verdict));
     }
     Ok(Box::new(report))
+}
+
+/// What cannot be read any more is not what was written.
+fn altered(error: StoreError) -> Failure {
+    match error {
+        StoreError::Unreadable(_) => Failure::new(Exit::Integrity, "altered", error),
+        other => other.into(),
+    }
 }
 
 /// The key of a fingerprint, if it is trusted.

@@ -1,0 +1,74 @@
+//! Sessions, listed: also those that cannot be read, since they must hide no other.
+
+use rusqlite::{Connection, params};
+use rye_engine::store::{SessionFilter, StoreError, UNREADABLE};
+use rye_protocol::{Limits, Millis, Purpose, Session, SessionId, SessionStatus, Usage};
+use serde_json::Map;
+
+use super::error::Outcome;
+use super::read::{at_most, session, used};
+use super::rows;
+use crate::rules::{SESSION, not_found};
+
+pub(super) fn sessions(db: &Connection, filter: &SessionFilter) -> Outcome<Vec<Session>> {
+    let before = match &filter.before {
+        None => i64::MAX,
+        Some(id) => rows::session(db, id)?.ok_or_else(|| not_found(SESSION, id))?,
+    };
+    let limit = at_most(filter.limit);
+    // A question of its own for each, so that each finds its index.
+    let mut question = db.prepare_cached(match (&filter.user, &filter.parent) {
+        (None, None) => {
+            "SELECT number, usage, doc, id FROM engine_sessions
+             WHERE number < ?1 AND ?3 IS NULL AND ?4 IS NULL ORDER BY number DESC LIMIT ?2"
+        }
+        (Some(_), None) => {
+            "SELECT number, usage, doc, id FROM engine_sessions
+             WHERE number < ?1 AND user_id = ?3 AND ?4 IS NULL ORDER BY number DESC LIMIT ?2"
+        }
+        (_, Some(_)) => {
+            "SELECT number, usage, doc, id FROM engine_sessions
+             WHERE number < ?1 AND (?3 IS NULL OR user_id = ?3) AND parent = ?4
+             ORDER BY number DESC LIMIT ?2"
+        }
+    })?;
+    let parent = filter.parent.as_ref().map(SessionId::as_str);
+    let rows = question.query_map(params![before, limit, filter.user, parent], |row| {
+        let texts: (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        Ok((row.get::<_, i64>(0)?, texts))
+    })?;
+    let mut sessions = Vec::new();
+    for row in rows {
+        let (number, (usage, doc, id)) = row?;
+        sessions.push(match session(&usage, &doc, used(db, number)?) {
+            // The others can be, and must be found.
+            Err(StoreError::Unreadable(why)) => unreadable(&id, why)?,
+            found => found?,
+        });
+    }
+    Ok(sessions)
+}
+
+/// What is known of a session whose row cannot be read.
+fn unreadable(id: &str, why: String) -> Result<Session, StoreError> {
+    let id = id.parse();
+    let id = id.map_err(|_| StoreError::Unreadable(format!("the id of a session: {why}")))?;
+    Ok(Session {
+        id,
+        user_id: None,
+        org_id: None,
+        workspace: None,
+        purpose: Purpose::default(),
+        status: SessionStatus::Error,
+        sandbox: None,
+        snapshot_id: None,
+        parent: None,
+        depth: 0,
+        model: None,
+        limits: Limits::default(),
+        usage: Usage::default(),
+        metadata: Map::from_iter([(UNREADABLE.to_owned(), why.into())]),
+        created_at: Millis(0),
+        updated_at: Millis(0),
+    })
+}
