@@ -118,9 +118,10 @@ pub type Done<'a, T> = Later<'a, Result<T, SandboxError>>;
 /// Where a path really leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeadsTo {
-    /// To a place in the workspace, named from there.
+    /// To a place in the workspace: the path itself, or, where there is a link on it, the
+    /// place's own, from the workspace.
     Inside(String),
-    /// Out of it.
+    /// Out of it: the path itself, or where a link leads.
     Outside(String),
 }
 

@@ -125,11 +125,20 @@ impl Sandbox for Local {
 
     fn leads_to<'a>(&'a self, path: &'a str) -> Later<'a, LeadsTo> {
         let (full, workspace) = (self.workspace.join(path), self.workspace.clone());
+        let given = path.to_owned();
         let looked = spawn_blocking(move || {
             let real = place::real(&full);
+            let straight = place::without_links(&full) == real;
+            let named = |real: &Path| {
+                if straight {
+                    given
+                } else {
+                    real.to_string_lossy().into_owned()
+                }
+            };
             match real.strip_prefix(workspace) {
-                Ok(inside) => LeadsTo::Inside(inside.to_string_lossy().into_owned()),
-                Err(_) => LeadsTo::Outside(real.to_string_lossy().into_owned()),
+                Ok(inside) => LeadsTo::Inside(named(inside)),
+                Err(_) => LeadsTo::Outside(named(&real)),
             }
         });
         // What nobody could look at is not known to be inside.

@@ -38,7 +38,7 @@ pub(super) async fn to_change(
         LeadsTo::Outside(real) => (true, real),
     };
     // A link may lead to what its name does not tell of.
-    let elsewhere = real != path.trim_start_matches("./");
+    let elsewhere = real != path;
     let mut names = path.split('/').chain(real.split('/'));
     let behaves = names.any(|name| BEHAVIOUR.contains(&name));
     let risk = if outside || behaves {

@@ -150,6 +150,21 @@ impl Place {
     }
 }
 
+/// Where a path would lead if nothing on it were a link.
+pub(super) fn without_links(path: &Path) -> PathBuf {
+    let mut all = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                all.pop();
+            }
+            Component::CurDir => {}
+            part => all.push(part),
+        }
+    }
+    all
+}
+
 /// Where a path really leads, also if its end is not there yet.
 pub(super) fn real(path: &Path) -> PathBuf {
     led(path, LINKS)
