@@ -261,15 +261,20 @@ impl Session {
         all
     }
 
-    /// Entries of a thread, in the order in which they were written.
+    /// Entries of a thread, in the order in which they were written. A session whose entries
+    /// cannot be read cannot go on, and that is written down before it is told.
     pub async fn entries(
         &self,
         thread: &ThreadId,
         after: Option<&EntryId>,
         limit: usize,
     ) -> Result<Vec<Entry>, StoreError> {
-        let store = &self.open.shared.store;
-        store.entries(self.id(), thread, after, limit).await
+        let shared = &self.open.shared;
+        let read = shared.store.entries(self.id(), thread, after, limit).await;
+        if let Err(error @ StoreError::Unreadable(_)) = &read {
+            shared.break_down(Some(thread), error).await;
+        }
+        read
     }
 
     /// Stops all threads where they are, and gives the session back.
