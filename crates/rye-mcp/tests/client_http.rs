@@ -165,7 +165,7 @@ async fn a_second_call_takes_no_forty_milliseconds() {
         world.text(&server, "echo", json!({})).await;
     }
     assert!(
-        start.elapsed() < Duration::from_millis(100 * 30),
+        start.elapsed() < Duration::from_secs(3),
         "{:?}",
         start.elapsed()
     );
