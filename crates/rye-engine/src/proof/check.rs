@@ -23,6 +23,8 @@ pub struct Verdict {
     pub seals: usize,
     /// How many receipts.
     pub receipts: usize,
+    /// How many of those say nothing of the words of question and answer.
+    pub of_first_kind: usize,
     /// The fingerprints of the keys that signed.
     pub keys: BTreeSet<String>,
     /// What is wrong.
@@ -83,6 +85,7 @@ pub fn check(archive: &Archive, key: impl Fn(&str) -> Option<PublicKey>) -> Verd
     check.events();
     check.gates();
     check.receipts();
+    check.told();
     check.verdict
 }
 

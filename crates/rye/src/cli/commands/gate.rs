@@ -13,7 +13,8 @@ use crate::cli::call_gates::{ANSWERS, Answer, CallGate, CallGates, Given, OF_CAL
 use crate::cli::context::Context;
 use crate::cli::engine::{Wanted, decide, how_to_answer, one_of, person, signing_key, with_engine};
 use crate::cli::failure::Failure;
-use crate::cli::page::{BOLD, DIM, GOOD, Page, one_line, paint, plain};
+use crate::cli::gate_words;
+use crate::cli::page::{DIM, GOOD, Page, paint};
 use crate::cli::printer::{Outcome, Report};
 
 pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
@@ -90,9 +91,8 @@ impl Report for List {
 }
 
 fn show(page: &mut Page, title: &str, body: &str, answer: &str) {
-    page.line(paint(BOLD, one_line(title)));
-    for line in body.lines() {
-        page.line(format_args!("  {}", plain(line)));
+    for line in gate_words::lines(title, body, page.width()) {
+        page.line(line);
     }
     page.line(paint(DIM, format_args!("  {answer}")));
 }

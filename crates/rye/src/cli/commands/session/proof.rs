@@ -128,6 +128,7 @@ impl Report for Verified {
                 "unsigned_entries_of_a_turn_under_way": verdict.open,
                 "seals": verdict.seals,
                 "receipts": verdict.receipts,
+                "receipts_without_the_words_of_the_question": verdict.of_first_kind,
                 "keys": verdict.keys,
                 "faults": faults.collect::<Vec<_>>(),
             })
@@ -149,6 +150,7 @@ impl Report for Verified {
                 open,
                 seals,
                 receipts,
+                of_first_kind,
                 keys,
                 ..
             } = verdict;
@@ -167,6 +169,12 @@ impl Report for Verified {
             ));
             if *open > 0 {
                 page.line(format_args!("  {open} of them belong to a turn under way"));
+            }
+            if *of_first_kind > 0 {
+                page.line(format_args!(
+                    "  {} what ran, who decided and when, but not the words of question and answer",
+                    count(*of_first_kind, "receipt covers", "receipts cover")
+                ));
             }
             for fault in &verdict.faults {
                 let (word, why) = (word(fault.trouble), plain(&fault.why));
