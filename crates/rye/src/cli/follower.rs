@@ -18,7 +18,7 @@ use super::engine::{decide, how_to_answer};
 use super::entry_line::line;
 use super::failure::{Exit, Failure};
 use super::gate_words;
-use super::page::{DIM, one_line, paint, plain};
+use super::page::{DIM, paint, plain};
 use super::printer::Printer;
 use asked::{Asked, Meaning};
 use gates::Gates;

@@ -1,6 +1,5 @@
 //! How a walk goes, a line a step, on standard error.
 
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use rye_graph::{Event, Line, Outcome, Status, Watcher};
 
 use crate::cli::engine::how_to_answer;
 use crate::cli::gate_words;
-use crate::cli::page::{BAD, DIM, GOOD, HELP, WARN, one_line, paint};
+use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, WARN, one_line, paint};
 use crate::cli::printer::Printer;
 use crate::settings;
 
