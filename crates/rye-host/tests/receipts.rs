@@ -29,7 +29,7 @@ impl Tool for Asks {
     fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let mut request = DecisionRequest::approval("paint", "paint the house?");
-            request.body = "In blue.\nrisk: high".to_owned();
+            request.body = String::from("In blue.\nrisk: high");
             request.context.insert("colour".to_owned(), json!("blue"));
             let said = context.request_decision(request).await?;
             Ok(ToolOutput::text(format!("{} {}", said.action, said.value)))

@@ -158,6 +158,19 @@ fn plant_servers(world: &World, url: &str) {
     assert!(signed.status.success(), "{signed:?}");
 }
 
+/// Tools that tell what they must not.
+const LEAKING: [&str; 9] = [
+    "command:tell",
+    "command:fail",
+    "command:code",
+    "command:long",
+    "command:ours",
+    "rye:leak",
+    "rye:leak_file",
+    "mcp:talks/well",
+    "mcp:talks/badly",
+];
+
 #[test]
 fn nothing_secret_is_ever_written_or_printed() {
     let world = planted();
@@ -167,18 +180,7 @@ fn nothing_secret_is_ever_written_or_printed() {
         Reply::json(401, &value!({ "error": { "message": message } }))
     });
     plant_servers(&world, &refusing.url());
-    let ids = [
-        "command:tell",
-        "command:fail",
-        "command:code",
-        "command:long",
-        "command:ours",
-        "rye:leak",
-        "rye:leak_file",
-        "mcp:talks/well",
-        "mcp:talks/badly",
-    ];
-    let args: Vec<_> = ids.iter().map(|id| call(id)).collect();
+    let args: Vec<_> = LEAKING.iter().map(|id| call(id)).collect();
     let mut calls: Vec<_> = args
         .iter()
         .map(|args| ("call_tool", args.as_str()))
@@ -207,7 +209,10 @@ fn nothing_secret_is_ever_written_or_printed() {
     // All of it did run, or the search would prove nothing.
     let shown = checked(world.run(&["session", "show", session, "--json"]));
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert!(shown.matches("[masked]").count() >= ids.len(), "{shown}");
+    assert!(
+        shown.matches("[masked]").count() >= LEAKING.len(),
+        "{shown}"
+    );
     assert!(!shown.contains("needs a credential"), "{shown}");
     // Of the session itself, after a prompt more; and of a model that says its key back.
     let mine = call("command:mine");

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{App, Effect, SETTLES, Waiting, Writing};
 use crate::block::{Block, difference};
 use crate::pane::Pane;
-use crate::text::{BOLD, CYAN, DIM, GREEN, Line, PLAIN, RED, YELLOW};
+use crate::text::{BOLD, CYAN, DIM, GOES_ON, GREEN, Line, PLAIN, RED, YELLOW};
 
 /// A key that answers, and what it says.
 pub(super) struct Choice {
@@ -90,7 +90,7 @@ impl App {
         match letter {
             'm' => {
                 let told = whole(&waiting.gate);
-                self.tell(Block::Told(told));
+                self.tell(Block::Gate(told));
             }
             'e' if is_editable(&waiting.gate.context) => {
                 let params = asked_with(&waiting.gate);
@@ -279,9 +279,6 @@ pub(super) fn choices(gate: &Gate) -> Vec<Choice> {
 fn asked_with(gate: &Gate) -> &Value {
     gate.context.get(PARAMS).unwrap_or(&Value::Null)
 }
-
-/// Before what goes on from the line above, so that it looks like no line of its own.
-const GOES_ON: &str = "  ┊ ";
 
 /// All that a person must know, in lines. What somebody else wrote stands behind a bar.
 fn body(gate: &Gate, width: usize) -> Vec<Line> {

@@ -97,12 +97,12 @@ impl Question<'_> {
             let drift = quoted(drift);
             let _ = writeln!(body, "It is not what was accepted before:\n{drift}");
         }
+        let risk = action.risk.map_or("not stated", super::Risk::as_str);
+        let _ = writeln!(body, "risk: {risk}");
         if let Some(line) = action.description.lines().next() {
             let line: String = line.chars().take(LINE).collect();
             let _ = writeln!(body, "{}", quoted(&line));
         }
-        let risk = action.risk.map_or("not stated", super::Risk::as_str);
-        let _ = writeln!(body, "risk: {risk}");
         for piece in &action.pieces {
             let Piece {
                 name,
