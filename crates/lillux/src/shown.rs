@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// What stands before each line of a [quoted](quoted) text.
+/// What stands before each line of a text that is [`quoted`].
 pub const BAR: &str = "│ ";
 
 /// A text in which everything can be seen: what steers a terminal, turns the order of letters
@@ -32,7 +32,7 @@ pub fn visible_line(text: &str) -> Cow<'_, str> {
 }
 
 /// A text that is somebody else's: each line behind a bar, and everything in it
-/// [visible](visible).
+/// [`visible`].
 ///
 /// ```
 /// assert_eq!(lillux::quoted("ls\nrisk: low\n"), "│ ls\n│ risk: low");
