@@ -8,22 +8,40 @@ use rye_protocol::{
     Suspended, Thread, ThreadId, Usage,
 };
 
+use super::book::{Book, Place};
 use super::changes::{Change, Changes};
 use super::error::Outcome;
 use super::{document, holder, rows};
 use crate::rules::{self, ENTRY, GATE, ITEM, SESSION, THREAD, conflict, not_found};
 
 /// Writes a batch and gives the number of the session's last event.
-pub(super) fn commit(db: &Connection, lease: &Lease, changes: Changes) -> Outcome<u64> {
-    let held = holder::holds(db, lease)?;
-    let mut commit = Commit {
-        db,
-        session: &lease.session,
-        number: held.session,
-        thread: None,
-        entry: None,
-        usage: Some(changes.usage).filter(|usage| !usage.is_zero()),
-        told: Vec::new(),
+pub(super) fn commit(book: &Book, lease: &Lease, changes: Changes) -> Outcome<u64> {
+    let db: &Connection = book;
+    let usage = Some(changes.usage).filter(|usage| !usage.is_zero());
+    let mut commit = match book.take_up(lease) {
+        Some(place) => Commit {
+            db,
+            session: &lease.session,
+            number: Some(place.number),
+            last: place.last,
+            thread: place.thread,
+            entry: place.entry,
+            usage,
+            told: Vec::new(),
+        },
+        None => {
+            let held = holder::holds(db, lease)?;
+            Commit {
+                db,
+                session: &lease.session,
+                number: held.session,
+                last: held.last,
+                thread: None,
+                entry: None,
+                usage,
+                told: Vec::new(),
+            }
+        }
     };
     for change in changes.all {
         commit.apply(change)?;
@@ -31,10 +49,17 @@ pub(super) fn commit(db: &Connection, lease: &Lease, changes: Changes) -> Outcom
     if let Some(usage) = commit.usage {
         commit.add_usage(usage)?;
     }
-    let last = match commit.number {
-        Some(number) => rows::tell(db, number, held.last, &commit.told)?,
-        None => 0,
+    let Some(number) = commit.number else {
+        return Ok(0);
     };
+    let last = rows::tell(db, number, commit.last, &commit.told)?;
+    book.leave_off(Place {
+        lease: lease.clone(),
+        number,
+        last,
+        thread: commit.thread,
+        entry: commit.entry,
+    });
     Ok(last.cast_unsigned())
 }
 
@@ -44,9 +69,10 @@ struct Commit<'a> {
     session: &'a SessionId,
     /// The session's row, once there is one.
     number: Option<i64>,
-    /// The thread that was looked for last, which is most often the next one too.
+    /// The number of its last event so far.
+    last: i64,
+    /// As in [`Place`].
     thread: Option<(ThreadId, i64)>,
-    /// The entry that was appended last, which most often is the next one's parent.
     entry: Option<(EntryId, i64)>,
     /// What is used up, until it is written.
     usage: Option<Usage>,
