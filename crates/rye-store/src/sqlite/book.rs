@@ -24,8 +24,8 @@ pub(super) struct Book {
 pub(super) struct Place {
     /// Under this lease, which held.
     pub(super) lease: Lease,
-    /// The session's row.
-    pub(super) number: i64,
+    /// The session's row, if it is there.
+    pub(super) number: Option<i64>,
     /// The number of its last event.
     pub(super) last: i64,
     /// The thread that was looked for last, which is most often the next one too.

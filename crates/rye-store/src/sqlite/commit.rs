@@ -16,32 +16,21 @@ use crate::rules::{self, ENTRY, GATE, ITEM, SESSION, THREAD, conflict, not_found
 
 /// Writes a batch and gives the number of the session's last event.
 pub(super) fn commit(book: &Book, lease: &Lease, changes: Changes) -> Outcome<u64> {
-    let db: &Connection = book;
-    let usage = Some(changes.usage).filter(|usage| !usage.is_zero());
-    let mut commit = match book.take_up(lease) {
-        Some(place) => Commit {
-            db,
-            session: &lease.session,
-            number: Some(place.number),
-            last: place.last,
-            thread: place.thread,
-            entry: place.entry,
-            usage,
-            told: Vec::new(),
-        },
-        None => {
-            let held = holder::holds(db, lease)?;
-            Commit {
-                db,
-                session: &lease.session,
-                number: held.session,
-                last: held.last,
-                thread: None,
-                entry: None,
-                usage,
-                told: Vec::new(),
-            }
-        }
+    let Place {
+        number,
+        last,
+        thread,
+        entry,
+        ..
+    } = place(book, lease)?;
+    let mut commit = Commit {
+        db: book,
+        session: &lease.session,
+        number,
+        thread,
+        entry,
+        usage: Some(changes.usage).filter(|usage| !usage.is_zero()),
+        told: Vec::new(),
     };
     for change in changes.all {
         commit.apply(change)?;
@@ -52,15 +41,30 @@ pub(super) fn commit(book: &Book, lease: &Lease, changes: Changes) -> Outcome<u6
     let Some(number) = commit.number else {
         return Ok(0);
     };
-    let last = rows::tell(db, number, commit.last, &commit.told)?;
+    let last = rows::tell(book, number, last, &commit.told)?;
     book.leave_off(Place {
         lease: lease.clone(),
-        number,
+        number: Some(number),
         last,
         thread: commit.thread,
         entry: commit.entry,
     });
     Ok(last.cast_unsigned())
+}
+
+/// Where a lease's last commit has left off, which is remembered or looked up.
+fn place(book: &Book, lease: &Lease) -> Outcome<Place> {
+    if let Some(place) = book.take_up(lease) {
+        return Ok(place);
+    }
+    let held = holder::holds(book, lease)?;
+    Ok(Place {
+        lease: lease.clone(),
+        number: held.session,
+        last: held.last,
+        thread: None,
+        entry: None,
+    })
 }
 
 /// A commit under way.
@@ -69,8 +73,6 @@ struct Commit<'a> {
     session: &'a SessionId,
     /// The session's row, once there is one.
     number: Option<i64>,
-    /// The number of its last event so far.
-    last: i64,
     /// As in [`Place`].
     thread: Option<(ThreadId, i64)>,
     entry: Option<(EntryId, i64)>,

@@ -292,10 +292,7 @@ impl Desk {
         Ok(end)
     }
 
-    fn write_one<T>(
-        &self,
-        work: impl FnOnce(&Book) -> Outcome<Written<T>>,
-    ) -> Outcome<Written<T>> {
+    fn write_one<T>(&self, work: impl FnOnce(&Book) -> Outcome<Written<T>>) -> Outcome<Written<T>> {
         self.db.still_ours(&self.path)?;
         let written = work(&self.db)?;
         run(&self.db, "COMMIT")?;

@@ -166,6 +166,9 @@ fn failure(item: &ItemRef, error: ExecuteError) -> Failure {
             let hint = format!("rye load {item}");
             Failure::new(Exit::Usage, "not_a_tool", error).hint(hint)
         }
+        _ if error.is_integrity() => {
+            Failure::new(Exit::Integrity, error.code(), &error).maybe_hint(error.hint())
+        }
         _ => Failure::failed("refused", &error).maybe_hint(error.hint()),
     }
 }
