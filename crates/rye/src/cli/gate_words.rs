@@ -5,7 +5,7 @@
 //! it go on at the margin, where it could look like a line of its own.
 
 use lillux::{visible, visible_line};
-use unicode_width::UnicodeWidthChar;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::page::{BOLD, paint};
 
@@ -37,14 +37,28 @@ fn wrapped(indent: &str, line: &str, width: Option<usize>) -> Vec<String> {
     for c in line.chars() {
         let wide = c.width().unwrap_or(0);
         if used + wide > width {
-            pieces.push(std::mem::replace(&mut piece, GOES_ON.to_owned()));
-            used = GOES_ON.chars().count();
+            let begun = begun_word(&piece, c, width);
+            let word = piece.split_off(piece.len() - begun.len());
+            pieces.push(std::mem::replace(&mut piece, GOES_ON.to_owned() + &word));
+            used = piece.width();
         }
         piece.push(c);
         used += wide;
     }
     pieces.push(piece);
     pieces
+}
+
+/// What of the last word is better begun anew with the next letter: nothing of one that fills
+/// half of a line.
+fn begun_word(piece: &str, next: char, width: usize) -> String {
+    let word = piece.rsplit(' ').next().unwrap_or_default();
+    let is_begun = next != ' ' && word.width() <= width / 2;
+    if is_begun {
+        word.to_owned()
+    } else {
+        String::new()
+    }
 }
 
 #[cfg(test)]
@@ -61,6 +75,8 @@ mod tests {
         let body = format!("risk: high\n│ echo{}risk: low", " ".repeat(18));
         let expected = "run: echo\n  risk: high\n  │ echo            \n  ┊       risk: low";
         assert_eq!(plain("run: echo", &body, Some(20)), expected);
+        let told = plain("a", "runs: deploy, signed by ada", Some(20));
+        assert_eq!(told, "a\n  runs: deploy, \n  ┊ signed by ada");
         let title = format!("run: {}", "日".repeat(10));
         let expected = "run: 日日日日日日日\n  ┊ 日日日";
         assert_eq!(plain(&title, "", Some(20)), expected);
