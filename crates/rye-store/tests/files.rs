@@ -208,19 +208,26 @@ fn damage_is_diagnosed_and_nothing_more_is_written() {
         assert!(why.contains("is damaged"), "{why}");
         assert!(why.contains("A check found"), "{why}");
         assert!(why.contains(".recover"), "{why}");
-        // Damage that a write comes upon ends all writing.
+        assert!(why.contains("Nothing was changed"), "{why}");
+        // Damage that is known ends all writing.
+        let refused = store.claim(&sid("s"), Claim::IfFree).await;
+        assert_eq!(refused, Err(StoreError::Unreadable(why)));
+    });
+    assert!(fs::read(&file).unwrap() == before);
+    run(async {
+        let store = Sqlite::open(&file).unwrap();
         let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
         let ops = vec![append(entry("s", "new", Some("e2999")))];
-        let refused = write(&store, &lease, ops).await;
+        let refused = write(&store, &lease, ops).await.unwrap_err();
         assert!(
-            matches!(refused, Err(StoreError::Unreadable(_))),
-            "{refused:?}"
+            refused.to_string().contains("Nothing more is written"),
+            "{refused}"
         );
         let again = store.claim(&sid("other"), Claim::Take).await;
-        assert_eq!(again.unwrap_err(), refused.unwrap_err());
+        assert_eq!(again, Err(refused));
     });
-    // The claim before it was found is in the file's first pages; the rest is untouched.
-    assert_eq!(fs::read(&file).unwrap()[40 * 4096..], before[40 * 4096..]);
+    // What was written before it was found is in the log, and stays there.
+    assert!(fs::read(&file).unwrap() == before);
 }
 
 #[test]

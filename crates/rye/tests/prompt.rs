@@ -186,6 +186,48 @@ fn who_does_not_wait_at_a_gate_is_told_how_it_goes_on() {
     assert_transcript!(transcript);
 }
 
+/// What runs beside a gate is not ended by whoever does not wait at the gate.
+#[test]
+fn who_does_not_wait_at_a_gate_waits_for_what_runs_beside_it() {
+    let slow = "steps: [{ text: slept, delay_ms: 1500 }]\n";
+    let gated = "\
+steps:
+  - tool_calls: [{ name: bash, args: { command: 'echo hi' } }]
+  - text: done
+";
+    let of_its_own = "\
+steps:
+  - tool_calls:
+      - { name: bash, args: { command: 'echo hi' } }
+      - { name: task, args: { prompt: x, model: 'scripted:slow.yaml' } }
+  - text: done
+";
+    let of_a_task = "\
+steps:
+  - tool_calls:
+      - { name: task, args: { prompt: x, model: 'scripted:gated.yaml' } }
+      - { name: task, args: { prompt: x, model: 'scripted:slow.yaml' } }
+  - text: done
+";
+    for script in [of_its_own, of_a_task] {
+        let world = world(script);
+        world.write("project/slow.yaml", slow);
+        world.write("project/gated.yaml", gated);
+        let words = prompt(&["go", "--sandbox", "local", "--no-wait", "--json"]);
+        let output = world.run(&words);
+        assert_eq!(output.status.code(), Some(5), "{output:?}");
+        let id = outcome(&output)["session"].as_str().unwrap().to_owned();
+        let shown = json(&world.run(&["session", "show", &id, "--json"]));
+        let results = shown["threads"][0]["entries"].to_string();
+        assert!(results.contains("slept"), "{results}");
+        assert!(!results.contains("interrupted"), "{results}");
+        assert_eq!(shown["pending_gates"].as_array().unwrap().len(), 1);
+        // What it did meanwhile was told.
+        let ended = lines(&output);
+        assert!(ended.iter().any(|it| it["type"] == "tool_end"), "{ended:?}");
+    }
+}
+
 #[test]
 fn a_gate_is_told_of_also_where_nothing_else_is() {
     let world = world(BASH);

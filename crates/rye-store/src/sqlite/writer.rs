@@ -21,6 +21,7 @@ use rye_engine::store::{StoreError, Stored};
 use rye_protocol::SessionId;
 use tokio::sync::oneshot;
 
+use super::damage::Health;
 use super::error::{Failure, Outcome};
 use super::file;
 use super::holder::Holder;
@@ -115,13 +116,14 @@ impl Writer {
         path: PathBuf,
         holder: Arc<Holder>,
         bell: Arc<Bell>,
+        health: Arc<Health>,
     ) -> std::io::Result<Self> {
         let (jobs, waiting) = mpsc::channel();
         let desk = Arc::new(Mutex::new(Desk {
             db,
             path,
             bell,
-            damage: None,
+            health,
             last: None,
         }));
         let sent = Arc::new(AtomicUsize::new(0));
@@ -205,8 +207,7 @@ struct Desk {
     db: Connection,
     path: PathBuf,
     bell: Arc<Bell>,
-    /// Once the file is found damaged nothing more is written to it.
-    damage: Option<StoreError>,
+    health: Arc<Health>,
     /// For which session the last work was, and how long it took.
     last: Option<(SessionId, Duration)>,
 }
@@ -231,22 +232,24 @@ fn serve(desk: &Mutex<Desk>, jobs: &Receiver<Box<dyn Job>>, sent: &AtomicUsize, 
             job.answer(end);
         }
     }
-    // Whoever closes the store has done with its sessions. Should it fail, the end of the
-    // process says the same.
-    let _ = holder.release_all(&sit_down().db);
+    sit_down().leave(holder);
 }
 
 impl Desk {
     /// Writes a group, and tells how each ended.
-    fn write(&mut self, group: &mut [Box<dyn Job>]) -> Vec<Result<(), StoreError>> {
-        if let Some(damage) = &self.damage {
+    fn write(&self, group: &mut [Box<dyn Job>]) -> Vec<Result<(), StoreError>> {
+        if let Some(damage) = self.health.damage() {
             return vec![Err(damage.clone()); group.len()];
         }
         match begin(&self.db).and_then(|()| transact(&self.db, &self.path, group)) {
-            Ok(ends) => ends
-                .into_iter()
-                .map(|end| end.map_err(|failure| self.explain(failure)))
-                .collect(),
+            Ok(ends) => {
+                if ends.iter().any(Result::is_ok) {
+                    self.health.wrote();
+                }
+                let ends = ends.into_iter();
+                ends.map(|end| end.map_err(|failure| self.explain(failure)))
+                    .collect()
+            }
             Err(failure) => {
                 if !self.db.is_autocommit() {
                     // It is about to be told that nothing was written; that this fails too
@@ -265,7 +268,7 @@ impl Desk {
     where
         F: FnOnce(&Connection) -> Outcome<Written<T>>,
     {
-        if let Some(damage) = &self.damage {
+        if let Some(damage) = self.health.damage() {
             return Ok(Err(damage.clone()));
         }
         let start = Instant::now();
@@ -276,6 +279,7 @@ impl Desk {
         self.last = Some((session.clone(), start.elapsed()));
         let end = match end {
             Ok(written) => {
+                self.health.wrote();
                 self.bell.ring(&Vec::from_iter(&written.wakes));
                 Ok(written.answer)
             }
@@ -301,13 +305,18 @@ impl Desk {
         Ok(written)
     }
 
-    fn explain(&mut self, failure: Failure) -> StoreError {
-        let damaged = failure.is_damage();
-        let error = failure.explain(&self.path);
-        if damaged {
-            self.damage = Some(error.clone());
+    fn explain(&self, failure: Failure) -> StoreError {
+        self.health.explain(failure, &self.path)
+    }
+
+    /// Whoever closes the store has done with its sessions. Should it fail, the end of the
+    /// process says the same.
+    fn leave(&self, holder: &Holder) {
+        if self.health.damage().is_some() {
+            let _ = file::keep_log(&self.db, true);
+        } else {
+            let _ = holder.release_all(&self.db);
         }
-        error
     }
 }
 

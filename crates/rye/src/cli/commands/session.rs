@@ -1,7 +1,9 @@
 //! `rye session`
 
 mod compaction;
-mod copies;
+mod export;
+mod fork;
+mod import;
 mod proof;
 mod thread;
 
@@ -32,9 +34,9 @@ pub(crate) fn run(command: &SessionCommand, context: &Context) -> Outcome {
         SessionCommand::Show(args) => show(args, context),
         SessionCommand::Resume(args) => resume(args, context),
         SessionCommand::Verify(args) => proof::verify(args, context),
-        SessionCommand::Export(args) => copies::export(args, context),
-        SessionCommand::Import(args) => copies::import(args, context),
-        SessionCommand::Fork(args) => copies::fork(args, context),
+        SessionCommand::Export(args) => export::export(args, context),
+        SessionCommand::Import(args) => import::import(args, context),
+        SessionCommand::Fork(args) => fork::fork(args, context),
         SessionCommand::Compact(args) => compaction::run(args, context),
         SessionCommand::Thread(args) => thread::run(args, context),
         SessionCommand::Rm(args) => rm(args, context),

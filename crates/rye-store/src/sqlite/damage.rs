@@ -1,0 +1,148 @@
+//! A file that is damaged: what is wrong with it, and how it is kept from getting worse.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rye_engine::store::StoreError;
+
+use super::error::{Failure, Outcome};
+use super::{file, reading};
+
+/// How many faults of a file are told.
+const FAULTS: usize = 3;
+
+/// How long a file is looked at before something else is done with it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What all who work with a file know of it.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    damage: OnceLock<StoreError>,
+    /// Whether something was written from here.
+    written: AtomicBool,
+}
+
+impl Health {
+    /// Once the file is found damaged nothing more is written to it.
+    pub(super) fn damage(&self) -> Option<&StoreError> {
+        self.damage.get()
+    }
+
+    pub(super) fn wrote(&self) {
+        self.written.store(true, Ordering::Relaxed);
+    }
+
+    /// In the store's words, and known from now on to all others if the file is at fault.
+    pub(super) fn explain(&self, failure: Failure, path: &Path) -> StoreError {
+        if !failure.is_damage() {
+            return failure.explain(path);
+        }
+        let written = self.written.load(Ordering::Relaxed);
+        let error = failure.explain_damage(path, written);
+        self.damage.get_or_init(|| error).clone()
+    }
+}
+
+/// The log that SQLite keeps beside a file.
+pub(super) fn log_of(path: &Path) -> PathBuf {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    log.into()
+}
+
+/// What a check says of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Soundness {
+    /// Nothing is wrong.
+    Sound,
+    /// Nothing was found as far as it was looked at: it is large.
+    SoundSoFar,
+    /// This is.
+    Damaged(Vec<String>),
+}
+
+/// Has SQLite check a file, for as long as one would wait for that.
+pub(super) fn check(db: &Connection, patience: Duration) -> rusqlite::Result<Soundness> {
+    let interrupt = db.get_interrupt_handle();
+    let (done, over) = mpsc::channel::<()>();
+    let watch = thread::spawn(move || {
+        if over.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout) {
+            interrupt.interrupt();
+        }
+    });
+    let faults = faults(db);
+    drop(done);
+    let _ = watch.join();
+    match faults {
+        Ok(lines) if lines == ["ok"] => Ok(Soundness::Sound),
+        Ok(lines) => Ok(Soundness::Damaged(lines)),
+        Err(error) => match error.sqlite_error_code() {
+            Some(ErrorCode::OperationInterrupted) => Ok(Soundness::SoundSoFar),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Ok(Soundness::Damaged(vec![error.to_string()]))
+            }
+            _ => Err(error),
+        },
+    }
+}
+
+fn faults(db: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut check = db.prepare(&format!("PRAGMA quick_check({FAULTS})"))?;
+    let lines = check.query_map([], |row| row.get::<_, String>(0))?;
+    let lines: Vec<_> = lines.collect::<Result<_, _>>()?;
+    // One line may tell of several.
+    let lines = lines.iter().flat_map(|line| line.lines());
+    let lines = lines.filter(|line| !line.starts_with("*** in database"));
+    Ok(lines.take(FAULTS).map(str::to_owned).collect())
+}
+
+/// What is wrong with a file, in a sentence. Only read.
+pub(super) fn findings(path: &Path) -> String {
+    let found = reading::connect(path).and_then(|db| Ok(check(&db, PATIENCE)?));
+    match found {
+        Ok(Soundness::Damaged(faults)) => format!("A check found: {}.", faults.join("; ")),
+        Ok(_) => "A check found nothing, so try again first.".to_owned(),
+        Err(error) => format!("It cannot even be checked: {}.", error.explain(path)),
+    }
+}
+
+/// Looks at what a crash left. Then the log beside the file has what is not in the file yet,
+/// and SQLite would put it there, also if it is the log of another file. Whoever else has the
+/// file open has looked already.
+pub(super) fn look_at_log(path: &Path) -> Outcome<()> {
+    let log = log_of(path);
+    if !fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+        return Ok(());
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags)?;
+    // Alone, and with nothing written: neither into the file nor beside it.
+    file::keep_log(&db, true)?;
+    db.pragma_update(None, "locking_mode", "exclusive")?;
+    let Ok(Soundness::Damaged(faults)) = check(&db, PATIENCE) else {
+        // Where it cannot be looked at, whoever opens it is told why.
+        return Ok(());
+    };
+    drop(db);
+    let (place, log) = (path.display(), log.display());
+    let faults = faults.join("; ");
+    let alone = reading::without_log(path).and_then(|db| check(&db, PATIENCE));
+    let hint = match alone {
+        Ok(Soundness::Sound) => format!(
+            "Without {log} it is sound: is that the log of another file? Keep a copy of both, \
+             then move the log away"
+        ),
+        _ => format!("Keep a copy with the files beside it, then try `sqlite3 {place} .recover`"),
+    };
+    Err(StoreError::Unreadable(format!(
+        "{place} is damaged, together with {log}. A check found: {faults}. Nothing was changed. \
+         {hint}"
+    ))
+    .into())
+}
