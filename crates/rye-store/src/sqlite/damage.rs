@@ -56,6 +56,11 @@ pub(super) fn log_of(path: &Path) -> PathBuf {
     log.into()
 }
 
+/// Whether something is in that log.
+pub(super) fn has_log(path: &Path) -> bool {
+    fs::metadata(log_of(path)).is_ok_and(|log| log.len() > 0)
+}
+
 /// What a check says of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Soundness {
@@ -116,13 +121,14 @@ pub(super) fn findings(path: &Path) -> String {
 /// and SQLite would put it there, also if it is the log of another file. Whoever else has the
 /// file open has looked already.
 pub(super) fn look_at_log(path: &Path) -> Outcome<()> {
-    let log = log_of(path);
-    if !fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+    if !has_log(path) {
         return Ok(());
     }
+    let log = log_of(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
-    // Alone, and with nothing written: neither into the file nor beside it.
+    // Alone or not at all, and with nothing written: neither into the file nor beside it.
+    db.busy_timeout(Duration::ZERO)?;
     file::keep_log(&db, true)?;
     db.pragma_update(None, "locking_mode", "exclusive")?;
     let Ok(Soundness::Damaged(faults)) = check(&db, PATIENCE) else {

@@ -66,7 +66,7 @@ pub(super) fn writer(path: &Path) -> Outcome<Connection> {
         return Err(StoreError::Unavailable(message).into());
     }
     // Until it is known that it can be written to, nothing is: not even what is in its log.
-    keep_log(&db, true)?;
+    keep_log(&db, damage::has_log(path))?;
     check(&db, path)?;
     use_wal(&db)?;
     migrate(&mut db, path)?;

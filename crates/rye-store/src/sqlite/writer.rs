@@ -21,7 +21,7 @@ use rye_engine::store::{StoreError, Stored};
 use rye_protocol::SessionId;
 use tokio::sync::oneshot;
 
-use super::damage::Health;
+use super::damage::{self, Health};
 use super::error::{Failure, Outcome};
 use super::file;
 use super::holder::Holder;
@@ -312,10 +312,10 @@ impl Desk {
     /// Whoever closes the store has done with its sessions. Should it fail, the end of the
     /// process says the same.
     fn leave(&self, holder: &Holder) {
-        if self.health.damage().is_some() {
-            let _ = file::keep_log(&self.db, true);
-        } else {
+        if self.health.damage().is_none() {
             let _ = holder.release_all(&self.db);
+        } else if damage::has_log(&self.path) {
+            let _ = file::keep_log(&self.db, true);
         }
     }
 }
