@@ -14,6 +14,7 @@ mod read;
 mod readers;
 mod reading;
 mod rows;
+mod seen;
 mod wake;
 mod writer;
 
@@ -57,7 +58,10 @@ pub(crate) fn connection(path: &Path) -> Result<rusqlite::Connection, StoreError
 /// that has died is known to have.
 ///
 /// Beside `NAME` lie `NAME-wal` and `NAME-shm`, which are SQLite's and belong to it, and
-/// `NAME-wake`, which may go.
+/// `NAME-wake` and `NAME-seen`, which may go.
+///
+/// A file that a crash left, or that somebody else has written to, is checked before anything
+/// is added to it. Once it is found damaged nothing more is.
 ///
 /// Dropping it waits until all that was asked for is written, and gives back every session
 /// that was claimed through it.

@@ -294,7 +294,7 @@ fn what_was_asked_for_is_written_though_nobody_waits_and_leases_end_with_the_sto
 }
 
 #[test]
-fn a_store_that_is_closed_leaves_one_file_and_its_bell() {
+fn a_store_that_is_closed_leaves_one_file_with_its_bell_and_how_it_was_left() {
     let (folder, file) = place();
     run(async {
         let store = Sqlite::open(&file).unwrap();
@@ -306,7 +306,7 @@ fn a_store_that_is_closed_leaves_one_file_and_its_bell() {
         .into_iter()
         .map(|file| file.0)
         .collect();
-    assert_eq!(names, ["s.db", "s.db-wake"]);
+    assert_eq!(names, ["s.db", "s.db-seen", "s.db-wake"]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rye_engine::store::StoreError;
 
 use super::error::{Failure, Outcome};
-use super::{file, reading};
+use super::{file, reading, seen};
 
 /// How many faults of a file are told.
 const FAULTS: usize = 3;
@@ -89,7 +89,7 @@ pub(super) fn check(db: &Connection, patience: Duration) -> rusqlite::Result<Sou
         Ok(lines) => Ok(Soundness::Damaged(lines)),
         Err(error) => match error.sqlite_error_code() {
             Some(ErrorCode::OperationInterrupted) => Ok(Soundness::SoundSoFar),
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            Some(ErrorCode::DatabaseCorrupt) => {
                 Ok(Soundness::Damaged(vec![error.to_string()]))
             }
             _ => Err(error),
@@ -117,38 +117,44 @@ pub(super) fn findings(path: &Path) -> String {
     }
 }
 
-/// Looks at what a crash left. Then the log beside the file has what is not in the file yet,
-/// and SQLite would put it there, also if it is the log of another file. Whoever else has the
-/// file open has looked already.
-pub(super) fn look_at_log(path: &Path) -> Outcome<()> {
-    if !has_log(path) {
+/// Looks at a file before anything is written to it, where that was left by a crash or changed
+/// by somebody else. After a crash the log beside it has what is not in the file yet, and
+/// SQLite would put it there, also if it is the log of another file. Whoever else has the file
+/// open has looked already.
+pub(super) fn look(path: &Path) -> Outcome<()> {
+    let has_log = has_log(path);
+    if !has_log && !seen::is_changed(path) {
         return Ok(());
     }
-    let log = log_of(path);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
     // Alone or not at all, and with nothing written: neither into the file nor beside it.
     db.busy_timeout(Duration::ZERO)?;
-    file::keep_log(&db, true)?;
+    file::keep_log(&db, has_log)?;
     db.pragma_update(None, "locking_mode", "exclusive")?;
     let Ok(Soundness::Damaged(faults)) = check(&db, PATIENCE) else {
         // Where it cannot be looked at, whoever opens it is told why.
         return Ok(());
     };
     drop(db);
-    let (place, log) = (path.display(), log.display());
-    let faults = faults.join("; ");
-    let alone = reading::without_log(path).and_then(|db| check(&db, PATIENCE));
-    let hint = match alone {
-        Ok(Soundness::Sound) => format!(
-            "Without {log} it is sound: is that the log of another file? Keep a copy of both, \
-             then move the log away"
-        ),
-        _ => format!("Keep a copy with the files beside it, then try `sqlite3 {place} .recover`"),
-    };
+    let (place, faults) = (path.display(), faults.join("; "));
+    let mut together = String::new();
+    let mut hint =
+        format!("Keep a copy with the files beside it, then try `sqlite3 {place} .recover`");
+    if has_log {
+        let log = log_of(path);
+        let log = log.display();
+        together = format!(", together with {log}");
+        let alone = reading::without_log(path).and_then(|db| check(&db, PATIENCE));
+        if alone == Ok(Soundness::Sound) {
+            hint = format!(
+                "Without {log} it is sound: is that the log of another file? Keep a copy of \
+                 both, then move the log away"
+            );
+        }
+    }
     Err(StoreError::Unreadable(format!(
-        "{place} is damaged, together with {log}. A check found: {faults}. Nothing was changed. \
-         {hint}"
+        "{place} is damaged{together}. A check found: {faults}. Nothing was changed. {hint}"
     ))
     .into())
 }

@@ -59,7 +59,7 @@ pub(super) fn without_waiting<T>(work: impl FnOnce() -> T) -> T {
 /// A connection that writes. The file is made if it is not there.
 pub(super) fn writer(path: &Path) -> Outcome<Connection> {
     make(path)?;
-    damage::look_at_log(path)?;
+    damage::look(path)?;
     let mut db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     if db.is_readonly("main")? {
         let message = format!("{} can only be read here", path.display());

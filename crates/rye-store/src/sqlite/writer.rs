@@ -25,6 +25,7 @@ use super::damage::{self, Health};
 use super::error::{Failure, Outcome};
 use super::file;
 use super::holder::Holder;
+use super::seen::Note;
 use super::wake::Bell;
 
 /// How much is written at once, at most: the first must not wait for too many others.
@@ -119,12 +120,14 @@ impl Writer {
         health: Arc<Health>,
     ) -> std::io::Result<Self> {
         let (jobs, waiting) = mpsc::channel();
+        let note = Note::new(&path, Arc::clone(&health));
         let desk = Arc::new(Mutex::new(Desk {
             db,
             path,
             bell,
             health,
             last: None,
+            _note: note,
         }));
         let sent = Arc::new(AtomicUsize::new(0));
         let (its, done) = (Arc::clone(&desk), Arc::clone(&sent));
@@ -210,6 +213,8 @@ struct Desk {
     health: Arc<Health>,
     /// For which session the last work was, and how long it took.
     last: Option<(SessionId, Duration)>,
+    /// After the database: made when that is closed.
+    _note: Note,
 }
 
 fn serve(desk: &Mutex<Desk>, jobs: &Receiver<Box<dyn Job>>, sent: &AtomicUsize, holder: &Holder) {
