@@ -354,6 +354,23 @@ async fn a_program_beside_the_tool_runs_only_if_it_has_the_hash() {
 }
 
 #[tokio::test]
+async fn a_colon_in_the_projects_path_does_not_lead_imports_elsewhere() {
+    let world = World::with_project_called("co:lon");
+    world.signed(
+        "tools/pk/tool.py",
+        "__executor_id__ = \"rye/core/runtimes/python/script\"\nimport helper\n",
+    );
+    world.signed("tools/pk/helper.py", "print('{}')\n");
+    fs::write(world.at("tools/pk/pyproject.toml"), "").unwrap();
+    let planted = world.project().join("lon/.ai/tools/pk/helper.py");
+    fs::create_dir_all(planted.parent().unwrap()).unwrap();
+    fs::write(&planted, "open('ran', 'w')\n").unwrap();
+    let error = world.refused("pk/tool", json!({})).await;
+    assert!(error.message.contains("has a colon in it"), "{error:?}");
+    assert!(!world.ran());
+}
+
+#[tokio::test]
 async fn an_interpreter_that_is_not_there_is_named_with_what_was_tried() {
     let world = World::new();
     world.signed(

@@ -1,5 +1,6 @@
 //! A store in one SQLite file, which several processes may use at once.
 
+mod book;
 mod changes;
 mod commit;
 mod damage;

@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use support::{World, outcome, waits_at_a_gate};
+use support::{World, json, outcome, waits_at_a_gate};
 
 const PAGE: usize = 4096;
 
@@ -103,8 +103,7 @@ fn a_damaged_database_is_told_of_and_stays_as_it_is() {
     }
 }
 
-/// Where one session's pages are damaged, the others can be read, and what is written elsewhere
-/// is written; what comes upon the damage puts nothing more into the file.
+/// Where one session's pages are damaged, the others can be read and taken elsewhere.
 #[test]
 fn damage_to_one_session_hides_no_other() {
     let (world, id) = ready();
@@ -119,17 +118,36 @@ fn damage_to_one_session_hides_no_other() {
     let page = at.unwrap() / PAGE * PAGE;
     bytes[page..page + PAGE].copy_from_slice(&noise());
     fs::write(&database, &bytes).unwrap();
-    let listed = world.run(&["session", "list"]);
-    assert!(listed.status.success(), "{listed:?}");
+    let before = lies_in(&world.path("state"));
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    let others = listed["sessions"].as_array().unwrap().iter();
+    let others = others.map(|it| it["id"].as_str().unwrap());
+    let others: Vec<_> = others.filter(|other| *other != id).collect();
+    assert_eq!(others.len(), 2);
+    for other in others {
+        let output = world.run(&["session", "export", other, "--output", "o.jsonl"]);
+        assert!(output.status.success(), "{output:?}");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.contains("is damaged"), "{told}");
+        assert!(
+            world
+                .run(&["session", "verify", "o.jsonl"])
+                .status
+                .success()
+        );
+    }
     for args in [
         &["session", "show", &id][..],
         &["session", "verify", &id],
         &["prompt", "go", "--session", &id],
+        &["prompt", "go", "--model", "scripted:agent.yaml"],
     ] {
         let output = world.run(args);
         assert!(!output.status.success(), "{args:?} {output:?}");
-        assert!(fs::read(&database).unwrap() == bytes, "{args:?} {output:?}");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.contains("Nothing was changed"), "{args:?} {told}");
     }
+    assert!(lies_in(&world.path("state")) == before);
 }
 
 /// As when the file is put back from a backup, and the log of a process that was killed is not.

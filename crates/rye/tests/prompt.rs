@@ -189,30 +189,20 @@ fn who_does_not_wait_at_a_gate_is_told_how_it_goes_on() {
 /// What runs beside a gate is not ended by whoever does not wait at the gate.
 #[test]
 fn who_does_not_wait_at_a_gate_waits_for_what_runs_beside_it() {
-    let slow = "steps: [{ text: slept, delay_ms: 1500 }]\n";
-    let gated = "\
-steps:
-  - tool_calls: [{ name: bash, args: { command: 'echo hi' } }]
-  - text: done
-";
-    let of_its_own = "\
-steps:
-  - tool_calls:
-      - { name: bash, args: { command: 'echo hi' } }
-      - { name: task, args: { prompt: x, model: 'scripted:slow.yaml' } }
-  - text: done
-";
-    let of_a_task = "\
-steps:
-  - tool_calls:
-      - { name: task, args: { prompt: x, model: 'scripted:gated.yaml' } }
-      - { name: task, args: { prompt: x, model: 'scripted:slow.yaml' } }
-  - text: done
-";
-    for script in [of_its_own, of_a_task] {
-        let world = world(script);
-        world.write("project/slow.yaml", slow);
-        world.write("project/gated.yaml", gated);
+    let deploy = "version: \"1.0.0\"\ndescription: Puts it into production\nrisk_level: high\n\
+                  executor_id: rye/core/runtimes/bash/bash\nconfig:\n  command: 'echo out'\n";
+    let of_its_own = "{ name: call_tool, args: { tool_id: 'rye:deploy', summary: ship } }";
+    let of_a_task = "{ name: task, args: { prompt: x, model: 'scripted:gated.yaml' } }";
+    let slow = "{ name: task, args: { prompt: x, model: 'scripted:slow.yaml' } }";
+    for gated in [of_its_own, of_a_task] {
+        let script = format!("steps: [{{ tool_calls: [{gated}, {slow}] }}, {{ text: done }}]\n");
+        let world = world(&script);
+        assert!(world.run(&["init"]).status.success());
+        world.write("project/.ai/tools/deploy.yaml", deploy);
+        assert!(world.run(&["sign", "deploy"]).status.success());
+        let slept = "steps: [{ text: slept, delay_ms: 1500 }]\n";
+        world.write("project/slow.yaml", slept);
+        world.write("project/gated.yaml", BASH);
         let words = prompt(&["go", "--sandbox", "local", "--no-wait", "--json"]);
         let output = world.run(&words);
         assert_eq!(output.status.code(), Some(5), "{output:?}");
@@ -223,9 +213,18 @@ steps:
         assert!(!results.contains("interrupted"), "{results}");
         assert_eq!(shown["pending_gates"].as_array().unwrap().len(), 1);
         // What it did meanwhile was told.
-        let ended = lines(&output);
-        assert!(ended.iter().any(|it| it["type"] == "tool_end"), "{ended:?}");
+        let told = lines(&output);
+        assert!(told.iter().any(|it| it["type"] == "tool_end"), "{told:?}");
     }
+}
+
+/// What is held back until somebody decides is not waited for.
+#[test]
+fn who_does_not_wait_at_a_gate_does_not_wait_for_what_waits_behind_it() {
+    let call = "{ name: bash, args: { command: 'echo hi' } }";
+    let world = world(&format!("steps: [{{ tool_calls: [{call}, {call}] }}]\n"));
+    let output = world.run(&prompt(&["go", "--sandbox", "local", "--no-wait"]));
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::Executor;
 use super::prepare::word;
 use crate::environment::Environment;
 use crate::interpreter::{InterpreterError, Resolver, Way};
-use crate::template::{self, Names, Quoting};
+use crate::template::{self, Names};
 
 /// How long a command may take that says where an interpreter is.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
@@ -29,14 +29,7 @@ impl Executor {
         let roots: Vec<PathBuf> = match &resolver.way {
             Way::Local { roots, .. } => roots
                 .iter()
-                .map(|root| {
-                    PathBuf::from(word(template::render(
-                        root,
-                        variables,
-                        Quoting::None,
-                        facts,
-                    )))
-                })
+                .map(|root| PathBuf::from(word(template::render(root, variables, facts))))
                 .collect(),
             _ => Vec::new(),
         };
@@ -148,12 +141,7 @@ pub(super) fn is_own(resolver: &Resolver) -> bool {
 
 fn own_program(way: &Way, facts: &Names) -> Option<OwnProgram> {
     let placeholder = placeholder(way)?;
-    let rendered = template::render(
-        placeholder,
-        &template::Variables::new(),
-        Quoting::None,
-        facts,
-    );
+    let rendered = template::render(placeholder, &template::Variables::new(), facts);
     let text = |name: &str| facts.get(name).and_then(Value::as_str).map(str::to_owned);
     Some(OwnProgram {
         name: word(rendered),

@@ -89,9 +89,7 @@ pub(super) fn check(db: &Connection, patience: Duration) -> rusqlite::Result<Sou
         Ok(lines) => Ok(Soundness::Damaged(lines)),
         Err(error) => match error.sqlite_error_code() {
             Some(ErrorCode::OperationInterrupted) => Ok(Soundness::SoundSoFar),
-            Some(ErrorCode::DatabaseCorrupt) => {
-                Ok(Soundness::Damaged(vec![error.to_string()]))
-            }
+            Some(ErrorCode::DatabaseCorrupt) => Ok(Soundness::Damaged(vec![error.to_string()])),
             _ => Err(error),
         },
     }
@@ -132,12 +130,18 @@ pub(super) fn look(path: &Path) -> Outcome<()> {
     db.busy_timeout(Duration::ZERO)?;
     file::keep_log(&db, has_log)?;
     db.pragma_update(None, "locking_mode", "exclusive")?;
-    let Ok(Soundness::Damaged(faults)) = check(&db, PATIENCE) else {
-        // Where it cannot be looked at, whoever opens it is told why.
-        return Ok(());
-    };
+    let found = check(&db, PATIENCE);
+    let last = last_claim(&db);
     drop(db);
-    let (place, faults) = (path.display(), faults.join("; "));
+    let faults = match found {
+        Ok(Soundness::Damaged(faults)) => faults.join("; "),
+        Ok(_) if has_log && last < reading::without_log(path).map_or(0, |db| last_claim(&db)) => {
+            "what is in the file is newer than what is in the log".to_owned()
+        }
+        // Where it cannot be looked at, whoever opens it is told why.
+        _ => return Ok(()),
+    };
+    let place = path.display();
     let mut together = String::new();
     let mut hint =
         format!("Keep a copy with the files beside it, then try `sqlite3 {place} .recover`");
@@ -157,4 +161,11 @@ pub(super) fn look(path: &Path) -> Outcome<()> {
         "{place} is damaged{together}. A check found: {faults}. Nothing was changed. {hint}"
     ))
     .into())
+}
+
+/// The number of the last claim, which only grows: with its log, a file has at least the claims
+/// that it has without.
+fn last_claim(db: &Connection) -> i64 {
+    let last = "SELECT seq FROM sqlite_sequence WHERE name = 'engine_leases'";
+    db.query_row(last, [], |row| row.get(0)).unwrap_or_default()
 }

@@ -5,7 +5,9 @@
 //! before anything is added to it. That takes a millisecond for each megabyte, which is too
 //! long to do each time.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -32,6 +34,12 @@ pub(super) fn is_changed(path: &Path) -> bool {
     !is_empty && fs::read_to_string(beside(path)).ok() != now(path)
 }
 
+fn note(file: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(file)?.write_all(text.as_bytes())
+}
+
 /// Notes down how a file is left, when it is dropped: after the file is closed.
 pub(super) struct Note {
     path: PathBuf,
@@ -52,7 +60,7 @@ impl Drop for Note {
             && let Some(now) = now(&self.path)
         {
             // What is not noted is checked the next time.
-            let _ = fs::write(beside(&self.path), now);
+            let _ = note(&beside(&self.path), &now);
         }
     }
 }

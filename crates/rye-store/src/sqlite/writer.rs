@@ -21,6 +21,7 @@ use rye_engine::store::{StoreError, Stored};
 use rye_protocol::SessionId;
 use tokio::sync::oneshot;
 
+use super::book::Book;
 use super::damage::{self, Health};
 use super::error::{Failure, Outcome};
 use super::file;
@@ -37,7 +38,7 @@ const QUICK: Duration = Duration::from_millis(1);
 
 /// Something to write.
 trait Job: Send {
-    fn run(&mut self, db: &Connection) -> Outcome<()>;
+    fn run(&mut self, db: &Book) -> Outcome<()>;
 
     /// For whom it is.
     fn session(&self) -> &SessionId;
@@ -74,9 +75,9 @@ struct Call<T, F> {
 impl<T, F> Job for Call<T, F>
 where
     T: Send,
-    F: FnOnce(&Connection) -> Outcome<Written<T>> + Send,
+    F: FnOnce(&Book) -> Outcome<Written<T>> + Send,
 {
-    fn run(&mut self, db: &Connection) -> Outcome<()> {
+    fn run(&mut self, db: &Book) -> Outcome<()> {
         if let Some(work) = self.work.take() {
             self.done = Some(work(db)?);
         }
@@ -122,7 +123,7 @@ impl Writer {
         let (jobs, waiting) = mpsc::channel();
         let note = Note::new(&path, Arc::clone(&health));
         let desk = Arc::new(Mutex::new(Desk {
-            db,
+            db: Book::new(db),
             path,
             bell,
             health,
@@ -147,7 +148,7 @@ impl Writer {
     pub(super) fn write<'a, T, F>(&self, session: &SessionId, work: F) -> Stored<'a, T>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Outcome<Written<T>> + Send + 'static,
+        F: FnOnce(&Book) -> Outcome<Written<T>> + Send + 'static,
     {
         let work = match self.free_for(session) {
             None => work,
@@ -207,7 +208,7 @@ impl Drop for Writer {
 
 /// What is worked with.
 struct Desk {
-    db: Connection,
+    db: Book,
     path: PathBuf,
     bell: Arc<Bell>,
     health: Arc<Health>,
@@ -271,7 +272,7 @@ impl Desk {
     /// process.
     fn write_now<T, F>(&mut self, session: &SessionId, work: F) -> Result<Result<T, StoreError>, F>
     where
-        F: FnOnce(&Connection) -> Outcome<Written<T>>,
+        F: FnOnce(&Book) -> Outcome<Written<T>>,
     {
         if let Some(damage) = self.health.damage() {
             return Ok(Err(damage.clone()));
@@ -300,17 +301,15 @@ impl Desk {
         Ok(end)
     }
 
-    fn write_one<T>(
-        &self,
-        work: impl FnOnce(&Connection) -> Outcome<Written<T>>,
-    ) -> Outcome<Written<T>> {
-        still_ours(&self.db, &self.path)?;
+    fn write_one<T>(&self, work: impl FnOnce(&Book) -> Outcome<Written<T>>) -> Outcome<Written<T>> {
+        self.db.still_ours(&self.path)?;
         let written = work(&self.db)?;
         run(&self.db, "COMMIT")?;
         Ok(written)
     }
 
     fn explain(&self, failure: Failure) -> StoreError {
+        self.db.forget();
         self.health.explain(failure, &self.path)
     }
 
@@ -329,17 +328,9 @@ fn begin(db: &Connection) -> Outcome<()> {
     Ok(run(db, "BEGIN IMMEDIATE")?)
 }
 
-/// Another process may have brought the file to a newer version.
-fn still_ours(db: &Connection, path: &Path) -> Outcome<()> {
-    if file::version(db)? != file::VERSION {
-        file::check(db, path)?;
-    }
-    Ok(())
-}
-
 /// All in one transaction, which has begun. An error is that of all.
-fn transact(db: &Connection, path: &Path, group: &mut [Box<dyn Job>]) -> Outcome<Vec<Outcome<()>>> {
-    still_ours(db, path)?;
+fn transact(db: &Book, path: &Path, group: &mut [Box<dyn Job>]) -> Outcome<Vec<Outcome<()>>> {
+    db.still_ours(path)?;
     let alone = group.len() == 1;
     let mut ends = Vec::with_capacity(group.len());
     for job in group {
@@ -354,7 +345,7 @@ fn transact(db: &Connection, path: &Path, group: &mut [Box<dyn Job>]) -> Outcome
 }
 
 /// One of several: what it did is undone if it fails, and only that.
-fn apart(db: &Connection, job: &mut Box<dyn Job>) -> Outcome<Outcome<()>> {
+fn apart(db: &Book, job: &mut Box<dyn Job>) -> Outcome<Outcome<()>> {
     run(db, "SAVEPOINT job")?;
     let end = job.run(db);
     if let Err(failure) = end {

@@ -32,7 +32,9 @@ pub(super) fn check(context: &Context, health: &mut Health) {
 
 fn tell(path: &Path, condition: &Condition, health: &mut Health) {
     let place = path.display();
-    let Condition { version, .. } = condition;
+    let Condition {
+        version, newest, ..
+    } = condition;
     let (unit, size) = match condition.size {
         bytes if bytes < 1_000_000 => ("kB", bytes.div_ceil(1_000)),
         bytes => ("MB", bytes.div_ceil(1_000_000)),
@@ -41,6 +43,11 @@ fn tell(path: &Path, condition: &Condition, health: &mut Health) {
     if let Soundness::Damaged(faults) = &condition.soundness {
         let about = format!("{place} is damaged: {}", faults.join("; "));
         return health.fail(SESSIONS, about, set_aside(path));
+    }
+    if version > newest {
+        let about = format!("{about} of a newer Rye; this one knows up to {newest}");
+        let fix = "use the Rye that wrote it, or name another folder by RYE_STATE_DIR".to_owned();
+        return health.fail(SESSIONS, about, fix);
     }
     if let Some(why) = &condition.read_only {
         let about = format!("{about}: it can be read, and nothing can be added: {why}");
