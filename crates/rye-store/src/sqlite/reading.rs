@@ -52,11 +52,11 @@ fn beside(path: &Path) -> rusqlite::Result<Connection> {
 pub(super) fn without_log(path: &Path) -> rusqlite::Result<Connection> {
     let mut address = String::from("file:");
     for byte in path.as_os_str().as_bytes() {
-        let plain = byte.is_ascii_alphanumeric() || b"/._-~".contains(byte);
-        let _ = match plain {
-            true => write!(address, "{}", char::from(*byte)),
-            false => write!(address, "%{byte:02x}"),
-        };
+        if byte.is_ascii_alphanumeric() || b"/._-~".contains(byte) {
+            address.push(char::from(*byte));
+        } else {
+            let _ = write!(address, "%{byte:02x}");
+        }
     }
     address.push_str("?immutable=1");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
