@@ -200,10 +200,10 @@ fn damage_is_diagnosed_and_nothing_more_is_written() {
         let broken = fs::OpenOptions::new().write(true).open(&file).unwrap();
         let before = run(async {
             let store = Sqlite::open(&file).unwrap();
-            let lease = match writes {
-                true => Some(store.claim(&sid("s"), Claim::IfFree).await.unwrap()),
-                false => None,
-            };
+            let mut lease = None;
+            if writes {
+                lease = Some(store.claim(&sid("s"), Claim::IfFree).await.unwrap());
+            }
             // All but the first pages, which say where the tables are.
             let garbage = vec![0xa5; usize::try_from(size).unwrap() - 40 * 4096];
             broken.write_all_at(&garbage, 40 * 4096).unwrap();

@@ -19,6 +19,10 @@ impl Engine {
                 // A call that is no task, or one whose session is not there yet.
                 return Ok(false);
             };
+            if record.session.parent.is_some() && has_nothing_to_do(&record) {
+                // Its call goes on: it is about to ask, or has its answer.
+                return Ok(false);
+            }
             match under_way(&record) {
                 None => return Ok(false),
                 Some(calls) => unseen.extend(calls),
@@ -26,6 +30,12 @@ impl Engine {
         }
         Ok(true)
     }
+}
+
+fn has_nothing_to_do(record: &Record) -> bool {
+    let paused = record.session.status == SessionStatus::Paused;
+    let mut threads = record.threads.iter();
+    !paused && threads.all(|it| it.turn.is_none() && it.status == ThreadStatus::Active)
 }
 
 /// The sessions that calls under way would be if they are tasks, where nothing else is under

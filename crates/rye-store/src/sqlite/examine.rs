@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rye_engine::store::StoreError;
 
-use super::damage::{Soundness, check};
+use super::damage::{self, Soundness, check};
 use super::error::Outcome;
 use super::{file, reading};
 
@@ -32,6 +32,7 @@ pub fn examine(path: &Path, patience: Duration) -> Result<Option<Condition>, Sto
         return Ok(None);
     };
     let look = || -> Outcome<Condition> {
+        damage::look(path)?;
         let db = reading::connect(path)?;
         let version = file::version(&db)?;
         // One of a newer Rye is as good as any other.
