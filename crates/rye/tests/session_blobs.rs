@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
@@ -71,8 +72,10 @@ fn exported(world: &World) -> (String, Value, Vec<Value>) {
 
 /// Lines as a file that is whole, though nobody has signed it.
 fn whole(lines: &[Value]) -> String {
-    let lines = lines.iter().filter(|line| line.get("end").is_none());
-    let text: String = lines.map(|line| format!("{line}\n")).collect();
+    let mut text = String::new();
+    for line in lines.iter().filter(|line| line.get("end").is_none()) {
+        writeln!(text, "{line}").unwrap();
+    }
     let end = serde_json::json!({ "end": { "hash": Hash::of(&text).to_hex() } });
     format!("{text}{end}\n")
 }
