@@ -56,6 +56,23 @@ async fn the_python_of_the_projects_own_environment_is_used() {
     );
     let envelope = world.run("which", json!({"a": 1})).await;
     assert_eq!(envelope.data, json!({"own": "yes", "a": 1}), "{envelope:?}");
+    // Nobody vouches for it, so it is for the project's own tools only.
+    world.signed_for_user(
+        "tools/mine.py",
+        "__executor_id__ = \"rye/core/runtimes/python/function\"\nimport os\n\
+         def main(**given):\n    return {\"own\": os.environ.get(\"STAND_IN\")}\n",
+    );
+    let envelope = world.run("mine", json!({})).await;
+    assert_eq!(envelope.data, json!({"own": null}), "{envelope:?}");
+    program(
+        &world.project().join(".venv/bin/python"),
+        "#!/bin/sh\ntouch ran\n",
+    );
+    let envelope = world
+        .run("rye/file-system/list", json!({"path": "."}))
+        .await;
+    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
+    assert!(!world.ran());
 }
 
 #[tokio::test]

@@ -190,7 +190,8 @@ impl Executor {
         for (link, config) in chain.upwards().zip(configs) {
             let id = link.id().to_string();
             for resolver in &config.resolvers {
-                let found = self.find(resolver, facts, &environment).await;
+                let space = chain.tool().item.space;
+                let found = self.find(resolver, space, facts, &environment).await;
                 let found = found.map_err(|source| ExecuteError::Interpreter {
                     id: id.clone(),
                     source,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lillux::Hash;
 use lillux::process::Command;
+use rye_items::Space;
 use serde_json::Value;
 
 use super::Executor;
@@ -22,17 +23,11 @@ impl Executor {
     pub(super) async fn find(
         &self,
         resolver: &Resolver,
+        space: Space,
         facts: &Names,
         environment: &Environment,
     ) -> Result<String, InterpreterError> {
-        let variables = environment.variables();
-        let roots: Vec<PathBuf> = match &resolver.way {
-            Way::Local { roots, .. } => roots
-                .iter()
-                .map(|root| PathBuf::from(word(template::render(root, variables, facts))))
-                .collect(),
-            _ => Vec::new(),
-        };
+        let roots = self.roots(&resolver.way, space, facts, environment);
         let answer = match &resolver.way {
             Way::Command(command) => self.ask(command, environment).await,
             _ => None,
@@ -40,9 +35,37 @@ impl Executor {
         let path = environment.get("PATH").unwrap_or_default();
         let found = match own_program(&resolver.way, facts) {
             Some(own) => self.own(&own, resolver, path)?,
-            None => resolver.find(&self.places.project, &roots, path, answer.as_deref())?,
+            None => resolver.find(&roots, path, answer.as_deref())?,
         };
         Ok(found.to_string_lossy().into_owned())
+    }
+
+    /// Below which folders an interpreter is looked for. A project's own is for its own
+    /// tools: nobody vouches for it, and those of the user and the system need nothing of a
+    /// project that was only cloned.
+    fn roots(
+        &self,
+        way: &Way,
+        space: Space,
+        facts: &Names,
+        environment: &Environment,
+    ) -> Vec<PathBuf> {
+        let Way::Local { roots, .. } = way else {
+            return Vec::new();
+        };
+        let project = &self.places.project;
+        let mut roots: Vec<_> = roots
+            .iter()
+            .map(|root| word(template::render(root, environment.variables(), facts)))
+            .map(PathBuf::from)
+            .collect();
+        if roots.is_empty() {
+            roots.push(project.clone());
+        }
+        if space != Space::Project {
+            roots.retain(|root| !root.starts_with(project));
+        }
+        roots
     }
 
     /// Checks a program of the tool's own as a call would, if something vouches for it.
@@ -76,7 +99,7 @@ impl Executor {
                 way: Way::System { names },
                 ..resolver.clone()
             };
-            resolver.find(&self.places.project, &[], path, None)?
+            resolver.find(&[], path, None)?
         };
         match &own.sha256 {
             Some(expected) => self.vouched(&found, expected),
