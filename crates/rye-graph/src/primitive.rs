@@ -3,6 +3,7 @@
 mod going;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lillux::keys::SigningKey;
 use rye_executor::primitive::{Call, Done, Failed, Outcome, Primitive};
@@ -13,9 +14,10 @@ use serde_json::{Map, Value, json};
 use crate::cache::Cache;
 use crate::dispatch::{Dispatch, Items};
 use crate::event::{Started, Status};
+use crate::gates::Asking;
 use crate::model::Graph;
 use crate::problem::Problem;
-use crate::record::{At, RecordError, Runs};
+use crate::record::{At, Own, RecordError, Runs, Trusting};
 use crate::walk::{Ended, Limits, Walk, Watcher};
 
 pub use going::{Going, Refusal};
@@ -30,6 +32,8 @@ pub struct StateGraph {
     user: Option<PathBuf>,
     watcher: Option<Watcher>,
     going: Going,
+    trust: Option<Arc<dyn Trusting>>,
+    asking: Option<PathBuf>,
 }
 
 impl StateGraph {
@@ -43,6 +47,8 @@ impl StateGraph {
             user,
             watcher: None,
             going: Going::default(),
+            trust: None,
+            asking: None,
         }
     }
 
@@ -57,6 +63,22 @@ impl StateGraph {
     #[must_use]
     pub fn going(mut self, going: Going) -> Self {
         self.going = going;
+        self
+    }
+
+    /// With somebody who says whose records and decisions count. Without, it is those of the
+    /// user's own key, and every decision.
+    #[must_use]
+    pub fn trusting(mut self, trust: Arc<dyn Trusting>) -> Self {
+        self.trust = Some(trust);
+        self
+    }
+
+    /// With a folder where it is noted that runs of the project ask, so that their questions
+    /// can be answered from anywhere.
+    #[must_use]
+    pub fn asking(mut self, folder: PathBuf) -> Self {
+        self.asking = Some(folder);
         self
     }
 
@@ -119,6 +141,8 @@ impl StateGraph {
         walk.depth = depth;
         walk.watcher = self.watcher.clone().filter(|_| depth == 0);
         let key = self.key();
+        walk.trust = trusted(self.trust.clone(), key.as_ref());
+        walk.asking = self.asking.clone().map(|it| Asking::new(it, &self.project));
         let from = match going::enter(&mut walk, &runs, &name, going, key, metadata)? {
             going::Entered::At(from) => from,
             going::Entered::Over(ended) => return Ok(done(&name, *ended, metadata)),
@@ -258,6 +282,13 @@ pub struct Writing {
     pub key: Option<SigningKey>,
     /// Who is told what happens.
     pub watcher: Option<Watcher>,
+    /// Who says whose records and decisions count. Without, it is those of the key that signs,
+    /// and every decision.
+    pub trust: Option<Arc<dyn Trusting>>,
+}
+
+fn trusted(trust: Option<Arc<dyn Trusting>>, key: Option<&SigningKey>) -> Arc<dyn Trusting> {
+    trust.unwrap_or_else(|| Arc::new(Own(key.map(|key| key.public().clone()))))
 }
 
 /// Walks a graph and writes it down as a run of a project, for programs that call tools in
@@ -277,6 +308,7 @@ pub async fn walk_written(
     let mut walk = Walk::new(graph, "", dispatch, inputs, Limits::default());
     walk.depth = depth;
     walk.watcher = writing.watcher;
+    walk.trust = trusted(writing.trust, writing.key.as_ref());
     let going = Going::default();
     match going::enter(
         &mut walk,

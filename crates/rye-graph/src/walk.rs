@@ -12,14 +12,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rye_items::metadata::Effect;
+use rye_protocol::Gate;
 use serde_json::{Map, Value};
 
 use crate::cache::Cache;
 use crate::dispatch::Dispatch;
 use crate::event::{Event, Line, NodeError, Outcome, Status};
+use crate::gates::Asking;
 use crate::model::{Graph, Kind, Moment, Node};
 use crate::path::Scope;
-use crate::record::{At, HookState, ItemState, Journal, RecordError};
+use crate::record::{At, HookState, ItemState, Journal, Own, RecordError, Trusting};
+
+/// What the walker itself puts into the state: what last went wrong.
+pub(crate) const LAST_ERROR: &str = "_last_error";
 
 /// Somebody who is told what happens, as it is written down.
 #[derive(Clone)]
@@ -78,6 +83,8 @@ pub(crate) struct Before {
     /// What went wrong with the last step.
     pub(crate) error: Option<NodeError>,
     pub(crate) output: Option<Value>,
+    /// What it has asked and not heard of.
+    pub(crate) gates: Vec<Gate>,
 }
 
 /// A node of which nothing more was heard since it was begun.
@@ -96,6 +103,10 @@ pub(crate) struct Walk<'g> {
     pub(crate) journal: Option<Journal>,
     pub(crate) watcher: Option<Watcher>,
     pub(crate) cache: Option<Cache>,
+    /// Whose decisions count.
+    pub(crate) trust: Arc<dyn Trusting>,
+    /// Where it is noted that something is asked.
+    pub(crate) asking: Option<Asking>,
     pub(crate) depth: u32,
     pub(crate) state: Map<String, Value>,
     pub(crate) inputs: Value,
@@ -159,6 +170,8 @@ impl<'g> Walk<'g> {
             journal: None,
             watcher: None,
             cache: None,
+            trust: Arc::new(Own(None)),
+            asking: None,
             depth: 0,
             state: Map::new(),
             inputs,

@@ -3,6 +3,7 @@
 mod collect;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::future::Either;
@@ -107,10 +108,13 @@ impl<'g> Walk<'g> {
             let key = format!("{}:{index}", node.name);
             let what = collect::name(&node.name, index, &items.all[index]);
             match self.ask(cut_short(&key, &what, times))? {
-                Ok(question) => running.push(Either::Left(async move {
-                    let status = question.ended().await;
-                    (index, Heard::Said(Box::new(question), status))
-                })),
+                Ok(question) => {
+                    let trust = Arc::clone(&self.trust);
+                    running.push(Either::Left(async move {
+                        let status = question.ended(&*trust).await;
+                        (index, Heard::Said(Box::new(question), status))
+                    }));
+                }
                 Err(_) => self.item_ended(items, index, Err(unknown()), false),
             }
         }
@@ -229,14 +233,11 @@ impl<'g> Walk<'g> {
     }
 
     fn write_items(&mut self, items: &mut Items<'_>) -> Result<(), RecordError> {
-        if !is_repeatable(items.effect) && items.begun >= SYNC_EVERY {
+        let sync = !is_repeatable(items.effect) && items.begun >= SYNC_EVERY;
+        if sync {
             items.begun = 0;
-            return self.commit(true);
         }
-        match &mut self.journal {
-            Some(journal) => journal.write(false),
-            None => Ok(()),
-        }
+        self.commit(sync)
     }
 
     /// Sorts the items: what is known of some is their result, some are still to be done,

@@ -150,7 +150,9 @@ fn where_the_record_cannot_grow_it_stops_and_goes_on_when_it_can() {
         message.contains("events.jsonl: File too large"),
         "{message}"
     );
-    let id = newest(&world)["id"].as_str().unwrap().to_owned();
+    let run = newest(&world);
+    assert_eq!(run["state"], "failed", "{run}");
+    let id = run["id"].as_str().unwrap().to_owned();
     let resumed = json(&world.run(&["graph", "run", "--resume", &id, "--json", "--quiet"]));
     assert_eq!(resumed["data"], whole["data"], "{resumed}");
 }
@@ -219,6 +221,51 @@ fn a_large_state_and_many_items_are_walked_and_too_large_a_state_is_refused() {
     );
     let why = document["data"]["why"].as_str().unwrap();
     assert!(why.starts_with("100000 of 100000 items failed"), "{why}");
+}
+
+#[test]
+fn a_tool_that_is_no_graph_is_called_so_whatever_is_asked_of_it() {
+    let world = ready();
+    for command in ["run", "show", "validate"] {
+        let output = world.run(&["graph", command, "hello"]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{command}: {text}");
+        assert!(
+            text.contains("error: hello is no graph"),
+            "{command}: {text}"
+        );
+    }
+}
+
+#[test]
+fn what_is_not_signed_passes_within_a_graph_where_it_passes_alone() {
+    let mut world = ready();
+    graph(
+        &world,
+        "greet",
+        "[\"rye.execute.tool.flows.say\"]",
+        "  start: say\n  nodes:\n    say: { action: { item_id: flows/say } }\n",
+    );
+    let hello = world.read("project/.ai/tools/hello.py");
+    world.write(
+        "project/.ai/tools/flows/say.py",
+        &hello.replace("hello", "hullo"),
+    );
+    let text = world.read("project/.ai/tools/flows/greet.yaml");
+    world.write(
+        "project/.ai/tools/flows/greet.yaml",
+        &format!("{text}# more\n"),
+    );
+    let output = world.run(&["graph", "run", "flows/greet"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    world.set("RYE_DEV_MODE", "1");
+    for call in [
+        ["execute", "flows/say"].as_slice(),
+        &["graph", "run", "flows/greet"],
+    ] {
+        let output = world.run(call);
+        assert!(output.status.success(), "{call:?}: {output:?}");
+    }
 }
 
 #[test]

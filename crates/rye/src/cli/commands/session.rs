@@ -5,7 +5,7 @@ mod copies;
 mod proof;
 mod thread;
 
-pub(super) use proof::{failure as unreadable, trusted};
+pub(super) use proof::failure as unreadable;
 
 use rye_engine::Engine;
 use rye_engine::protocol::{Entry, Gate, Session, SessionId, SessionStatus, Thread};
