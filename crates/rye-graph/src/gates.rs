@@ -127,13 +127,14 @@ impl Question {
         })
     }
 
-    /// Takes it back, unless it has ended.
+    /// Takes it back, and with it whatever was said to it.
     pub(crate) fn withdraw(&self, reason: &str) -> Result<GateStatus, RecordError> {
         let status = GateStatus::Withdrawn {
             reason: reason.to_owned(),
             at: now(),
         };
-        self.end(&status)?;
+        let text = serde_json::to_vec(&status).unwrap_or_default();
+        durable::write(&self.answer, &text, 0o600, Existing::Replace)?;
         Ok(status)
     }
 

@@ -78,11 +78,11 @@ pub enum RecordError {
     #[error(transparent)]
     Store(#[from] lillux::cas::CasError),
     /// It is not what was written.
-    #[error("the record of the run {run} is not as it was written: line {line}: {why}")]
+    #[error("the record of the run {run} is not as it was written: {}{why}", place(*line))]
     Altered {
         /// Which run.
         run: String,
-        /// Which line.
+        /// Which line; 0 is all of it.
         line: usize,
         /// What is wrong.
         why: String,
@@ -105,6 +105,13 @@ pub enum RecordError {
     /// It is signed, and what would follow would not be.
     #[error("the record of the run {0} is signed, and there is no key here to go on with it")]
     NoKey(String),
+}
+
+fn place(line: usize) -> String {
+    match line {
+        0 => String::new(),
+        line => format!("line {line}: "),
+    }
 }
 
 impl RecordError {

@@ -248,6 +248,23 @@ async fn what_nobody_signed_is_never_gone_on_with() {
 }
 
 #[tokio::test]
+async fn a_run_that_the_disk_stopped_has_failed_with_that_and_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = SigningKey::generate().unwrap();
+    let store = folder.path().join(".ai/state/graphs/store");
+    fs::create_dir_all(store.parent().unwrap()).unwrap();
+    fs::write(&store, "in the way").unwrap();
+    walked(folder.path(), Some(again(&key))).await.unwrap_err();
+    let run = Runs::of(folder.path()).find("run").unwrap().read().unwrap();
+    assert_eq!(run.standing(), Standing::Ended(Status::Failed));
+    assert!(run.error().unwrap().message.contains("store"), "{run:?}");
+    fs::remove_file(&store).unwrap();
+    let ended = walked(folder.path(), Some(again(&key))).await.unwrap();
+    assert_eq!(ended.status, Status::Completed);
+    assert_eq!(verified(folder.path(), key.public()).faults, []);
+}
+
+#[tokio::test]
 async fn two_processes_do_not_walk_one_run() {
     let folder = tempfile::tempdir().unwrap();
     walked(folder.path(), None).await.unwrap();

@@ -10,6 +10,10 @@ use serde_json::{Map, Value};
 use super::{RecordError, Written, line_hash};
 use crate::event::{Event, Line, NodeError, Started, Status};
 
+/// What is wrong with a record that has no line.
+pub(super) const EMPTY: &str =
+    "nothing is written down: its process died before it did anything, or the record was emptied";
+
 /// Where a run is.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum At {
@@ -142,8 +146,7 @@ impl Replayed {
             }
         }
         let Some(mut replayed) = replayed else {
-            let why = format!("{} has no beginning", path.display());
-            return Err(altered(0, why));
+            return Err(altered(0, format!("{}: {EMPTY}", path.display())));
         };
         replayed.hash = hash;
         replayed.length = length;

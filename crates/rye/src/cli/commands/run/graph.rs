@@ -318,7 +318,7 @@ impl Report for Verified {
         });
         let counted = counted.join(", ");
         page.line(format_args!("  {counted}, signed by {keys}"));
-        if verdict.open > 0 {
+        if verdict.open > 0 && verdict.signed > 0 {
             page.line(format_args!(
                 "  the last {} no signature stands for: whoever goes on passes over them",
                 verdict.open
