@@ -6,6 +6,7 @@ mod end;
 mod foreach;
 mod hooks;
 mod step;
+mod writing;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::cache::Cache;
 use crate::dispatch::Dispatch;
-use crate::event::{Event, Line, NodeError, Outcome, Status};
+use crate::event::{Line, NodeError, Outcome, Status};
 use crate::gates::Asking;
 use crate::model::{Graph, Kind, Moment, Node};
 use crate::path::Scope;
@@ -292,60 +293,6 @@ impl<'g> Walk<'g> {
             Kind::Action(action) => self.action(node, action, begun).await,
             Kind::Foreach(foreach) => self.foreach(node, foreach, begun).await,
             Kind::Decision(decision) => self.decision(node, decision, begun).await,
-        }
-    }
-
-    /// Writes down that a node begins, with the end of the one before it.
-    fn begin(
-        &mut self,
-        node: &Node,
-        effect: Effect,
-        begun: Option<Begun>,
-    ) -> Result<(), RecordError> {
-        if self.journal.is_none() || begun.is_some() {
-            return Ok(());
-        }
-        let (step, node) = (self.steps, node.name.clone());
-        self.tell(Event::Begin { step, node, effect });
-        let sync = self.must_sync || !is_repeatable(effect);
-        self.commit(sync)
-    }
-
-    fn warn(&mut self, node: &Node, messages: Vec<String>) {
-        for message in messages {
-            self.warnings.push(format!("{}: {message}", node.name));
-            let node = node.name.clone();
-            self.tell(Event::Warning { node, message });
-        }
-    }
-
-    /// Adds to the record, if there is one, and tells whoever wants to know.
-    fn tell(&mut self, event: Event) {
-        if let Some(journal) = &mut self.journal {
-            let line = journal.push(event);
-            self.told(&line);
-        }
-    }
-
-    /// Tells whoever wants to know.
-    pub(crate) fn told(&self, line: &Line) {
-        if let Some(Watcher(tell)) = &self.watcher {
-            tell(line);
-        }
-    }
-
-    fn commit(&mut self, sync: bool) -> Result<(), RecordError> {
-        if let Some(journal) = &mut self.journal {
-            journal.commit(sync)?;
-            self.must_sync &= !sync;
-        }
-        Ok(())
-    }
-
-    fn snapshot(&mut self) -> Result<(), RecordError> {
-        match &mut self.journal {
-            Some(journal) => journal.snapshot(&self.state),
-            None => Ok(()),
         }
     }
 }

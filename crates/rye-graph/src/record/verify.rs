@@ -3,13 +3,14 @@
 mod check;
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::io::Read as _;
 
 use lillux::At as _;
 use lillux::cas::Cas;
 
 use super::runs::{Found, Runs, SNAPSHOT};
-use super::{RecordError, Trusting};
+use super::{RecordError, Replayed, Trusting};
 use check::Check;
 
 /// What was found.
@@ -92,5 +93,69 @@ impl Found {
         }
         let named = fs::read_to_string(self.folder().join(SNAPSHOT));
         check.end(named.unwrap_or_default().trim())
+    }
+
+    /// Opens its record to go on with it, as far as it is signed by those who are trusted.
+    /// Where nobody has a key, nothing is signed, and it is taken as it is.
+    pub(crate) fn open(
+        &self,
+        runs: &Runs,
+        trust: &dyn Trusting,
+        has_key: bool,
+    ) -> Result<(File, Replayed), RecordError> {
+        let path = self.events();
+        let opened = OpenOptions::new().read(true).append(true).open(&path);
+        let mut file = opened.at("open", &path)?;
+        // Before it is read: nobody may write to it any more.
+        file.try_lock()
+            .map_err(|_| RecordError::InUse(self.id.clone()))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).at("read", &path)?;
+        let verdict = self.check(runs, trust, &bytes);
+        if !has_key && verdict.is_unsigned() {
+            return Ok((file, Replayed::read(&self.id, &path, &bytes)?));
+        }
+        self.holds(&verdict)?;
+        if !has_key {
+            return Err(RecordError::NoKey(self.id.clone()));
+        }
+        let (signed, open) = bytes.split_at(verdict.length);
+        let mut replayed = Replayed::read(&self.id, &path, signed)?;
+        replayed.beware(open);
+        Ok((file, replayed))
+    }
+
+    /// Whether it may be acted on.
+    fn holds(&self, verdict: &Verdict) -> Result<(), RecordError> {
+        let run = self.id.clone();
+        let Some(Fault { line, why, .. }) = verdict.faults.first().cloned() else {
+            return Ok(());
+        };
+        Err(if verdict.is_unsigned() {
+            RecordError::Unsigned(run)
+        } else if verdict.is_of_strangers() {
+            RecordError::OfStrangers { run, line, why }
+        } else {
+            RecordError::Altered { run, line, why }
+        })
+    }
+
+    /// Whether it could be gone on with, for those who want to know before they try.
+    pub fn may_be_acted_on(
+        &self,
+        runs: &Runs,
+        trust: &dyn Trusting,
+        has_key: bool,
+    ) -> Result<(), RecordError> {
+        let verdict = self.verify(runs, trust)?;
+        if !has_key && verdict.is_unsigned() {
+            return Ok(());
+        }
+        self.holds(&verdict)?;
+        if has_key {
+            Ok(())
+        } else {
+            Err(RecordError::NoKey(self.id.clone()))
+        }
     }
 }

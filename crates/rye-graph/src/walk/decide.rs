@@ -76,7 +76,7 @@ impl<'g> Walk<'g> {
             actions: decision.actions.clone(),
             expires_at: deadline,
         };
-        let result = match self.answer(asked).await? {
+        let result = match self.answer(&asked).await? {
             Ok(Resolution { action, by, .. }) if decision.is_approval && action == "deny" => {
                 Err(NodeError::new("denied", format!("{by} said no")))
             }
@@ -116,12 +116,15 @@ impl<'g> Walk<'g> {
         what: &str,
         times: u32,
     ) -> Result<Wanted, RecordError> {
-        let answer = self.answer(cut_short(what, what, times)).await?;
+        let answer = self.answer(&cut_short(what, what, times)).await?;
         Ok(wanted(answer))
     }
 
     /// Asks, and waits for the answer. The question survives whoever asks it.
-    async fn answer(&mut self, asked: Asked) -> Result<Result<Resolution, NodeError>, RecordError> {
+    async fn answer(
+        &mut self,
+        asked: &Asked,
+    ) -> Result<Result<Resolution, NodeError>, RecordError> {
         let question = match self.ask(asked)? {
             Ok(question) => question,
             Err(error) => return Ok(Err(error)),
@@ -132,13 +135,16 @@ impl<'g> Walk<'g> {
 
     /// Asks. Where the same was asked before, the answer to that counts; where it was
     /// something else, that answer is void, and what has changed is told.
-    pub(super) fn ask(&mut self, asked: Asked) -> Result<Result<Question, NodeError>, RecordError> {
+    pub(super) fn ask(
+        &mut self,
+        asked: &Asked,
+    ) -> Result<Result<Question, NodeError>, RecordError> {
         let Some(journal) = &self.journal else {
             let message = "a decision needs a run that is written down";
             return Ok(Err(NodeError::new("no_record", message)));
         };
         let folder = journal.folder().to_owned();
-        let Some(first) = self.gate(journal.run(), &asked) else {
+        let Some(first) = self.gate(journal.run(), asked) else {
             let message = "the run has a name that nobody can be asked under";
             return Ok(Err(NodeError::new("bad_run", message)));
         };

@@ -107,7 +107,7 @@ impl<'g> Walk<'g> {
         for (index, times) in asked {
             let key = format!("{}:{index}", node.name);
             let what = collect::name(&node.name, index, &items.all[index]);
-            match self.ask(cut_short(&key, &what, times))? {
+            match self.ask(&cut_short(&key, &what, times))? {
                 Ok(question) => {
                     let trust = Arc::clone(&self.trust);
                     running.push(Either::Left(async move {

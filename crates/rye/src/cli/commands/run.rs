@@ -3,6 +3,8 @@
 mod graph;
 mod list;
 pub(crate) mod record;
+mod verify;
+mod which;
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -23,6 +25,7 @@ use crate::cli::printer::{Outcome, Printer, Report, Written};
 use crate::cli::table::Cell;
 use list::List;
 use record::{Run, Runs, State};
+use which::Which;
 
 /// How long a run that is to end has before it is killed.
 const GRACE: Duration = Duration::from_secs(3);
@@ -84,45 +87,9 @@ pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
                 Ok(run) => graph::of_background(&run, context)?,
                 Err(_) => graph::found(&args.id, context)?,
             };
-            graph::verify(of_graph.ok_or(missing.hint("rye run list"))?, context)
+            verify::run(of_graph.ok_or(missing.hint("rye run list"))?, context)
         }
         RunCommand::CarryOut(args) => carry_out(&runs.find(&args.id)?, context),
-    }
-}
-
-/// A run, by the record that tells most of it.
-enum Which {
-    /// Its own, and that of the background, where it was begun there.
-    Graph(Box<rye_graph::Run>, Option<Box<Run>>),
-    Background(Box<Run>),
-}
-
-impl Which {
-    fn find(runs: &Runs, id: &str, context: &Context) -> Result<Self, Failure> {
-        let background = runs.find(id);
-        let of_graph = match &background {
-            Ok(run) => graph::of_background(run, context)?,
-            Err(_) => graph::found(id, context)?,
-        };
-        match (of_graph, background) {
-            // Nothing is written down of it yet, and somebody is about to.
-            (Some(of_graph), Ok(run)) if !of_graph.has_begun() && run.state() == State::Running => {
-                Ok(Self::Background(Box::new(run)))
-            }
-            (Some(of_graph), background) => {
-                let background = background.ok().map(Box::new);
-                Ok(Self::Graph(Box::new(of_graph.read()?), background))
-            }
-            (None, background) => Ok(Self::Background(Box::new(background?))),
-        }
-    }
-
-    /// Whether it is a graph of which nothing is written down yet.
-    fn has_yet_to_begin(&self) -> bool {
-        match self {
-            Self::Graph(..) => false,
-            Self::Background(run) => run.asked.is_graph && run.state() == State::Running,
-        }
     }
 }
 
