@@ -116,10 +116,10 @@ fn folders(project: &Path, made: &mut Made) -> Result<(), Failure> {
 fn hide(project: &Path, made: &mut Made) -> Result<(), Failure> {
     let path = project.join(".ai/state/.gitignore");
     if path.symlink_metadata().is_ok() {
-        made.there("ignored by git", path);
+        made.there("gitignore", path);
     } else {
         Runs::of(project).hide()?;
-        made.made("ignored by git", path);
+        made.made("gitignore", path);
     }
     Ok(())
 }

@@ -1,12 +1,11 @@
 //! Runs of graphs, which the project keeps itself.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use lillux::process::Killed;
 use rye_engine::protocol::{Gate, GateStatus, Resolution};
-use rye_graph::{Found, Line, RecordError, Run, Runs, Standing, Status, Verdict};
+use rye_graph::{Found, Line, RecordError, Run, Runs, Standing, Status};
 use serde_json::{Value, json};
 
 use super::{GRACE, LOOK};
@@ -15,7 +14,7 @@ use crate::cli::commands::gate::graphs::{resume, trust};
 use crate::cli::commands::graph::progress::told;
 use crate::cli::context::Context;
 use crate::cli::engine::how_to_answer;
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, Page, WARN, paint, plain};
 use crate::cli::printer::{Outcome, Report, Written};
 use crate::cli::table::Cell;
