@@ -247,6 +247,60 @@ async fn what_nobody_signed_is_never_gone_on_with() {
     assert!(faults(&added)[0].why.starts_with("it was added"));
 }
 
+/// The same tool, which must not be called twice.
+struct Once(Echo);
+
+impl Dispatch for Once {
+    fn look(&self, item: &ItemId) -> Result<Known, NodeError> {
+        let effect = Effect::AtMostOnce;
+        Ok(Known {
+            effect,
+            ..self.0.look(item)?
+        })
+    }
+
+    fn call(&self, call: ToolCall) -> Later<'_, Result<Value, NodeError>> {
+        self.0.call(call)
+    }
+}
+
+#[tokio::test]
+async fn of_an_item_that_unsigned_lines_tell_of_nobody_knows_whether_it_was_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = SigningKey::generate().unwrap();
+    walked(folder.path(), Some(again(&key))).await.unwrap();
+    let found = Runs::of(folder.path()).find("run").unwrap();
+    let whole = fs::read_to_string(found.events()).unwrap();
+    let is_begun = |line: &&str| line.contains("\"node\":\"each\"");
+    let before = whole.lines().position(|line| is_begun(&line)).unwrap();
+    let lines = whole.split_inclusive('\n').take(before + 1);
+    let mut record: String = lines.collect();
+    record += &forged(&record, &json!({ "type": "item_begin", "index": 0 }));
+    record += &forged(
+        &record,
+        &json!({ "type": "item_end", "index": 0, "result": 99 }),
+    );
+    fs::write(found.events(), record).unwrap();
+    fs::remove_file(found.folder().join("snapshot")).unwrap();
+    let writing = Writing {
+        run: Some(Run {
+            id: "run".to_owned(),
+            depth: 0,
+        }),
+        key: Some(again(&key)),
+        ..Writing::default()
+    };
+    let tool = Once(Echo::default());
+    let graph = graph();
+    let ended = walk_written(&graph, &tool, json!({}), folder.path(), writing);
+    let ended = ended.await.unwrap();
+    let all = &ended.state["all"];
+    assert_eq!(all[0]["code"], "interrupted", "{all}");
+    assert_eq!((&all[1], &all[2]), (&json!(2), &json!(3)), "{all}");
+    let called = tool.0.0.lock().unwrap().clone();
+    assert_eq!(called, [json!({ "n": 2 }), json!({ "n": 3 })]);
+}
+
 #[tokio::test]
 async fn a_run_that_the_disk_stopped_has_failed_with_that_and_goes_on() {
     let folder = tempfile::tempdir().unwrap();

@@ -41,11 +41,11 @@ impl Asked {
     /// Where it is from, in words.
     pub(super) fn origin(&self) -> String {
         let origin = &self.question.gate.origin;
-        let mut words = format!("graph {}, run {}", origin.tool, origin.session);
-        if let Some(project) = &self.elsewhere {
-            words += &format!(", in {}", project.display());
+        let words = format!("graph {}, run {}", origin.tool, origin.session);
+        match &self.elsewhere {
+            Some(project) => format!("{words}, in {}", project.display()),
+            None => words,
         }
-        words
     }
 }
 

@@ -14,9 +14,7 @@ use crate::cli::printer::{Outcome, Report};
 /// Checks a record against the keys that are trusted.
 pub(super) fn run(found: Found, context: &Context) -> Outcome {
     if !found.has_begun() && found.is_walked() {
-        let message = format!("nothing of the run {} is written down yet", found.id);
-        let hint = format!("rye run tail {} --follow", found.id);
-        return Err(Failure::failed("starting", message).hint(hint));
+        return Err(starting(&found));
     }
     let runs = Runs::of(found.project());
     let verdict = found.verify(&runs, &trust(found.project(), context)?)?;
@@ -24,6 +22,13 @@ pub(super) fn run(found: Found, context: &Context) -> Outcome {
         id: found.id,
         verdict,
     }))
+}
+
+/// A run that somebody is about to begin.
+pub(super) fn starting(found: &Found) -> Failure {
+    let message = format!("nothing of the run {} is written down yet", found.id);
+    let hint = format!("rye run tail {} --follow", found.id);
+    Failure::failed("starting", message).hint(hint)
 }
 
 struct Verified {

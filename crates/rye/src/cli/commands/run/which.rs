@@ -1,7 +1,7 @@
 //! The record of a run that tells most of it.
 
-use super::graph;
 use super::record::{Run, Runs, State};
+use super::{graph, verify};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 
@@ -23,6 +23,9 @@ impl Which {
             // Nothing is written down of it yet, and somebody is about to.
             (Some(of_graph), Ok(run)) if !of_graph.has_begun() && run.state() == State::Running => {
                 Ok(Self::Background(Box::new(run)))
+            }
+            (Some(of_graph), _) if !of_graph.has_begun() && of_graph.is_walked() => {
+                Err(verify::starting(&of_graph))
             }
             (Some(of_graph), background) => {
                 let background = background.ok().map(Box::new);
