@@ -76,7 +76,7 @@ fn altered(error: StoreError) -> Failure {
 }
 
 /// The key of a fingerprint, if it is trusted.
-pub(in crate::cli::commands) fn trusted(trust: &Trust<'_>, name: &str) -> Option<PublicKey> {
+pub(super) fn trusted(trust: &Trust<'_>, name: &str) -> Option<PublicKey> {
     let fingerprint: Fingerprint = name.parse().ok()?;
     Some(trust.standing(fingerprint).ok()?.key.clone())
 }
