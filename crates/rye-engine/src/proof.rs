@@ -6,6 +6,7 @@
 //! thread, which the seal binds, so that a branch shares its past; and without `elided`,
 //! which says what a model is shown and not what happened.
 
+mod blobs;
 mod check;
 mod elsewhere;
 mod receipt;
@@ -19,6 +20,7 @@ use rye_protocol::{
 use serde::Serialize;
 use serde_json::Value;
 
+pub use blobs::{Kept, check_blobs};
 pub use check::{Fault, Trouble, Verdict, check, check_receipt};
 pub use elsewhere::Doubt;
 pub(crate) use elsewhere::{doubt, is_doubted};

@@ -70,6 +70,7 @@ mod commands;
 mod compaction;
 mod config;
 mod credentials;
+mod graphs;
 mod guides;
 mod items;
 mod models;
@@ -91,16 +92,17 @@ use rye_sandbox::{Local, Virtual};
 use rye_store::FileBlobs;
 
 pub use approvals::{APPROVALS, ApprovalsError, approvals};
-pub use bridge::{Bridge, BridgeError, bridge, executor, executor_with};
+pub use bridge::{ASKING, Bridge, BridgeError, bridge, executor, executor_with};
 pub use commands::{COMMANDS, commands};
 pub use compaction::{COMPACTION, CompactionError, compaction};
 pub use credentials::{Credentials, masks};
+pub use graphs::Trusted;
 pub use guides::Files;
 pub use items::Items;
 pub use models::{MODELS, ModelsError, models};
 pub use oauth::HttpRefresher;
 pub use rye_model::{Catalogue, Listed, Overrides, Said, Script, ScriptCall, Step};
-pub use rye_store::Sqlite;
+pub use rye_store::{Condition, Soundness, Sqlite, examine};
 pub use script::script;
 pub use servers::{Servers, server_environment};
 
@@ -149,9 +151,10 @@ pub enum HostError {
     Build(#[from] BuildError),
 }
 
-/// The file with all sessions, opened once for all that a process does with it.
+/// The file with all sessions, opened once for all that a process does with it; only to be
+/// read where nothing can be written.
 pub fn store(database: &Path) -> Result<Sqlite, StoreError> {
-    Sqlite::open(database)
+    Sqlite::open_or_read(database)
 }
 
 /// An engine to be, with these [models] and the built-in tools; more can be added. Must be

@@ -39,7 +39,7 @@ pub fn question_hash(gate: &Gate) -> String {
         context: &gate.context,
         created_at: gate.created_at,
     };
-    hash("rye question 1", &hashed).to_hex()
+    hash("rye gate as shown 1", &hashed).to_hex()
 }
 
 fn answer_hash(resolution: &Resolution) -> String {

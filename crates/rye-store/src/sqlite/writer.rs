@@ -22,9 +22,11 @@ use rye_protocol::SessionId;
 use tokio::sync::oneshot;
 
 use super::book::Book;
+use super::damage::{self, Health};
 use super::error::{Failure, Outcome};
 use super::file;
 use super::holder::Holder;
+use super::seen::Note;
 use super::wake::Bell;
 
 /// How much is written at once, at most: the first must not wait for too many others.
@@ -116,14 +118,17 @@ impl Writer {
         path: PathBuf,
         holder: Arc<Holder>,
         bell: Arc<Bell>,
+        health: Arc<Health>,
     ) -> std::io::Result<Self> {
         let (jobs, waiting) = mpsc::channel();
+        let note = Note::new(&path, Arc::clone(&health));
         let desk = Arc::new(Mutex::new(Desk {
             db: Book::new(db),
             path,
             bell,
-            damage: None,
+            health,
             last: None,
+            _note: note,
         }));
         let sent = Arc::new(AtomicUsize::new(0));
         let (its, done) = (Arc::clone(&desk), Arc::clone(&sent));
@@ -206,10 +211,11 @@ struct Desk {
     db: Book,
     path: PathBuf,
     bell: Arc<Bell>,
-    /// Once the file is found damaged nothing more is written to it.
-    damage: Option<StoreError>,
+    health: Arc<Health>,
     /// For which session the last work was, and how long it took.
     last: Option<(SessionId, Duration)>,
+    /// After the database: made when that is closed.
+    _note: Note,
 }
 
 fn serve(desk: &Mutex<Desk>, jobs: &Receiver<Box<dyn Job>>, sent: &AtomicUsize, holder: &Holder) {
@@ -232,22 +238,24 @@ fn serve(desk: &Mutex<Desk>, jobs: &Receiver<Box<dyn Job>>, sent: &AtomicUsize, 
             job.answer(end);
         }
     }
-    // Whoever closes the store has done with its sessions. Should it fail, the end of the
-    // process says the same.
-    let _ = holder.release_all(&sit_down().db);
+    sit_down().leave(holder);
 }
 
 impl Desk {
     /// Writes a group, and tells how each ended.
-    fn write(&mut self, group: &mut [Box<dyn Job>]) -> Vec<Result<(), StoreError>> {
-        if let Some(damage) = &self.damage {
+    fn write(&self, group: &mut [Box<dyn Job>]) -> Vec<Result<(), StoreError>> {
+        if let Some(damage) = self.health.damage() {
             return vec![Err(damage.clone()); group.len()];
         }
         match begin(&self.db).and_then(|()| transact(&self.db, &self.path, group)) {
-            Ok(ends) => ends
-                .into_iter()
-                .map(|end| end.map_err(|failure| self.explain(failure)))
-                .collect(),
+            Ok(ends) => {
+                if ends.iter().any(Result::is_ok) {
+                    self.health.wrote();
+                }
+                let ends = ends.into_iter();
+                ends.map(|end| end.map_err(|failure| self.explain(failure)))
+                    .collect()
+            }
             Err(failure) => {
                 if !self.db.is_autocommit() {
                     // It is about to be told that nothing was written; that this fails too
@@ -266,7 +274,7 @@ impl Desk {
     where
         F: FnOnce(&Book) -> Outcome<Written<T>>,
     {
-        if let Some(damage) = &self.damage {
+        if let Some(damage) = self.health.damage() {
             return Ok(Err(damage.clone()));
         }
         let start = Instant::now();
@@ -277,6 +285,7 @@ impl Desk {
         self.last = Some((session.clone(), start.elapsed()));
         let end = match end {
             Ok(written) => {
+                self.health.wrote();
                 self.bell.ring(&Vec::from_iter(&written.wakes));
                 Ok(written.answer)
             }
@@ -299,14 +308,19 @@ impl Desk {
         Ok(written)
     }
 
-    fn explain(&mut self, failure: Failure) -> StoreError {
+    fn explain(&self, failure: Failure) -> StoreError {
         self.db.forget();
-        let damaged = failure.is_damage();
-        let error = failure.explain(&self.path);
-        if damaged {
-            self.damage = Some(error.clone());
+        self.health.explain(failure, &self.path)
+    }
+
+    /// Whoever closes the store has done with its sessions. Should it fail, the end of the
+    /// process says the same.
+    fn leave(&self, holder: &Holder) {
+        if self.health.damage().is_none() {
+            let _ = holder.release_all(&self.db);
+        } else if damage::has_log(&self.path) {
+            let _ = file::keep_log(&self.db, true);
         }
-        error
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct CallGate {
     pub(crate) id: String,
     /// Which call it is about, by its content.
     call: Hash,
-    project: PathBuf,
+    pub(crate) project: PathBuf,
     tool: String,
     parameters: Value,
     chain: Hash,

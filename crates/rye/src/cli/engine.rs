@@ -11,7 +11,7 @@ use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_engine::compaction::Settings;
 use rye_engine::protocol::{Archive, Gate, GateId, Session as SessionData, SessionId};
-use rye_engine::store::{Posted, SessionFilter, SessionStore as _};
+use rye_engine::store::{Posted, SessionFilter, SessionStore as _, StoreError};
 use rye_engine::tool::VAULT;
 use rye_engine::{Decision, Engine};
 use rye_host::replay::{Replayed, Today};
@@ -54,7 +54,7 @@ pub(crate) fn with_engine<T>(
     // Before there are threads, since it forks.
     let supervisor = Supervisor::start().map_err(unable)?;
     let runtime = runtime()?;
-    let store = rye_host::store(&database(context)?)?;
+    let store = store(context)?;
     run(runtime, store, context, wanted, Arc::new(supervisor), work)
 }
 
@@ -152,6 +152,17 @@ fn tell_metrics(engine: &Engine) -> Result<(), Failure> {
         durable::Existing::Replace,
     )?;
     Ok(())
+}
+
+/// The store of all sessions. One that is damaged is read as far as it can be.
+pub(super) fn store(context: &Context) -> Result<Sqlite, Failure> {
+    let store = rye_host::store(&database(context)?)?;
+    if let Some(damage @ StoreError::Unreadable(_)) = store.only_read() {
+        context
+            .printer
+            .warn(&damage.to_string(), Some("rye doctor"));
+    }
+    Ok(store)
 }
 
 /// The file with all sessions, and the folder for it.

@@ -4,6 +4,7 @@ mod agent;
 mod items;
 mod keys;
 mod machine;
+mod sessions;
 
 use serde_json::{Value, json};
 
@@ -26,6 +27,7 @@ pub(crate) fn run(context: &Context) -> Box<dyn Report> {
         items::check(context, library, &mut health);
         agent::check(library, &mut health);
     }
+    sessions::check(context, &mut health);
     machine::check(context, &mut health);
     Box::new(health)
 }

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Started;
+use crate::cli::commands::graph::is_graph;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::printer::Outcome;
@@ -38,6 +39,9 @@ pub(crate) struct Asked {
     /// That a run of a graph goes on under its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) resumes: Option<Resumes>,
+    /// Whether it is one of a graph, which writes itself down in its project.
+    #[serde(default)]
+    pub(super) is_graph: bool,
 }
 
 /// How a run of a graph goes on.
@@ -56,6 +60,7 @@ impl Asked {
             project: context.settings.project().to_owned(),
             started_at: time::now().iso,
             resumes: None,
+            is_graph: is_graph(&request.tool, context),
         }
     }
 
