@@ -81,7 +81,7 @@ pub fn bridge(
     let executor = Arc::new(executor_with(places, supervisor, pool.clone(), graphs)?);
     let pins = state.join("mcp-pins");
     let servers = Servers::new(Arc::clone(&executor), pool, project.clone(), vault, &pins);
-    let items = Items::new(executor, catalogue, project, key);
+    let items = Items::new(executor, catalogue, &project, key);
     let mut sources: Vec<Arc<dyn ActionSource>> = vec![Arc::new(items), Arc::new(servers)];
     if !commands.is_empty() {
         sources.push(Arc::new(commands));

@@ -64,6 +64,7 @@
 //! ```
 
 mod approvals;
+mod approved;
 mod bridge;
 mod commands;
 mod compaction;
@@ -120,6 +121,8 @@ pub enum SandboxKind {
 pub struct Options {
     /// The file with all sessions. The folder `blobs` beside it has what is too long for it.
     pub database: PathBuf,
+    /// The project, whose `.env` tools get.
+    pub project: PathBuf,
     /// The folder that sessions are about.
     pub workspace: PathBuf,
     /// Where tools work.
@@ -185,7 +188,7 @@ pub fn builder_on(
         .store(store)
         .blobs(FileBlobs::new(options.database.with_file_name("blobs")))
         .models(models)
-        .masks(Arc::new(masks(options.vault.as_ref())))
+        .masks(Arc::new(masks(options.vault.as_ref(), &options.project)))
         .credentials(Arc::new(Credentials::new(
             &options.database,
             options.vault.clone(),

@@ -11,7 +11,7 @@ use rye_protocol::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Begun, Done, Walk, words};
+use super::{Begun, Done, Walk};
 use crate::event::{Event, NodeError, Outcome};
 use crate::gates::{self, QUESTION, Question};
 use crate::model::{Decision, Node};
@@ -56,7 +56,7 @@ impl<'g> Walk<'g> {
         begun: Option<Begun>,
     ) -> Result<Done, RecordError> {
         let scope = Scope::new(&self.state, &self.inputs);
-        let (title, body) = (decision.title.fill(&scope), decision.body.fill(&scope));
+        let (title, body) = (decision.title.shown(&scope), decision.body.shown(&scope));
         let missing = scope.missing.into_inner();
         self.warn(node, missing);
         self.begin(node, Effect::Idempotent, begun)?;
@@ -71,8 +71,8 @@ impl<'g> Walk<'g> {
             } else {
                 GateKind::Question
             },
-            title: words(&title),
-            body: words(&body),
+            title: title.replace('\n', " "),
+            body,
             actions: decision.actions.clone(),
             expires_at: deadline,
         };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::PoisonError;
 
-use lillux::Hash;
+use lillux::{Hash, quoted, visible_line};
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ElicitRequest, ElicitRequestParams, ElicitResult,
@@ -218,7 +218,7 @@ fn question(chain: &Chain, request: &Request) -> String {
     let signer = match &tool.item.signer {
         Some(signer) => {
             let owner = signer.owner.as_deref().unwrap_or("of an unnamed owner");
-            format!("{} {owner}", signer.key.fingerprint())
+            format!("{} {}", signer.key.fingerprint(), visible_line(owner))
         }
         None => "nobody (RYE_DEV_MODE)".to_owned(),
     };
@@ -226,19 +226,19 @@ fn question(chain: &Chain, request: &Request) -> String {
     let risk = risk.map_or("not stated", rye_items::metadata::RiskLevel::as_str);
     let parameters = serde_json::to_string_pretty(&request.parameters).unwrap_or_default();
     format!(
-        "Run {}?\n\nsigned by: {signer}\nrisk: {risk}\nchain: {}\nhash: {}\nparameters: {}",
+        "Run {}?\n\nsigned by: {signer}\nrisk: {risk}\nchain: {}\nhash: {}\nparameters:\n{}",
         request.tool.id,
         chain.ids().join(" → "),
         chain.hash,
-        cut(&parameters),
+        shown(&parameters),
     )
 }
 
-/// As much as a person reads.
-fn cut(text: &str) -> String {
+/// As much as a person reads, each line behind a bar.
+fn shown(text: &str) -> String {
     const MOST: usize = 4000;
     match text.char_indices().nth(MOST) {
-        None => text.to_owned(),
-        Some((at, _)) => format!("{}… ({} bytes in all)", &text[..at], text.len()),
+        None => quoted(text),
+        Some((at, _)) => format!("{}\n… ({} bytes in all)", quoted(&text[..at]), text.len()),
     }
 }

@@ -60,6 +60,7 @@ pub(crate) fn with_session<T>(
         .transpose()?;
     let context = elsewhere.as_ref().unwrap_or(context);
     let wanted = Wanted {
+        goes_on: true,
         sandbox: Some(asked.sandbox.unwrap_or(before)),
         workspace: Some(place.workspace.clone()),
         ..asked

@@ -15,8 +15,9 @@ use crate::cli::call_gates::{ANSWERS, Answer, CallGate, CallGates, Given, OF_CAL
 use crate::cli::context::Context;
 use crate::cli::engine::{Wanted, decide, how_to_answer, one_of, person, with_engine};
 use crate::cli::failure::Failure;
+use crate::cli::gate_words;
 use crate::cli::going_on::PROJECT;
-use crate::cli::page::{BOLD, DIM, GOOD, Page, one_line, paint, plain};
+use crate::cli::page::{DIM, GOOD, Page, one_line, paint};
 use crate::cli::printer::{Outcome, Report};
 use graphs::Asked;
 
@@ -126,9 +127,8 @@ fn in_project(project: &Path) -> String {
 }
 
 fn show(page: &mut Page, title: &str, body: &str, origin: Option<String>, answer: &str) {
-    page.line(paint(BOLD, one_line(title)));
-    for line in body.lines() {
-        page.line(format_args!("  {}", plain(line)));
+    for line in gate_words::lines(title, body, page.width()) {
+        page.line(line);
     }
     if let Some(origin) = origin {
         page.line(paint(DIM, format_args!("  {}", one_line(&origin))));
