@@ -9,6 +9,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::mask::{Masks, is_secret};
 use crate::template::{self, Names, Quoting, Variables};
 
 /// What `inherit: minimal` passes on, beside `LC_*`.
@@ -24,20 +25,43 @@ pub fn minimal(all: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &s
     all.filter(|(name, _)| is_needed(name))
 }
 
-fn is_needed(name: &str) -> bool {
+pub(crate) fn is_needed(name: &str) -> bool {
     MINIMAL.contains(&name) || name.starts_with("LC_")
 }
 
 /// What belongs to the program and never to a tool: keys of model vendors, the vault's.
-pub const OWN_SECRETS: [&str; 7] = [
+pub const OWN_SECRETS: [&str; 9] = [
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
     "GEMINI_API_KEY",
     "GOOGLE_API_KEY",
+    "OPENROUTER_API_KEY",
+    "VLLM_API_KEY",
     "RYE_RELEASE_KEY",
     "RYE_VAULT_KEY",
     "RYE_TOKEN",
 ];
+
+/// What our own variables hold that have one of these words in their names.
+const OWN_SECRET_WORDS: [&str; 6] = [
+    "TOKEN",
+    "KEY",
+    "SECRET",
+    "PASSWORD",
+    "PASSPHRASE",
+    "CREDENTIAL",
+];
+
+/// What else is never given to a tool, in words.
+pub const WITHHELD_TOO: &str = "variables that begin with RYE_ and hold a token, key, secret, \
+    password, passphrase or credential; and those that models.yaml names as `api_key_env`";
+
+/// Whether a variable belongs to the program and never to a tool.
+fn is_own_secret(name: &str) -> bool {
+    let own = name.strip_prefix("RYE_").into_iter();
+    let mut words = own.flat_map(|name| name.split('_'));
+    OWN_SECRETS.contains(&name) || words.any(|word| OWN_SECRET_WORDS.contains(&word))
+}
 
 /// Variables by which an interpreter or a loader is told to load more code, as
 /// names and as beginnings of names. A `.env` is not signed, so it cannot set
@@ -144,7 +168,7 @@ impl Environment {
     pub fn inherited(all: impl IntoIterator<Item = (String, String)>, minimal: bool) -> Self {
         let wanted = all.into_iter().filter(|(name, _)| {
             let wanted = !minimal || is_needed(name);
-            wanted && !OWN_SECRETS.contains(&name.as_str())
+            wanted && !is_own_secret(name)
         });
         Self {
             values: wanted.collect(),
@@ -175,6 +199,15 @@ impl Environment {
             let origin = self.origins.get(name).unwrap_or(&Origin::Inherited);
             (name.as_str(), value.as_str(), origin)
         })
+    }
+
+    /// What the project's `.env` says under names that hold secrets.
+    pub(crate) fn secrets(&self) -> Masks {
+        let own = self.origins.iter();
+        let own = own.filter(|(_, origin)| **origin == Origin::Dotenv);
+        let own = own.filter_map(|(name, _)| Some((name, self.values.get(name)?)));
+        let secrets = own.filter(|(name, value)| is_secret(name, value));
+        Masks::new(secrets.map(|(_, value)| value.as_str()))
     }
 
     /// All of them, without where they come from.

@@ -59,9 +59,14 @@ pub enum ExecuteError {
     /// The command holds a placeholder that stands for nothing.
     #[error(transparent)]
     Placeholder(#[from] UnknownPlaceholder),
-    /// The tool says that somebody must approve its run, and nobody has.
-    #[error("{0} needs a person's approval")]
-    ApprovalRequired(String),
+    /// Somebody must approve its run, and nobody has.
+    #[error("{tool} needs a person's approval{}", because(.why.as_deref()))]
+    ApprovalRequired {
+        /// The tool.
+        tool: String,
+        /// Why, where it is not the tool itself that says so.
+        why: Option<String>,
+    },
     /// What was approved is not what would run.
     #[error("{0} is not what was approved: it, or what it runs on, has changed since")]
     ApprovalVoid(String),
@@ -93,7 +98,7 @@ impl ExecuteError {
             Self::VerifyDeps(_) => "bad_verify_deps",
             Self::MissingVariables(_) => "missing_variables",
             Self::Placeholder(_) => "unknown_placeholder",
-            Self::ApprovalRequired(_) => "approval_required",
+            Self::ApprovalRequired { .. } => "approval_required",
             Self::ApprovalVoid(_) => "approval_void",
             Self::Path(error) if error.is_permission() => "permission",
             Self::Path(_) | Self::NotText(_) => "io",
@@ -124,7 +129,9 @@ impl ExecuteError {
             Self::Chain(ChainError::Item(error)) | Self::Dependency(error) => item_hint(error),
             Self::Chain(ChainError::Missing { source, .. }) => source.hint(),
             Self::Chain(ChainError::Needs { source, .. }) => source.hint(),
-            Self::ApprovalRequired(id) => Some(format!("a person runs it: rye execute {id}")),
+            Self::ApprovalRequired { tool, .. } => {
+                Some(format!("a person runs it: rye execute {tool}"))
+            }
             Self::MissingVariables(names) => {
                 let name = names.first()?;
                 Some(format!(
@@ -200,4 +207,8 @@ fn item_hint(error: &ItemError) -> Option<String> {
         ItemError::Metadata { source, .. } => source.hint.clone(),
         _ => None,
     }
+}
+
+fn because(why: Option<&str>) -> String {
+    why.map_or_else(String::new, |why| format!(": {why}"))
 }

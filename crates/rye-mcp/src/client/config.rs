@@ -156,7 +156,7 @@ impl ServerConfig {
         } else {
             let url = fields.get("url").unwrap_or(&Value::Null);
             Transport::Http {
-                url: Source::read(url).map_err(|why| format!("`url`: {why}"))?,
+                url: address(url).map_err(|why| format!("`url`: {why}"))?,
                 headers: sources(fields, "headers")?,
                 oauth: oauth(fields)?,
             }
@@ -238,6 +238,22 @@ impl ServerConfig {
 
 fn named(all: &BTreeMap<String, Source>) -> impl Iterator<Item = (&str, &Source)> {
     all.iter().map(|(name, source)| (name.as_str(), source))
+}
+
+/// An address that can be called, as far as it is known before its variables are.
+fn address(value: &Value) -> Result<Source, String> {
+    let source = Source::read(value)?;
+    let Source::Text(text) = &source else {
+        return Ok(source);
+    };
+    let begins = |scheme: &str| {
+        let begin = text.get(..scheme.len());
+        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
+    };
+    if text.starts_with("${") || begins("http://") || begins("https://") {
+        return Ok(source);
+    }
+    Err(format!("`{text}` does not begin with http:// or https://"))
 }
 
 fn text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {

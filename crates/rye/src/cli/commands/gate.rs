@@ -1,5 +1,7 @@
 //! `rye gate list`, `approve`, `deny`, `answer`
 
+use std::path::{Path, PathBuf};
+
 use rye_engine::arguments::ARGUMENTS;
 use rye_engine::bridge::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 use rye_engine::proof;
@@ -56,6 +58,7 @@ fn list(context: &Context) -> Outcome {
         let list = List {
             gates,
             calls: CallGates::of(context)?.pending()?,
+            here: context.settings.project().to_owned(),
         };
         Ok(Box::new(list) as Box<dyn Report>)
     })
@@ -66,6 +69,8 @@ struct List {
     gates: Vec<Gate>,
     /// Of MCP clients.
     calls: Vec<CallGate>,
+    /// The project in which they are listed.
+    here: PathBuf,
 }
 
 impl Report for List {
@@ -80,17 +85,24 @@ impl Report for List {
             page.line("nothing waits for a decision");
         }
         for gate in &self.gates {
-            show(page, &gate.title, &gate.body, &how_to_answer(gate));
+            show(page, &gate.title, None, &gate.body, &how_to_answer(gate));
         }
         for gate in &self.calls {
             let answer = format!("rye gate approve {}", gate.id);
-            show(page, &gate.title, &gate.body, &answer);
+            let elsewhere = Some(gate.project.as_path()).filter(|it| *it != self.here);
+            show(page, &gate.title, elsewhere, &gate.body, &answer);
         }
     }
 }
 
-fn show(page: &mut Page, title: &str, body: &str, answer: &str) {
+fn show(page: &mut Page, title: &str, elsewhere: Option<&Path>, body: &str, answer: &str) {
     page.line(paint(BOLD, one_line(title)));
+    if let Some(project) = elsewhere {
+        page.line(format_args!(
+            "  in {}",
+            one_line(&project.to_string_lossy())
+        ));
+    }
     for line in body.lines() {
         page.line(format_args!("  {}", plain(line)));
     }
