@@ -62,10 +62,10 @@ fn a_graph_in_the_background_runs_nothing_that_needs_an_approval() {
         permissions: [\"rye.execute.tool.*\"]\n\
         config:\n  start: go\n  nodes:\n    go:\n      action: { primary: execute, \
         item_type: tool, item_id: rye/bash/bash, params: { command: touch ran } }\n";
-    world.write("project/.ai/tools/flow.yaml", graph);
-    assert!(world.run(&["sign", "flow"]).status.success());
+    world.write("project/.ai/tools/flows/go.yaml", graph);
+    assert!(world.run(&["sign", "flows/go"]).status.success());
     let mut client = Client::connect(&world);
-    let arguments = json!({ "item_type": "tool", "item_id": "flow", "async": true });
+    let arguments = json!({ "item_type": "tool", "item_id": "flows/go", "async": true });
     let started = call(&mut client, "execute", &arguments);
     is_good(&started);
     let id = started["structuredContent"]["run"]["id"].as_str().unwrap();
@@ -80,7 +80,7 @@ fn a_graph_in_the_background_runs_nothing_that_needs_an_approval() {
     );
     assert!(!world.path("project/ran").exists());
     // A person's own call is another matter.
-    let output = world.run(&["execute", "flow"]);
+    let output = world.run(&["execute", "flows/go"]);
     assert!(output.status.success(), "{output:?}");
     assert!(world.path("project/ran").exists());
 }

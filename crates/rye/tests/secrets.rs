@@ -152,7 +152,7 @@ fn what_the_projects_env_calls_a_secret_does_not_come_back_from_a_tool() {
     let text = "DB_PASSWORD=sesame-street\nGREETING=hello-there\nPIN_KEY=short\n";
     world.write("project/.env", text);
     let command = "echo $DB_PASSWORD $GREETING $PIN_KEY; echo $DB_PASSWORD | base64; \
-                   printf sesame- >&2; sleep 0.1; echo street >&2";
+                   printf %s ${DB_PASSWORD%t} >&2; sleep 0.1; echo t >&2";
     let bash = ["execute", "rye/bash/bash", "--command", command];
     let output = both(&world.run(&bash));
     is_masked(&output);
@@ -178,7 +178,9 @@ fn output_that_is_too_long_is_kept_without_secrets() {
     let world = ready();
     world.write("project/.env", "DB_PASSWORD=sesame-street\n");
     let command = "for i in $(seq 100000); do echo line $i $DB_PASSWORD; done";
-    let output = world.run(&["execute", "rye/bash/bash", "--command", command]);
+    mcp_support::tool(&world, "long", command);
+    assert!(world.run(&["sign", "long"]).status.success());
+    let output = world.run(&["execute", "long"]);
     assert!(output.status.success(), "{output:?}");
     let aside = String::from_utf8(output.stderr).unwrap();
     let hint = aside
