@@ -354,7 +354,7 @@ mod tests {
             let read = ServerConfig::read(&config).unwrap();
             assert_eq!(read.to_value(), config);
         }
-        let read = ServerConfig::read(&json!({"url": "x", "start_timeout": 1e300})).unwrap();
+        let read = ServerConfig::read(&json!({"url": "http://x", "start_timeout": 1e300})).unwrap();
         assert_eq!(read.start_timeout, LONGEST);
     }
 
@@ -369,11 +369,24 @@ mod tests {
             (json!({"command": "a", "headers": {}}), "`headers`"),
             (json!({"command": "a", "env": {"B": [1]}}), "`env.B`"),
             (json!({"command": "a", "time_limit": 1}), "`time_limit`"),
-            (json!({"url": "a", "call_timeout": 0}), "`call_timeout`"),
-            (json!({"url": "a", "call_timeout": "1"}), "`call_timeout`"),
-            (json!({"url": "a", "max_message": -1}), "`max_message`"),
-            (json!({"url": "a", "protocol": "2024"}), "`protocol`"),
-            (json!({"url": "a", "oauth": {"user": "x"}}), "`oauth.user`"),
+            (json!({"url": "ftp://a"}), "`url`"),
+            (
+                json!({"url": "http://a", "call_timeout": 0}),
+                "`call_timeout`",
+            ),
+            (
+                json!({"url": "http://a", "call_timeout": "1"}),
+                "`call_timeout`",
+            ),
+            (
+                json!({"url": "http://a", "max_message": -1}),
+                "`max_message`",
+            ),
+            (json!({"url": "http://a", "protocol": "2024"}), "`protocol`"),
+            (
+                json!({"url": "http://a", "oauth": {"user": "x"}}),
+                "`oauth.user`",
+            ),
         ] {
             let error = ServerConfig::read(&config).unwrap_err();
             assert!(error.contains(word), "{config}: {error}");
