@@ -57,6 +57,34 @@ pub fn rewrite(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     Ok(sync_folder(folder_of(path))?)
 }
 
+/// A file in the making, for what is too long to be in memory at once. Dropped before it is
+/// [published](Draft::publish), it is gone.
+pub struct Draft<'a>(Staged<'a>);
+
+impl<'a> Draft<'a> {
+    /// One that is to have this name and `mode`, less the umask.
+    pub fn new(path: &'a Path, mode: u32) -> Result<Self, PathError> {
+        Staged::empty(path, mode).map(Self)
+    }
+
+    /// Gives it its name. When this returns it is on the disk.
+    pub fn publish(self, existing: Existing) -> Result<(), WriteError> {
+        let path = self.0.path;
+        self.0.flushed()?.publish(existing)?;
+        Ok(sync_folder(folder_of(path))?)
+    }
+}
+
+impl Write for Draft<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.temporary.as_file_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.temporary.as_file_mut().flush()
+    }
+}
+
 /// A file that is written and flushed, but has not its name yet. Dropped, it is gone.
 pub(crate) struct Staged<'a> {
     temporary: NamedTempFile,
@@ -64,12 +92,19 @@ pub(crate) struct Staged<'a> {
 }
 
 impl<'a> Staged<'a> {
-    /// The file's mode is `mode` less the umask, from its first moment on.
     pub(crate) fn new(path: &'a Path, bytes: &[u8], mode: u32) -> Result<Self, PathError> {
+        let mut staged = Self::empty(path, mode)?;
+        let file = staged.temporary.as_file_mut();
+        file.write_all(bytes).at("write", path)?;
+        staged.flushed()
+    }
+
+    /// The file's mode is `mode` less the umask, from its first moment on.
+    fn empty(path: &'a Path, mode: u32) -> Result<Self, PathError> {
         // `tempfile` adds the temporary name to an error, which is nothing to the
         // reader of the message; the operating system's own is kept aside.
         let mut refusal = None;
-        let mut temporary = tempfile::Builder::new()
+        let temporary = tempfile::Builder::new()
             .prefix(".tmp-")
             .make_in(folder_of(path), |name| {
                 let mut options = OpenOptions::new();
@@ -78,10 +113,12 @@ impl<'a> Staged<'a> {
             })
             .map_err(|e| refusal.map_or(e, io::Error::from_raw_os_error))
             .at("write", path)?;
-        let file = temporary.as_file_mut();
-        file.write_all(bytes).at("write", path)?;
-        file.sync_all().at("flush", path)?;
         Ok(Self { temporary, path })
+    }
+
+    fn flushed(self) -> Result<Self, PathError> {
+        self.temporary.as_file().sync_all().at("flush", self.path)?;
+        Ok(self)
     }
 
     /// Gives the file its name. The folder is not flushed yet: [`sync_folder`].
@@ -166,6 +203,24 @@ mod tests {
 
         write(&path, b"two", 0o600, Existing::Replace).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
+        let names: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
+        assert_eq!(names.len(), 1, "no temporary file is left: {names:?}");
+    }
+
+    #[test]
+    fn what_is_written_in_pieces_is_there_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        for ends in [false, true] {
+            let mut draft = Draft::new(&path, 0o600).unwrap();
+            draft.write_all(b"one ").unwrap();
+            draft.write_all(b"two").unwrap();
+            assert!(!path.exists());
+            if ends {
+                draft.publish(Existing::Refuse).unwrap();
+            }
+        }
+        assert_eq!(fs::read(&path).unwrap(), b"one two");
         let names: Vec<_> = fs::read_dir(dir.path()).unwrap().collect();
         assert_eq!(names.len(), 1, "no temporary file is left: {names:?}");
     }

@@ -1,5 +1,7 @@
 //! Bytes that are too long for the record, kept under their hash.
 
+mod named;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -7,6 +9,8 @@ use lillux::Hash;
 
 use crate::store::Later;
 use crate::tool::ToolContext;
+
+pub use named::{named, needed};
 
 /// What the tool `read` calls a blob, before its hash.
 pub const SCHEME: &str = "blob:";

@@ -9,6 +9,7 @@ mod fatal;
 mod looking;
 mod opening;
 mod prompt;
+mod rest;
 mod session;
 mod threads;
 
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use lillux::Hash;
 use lillux::keys::SigningKey;
 use rye_protocol::{
     Entry, Gate, GateId, GateKind, Limits, Millis, Purpose, Resolution, SandboxId, SandboxRef,
@@ -370,7 +372,7 @@ impl Engine {
     async fn remove_tree(
         &self,
         id: &SessionId,
-        blobs: &mut BTreeSet<String>,
+        blobs: &mut BTreeSet<Hash>,
     ) -> Result<(), StoreError> {
         if let Some(open) = self.session(id) {
             open.close().await?;

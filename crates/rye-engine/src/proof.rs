@@ -6,6 +6,7 @@
 //! thread, which the seal binds, so that a branch shares its past; and without `elided`,
 //! which says what a model is shown and not what happened.
 
+mod blobs;
 mod check;
 mod elsewhere;
 mod tasks;
@@ -21,6 +22,7 @@ use serde_json::Value;
 
 use crate::arguments;
 
+pub use blobs::{Kept, check_blobs};
 pub use check::{Fault, Trouble, Verdict, check, check_receipt};
 pub use elsewhere::Doubt;
 pub(crate) use elsewhere::{doubt, is_doubted};

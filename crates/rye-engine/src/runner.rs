@@ -32,7 +32,7 @@ use crate::transcript::Transcript;
 pub use compaction::Compaction;
 pub(crate) use guidance::ROLE;
 use telling::Telling;
-pub(crate) use tools::Toolbox;
+pub(crate) use tools::{LONGEST, Toolbox};
 use unharmed::unharmed;
 
 /// How long to wait before a store that does not answer is asked again; doubled each time.

@@ -4,6 +4,10 @@ use lillux::Hash;
 
 use crate::blob::SCHEME;
 
+/// What stands where something is left out, and before the place where it can be read.
+const LEFT_OUT: &str = "bytes are left out here";
+const READ_ON: &str = ": read on with path ";
+
 /// Where the whole of a text can be read, and from which line on the text stands there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Whole<'a> {
@@ -32,7 +36,7 @@ pub(crate) fn without_middle(text: &str, longest: usize, whole: Option<Whole<'_>
             0 => String::new(),
             begun => format!(", column {}", begun + 1),
         };
-        format!(": read on with path {SCHEME}{hash}, offset {line}{column}")
+        format!("{READ_ON}{SCHEME}{hash}, offset {line}{column}")
     });
     let gap = |text: &str| {
         if text.is_empty() || text.ends_with('\n') {
@@ -42,12 +46,22 @@ pub(crate) fn without_middle(text: &str, longest: usize, whole: Option<Whole<'_>
         }
     };
     format!(
-        "{before}{}[… {lines}{} bytes are left out here{} …]\n{}",
+        "{before}{}[… {lines}{} {LEFT_OUT}{} …]\n{}",
         gap(before),
         middle.len(),
         place.unwrap_or_default(),
         &text[tail..],
     )
+}
+
+/// The blob in which the whole of a text is that [lost its middle](without_middle).
+pub(crate) fn whole_of(text: &str) -> Option<Hash> {
+    let marks = text.match_indices(LEFT_OUT);
+    let mut places = marks.filter_map(|(at, mark)| text[at + mark.len()..].strip_prefix(READ_ON));
+    places.find_map(|place| {
+        let (hash, _) = place.strip_prefix(SCHEME)?.split_once(", offset ")?;
+        hash.parse().ok()
+    })
 }
 
 /// Where the beginning ends and the end begins, if both together are to be no longer than

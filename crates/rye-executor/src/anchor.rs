@@ -61,6 +61,16 @@ pub enum AnchorError {
         /// From where.
         folder: PathBuf,
     },
+    /// A folder that would become two in a list of folders.
+    #[error(
+        "{path} has a colon in it, and in {variable} a colon ends a folder's name; move the project to a path without one"
+    )]
+    Colon {
+        /// The folder.
+        path: String,
+        /// The list.
+        variable: String,
+    },
 }
 
 impl Anchor {

@@ -4,13 +4,21 @@
 //! and for each item from the primitive to the tool its interpreters, its
 //! `env`, and the paths of its anchor.
 
+mod own;
+mod unsigned;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
 
+pub use own::{OWN_SECRETS, WITHHELD_TOO};
+pub use unsigned::may_be_set_by_a_file;
+
+use crate::anchor::AnchorError;
 use crate::mask::{Masks, is_secret};
-use crate::template::{self, Names, Quoting, Variables};
+use crate::template::{self, Names, Variables};
+use own::is_own_secret;
 
 /// What `inherit: minimal` passes on, beside `LC_*`.
 const MINIMAL: [&str; 8] = [
@@ -27,84 +35,6 @@ pub fn minimal(all: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &s
 
 pub(crate) fn is_needed(name: &str) -> bool {
     MINIMAL.contains(&name) || name.starts_with("LC_")
-}
-
-/// What belongs to the program and never to a tool: keys of model vendors, the vault's.
-pub const OWN_SECRETS: [&str; 9] = [
-    "ANTHROPIC_API_KEY",
-    "OPENAI_API_KEY",
-    "GEMINI_API_KEY",
-    "GOOGLE_API_KEY",
-    "OPENROUTER_API_KEY",
-    "VLLM_API_KEY",
-    "RYE_RELEASE_KEY",
-    "RYE_VAULT_KEY",
-    "RYE_TOKEN",
-];
-
-/// What our own variables hold that have one of these words in their names.
-const OWN_SECRET_WORDS: [&str; 6] = [
-    "TOKEN",
-    "KEY",
-    "SECRET",
-    "PASSWORD",
-    "PASSPHRASE",
-    "CREDENTIAL",
-];
-
-/// What else is never given to a tool, in words.
-pub const WITHHELD_TOO: &str = "variables that begin with RYE_ and hold a token, key, secret, \
-    password, passphrase or credential; and those that models.yaml names as `api_key_env`";
-
-/// Whether a variable belongs to the program and never to a tool.
-fn is_own_secret(name: &str) -> bool {
-    let own = name.strip_prefix("RYE_").into_iter();
-    let mut words = own.flat_map(|name| name.split('_'));
-    OWN_SECRETS.contains(&name) || words.any(|word| OWN_SECRET_WORDS.contains(&word))
-}
-
-/// Variables by which an interpreter or a loader is told to load more code, as
-/// names and as beginnings of names. A `.env` is not signed, so it cannot set
-/// them: a cloned project would run code that nobody verified.
-const LOADS_CODE: [&str; 20] = [
-    "PATH",
-    "ENV",
-    "IFS",
-    "SHELLOPTS",
-    "BASHOPTS",
-    "BASH_ENV",
-    "PS4",
-    "NODE_OPTIONS",
-    "NODE_PATH",
-    "PERL5LIB",
-    "PERL5OPT",
-    "PERLLIB",
-    "RUBYOPT",
-    "RUBYLIB",
-    "LUA_PATH",
-    "LUA_CPATH",
-    "LUA_INIT",
-    "JAVA_TOOL_OPTIONS",
-    "_JAVA_OPTIONS",
-    "PROMPT_COMMAND",
-];
-const LOADS_CODE_PREFIXES: [&str; 8] = [
-    "LD_",
-    "DYLD_",
-    "PYTHON",
-    "GEM_",
-    "BUNDLE_",
-    "GIT_",
-    "BASH_FUNC_",
-    "RYE_",
-];
-
-/// Whether an unsigned file may set a variable.
-pub fn may_be_set_by_a_file(name: &str) -> bool {
-    !LOADS_CODE.contains(&name)
-        && !LOADS_CODE_PREFIXES
-            .iter()
-            .any(|prefix| name.starts_with(prefix))
 }
 
 /// Where a variable comes from.
@@ -223,7 +153,7 @@ impl Environment {
                 Value::Null => continue,
                 other => other.to_string(),
             };
-            let rendered = template::render(&text, &self.values, Quoting::None, names);
+            let rendered = template::render(&text, &self.values, names);
             self.set(name, as_text(&rendered), Origin::Item(id.to_owned()));
         }
     }
@@ -238,14 +168,10 @@ impl Environment {
                     Some(one @ Value::String(_)) => vec![one.clone()],
                     _ => Vec::new(),
                 };
-                let rendered = listed.iter().filter_map(Value::as_str).map(|text| {
-                    as_text(&template::render(
-                        text,
-                        &environment.values,
-                        Quoting::None,
-                        names,
-                    ))
-                });
+                let rendered = listed
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .map(|text| as_text(&template::render(text, &environment.values, names)));
                 rendered.filter(|path| !path.is_empty()).collect()
             };
             let (set, before, after) = (
@@ -269,6 +195,35 @@ impl Environment {
             }
         }
     }
+}
+
+/// Whether what the `env_paths` of an anchor put into a list of folders are single folders.
+/// There a colon ends one: a folder with a colon in its name would become two others, which
+/// nobody has looked at.
+pub fn are_single_folders(paths: &Value, names: &Names) -> Result<(), AnchorError> {
+    for (variable, change) in paths.as_object().into_iter().flatten() {
+        for key in ["prepend", "append", "set"] {
+            // What is set may be one file; what is called a path is a list.
+            let listed = key != "set" || variable.ends_with("PATH");
+            if let Some(path) = listed.then(|| with_colon(&change[key], names)).flatten() {
+                let variable = variable.clone();
+                return Err(AnchorError::Colon { path, variable });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a template gives, one or a list, if what is put in has more colons than it.
+fn with_colon(templates: &Value, names: &Names) -> Option<String> {
+    let colons = |text: &str| text.matches(':').count();
+    let all = templates
+        .as_array()
+        .map_or(std::slice::from_ref(templates), Vec::as_slice);
+    all.iter().filter_map(Value::as_str).find_map(|text| {
+        let path = as_text(&template::render(text, &Variables::new(), names));
+        (colons(&path) > colons(text)).then_some(path)
+    })
 }
 
 fn as_text(value: &Value) -> String {
@@ -313,26 +268,27 @@ mod tests {
     }
 
     #[test]
-    fn an_unsigned_file_cannot_make_an_interpreter_load_code() {
-        for name in [
-            "PATH",
-            "LD_PRELOAD",
-            "PYTHONPATH",
-            "PYTHONSTARTUP",
-            "NODE_OPTIONS",
-            "BASH_ENV",
-            "RYE_DEV_MODE",
+    fn a_folder_with_a_colon_does_not_become_two() {
+        let mut names = Names::default();
+        names.set("anchor_path", "/a:b", NameOrigin::Fact);
+        names.set("runtime_lib", "/lib", NameOrigin::Fact);
+        for (paths, fits) in [
+            (
+                json!({"PYTHONPATH": {"prepend": ["{runtime_lib}", "{anchor_path}/x"]}}),
+                false,
+            ),
+            (json!({"PYTHONPATH": {"append": "{anchor_path}"}}), false),
+            (
+                json!({"NODE_PATH": {"set": "{anchor_path}/node_modules"}}),
+                false,
+            ),
+            (json!({"FILE": {"set": "{anchor_path}/Gemfile"}}), true),
+            (
+                json!({"PYTHONPATH": {"prepend": ["/x:/y:{runtime_lib}"]}}),
+                true,
+            ),
         ] {
-            assert!(!may_be_set_by_a_file(name), "{name}");
-        }
-        for name in [
-            "DATABASE_URL",
-            "API_TOKEN",
-            "PATHS",
-            "NODE_ENV",
-            "MY_LD_FLAG",
-        ] {
-            assert!(may_be_set_by_a_file(name), "{name}");
+            assert_eq!(are_single_folders(&paths, &names).is_ok(), fits, "{paths}");
         }
     }
 

@@ -10,7 +10,7 @@ use crate::anchor::AnchorError;
 use crate::chain::{ChainError, Pair};
 use crate::interpreter::InterpreterError;
 use crate::parameters::ParameterError;
-use crate::template::UnknownPlaceholder;
+use crate::template::{LeadsElsewhere, UnknownPlaceholder};
 
 /// A call that is refused before anything runs.
 #[derive(Debug, thiserror::Error)]
@@ -57,8 +57,16 @@ pub enum ExecuteError {
     #[error("the tool needs variables that are not set: {}", .0.join(", "))]
     MissingVariables(Vec<String>),
     /// The command holds a placeholder that stands for nothing.
+    #[error("{id}: {source}")]
+    Placeholder {
+        /// Of which tool.
+        id: String,
+        /// Which one.
+        source: UnknownPlaceholder,
+    },
+    /// A parameter leads to another address than the tool means.
     #[error(transparent)]
-    Placeholder(#[from] UnknownPlaceholder),
+    Address(#[from] LeadsElsewhere),
     /// Somebody must approve its run, and nobody has.
     #[error("{tool} needs a person's approval{}", because(.why.as_deref()))]
     ApprovalRequired {
@@ -85,7 +93,7 @@ impl ExecuteError {
             Self::Chain(error) => chain_code(error),
             Self::Invalid(_) => "invalid_chain",
             Self::Parameters(ParameterError::Schema(_)) => "bad_schema",
-            Self::Parameters(_) => "invalid_parameters",
+            Self::Parameters(_) | Self::Address(_) => "invalid_parameters",
             Self::Config(_) | Self::ConfigFile(_) => "invalid_config",
             Self::Interpreter { source, .. } => match source {
                 InterpreterError::Description { .. } => "bad_env_config",
@@ -97,7 +105,7 @@ impl ExecuteError {
             Self::Dependency(error) => item_code(error),
             Self::VerifyDeps(_) => "bad_verify_deps",
             Self::MissingVariables(_) => "missing_variables",
-            Self::Placeholder(_) => "unknown_placeholder",
+            Self::Placeholder { .. } => "unknown_placeholder",
             Self::ApprovalRequired { .. } => "approval_required",
             Self::ApprovalVoid(_) => "approval_void",
             Self::Path(error) if error.is_permission() => "permission",
@@ -109,6 +117,10 @@ impl ExecuteError {
     pub fn is_integrity(&self) -> bool {
         let leaves = match self {
             Self::Chain(ChainError::Item(error)) | Self::Dependency(error) => leaves_space(error),
+            Self::Interpreter { source, .. } => matches!(
+                source,
+                InterpreterError::Unsigned(_) | InterpreterError::Changed { .. }
+            ),
             _ => false,
         };
         leaves || self.integrity().is_some()
@@ -129,6 +141,12 @@ impl ExecuteError {
             Self::Chain(ChainError::Item(error)) | Self::Dependency(error) => item_hint(error),
             Self::Chain(ChainError::Missing { source, .. }) => source.hint(),
             Self::Chain(ChainError::Needs { source, .. }) => source.hint(),
+            Self::Interpreter {
+                source: InterpreterError::Changed { found, .. },
+                ..
+            } => Some(format!(
+                "if the program is what you want: put sha256: {found} into the tool and sign it"
+            )),
             Self::ApprovalRequired { tool, .. } => {
                 Some(format!("a person runs it: rye execute {tool}"))
             }

@@ -162,10 +162,10 @@ fn list(fields: &Map<String, Value>, key: &str) -> Vec<String> {
 }
 
 impl Resolver {
-    /// Looks for the program. `answer` is what the command of [`Way::Command`] printed.
+    /// Looks for the program: for one of [`Way::Local`] below the roots, and for one of
+    /// [`Way::Command`] where `answer` is, which the command printed.
     pub fn find(
         &self,
-        project: &Path,
         roots: &[PathBuf],
         search_path: &str,
         answer: Option<&str>,
@@ -180,12 +180,6 @@ impl Resolver {
         };
         let found = match &self.way {
             Way::Local { names, paths, .. } => {
-                let project = [project.to_owned()];
-                let roots = if roots.is_empty() {
-                    &project[..]
-                } else {
-                    roots
-                };
                 let mut all = roots.iter().flat_map(|root| {
                     paths.iter().flat_map(move |path| {
                         names.iter().map(move |name| root.join(path).join(name))
@@ -317,6 +311,7 @@ mod tests {
     fn a_program_is_found_where_it_is_or_all_that_was_tried_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let project = folder.path();
+        let roots = [project.to_owned()];
         let program = |path: &str, mode: u32| {
             let path = project.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -328,12 +323,12 @@ mod tests {
         let path = project.join("path").display().to_string();
         let local = one(&json!({"type": "local_binary", "var": "V", "binary": "python", "candidates": ["python3"], "search_paths": ["venv/bin"], "fallback": "python3"})).unwrap();
         assert_eq!(
-            local.find(project, &[], &path, None).unwrap(),
+            local.find(&roots, &path, None).unwrap(),
             project.join("path/python3")
         );
         program("venv/bin/python3", 0o755);
         assert_eq!(
-            local.find(project, &[], &path, None).unwrap(),
+            local.find(&roots, &path, None).unwrap(),
             project.join("venv/bin/python3")
         );
 
@@ -341,15 +336,15 @@ mod tests {
             one(&json!({"type": "command", "var": "V", "resolve_cmd": ["which-python", "x"]}))
                 .unwrap();
         let there = project.join("path/python3").display().to_string();
-        assert!(ask.find(project, &[], "", Some(&there)).is_ok());
-        let error = ask.find(project, &[], "", None).unwrap_err().to_string();
+        assert!(ask.find(&roots, "", Some(&there)).is_ok());
+        let error = ask.find(&roots, "", None).unwrap_err().to_string();
         assert_eq!(
             error,
             "no interpreter for V was found; tried `which-python x`"
         );
         let none = one(&json!({"type": "system_binary", "var": "V", "binary": "none", "fallback": "/no/where"})).unwrap();
         let error = none
-            .find(project, &[], "/bin:relative", None)
+            .find(&roots, "/bin:relative", None)
             .unwrap_err()
             .to_string();
         assert_eq!(

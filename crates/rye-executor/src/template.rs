@@ -6,37 +6,81 @@
 //! that came from the caller is never scanned at all: what looks like a
 //! placeholder in a parameter is passed on as it is.
 
+mod address;
 mod names;
+mod script;
 mod variables;
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+pub use address::LeadsElsewhere;
 pub use names::{Names, Origin, UnknownPlaceholder};
-pub use variables::{Quoting, variables};
+pub use script::Script;
 
 /// Environment variables.
 pub type Variables = BTreeMap<String, String>;
 
 /// Both passes over one text. A text that is exactly one placeholder gives the
-/// value with its type. In what a shell gets after `-c`, each value that is put
-/// in becomes one word of the shell: it is data, whatever is in it.
-pub fn render(text: &str, variables: &Variables, quoting: Quoting, names: &Names) -> Value {
+/// value with its type.
+pub fn render(text: &str, variables: &Variables, names: &Names) -> Value {
     // What the first pass puts in must not be read by the second, nor the other
     // way round; so the text is cut at the variables first.
-    let pieces = variables::pieces(text, variables, quoting);
-    if let ([variables::Piece::Text(whole)], Quoting::None) = (pieces.as_slice(), quoting) {
+    let pieces = variables::pieces(text, variables);
+    if let [variables::Piece::Text(whole)] = pieces.as_slice() {
         return names.value(whole);
     }
     let mut result = String::new();
     for piece in pieces {
         match piece {
-            variables::Piece::Text(text) => result.push_str(&names.text(text, quoting)),
+            variables::Piece::Text(text) => result.push_str(&names.text(text)),
             variables::Piece::Value(value) => result.push_str(&value),
         }
     }
     Value::String(result)
+}
+
+/// Both passes over what a shell gets after `-c`: to the shell, each value that is put in is
+/// data, whatever is in it. `passed` are the values that it is passed already.
+pub fn render_script(
+    text: &str,
+    variables: &Variables,
+    names: &Names,
+    passed: Variables,
+) -> Script {
+    let mut script = Script::new(passed);
+    for piece in variables::pieces(text, variables) {
+        match piece {
+            variables::Piece::Text(text) => names.script(text, &mut script),
+            variables::Piece::Value(value) => script.value(&value),
+        }
+    }
+    script
+}
+
+/// Both passes over an address. What the call gives is one part of it and no more: it is
+/// encoded where it stands in the path or the query. An address that the call gives whole is
+/// left as it is.
+pub fn render_address(
+    text: &str,
+    variables: &Variables,
+    names: &Names,
+) -> Result<Value, LeadsElsewhere> {
+    let pieces = variables::pieces(text, variables);
+    if let [variables::Piece::Text(whole)] = pieces.as_slice()
+        && names.is_known(whole)
+    {
+        return Ok(names.value(whole));
+    }
+    let mut address = address::Address::default();
+    for piece in pieces {
+        match piece {
+            variables::Piece::Text(text) => names.address(text, &mut address),
+            variables::Piece::Value(value) => address.written(&value),
+        }
+    }
+    Ok(Value::String(address.finish()?))
 }
 
 /// Both passes over the text of a command, in which every placeholder must be known.
@@ -45,23 +89,18 @@ pub fn render_command(
     variables: &Variables,
     names: &Names,
 ) -> Result<String, UnknownPlaceholder> {
-    for piece in variables::pieces(text, variables, Quoting::None) {
+    for piece in variables::pieces(text, variables) {
         if let variables::Piece::Text(text) = piece {
             names.require_all(text)?;
         }
     }
-    Ok(names::as_text(&render(
-        text,
-        variables,
-        Quoting::None,
-        names,
-    )))
+    Ok(names::as_text(&render(text, variables, names)))
 }
 
 /// Both passes over all texts in a value; keys are left alone.
 pub fn render_value(value: &Value, variables: &Variables, names: &Names) -> Value {
     match value {
-        Value::String(text) => render(text, variables, Quoting::None, names),
+        Value::String(text) => render(text, variables, names),
         Value::Array(items) => items
             .iter()
             .map(|item| render_value(item, variables, names))

@@ -183,11 +183,28 @@ async fn a_substitution_in_a_parameter_of_a_bash_tool_is_data() {
         "tools/said.yaml",
         "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/bash/bash\nconfig: {command: \"echo {x}\"}\n",
     );
-    let odd = json!({"x": "$(touch ran) `touch ran` '; touch ran; '"});
+    // Also where the author has put quotes around it.
+    world.signed(
+        "tools/quoted.yaml",
+        "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/bash/bash\n\
+         config: {command: \"printf '%s\\n' \\\"{x}\\\" '{x}' \\\"${FROM_ENV}\\\"\"}\n",
+    );
+    let value = "$(touch ran) `touch ran` '; touch ran; ' \"; touch ran; \"";
+    fs::write(
+        world.project().join(".env"),
+        "FROM_ENV=$(touch ran)\"\\\";touch ran\n",
+    )
+    .unwrap();
+    let odd = json!({"x": value});
     assert_eq!(world.run("echo", odd.clone()).await.data, odd);
     let envelope = world.run("said", odd.clone()).await;
-    let line = format!("{}\n", odd["x"].as_str().unwrap());
-    assert_eq!(envelope.data["stdout"], line.as_str());
+    assert_eq!(envelope.data["stdout"], format!("{value}\n"));
+    let envelope = world.run("quoted", odd.clone()).await;
+    let printed = envelope.data["stdout"].as_str().unwrap();
+    assert!(
+        printed.starts_with(&format!("{value}\n{value}\n$(touch ran)")),
+        "{envelope:?}"
+    );
     assert!(!world.ran());
 }
 

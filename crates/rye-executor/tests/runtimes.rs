@@ -56,6 +56,23 @@ async fn the_python_of_the_projects_own_environment_is_used() {
     );
     let envelope = world.run("which", json!({"a": 1})).await;
     assert_eq!(envelope.data, json!({"own": "yes", "a": 1}), "{envelope:?}");
+    // Nobody vouches for it, so it is for the project's own tools only.
+    world.signed_for_user(
+        "tools/mine.py",
+        "__executor_id__ = \"rye/core/runtimes/python/function\"\nimport os\n\
+         def main(**given):\n    return {\"own\": os.environ.get(\"STAND_IN\")}\n",
+    );
+    let envelope = world.run("mine", json!({})).await;
+    assert_eq!(envelope.data, json!({"own": null}), "{envelope:?}");
+    program(
+        &world.project().join(".venv/bin/python"),
+        "#!/bin/sh\ntouch ran\n",
+    );
+    let envelope = world
+        .run("rye/file-system/list", json!({"path": "."}))
+        .await;
+    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
+    assert!(!world.ran());
 }
 
 #[tokio::test]
@@ -351,6 +368,23 @@ async fn a_program_beside_the_tool_runs_only_if_it_has_the_hash() {
         let error = world.refused("greet/out", json!({"name": "Ada"})).await;
         assert_eq!(error.code, "interpreter_not_found", "{error:?}");
     }
+}
+
+#[tokio::test]
+async fn a_colon_in_the_projects_path_does_not_lead_imports_elsewhere() {
+    let world = World::with_project_called("co:lon");
+    world.signed(
+        "tools/pk/tool.py",
+        "__executor_id__ = \"rye/core/runtimes/python/script\"\nimport helper\n",
+    );
+    world.signed("tools/pk/helper.py", "print('{}')\n");
+    fs::write(world.at("tools/pk/pyproject.toml"), "").unwrap();
+    let planted = world.project().join("lon/.ai/tools/pk/helper.py");
+    fs::create_dir_all(planted.parent().unwrap()).unwrap();
+    fs::write(&planted, "open('ran', 'w')\n").unwrap();
+    let error = world.refused("pk/tool", json!({})).await;
+    assert!(error.message.contains("has a colon in it"), "{error:?}");
+    assert!(!world.ran());
 }
 
 #[tokio::test]

@@ -99,7 +99,7 @@ pub use items::Items;
 pub use models::{MODELS, ModelsError, models};
 pub use oauth::HttpRefresher;
 pub use rye_model::{Catalogue, Listed, Overrides, Said, Script, ScriptCall, Step};
-pub use rye_store::Sqlite;
+pub use rye_store::{Condition, Soundness, Sqlite, examine};
 pub use script::script;
 pub use servers::{Servers, server_environment};
 
@@ -146,9 +146,10 @@ pub enum HostError {
     Build(#[from] BuildError),
 }
 
-/// The file with all sessions, opened once for all that a process does with it.
+/// The file with all sessions, opened once for all that a process does with it; only to be
+/// read where nothing can be written.
 pub fn store(database: &Path) -> Result<Sqlite, StoreError> {
-    Sqlite::open(database)
+    Sqlite::open_or_read(database)
 }
 
 /// An engine to be, with these [models] and the built-in tools; more can be added. Must be

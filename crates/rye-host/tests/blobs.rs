@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lillux::Hash;
 use lillux::process::Supervisor;
-use rye_engine::blob::BlobStore as _;
+use rye_engine::blob::{BlobStore as _, needed};
 use rye_engine::protocol::{Author, EventKind};
 use rye_engine::store::Later;
 use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
@@ -157,6 +157,9 @@ async fn what_a_tool_makes_is_kept_as_long_as_its_session() {
     let hash: Hash = source.strip_prefix("blob:").unwrap().parse().unwrap();
     let kept = blobs.get(&hash).await.unwrap().unwrap();
     assert_eq!(kept, b"for ada of acme, by slack");
+    let archive = engine.export(session.id()).await.unwrap().remove(0);
+    let needed: Vec<_> = needed(&archive).into_keys().collect();
+    assert_eq!(needed, [hash]);
     // Another session goes, and it stays; its own goes, and it goes too.
     let other = engine.create_session(new).await.unwrap();
     let id = session.id().clone();

@@ -220,10 +220,9 @@ async fn a_key_that_is_not_trusted_proves_nothing() {
 }
 
 fn written(archives: &[Archive], key: &SigningKey) -> Vec<u8> {
-    let mut file = Vec::new();
     let keys = [key.public().clone()];
-    transfer::write(&mut file, archives.to_vec(), &keys, Some(key)).unwrap();
-    file
+    let file = transfer::Writer::new(Vec::new(), archives.to_vec(), &keys).unwrap();
+    file.end(Some(key)).unwrap()
 }
 
 #[tokio::test]

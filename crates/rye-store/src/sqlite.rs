@@ -1,16 +1,21 @@
 //! A store in one SQLite file, which several processes may use at once.
 
+mod book;
 mod changes;
 mod commit;
+mod damage;
 mod document;
 mod error;
+mod examine;
 mod file;
 mod holder;
 mod listing;
 mod post;
 mod read;
 mod readers;
+mod reading;
 mod rows;
+mod seen;
 mod wake;
 mod writer;
 
@@ -30,11 +35,16 @@ use rye_protocol::{
 use tokio::sync::broadcast;
 
 use changes::Changes;
+use damage::Health;
+use error::Failure;
 use holder::Holder;
 use post::Letter;
 use readers::Readers;
 use wake::Bell;
 use writer::{Writer, Written};
+
+pub use damage::Soundness;
+pub use examine::{Condition, examine};
 
 /// A connection to the file for what is no session.
 pub(crate) fn connection(path: &Path) -> Result<rusqlite::Connection, StoreError> {
@@ -49,7 +59,10 @@ pub(crate) fn connection(path: &Path) -> Result<rusqlite::Connection, StoreError
 /// that has died is known to have.
 ///
 /// Beside `NAME` lie `NAME-wal` and `NAME-shm`, which are SQLite's and belong to it, and
-/// `NAME-wake`, which may go.
+/// `NAME-wake` and `NAME-seen`, which may go.
+///
+/// A file that a crash left, or that somebody else has written to, is checked before anything
+/// is added to it. Once it is found damaged nothing more is.
 ///
 /// Dropping it waits until all that was asked for is written, and gives back every session
 /// that was claimed through it.
@@ -70,11 +83,26 @@ pub(crate) fn connection(path: &Path) -> Result<rusqlite::Connection, StoreError
 pub struct Sqlite {
     // In this order they are closed: the writer last, since only it may tidy up.
     readers: Readers,
+    way: Way,
+    clock: Arc<dyn Clock>,
+    path: PathBuf,
+}
+
+/// What can be done with the file.
+enum Way {
+    /// All.
+    Writes(Writing),
+    /// It is only read, and nobody posts.
+    Reads {
+        why: StoreError,
+        posts: broadcast::Sender<SessionId>,
+    },
+}
+
+struct Writing {
     writer: Writer,
     bell: Arc<Bell>,
     holder: Arc<Holder>,
-    clock: Arc<dyn Clock>,
-    path: PathBuf,
 }
 
 impl fmt::Debug for Sqlite {
@@ -97,22 +125,75 @@ impl Sqlite {
         let db = file::writer(&path).map_err(|failure| failure.explain(&path))?;
         let holder = Arc::new(Holder::new()?);
         let bell = Arc::new(Bell::new(&path, holder.source())?);
-        let writer = Writer::start(db, path.clone(), Arc::clone(&holder), Arc::clone(&bell));
+        let health: Arc<Health> = Arc::default();
+        let (own, its) = (Arc::clone(&holder), Arc::clone(&health));
+        let writer = Writer::start(db, path.clone(), own, Arc::clone(&bell), its);
         Ok(Self {
-            readers: Readers::new(&path),
-            writer: writer.map_err(failed)?,
-            bell,
-            holder,
+            readers: Readers::new(&path, health),
+            way: Way::Writes(Writing {
+                writer: writer.map_err(failed)?,
+                bell,
+                holder,
+            }),
             clock,
             path,
         })
+    }
+
+    /// Opens a file; one that cannot be written to, or should not be, is [only
+    /// read](Self::only_read), as far as it can be.
+    pub fn open_or_read(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let path = absolute(&path).map_err(|error| unavailable(path.as_ref(), &error))?;
+        let why = match Self::open(&path) {
+            Err(why) if path.exists() => why,
+            opened => return opened,
+        };
+        match reading::try_to_read(&path) {
+            Ok(()) => {}
+            Err(Failure::Store(error)) => return Err(error),
+            Err(_) => return Err(why),
+        }
+        let why = match reading::is_read_only(&path) {
+            None => why,
+            Some(error) => StoreError::Unavailable(format!(
+                "{} can only be read here: {error}",
+                path.display()
+            )),
+        };
+        Ok(Self {
+            readers: Readers::alone(&path),
+            way: Way::Reads {
+                why,
+                posts: broadcast::channel(1).0,
+            },
+            clock: Arc::new(SystemClock::default()),
+            path,
+        })
+    }
+
+    /// Why nothing can be written, where the file is only read.
+    pub fn only_read(&self) -> Option<&StoreError> {
+        match &self.way {
+            Way::Writes(_) => None,
+            Way::Reads { why, .. } => Some(why),
+        }
+    }
+
+    /// Who writes, if anybody does.
+    fn writing(&self) -> Result<&Writing, StoreError> {
+        match &self.way {
+            Way::Writes(writing) => Ok(writing),
+            Way::Reads { why, .. } => Err(why.clone()),
+        }
     }
 }
 
 impl Drop for Sqlite {
     fn drop(&mut self) {
         // The listener reads, and so it goes before the writer, who tidies up.
-        self.bell.hush();
+        if let Way::Writes(Writing { bell, .. }) = &self.way {
+            bell.hush();
+        }
     }
 }
 
@@ -124,24 +205,36 @@ fn refused<'a, T: Send + 'a>(error: StoreError) -> Stored<'a, T> {
     Box::pin(ready(Err(error)))
 }
 
+/// Who writes, or that nobody does.
+macro_rules! writing {
+    ($store:ident) => {
+        match $store.writing() {
+            Ok(writing) => writing,
+            Err(why) => return refused(why),
+        }
+    };
+}
+
 impl SessionStore for Sqlite {
     fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> Stored<'a, Lease> {
-        let (holder, id) = (Arc::clone(&self.holder), session.clone());
-        self.writer
-            .write(session, move |db| Ok(holder.claim(db, &id, claim)?.into()))
+        let Writing { writer, holder, .. } = writing!(self);
+        let (holder, id) = (Arc::clone(holder), session.clone());
+        writer.write(session, move |db| Ok(holder.claim(db, &id, claim)?.into()))
     }
 
     fn release<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
         let mine = lease.clone();
-        self.writer.write(&lease.session, move |db| {
+        let writer = &writing!(self).writer;
+        writer.write(&lease.session, move |db| {
             Ok(holder::release(db, &mine)?.into())
         })
     }
 
     fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> Stored<'a, u64> {
         let mine = lease.clone();
+        let writer = &writing!(self).writer;
         match Changes::of(batch, self.clock.now()) {
-            Ok(changes) => self.writer.write(&lease.session, move |db| {
+            Ok(changes) => writer.write(&lease.session, move |db| {
                 Ok(commit::commit(db, &mine, changes)?.into())
             }),
             Err(error) => refused(error),
@@ -149,12 +242,13 @@ impl SessionStore for Sqlite {
     }
 
     fn post<'a>(&'a self, session: &'a SessionId, post: Post) -> Stored<'a, Posted> {
-        let (id, bell) = (session.clone(), Arc::clone(&self.bell));
+        let Writing { writer, bell, .. } = writing!(self);
+        let (id, bell) = (session.clone(), Arc::clone(bell));
         let letter = match Letter::of(post) {
             Ok(letter) => letter,
             Err(error) => return refused(error),
         };
-        self.writer.write(session, move |db| {
+        writer.write(session, move |db| {
             let (answer, changed) = post::post(db, &id, &letter)?;
             if changed {
                 bell.note(db, &id)?;
@@ -167,7 +261,10 @@ impl SessionStore for Sqlite {
     }
 
     fn posts(&self) -> broadcast::Receiver<SessionId> {
-        self.bell.listen(|| self.writer.look(wake::last))
+        match &self.way {
+            Way::Writes(Writing { writer, bell, .. }) => bell.listen(|| writer.look(wake::last)),
+            Way::Reads { posts, .. } => posts.subscribe(),
+        }
     }
 
     fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
@@ -235,7 +332,8 @@ impl SessionStore for Sqlite {
 
     fn remove<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
         let mine = lease.clone();
-        self.writer.write(
+        let writer = &writing!(self).writer;
+        writer.write(
             &lease.session,
             move |db| Ok(post::remove(db, &mine)?.into()),
         )

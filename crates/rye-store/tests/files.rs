@@ -189,38 +189,51 @@ fn the_database_of_another_program_is_refused_and_left_alone() {
     assert_eq!(lies_in(folder.path()), before);
 }
 
+/// A disk that goes wrong below a store that is open.
 #[test]
 fn damage_is_diagnosed_and_nothing_more_is_written() {
-    let (_folder, file) = place();
-    filled(&file, 3_000);
-    let size = fs::metadata(&file).unwrap().len();
-    let broken = fs::OpenOptions::new().write(true).open(&file).unwrap();
-    // All but the first pages, which say where the tables are.
-    let garbage = vec![0xa5; usize::try_from(size).unwrap() - 40 * 4096];
-    broken.write_all_at(&garbage, 40 * 4096).unwrap();
-    let before = fs::read(&file).unwrap();
-    run(async {
-        let store = Sqlite::open(&file).unwrap();
-        let read = store.path(&sid("s"), &eid("e2999")).await;
-        let Err(StoreError::Unreadable(why)) = read else {
-            unreachable!("{read:?}");
-        };
-        assert!(why.contains("is damaged"), "{why}");
-        assert!(why.contains("A check found"), "{why}");
-        assert!(why.contains(".recover"), "{why}");
-        // Damage that a write comes upon ends all writing.
-        let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
-        let ops = vec![append(entry("s", "new", Some("e2999")))];
-        let refused = write(&store, &lease, ops).await;
-        assert!(
-            matches!(refused, Err(StoreError::Unreadable(_))),
-            "{refused:?}"
-        );
-        let again = store.claim(&sid("other"), Claim::Take).await;
-        assert_eq!(again.unwrap_err(), refused.unwrap_err());
-    });
-    // The claim before it was found is in the file's first pages; the rest is untouched.
-    assert_eq!(fs::read(&file).unwrap()[40 * 4096..], before[40 * 4096..]);
+    for writes in [false, true] {
+        let (_folder, file) = place();
+        filled(&file, 3_000);
+        let size = fs::metadata(&file).unwrap().len();
+        // Open to the end: to close it would take away the locks of the store.
+        let broken = fs::OpenOptions::new().write(true).open(&file).unwrap();
+        let before = run(async {
+            let store = Sqlite::open(&file).unwrap();
+            let mut lease = None;
+            if writes {
+                lease = Some(store.claim(&sid("s"), Claim::IfFree).await.unwrap());
+            }
+            // All but the first pages, which say where the tables are.
+            let garbage = vec![0xa5; usize::try_from(size).unwrap() - 40 * 4096];
+            broken.write_all_at(&garbage, 40 * 4096).unwrap();
+            let before = fs::read(&file).unwrap();
+            let found = match &lease {
+                None => store.path(&sid("s"), &eid("e2999")).await.map(drop),
+                Some(lease) => {
+                    let ops = vec![append(entry("s", "new", Some("e2999")))];
+                    write(&store, lease, ops).await.map(drop)
+                }
+            };
+            let Err(StoreError::Unreadable(why)) = found else {
+                unreachable!("{found:?}");
+            };
+            assert!(why.contains("is damaged"), "{why}");
+            assert!(why.contains("A check found"), "{why}");
+            assert!(why.contains(".recover"), "{why}");
+            let changed = why.contains("Nothing more is written");
+            assert_eq!(changed, writes, "{why}");
+            assert_eq!(why.contains("Nothing was changed"), !writes, "{why}");
+            // Damage that is known ends all writing.
+            let refused = store.claim(&sid("other"), Claim::Take).await;
+            assert_eq!(refused, Err(StoreError::Unreadable(why)));
+            before
+        });
+        // What was written before it was found is in the log, and stays there.
+        assert!(fs::read(&file).unwrap() == before);
+        assert!(unreadable(Sqlite::open(&file)).contains("Nothing was changed"));
+        assert!(fs::read(&file).unwrap() == before);
+    }
 }
 
 #[test]
@@ -287,7 +300,7 @@ fn what_was_asked_for_is_written_though_nobody_waits_and_leases_end_with_the_sto
 }
 
 #[test]
-fn a_store_that_is_closed_leaves_one_file_and_its_bell() {
+fn a_store_that_is_closed_leaves_one_file_with_its_bell_and_how_it_was_left() {
     let (folder, file) = place();
     run(async {
         let store = Sqlite::open(&file).unwrap();
@@ -299,7 +312,7 @@ fn a_store_that_is_closed_leaves_one_file_and_its_bell() {
         .into_iter()
         .map(|file| file.0)
         .collect();
-    assert_eq!(names, ["s.db", "s.db-wake"]);
+    assert_eq!(names, ["s.db", "s.db-seen", "s.db-wake"]);
 }
 
 #[test]

@@ -34,6 +34,31 @@ config_schema:
   additionalProperties: false
 "#;
 
+/// A program beside its tool, which has its hash.
+#[test]
+fn a_program_that_was_changed_is_refused_as_what_was_changed_is() {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    assert!(world.run(&["init"]).status.success());
+    let text = "#!/bin/sh\necho ran\n";
+    world.write("project/.ai/tools/prog", text);
+    let tool = format!(
+        "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/rust/runtime\n\
+         config:\n  binary: ./prog\n  sha256: {}\n",
+        lillux::Hash::of(text).to_hex()
+    );
+    world.write("project/.ai/tools/it.yaml", &tool);
+    assert!(world.run(&["sign", "it"]).status.success());
+    assert!(world.run(&["execute", "it"]).status.success());
+    world.write("project/.ai/tools/prog", "#!/bin/sh\necho planted\n");
+    for args in [&["execute", "it"][..], &["execute", "--dry-run", "it"]] {
+        let output = world.run(args);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(!printed.contains("planted"), "{output:?}");
+    }
+}
+
 /// A tool of one line of bash.
 fn bash(command: &str) -> String {
     format!(

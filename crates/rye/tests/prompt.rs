@@ -186,6 +186,47 @@ fn who_does_not_wait_at_a_gate_is_told_how_it_goes_on() {
     assert_transcript!(transcript);
 }
 
+/// What runs beside a gate is not ended by whoever does not wait at the gate.
+#[test]
+fn who_does_not_wait_at_a_gate_waits_for_what_runs_beside_it() {
+    let deploy = "version: \"1.0.0\"\ndescription: Puts it into production\nrisk_level: high\n\
+                  executor_id: rye/core/runtimes/bash/bash\nconfig:\n  command: 'echo out'\n";
+    let of_its_own = "{ name: call_tool, args: { tool_id: 'rye:deploy', summary: ship } }";
+    let of_a_task = "{ name: task, args: { prompt: x, model: 'scripted:gated.yaml' } }";
+    let slow = "{ name: task, args: { prompt: x, model: 'scripted:slow.yaml' } }";
+    for gated in [of_its_own, of_a_task] {
+        let script = format!("steps: [{{ tool_calls: [{gated}, {slow}] }}, {{ text: done }}]\n");
+        let world = world(&script);
+        assert!(world.run(&["init"]).status.success());
+        world.write("project/.ai/tools/deploy.yaml", deploy);
+        assert!(world.run(&["sign", "deploy"]).status.success());
+        let slept = "steps: [{ text: slept, delay_ms: 1500 }]\n";
+        world.write("project/slow.yaml", slept);
+        world.write("project/gated.yaml", BASH);
+        let words = prompt(&["go", "--sandbox", "local", "--no-wait", "--json"]);
+        let output = world.run(&words);
+        assert_eq!(output.status.code(), Some(5), "{output:?}");
+        let id = outcome(&output)["session"].as_str().unwrap().to_owned();
+        let shown = json(&world.run(&["session", "show", &id, "--json"]));
+        let results = shown["threads"][0]["entries"].to_string();
+        assert!(results.contains("slept"), "{results}");
+        assert!(!results.contains("interrupted"), "{results}");
+        assert_eq!(shown["pending_gates"].as_array().unwrap().len(), 1);
+        // What it did meanwhile was told.
+        let told = lines(&output);
+        assert!(told.iter().any(|it| it["type"] == "tool_end"), "{told:?}");
+    }
+}
+
+/// What is held back until somebody decides is not waited for.
+#[test]
+fn who_does_not_wait_at_a_gate_does_not_wait_for_what_waits_behind_it() {
+    let call = "{ name: bash, args: { command: 'echo hi' } }";
+    let world = world(&format!("steps: [{{ tool_calls: [{call}, {call}] }}]\n"));
+    let output = world.run(&prompt(&["go", "--sandbox", "local", "--no-wait"]));
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+}
+
 #[test]
 fn a_gate_is_told_of_also_where_nothing_else_is() {
     let world = world(BASH);

@@ -214,8 +214,8 @@ fn all_that_comes_of_a_session_that_goes_on_is_told_once() {
     let output = world.run(&["session", "resume", &session]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    // All but the prompt, the call and the gate, which were there before.
-    let new: Vec<_> = shown.lines().skip(5).map(str::trim_start).collect();
+    // All but the prompt, the call and the gate with its decision, which were there before.
+    let new: Vec<_> = shown.lines().skip(6).map(str::trim_start).collect();
     assert_eq!(new.len(), 42, "{shown}");
     assert_eq!(told.lines().collect::<Vec<_>>(), new, "{told}");
 }

@@ -1,44 +1,62 @@
-//! Long output that nobody refers to any more.
+//! Long output that sessions refer to: whether it is there, and what nobody needs any more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lillux::Hash;
-use rye_protocol::{EventKind, SessionId};
+use rye_protocol::{Archive, SessionId};
 
-use super::Inner;
-use crate::blob::SCHEME;
+use super::{Engine, Inner};
+use crate::blob::{BlobError, named, needed};
+use crate::proof::Kept;
 use crate::store::{SessionFilter, StoreError};
 
 /// How many sessions are looked through at once.
 const PAGE: usize = 256;
-/// The length of a hash, written.
-const HEX: usize = 64;
+
+impl Engine {
+    /// The bytes of a blob; none where there is no such blob, or no blob store.
+    pub async fn blob(&self, hash: &Hash) -> Result<Option<Vec<u8>>, BlobError> {
+        match &self.inner.blobs {
+            Some(blobs) => blobs.get(hash).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Keeps a blob that comes from elsewhere.
+    pub async fn keep_blob(&self, bytes: Vec<u8>) -> Result<Hash, BlobError> {
+        let none = || BlobError("there is none".to_owned());
+        let blobs = self.inner.blobs.as_ref().ok_or_else(none)?;
+        blobs.put(bytes).await
+    }
+
+    /// How each blob is found that was kept for these sessions.
+    pub async fn look_at_blobs(&self, archives: &[Archive]) -> BTreeMap<Hash, Kept> {
+        let all = archives.iter().flat_map(|it| needed(it).into_keys());
+        let mut found = BTreeMap::new();
+        for hash in all.collect::<BTreeSet<_>>() {
+            let kept = match self.blob(&hash).await {
+                Ok(Some(_)) => Kept::Whole,
+                Ok(None) => Kept::Missing,
+                Err(_) => Kept::Altered,
+            };
+            found.insert(hash, kept);
+        }
+        found
+    }
+}
 
 impl Inner {
-    /// The blobs that a session refers to.
-    pub(super) async fn blobs_of(&self, id: &SessionId) -> Result<BTreeSet<String>, StoreError> {
-        let mut found = BTreeSet::new();
+    /// The blobs that a session names.
+    pub(super) async fn blobs_of(&self, id: &SessionId) -> Result<BTreeSet<Hash>, StoreError> {
         if self.blobs.is_none() {
-            return Ok(found);
+            return Ok(BTreeSet::new());
         }
         let archive = self.store.archive(id).await?;
-        let Some(archive) = archive else {
-            return Ok(found);
-        };
-        for entry in archive.entries {
-            let text = serde_json::to_string(&entry);
-            mentioned(&text.unwrap_or_default(), &mut found);
-        }
-        for event in archive.events {
-            if let EventKind::Artifact { source, .. } = event.kind {
-                mentioned(&source, &mut found);
-            }
-        }
-        Ok(found)
+        Ok(archive.as_ref().map(named).unwrap_or_default())
     }
 
     /// Removes what only sessions had that are gone.
-    pub(super) async fn collect(&self, left: BTreeSet<String>) -> Result<(), StoreError> {
+    pub(super) async fn collect(&self, left: BTreeSet<Hash>) -> Result<(), StoreError> {
         let Some(blobs) = self.blobs.as_ref().filter(|_| !left.is_empty()) else {
             return Ok(());
         };
@@ -59,33 +77,7 @@ impl Inner {
                 _ => break,
             }
         }
-        let used = used.iter().filter_map(|hex| hex.parse::<Hash>().ok());
-        let kept = blobs.collect(used.collect()).await;
+        let kept = blobs.collect(used.into_iter().collect()).await;
         kept.map_err(|error| StoreError::Unavailable(error.to_string()))
-    }
-}
-
-/// The hashes behind the scheme in a text.
-fn mentioned(text: &str, found: &mut BTreeSet<String>) {
-    for (at, _) in text.match_indices(SCHEME) {
-        let start = at + SCHEME.len();
-        let hex = text.get(start..start + HEX);
-        if let Some(hex) = hex.filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit())) {
-            found.insert(hex.to_ascii_lowercase());
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_looks_like_a_blob_and_is_none_is_not_one() {
-        let hash = "ab".repeat(32);
-        let text = format!("blob:{hash}, blob:short blob:{} ä blob:", "g".repeat(64));
-        let mut found = BTreeSet::new();
-        mentioned(&text, &mut found);
-        assert_eq!(found, BTreeSet::from([hash]));
     }
 }

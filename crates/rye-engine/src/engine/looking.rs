@@ -1,6 +1,6 @@
 //! What is written of a session, and what waits in it and below it.
 
-use rye_protocol::{Gate, Session as SessionData, SessionId};
+use rye_protocol::{Gate, GateId, Session as SessionData, SessionId};
 
 use super::Engine;
 use crate::store::StoreError;
@@ -10,6 +10,11 @@ impl Engine {
     pub async fn session_data(&self, id: &SessionId) -> Result<Option<SessionData>, StoreError> {
         let record = self.inner.store.record(id).await?;
         Ok(record.map(|record| record.session))
+    }
+
+    /// A gate, ended or not; none if there is no such gate.
+    pub async fn gate(&self, id: &GateId) -> Result<Option<Gate>, StoreError> {
+        self.inner.store.gate(id).await
     }
 
     /// Gates that wait for a decision in a session and in those below it, whether or not

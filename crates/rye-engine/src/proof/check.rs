@@ -23,6 +23,8 @@ pub struct Verdict {
     pub seals: usize,
     /// How many receipts.
     pub receipts: usize,
+    /// How many blobs it refers to that are there and as they were.
+    pub blobs: usize,
     /// The fingerprints of the keys that signed.
     pub keys: BTreeSet<String>,
     /// What is wrong.

@@ -17,7 +17,7 @@ use crate::text::{Whole, without_middle};
 use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, agreed};
 
 /// How much of a tool's text a model is given.
-const LONGEST: usize = 100_000;
+pub(crate) const LONGEST: usize = 100_000;
 /// How many fields a document may have to be shortened rather than left out.
 const FIELDS: usize = 64;
 

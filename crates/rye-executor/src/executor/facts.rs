@@ -9,6 +9,7 @@ use super::Executor;
 use super::system;
 use crate::anchor::{Anchor, Anchored};
 use crate::chain::{Chain, Link};
+use crate::environment;
 use crate::error::ExecuteError;
 use crate::template::{Names, Origin};
 
@@ -69,6 +70,24 @@ impl Executor {
             .find(&tool_dir, &tools, &self.places.project)
             .map_err(wrong)?;
         let runtime_lib = self.runtime_lib(link, &anchor)?;
+        let folders = [
+            ("anchor_path", anchored.path.as_path()),
+            (
+                "runtime_lib",
+                runtime_lib.as_deref().unwrap_or(Path::new("")),
+            ),
+            ("tool_dir", &tool_dir),
+            ("tool_parent", &parent(&tool_dir)),
+            ("project_path", &self.places.project),
+        ];
+        let with_colon = |path: &Path| path.as_os_str().as_encoded_bytes().contains(&b':');
+        if folders.iter().any(|(_, path)| with_colon(path)) {
+            let mut names = Names::default();
+            for (name, path) in folders {
+                names.set(name, text(path)?, Origin::Fact);
+            }
+            environment::are_single_folders(&anchor.env_paths, &names).map_err(wrong)?;
+        }
         Ok(CallAnchor {
             tool_dir,
             declared: Some((anchor, anchored, id)),

@@ -20,7 +20,7 @@ use crate::error::ExecuteError;
 use crate::interpreter::{self, InterpreterError, Resolver};
 use crate::parameters::Schemas;
 use crate::primitive::{Call, Listener, Run};
-use crate::template::{self, Names, Quoting};
+use crate::template::{self, Names};
 use crate::trace::Trace;
 
 /// Programs that parse what follows `-c`.
@@ -190,7 +190,8 @@ impl Executor {
         for (link, config) in chain.upwards().zip(configs) {
             let id = link.id().to_string();
             for resolver in &config.resolvers {
-                let found = self.find(resolver, facts, &environment).await;
+                let space = chain.tool().item.space;
+                let found = self.find(resolver, space, facts, &environment).await;
                 let found = found.map_err(|source| ExecuteError::Interpreter {
                     id: id.clone(),
                     source,
@@ -229,7 +230,6 @@ pub(super) fn cwd(anchor: &CallAnchor, facts: &Names, project: &Path) -> PathBuf
             PathBuf::from(word(template::render(
                 text,
                 &template::Variables::new(),
-                Quoting::None,
                 facts,
             )))
         },
@@ -251,8 +251,13 @@ pub(super) fn call(
     let command = merged.get("command").and_then(Value::as_str);
     let command = command
         .map(|text| template::render_command(text, variables, facts))
-        .transpose()?;
+        .transpose()
+        .map_err(|source| ExecuteError::Placeholder {
+            id: chain.tool().id().to_string(),
+            source,
+        })?;
     let mut config = Map::new();
+    let mut passed = template::Variables::new();
     for (key, value) in merged {
         let given;
         let value = if surroundings.optional.contains(&key.as_str()) {
@@ -266,12 +271,16 @@ pub(super) fn call(
         };
         let rendered = match (key.as_str(), &command) {
             ("command", Some(command)) => Value::String(command.clone()),
-            ("args", Some(command)) => arguments(command, value, variables, facts),
+            ("args", Some(command)) => arguments(command, value, variables, facts, &mut passed),
             ("cwd" | "input_data", Some(_)) if value.is_string() => {
                 // A process gets text, whatever a placeholder stands for.
                 Value::String(word(template::render_value(value, variables, facts)))
             }
             ("env", _) => texts(template::render_value(value, variables, facts)),
+            ("url", None) if value.is_string() => {
+                template::render_address(&word(value.clone()), variables, facts)
+                    .map_err(ExecuteError::Address)?
+            }
             _ => template::render_value(value, variables, facts),
         };
         config.insert(key.clone(), rendered);
@@ -288,6 +297,7 @@ pub(super) fn call(
     if let Some(Value::Object(env)) = config.remove("env") {
         all.extend(env.into_iter().map(|(name, value)| (name, word(value))));
     }
+    all.extend(passed);
     let seconds = given.or_else(|| config.get("timeout")?.as_f64());
     let seconds = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     Ok(Call {
@@ -335,12 +345,13 @@ fn properties(link: &Link) -> Vec<&str> {
         .collect()
 }
 
-/// The arguments, where the one that a shell parses gets its values as words.
+/// The arguments. The one that a shell parses gets its values as variables.
 fn arguments(
     command: &str,
     value: &Value,
     variables: &template::Variables,
     facts: &Names,
+    passed: &mut template::Variables,
 ) -> Value {
     let Value::Array(items) = value else {
         return template::render_value(value, variables, facts);
@@ -354,14 +365,16 @@ fn arguments(
             let Value::String(text) = item else {
                 return text_of(item.clone());
             };
-            let quoting = if std::mem::take(&mut parsed_next) {
-                Quoting::Shell
-            } else {
-                Quoting::None
-            };
+            let parsed = std::mem::take(&mut parsed_next);
             parsed_next =
                 is_shell && text.starts_with('-') && !text.starts_with("--") && text.ends_with('c');
-            Value::String(word(template::render(text, variables, quoting, facts)))
+            if parsed {
+                let before = std::mem::take(passed);
+                let script = template::render_script(text, variables, facts, before);
+                *passed = script.values;
+                return Value::String(script.text);
+            }
+            Value::String(word(template::render(text, variables, facts)))
         })
         .collect()
 }

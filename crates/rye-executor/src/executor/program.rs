@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use lillux::Hash;
 use lillux::process::Command;
+use rye_items::Space;
 use serde_json::Value;
 
 use super::Executor;
 use super::prepare::word;
 use crate::environment::Environment;
 use crate::interpreter::{InterpreterError, Resolver, Way};
-use crate::template::{self, Names, Quoting};
+use crate::template::{self, Names};
 
 /// How long a command may take that says where an interpreter is.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
@@ -22,24 +23,11 @@ impl Executor {
     pub(super) async fn find(
         &self,
         resolver: &Resolver,
+        space: Space,
         facts: &Names,
         environment: &Environment,
     ) -> Result<String, InterpreterError> {
-        let variables = environment.variables();
-        let roots: Vec<PathBuf> = match &resolver.way {
-            Way::Local { roots, .. } => roots
-                .iter()
-                .map(|root| {
-                    PathBuf::from(word(template::render(
-                        root,
-                        variables,
-                        Quoting::None,
-                        facts,
-                    )))
-                })
-                .collect(),
-            _ => Vec::new(),
-        };
+        let roots = self.roots(&resolver.way, space, facts, environment);
         let answer = match &resolver.way {
             Way::Command(command) => self.ask(command, environment).await,
             _ => None,
@@ -47,9 +35,37 @@ impl Executor {
         let path = environment.get("PATH").unwrap_or_default();
         let found = match own_program(&resolver.way, facts) {
             Some(own) => self.own(&own, resolver, path)?,
-            None => resolver.find(&self.places.project, &roots, path, answer.as_deref())?,
+            None => resolver.find(&roots, path, answer.as_deref())?,
         };
         Ok(found.to_string_lossy().into_owned())
+    }
+
+    /// Below which folders an interpreter is looked for. A project's own is for its own
+    /// tools: nobody vouches for it, and those of the user and the system need nothing of a
+    /// project that was only cloned.
+    fn roots(
+        &self,
+        way: &Way,
+        space: Space,
+        facts: &Names,
+        environment: &Environment,
+    ) -> Vec<PathBuf> {
+        let Way::Local { roots, .. } = way else {
+            return Vec::new();
+        };
+        let project = &self.places.project;
+        let mut roots: Vec<_> = roots
+            .iter()
+            .map(|root| word(template::render(root, environment.variables(), facts)))
+            .map(PathBuf::from)
+            .collect();
+        if roots.is_empty() {
+            roots.push(project.clone());
+        }
+        if space != Space::Project {
+            roots.retain(|root| !root.starts_with(project));
+        }
+        roots
     }
 
     /// Checks a program of the tool's own as a call would, if something vouches for it.
@@ -83,7 +99,7 @@ impl Executor {
                 way: Way::System { names },
                 ..resolver.clone()
             };
-            resolver.find(&self.places.project, &[], path, None)?
+            resolver.find(&[], path, None)?
         };
         match &own.sha256 {
             Some(expected) => self.vouched(&found, expected),
@@ -148,12 +164,7 @@ pub(super) fn is_own(resolver: &Resolver) -> bool {
 
 fn own_program(way: &Way, facts: &Names) -> Option<OwnProgram> {
     let placeholder = placeholder(way)?;
-    let rendered = template::render(
-        placeholder,
-        &template::Variables::new(),
-        Quoting::None,
-        facts,
-    );
+    let rendered = template::render(placeholder, &template::Variables::new(), facts);
     let text = |name: &str| facts.get(name).and_then(Value::as_str).map(str::to_owned);
     Some(OwnProgram {
         name: word(rendered),

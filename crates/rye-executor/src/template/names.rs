@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::variables::{Quoting, quoted};
+use super::address::Address;
+use super::script::Script;
 
 /// How deep placeholders may stand in what placeholders stand for.
 const ROUNDS: usize = 3;
@@ -48,8 +49,24 @@ impl Names {
         self.value_within(text, ROUNDS)
     }
 
-    pub(super) fn text(&self, text: &str, quoting: Quoting) -> String {
-        self.text_within(text, quoting, ROUNDS)
+    pub(super) fn text(&self, text: &str) -> String {
+        self.text_within(text, ROUNDS)
+    }
+
+    /// Adds a text to a script, to which what the call gives is data.
+    pub(super) fn script(&self, text: &str, script: &mut Script) {
+        self.put_in(text, ROUNDS, &mut |put| match put {
+            Put::Text(text) => script.code(text),
+            Put::Value(value) => script.value(&as_text(value)),
+        });
+    }
+
+    /// Adds a text to an address, in which what the call gives is encoded.
+    pub(super) fn address(&self, text: &str, address: &mut Address) {
+        self.put_in(text, ROUNDS, &mut |put| match put {
+            Put::Text(text) => address.written(text),
+            Put::Value(value) => address.value(&as_text(value)),
+        });
     }
 
     pub(super) fn require_all(&self, text: &str) -> Result<(), UnknownPlaceholder> {
@@ -65,16 +82,16 @@ impl Names {
 
     /// Whether a text is exactly one placeholder, which stands for nothing.
     pub(super) fn is_unknown(&self, text: &str) -> bool {
-        let mut parts = parts(text);
-        match (parts.next(), parts.next()) {
-            (Some(Part::Placeholder { name, .. }), None) => !self.values.contains_key(name),
-            _ => false,
-        }
+        only(text).is_some_and(|name| !self.values.contains_key(name))
+    }
+
+    /// Whether a text is exactly one placeholder, which stands for something.
+    pub(super) fn is_known(&self, text: &str) -> bool {
+        only(text).is_some_and(|name| self.values.contains_key(name))
     }
 
     fn value_within(&self, text: &str, rounds: usize) -> Value {
-        let mut parts = parts(text);
-        if let (Some(Part::Placeholder { name, .. }), None) = (parts.next(), parts.next())
+        if let Some(name) = only(text)
             && let Some((value, origin)) = self.values.get(name)
         {
             return match (value, origin) {
@@ -84,31 +101,44 @@ impl Names {
                 _ => value.clone(),
             };
         }
-        Value::String(self.text_within(text, Quoting::None, rounds))
+        Value::String(self.text_within(text, rounds))
     }
 
-    fn text_within(&self, text: &str, quoting: Quoting, rounds: usize) -> String {
+    fn text_within(&self, text: &str, rounds: usize) -> String {
         let mut result = String::new();
+        self.put_in(text, rounds, &mut |put| match put {
+            Put::Text(text) => result.push_str(text),
+            Put::Value(value) => result.push_str(&as_text(value)),
+        });
+        result
+    }
+
+    /// Gives a text piece by piece, with what its placeholders stand for.
+    fn put_in(&self, text: &str, rounds: usize, put: &mut impl FnMut(Put<'_>)) {
         for part in parts(text) {
             match part {
-                Part::Text(text) => result.push_str(text),
+                Part::Text(text) => put(Put::Text(text)),
                 Part::Placeholder { name, written } => match self.values.get(name) {
-                    None => result.push_str(written),
+                    None => put(Put::Text(written)),
                     Some((Value::String(inner), Origin::Configuration)) if rounds > 1 => {
-                        result.push_str(&self.text_within(inner, quoting, rounds - 1));
+                        self.put_in(inner, rounds - 1, put);
                     }
                     Some((value, Origin::Configuration | Origin::Code)) => {
-                        result.push_str(&as_text(value));
+                        put(Put::Text(&as_text(value)));
                     }
-                    Some((value, Origin::Fact)) => match quoting {
-                        Quoting::None => result.push_str(&as_text(value)),
-                        Quoting::Shell => result.push_str(&quoted(&as_text(value))),
-                    },
+                    Some((value, Origin::Fact)) => put(Put::Value(value)),
                 },
             }
         }
-        result
     }
+}
+
+/// A piece of a text.
+enum Put<'v> {
+    /// What a template or the configuration says.
+    Text(&'v str),
+    /// What the call gives.
+    Value(&'v Value),
 }
 
 /// A value inside a text: a string as it is, everything else as JSON.
@@ -116,6 +146,15 @@ pub(super) fn as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
+    }
+}
+
+/// The placeholder that a text exactly is.
+fn only(text: &str) -> Option<&str> {
+    let mut parts = parts(text);
+    match (parts.next(), parts.next()) {
+        (Some(Part::Placeholder { name, .. }), None) => Some(name),
+        _ => None,
     }
 }
 

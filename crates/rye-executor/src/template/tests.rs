@@ -1,3 +1,5 @@
+use std::process::Command;
+
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -51,32 +53,135 @@ fn each_placeholder_gets_its_value_and_what_is_none_stays() {
         ("{project_path}${TRICK}{count}", json!("/p{count}${HOME}3")),
         ("{again}", json!("{again}")),
     ] {
-        let result = render(template, &variables, Quoting::None, &names());
+        let result = render(template, &variables, &names());
         assert_eq!(result, expected, "{template}");
     }
 }
 
+/// What a real shell prints.
+fn run(shell: &str, script: &Script) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(shell);
+    let command = command.args(["-c", &script.text]).envs(&script.values);
+    let output = command.current_dir(&folder).output().unwrap();
+    assert!(output.status.success(), "{script:?}: {output:?}");
+    let left: Vec<_> = folder.path().read_dir().unwrap().collect();
+    assert!(left.is_empty(), "{script:?} did {left:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Where a placeholder may stand, and what is printed before and after its value.
+const PLACES: [(&str, &str, &str); 12] = [
+    ("printf %s {v}", "", ""),
+    ("printf %s a{v}b", "a", "b"),
+    (r#"printf %s "a {v} b""#, "a ", " b"),
+    ("printf %s 'a {v} b'", "a ", " b"),
+    (r#"printf %s "$(printf %s {v})""#, "", ""),
+    (r#"printf %s "a $(printf %s "{v}") b""#, "a ", " b"),
+    (
+        r#"printf %s "$( (printf %s '{v}') )$(printf %s b)""#,
+        "",
+        "b",
+    ),
+    (r#"printf %s "it's "{v}"#, "it's ", ""),
+    (r#"printf %s "\"{v}\"""#, "\"", "\""),
+    ("# it isn't\nprintf %s {v}", "", ""),
+    ("printf %s a#b\\'{v}", "a#b'", ""),
+    ("printf %s {v};printf %s {w}", "", "w w"),
+];
+
 #[test]
-fn a_variable_in_a_shells_string_is_one_word() {
-    let variables = environment(&[("F", "a b'; rm -rf /'"), ("P", "/usr/bin/x"), ("E", "")]);
-    for (template, expected) in [
-        ("cat ${F}", r"cat 'a b'\''; rm -rf /'\'''"),
-        ("${P} --x", "/usr/bin/x --x"),
-        ("echo ${E}", "echo ''"),
+fn a_value_in_a_shells_string_is_data_wherever_it_stands() {
+    let hostile = [
+        "$(touch made)",
+        "`touch made`",
+        "; touch made #",
+        "\"; touch made; \"",
+        "'; touch made; '",
+        "\\\"; touch made; \\\"",
+        ") ; touch made ; (",
+        "x' $(touch made) \"y",
+        "*  ?",
+        "-n",
+        "",
+        "\\",
+        "$HOME ${HOME} {w}",
+        "a\nb",
+    ];
+    for shell in ["sh", "bash"] {
+        for (template, before, after) in PLACES {
+            for value in hostile {
+                let mut names = Names::default();
+                names.set("v", value, Origin::Fact);
+                names.set("w", "w w", Origin::Fact);
+                let script = render_script(template, &Variables::new(), &names, Variables::new());
+                let printed = run(shell, &script);
+                assert_eq!(printed, format!("{before}{value}{after}"), "{script:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn where_the_quotes_cannot_be_followed_a_value_is_still_no_code() {
+    for template in [
+        "cat <<END\n{v}\nEND",
+        "cat <<'END'\ndon't {v}\nEND",
+        "case x in x) printf %s {v};; esac",
+        r#"printf %s `printf %s "{v}"`"#,
+        "printf %s \"${UNSET:-'{v}'}\"",
+        ": '{v}",
     ] {
-        let result = render(template, &variables, Quoting::Shell, &Names::default());
-        assert_eq!(result, json!(expected), "{template}");
+        for value in [
+            "$(touch made)",
+            "'; touch made; '",
+            "\"; touch made; \"",
+            "`touch made`",
+        ] {
+            let mut names = Names::default();
+            names.set("v", value, Origin::Fact);
+            let script = render_script(template, &Variables::new(), &names, Variables::new());
+            let folder = tempfile::tempdir().unwrap();
+            let mut command = Command::new("bash");
+            let command = command.args(["-c", &script.text]).envs(&script.values);
+            // Whether the shell takes it or not.
+            command.current_dir(&folder).output().unwrap();
+            assert_eq!(folder.path().read_dir().unwrap().count(), 0, "{script:?}");
+        }
+    }
+}
+
+#[test]
+fn a_variable_in_a_shells_string_is_data_and_a_plain_one_is_readable() {
+    let variables = environment(&[("F", "a b'; touch made'"), ("P", "/usr/bin/x"), ("E", "")]);
+    for (template, text, values) in [
+        (
+            "cat ${F}",
+            "cat \"$RYE_VALUE_1\"",
+            vec!["a b'; touch made'"],
+        ),
+        (
+            "cat \"${F}\"",
+            "cat \"\"\"$RYE_VALUE_1\"\"\"",
+            vec!["a b'; touch made'"],
+        ),
+        ("${P} --x", "/usr/bin/x --x", vec![]),
+        ("echo ${E}", "echo \"$RYE_VALUE_1\"", vec![""]),
+    ] {
+        let script = render_script(template, &variables, &Names::default(), Variables::new());
+        assert_eq!(script.text, text, "{template}");
+        let passed: Vec<_> = script.values.values().collect();
+        assert_eq!(passed, values, "{template}");
     }
 }
 
 #[test]
 fn a_parameter_in_a_shells_string_is_data_and_configuration_is_code() {
     let mut names = Names::default();
-    names.set("name", "$(reboot); `id`", Origin::Fact);
-    names.set("command", "echo {name} | wc", Origin::Configuration);
-    let render = |text| render(text, &Variables::new(), Quoting::Shell, &names);
-    assert_eq!(render("{command}"), json!("echo '$(reboot); `id`' | wc"));
-    assert_eq!(render("{name}"), json!("'$(reboot); `id`'"));
+    names.set("name", "$(touch made); `id`", Origin::Fact);
+    names.set("command", "printf %s {name} | wc -c", Origin::Configuration);
+    let script = render_script("{command}", &Variables::new(), &names, Variables::new());
+    assert_eq!(run("sh", &script).trim(), "19");
 }
 
 #[test]
@@ -110,15 +215,17 @@ proptest! {
         let mut names = names();
         names.set("p", value.clone(), Origin::Fact);
         let variables = environment(&[("HOME", "/h")]);
-        let alone = render("{p}", &variables, Quoting::None, &names);
+        let alone = render("{p}", &variables, &names);
         prop_assert_eq!(alone, json!(&value));
-        let inside = render("<{p}>${HOME}", &variables, Quoting::None, &names);
+        let inside = render("<{p}>${HOME}", &variables, &names);
         prop_assert_eq!(inside, json!(format!("<{value}>/h")));
     }
 
     #[test]
     fn any_template_is_rendered(template in "[\\${}A-Z:a-z_-]{0,40}") {
-        render(&template, &environment(&[("A", "${A}")]), Quoting::Shell, &names());
+        let variables = environment(&[("A", "${A}")]);
+        render_script(&template, &variables, &names(), Variables::new());
+        render(&template, &variables, &names());
     }
 }
 

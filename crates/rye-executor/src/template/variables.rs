@@ -2,15 +2,6 @@
 
 use super::Variables;
 
-/// What is done with a variable's value before it is put in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quoting {
-    /// Nothing: the text is one argument, and nobody parses it again.
-    None,
-    /// It becomes one word of a shell: the text is what a shell gets after `-c`.
-    Shell,
-}
-
 /// A part of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece<'t> {
@@ -20,18 +11,8 @@ pub(super) enum Piece<'t> {
     Value(String),
 }
 
-/// The text with its variables put in.
-pub fn variables(text: &str, variables: &Variables, quoting: Quoting) -> String {
-    let pieces = pieces(text, variables, quoting).into_iter();
-    pieces
-        .map(|piece| match piece {
-            Piece::Text(text) => text.to_owned(),
-            Piece::Value(value) => value,
-        })
-        .collect()
-}
-
-pub(super) fn pieces<'t>(text: &'t str, variables: &Variables, quoting: Quoting) -> Vec<Piece<'t>> {
+/// Cuts a text at its variables, and puts in what they stand for.
+pub(super) fn pieces<'t>(text: &'t str, variables: &Variables) -> Vec<Piece<'t>> {
     let mut pieces = Vec::new();
     let (mut rest, mut from) = (text, 0);
     while let Some(at) = rest[from..].find("${").map(|at| from + at) {
@@ -47,10 +28,7 @@ pub(super) fn pieces<'t>(text: &'t str, variables: &Variables, quoting: Quoting)
             !(value.is_empty() && reference.default.is_some())
         });
         let value = value.map_or(reference.default.unwrap_or_default(), String::as_str);
-        pieces.push(Piece::Value(match quoting {
-            Quoting::None => value.to_owned(),
-            Quoting::Shell => quoted(value),
-        }));
+        pieces.push(Piece::Value(value.to_owned()));
         (rest, from) = (&rest[at + length..], 0);
     }
     if !rest.is_empty() || pieces.is_empty() {
@@ -77,14 +55,4 @@ fn reference(text: &str) -> Option<(Reference<'_>, usize)> {
         .chars()
         .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
     (first && all).then_some((Reference { name, default }, end + 1))
-}
-
-/// One word of a shell.
-pub(super) fn quoted(value: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
-    if !value.is_empty() && value.chars().all(plain) {
-        value.to_owned()
-    } else {
-        format!("'{}'", value.replace('\'', r"'\''"))
-    }
 }

@@ -8,20 +8,27 @@ use rye_protocol::{
     Suspended, Thread, ThreadId, Usage,
 };
 
+use super::book::{Book, Place};
 use super::changes::{Change, Changes};
 use super::error::Outcome;
 use super::{document, holder, rows};
 use crate::rules::{self, ENTRY, GATE, ITEM, SESSION, THREAD, conflict, not_found};
 
 /// Writes a batch and gives the number of the session's last event.
-pub(super) fn commit(db: &Connection, lease: &Lease, changes: Changes) -> Outcome<u64> {
-    let held = holder::holds(db, lease)?;
+pub(super) fn commit(book: &Book, lease: &Lease, changes: Changes) -> Outcome<u64> {
+    let Place {
+        number,
+        last,
+        thread,
+        entry,
+        ..
+    } = place(book, lease)?;
     let mut commit = Commit {
-        db,
+        db: book,
         session: &lease.session,
-        number: held.session,
-        thread: None,
-        entry: None,
+        number,
+        thread,
+        entry,
         usage: Some(changes.usage).filter(|usage| !usage.is_zero()),
         told: Vec::new(),
     };
@@ -31,11 +38,33 @@ pub(super) fn commit(db: &Connection, lease: &Lease, changes: Changes) -> Outcom
     if let Some(usage) = commit.usage {
         commit.add_usage(usage)?;
     }
-    let last = match commit.number {
-        Some(number) => rows::tell(db, number, held.last, &commit.told)?,
-        None => 0,
+    let Some(number) = commit.number else {
+        return Ok(0);
     };
+    let last = rows::tell(book, number, last, &commit.told)?;
+    book.leave_off(Place {
+        lease: lease.clone(),
+        number: Some(number),
+        last,
+        thread: commit.thread,
+        entry: commit.entry,
+    });
     Ok(last.cast_unsigned())
+}
+
+/// Where a lease's last commit has left off, which is remembered or looked up.
+fn place(book: &Book, lease: &Lease) -> Outcome<Place> {
+    if let Some(place) = book.take_up(lease) {
+        return Ok(place);
+    }
+    let held = holder::holds(book, lease)?;
+    Ok(Place {
+        lease: lease.clone(),
+        number: held.session,
+        last: held.last,
+        thread: None,
+        entry: None,
+    })
 }
 
 /// A commit under way.
@@ -44,9 +73,8 @@ struct Commit<'a> {
     session: &'a SessionId,
     /// The session's row, once there is one.
     number: Option<i64>,
-    /// The thread that was looked for last, which is most often the next one too.
+    /// As in [`Place`].
     thread: Option<(ThreadId, i64)>,
-    /// The entry that was appended last, which most often is the next one's parent.
     entry: Option<(EntryId, i64)>,
     /// What is used up, until it is written.
     usage: Option<Usage>,

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, Error, ErrorCode, OpenFlags};
+use rusqlite::{Error, ErrorCode};
 use rye_engine::store::StoreError;
+
+use super::damage;
 
 /// Why a piece of work on the database ended.
 #[derive(Debug)]
@@ -36,26 +38,42 @@ impl Failure {
 
     /// For those who use the store of this file.
     pub(super) fn explain(self, path: &Path) -> StoreError {
+        if self.is_damage() {
+            return self.explain_damage(path, false);
+        }
         let error = match self {
             Self::Store(error) => return error,
             Self::Sql(error) => error,
         };
         let place = path.display();
         match error.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase) => {
-                StoreError::Unreadable(format!("{place} is no database: {error}"))
-            }
-            Some(ErrorCode::DatabaseCorrupt) => {
-                let findings = findings(path);
-                StoreError::Unreadable(format!(
-                    "{place} is damaged: {error}. {findings} Nothing was changed. Keep a copy \
-                     with the files beside it, then try `sqlite3 {place} .recover`"
-                ))
-            }
             // What it was asked makes no sense to it: another has changed the tables.
             Some(ErrorCode::Unknown) | None => StoreError::Unreadable(format!("{place}: {error}")),
             Some(_) => StoreError::Unavailable(format!("{place}: {error}")),
         }
+    }
+
+    /// The same of a file that is at fault, to which something was or was not written before
+    /// that was found.
+    pub(super) fn explain_damage(self, path: &Path, written: bool) -> StoreError {
+        let error = match self {
+            Self::Store(error) => return error,
+            Self::Sql(error) => error,
+        };
+        let place = path.display();
+        if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
+            return StoreError::Unreadable(format!("{place} is no database: {error}"));
+        }
+        let changed = if written {
+            "Nothing more is written to it."
+        } else {
+            "Nothing was changed."
+        };
+        let findings = damage::findings(path);
+        StoreError::Unreadable(format!(
+            "{place} is damaged: {error}. {findings} {changed} Keep a copy with the files beside \
+             it, then try `sqlite3 {place} .recover`"
+        ))
     }
 }
 
@@ -65,20 +83,4 @@ fn is_damage(error: &Error) -> bool {
         code,
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
     )
-}
-
-/// What is wrong with a file, as far as SQLite can tell. Only read.
-fn findings(path: &Path) -> String {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let look = || -> rusqlite::Result<Vec<String>> {
-        let db = Connection::open_with_flags(path, flags)?;
-        let mut check = db.prepare("PRAGMA quick_check(3)")?;
-        let lines = check.query_map([], |row| row.get(0))?;
-        lines.collect()
-    };
-    match look() {
-        Ok(lines) if lines == ["ok"] => "A check found nothing, so try again first.".to_owned(),
-        Ok(lines) => format!("A check found: {}.", lines.join("; ").replace('\n', " ")),
-        Err(error) => format!("It cannot even be checked: {error}."),
-    }
 }

@@ -15,6 +15,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use rye_engine::store::StoreError;
 
+use super::damage;
 use super::error::{Failure, Outcome};
 
 const MIGRATIONS: [(u32, &str); 4] = [
@@ -58,11 +59,26 @@ pub(super) fn without_waiting<T>(work: impl FnOnce() -> T) -> T {
 /// A connection that writes. The file is made if it is not there.
 pub(super) fn writer(path: &Path) -> Outcome<Connection> {
     make(path)?;
+    damage::look(path)?;
     let mut db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    if db.is_readonly("main")? {
+        let message = format!("{} can only be read here", path.display());
+        return Err(StoreError::Unavailable(message).into());
+    }
+    // Until it is known that it can be written to, nothing is: not even what is in its log.
+    keep_log(&db, damage::has_log(path))?;
     check(&db, path)?;
     use_wal(&db)?;
     migrate(&mut db, path)?;
+    keep_log(&db, false)?;
     Ok(db)
+}
+
+/// Whether the last one to close the file leaves its log as it is, rather than put it into the
+/// file.
+pub(super) fn keep_log(db: &Connection, keep: bool) -> rusqlite::Result<()> {
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep)?;
+    Ok(())
 }
 
 /// A connection that reads.

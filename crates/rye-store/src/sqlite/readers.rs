@@ -10,8 +10,10 @@ use rusqlite::Connection;
 use rye_engine::store::{StoreError, Stored};
 use tokio::sync::oneshot;
 
+use super::damage::Health;
 use super::error::{Failure, Outcome};
-use super::file;
+use super::reading::Stamp;
+use super::{file, reading};
 
 /// How many read at once.
 const READERS: usize = 4;
@@ -24,17 +26,38 @@ struct Desk {
     path: PathBuf,
     /// Opened when it is first needed.
     db: Option<Connection>,
+    health: Arc<Health>,
+    /// Whether nobody here writes.
+    alone: bool,
 }
 
 impl Desk {
     fn read<T>(&mut self, read: impl FnOnce(&Connection) -> Outcome<T>) -> Result<T, StoreError> {
-        let result = connection(&mut self.db, &self.path).and_then(|db| {
-            // One look, however many questions.
-            let look = db.unchecked_transaction()?;
-            read(&look)
-        });
-        result.map_err(|failure: Failure| failure.explain(&self.path))
+        let result = if self.alone {
+            self.read_alone(read)
+        } else {
+            connection(&mut self.db, &self.path).and_then(|db| look(db, read))
+        };
+        result.map_err(|failure| self.health.explain(failure, &self.path))
     }
+
+    /// Reads from what SQLite takes for a file that nobody writes to.
+    fn read_alone<T>(&self, read: impl FnOnce(&Connection) -> Outcome<T>) -> Outcome<T> {
+        let before = Stamp::of(&self.path);
+        let found = look(&reading::connect(&self.path)?, read);
+        if Stamp::of(&self.path) == before {
+            return found;
+        }
+        let place = self.path.display();
+        let message = format!("{place} was written to while it was read: try again");
+        Err(StoreError::Unavailable(message).into())
+    }
+}
+
+/// One look, however many questions.
+fn look<T>(db: &Connection, read: impl FnOnce(&Connection) -> Outcome<T>) -> Outcome<T> {
+    let look = db.unchecked_transaction()?;
+    read(&look)
 }
 
 fn connection<'a>(db: &'a mut Option<Connection>, path: &Path) -> Outcome<&'a Connection> {
@@ -52,10 +75,22 @@ pub(super) struct Readers {
     /// How many reads wait or are under way.
     open: Arc<AtomicUsize>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    health: Arc<Health>,
+    alone: bool,
 }
 
 impl Readers {
-    pub(super) fn new(path: &Path) -> Self {
+    /// Of a file that somebody here writes to as well.
+    pub(super) fn new(path: &Path, health: Arc<Health>) -> Self {
+        Self::of(path, health, false)
+    }
+
+    /// Of one to which nobody here does.
+    pub(super) fn alone(path: &Path) -> Self {
+        Self::of(path, Arc::default(), true)
+    }
+
+    fn of(path: &Path, health: Arc<Health>, alone: bool) -> Self {
         let (reads, waiting) = mpsc::channel();
         Self {
             path: path.to_owned(),
@@ -63,6 +98,8 @@ impl Readers {
             waiting: Arc::new(Mutex::new(waiting)),
             open: Arc::default(),
             threads: Mutex::default(),
+            health,
+            alone,
         }
     }
 
@@ -99,6 +136,8 @@ impl Readers {
         let desk = Desk {
             path: self.path.clone(),
             db: None,
+            health: Arc::clone(&self.health),
+            alone: self.alone,
         };
         let thread = thread::Builder::new().name("rye-store-read".to_owned());
         // Where no more can be had, those that are there do it, and the next read tries again.

@@ -21,9 +21,12 @@ use rye_engine::store::{StoreError, Stored};
 use rye_protocol::SessionId;
 use tokio::sync::oneshot;
 
+use super::book::Book;
+use super::damage::{self, Health};
 use super::error::{Failure, Outcome};
 use super::file;
 use super::holder::Holder;
+use super::seen::Note;
 use super::wake::Bell;
 
 /// How much is written at once, at most: the first must not wait for too many others.
@@ -35,7 +38,7 @@ const QUICK: Duration = Duration::from_millis(1);
 
 /// Something to write.
 trait Job: Send {
-    fn run(&mut self, db: &Connection) -> Outcome<()>;
+    fn run(&mut self, db: &Book) -> Outcome<()>;
 
     /// For whom it is.
     fn session(&self) -> &SessionId;
@@ -72,9 +75,9 @@ struct Call<T, F> {
 impl<T, F> Job for Call<T, F>
 where
     T: Send,
-    F: FnOnce(&Connection) -> Outcome<Written<T>> + Send,
+    F: FnOnce(&Book) -> Outcome<Written<T>> + Send,
 {
-    fn run(&mut self, db: &Connection) -> Outcome<()> {
+    fn run(&mut self, db: &Book) -> Outcome<()> {
         if let Some(work) = self.work.take() {
             self.done = Some(work(db)?);
         }
@@ -115,14 +118,17 @@ impl Writer {
         path: PathBuf,
         holder: Arc<Holder>,
         bell: Arc<Bell>,
+        health: Arc<Health>,
     ) -> std::io::Result<Self> {
         let (jobs, waiting) = mpsc::channel();
+        let note = Note::new(&path, Arc::clone(&health));
         let desk = Arc::new(Mutex::new(Desk {
-            db,
+            db: Book::new(db),
             path,
             bell,
-            damage: None,
+            health,
             last: None,
+            _note: note,
         }));
         let sent = Arc::new(AtomicUsize::new(0));
         let (its, done) = (Arc::clone(&desk), Arc::clone(&sent));
@@ -142,7 +148,7 @@ impl Writer {
     pub(super) fn write<'a, T, F>(&self, session: &SessionId, work: F) -> Stored<'a, T>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Outcome<Written<T>> + Send + 'static,
+        F: FnOnce(&Book) -> Outcome<Written<T>> + Send + 'static,
     {
         let work = match self.free_for(session) {
             None => work,
@@ -202,13 +208,14 @@ impl Drop for Writer {
 
 /// What is worked with.
 struct Desk {
-    db: Connection,
+    db: Book,
     path: PathBuf,
     bell: Arc<Bell>,
-    /// Once the file is found damaged nothing more is written to it.
-    damage: Option<StoreError>,
+    health: Arc<Health>,
     /// For which session the last work was, and how long it took.
     last: Option<(SessionId, Duration)>,
+    /// After the database: made when that is closed.
+    _note: Note,
 }
 
 fn serve(desk: &Mutex<Desk>, jobs: &Receiver<Box<dyn Job>>, sent: &AtomicUsize, holder: &Holder) {
@@ -231,22 +238,24 @@ fn serve(desk: &Mutex<Desk>, jobs: &Receiver<Box<dyn Job>>, sent: &AtomicUsize, 
             job.answer(end);
         }
     }
-    // Whoever closes the store has done with its sessions. Should it fail, the end of the
-    // process says the same.
-    let _ = holder.release_all(&sit_down().db);
+    sit_down().leave(holder);
 }
 
 impl Desk {
     /// Writes a group, and tells how each ended.
-    fn write(&mut self, group: &mut [Box<dyn Job>]) -> Vec<Result<(), StoreError>> {
-        if let Some(damage) = &self.damage {
+    fn write(&self, group: &mut [Box<dyn Job>]) -> Vec<Result<(), StoreError>> {
+        if let Some(damage) = self.health.damage() {
             return vec![Err(damage.clone()); group.len()];
         }
         match begin(&self.db).and_then(|()| transact(&self.db, &self.path, group)) {
-            Ok(ends) => ends
-                .into_iter()
-                .map(|end| end.map_err(|failure| self.explain(failure)))
-                .collect(),
+            Ok(ends) => {
+                if ends.iter().any(Result::is_ok) {
+                    self.health.wrote();
+                }
+                let ends = ends.into_iter();
+                ends.map(|end| end.map_err(|failure| self.explain(failure)))
+                    .collect()
+            }
             Err(failure) => {
                 if !self.db.is_autocommit() {
                     // It is about to be told that nothing was written; that this fails too
@@ -263,9 +272,9 @@ impl Desk {
     /// process.
     fn write_now<T, F>(&mut self, session: &SessionId, work: F) -> Result<Result<T, StoreError>, F>
     where
-        F: FnOnce(&Connection) -> Outcome<Written<T>>,
+        F: FnOnce(&Book) -> Outcome<Written<T>>,
     {
-        if let Some(damage) = &self.damage {
+        if let Some(damage) = self.health.damage() {
             return Ok(Err(damage.clone()));
         }
         let start = Instant::now();
@@ -276,6 +285,7 @@ impl Desk {
         self.last = Some((session.clone(), start.elapsed()));
         let end = match end {
             Ok(written) => {
+                self.health.wrote();
                 self.bell.ring(&Vec::from_iter(&written.wakes));
                 Ok(written.answer)
             }
@@ -291,23 +301,26 @@ impl Desk {
         Ok(end)
     }
 
-    fn write_one<T>(
-        &self,
-        work: impl FnOnce(&Connection) -> Outcome<Written<T>>,
-    ) -> Outcome<Written<T>> {
-        still_ours(&self.db, &self.path)?;
+    fn write_one<T>(&self, work: impl FnOnce(&Book) -> Outcome<Written<T>>) -> Outcome<Written<T>> {
+        self.db.still_ours(&self.path)?;
         let written = work(&self.db)?;
         run(&self.db, "COMMIT")?;
         Ok(written)
     }
 
-    fn explain(&mut self, failure: Failure) -> StoreError {
-        let damaged = failure.is_damage();
-        let error = failure.explain(&self.path);
-        if damaged {
-            self.damage = Some(error.clone());
+    fn explain(&self, failure: Failure) -> StoreError {
+        self.db.forget();
+        self.health.explain(failure, &self.path)
+    }
+
+    /// Whoever closes the store has done with its sessions. Should it fail, the end of the
+    /// process says the same.
+    fn leave(&self, holder: &Holder) {
+        if self.health.damage().is_none() {
+            let _ = holder.release_all(&self.db);
+        } else if damage::has_log(&self.path) {
+            let _ = file::keep_log(&self.db, true);
         }
-        error
     }
 }
 
@@ -315,17 +328,9 @@ fn begin(db: &Connection) -> Outcome<()> {
     Ok(run(db, "BEGIN IMMEDIATE")?)
 }
 
-/// Another process may have brought the file to a newer version.
-fn still_ours(db: &Connection, path: &Path) -> Outcome<()> {
-    if file::version(db)? != file::VERSION {
-        file::check(db, path)?;
-    }
-    Ok(())
-}
-
 /// All in one transaction, which has begun. An error is that of all.
-fn transact(db: &Connection, path: &Path, group: &mut [Box<dyn Job>]) -> Outcome<Vec<Outcome<()>>> {
-    still_ours(db, path)?;
+fn transact(db: &Book, path: &Path, group: &mut [Box<dyn Job>]) -> Outcome<Vec<Outcome<()>>> {
+    db.still_ours(path)?;
     let alone = group.len() == 1;
     let mut ends = Vec::with_capacity(group.len());
     for job in group {
@@ -340,7 +345,7 @@ fn transact(db: &Connection, path: &Path, group: &mut [Box<dyn Job>]) -> Outcome
 }
 
 /// One of several: what it did is undone if it fails, and only that.
-fn apart(db: &Connection, job: &mut Box<dyn Job>) -> Outcome<Outcome<()>> {
+fn apart(db: &Book, job: &mut Box<dyn Job>) -> Outcome<Outcome<()>> {
     run(db, "SAVEPOINT job")?;
     let end = job.run(db);
     if let Err(failure) = end {

@@ -51,7 +51,7 @@ pub(crate) fn with_engine<T>(
     // Before there are threads, since it forks.
     let supervisor = Supervisor::start().map_err(unable)?;
     let runtime = runtime()?;
-    let store = rye_host::store(&database(context)?)?;
+    let store = store(context)?;
     run(runtime, store, context, wanted, Arc::new(supervisor), work)
 }
 
@@ -142,6 +142,17 @@ fn tell_metrics(engine: &Engine) -> Result<(), Failure> {
         durable::Existing::Replace,
     )?;
     Ok(())
+}
+
+/// The store of all sessions. One that is damaged is read as far as it can be.
+pub(super) fn store(context: &Context) -> Result<Sqlite, Failure> {
+    let store = rye_host::store(&database(context)?)?;
+    if let Some(damage @ StoreError::Unreadable(_)) = store.only_read() {
+        context
+            .printer
+            .warn(&damage.to_string(), Some("rye doctor"));
+    }
+    Ok(store)
 }
 
 /// The file with all sessions, and the folder for it.

@@ -1,6 +1,6 @@
 //! An entry of a history in a line, for people.
 
-use rye_engine::protocol::{Entry, EntryKind, Message, Part, Role};
+use rye_engine::protocol::{Entry, EntryKind, Gate, GateStatus, Message, Part, Resolution, Role};
 
 /// An entry in a line.
 pub(crate) fn line(entry: &Entry) -> String {
@@ -19,6 +19,28 @@ pub(crate) fn line(entry: &Entry) -> String {
         EntryKind::CompactionUndone { .. } => "summary taken back".to_owned(),
         EntryKind::BranchSummary { .. } => "branch left".to_owned(),
     }
+}
+
+/// How a gate ended, in a few words; none while it waits.
+pub(crate) fn decided(gate: &Gate) -> Option<String> {
+    let (how, at) = match &gate.status {
+        GateStatus::Pending => return None,
+        GateStatus::Resolved { resolution } => {
+            let Resolution {
+                action, by, source, ..
+            } = resolution;
+            let action = if action.is_empty() {
+                "answered"
+            } else {
+                action
+            };
+            (format!("{action} by {by} ({source})"), resolution.at)
+        }
+        GateStatus::Withdrawn { reason, at } => (format!("withdrawn ({reason})"), *at),
+        GateStatus::Expired { at } => ("expired".to_owned(), *at),
+    };
+    let seconds = i64::try_from(at.0 / 1000).unwrap_or_default();
+    Some(format!("{how}, {}", lillux::time::seconds(seconds)))
 }
 
 fn spoken(message: &Message) -> String {

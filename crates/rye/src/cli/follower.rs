@@ -3,6 +3,7 @@
 
 mod asked;
 mod gates;
+mod leaving;
 
 use std::io;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use super::page::{DIM, one_line, paint, plain};
 use super::printer::Printer;
 use asked::{Asked, Meaning};
 use gates::Gates;
+use leaving::Leaving;
 
 /// What a person sees of a session while it works.
 pub(crate) struct Follower<'a> {
@@ -54,6 +56,7 @@ impl Follower<'_> {
         let mut events = self.session.subscribe(told);
         let mut gates = Gates::of(self.engine, self.session.id()).await?;
         gates.leave_out(self.session.id());
+        let mut leaving = Leaving::new(self.engine);
         let mut asked = Asked::new(self.session.prompt(prompt).await?);
         // The last event there was when its thread was found to do nothing.
         let mut last = None;
@@ -66,12 +69,16 @@ impl Follower<'_> {
                     return Ok(asked.end(reason));
                 }
             }
+            if let Some(failure) = leaving.now(self.engine, self.session, told).await? {
+                return Err(failure);
+            }
             let notice = tokio::select! {
                 notice = events.next() => notice?.ok_or_else(taken)?,
                 gate = gates.next() => {
-                    self.at_gate(gate?).await?;
+                    self.at_gate(gate?, &mut leaving).await?;
                     continue;
                 }
+                () = leaving.news() => continue,
             };
             let notice = self.heard(notice).await?;
             told = notice.event.sequence.unwrap_or(told);
@@ -87,7 +94,7 @@ impl Follower<'_> {
                     asked.turn_ended(&item, reason, thread);
                 }
                 // After its line.
-                (EventKind::DecisionGate { gate }, _) => self.at_gate(*gate).await?,
+                (EventKind::DecisionGate { gate }, _) => self.at_gate(*gate, &mut leaving).await?,
                 (EventKind::Error { error }, _) => asked.failed(error),
                 _ => {}
             }
@@ -105,6 +112,7 @@ impl Follower<'_> {
     pub(crate) async fn until_idle(&self, after: u64) -> Result<(), Failure> {
         let mut gates = Gates::of(self.engine, self.session.id()).await?;
         let mut events = self.session.subscribe(after);
+        let mut leaving = Leaving::new(self.engine);
         let mut told = after;
         loop {
             let threads = self.session.threads();
@@ -113,12 +121,16 @@ impl Follower<'_> {
             if idle && told >= self.session.last_event().await? {
                 return Ok(());
             }
+            if let Some(failure) = leaving.now(self.engine, self.session, told).await? {
+                return Err(failure);
+            }
             let notice = tokio::select! {
                 notice = events.next() => notice?.ok_or_else(taken)?,
                 gate = gates.next() => {
-                    self.at_gate(gate?).await?;
+                    self.at_gate(gate?, &mut leaving).await?;
                     continue;
                 }
+                () = leaving.news() => continue,
             };
             let notice = self.heard(notice).await?;
             told = notice.event.sequence.unwrap_or(told);
@@ -159,7 +171,7 @@ impl Follower<'_> {
         }
     }
 
-    async fn at_gate(&self, gate: Gate) -> Result<(), Failure> {
+    async fn at_gate(&self, gate: Gate, leaving: &mut Leaving) -> Result<(), Failure> {
         let id = &gate.id;
         if self.events && gate.origin.session != *self.session.id() {
             // Those of the session itself are among its events.
@@ -196,7 +208,9 @@ impl Follower<'_> {
         );
         if !waits {
             let failure = Failure::new(Exit::Waits, "gate_waits", text);
-            return Err(failure.hint(hint).detail("gate", id.as_str()));
+            let failure = failure.hint(hint).detail("gate", id.as_str());
+            leaving.because_of(gate.id, failure);
+            return Ok(());
         }
         // Also where nothing else is to be said: else it would wait for ever, and nobody knew.
         self.printer.warn_always(&text, Some(&hint));

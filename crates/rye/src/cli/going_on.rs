@@ -11,7 +11,7 @@ use rye_host::SandboxKind;
 use serde_json::{Map, Value};
 
 use super::context::Context;
-use super::engine::{Wanted, database, meant_root, run, runtime, unable};
+use super::engine::{Wanted, meant_root, run, runtime, store, unable};
 use super::failure::Failure;
 use super::page::{DIM, paint};
 use crate::settings::{Origin, Setting};
@@ -46,7 +46,7 @@ pub(crate) fn with_session<T>(
     // Before there are threads, since it forks.
     let supervisor = Supervisor::start().map_err(unable)?;
     let runtime = runtime()?;
-    let store = rye_host::store(&database(context)?)?;
+    let store = store(context)?;
     let session = runtime.block_on(meant_root(&store, meant))?;
     let before = match &session.sandbox {
         Some(sandbox) if sandbox.kind == "local" => SandboxKind::Local,

@@ -142,11 +142,16 @@ impl Printer {
     /// Writes bytes to standard output as they are, past the buffer of the standard
     /// library, which would keep a copy.
     pub(crate) fn raw(bytes: &[u8]) -> io::Result<()> {
-        let output = io::stdout().as_fd().try_clone_to_owned();
-        match output.map(File::from)?.write_all(bytes) {
+        match Self::raw_output()?.write_all(bytes) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             outcome => outcome,
         }
+    }
+
+    /// Standard output, for bytes that come one after the other.
+    pub(crate) fn raw_output() -> io::Result<File> {
+        let output = io::stdout().as_fd().try_clone_to_owned();
+        output.map(File::from)
     }
 
     /// Writes words to standard output before the report, in the colours that are wanted.

@@ -3,6 +3,7 @@
 mod items;
 mod keys;
 mod machine;
+mod sessions;
 
 use serde_json::{Value, json};
 
@@ -24,6 +25,7 @@ pub(crate) fn run(context: &Context) -> Box<dyn Report> {
     if let Some(library) = &library {
         items::check(context, library, &mut health);
     }
+    sessions::check(context, &mut health);
     machine::check(context, &mut health);
     Box::new(health)
 }

@@ -44,7 +44,9 @@ const TOPICS: &[Topic] = topics! {
     "search": "how items are found",
     "vault": "passwords and tokens for tools",
     "configuration": "settings, and where each value is from",
+    "graphs": "programs of steps and decisions, walked durably",
     "mcp": "the five tools of the MCP server, and how clients connect",
+    "mcp-servers": "the tools of other MCP servers as items",
 };
 
 /// What a model needs to begin.

@@ -97,13 +97,14 @@ fn own_trust(
 fn folders(project: &Path, made: &mut Made) -> Result<(), Failure> {
     for name in FOLDERS {
         let path = project.join(".ai").join(name);
-        if path.is_dir() {
-            made.there("folder", path);
-        } else if path.symlink_metadata().is_ok() {
-            return Err(SpaceError::NotAFolder(path).into());
-        } else {
+        // Whether anything is there is asked first: another call may make it meanwhile.
+        if path.symlink_metadata().is_err() {
             durable::create_folder(&path, 0o755)?;
             made.made("folder", path);
+        } else if path.is_dir() {
+            made.there("folder", path);
+        } else {
+            return Err(SpaceError::NotAFolder(path).into());
         }
     }
     Ok(())

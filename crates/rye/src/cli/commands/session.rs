@@ -1,21 +1,27 @@
 //! `rye session`
 
 mod compaction;
-mod copies;
+mod export;
+mod fork;
+mod import;
 mod proof;
 mod thread;
 
 pub(super) use proof::{failure as unreadable, trusted};
 
+use std::collections::BTreeMap;
+
 use rye_engine::Engine;
-use rye_engine::protocol::{Entry, Gate, Session, SessionId, SessionStatus, Thread};
+use rye_engine::protocol::{
+    Entry, EntryKind, Gate, GateId, Session, SessionId, SessionStatus, Thread,
+};
 use rye_engine::store::{Claim, SessionFilter, UNREADABLE};
 use serde_json::{Value, json};
 
 use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand};
 use crate::cli::context::Context;
 use crate::cli::engine::{Wanted, find, how_to_answer, with_engine};
-use crate::cli::entry_line::line;
+use crate::cli::entry_line::{decided, line};
 use crate::cli::failure::Failure;
 use crate::cli::follower::Follower;
 use crate::cli::going_on::with_session;
@@ -32,9 +38,9 @@ pub(crate) fn run(command: &SessionCommand, context: &Context) -> Outcome {
         SessionCommand::Show(args) => show(args, context),
         SessionCommand::Resume(args) => resume(args, context),
         SessionCommand::Verify(args) => proof::verify(args, context),
-        SessionCommand::Export(args) => copies::export(args, context),
-        SessionCommand::Import(args) => copies::import(args, context),
-        SessionCommand::Fork(args) => copies::fork(args, context),
+        SessionCommand::Export(args) => export::export(args, context),
+        SessionCommand::Import(args) => import::import(args, context),
+        SessionCommand::Fork(args) => fork::fork(args, context),
         SessionCommand::Compact(args) => compaction::run(args, context),
         SessionCommand::Thread(args) => thread::run(args, context),
         SessionCommand::Rm(args) => rm(args, context),
@@ -122,7 +128,10 @@ struct Show {
     id: SessionId,
     children: Vec<Session>,
     threads: Vec<(Thread, Vec<Entry>)>,
-    gates: Vec<Gate>,
+    /// Those of the history, ended or not.
+    gates: BTreeMap<GateId, Gate>,
+    /// Those that wait, also below it.
+    pending: Vec<Gate>,
 }
 
 impl Show {
@@ -134,16 +143,25 @@ impl Show {
         };
         let mut children = engine.sessions(filter).await?;
         children.reverse();
-        let mut gates = engine.pending_gates(Some(&id)).await?;
+        let mut pending = engine.pending_gates(Some(&id)).await?;
         for child in &children {
-            gates.extend(engine.pending_gates(Some(&child.id)).await?);
+            pending.extend(engine.pending_gates(Some(&child.id)).await?);
         }
         let threads = engine.history(&id).await?;
+        let mut gates = BTreeMap::new();
+        for entry in threads.iter().flat_map(|(_, entries)| entries) {
+            if let EntryKind::DecisionGate { gate, .. } = &entry.kind
+                && let Some(gate) = engine.gate(gate).await?
+            {
+                gates.insert(gate.id.clone(), gate);
+            }
+        }
         Ok(Self {
             id,
             children,
             threads,
             gates,
+            pending,
         })
     }
 }
@@ -158,7 +176,8 @@ impl Report for Show {
             "session": self.id,
             "threads": threads,
             "children": self.children,
-            "pending_gates": self.gates,
+            "gates": self.gates.values().collect::<Vec<_>>(),
+            "pending_gates": self.pending,
         })
     }
 
@@ -168,6 +187,12 @@ impl Report for Show {
             page.line(paint(DIM, format_args!("thread {}", plain(&thread.key))));
             for entry in entries {
                 page.line(format_args!("  {}", plain(&line(entry))));
+                if let EntryKind::DecisionGate { gate, .. } = &entry.kind
+                    && let Some(decided) = self.gates.get(gate).and_then(decided)
+                {
+                    let decided = one_line(&decided);
+                    page.line(paint(DIM, format_args!("             {decided}")));
+                }
             }
         }
         for child in &self.children {
@@ -178,7 +203,7 @@ impl Report for Show {
             };
             page.line(paint(DIM, format_args!("task {} {state}", child.id)));
         }
-        for gate in &self.gates {
+        for gate in &self.pending {
             let title = one_line(&gate.title);
             page.line(paint(WARN, format_args!("waits for a decision: {title}")));
             page.line(paint(DIM, format_args!("  {}", how_to_answer(gate))));

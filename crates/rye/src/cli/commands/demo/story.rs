@@ -82,7 +82,7 @@ fn approved(stage: &mut Stage, gate: &str) -> Result<(), Failure> {
     );
     let short = short(gate.split(':').nth(3).unwrap_or(gate));
     stage.rye(&["gate", "approve", short], 0)?;
-    stage.rye(&["session", "resume", session(gate)], 0)?;
+    stage.rye(&["session", "resume", session(gate), "--quiet"], 0)?;
     let released = stage.read("releases.txt");
     let count = released.lines().count();
     stage.seen(format!(

@@ -8,7 +8,7 @@ use lillux::shell_word;
 use rye_executor::chain::ChainError;
 use rye_executor::parameters::{ParameterError, Violation};
 use rye_executor::{Envelope, ErrorInfo, ExecuteError, Status};
-use rye_items::ItemRef;
+use rye_items::{ItemRef, LookupError};
 use serde_json::{Value, json};
 
 use crate::cli::context::Context;
@@ -171,6 +171,19 @@ fn failure(item: &ItemRef, error: ExecuteError) -> Failure {
         ExecuteError::Chain(ChainError::NotATool(_)) => {
             let hint = format!("rye load {item}");
             Failure::new(Exit::Usage, "not_a_tool", error).hint(hint)
+        }
+        ExecuteError::Chain(ChainError::Missing {
+            source: LookupError::NotFound { ref searched, .. },
+            ..
+        }) => {
+            let searched: Vec<_> = searched.iter().map(|path| path.to_string_lossy()).collect();
+            let message = format!("{error}; it was looked for in {}", searched.join(", "));
+            Failure::failed("executor_not_found", message)
+                .detail("searched", json!(searched))
+                .maybe_hint(error.hint())
+        }
+        _ if error.is_integrity() => {
+            Failure::new(Exit::Integrity, error.code(), &error).maybe_hint(error.hint())
         }
         _ => Failure::failed("refused", &error).maybe_hint(error.hint()),
     }

@@ -1,11 +1,14 @@
 //! `rye session verify`
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use lillux::Hash;
 use lillux::keys::{Fingerprint, PublicKey};
-use rye_engine::proof::{self, Fault, Trouble, Verdict};
+use rye_engine::blob::needed;
+use rye_engine::proof::{self, Fault, Kept, Trouble, Verdict};
 use rye_engine::protocol::{Archive, SessionId};
 use rye_engine::store::StoreError;
 use rye_host::transfer::{self, TransferError};
@@ -24,24 +27,44 @@ pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
     let trust = library.trust();
     let key = |name: &str| trusted(&trust, name);
     let file = Path::new(&args.what);
-    let (archives, file_fault) = if file.is_file() {
+    let checked = if file.is_file() {
         from_file(file, &key)?
     } else {
-        let archives = with_engine(context, Wanted::default(), async |engine| {
+        with_engine(context, Wanted::default(), async |engine| {
             let id = find(engine, &args.what).await?;
-            engine.export(&id).await.map_err(altered)
-        })?;
-        (archives, None)
+            let archives = engine.export(&id).await.map_err(altered)?;
+            let found = engine.look_at_blobs(&archives).await;
+            Ok(Checked {
+                archives,
+                fault: None,
+                blobs: Some(found),
+            })
+        })?
     };
     let mut report = Verified::default();
-    let verdicts = proof::check_all(&archives, key);
-    for (archive, mut verdict) in archives.iter().zip(verdicts) {
+    let verdicts = proof::check_all(&checked.archives, key);
+    for (archive, mut verdict) in checked.archives.iter().zip(verdicts) {
+        match &checked.blobs {
+            None => report.left += needed(archive).len(),
+            Some(found) => proof::check_blobs(archive, &mut verdict, |hash| {
+                found.get(hash).copied().unwrap_or(Kept::Missing)
+            }),
+        }
         if report.sessions.is_empty() {
-            verdict.faults.extend(file_fault.clone());
+            verdict.faults.extend(checked.fault.clone());
         }
         report.sessions.push((archive.session.id.clone(), verdict));
     }
     Ok(Box::new(report))
+}
+
+/// What is to be checked.
+struct Checked {
+    archives: Vec<Archive>,
+    /// What is wrong with the file itself.
+    fault: Option<Fault>,
+    /// How the blobs are found; none where the file is of a form that has none.
+    blobs: Option<BTreeMap<Hash, Kept>>,
 }
 
 /// What cannot be read any more is not what was written.
@@ -59,10 +82,7 @@ pub(in crate::cli::commands) fn trusted(trust: &Trust<'_>, name: &str) -> Option
 }
 
 /// What a file says, and what is wrong with its signature.
-fn from_file(
-    path: &Path,
-    key: &impl Fn(&str) -> Option<PublicKey>,
-) -> Result<(Vec<Archive>, Option<Fault>), Failure> {
+fn from_file(path: &Path, key: &impl Fn(&str) -> Option<PublicKey>) -> Result<Checked, Failure> {
     let read = File::open(path)
         .map_err(TransferError::from)
         .and_then(|file| transfer::read(BufReader::new(file)));
@@ -85,7 +105,15 @@ fn from_file(
             Some(_) => fault(Trouble::Signature, "its signature is wrong".to_owned()),
         },
     };
-    Ok((transfer.archives, fault))
+    let blobs = transfer.blobs.as_ref().map(|blobs| {
+        let needed = transfer.archives.iter().flat_map(needed);
+        needed.map(|(hash, _)| (hash, blobs.find(&hash))).collect()
+    });
+    Ok(Checked {
+        archives: transfer.archives,
+        fault,
+        blobs,
+    })
 }
 
 /// A file that is no session, or not all of one.
@@ -106,6 +134,8 @@ pub(in crate::cli::commands) fn failure(path: &Path, error: &TransferError) -> F
 #[derive(Default)]
 struct Verified {
     sessions: Vec<(SessionId, Verdict)>,
+    /// How many blobs they refer to that a file of an older form does not have.
+    left: usize,
 }
 
 impl Verified {
@@ -128,11 +158,12 @@ impl Report for Verified {
                 "unsigned_entries_of_a_turn_under_way": verdict.open,
                 "seals": verdict.seals,
                 "receipts": verdict.receipts,
+                "blobs": verdict.blobs,
                 "keys": verdict.keys,
                 "faults": faults.collect::<Vec<_>>(),
             })
         });
-        json!({ "sessions": sessions.collect::<Vec<_>>() })
+        json!({ "sessions": sessions.collect::<Vec<_>>(), "blobs_not_in_the_file": self.left })
     }
 
     fn show(&self, page: &mut Page) {
@@ -149,13 +180,18 @@ impl Report for Verified {
                 open,
                 seals,
                 receipts,
+                blobs,
                 keys,
                 ..
             } = verdict;
+            let blobs = match blobs {
+                0 => String::new(),
+                some => format!("{}, ", count(*some, "blob", "blobs")),
+            };
             let keys: Vec<_> = keys.iter().map(String::as_str).collect();
             page.line(format_args!("{id}  {said}"));
             page.line(format_args!(
-                "  {}, {}, {}, signed by {}",
+                "  {}, {}, {}, {blobs}signed by {}",
                 count(*entries, "entry", "entries"),
                 count(*seals, "seal", "seals"),
                 count(*receipts, "receipt", "receipts"),
@@ -176,6 +212,12 @@ impl Report for Verified {
                     plain(&fault.place)
                 ));
             }
+        }
+        if self.left > 0 {
+            let what = count(self.left, "blob", "blobs");
+            page.line(format_args!(
+                "{what} could not be checked: the file was written without any"
+            ));
         }
     }
 

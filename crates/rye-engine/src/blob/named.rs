@@ -1,0 +1,103 @@
+//! Which blobs a record names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lillux::Hash;
+use rye_protocol::{Archive, EntryKind, EventKind, Part};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::SCHEME;
+use crate::runner::LONGEST;
+use crate::text::whole_of;
+
+/// The length of a hash, written.
+const HEX: usize = 64;
+
+/// All that a session names, also in words, so that none goes which somebody may ask for.
+/// Not all of them were ever kept.
+pub fn named(archive: &Archive) -> BTreeSet<Hash> {
+    let mut found = BTreeSet::new();
+    for entry in &archive.entries {
+        mentioned(&json(entry), &mut found);
+    }
+    for item in &archive.items {
+        mentioned(&json(item), &mut found);
+    }
+    found.extend(needed(archive).into_keys());
+    found
+}
+
+/// Those that were kept for a session: what is left out of its results, files and images,
+/// and what its tools made. With each, the id of the first that needs it.
+pub fn needed(archive: &Archive) -> BTreeMap<Hash, String> {
+    let mut needed = BTreeMap::new();
+    let mut add = |hash: Option<Hash>, place: &str| {
+        if let Some(hash) = hash {
+            needed.entry(hash).or_insert_with(|| place.to_owned());
+        }
+    };
+    for entry in &archive.entries {
+        if let EntryKind::Message(message) = &entry.kind {
+            for part in &message.parts {
+                add(kept(part), entry.id.as_str());
+            }
+        }
+    }
+    for item in &archive.items {
+        for part in &item.attachments {
+            add(kept(part), item.id.as_str());
+        }
+    }
+    for event in &archive.events {
+        if let EventKind::Artifact { name, source } = &event.kind {
+            add(address(source), name);
+        }
+    }
+    needed
+}
+
+/// What a part of a message has in the blob store.
+fn kept(part: &Part) -> Option<Hash> {
+    match part {
+        Part::Attachment { source, .. } => address(source),
+        Part::ToolResult { text, data, .. } => {
+            let whole = data.get("whole").and_then(Value::as_str).and_then(address);
+            // A shorter one was not cut, whatever it says.
+            let is_cut = text.len() >= LONGEST / 2;
+            whole.or_else(|| is_cut.then(|| whole_of(text)).flatten())
+        }
+        _ => None,
+    }
+}
+
+fn address(source: &str) -> Option<Hash> {
+    source.strip_prefix(SCHEME)?.parse().ok()
+}
+
+fn json(thing: &impl Serialize) -> String {
+    serde_json::to_string(thing).unwrap_or_default()
+}
+
+/// The hashes behind the scheme in a text.
+fn mentioned(text: &str, found: &mut BTreeSet<Hash>) {
+    for (at, _) in text.match_indices(SCHEME) {
+        let start = at + SCHEME.len();
+        let hex = text.get(start..start + HEX);
+        found.extend(hex.and_then(|hex| hex.to_ascii_lowercase().parse::<Hash>().ok()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_looks_like_a_blob_and_is_none_is_not_one() {
+        let hash = "ab".repeat(32);
+        let text = format!("blob:{hash}, blob:short blob:{} ä blob:", "g".repeat(64));
+        let mut found = BTreeSet::new();
+        mentioned(&text, &mut found);
+        assert_eq!(found, BTreeSet::from([hash.parse().unwrap()]));
+    }
+}
