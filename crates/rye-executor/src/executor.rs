@@ -200,8 +200,8 @@ impl Executor {
         trace.dependencies(dependencies, start.elapsed());
         let hash = chain.hash_with(dependencies);
         if !request.dry_run {
-            let project = &self.places.project;
-            request.approval.check(chain, hash, &parameters, project)?;
+            let places = &self.places;
+            request.approval.check(chain, hash, &parameters, places)?;
         }
         let env_configs = prepare::env_configs(chain)?;
         let inherited = || request.environment.unwrap_or_else(inherited);
@@ -276,8 +276,8 @@ impl Executor {
     /// Whether a call would have to be approved by a person, if it is nobody's who is one.
     pub fn asks_first(&self, request: &Request) -> Result<bool, ExecuteError> {
         let tool = self.tool(&request.tool)?;
-        let project = &self.places.project;
-        Ok(approval::needed(&tool.metadata, &request.parameters, project).is_some())
+        let needed = approval::needed(&tool.metadata, &request.parameters, &self.places);
+        Ok(needed.is_some())
     }
 
     /// The chain of a tool as it is now, verified and fitting, and the configuration that

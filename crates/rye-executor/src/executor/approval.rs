@@ -12,6 +12,7 @@ use lillux::Hash;
 use rye_items::metadata::Metadata;
 use serde_json::Value;
 
+use super::Places;
 use crate::chain::Chain;
 use crate::error::ExecuteError;
 
@@ -42,6 +43,8 @@ pub(super) enum Needed {
     Foundation,
     /// It changes this file.
     Behaviour(String),
+    /// It changes this file of a folder that is no project.
+    NoProject(String),
 }
 
 impl Needed {
@@ -51,6 +54,9 @@ impl Needed {
             Self::Foundation => Some("its parameters say what runs".to_owned()),
             Self::Behaviour(path) => Some(format!(
                 "it would change {path}, where files say what programs do"
+            )),
+            Self::NoProject(path) => Some(format!(
+                "it would change {path} in a folder that is no project"
             )),
         }
     }
@@ -63,14 +69,14 @@ impl Approval {
         chain: &Chain,
         hash: Hash,
         parameters: &Value,
-        project: &Path,
+        places: &Places,
     ) -> Result<(), ExecuteError> {
         let tool = || chain.tool().id().to_string();
         match self {
             Self::Asked => Ok(()),
             Self::OfChain(approved) if *approved == hash => Ok(()),
             Self::OfChain(_) => Err(ExecuteError::ApprovalVoid(tool())),
-            Self::Missing => match needed(&chain.tool().metadata, parameters, project) {
+            Self::Missing => match needed(&chain.tool().metadata, parameters, places) {
                 None => Ok(()),
                 Some(needed) => Err(ExecuteError::ApprovalRequired {
                     tool: tool(),
@@ -82,7 +88,7 @@ impl Approval {
 }
 
 /// Why a call needs an approval, if it does.
-pub(super) fn needed(tool: &Metadata, parameters: &Value, project: &Path) -> Option<Needed> {
+pub(super) fn needed(tool: &Metadata, parameters: &Value, places: &Places) -> Option<Needed> {
     if tool.requires_approval() == Some(true) {
         return Some(Needed::Said);
     }
@@ -91,9 +97,21 @@ pub(super) fn needed(tool: &Metadata, parameters: &Value, project: &Path) -> Opt
     }
     let written = tool.writes().into_iter();
     let mut written = written.filter_map(|name| parameters.get(&name)?.as_str().map(str::to_owned));
-    written
-        .find(|path| says_what_programs_do(project, path))
-        .map(Needed::Behaviour)
+    written.find_map(|path| {
+        if says_what_programs_do(&places.project, &path) {
+            Some(Needed::Behaviour(path))
+        } else {
+            (!is_project(places)).then_some(Needed::NoProject(path))
+        }
+    })
+}
+
+/// Whether the folder of a call is a project. Whoever calls may name any; and what lies in
+/// the user's own folder, programs of all kinds go by.
+fn is_project(places: &Places) -> bool {
+    let user = places.user.as_deref().and_then(followed);
+    let is_users = user.is_some() && user == followed(&places.project);
+    !is_users && places.project.join(".ai").is_dir()
 }
 
 /// Whether a path, as a tool of a project would follow it, is in a folder whose files say
