@@ -4,6 +4,7 @@
 //! and for each item from the primitive to the tool its interpreters, its
 //! `env`, and the paths of its anchor.
 
+mod own;
 mod unsigned;
 
 use std::collections::BTreeMap;
@@ -11,10 +12,13 @@ use std::fmt;
 
 use serde_json::Value;
 
+pub use own::{OWN_SECRETS, WITHHELD_TOO};
 pub use unsigned::may_be_set_by_a_file;
 
 use crate::anchor::AnchorError;
+use crate::mask::{Masks, is_secret};
 use crate::template::{self, Names, Variables};
+use own::is_own_secret;
 
 /// What `inherit: minimal` passes on, beside `LC_*`.
 const MINIMAL: [&str; 8] = [
@@ -29,20 +33,9 @@ pub fn minimal(all: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &s
     all.filter(|(name, _)| is_needed(name))
 }
 
-fn is_needed(name: &str) -> bool {
+pub(crate) fn is_needed(name: &str) -> bool {
     MINIMAL.contains(&name) || name.starts_with("LC_")
 }
-
-/// What belongs to the program and never to a tool: keys of model vendors, the vault's.
-pub const OWN_SECRETS: [&str; 7] = [
-    "ANTHROPIC_API_KEY",
-    "OPENAI_API_KEY",
-    "GEMINI_API_KEY",
-    "GOOGLE_API_KEY",
-    "RYE_RELEASE_KEY",
-    "RYE_VAULT_KEY",
-    "RYE_TOKEN",
-];
 
 /// Where a variable comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +98,7 @@ impl Environment {
     pub fn inherited(all: impl IntoIterator<Item = (String, String)>, minimal: bool) -> Self {
         let wanted = all.into_iter().filter(|(name, _)| {
             let wanted = !minimal || is_needed(name);
-            wanted && !OWN_SECRETS.contains(&name.as_str())
+            wanted && !is_own_secret(name)
         });
         Self {
             values: wanted.collect(),
@@ -136,6 +129,15 @@ impl Environment {
             let origin = self.origins.get(name).unwrap_or(&Origin::Inherited);
             (name.as_str(), value.as_str(), origin)
         })
+    }
+
+    /// What the project's `.env` says under names that hold secrets.
+    pub(crate) fn secrets(&self) -> Masks {
+        let own = self.origins.iter();
+        let own = own.filter(|(_, origin)| **origin == Origin::Dotenv);
+        let own = own.filter_map(|(name, _)| Some((name, self.values.get(name)?)));
+        let secrets = own.filter(|(name, value)| is_secret(name, value));
+        Masks::new(secrets.map(|(_, value)| value.as_str()))
     }
 
     /// All of them, without where they come from.

@@ -67,9 +67,14 @@ pub enum ExecuteError {
     /// A parameter leads to another address than the tool means.
     #[error(transparent)]
     Address(#[from] LeadsElsewhere),
-    /// The tool says that somebody must approve its run, and nobody has.
-    #[error("{0} needs a person's approval")]
-    ApprovalRequired(String),
+    /// Somebody must approve its run, and nobody has.
+    #[error("{tool} needs a person's approval{}", because(.why.as_deref()))]
+    ApprovalRequired {
+        /// The tool.
+        tool: String,
+        /// Why, where it is not the tool itself that says so.
+        why: Option<String>,
+    },
     /// What was approved is not what would run.
     #[error("{0} is not what was approved: it, or what it runs on, has changed since")]
     ApprovalVoid(String),
@@ -101,8 +106,7 @@ impl ExecuteError {
             Self::VerifyDeps(_) => "bad_verify_deps",
             Self::MissingVariables(_) => "missing_variables",
             Self::Placeholder { .. } => "unknown_placeholder",
-
-            Self::ApprovalRequired(_) => "approval_required",
+            Self::ApprovalRequired { .. } => "approval_required",
             Self::ApprovalVoid(_) => "approval_void",
             Self::Path(error) if error.is_permission() => "permission",
             Self::Path(_) | Self::NotText(_) => "io",
@@ -143,7 +147,9 @@ impl ExecuteError {
             } => Some(format!(
                 "if the program is what you want: put sha256: {found} into the tool and sign it"
             )),
-            Self::ApprovalRequired(id) => Some(format!("a person runs it: rye execute {id}")),
+            Self::ApprovalRequired { tool, .. } => {
+                Some(format!("a person runs it: rye execute {tool}"))
+            }
             Self::MissingVariables(names) => {
                 let name = names.first()?;
                 Some(format!(
@@ -219,4 +225,8 @@ fn item_hint(error: &ItemError) -> Option<String> {
         ItemError::Metadata { source, .. } => source.hint.clone(),
         _ => None,
     }
+}
+
+fn because(why: Option<&str>) -> String {
+    why.map_or_else(String::new, |why| format!(": {why}"))
 }

@@ -1,6 +1,7 @@
 //! The way of a call: chain, validate, parameters, anchor, dependencies,
 //! environment, configuration, template, primitive, result.
 
+mod approval;
 mod dependencies;
 mod facts;
 mod prepare;
@@ -8,9 +9,10 @@ mod program;
 mod resolved;
 mod standard;
 mod system;
+mod withheld;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use lillux::Hash;
@@ -27,6 +29,7 @@ use crate::parameters::Schemas;
 use crate::primitive::{Execute, HttpClient, Listener, Primitives, Run};
 use crate::trace::Trace;
 
+pub use approval::Approval;
 pub use facts::CallAnchor;
 use resolved::{Known, Resolved};
 
@@ -83,33 +86,6 @@ pub struct Request {
     pub run: Option<Run>,
 }
 
-/// Who let a tool run.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Approval {
-    /// A person asked for it themselves.
-    #[default]
-    Asked,
-    /// Nobody yet: a tool that says it needs an approval is refused.
-    Missing,
-    /// A person, who was shown the chain of this hash and nothing else.
-    OfChain(Hash),
-}
-
-impl Approval {
-    /// Whether a chain may run, which with all that the tool brings along has this hash.
-    fn check(&self, chain: &Chain, hash: Hash) -> Result<(), ExecuteError> {
-        match self {
-            Self::OfChain(approved) if *approved != hash => {
-                Err(ExecuteError::ApprovalVoid(chain.tool().id().to_string()))
-            }
-            Self::Missing if chain.tool().metadata.requires_approval() == Some(true) => Err(
-                ExecuteError::ApprovalRequired(chain.tool().id().to_string()),
-            ),
-            _ => Ok(()),
-        }
-    }
-}
-
 impl Request {
     /// A tool without parameters.
     pub fn new(tool: ItemRef) -> Self {
@@ -153,6 +129,7 @@ pub struct Executor {
     memory: Arc<Memory>,
     schemas: Arc<Schemas>,
     known: Arc<Known>,
+    withheld: Arc<OnceLock<Vec<String>>>,
 }
 
 impl Executor {
@@ -180,6 +157,7 @@ impl Executor {
             memory: Arc::default(),
             schemas: Arc::default(),
             known: Arc::default(),
+            withheld: Arc::default(),
         }
     }
 
@@ -222,7 +200,8 @@ impl Executor {
         trace.dependencies(dependencies, start.elapsed());
         let hash = chain.hash_with(dependencies);
         if !request.dry_run {
-            request.approval.check(chain, hash)?;
+            let places = &self.places;
+            request.approval.check(chain, hash, &parameters, places)?;
         }
         let env_configs = prepare::env_configs(chain)?;
         let inherited = || request.environment.unwrap_or_else(inherited);
@@ -240,17 +219,19 @@ impl Executor {
                 &env_configs,
                 &anchored,
                 &facts,
-                inherited(),
+                self.without_own(inherited(), library, &trust),
                 &mut warnings,
             )
             .await?;
         trace.environment(&environment);
+        let masks = environment.secrets();
         // There is one: the chain ends in it.
         let Some(primitive) = self.primitives.get(chain.primitive().id()) else {
             return Err(crate::chain::ChainError::NoExecutor(request.tool).into());
         };
         let mut config = prepare::merged(chain);
         standard::fill_in(&mut config, chain, library, &self.primitives);
+        let watched = masks.watching(request.listener);
         let call = prepare::call(
             chain,
             &config,
@@ -263,14 +244,17 @@ impl Executor {
                 timeout: request.timeout,
                 spill: self.store(),
                 optional: primitive.optional(),
-                listener: request.listener,
+                listener: watched.listener(),
                 approval: request.approval,
                 run: request.run,
             },
             trace,
         )?;
         trace.ready(start.elapsed());
-        let done = primitive.run_within(call, self).await;
+        masks.add_headers(&call.config);
+        let mut done = primitive.run_within(call, self).await;
+        watched.finish();
+        masks.mask_done(&mut done, self.store().as_ref());
         trace.done(start.elapsed());
         Ok(Envelope::done(chain, hash, done, warnings, start.elapsed()))
     }
@@ -287,6 +271,13 @@ impl Executor {
         let item = item.map_err(ChainError::from)?;
         let metadata = library.metadata(&item).map_err(ChainError::from)?;
         Ok(Link { item, metadata })
+    }
+
+    /// Whether a call would have to be approved by a person, if it is nobody's who is one.
+    pub fn asks_first(&self, request: &Request) -> Result<bool, ExecuteError> {
+        let tool = self.tool(&request.tool)?;
+        let needed = approval::needed(&tool.metadata, &request.parameters, &self.places);
+        Ok(needed.is_some())
     }
 
     /// The chain of a tool as it is now, verified and fitting, and the configuration that

@@ -33,6 +33,7 @@ pub mod environment;
 mod error;
 mod executor;
 pub mod interpreter;
+pub mod mask;
 pub mod parameters;
 pub mod primitive;
 mod shape;

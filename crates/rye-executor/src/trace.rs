@@ -9,11 +9,8 @@ use serde_json::{Map, Value, json};
 use crate::chain::Chain;
 use crate::environment::Environment;
 use crate::executor::CallAnchor;
+use crate::mask::{MASK, looks_secret};
 
-/// Names that hold secrets: what they are is shown, what they hold is not.
-const SECRET: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
-
-const MASK: &str = "***";
 /// What is shorter would be found in every other word.
 const SHORTEST: usize = 4;
 
@@ -119,13 +116,15 @@ impl Trace {
 
     pub(crate) fn environment(&mut self, environment: &Environment) {
         if self.on {
-            let secrets = environment.origins().filter(|(name, ..)| is_secret(name));
+            let secrets = environment
+                .origins()
+                .filter(|(name, ..)| looks_secret(name));
             let values = secrets.map(|(_, value, _)| value.to_owned());
             self.secrets = values.filter(|value| value.len() >= SHORTEST).collect();
         }
         self.step("environment", None, || {
             let all = environment.origins().map(|(name, value, origin)| {
-                let shown = if is_secret(name) { MASK } else { value };
+                let shown = if looks_secret(name) { MASK } else { value };
                 (
                     name.to_owned(),
                     json!({"value": shown, "from": origin.to_string()}),
@@ -176,7 +175,7 @@ fn masked(value: &Value, secrets: &[String]) -> Value {
     match value {
         Value::Object(fields) => {
             let fields = fields.iter().map(|(name, value)| {
-                let shown = if is_secret(name) && !value.is_object() {
+                let shown = if looks_secret(name) && !value.is_object() {
                     MASK.into()
                 } else {
                     masked(value, secrets)
@@ -201,11 +200,6 @@ fn masked(value: &Value, secrets: &[String]) -> Value {
 fn structure(text: &str) -> Option<Value> {
     let value: Value = serde_json::from_str(text).ok()?;
     (value.is_object() || value.is_array()).then_some(value)
-}
-
-fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    SECRET.iter().any(|word| name.contains(word))
 }
 
 #[cfg(test)]

@@ -211,7 +211,7 @@ async fn a_tool_has_the_projects_variables_and_not_the_programs_secrets() {
     );
     fs::write(
         world.project().join(".env"),
-        "\u{feff}# strange\n\nnot a line\nexport A=\"1\n2\" # two lines\nB='$(touch ran)'\n=x\n1C=x\nD=`touch ran`\nX Y=z\nE=${HOME}\nOPENAI_API_KEY=the-projects\nF=\"open\nG=1\n",
+        "\u{feff}# strange\n\nnot a line\nexport A=\"1\n2\" # two lines\nB='$(touch ran)'\n=x\n1C=x\nD=`touch ran`\nX Y=z\nE=${HOME}\nOPENAI_API_KEY=theirs\nF=\"open\nG=1\n",
     )
     .unwrap();
     let inherited = [
@@ -228,7 +228,7 @@ async fn a_tool_has_the_projects_variables_and_not_the_programs_secrets() {
         "B=$(touch ran)",
         "D=`touch ran`",
         "E=${HOME}",
-        "OPENAI_API_KEY=the-projects",
+        "OPENAI_API_KEY=theirs",
         "G=1",
         "MORE=yes",
     ] {

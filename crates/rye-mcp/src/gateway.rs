@@ -170,7 +170,9 @@ pub struct Listed {
 /// A call that needs a person's approval, of a client through which nobody can be asked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gated {
-    /// The tool's id.
+    /// What is asked, in a line.
+    pub title: String,
+    /// The tool's id, or `sign` and what is to be signed.
     pub tool: String,
     /// What it is called with.
     pub parameters: Value,
@@ -189,6 +191,19 @@ pub struct Piece {
     pub name: String,
     /// The hash of its bytes.
     pub hash: String,
+}
+
+/// A file that would be signed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unsigned {
+    /// The item.
+    pub item: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// The hash that would be signed.
+    pub hash: Hash,
+    /// What it says.
+    pub text: String,
 }
 
 /// How it stands with such a call.
@@ -216,8 +231,12 @@ pub trait Gateway: Send + Sync + 'static {
     /// Reads an item: `content`, `metadata`, `schema`, `verification`.
     fn load(&self, project: &Path, ask: &Load) -> Answer;
 
-    /// Signs items.
-    fn sign(&self, project: &Path, ask: &Sign) -> Answer;
+    /// What would be signed: files that have no signature of the person's for what is in
+    /// them now.
+    fn unsigned(&self, project: &Path, ask: &Sign) -> Result<Vec<Unsigned>, Refusal>;
+
+    /// Signs items: of those that would be signed none but these, as they are here.
+    fn sign(&self, project: &Path, ask: &Sign, approved: &[Unsigned]) -> Answer;
 
     /// Tells how.
     fn help(&self, topic: Option<&str>) -> Answer;

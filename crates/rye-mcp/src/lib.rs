@@ -15,6 +15,6 @@ pub mod server;
 
 pub use gateway::{
     Answer, Decided, Execute, Gated, Gateway, Help, Listed, Load, Piece, Refusal, Reply, Search,
-    Sign,
+    Sign, Unsigned,
 };
 pub use primitive::{Mcp, tool_result};

@@ -9,6 +9,7 @@ pub mod http;
 mod items;
 mod project;
 mod relay;
+mod sign;
 mod stdio;
 
 use std::sync::{Arc, Mutex, PoisonError};

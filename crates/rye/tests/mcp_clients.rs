@@ -126,6 +126,10 @@ fn check(saw: &Value, roots: bool) {
     is_good(&saw["sign"]);
     let signed = &saw["sign"]["structuredContent"]["counts"]["signed"];
     assert_eq!(*signed, 1, "{}", saw["sign"]);
+    let asked = saw["asked"].as_array().unwrap();
+    let question = asked[0].as_str().unwrap();
+    assert!(question.starts_with("Sign tool:fresh?"), "{question}");
+    assert!(asked.len() == 1 && question.contains("echo fresh"));
     assert_eq!(is_good(&saw["signed"]), "fresh\n");
     assert!(is_good(&saw["help"]).starts_with("Five tools"));
     assert_eq!(code(&saw["wrong"]), "invalid_arguments");
@@ -253,6 +257,12 @@ fn inspector(over: Over, era: &str) {
     assert!(is_good(&call("load", tool("greet"))).contains("echo hello; cat"));
     assert_eq!(is_good(&call("execute", tool("greet"))), "hello\n{}");
     assert_eq!(code(&call("execute", tool("fails"))), "exit_code");
+    // It has no forms, so a person answers from a terminal.
+    let refused = call("sign", tool("fresh"));
+    assert_eq!(code(&refused), "approval_required");
+    let gate = refused["structuredContent"]["error"]["gate"].as_str();
+    let approved = world.run(&["gate", "approve", gate.unwrap()]);
+    assert!(approved.status.success(), "{approved:?}");
     is_good(&call("sign", tool("fresh")));
     assert!(is_good(&call("help", json!({}))).starts_with("Five tools"));
 }

@@ -135,6 +135,22 @@ fn of_many_calls_at_once_an_approval_lets_one_run() {
 }
 
 #[test]
+fn a_gate_of_another_project_says_which() {
+    let world = ready();
+    let mut client = Client::connect(&world);
+    gate(&call(&mut client, "one"));
+    let project = world.path("project");
+    let here = String::from_utf8(world.run(&["gate", "list"]).stdout).unwrap();
+    let line = format!("\n  in {}\n", project.display());
+    assert!(!here.contains(&line), "{here}");
+    let mut elsewhere = world.command();
+    elsewhere.current_dir(world.path("elsewhere"));
+    let output = elsewhere.args(["gate", "list"]).output().unwrap();
+    let there = String::from_utf8(output.stdout).unwrap();
+    assert!(there.contains(&line), "{there}");
+}
+
+#[test]
 fn what_a_person_sees_and_says() {
     let world = ready();
     let mut client = Client::connect(&world);

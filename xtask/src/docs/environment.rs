@@ -48,8 +48,9 @@ fn markdown(told: &Value) -> String {
     let withheld: Vec<_> = rows(told, "withheld").map(code).collect();
     let _ = writeln!(
         text,
-        "\n## What tools are never given\n\nThe program's own secrets: {}.",
-        withheld.join(", ")
+        "\n## What tools are never given\n\nThe program's own secrets: {}; {}.",
+        withheld.join(", "),
+        told["withheld_too"].as_str().unwrap_or_default()
     );
     text
 }

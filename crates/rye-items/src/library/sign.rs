@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use lillux::Hash;
 use lillux::durable::{self, WriteError};
 use lillux::keys::SigningKey;
 
 use super::many::parallel;
 use super::{ItemError, Library, read};
+use crate::Comment;
 use crate::lookup::Found;
 use crate::metadata;
 use crate::signature;
@@ -48,6 +50,9 @@ pub enum SignError {
     /// `provider@user` is malformed.
     #[error("{0}")]
     Provenance(String),
+    /// It is not what somebody was shown who wanted it signed.
+    #[error("{} is not what was approved: it has changed since", .0.display())]
+    NotShown(PathBuf),
     /// It cannot be written.
     #[error("cannot sign {}: {source}", path.display())]
     Write {
@@ -86,12 +91,41 @@ impl Library {
         key: &SigningKey,
         provenance: Option<&str>,
     ) -> Result<SignOutcome, SignError> {
-        if found.root.space() == Space::System {
-            return Err(SignError::System(found.reference.to_string()));
-        }
+        self.sign_what(found, key, provenance, None)
+    }
+
+    /// Signs an item if what would be signed is what somebody was shown, and has this hash.
+    pub fn sign_shown(
+        &self,
+        found: &Found<'_>,
+        key: &SigningKey,
+        shown: Hash,
+    ) -> Result<SignOutcome, SignError> {
+        self.sign_what(found, key, None, Some(shown))
+    }
+
+    /// What signing an item would sign, if there is anything to sign.
+    pub fn unsigned(
+        &self,
+        found: &Found<'_>,
+        key: &SigningKey,
+    ) -> Result<Option<Vec<u8>>, SignError> {
+        let raw = read(found)?;
+        Ok(self
+            .to_sign(found, &raw.bytes, key, None)?
+            .map(|(content, _)| content))
+    }
+
+    fn sign_what(
+        &self,
+        found: &Found<'_>,
+        key: &SigningKey,
+        provenance: Option<&str>,
+        shown: Option<Hash>,
+    ) -> Result<SignOutcome, SignError> {
         // Somebody else may be signing it, or saving it in an editor.
         for _ in 0..ATTEMPTS {
-            if let Some(outcome) = self.try_sign(found, key, provenance)? {
+            if let Some(outcome) = self.try_sign(found, key, provenance, shown)? {
                 return Ok(outcome);
             }
         }
@@ -104,38 +138,17 @@ impl Library {
         found: &Found<'_>,
         key: &SigningKey,
         provenance: Option<&str>,
+        shown: Option<Hash>,
     ) -> Result<Option<SignOutcome>, SignError> {
         let raw = read(found)?;
-        let content = signature::unsigned(&raw.bytes);
-        if found.reference.is_about_keys() || trust::is_about_keys(&content) {
-            return Err(SignError::AboutKeys {
-                file: found.reference.to_string(),
-                path: found.path(),
-            });
-        }
-        let form = self.form_of(found);
-        let kind = found.reference.kind;
-        let readable = signature::readable(&raw.bytes, &form.comment);
-        metadata::extract(&readable, &found.extension, kind, &self.extractors).map_err(
-            |source| ItemError::Metadata {
-                path: found.path(),
-                source: Box::new(source),
-            },
-        )?;
-        let present = verify::claim(&raw.bytes, &form).ok();
-        if present.is_some_and(|claim| {
-            claim.coverage == crate::item::Coverage::Whole
-                && (provenance.is_none() || claim.line.provenance.as_deref() == provenance)
-                && claim.line.fingerprint == key.public().fingerprint()
-                && key
-                    .public()
-                    .verify(&claim.line.hash, &claim.line.signature)
-                    .is_ok()
-        }) {
+        let Some((content, comment)) = self.to_sign(found, &raw.bytes, key, provenance)? else {
             return Ok(Some(SignOutcome::Unchanged));
+        };
+        if shown.is_some_and(|shown| shown != Hash::of(&content)) {
+            return Err(SignError::NotShown(found.path()));
         }
         let time = lillux::time::now_seconds();
-        let signed = signature::sign(&content, &form.comment, key, &time, provenance)
+        let signed = signature::sign(&content, &comment, key, &time, provenance)
             .map_err(|e| SignError::Provenance(e.what))?;
         // Links are followed, as reading did, and stay links.
         let Some(path) = found.root.real_path(&found.relative)? else {
@@ -146,5 +159,46 @@ impl Library {
         }
         durable::rewrite(&path, &signed).map_err(|source| SignError::Write { path, source })?;
         Ok(Some(SignOutcome::Signed))
+    }
+
+    /// What of a file is to be signed, and as which comment the signature is written; none
+    /// if this key has signed exactly that.
+    fn to_sign(
+        &self,
+        found: &Found<'_>,
+        bytes: &[u8],
+        key: &SigningKey,
+        provenance: Option<&str>,
+    ) -> Result<Option<(Vec<u8>, Comment)>, SignError> {
+        if found.root.space() == Space::System {
+            return Err(SignError::System(found.reference.to_string()));
+        }
+        let content = signature::unsigned(bytes);
+        if found.reference.is_about_keys() || trust::is_about_keys(&content) {
+            return Err(SignError::AboutKeys {
+                file: found.reference.to_string(),
+                path: found.path(),
+            });
+        }
+        let form = self.form_of(found);
+        let kind = found.reference.kind;
+        let readable = signature::readable(bytes, &form.comment);
+        metadata::extract(&readable, &found.extension, kind, &self.extractors).map_err(
+            |source| ItemError::Metadata {
+                path: found.path(),
+                source: Box::new(source),
+            },
+        )?;
+        let present = verify::claim(bytes, &form).ok();
+        let is_signed = present.is_some_and(|claim| {
+            claim.coverage == crate::item::Coverage::Whole
+                && (provenance.is_none() || claim.line.provenance.as_deref() == provenance)
+                && claim.line.fingerprint == key.public().fingerprint()
+                && key
+                    .public()
+                    .verify(&claim.line.hash, &claim.line.signature)
+                    .is_ok()
+        });
+        Ok((!is_signed).then_some((content, form.comment)))
     }
 }

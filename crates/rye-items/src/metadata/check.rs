@@ -48,6 +48,7 @@ const FIELDS: &[(&str, Shape)] = &[
     ("tool_type", Shape::Text),
     ("verify_deps", Shape::Mapping),
     ("version", Shape::Text),
+    ("writes", Shape::Texts),
 ];
 
 /// The names of the shared fields.

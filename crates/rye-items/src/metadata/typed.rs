@@ -121,6 +121,11 @@ impl Metadata {
         self.texts("requires_env")
     }
 
+    /// The parameters that name files which a call changes.
+    pub fn writes(&self) -> Vec<String> {
+        self.texts("writes")
+    }
+
     /// How long a call may take, in seconds.
     pub fn timeout(&self) -> Option<f64> {
         self.value("timeout")?.as_f64()

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use lillux::process::Supervisor;
 use rye_executor::{Executor, Places, Request};
 use rye_items::{ItemKind, ItemRef, Library, Options, SYSTEM};
-use rye_mcp::{Answer, Decided, Gated, Gateway, Listed, Load, Refusal, Reply, Search, Sign};
+use rye_mcp::{
+    Answer, Decided, Gated, Gateway, Listed, Load, Refusal, Reply, Search, Sign, Unsigned,
+};
 use serde_json::{Value, json};
 
 /// The items that ship, and a folder for a project that has none.
@@ -71,7 +73,11 @@ impl Gateway for System {
         ))
     }
 
-    fn sign(&self, _: &Path, _: &Sign) -> Answer {
+    fn unsigned(&self, _: &Path, _: &Sign) -> Result<Vec<Unsigned>, Refusal> {
+        Ok(Vec::new())
+    }
+
+    fn sign(&self, _: &Path, _: &Sign, _: &[Unsigned]) -> Answer {
         Err(Refusal::new("no_key", "the fixture server signs nothing"))
     }
 

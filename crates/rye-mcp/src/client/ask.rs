@@ -9,6 +9,7 @@ use rmcp::model::{
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
     FormElicitationCapability, InputRequest, InputRequiredResult, ProgressToken,
 };
+use rye_executor::mask::Masks;
 use serde_json::{Map, Value, json};
 
 /// A form that a server wants to be filled in.
@@ -65,15 +66,18 @@ pub(super) struct Asks {
 pub(super) struct Askers {
     server: String,
     asks: Asks,
+    /// What nobody is to see of what it says.
+    masks: Masks,
     /// Those for whom calls are under way.
     callers: Mutex<HashMap<ProgressToken, Option<Arc<dyn Asker>>>>,
 }
 
 impl Askers {
-    pub(super) fn new(server: &str, asks: &Asks) -> Self {
+    pub(super) fn new(server: &str, asks: &Asks, masks: &Masks) -> Self {
         Self {
             server: server.to_owned(),
             asks: asks.clone(),
+            masks: masks.clone(),
             callers: Mutex::default(),
         }
     }
@@ -152,7 +156,10 @@ impl Askers {
         };
         let question = Question {
             server: self.server.clone(),
-            message: super::said::without_controls(&message),
+            message: self
+                .masks
+                .mask(&super::said::without_controls(&message))
+                .into_owned(),
             schema: schema.clone(),
         };
         match who.ask(question).await {
@@ -227,7 +234,7 @@ mod tests {
             is_offered: true,
             usual: None,
         };
-        let askers = Askers::new("x", &asks);
+        let askers = Askers::new("x", &asks, &Masks::default());
         let answer = askers.asked(form()).await;
         assert_eq!(answer.action, ElicitationAction::Cancel);
         askers.begin(token(1), Some(says("ada")));

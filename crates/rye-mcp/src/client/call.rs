@@ -117,13 +117,20 @@ impl Connection {
         let mut params =
             CallToolRequestParams::new(call.tool.clone()).with_arguments(call.arguments.clone());
         for _ in 0..ROUNDS {
-            let required = match self.round(call, params.clone()).await? {
-                ServerResult::InputRequiredResult(required) => required,
-                ServerResult::CustomResult(result) => return Ok(result.0),
+            let mut result = match self.round(call, params.clone()).await? {
+                ServerResult::InputRequiredResult(required) => Err(required),
+                ServerResult::CustomResult(result) => Ok(result.0),
                 result => {
-                    return serde_json::to_value(result)
-                        .map_err(|error| self.error(Kind::Protocol(error.to_string())));
+                    let result = serde_json::to_value(result);
+                    Ok(result.map_err(|error| self.error(Kind::Protocol(error.to_string())))?)
                 }
+            };
+            if let Ok(given) = &mut result {
+                self.heard.masks().mask_value(given);
+            }
+            let required = match result {
+                Ok(given) => return Ok(given),
+                Err(required) => required,
             };
             let askers = &self.client.askers;
             let answers = askers.required(&required, call.asker.clone()).await;
@@ -163,7 +170,8 @@ impl Connection {
             is_answered: false,
         };
         if let Some(listener) = &call.listener {
-            listeners.insert(handle.progress_token.clone(), listener.clone());
+            let listener = self.heard.masks().listening(listener.clone());
+            listeners.insert(handle.progress_token.clone(), listener);
         }
         let asker = call.asker.clone();
         self.client
@@ -198,11 +206,17 @@ impl Connection {
             ServiceError::McpError(error) if error.code == TOO_LONG => {
                 self.error(Kind::TooLong(self.limit))
             }
-            ServiceError::McpError(error) => self.error(Kind::Rpc {
-                code: error.code.0,
-                message: self.heard.masks().mask(&error.message),
-                data: error.data.map(Box::new),
-            }),
+            ServiceError::McpError(mut error) => {
+                let masks = self.heard.masks();
+                if let Some(data) = &mut error.data {
+                    masks.mask_value(data);
+                }
+                self.error(Kind::Rpc {
+                    code: error.code.0,
+                    message: masks.mask(&error.message).into_owned(),
+                    data: error.data.map(Box::new),
+                })
+            }
             ServiceError::TransportSend(error) if self.is_remote() => {
                 if let Some(kind) = login::wanted(&error) {
                     // Who has logged in calls over another.
@@ -210,7 +224,7 @@ impl Connection {
                     return self.error(kind);
                 }
                 let how = format!("could not be reached ({})", transport_words(&error));
-                let how = self.heard.masks().mask(&how);
+                let how = self.heard.masks().mask(&how).into_owned();
                 // What is wrong with it may be gone with a new connection.
                 self.close();
                 self.error(Kind::Lost { how, sent })
@@ -218,7 +232,8 @@ impl Connection {
             ServiceError::TransportClosed | ServiceError::TransportSend(_) => self.why(sent).await,
             error => {
                 let words = words(&error);
-                self.error(Kind::Protocol(self.heard.masks().mask(&words)))
+                let words = self.heard.masks().mask(&words).into_owned();
+                self.error(Kind::Protocol(words))
             }
         }
     }

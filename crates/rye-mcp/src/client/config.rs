@@ -156,7 +156,7 @@ impl ServerConfig {
         } else {
             let url = fields.get("url").unwrap_or(&Value::Null);
             Transport::Http {
-                url: Source::read(url).map_err(|why| format!("`url`: {why}"))?,
+                url: address(url).map_err(|why| format!("`url`: {why}"))?,
                 headers: sources(fields, "headers")?,
                 oauth: oauth(fields)?,
             }
@@ -238,6 +238,22 @@ impl ServerConfig {
 
 fn named(all: &BTreeMap<String, Source>) -> impl Iterator<Item = (&str, &Source)> {
     all.iter().map(|(name, source)| (name.as_str(), source))
+}
+
+/// An address that can be called, as far as it is known before its variables are.
+fn address(value: &Value) -> Result<Source, String> {
+    let source = Source::read(value)?;
+    let Source::Text(text) = &source else {
+        return Ok(source);
+    };
+    let begins = |scheme: &str| {
+        let begin = text.get(..scheme.len());
+        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
+    };
+    if text.starts_with("${") || begins("http://") || begins("https://") {
+        return Ok(source);
+    }
+    Err(format!("`{text}` does not begin with http:// or https://"))
 }
 
 fn text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
@@ -338,7 +354,7 @@ mod tests {
             let read = ServerConfig::read(&config).unwrap();
             assert_eq!(read.to_value(), config);
         }
-        let read = ServerConfig::read(&json!({"url": "x", "start_timeout": 1e300})).unwrap();
+        let read = ServerConfig::read(&json!({"url": "http://x", "start_timeout": 1e300})).unwrap();
         assert_eq!(read.start_timeout, LONGEST);
     }
 
@@ -353,11 +369,24 @@ mod tests {
             (json!({"command": "a", "headers": {}}), "`headers`"),
             (json!({"command": "a", "env": {"B": [1]}}), "`env.B`"),
             (json!({"command": "a", "time_limit": 1}), "`time_limit`"),
-            (json!({"url": "a", "call_timeout": 0}), "`call_timeout`"),
-            (json!({"url": "a", "call_timeout": "1"}), "`call_timeout`"),
-            (json!({"url": "a", "max_message": -1}), "`max_message`"),
-            (json!({"url": "a", "protocol": "2024"}), "`protocol`"),
-            (json!({"url": "a", "oauth": {"user": "x"}}), "`oauth.user`"),
+            (json!({"url": "ftp://a"}), "`url`"),
+            (
+                json!({"url": "http://a", "call_timeout": 0}),
+                "`call_timeout`",
+            ),
+            (
+                json!({"url": "http://a", "call_timeout": "1"}),
+                "`call_timeout`",
+            ),
+            (
+                json!({"url": "http://a", "max_message": -1}),
+                "`max_message`",
+            ),
+            (json!({"url": "http://a", "protocol": "2024"}), "`protocol`"),
+            (
+                json!({"url": "http://a", "oauth": {"user": "x"}}),
+                "`oauth.user`",
+            ),
         ] {
             let error = ServerConfig::read(&config).unwrap_err();
             assert!(error.contains(word), "{config}: {error}");

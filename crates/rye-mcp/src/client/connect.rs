@@ -8,11 +8,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use lillux::Hash;
+use lillux::envelope::Secret;
 use lillux::process::{Command, Environment, Supervisor};
 use rmcp::service::{ClientInitializeError, serve_client_with_lifecycle_and_ct};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use rye_executor::environment::minimal;
+use rye_executor::mask::Masks;
 use rye_items::vault::Vault;
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +23,7 @@ use super::config::{Protocol, ServerConfig, Transport};
 use super::connection::{Client, Connection, Parts, does_not_know, lifecycle};
 use super::error::{ClientError, Kind};
 use super::process::{End, Process};
-use super::said::{Heard, Masks};
+use super::said::Heard;
 use super::source::Source;
 use super::stdio::Stdio;
 use super::wire::Wire;
@@ -155,7 +157,7 @@ impl Connector {
         let wire = Arc::new(Wire::default());
         let limit = server.config.max_message;
         let streams = Stdio::new(output, input, limit, Arc::clone(&wire), heard.clone());
-        let client = Arc::new(Client::new(&server.id, &self.asks));
+        let client = Arc::new(Client::new(&server.id, &self.asks, heard.masks()));
         let closing = CancellationToken::new();
         let served = serve_client_with_lifecycle_and_ct(
             Arc::clone(&client),
@@ -186,7 +188,9 @@ impl Connector {
                             Kind::EndedAtStart("closed its standard output".to_owned())
                         }
                     },
-                    (None, error) => Kind::Handshake(heard.masks().mask(&words(&error))),
+                    (None, error) => {
+                        Kind::Handshake(heard.masks().mask(&words(&error)).into_owned())
+                    }
                 };
                 process.stop();
                 Err(Attempt::Failed(kind))
@@ -260,7 +264,8 @@ fn open(server: &Server) -> Result<Values, ClientError> {
             }
         }
     }
-    values.masks = Masks::new(secrets);
+    let texts = secrets.iter().map(Secret::expose);
+    values.masks = Masks::new(texts.filter_map(|it| std::str::from_utf8(it).ok()));
     Ok(values)
 }
 

@@ -16,6 +16,7 @@ use rmcp::service::{
     RoleClient, RunningService,
 };
 use rye_executor::Listener;
+use rye_executor::mask::Masks;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -233,9 +234,9 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(server: &str, asks: &Asks) -> Self {
+    pub(super) fn new(server: &str, asks: &Asks, masks: &Masks) -> Self {
         Self {
-            askers: Askers::new(server, asks),
+            askers: Askers::new(server, asks, masks),
             listeners: Mutex::default(),
             is_stale: AtomicBool::default(),
         }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use lillux::Hash;
+use rye_items::metadata::Metadata;
 use serde_json::{Map, Value, json};
 
 use super::config::Transport;
@@ -42,6 +43,9 @@ pub struct Finding {
     pub change: Change,
     /// The item to write, where there is one.
     pub text: Option<String>,
+    /// What the server says of it now, by the parts that are pinned, where it is not what
+    /// was accepted.
+    pub said: Map<String, Value>,
 }
 
 /// How a tool stands to what was accepted.
@@ -97,11 +101,16 @@ pub fn compare(server: &Discovered<'_>, accepted: &BTreeMap<String, Pin>) -> Vec
             Change::Added | Change::Changed(_) => Some(item(server, tool)),
             _ => None,
         };
+        let said = match change {
+            Change::Changed(_) => said(tool),
+            _ => Map::new(),
+        };
         findings.push(Finding {
             tool: shown(tool.name()),
             id: item_id(server.name, tool.name()),
             change,
             text,
+            said,
         });
     }
     let gone = accepted
@@ -112,8 +121,39 @@ pub fn compare(server: &Discovered<'_>, accepted: &BTreeMap<String, Pin>) -> Vec
         id: item_id(server.name, name),
         change: Change::Removed,
         text: None,
+        said: Map::new(),
     }));
     findings
+}
+
+/// The parts of a tool as its item has them, for those who have to accept them.
+fn said(tool: &RemoteTool) -> Map<String, Value> {
+    let mut all = Map::new();
+    all.insert("description".into(), bounded(tool.description()).into());
+    for part in ["inputSchema", "outputSchema"] {
+        let mut schema = tool.part(part).cloned().unwrap_or_default();
+        tidy(&mut schema);
+        all.insert(part.into(), schema);
+    }
+    all.insert("annotations".into(), annotations(risk(tool), effect(tool)));
+    all
+}
+
+/// What was accepted of a tool, by the same parts, as far as its item has them.
+pub fn said_before(item: &Metadata) -> Map<String, Value> {
+    let mut all = Map::new();
+    let description = item.description().unwrap_or_default();
+    all.insert("description".into(), description.into());
+    let schema = item.config_schema().cloned().unwrap_or_default();
+    all.insert("inputSchema".into(), schema);
+    let text = |key: &str| item.value(key).and_then(Value::as_str).unwrap_or_default();
+    let annotations = annotations(text("risk_level"), text("effect"));
+    all.insert("annotations".into(), annotations);
+    all
+}
+
+fn annotations(risk: &str, effect: &str) -> Value {
+    json!({ "risk_level": risk, "effect": effect })
 }
 
 /// The id of a tool's item. A name that is no id has its hash in it, so that no two

@@ -2,11 +2,25 @@
 
 use std::collections::BTreeMap;
 
+use rye_executor::mask::looks_secret;
 use rye_items::vault::SecretName;
 use serde_json::{Map, Value};
 
 use super::config::{ServerConfig, Transport};
-use super::source::{Source, looks_secret};
+use super::jsonc;
+use super::source::Source;
+
+/// What stands for something only in the client that the file is of.
+const CLIENTS_OWN: [&str; 8] = [
+    "workspaceFolderBasename",
+    "userHome",
+    "pathSeparator",
+    "cwd",
+    "file",
+    "fileDirname",
+    "fileWorkspaceFolder",
+    "execPath",
+];
 
 /// A server of such a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,10 +35,11 @@ pub struct Imported {
     pub notes: Vec<String>,
 }
 
-/// Reads a file. The error is a sentence.
-pub fn read(text: &str) -> Result<Vec<Imported>, String> {
-    let file: Value =
-        serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+/// Reads a file; comments in it are let pass, as its clients let them. Where it means the
+/// folder of the project, that is this one. The error is a sentence.
+pub fn read(text: &str, folder: &str) -> Result<Vec<Imported>, String> {
+    let file: Value = serde_json::from_str(&jsonc::plain(text))
+        .map_err(|error| format!("it is not JSON: {error}"))?;
     let places = [
         file.get("mcpServers"),
         file.get("servers"),
@@ -34,7 +49,7 @@ pub fn read(text: &str) -> Result<Vec<Imported>, String> {
     let servers = servers.ok_or("it has neither `mcpServers` nor `servers`")?;
     Ok(servers
         .iter()
-        .map(|(name, about)| entry(name, about))
+        .map(|(name, about)| entry(name, about, folder))
         .collect())
 }
 
@@ -59,13 +74,15 @@ pub fn secret_name(server: &str, variable: &str) -> Option<SecretName> {
 /// What is found out about a server on the way.
 struct Reading<'a> {
     server: &'a str,
+    folder: &'a str,
     secrets: Vec<(SecretName, String)>,
     notes: Vec<String>,
 }
 
-fn entry(name: &str, about: &Value) -> Imported {
+fn entry(name: &str, about: &Value, folder: &str) -> Imported {
     let mut reading = Reading {
         server: name,
+        folder,
         secrets: Vec::new(),
         notes: Vec::new(),
     };
@@ -100,10 +117,10 @@ impl Reading<'_> {
                 Some(_) => return Err("`args` is no list".to_owned()),
             };
             return Ok(ServerConfig::new(Transport::Stdio {
-                command: command.to_owned(),
+                command: self.places(command),
                 args,
                 env: self.values(about, "env")?,
-                cwd: text("cwd").map(str::to_owned),
+                cwd: text("cwd").map(|cwd| self.places(cwd)),
             }));
         }
         let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(text);
@@ -141,6 +158,7 @@ impl Reading<'_> {
     /// A text, in our way of writing variables; a secret goes to the vault.
     fn text(&mut self, name: &str, text: &str) -> Result<Source, String> {
         let text = text.replace("${env:", "${");
+        let text = self.places(&text);
         if let Some((before, rest)) = text.split_once("${input:") {
             let (input, after) = rest.split_once('}').unwrap_or((rest, ""));
             let secret = self.secret(input)?;
@@ -171,6 +189,31 @@ impl Reading<'_> {
         Ok(Source::Vault { prefix, name })
     }
 
+    /// A text in which what its client calls the project's folder is that. What else only
+    /// that client knows stays as it is, and is told.
+    fn places(&mut self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for name in ["${workspaceFolder}", "${workspaceRoot}"] {
+            text = text.replace(name, self.folder);
+        }
+        let mut rest = text.as_str();
+        while let Some((_, after)) = rest.split_once("${") {
+            let Some((name, later)) = after.split_once('}') else {
+                break;
+            };
+            let is_known = name.starts_with("input:") || name.contains(":-");
+            let is_theirs = name.contains([':', '.']) || CLIENTS_OWN.contains(&name);
+            if is_theirs && !is_known {
+                let note = format!(
+                    "${{{name}}} means nothing here and is passed on as it is: write what it stands for"
+                );
+                self.notes.push(note);
+            }
+            rest = later;
+        }
+        text
+    }
+
     fn secret(&self, variable: &str) -> Result<SecretName, String> {
         let name = secret_name(self.server, variable);
         name.ok_or_else(|| "a name in it is too long for a secret's".to_owned())
@@ -185,7 +228,7 @@ mod tests {
 
     fn one(about: &Value) -> Imported {
         let file = json!({"mcpServers": {"my server": about}});
-        read(&file.to_string()).unwrap().remove(0)
+        read(&file.to_string(), "/work").unwrap().remove(0)
     }
 
     #[test]
@@ -196,14 +239,39 @@ mod tests {
             json!({"servers": {"x": server}, "inputs": []}),
             json!({"mcp": {"servers": {"x": server}}}),
         ] {
-            let read = read(&file.to_string()).unwrap();
+            let read = read(&file.to_string(), "/work").unwrap();
             let config = read[0].config.as_ref().unwrap().to_value();
             let expected =
                 json!({"command": "npx", "args": ["-y", "x", "1"], "env": {"HOST": "a"}});
             assert_eq!(config, expected);
         }
-        assert!(read("{}").unwrap_err().contains("mcpServers"));
-        assert!(read("[").unwrap_err().contains("not JSON"));
+        assert!(read("{}", "/").unwrap_err().contains("mcpServers"));
+        assert!(read("[", "/").unwrap_err().contains("not JSON"));
+    }
+
+    #[test]
+    fn a_file_with_comments_and_one_comma_too_many_is_read() {
+        let file = "// mine\n{\n  /* all */ \"servers\": { \"x\": { // one\n    \"url\": \
+                    \"https://example.org/a//b,}\", },\n  },\n}\n";
+        let read = read(file, "/work").unwrap();
+        let config = read[0].config.as_ref().unwrap().to_value();
+        assert_eq!(config, json!({"url": "https://example.org/a//b,}"}));
+    }
+
+    #[test]
+    fn the_folder_of_the_project_is_filled_in_and_what_nobody_knows_is_told() {
+        let read = one(&json!({
+            "command": "${workspaceFolder}/bin/x",
+            "args": ["--root=${workspaceFolder}", "${userHome}/y", "${PORT:-80}", "${HOST}"],
+            "cwd": "${workspaceFolder}",
+        }));
+        let config = read.config.unwrap().to_value();
+        assert_eq!(config["command"], "/work/bin/x");
+        let args = json!(["--root=/work", "${userHome}/y", "${PORT:-80}", "${HOST}"]);
+        assert_eq!(config["args"], args);
+        assert_eq!(config["cwd"], "/work");
+        assert_eq!(read.notes.len(), 1, "{:?}", read.notes);
+        assert!(read.notes[0].contains("${userHome}"));
     }
 
     #[test]

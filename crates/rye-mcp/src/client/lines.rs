@@ -7,6 +7,8 @@ use serde_json::Value;
 /// How much is kept of the beginning and of the end of a line that is too long:
 /// enough to find out which call it answers.
 const KEPT: usize = 1024;
+/// How many times the limit a line may be that names its call only at its end.
+const ENDLESS: usize = 4;
 /// The key of a message's id.
 const ID: &str = "\"id\"";
 
@@ -34,6 +36,8 @@ pub(super) struct Lines {
 struct Dropped {
     head: Vec<u8>,
     tail: Vec<u8>,
+    /// How long it is so far.
+    length: usize,
 }
 
 impl Lines {
@@ -45,6 +49,11 @@ impl Lines {
             searched: 0,
             dropping: None,
         }
+    }
+
+    /// How long a line may be.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
     }
 
     /// The bytes of a line that was told, until more are pushed.
@@ -73,7 +82,9 @@ impl Lines {
             if self.dropping.is_some() || self.searched - self.from > self.limit {
                 self.drop_up_to(self.searched);
             }
-            return None;
+            let limit = self.limit;
+            let hopeless = self.dropping.take_if(|it| it.is_hopeless(limit));
+            return hopeless.map(|_| Line::TooLong(None));
         };
         let line = self.from..end;
         if self.dropping.is_some() || line.len() > self.limit {
@@ -93,7 +104,9 @@ impl Lines {
         let dropped = self.dropping.get_or_insert_with(|| Dropped {
             head: bytes[..bytes.len().min(KEPT)].to_vec(),
             tail: Vec::new(),
+            length: 0,
         });
+        dropped.length += bytes.len();
         let last = &bytes[bytes.len().saturating_sub(KEPT)..];
         dropped.tail.extend_from_slice(last);
         let excess = dropped.tail.len().saturating_sub(KEPT);
@@ -108,6 +121,14 @@ impl Lines {
 }
 
 impl Dropped {
+    /// Whether it is not worth waiting for its end: it is no message, or so long that it may
+    /// never end, and nobody knows whom it answers.
+    fn is_hopeless(&self, limit: usize) -> bool {
+        let is_message = self.head.trim_ascii_start().starts_with(b"{");
+        let is_endless = self.length > limit.saturating_mul(ENDLESS);
+        !is_message || (is_endless && self.id().is_none())
+    }
+
     /// The id of the message, which stands before its result or after it.
     fn id(&self) -> Option<i64> {
         let head = String::from_utf8_lossy(&self.head);
@@ -167,7 +188,7 @@ mod tests {
                 Some(8),
             ),
             (format!(r#"{{"id":"9","result":"{long}"}}"#), Some(9)),
-            (long.clone(), None),
+            (format!(r#"{{"result":"{long}"}}"#), None),
         ] {
             for size in [1, 7, 64, 4096] {
                 let stream = format!("{message}\nshort\n");
@@ -181,13 +202,27 @@ mod tests {
     #[test]
     fn memory_is_bounded_by_the_limit() {
         let mut lines = Lines::new(1000);
+        lines.push(br#"{"id":7,"result":""#);
         for _ in 0..10_000 {
             lines.push(&[b'x'; 999]);
             assert_eq!(lines.next(), None);
             assert!(lines.buffer.capacity() < 10_000);
         }
         lines.push(b"\n");
-        assert_eq!(lines.next(), Some(Line::TooLong(None)));
+        assert_eq!(lines.next(), Some(Line::TooLong(Some(7))));
+    }
+
+    #[test]
+    fn a_line_that_is_no_answer_and_does_not_end_is_told_at_once() {
+        for (beginning, pieces) in [("x", 1), (" no message", 1), (r#"{"result":""#, 4)] {
+            let mut lines = Lines::new(1000);
+            lines.push(beginning.as_bytes());
+            for _ in 0..pieces {
+                assert_eq!(lines.next(), None, "{beginning}");
+                lines.push(&[b'x'; 1000]);
+            }
+            assert_eq!(lines.next(), Some(Line::TooLong(None)), "{beginning}");
+        }
     }
 
     proptest! {

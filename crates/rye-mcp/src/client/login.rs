@@ -110,7 +110,7 @@ impl LogIn {
             Err(_) => Err("nobody logged in within five minutes".to_owned()),
         };
         outcome.map_err(|why| {
-            let why = tokens.masks().mask(&why);
+            let why = tokens.masks().mask(&why).into_owned();
             ClientError::new(&server.id, Kind::LogIn(why))
         })
     }

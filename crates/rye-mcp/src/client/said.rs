@@ -6,52 +6,12 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lillux::envelope::Secret;
+use rye_executor::mask::Masks;
 
 /// How much of the end of standard error is kept.
 const KEPT: usize = 8 * 1024;
 /// How much is shown of a line that is no message.
 const SHOWN: usize = 200;
-/// A secret that is shorter is a word that may stand anywhere.
-const SHORTEST: usize = 4;
-
-/// The secrets of a server's configuration, which nobody is to see.
-#[derive(Clone, Default)]
-pub(super) struct Masks(Arc<Mutex<Vec<Secret>>>);
-
-impl Masks {
-    pub(super) fn new(secrets: Vec<Secret>) -> Self {
-        Self(Arc::new(Mutex::new(secrets)))
-    }
-
-    /// One more, which came later.
-    pub(super) fn add(&self, secret: &str) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !all.iter().any(|other| other.expose() == secret.as_bytes()) {
-            all.push(Secret::new(secret.into()));
-        }
-    }
-
-    /// A text without the secrets.
-    pub(super) fn mask(&self, text: &str) -> String {
-        let mut text = text.to_owned();
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for secret in &*all {
-            if let Ok(secret) = std::str::from_utf8(secret.expose())
-                && secret.len() >= SHORTEST
-            {
-                text = text.replace(secret, "***");
-            }
-        }
-        text
-    }
-}
-
-impl fmt::Debug for Masks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Masks")
-    }
-}
 
 /// What a server said so far. Shared by those who hear and those who tell.
 #[derive(Debug, Clone, Default)]
@@ -92,7 +52,9 @@ impl Heard {
     pub(super) fn no_message(&self, line: &[u8]) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.no_messages += 1;
-        all.last = excerpt(line);
+        // Masked first: of what is cut nobody knows what it was.
+        let line = String::from_utf8_lossy(line);
+        all.last = excerpt(self.masks.mask(&line).as_bytes());
     }
 
     /// All of it, to be shown.
@@ -100,10 +62,10 @@ impl Heard {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = all.stderr.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
-        let stderr = self.masks.mask(&without_controls(text.trim()));
+        let stderr = self.masks.mask(&without_controls(text.trim())).into_owned();
         let no_message = match all.no_messages {
             0 => None,
-            count => Some((count, self.masks.mask(&all.last))),
+            count => Some((count, all.last.clone())),
         };
         Said { stderr, no_message }
     }
@@ -161,10 +123,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_flood_is_kept_and_its_secrets_are_not() {
-        let heard = Heard::new(Masks::new(vec![
-            Secret::new(b"sesame".to_vec()),
-            Secret::new(b"a".to_vec()),
-        ]));
+        let heard = Heard::new(Masks::new(["sesame", "a"]));
         for _ in 0..10_000 {
             heard.stderr(b"noise and more noise\n");
         }

@@ -3,26 +3,12 @@
 use std::collections::BTreeMap;
 
 use lillux::envelope::Secret;
+use rye_executor::mask::looks_secret;
 use rye_items::vault::{SecretName, Vault};
 use serde_json::Value;
 
-/// The words in a variable's name that make its value a secret.
-const SECRET_WORDS: [&str; 8] = [
-    "KEY",
-    "TOKEN",
-    "SECRET",
-    "PASSWORD",
-    "PASSWD",
-    "CREDENTIAL",
-    "AUTHORIZATION",
-    "COOKIE",
-];
-
-/// Whether what has this name should not be seen.
-pub fn looks_secret(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    SECRET_WORDS.iter().any(|word| name.contains(word))
-}
+/// What only its name makes a secret and is shorter may be a word that stands anywhere.
+const SHORTEST: usize = 6;
 
 /// A value as the configuration has it: a text in which `${VAR}` stands for a
 /// variable, or a reference to a secret of the vault.
@@ -118,13 +104,13 @@ impl Source {
                                 format!("it needs the variable {name}, which is not set")
                             })?;
                             opened.text += value;
-                            if looks_secret(name) {
+                            if looks_secret(name) && value.len() >= SHORTEST {
                                 opened.secrets.push(Secret::new(value.into()));
                             }
                         }
                     }
                 }
-                if looks_secret(shown_as) {
+                if looks_secret(shown_as) && opened.text.len() >= SHORTEST {
                     opened.secrets.push(Secret::new(opened.text.clone().into()));
                 }
                 Ok(opened)

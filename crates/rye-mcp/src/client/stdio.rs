@@ -86,7 +86,12 @@ impl Stdio {
             // Whatever claims to be a message has to be one: its answer will not come.
             Err(error) if is_claimed(line) => Meaning::Fault(format!(
                 "a message of it cannot be read ({error}): {}",
-                self.heard.masks().mask(&excerpt(line))
+                excerpt(
+                    self.heard
+                        .masks()
+                        .mask(&String::from_utf8_lossy(line))
+                        .as_bytes()
+                )
             )),
             // Many print a greeting, or log to the wrong stream.
             Err(_) => {
@@ -183,10 +188,11 @@ impl Transport<RoleClient> for Stdio {
                     return Some(JsonRpcMessage::error(error, id));
                 }
                 Some(Line::TooLong(_)) => {
-                    self.wire.fail(Kind::Protocol(
-                        "a line of its output is too long, and cannot be told to be an answer"
-                            .to_owned(),
-                    ));
+                    let limit = self.lines.limit();
+                    self.wire.fail(Kind::Protocol(format!(
+                        "a line of its output has more than {limit} bytes (`max_message`), and \
+                         cannot be told to be an answer"
+                    )));
                     return None;
                 }
                 None => match self.read().await {

@@ -94,6 +94,11 @@ impl RemoteTool {
         self.about.get("inputSchema").unwrap_or(&Value::Null)
     }
 
+    /// A part of what the server says of it.
+    pub(super) fn part(&self, name: &str) -> Option<&Value> {
+        self.about.get(name)
+    }
+
     /// A hint that the server gives; none where it gives none.
     pub fn hints(&self, name: &str) -> Option<bool> {
         self.about.get("annotations")?.get(name)?.as_bool()

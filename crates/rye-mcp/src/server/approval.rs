@@ -45,6 +45,17 @@ pub(super) enum Answered {
     No,
 }
 
+/// What is asked about.
+pub(super) struct Ask {
+    pub(super) gated: Gated,
+    /// The call, by its content.
+    pub(super) call: Hash,
+    /// What somebody ticks who approves.
+    pub(super) tick: &'static str,
+    /// What needs the approval, as words.
+    pub(super) what: String,
+}
+
 /// What came of asking.
 pub(super) enum Way {
     Answered(Answered),
@@ -55,30 +66,27 @@ pub(super) enum Way {
 impl Server {
     /// What the client answers with this call, if it answers a question that is open and
     /// was about this very call. A question is answered once.
-    pub(super) fn approved(
-        &self,
-        call: &CallToolRequestParams,
-        request: &Request,
-    ) -> Option<Answered> {
+    pub(super) fn approved(&self, call: &CallToolRequestParams, about: &Hash) -> Option<Answered> {
         let state = call.request_state.as_deref()?;
         let answer = call.input_responses.as_ref()?.get(QUESTION)?;
         let pending = self.shared.pending.lock();
         let question = pending
             .unwrap_or_else(PoisonError::into_inner)
             .take(state)?;
-        if question.call != hash(request) {
+        if question.call != *about {
             return None;
         }
         let answer: ElicitResult = serde_json::from_value(answer.clone()).ok()?;
         Some(answered(&answer, question.chain))
     }
 
-    /// Asks the person at the client, or, where it cannot ask, one at another terminal.
-    pub(super) async fn ask_for_approval(
+    /// Asks about the run of a tool.
+    pub(super) async fn ask_to_run(
         &self,
         project: &Path,
         executor: &Executor,
         request: &Request,
+        why: Option<&str>,
         context: &RequestContext<RoleServer>,
     ) -> Result<Way, Refusal> {
         let chain = executor.chain(&request.tool).map_err(|error| {
@@ -88,18 +96,50 @@ impl Server {
                 None => refusal,
             }
         })?;
+        let links = chain.links.iter().chain(chain.named.values());
+        let id = &request.tool.id;
+        let gated = Gated {
+            title: format!("Run {id} for an MCP client?"),
+            tool: id.to_string(),
+            parameters: request.parameters.clone(),
+            chain: chain.hash,
+            pieces: links
+                .map(|link| Piece {
+                    name: link.id().to_string(),
+                    hash: link.item.hash.to_hex(),
+                })
+                .collect(),
+            question: question(&chain, request, why),
+        };
+        let ask = Ask {
+            gated,
+            call: hash(request),
+            tick: "Let it run",
+            what: id.to_string(),
+        };
+        self.ask_for_approval(project, ask, context).await
+    }
+
+    /// Asks the person at the client, or, where it cannot ask, one at another terminal.
+    pub(super) async fn ask_for_approval(
+        &self,
+        project: &Path,
+        ask: Ask,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Way, Refusal> {
         if !has_forms(context) {
-            return self.ask_elsewhere(project, &chain, request).await;
+            return self.ask_elsewhere(project, ask).await;
         }
+        let chain = ask.gated.chain;
         let form = ElicitRequestParams::FormElicitationParams {
             meta: None,
-            message: question(&chain, request),
-            requested_schema: schema()?,
+            message: ask.gated.question.clone(),
+            requested_schema: schema(ask.tick)?,
         };
         if is_stateless(context) {
             let question = Question {
-                chain: chain.hash,
-                call: hash(request),
+                chain,
+                call: ask.call,
             };
             let pending = self.shared.pending.lock();
             let state = pending
@@ -113,47 +153,29 @@ impl Server {
         let answer = tokio::select! {
             answer = context.peer.create_elicitation(form) => answer,
             () = context.ct.cancelled() => {
-                return Err(Refusal::new("cancelled", "the client cancelled it, and nothing ran"));
+                return Err(Refusal::new("cancelled", "the client cancelled it, and nothing was done"));
             }
         };
         match answer {
-            Ok(answer) => Ok(Way::Answered(answered(&answer, chain.hash))),
+            Ok(answer) => Ok(Way::Answered(answered(&answer, chain))),
             // It said that it could.
-            Err(_) => self.ask_elsewhere(project, &chain, request).await,
+            Err(_) => self.ask_elsewhere(project, ask).await,
         }
     }
 
     /// What somebody decided at another terminal, or the gate at which the call waits.
-    async fn ask_elsewhere(
-        &self,
-        project: &Path,
-        chain: &Chain,
-        request: &Request,
-    ) -> Result<Way, Refusal> {
-        let links = chain.links.iter().chain(chain.named.values());
-        let call = Gated {
-            tool: request.tool.id.to_string(),
-            parameters: request.parameters.clone(),
-            chain: chain.hash,
-            pieces: links
-                .map(|link| Piece {
-                    name: link.id().to_string(),
-                    hash: link.item.hash.to_hex(),
-                })
-                .collect(),
-            question: question(chain, request),
-        };
-        let (project, hash) = (project.to_owned(), chain.hash);
-        let decided = self.blocking(move |gateway| gateway.decided(&project, &call));
+    async fn ask_elsewhere(&self, project: &Path, ask: Ask) -> Result<Way, Refusal> {
+        let Ask { gated, what, .. } = ask;
+        let (project, hash) = (project.to_owned(), gated.chain);
+        let decided = self.blocking(move |gateway| gateway.decided(&project, &gated));
         let gate = match decided.await? {
             Decided::Approved => return Ok(Way::Answered(Answered::Yes(hash))),
             Decided::Denied => return Ok(Way::Answered(Answered::No)),
             Decided::Waits { gate } => gate,
         };
-        let id = &request.tool.id;
         let message = format!(
-            "{id} needs a person's approval, and this client cannot ask for it: the call waits \
-             at gate {gate}, and nothing has run"
+            "{what} needs a person's approval, and this client cannot ask for it: the call waits \
+             at gate {gate}, and nothing has been done"
         );
         let hint = format!(
             "a person runs `rye gate approve {gate}` in a terminal; then make the same call again"
@@ -187,7 +209,7 @@ impl Pending {
 }
 
 /// A call by its content.
-fn hash(request: &Request) -> Hash {
+pub(super) fn hash(request: &Request) -> Hash {
     let call = json!([request.tool.to_string(), request.parameters]);
     Hash::of(call.to_string().as_bytes())
 }
@@ -201,11 +223,11 @@ fn answered(answer: &ElicitResult, chain: Hash) -> Answered {
     }
 }
 
-fn schema() -> Result<ElicitationSchema, Refusal> {
+fn schema(tick: &str) -> Result<ElicitationSchema, Refusal> {
     let schema = json!({
         "type": "object",
         "properties": {
-            "approve": { "type": "boolean", "title": "Let it run", "default": false },
+            "approve": { "type": "boolean", "title": tick, "default": false },
         },
         "required": ["approve"],
     });
@@ -213,7 +235,7 @@ fn schema() -> Result<ElicitationSchema, Refusal> {
 }
 
 /// What a person must know to decide.
-fn question(chain: &Chain, request: &Request) -> String {
+fn question(chain: &Chain, request: &Request, why: Option<&str>) -> String {
     let tool = chain.tool();
     let signer = match &tool.item.signer {
         Some(signer) => {
@@ -225,8 +247,9 @@ fn question(chain: &Chain, request: &Request) -> String {
     let risk = tool.metadata.risk_level();
     let risk = risk.map_or("not stated", rye_items::metadata::RiskLevel::as_str);
     let parameters = serde_json::to_string_pretty(&request.parameters).unwrap_or_default();
+    let why = why.map_or_else(String::new, |why| format!("why it asks: {why}\n"));
     format!(
-        "Run {}?\n\nsigned by: {signer}\nrisk: {risk}\nchain: {}\nhash: {}\nparameters:\n{}",
+        "Run {}?\n\n{why}signed by: {signer}\nrisk: {risk}\nchain: {}\nhash: {}\nparameters:\n{}",
         request.tool.id,
         chain.ids().join(" → "),
         chain.hash,
@@ -235,7 +258,7 @@ fn question(chain: &Chain, request: &Request) -> String {
 }
 
 /// As much as a person reads, each line behind a bar.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     const MOST: usize = 4000;
     match text.char_indices().nth(MOST) {
         None => quoted(text),

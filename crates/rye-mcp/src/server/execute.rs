@@ -11,7 +11,7 @@ use rye_executor::{Approval, Envelope, ExecuteError, Executor, Request, Status, 
 use rye_items::{ItemId, ItemKind, ItemRef};
 use serde_json::{Value, json};
 
-use super::approval::{Answered, Way};
+use super::approval::{Answered, Way, hash};
 use super::call::{read, result, told};
 use super::definitions::Five;
 use super::relay::Relay;
@@ -38,18 +38,19 @@ impl Server {
         }
         let background = ask.background && !ask.dry_run;
         let mut request = request(ask)?;
+        request.approval = Approval::Missing;
         let executor = self.shared.gateway.executor(&project)?;
         if background {
             return self.start(project, &executor, request).await;
         }
-        request.approval = match self.approved(&call, &request) {
-            Some(answer) => approval(answer)?,
-            None => Approval::Missing,
-        };
+        if let Some(answer) = self.approved(&call, &hash(&request)) {
+            request.approval = approval(answer)?;
+        }
         let start = Instant::now();
         let mut ran = Box::pin(self.run(&executor, request.clone(), context)).await?;
-        if let Err(ExecuteError::ApprovalRequired(_)) = &ran {
-            let asked = self.ask_for_approval(&project, &executor, &request, context);
+        if let Err(ExecuteError::ApprovalRequired { why, .. }) = &ran {
+            let why = why.as_deref();
+            let asked = self.ask_to_run(&project, &executor, &request, why, context);
             request.approval = match asked.await? {
                 Way::Answered(answer) => approval(answer)?,
                 Way::Ask(response) => return Ok(response),
@@ -103,8 +104,7 @@ impl Server {
         if envelope.status == Status::Error {
             return Ok(told_envelope(&envelope));
         }
-        let tool = executor.tool(&request.tool);
-        if tool.is_ok_and(|tool| tool.metadata.requires_approval() == Some(true)) {
+        if executor.asks_first(&request).unwrap_or(true) {
             let message = "what needs a person's approval is not started in the background";
             return Err(Refusal::new("approval_required", message)
                 .hint("execute it without `async`, and the person is asked"));

@@ -73,7 +73,9 @@ async def everything(client, person):
     saw["execute"] = await call("execute", tool("greet", parameters={"name": "Ada"}))
     saw["fails"] = await call("execute", tool("fails"))
     saw["unsigned"] = await call("execute", tool("fresh"))
+    person.answers = [("accept", {"approve": True})]
     saw["sign"] = await call("sign", tool("fresh"))
+    saw["asked"] = list(person.asked)
     saw["signed"] = await call("execute", tool("fresh"))
     saw["help"] = await call("help", {})
     saw["wrong"] = await call("load", {"item_type": "tool"})
@@ -96,6 +98,7 @@ async def approval(person, call, tool):
         ("accept", {"approve": False}),
         ("accept", {"approve": True}),
     ]
+    person.asked.clear()
     declined = await call("execute", tool("careful"))
     unticked = await call("execute", tool("careful"))
     ran = Path(PLAN["project"], "approved").exists()

@@ -34,9 +34,16 @@ const call = (name, parameters, options) =>
   client.callTool({ name, arguments: parameters }, undefined, options);
 const tool = (item_id, more) => ({ item_type: "tool", item_id, ...more });
 
+const accept = (approve) => ({ action: "accept", content: { approve } });
+
+async function sign() {
+  person.answers = [accept(true)];
+  return call("sign", tool("fresh"));
+}
+
 async function approval() {
-  const accept = (approve) => ({ action: "accept", content: { approve } });
   const ran = () => existsSync(`${plan.project}/approved`);
+  person.asked = [];
   person.answers = [{ action: "decline" }, accept(false), accept(true)];
   return {
     declined: await call("execute", tool("careful")),
@@ -76,7 +83,8 @@ const saw = {
   execute: await call("execute", tool("greet", { parameters: { name: "Ada" } })),
   fails: await call("execute", tool("fails")),
   unsigned: await call("execute", tool("fresh")),
-  sign: await call("sign", tool("fresh")),
+  sign: await sign(),
+  asked: person.asked,
   signed: await call("execute", tool("fresh")),
   help: await call("help", {}),
   wrong: await call("load", { item_type: "tool" }),

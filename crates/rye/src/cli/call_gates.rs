@@ -103,7 +103,7 @@ impl CallGates {
             parameters: call.parameters.clone(),
             chain: call.chain,
             pieces: call.pieces.clone(),
-            title: format!("Run {} for an MCP client?", call.tool),
+            title: call.title.clone(),
             body: self.body(&known, project, call)?,
             created_at: time::now().epoch_ms,
         };

@@ -206,6 +206,7 @@ impl From<SignError> for Failure {
                 let hint = format!("rye load {item} --to project");
                 Self::new(Exit::Permission, "read_only", error).hint(hint)
             }
+            SignError::NotShown(ref path) => Self::failed("approval_void", &error).at(path),
             SignError::AboutKeys { ref path, .. } => {
                 let path = path.clone();
                 let hint = format!("rye keys trust {}", path.display());

@@ -8,13 +8,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anstream::ColorChoice;
 use anstream::adapter::strip_str;
 use clap::builder::PossibleValue;
+use lillux::Hash;
 use lillux::process::Supervisor;
 use rye_executor::{Executor, Request};
 use rye_items::metadata::Metadata;
 use rye_items::search::Catalogue;
 use rye_items::{Found, ItemKind, ItemRef};
 use rye_mcp::client::Pool;
-use rye_mcp::{Answer, Decided, Gated, Gateway, Listed, Load, Refusal, Reply, Search, Sign};
+use rye_mcp::{
+    Answer, Decided, Gated, Gateway, Listed, Load, Refusal, Reply, Search, Sign, Unsigned,
+};
 use serde_json::{Value, json};
 
 use super::args::{LoadArgs, SearchArgs, SignArgs};
@@ -174,22 +177,29 @@ impl Gateway for Items {
         answer(load())
     }
 
-    fn sign(&self, project: &Path, ask: &Sign) -> Answer {
-        let sign = || {
-            let kind: ItemKind = ask.item_type.parse()?;
-            // A path would be signed wherever it is; a client names items.
-            if !ask.item_id.contains(['*', '?']) {
-                reference(&ask.item_type, &ask.item_id)?;
-            }
-            let args = SignArgs {
-                targets: vec![format!("{kind}:{}", ask.item_id)],
-                all: false,
-                space: None,
-                provenance: None,
-            };
-            sign::run(&args, &self.context(project)?)
-        };
-        answer(sign())
+    fn unsigned(&self, project: &Path, ask: &Sign) -> Result<Vec<Unsigned>, Refusal> {
+        let unsigned = to_sign(ask).and_then(|args| {
+            let context = self.context(project)?;
+            sign::unsigned(&args, &context)
+        });
+        let unsigned = unsigned.map_err(|failure| refusal(&failure))?.into_iter();
+        let unsigned = unsigned.map(|it| Unsigned {
+            item: it.item,
+            path: it.path,
+            hash: Hash::of(&it.content),
+            text: String::from_utf8_lossy(&it.content).into_owned(),
+        });
+        Ok(unsigned.collect())
+    }
+
+    fn sign(&self, project: &Path, ask: &Sign, approved: &[Unsigned]) -> Answer {
+        let shown = approved.iter().map(|it| (it.path.clone(), it.hash));
+        let shown = shown.collect();
+        let signed = to_sign(ask).and_then(|args| {
+            let context = self.context(project)?;
+            sign::run_shown(&args, &context, &shown)
+        });
+        answer(signed)
     }
 
     fn help(&self, topic: Option<&str>) -> Answer {
@@ -248,6 +258,20 @@ fn listed(reference: &ItemRef, metadata: &Metadata) -> Listed {
         description: metadata.description().map(str::to_owned),
         parameters: names.map(|name| (name.clone(), required(&name))).collect(),
     }
+}
+
+/// What a client wants signed. A path would be signed wherever it is; a client names items.
+fn to_sign(ask: &Sign) -> Result<SignArgs, Failure> {
+    let kind: ItemKind = ask.item_type.parse()?;
+    if !ask.item_id.contains(['*', '?']) {
+        reference(&ask.item_type, &ask.item_id)?;
+    }
+    Ok(SignArgs {
+        targets: vec![format!("{kind}:{}", ask.item_id)],
+        all: false,
+        space: None,
+        provenance: None,
+    })
 }
 
 fn reference(kind: &str, id: &str) -> Result<ItemRef, Failure> {

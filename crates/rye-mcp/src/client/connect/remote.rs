@@ -102,7 +102,7 @@ async fn converse(
     asks: &Asks,
 ) -> Result<Connection, Attempt> {
     let transport = StreamableHttpClientTransport::with_client(http, config);
-    let client = Arc::new(Client::new(&server.id, asks));
+    let client = Arc::new(Client::new(&server.id, asks, heard.masks()));
     let closing = CancellationToken::new();
     let served = serve_client_with_lifecycle_and_ct(
         Arc::clone(&client),
@@ -133,7 +133,7 @@ async fn converse(
         ClientInitializeError::TransportError { error, .. } => transport_words(error),
         error => words(error),
     };
-    let words = heard.masks().mask(&words);
+    let words = heard.masks().mask(&words).into_owned();
     Err(Attempt::Failed(match error {
         ClientInitializeError::TransportError { .. }
         | ClientInitializeError::ConnectionClosed(_) => Kind::Unreachable(words),

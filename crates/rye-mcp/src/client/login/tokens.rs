@@ -16,13 +16,13 @@ use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, CredentialRefreshGuard,
     CredentialStore, OAuthClientConfig, OAuthTokenResponse, StoredCredentials,
 };
+use rye_executor::mask::Masks;
 use rye_items::Space;
 use rye_items::vault::{SecretName, Vault, VaultError};
 use serde::{Deserialize, Serialize};
 
 use super::super::connect::Server;
 use super::super::import::secret_name;
-use super::super::said::Masks;
 use super::Granted;
 
 /// The tokens of one server.

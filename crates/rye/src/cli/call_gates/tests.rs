@@ -12,6 +12,7 @@ fn call(chain: &str, parameters: Value) -> Gated {
         hash: hash.to_owned(),
     };
     Gated {
+        title: "Run it for an MCP client?".to_owned(),
         tool: "my/tool".to_owned(),
         parameters,
         chain: Hash::of(chain),

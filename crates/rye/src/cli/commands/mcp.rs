@@ -2,6 +2,7 @@
 
 mod add;
 mod call;
+mod difference;
 mod discover;
 mod import;
 pub(crate) mod install;

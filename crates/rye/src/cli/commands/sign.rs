@@ -1,8 +1,9 @@
 //! `rye sign`
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
-use lillux::shell_word;
+use lillux::{Hash, shell_word};
 use rye_items::{Found, Library, SignError, SignOutcome, Space};
 use serde_json::{Map, json};
 
@@ -15,6 +16,47 @@ use crate::cli::progress::Progress;
 use crate::cli::targets::Targets;
 
 pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
+    sign(args, context, None)
+}
+
+/// Signs of what is named only what somebody was shown, by its file and its content.
+pub(crate) fn run_shown(
+    args: &SignArgs,
+    context: &Context,
+    shown: &BTreeMap<PathBuf, Hash>,
+) -> Outcome {
+    sign(args, context, Some(shown))
+}
+
+/// A file that would be signed.
+pub(crate) struct Unsigned {
+    pub(crate) item: String,
+    pub(crate) path: PathBuf,
+    pub(crate) content: Vec<u8>,
+}
+
+/// What would be signed. What cannot be is not among it; signing tells why.
+pub(crate) fn unsigned(args: &SignArgs, context: &Context) -> Result<Vec<Unsigned>, Failure> {
+    let library = context.library()?;
+    let key = context.own_keys()?.signing()?;
+    let targets = Targets::named(&library, &args.targets, within(args, &library));
+    let items = targets.items.into_iter().filter_map(|(_, found)| {
+        let content = library.unsigned(&found, &key).ok()??;
+        Some(Unsigned {
+            item: found.reference.to_string(),
+            path: found.path(),
+            content,
+        })
+    });
+    Ok(items.collect())
+}
+
+fn within(args: &SignArgs, library: &Library) -> impl Fn(Space) -> bool {
+    let space = args.space.map_or_else(|| own_space(library), Space::from);
+    move |other| other == space
+}
+
+fn sign(args: &SignArgs, context: &Context, shown: Option<&BTreeMap<PathBuf, Hash>>) -> Outcome {
     let library = context.library()?;
     let key = context.own_keys()?.signing()?;
     let fingerprint = key.public().fingerprint();
@@ -22,8 +64,7 @@ pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
         let text = format!("your key {fingerprint} is not trusted: what it signs will not verify");
         context.printer.warn(&text, Some("rye doctor"));
     }
-    let space = args.space.map_or_else(|| own_space(&library), Space::from);
-    let within = |other: Space| other == space;
+    let within = within(args, &library);
     let targets = if args.all {
         Targets::all(&library, within)
     } else {
@@ -62,7 +103,20 @@ pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
     let items: Vec<_> = targets.items.into_iter().map(|(_, found)| found).collect();
     let progress = Progress::new(context.printer, "signing", items.len());
     let provenance = args.provenance.as_deref();
-    let outcomes = library.sign_many(&items, &key, provenance, &|done| progress.reach(done));
+    let outcomes = match shown {
+        None => library.sign_many(&items, &key, provenance, &|done| progress.reach(done)),
+        Some(shown) => {
+            let items = items.iter();
+            items
+                .map(|found| match shown.get(&found.path()) {
+                    Some(hash) => library.sign_shown(found, &key, *hash),
+                    // Nothing was to be signed then.
+                    None if library.unsigned(found, &key)?.is_none() => Ok(SignOutcome::Unchanged),
+                    None => Err(SignError::NotShown(found.path())),
+                })
+                .collect()
+        }
+    };
     drop(progress);
     rows.extend(
         items

@@ -7,6 +7,7 @@ __category__ = "rye/file-system"
 __tool_description__ = "Replaces an exact text in a file of the project"
 __risk_level__ = "medium"
 __effect__ = "at_most_once"
+__writes__ = ["path"]
 
 CONFIG_SCHEMA = {
     "type": "object",

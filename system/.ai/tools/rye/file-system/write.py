@@ -7,6 +7,7 @@ __category__ = "rye/file-system"
 __tool_description__ = "Writes a file of the project, whole, and makes the folders it needs"
 __risk_level__ = "medium"
 __effect__ = "idempotent"
+__writes__ = ["path"]
 
 CONFIG_SCHEMA = {
     "type": "object",

@@ -1,6 +1,6 @@
 //! `rye config variables`
 
-use rye_executor::environment::OWN_SECRETS;
+use rye_executor::environment::{OWN_SECRETS, WITHHELD_TOO};
 use rye_items::metadata::Metadata;
 use rye_items::{ItemKind, Library, SYSTEM};
 use serde::Serialize;
@@ -89,7 +89,7 @@ fn words(value: &Value) -> String {
 
 impl Report for Variables {
     fn json(&self) -> Value {
-        json!({ "read": VARIABLES, "given": self.0, "withheld": OWN_SECRETS })
+        json!({ "read": VARIABLES, "given": self.0, "withheld": OWN_SECRETS, "withheld_too": WITHHELD_TOO })
     }
 
     fn show(&self, page: &mut Page) {
@@ -119,5 +119,6 @@ impl Report for Variables {
         page.line("");
         page.line(paint(BOLD, "never given to tools"));
         page.line(OWN_SECRETS.join(" "));
+        page.line(WITHHELD_TOO);
     }
 }

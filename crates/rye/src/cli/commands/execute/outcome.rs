@@ -1,7 +1,9 @@
 //! What a call gave, for scripts and for people, and the exit code of it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use lillux::cas::{Cas, Kind};
 use lillux::shell_word;
 use rye_executor::chain::ChainError;
 use rye_executor::parameters::{ParameterError, Violation};
@@ -21,13 +23,11 @@ pub(in crate::cli::commands) fn report(envelope: Envelope, context: &Context) ->
     for warning in warnings.into_iter().flatten().filter_map(Value::as_str) {
         context.printer.warn(warning, None);
     }
-    for stream in ["stdout", "stderr"] {
+    for stream in ["stdout", "stderr", "result"] {
         if let Some(hash) = noted(&format!("{stream}_hash")) {
-            let store = context.cache().map(|cache| cache.join("output"));
-            let store = store.map_or_else(String::new, |store| shell_word(&store));
-            let hint = format!("lillux cas get --root {store} {hash}");
             let text = format!("its {stream} is longer than what is shown");
-            context.printer.warn(&text, Some(&hint));
+            let hint = kept(hash, context).map(|path| format!("cat {}", shell_word(&path)));
+            context.printer.warn(&text, hint.as_deref());
         } else if let Some(why) = noted(&format!("{stream}_lost")) {
             let text = format!("its {stream} was cut: {why}");
             context.printer.warn(&text, None);
@@ -46,6 +46,12 @@ pub(in crate::cli::commands) fn report(envelope: Envelope, context: &Context) ->
         Printer::raw_error(stderr.as_bytes());
     }
     Ok(Box::new(Ran(envelope)))
+}
+
+/// Where the whole of what was cut is kept.
+fn kept(hash: &str, context: &Context) -> Option<PathBuf> {
+    let store = Cas::open_existing(context.cache()?.join("output")).ok()?;
+    Some(store.path_of(Kind::Blob, &hash.parse().ok()?))
 }
 
 /// What a tool printed, where that is all it gave.

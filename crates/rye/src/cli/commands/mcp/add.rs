@@ -28,6 +28,8 @@ pub(crate) fn run(args: &AddArgs, context: &Context, keeper: &mut Keeper) -> Out
         return Err(exists(name, root.path_of(&file)));
     }
     let mut config = ServerConfig::new(transport(args));
+    // What could never be used is not written down.
+    ServerConfig::read(&config.to_value()).map_err(Failure::usage)?;
     if let Some(secret) = &args.secret {
         keep_secret(&mut config, name, secret, args.space.into(), context)?;
     }

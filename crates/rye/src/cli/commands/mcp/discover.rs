@@ -6,9 +6,10 @@ use std::fs;
 use lillux::At as _;
 use lillux::durable::Existing;
 use rye_mcp::client::discovery::{Change, Discovered, Finding, compare};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::super::execute::Keeper;
+use super::difference::Difference;
 use super::items;
 use crate::cli::args::DiscoverArgs;
 use crate::cli::context::Context;
@@ -61,17 +62,38 @@ pub(crate) fn run(args: &DiscoverArgs, context: &Context, keeper: &mut Keeper) -
             _ => {}
         }
     }
+    let findings = findings.into_iter().map(|finding| {
+        let before = there.iter().find(|item| item.tool == finding.tool);
+        let differences = match &finding.change {
+            Change::Changed(parts) => differences(parts, before, &finding.said),
+            _ => Vec::new(),
+        };
+        (finding, differences)
+    });
     Ok(Box::new(Found {
         name: name.to_owned(),
         accept: args.accept,
-        findings,
+        findings: findings.collect(),
     }))
+}
+
+fn differences(
+    parts: &[String],
+    before: Option<&items::ToolItem<'_>>,
+    said: &Map<String, Value>,
+) -> Vec<Difference> {
+    let differences = parts.iter().map(|part| Difference {
+        part: part.clone(),
+        before: before.and_then(|item| item.said.get(part).cloned()),
+        after: said.get(part).cloned(),
+    });
+    differences.collect()
 }
 
 struct Found {
     name: String,
     accept: bool,
-    findings: Vec<Finding>,
+    findings: Vec<(Finding, Vec<Difference>)>,
 }
 
 impl Report for Found {
@@ -79,14 +101,18 @@ impl Report for Found {
         let tools: Vec<_> = self
             .findings
             .iter()
-            .map(|finding| {
+            .map(|(finding, differences)| {
                 let mut about = json!({
                     "tool": finding.tool,
                     "item": finding.id,
                     "change": finding.change.word(),
                 });
                 match &finding.change {
-                    Change::Changed(parts) => about["parts"] = json!(parts),
+                    Change::Changed(parts) => {
+                        about["parts"] = json!(parts);
+                        let all = differences.iter();
+                        about["differences"] = all.map(Difference::json).collect();
+                    }
                     Change::Unusable(why) => about["why"] = json!(why),
                     _ => {}
                 }
@@ -102,7 +128,7 @@ impl Report for Found {
             return;
         }
         let mut table = Table::new(["CHANGE", "ITEM", "ABOUT"]);
-        for finding in &self.findings {
+        for (finding, _) in &self.findings {
             let (style, about) = match &finding.change {
                 Change::Added => (GOOD, finding.tool.clone()),
                 Change::Same => (DIM, finding.tool.clone()),
@@ -117,13 +143,18 @@ impl Report for Found {
             ]);
         }
         page.table(&table);
+        for (finding, differences) in &self.findings {
+            for difference in differences {
+                difference.show(page, &finding.id);
+            }
+        }
         if self.accept {
             page.line(paint(DIM, "what changed was accepted"));
         }
     }
 
     fn failure(&self) -> Option<Failure> {
-        let differs = |finding: &&Finding| {
+        let differs = |(finding, _): &&(Finding, Vec<Difference>)| {
             matches!(finding.change, Change::Changed(_) | Change::Removed) && !self.accept
         };
         let count = self.findings.iter().filter(differs).count();

@@ -19,8 +19,9 @@ use crate::cli::table::{Cell, Table};
 
 pub(crate) fn run(args: &ImportArgs, context: &Context) -> Outcome {
     let text = fs::read_to_string(&args.file).at("read", &args.file)?;
-    let read =
-        import::read(&text).map_err(|why| Failure::failed("bad_file", why).at(&args.file))?;
+    let folder = context.settings.project().to_string_lossy();
+    let read = import::read(text.trim_start_matches('\u{feff}'), &folder)
+        .map_err(|why| Failure::failed("bad_file", why).at(&args.file))?;
     let library = context.library()?;
     let key = items::key(context)?;
     let root = items::root(&library, args.space.into())?;

@@ -7,9 +7,9 @@ use lillux::keys::SigningKey;
 use rye_items::space::Root;
 use rye_items::vault::Vault;
 use rye_items::{Found, Item, ItemKind, Library, PathItem, Space, SpaceError, Verified};
-use rye_mcp::client::discovery::{accepted, server_id};
+use rye_mcp::client::discovery::{accepted, said_before, server_id};
 use rye_mcp::client::{ClientError, Pin, Pool, Server, ServerConfig, item_text};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::super::execute::{Keeper, supervisor, wait_for};
 use crate::cli::args::ServerName;
@@ -151,6 +151,8 @@ pub(super) struct ToolItem<'l> {
     /// The tool's name at the server.
     pub(super) tool: String,
     pub(super) pin: Pin,
+    /// What was accepted of it, part by part.
+    pub(super) said: Map<String, Value>,
 }
 
 /// The items of a server's tools in a space, as far as they verify.
@@ -167,7 +169,13 @@ pub(super) fn tools<'l>(library: &'l Library, space: Space, name: &str) -> Vec<T
         let config = metadata.value("config")?;
         let is_of_server = config.get("server").and_then(Value::as_str) == Some(&server);
         let (tool, pin) = accepted(config).filter(|_| is_of_server)?;
-        Some(ToolItem { found, tool, pin })
+        let said = said_before(&metadata);
+        Some(ToolItem {
+            found,
+            tool,
+            pin,
+            said,
+        })
     })
     .collect()
 }

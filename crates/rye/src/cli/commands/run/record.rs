@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use lillux::durable::{self, Existing};
 use lillux::process::{Command, Handle, spawn};
 use lillux::{At as _, time};
-use rye_executor::Request;
+use rye_executor::{Approval, Request};
 use rye_items::ItemRef;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -36,12 +36,23 @@ pub(crate) struct Asked {
     pub(super) timeout_s: Option<f64>,
     pub(super) project: PathBuf,
     pub(super) started_at: String,
+    #[serde(default)]
+    by: By,
     /// That a run of a graph goes on under its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) resumes: Option<Resumes>,
     /// Whether it is one of a graph, which writes itself down in its project.
     #[serde(default)]
     pub(super) is_graph: bool,
+}
+
+/// Who wants a run: what needs an approval runs only for a person.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum By {
+    #[default]
+    Person,
+    Client,
 }
 
 /// How a run of a graph goes on.
@@ -59,6 +70,11 @@ impl Asked {
             timeout_s: request.timeout.map(|time| time.as_secs_f64()),
             project: context.settings.project().to_owned(),
             started_at: time::now().iso,
+            by: match request.approval {
+                Approval::Asked => By::Person,
+                // What somebody approved is a call, and not what runs on its own later.
+                Approval::Missing | Approval::OfChain(_) => By::Client,
+            },
             resumes: None,
             is_graph: is_graph(&request.tool, context),
         }
@@ -74,6 +90,10 @@ impl Asked {
         let timeout = self.timeout_s.map(Duration::try_from_secs_f64);
         let mut request = Request::new(tool).parameters(self.parameters);
         request.timeout = timeout.and_then(Result::ok);
+        request.approval = match self.by {
+            By::Person => Approval::Asked,
+            By::Client => Approval::Missing,
+        };
         Ok(request)
     }
 }

@@ -1,0 +1,35 @@
+//! What is the program's own, and given to no tool.
+
+/// What belongs to the program and never to a tool: keys of model vendors, the vault's.
+pub const OWN_SECRETS: [&str; 9] = [
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "OPENROUTER_API_KEY",
+    "VLLM_API_KEY",
+    "RYE_RELEASE_KEY",
+    "RYE_VAULT_KEY",
+    "RYE_TOKEN",
+];
+
+/// What our own variables hold that have one of these words in their names.
+const WORDS: [&str; 6] = [
+    "TOKEN",
+    "KEY",
+    "SECRET",
+    "PASSWORD",
+    "PASSPHRASE",
+    "CREDENTIAL",
+];
+
+/// What else is never given to a tool, in words.
+pub const WITHHELD_TOO: &str = "variables that begin with RYE_ and hold a token, key, secret, \
+    password, passphrase or credential; and those that models.yaml names as `api_key_env`";
+
+/// Whether a variable belongs to the program and never to a tool.
+pub(super) fn is_own_secret(name: &str) -> bool {
+    let own = name.strip_prefix("RYE_").into_iter();
+    let mut words = own.flat_map(|name| name.split('_'));
+    OWN_SECRETS.contains(&name) || words.any(|word| WORDS.contains(&word))
+}

@@ -1,0 +1,110 @@
+//! `sign`: a signature says that a person vouches for a file, so a person is asked, with
+//! what is in it.
+
+use std::fmt::Write as _;
+
+use lillux::Hash;
+use rmcp::RoleServer;
+use rmcp::model::{CallToolRequestParams, CallToolResponse};
+use rmcp::service::RequestContext;
+use serde_json::json;
+
+use super::Server;
+use super::approval::{Answered, Ask, Way, shown};
+use super::call::{read, told};
+use super::definitions::Five;
+use crate::gateway::{Gated, Piece, Refusal, Sign, Unsigned};
+
+/// How many files are shown whole.
+const SHOWN: usize = 20;
+
+impl Server {
+    pub(super) async fn sign(
+        &self,
+        mut call: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, Refusal> {
+        let ask: Sign = read(Five::Sign, call.arguments.take().unwrap_or_default())?;
+        let project = self
+            .project_of(ask.project_path.as_deref(), context)
+            .await?;
+        let (here, wanted) = (project.clone(), ask.clone());
+        let unsigned = self
+            .blocking(move |gateway| gateway.unsigned(&here, &wanted))
+            .await?;
+        let all = hash(&unsigned);
+        // Where nothing would be signed there is nothing to vouch for, and the answer says why.
+        if !unsigned.is_empty() {
+            let about = Hash::of(json!([project, ask.item_type, ask.item_id]).to_string());
+            let answered = if let Some(answered) = self.approved(&call, &about) {
+                answered
+            } else {
+                let ask = question(&ask, &unsigned, all, about);
+                match self.ask_for_approval(&project, ask, context).await? {
+                    Way::Answered(answered) => answered,
+                    Way::Ask(response) => return Ok(response),
+                }
+            };
+            match answered {
+                Answered::Yes(approved) if approved == all => {}
+                Answered::Yes(_) => {
+                    let message = "it is not what was approved: a file has changed since";
+                    return Err(Refusal::new("approval_void", message));
+                }
+                Answered::No => {
+                    let message = "the person declined to sign it";
+                    return Err(Refusal::new("approval_declined", message));
+                }
+            }
+        }
+        self.blocking(move |gateway| gateway.sign(&project, &ask, &unsigned))
+            .await
+            .map(told)
+    }
+}
+
+/// All that would be signed, by its content.
+fn hash(unsigned: &[Unsigned]) -> Hash {
+    let all = unsigned.iter().map(|it| json!([it.path, it.hash]));
+    let all: Vec<_> = all.collect();
+    Hash::of(json!(["sign", all]).to_string())
+}
+
+fn question(ask: &Sign, unsigned: &[Unsigned], chain: Hash, call: Hash) -> Ask {
+    let meant = format!("{}:{}", ask.item_type, ask.item_id);
+    let mut question = format!(
+        "Sign {meant}?\n\nA signature says that you vouch for what is in a file: it may then run.\n"
+    );
+    for one in unsigned.iter().take(SHOWN) {
+        let (path, text) = (one.path.display(), shown(&one.text));
+        let (item, hash) = (&one.item, &one.hash);
+        let _ = writeln!(question, "\n{item}\nfile: {path}\nhash: {hash}\n{text}");
+    }
+    for one in unsigned.iter().skip(SHOWN) {
+        let _ = write!(
+            question,
+            "\n{} ({}, {})",
+            one.item,
+            one.path.display(),
+            one.hash
+        );
+    }
+    let pieces = unsigned.iter().map(|it| Piece {
+        name: it.item.clone(),
+        hash: it.hash.to_hex(),
+    });
+    Ask {
+        gated: Gated {
+            title: format!("Sign {meant} for an MCP client?"),
+            // No id has a space in it.
+            tool: format!("sign {meant}"),
+            parameters: json!({ "item_type": ask.item_type, "item_id": ask.item_id }),
+            chain,
+            pieces: pieces.collect(),
+            question,
+        },
+        call,
+        tick: "Sign it",
+        what: format!("a signature for {meant}"),
+    }
+}

@@ -1,0 +1,81 @@
+//! What a server says of a tool, beside what was accepted of it.
+
+use serde_json::{Value, json};
+
+use crate::cli::page::{BAD, BOLD, DIM, GOOD, Page, paint, plain};
+
+/// How many lines of each side are shown; programs are told all.
+const LINES: usize = 100;
+
+/// A part of a tool that is not what was accepted.
+pub(super) struct Difference {
+    pub(super) part: String,
+    /// As it was accepted, where that was kept.
+    pub(super) before: Option<Value>,
+    pub(super) after: Option<Value>,
+}
+
+impl Difference {
+    pub(super) fn json(&self) -> Value {
+        json!({ "part": self.part, "before": self.before, "after": self.after })
+    }
+
+    pub(super) fn show(&self, page: &mut Page, item: &str) {
+        page.line("");
+        page.line(format_args!("{} {}", paint(BOLD, item), self.part));
+        let (before, after) = (lines(self.before.as_ref()), lines(self.after.as_ref()));
+        if self.before.is_none() {
+            let text = "  what was accepted of it is known by its hash alone";
+            page.line(paint(DIM, text));
+        }
+        let same = |(a, b): &(&String, &String)| a == b;
+        let first = before.iter().zip(&after).take_while(same).count();
+        let (before, after) = (&before[first..], &after[first..]);
+        let last = before.iter().rev().zip(after.iter().rev());
+        let last = last.take_while(same).count();
+        let sides = [
+            ("-", BAD, &before[..before.len() - last]),
+            ("+", GOOD, &after[..after.len() - last]),
+        ];
+        for (sign, style, lines) in sides {
+            for line in lines.iter().take(LINES) {
+                page.line(paint(style, format_args!("  {sign} {line}")));
+            }
+            if lines.len() > LINES {
+                let more = lines.len() - LINES;
+                page.line(paint(
+                    DIM,
+                    format_args!("  {more} more lines; --json has them"),
+                ));
+            }
+        }
+    }
+}
+
+/// What is said, line by line, and nothing that steers a terminal.
+fn lines(said: Option<&Value>) -> Vec<String> {
+    let text = match said {
+        None | Some(Value::Null) => return Vec::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => serde_json::to_string_pretty(other).unwrap_or_default(),
+    };
+    text.lines().map(|line| plain(line).into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_the_same_on_both_sides_is_not_shown() {
+        let difference = Difference {
+            part: "description".to_owned(),
+            before: Some("one\ntwo\nthree".into()),
+            after: Some("one\n\u{1b}[2J2\nthree".into()),
+        };
+        let mut page = Page::new(None);
+        difference.show(&mut page, "mcp/s/t");
+        let shown = anstream::adapter::strip_str(page.as_str()).to_string();
+        assert_eq!(shown, "\nmcp/s/t description\n  - two\n  + \\u{1b}[2J2\n");
+    }
+}
