@@ -50,10 +50,12 @@ mod error;
 pub mod hash;
 pub mod keys;
 pub mod process;
+mod shown;
 mod text;
 pub mod time;
 pub mod watch;
 
 pub use error::{At, PathError};
 pub use hash::{Hash, Hasher};
-pub use text::shell_word;
+pub use shown::{BAR, quoted, visible, visible_line};
+pub use text::{says_nothing, shell_word};

@@ -1,4 +1,5 @@
-//! Types whose one serialised form is their text, and paths as shells read them.
+//! Types whose one serialised form is their text, paths as shells read them, and words that
+//! say nothing.
 
 use std::path::Path;
 
@@ -23,6 +24,28 @@ pub fn shell_word(path: &Path) -> String {
     }
 }
 
+/// Words that are in any sentence.
+const FILLERS: [&str; 46] = [
+    "a", "an", "and", "are", "as", "at", "be", "by", "can", "could", "for", "from", "have", "how",
+    "i", "in", "into", "is", "it", "its", "me", "my", "of", "on", "or", "our", "please", "should",
+    "some", "that", "the", "their", "them", "these", "this", "those", "to", "want", "we", "what",
+    "which", "will", "with", "would", "you", "your",
+];
+
+/// Whether a word, in lower case, says nothing of what a sentence is about: whoever asks for
+/// something in a sentence does not look for these.
+///
+/// ```
+/// use lillux::says_nothing;
+///
+/// let query = "send a message to the team";
+/// let words: Vec<_> = query.split(' ').filter(|word| !says_nothing(word)).collect();
+/// assert_eq!(words, ["send", "message", "team"]);
+/// ```
+pub fn says_nothing(word: &str) -> bool {
+    FILLERS.binary_search(&word).is_ok()
+}
+
 /// Serialises a type by its `Display` and reads it by its `FromStr`.
 macro_rules! serde_as_text {
     ($type:ty) => {
@@ -43,3 +66,16 @@ macro_rules! serde_as_text {
 }
 
 pub(crate) use serde_as_text;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_word_that_says_nothing_is_found() {
+        for word in FILLERS {
+            assert!(says_nothing(word), "{word}");
+        }
+        assert!(!says_nothing("todo") && !says_nothing(""));
+    }
+}

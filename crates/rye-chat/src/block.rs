@@ -6,7 +6,7 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::highlight;
 use crate::markdown;
-use crate::text::{BOLD, CYAN, DIM, GREEN, Line, PLAIN, RED, Style, YELLOW};
+use crate::text::{BOLD, CYAN, DIM, GOES_ON, GREEN, Line, PLAIN, RED, Style, YELLOW};
 
 /// How much of a difference is shown by itself.
 const DIFF_LINES: usize = 24;
@@ -32,6 +32,8 @@ pub(crate) enum Block {
     Listed(&'static str, Vec<(String, String)>),
     /// What else happened.
     Told(Vec<Line>),
+    /// All that there is to know of a gate.
+    Gate(Vec<Line>),
     /// What went wrong.
     Wrong(String),
 }
@@ -53,9 +55,11 @@ impl Block {
     /// The lines of it, an empty one before it where it is something new.
     pub(crate) fn lines(&self, width: usize, unfolded: bool) -> Vec<Line> {
         let mut lines = match self {
-            Self::Said { goes_on: true, .. } | Self::Tool(_) | Self::Told(_) | Self::Listed(..) => {
-                Vec::new()
-            }
+            Self::Said { goes_on: true, .. }
+            | Self::Tool(_)
+            | Self::Told(_)
+            | Self::Gate(_)
+            | Self::Listed(..) => Vec::new(),
             _ => vec![Line::default()],
         };
         match self {
@@ -85,6 +89,11 @@ impl Block {
             Self::Told(told) => {
                 for line in told {
                     lines.extend(line.clone().wrap(width, &Line::plain("  ")));
+                }
+            }
+            Self::Gate(told) => {
+                for line in told {
+                    lines.extend(line.clone().wrap(width, &Line::new(GOES_ON, DIM)));
                 }
             }
             Self::Wrong(text) => lines.extend(marked("✗ ", RED, RED, text, width)),

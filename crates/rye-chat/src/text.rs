@@ -8,6 +8,9 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 /// How many columns a tab stands for.
 const TAB: &str = "    ";
 
+/// Before what goes on from the line above where it must not look like a line of its own.
+pub(crate) const GOES_ON: &str = "  ┊ ";
+
 /// A colour of the terminal's own palette.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Colour {

@@ -67,8 +67,10 @@ impl Instead {
     /// What the person is told where they cannot be used.
     pub(crate) fn unfit(&self, wrong: &str) -> String {
         format!(
-            "The arguments that {} wrote do not fit: {wrong}\n{}\n",
-            self.by, self.args
+            "The arguments that {} wrote do not fit:\n{}\n{}\n",
+            self.by,
+            lillux::quoted(wrong),
+            lillux::quoted(&self.args.to_string())
         )
     }
 }

@@ -141,6 +141,17 @@ pub enum ActionError {
     Failed(ErrorInfo),
 }
 
+/// Whether a person has approved something once and for all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Remembered {
+    /// They have.
+    Yes,
+    /// Nothing is known of it.
+    No,
+    /// They have, and it does not hold here: why, in a sentence for whoever is asked again.
+    NotHere(String),
+}
+
 /// Where actions come from.
 pub trait ActionSource: Send + Sync + 'static {
     /// Its name, which stands before the ids of its actions.
@@ -171,8 +182,8 @@ pub trait ActionSource: Send + Sync + 'static {
     }
 
     /// Whether a person has approved it once and for all.
-    fn is_remembered<'a>(&'a self, _: &'a Prepared) -> Later<'a, bool> {
-        Box::pin(std::future::ready(false))
+    fn remembered<'a>(&'a self, _: &'a Prepared) -> Later<'a, Remembered> {
+        Box::pin(std::future::ready(Remembered::No))
     }
 
     /// Whether an approval can be remembered once and for all.
@@ -184,6 +195,15 @@ pub trait ActionSource: Send + Sync + 'static {
     fn remember<'a>(&'a self, _: &'a Prepared, _by: &'a str) -> Later<'a, Result<(), ActionError>> {
         Box::pin(std::future::ready(Ok(())))
     }
+}
+
+/// The words of a query, in lower case, without those that say nothing; with them, where
+/// there are no others.
+pub fn words(query: &str) -> Vec<String> {
+    let all: Vec<_> = query.split_whitespace().map(str::to_lowercase).collect();
+    let says = |word: &&String| !lillux::says_nothing(word);
+    let some: Vec<_> = all.iter().filter(says).cloned().collect();
+    if some.is_empty() { all } else { some }
 }
 
 /// The two tools.

@@ -12,6 +12,7 @@ mod bash;
 mod edit;
 mod glob;
 mod grep;
+mod masked;
 mod permission;
 mod read;
 mod skill;

@@ -9,23 +9,22 @@
 mod blobs;
 mod check;
 mod elsewhere;
+mod receipt;
 mod tasks;
 
 use lillux::Hash;
 use lillux::keys::SigningKey;
 use rye_protocol::{
-    CallId, Entry, EntryId, EntryKind, Gate, GateId, Millis, Part, QueueItemId, Receipt,
-    Resolution, Seal, SessionId, Thread, ThreadId,
+    Entry, EntryId, EntryKind, Millis, Part, QueueItemId, Seal, SessionId, Thread, ThreadId,
 };
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::arguments;
 
 pub use blobs::{Kept, check_blobs};
 pub use check::{Fault, Trouble, Verdict, check, check_receipt};
 pub use elsewhere::Doubt;
 pub(crate) use elsewhere::{doubt, is_doubted};
+pub use receipt::{question_hash, receipt};
 pub use tasks::check_all;
 
 /// Where a gate's context keeps the hash of what would run.
@@ -124,60 +123,6 @@ pub(crate) fn sign_seal(mut seal: Seal, key: &SigningKey) -> (Seal, String) {
     let hash = seal_hash(&seal);
     seal.signature = key.sign(&hash).to_string();
     (seal, hash.to_hex())
-}
-
-fn receipt_hash(receipt: &Receipt) -> Hash {
-    #[derive(Serialize)]
-    struct Hashed<'a> {
-        session: &'a SessionId,
-        gate: &'a GateId,
-        call: &'a CallId,
-        action: &'a str,
-        chain_hash: &'a Option<String>,
-        args_hash: &'a Option<String>,
-        by: &'a str,
-        at: Millis,
-        key: &'a str,
-    }
-    hash(
-        "rye receipt 1",
-        &Hashed {
-            session: &receipt.session,
-            gate: &receipt.gate,
-            call: &receipt.call,
-            action: &receipt.action,
-            chain_hash: &receipt.chain_hash,
-            args_hash: &receipt.args_hash,
-            by: &receipt.by,
-            at: receipt.at,
-            key: &receipt.key,
-        },
-    )
-}
-
-/// The receipt of a decision.
-pub fn receipt(gate: &Gate, resolution: &Resolution, key: &SigningKey) -> Receipt {
-    let mut receipt = unsigned(gate, resolution);
-    receipt.key = key.public().fingerprint().to_string();
-    receipt.signature = key.sign(&receipt_hash(&receipt)).to_string();
-    receipt
-}
-
-fn unsigned(gate: &Gate, resolution: &Resolution) -> Receipt {
-    let text = |key: &str| gate.context.get(key).and_then(Value::as_str);
-    let other = arguments::approved(&gate.context, resolution).map(args_hash);
-    Receipt {
-        session: gate.origin.session.clone(),
-        gate: gate.id.clone(),
-        call: gate.origin.call.clone(),
-        action: resolution.action.clone(),
-        chain_hash: text(CHAIN_HASH).map(str::to_owned),
-        args_hash: other.or_else(|| text(ARGS_HASH).map(str::to_owned)),
-        by: resolution.by.clone(),
-        at: resolution.at,
-        key: String::new(),
-        signature: String::new(),
-    }
 }
 
 /// The hash of arguments, whatever the order of their names.

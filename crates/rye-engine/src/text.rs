@@ -64,6 +64,20 @@ pub(crate) fn whole_of(text: &str) -> Option<Hash> {
     })
 }
 
+/// A text of somebody else's for a person who has to decide, each line behind a bar; without
+/// the middle of what is too long.
+pub(crate) fn quoted(text: &str, longest: usize) -> String {
+    let Some((head, tail)) = ends(text, longest) else {
+        return lillux::quoted(text);
+    };
+    format!(
+        "{}\n[… {} bytes are left out here …]\n{}",
+        lillux::quoted(&text[..head]),
+        tail - head,
+        lillux::quoted(&text[tail..])
+    )
+}
+
 /// Where the beginning ends and the end begins, if both together are to be no longer than
 /// this; none where it fits.
 fn ends(text: &str, longest: usize) -> Option<(usize, usize)> {
@@ -118,6 +132,15 @@ mod tests {
         assert_eq!(
             without_middle(text, 16, None),
             "one\ntwo\n[… 2 lines, 11 bytes are left out here …]\nfive\n"
+        );
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_quoted_text_is_not_said_by_it() {
+        assert_eq!(quoted("ls\nrisk: low\n", 100), "│ ls\n│ risk: low");
+        assert_eq!(
+            quoted("abcdefghij", 4),
+            "│ ab\n[… 6 bytes are left out here …]\n│ ij"
         );
     }
 

@@ -23,7 +23,7 @@ use crate::sandbox::Sandbox;
 use crate::store::Later;
 
 pub use approval::Approval;
-pub(crate) use approval::{agreed, decided};
+pub(crate) use approval::{LEADS_TO, agreed, decided};
 pub use rye_protocol::Effect;
 
 /// What a tool is.
@@ -318,6 +318,11 @@ impl ToolContext {
         let gone = || ToolError::failed("the thread has ended");
         self.mail.send(mail).map_err(|_| gone())?;
         written.await.map_err(|_| gone())
+    }
+
+    /// Has a secret masked from now on, in all that tools give, print and say.
+    pub fn mask(&self, secret: &str) {
+        self.masks.add(secret);
     }
 
     /// Tells what the tool prints, as it prints it. It is not written down.

@@ -10,7 +10,11 @@ use std::time::Duration;
 use lillux::durable::{self, Existing, WriteError};
 use rye_protocol::{Gate, GateId, GateStatus, Millis, Resolution};
 
-use crate::record::{RecordError, Runs};
+mod asking;
+
+use crate::record::{RecordError, Runs, Trusting};
+
+pub use asking::Asking;
 
 /// How often the clock is looked at where there is a deadline: it may be set, and a machine
 /// may sleep.
@@ -40,50 +44,98 @@ pub enum Posted {
 }
 
 impl Question {
-    /// Asks it, or finds it where it was asked before.
-    pub(crate) fn ask(folder: &Path, gate: Gate) -> Result<Self, RecordError> {
+    /// Where it and its answer are, in the folder of a run.
+    fn paths(folder: &Path, gate: &GateId) -> (PathBuf, PathBuf) {
         let gates = folder.join("gates");
-        durable::create_folder(&gates, 0o700)?;
-        let name = lillux::Hash::of(gate.id.as_str()).to_hex();
+        let name = lillux::Hash::of(gate.as_str()).to_hex();
         let name = &name[..16];
-        let path = gates.join(format!("{name}.json"));
-        let text = serde_json::to_vec(&gate).unwrap_or_default();
         let answer = gates.join(format!("{name}.answer.json"));
-        match durable::write(&path, &text, 0o600, Existing::Refuse) {
-            Err(WriteError::Exists(_)) => {
-                let asked = read(&path).unwrap_or(gate);
-                Ok(Self {
-                    gate: asked,
-                    answer,
-                })
+        (gates.join(format!("{name}.json")), answer)
+    }
+
+    /// Asks it. Where it was asked before, the answer to that is the answer to it.
+    pub(crate) fn ask(folder: &Path, gate: Gate) -> Result<Self, RecordError> {
+        let (path, answer) = Self::paths(folder, &gate.id);
+        durable::create_folder(&folder.join("gates"), 0o700)?;
+        let text = serde_json::to_vec(&gate).unwrap_or_default();
+        if fs::read(&path).ok().as_deref() != Some(&text) {
+            durable::write(&path, &text, 0o600, Existing::Replace)?;
+        }
+        Ok(Self { gate, answer })
+    }
+
+    /// What was asked under this id before, whoever says so.
+    pub(crate) fn asked(folder: &Path, gate: &GateId) -> Option<Gate> {
+        read(&Self::paths(folder, gate).0)
+    }
+
+    /// A question that the record of a run tells of.
+    pub(crate) fn of(folder: &Path, gate: Gate) -> Self {
+        let (_, answer) = Self::paths(folder, &gate.id);
+        Self { gate, answer }
+    }
+
+    /// How it stands. What a person is said to have decided counts with their receipt for
+    /// this very question, and the end of its time when that is over.
+    pub fn status(&self, trust: &dyn Trusting) -> GateStatus {
+        let counts = match self.said() {
+            GateStatus::Resolved { resolution } => {
+                matches!(trust.receipt(&self.gate, &resolution), Ok(true))
             }
-            outcome => {
-                outcome?;
-                Ok(Self { gate, answer })
+            GateStatus::Expired { .. } => {
+                let deadline = self.gate.expires_at;
+                deadline.is_some_and(|deadline| deadline <= now())
             }
+            GateStatus::Withdrawn { .. } | GateStatus::Pending => true,
+        };
+        if counts {
+            self.said()
+        } else {
+            GateStatus::Pending
         }
     }
 
-    /// How it stands.
-    pub fn status(&self) -> GateStatus {
+    fn said(&self) -> GateStatus {
         read(&self.answer).unwrap_or(GateStatus::Pending)
     }
 
     /// Answers it.
-    pub fn answer(&self, resolution: &Resolution) -> Result<Posted, RecordError> {
+    pub fn answer(
+        &self,
+        resolution: &Resolution,
+        trust: &dyn Trusting,
+    ) -> Result<Posted, RecordError> {
         let said = GateStatus::Resolved {
             resolution: resolution.clone(),
         };
         if self.end(&said)? {
             return Ok(Posted::Written);
         }
-        Ok(match self.status() {
+        let status = self.status(trust);
+        if status.is_pending() {
+            // What is there is nobody's word.
+            let text = serde_json::to_vec(&said).unwrap_or_default();
+            durable::write(&self.answer, &text, 0o600, Existing::Replace)?;
+            return Ok(Posted::Written);
+        }
+        Ok(match status {
             GateStatus::Resolved { resolution: first } if first.agrees_with(resolution) => {
                 Posted::Same
             }
             GateStatus::Resolved { resolution: first } => Posted::Conflict(Box::new(first)),
             other => Posted::Gone(other),
         })
+    }
+
+    /// Takes it back, and with it whatever was said to it.
+    pub(crate) fn withdraw(&self, reason: &str) -> Result<GateStatus, RecordError> {
+        let status = GateStatus::Withdrawn {
+            reason: reason.to_owned(),
+            at: now(),
+        };
+        let text = serde_json::to_vec(&status).unwrap_or_default();
+        durable::write(&self.answer, &text, 0o600, Existing::Replace)?;
+        Ok(status)
     }
 
     /// Ends it, unless it has ended. Tells whether this was its end.
@@ -97,17 +149,20 @@ impl Question {
     }
 
     /// Waits until it has ended.
-    pub(crate) async fn ended(&self) -> Result<GateStatus, RecordError> {
+    pub(crate) async fn ended(&self, trust: &dyn Trusting) -> Result<GateStatus, RecordError> {
         let paths = [self.answer.clone()];
-        let look = || Some(self.status()).filter(|status| !status.is_pending());
+        let look = || Some(self.status(trust)).filter(|status| !status.is_pending());
         loop {
             let left = match self.gate.expires_at {
                 None => None,
                 Some(deadline) => match deadline.0.saturating_sub(now().0) {
                     0 => {
-                        let at = now();
-                        self.end(&GateStatus::Expired { at })?;
-                        return Ok(self.status());
+                        let expired = GateStatus::Expired { at: now() };
+                        self.end(&expired)?;
+                        return Ok(match self.status(trust) {
+                            GateStatus::Pending => expired,
+                            other => other,
+                        });
                     }
                     left => Some(LOOK.min(Duration::from_millis(left))),
                 },
@@ -124,6 +179,15 @@ impl Question {
             }
         }
     }
+}
+
+/// Where a gate keeps the hash of what is asked: an approval is of that and nothing else.
+pub(crate) const QUESTION: &str = "args_hash";
+
+/// The hash of what a person is shown.
+pub(crate) fn question_hash(gate: &Gate) -> String {
+    let shown = serde_json::json!([gate.kind, gate.title, gate.body, gate.actions]);
+    lillux::Hash::of(format!("rye question 1\n{shown}")).to_hex()
 }
 
 pub(crate) fn now() -> Millis {
@@ -150,7 +214,10 @@ impl Runs {
                 if stem.ends_with(".answer") {
                     continue;
                 }
-                if let Some(gate) = read(&path) {
+                if let Some(mut gate) = read::<Gate>(&path) {
+                    // Who answers it signs what they were shown, whatever the file says of it.
+                    let shown = question_hash(&gate);
+                    gate.context.insert(QUESTION.to_owned(), shown.into());
                     let answer = path.with_file_name(format!("{stem}.answer.json"));
                     all.push(Question { gate, answer });
                 }

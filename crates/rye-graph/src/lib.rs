@@ -66,10 +66,12 @@ mod walk;
 pub use dispatch::{Dispatch, Known, Later, ToolCall};
 pub use draw::{Colours, Format, Mark};
 pub use event::{Changed, Event, Line, NodeError, Outcome, Started, Status};
-pub use gates::{Posted, Question};
+pub use gates::{Asking, Posted, Question};
 pub use model::Graph;
 pub use primitive::{Going, Refusal, StateGraph, Writing, walk, walk_written};
 pub use problem::{Problem, Severity};
 pub use read::Reading;
-pub use record::{Fault, Found, RecordError, Run, Runs, Standing, Verdict, commits};
+pub use record::{
+    Fault, Found, RecordError, Run, Runs, Standing, Trouble, Trusting, Verdict, commits,
+};
 pub use walk::{Ended, Limits, Watcher};

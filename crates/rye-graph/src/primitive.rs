@@ -1,8 +1,10 @@
 //! `rye/core/primitives/state_graph`: walks a graph whose chain was verified.
 
 mod going;
+mod own;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use lillux::keys::SigningKey;
 use rye_executor::primitive::{Call, Done, Failed, Outcome, Primitive};
@@ -11,14 +13,17 @@ use rye_items::OwnKeys;
 use serde_json::{Map, Value, json};
 
 use crate::cache::Cache;
-use crate::dispatch::{Dispatch, Items};
+use crate::dispatch::Items;
 use crate::event::{Started, Status};
+use crate::gates::Asking;
 use crate::model::Graph;
 use crate::problem::Problem;
-use crate::record::{At, RecordError, Runs};
+use crate::record::{RecordError, Runs, Trusting};
 use crate::walk::{Ended, Limits, Walk, Watcher};
 
 pub use going::{Going, Refusal};
+use own::trusted;
+pub use own::{Writing, walk, walk_written};
 
 /// Graphs within graphs, deeper than any that was made on purpose.
 const DEEPEST: u32 = 16;
@@ -30,6 +35,8 @@ pub struct StateGraph {
     user: Option<PathBuf>,
     watcher: Option<Watcher>,
     going: Going,
+    trust: Option<Arc<dyn Trusting>>,
+    asking: Option<PathBuf>,
 }
 
 impl StateGraph {
@@ -43,6 +50,8 @@ impl StateGraph {
             user,
             watcher: None,
             going: Going::default(),
+            trust: None,
+            asking: None,
         }
     }
 
@@ -57,6 +66,22 @@ impl StateGraph {
     #[must_use]
     pub fn going(mut self, going: Going) -> Self {
         self.going = going;
+        self
+    }
+
+    /// With somebody who says whose records and decisions count. Without, it is those of the
+    /// user's own key, and every decision.
+    #[must_use]
+    pub fn trusting(mut self, trust: Arc<dyn Trusting>) -> Self {
+        self.trust = Some(trust);
+        self
+    }
+
+    /// With a folder where it is noted that runs of the project ask, so that their questions
+    /// can be answered from anywhere.
+    #[must_use]
+    pub fn asking(mut self, folder: PathBuf) -> Self {
+        self.asking = Some(folder);
         self
     }
 
@@ -119,6 +144,8 @@ impl StateGraph {
         walk.depth = depth;
         walk.watcher = self.watcher.clone().filter(|_| depth == 0);
         let key = self.key();
+        walk.trust = trusted(self.trust.clone(), key.as_ref());
+        walk.asking = self.asking.clone().map(|it| Asking::new(it, &self.project));
         let from = match going::enter(&mut walk, &runs, &name, going, key, metadata)? {
             going::Entered::At(from) => from,
             going::Entered::Over(ended) => return Ok(done(&name, *ended, metadata)),
@@ -224,70 +251,6 @@ fn done(run: &str, ended: Ended, metadata: &mut Map<String, Value>) -> Done {
         data: ended.output,
         failure,
         ..Done::default()
-    }
-}
-
-/// Walks a graph in memory: nothing is written down, and no person can be asked.
-pub async fn walk(graph: &Graph, dispatch: &dyn Dispatch, inputs: Value, limits: Limits) -> Ended {
-    let start = graph.nodes[graph.start].name.clone();
-    let walk = Walk::new(graph, "", dispatch, inputs, limits);
-    match walk.walk(At::Before(start)).await {
-        Ok(ended) => ended,
-        // Only what is written down can fail to be.
-        Err(error) => Ended {
-            status: Status::Failed,
-            output: Value::Null,
-            error: Some(crate::event::NodeError::new(
-                error.code(),
-                error.to_string(),
-            )),
-            node: None,
-            state: Map::new(),
-            steps: 0,
-            warnings: Vec::new(),
-        },
-    }
-}
-
-/// How a walk is written down.
-#[derive(Debug, Default)]
-pub struct Writing {
-    /// What the run is called; one that is there goes on where it was.
-    pub run: Option<Run>,
-    /// Who signs it.
-    pub key: Option<SigningKey>,
-    /// Who is told what happens.
-    pub watcher: Option<Watcher>,
-}
-
-/// Walks a graph and writes it down as a run of a project, for programs that call tools in
-/// their own way.
-pub async fn walk_written(
-    graph: &Graph,
-    dispatch: &dyn Dispatch,
-    inputs: Value,
-    project: &Path,
-    writing: Writing,
-) -> Result<Ended, Failed> {
-    let runs = Runs::of(project);
-    let (name, depth) = match writing.run {
-        Some(Run { id, depth }) => (id, depth),
-        None => (runs.new_id().map_err(|error| failed(&error))?, 0),
-    };
-    let mut walk = Walk::new(graph, "", dispatch, inputs, Limits::default());
-    walk.depth = depth;
-    walk.watcher = writing.watcher;
-    let going = Going::default();
-    match going::enter(
-        &mut walk,
-        &runs,
-        &name,
-        &going,
-        writing.key,
-        &mut Map::new(),
-    )? {
-        going::Entered::At(from) => walk.walk(from).await.map_err(|error| failed(&error)),
-        going::Entered::Over(ended) => Ok(*ended),
     }
 }
 

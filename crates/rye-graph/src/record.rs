@@ -15,13 +15,16 @@
 mod journal;
 mod replay;
 mod runs;
+mod trust;
 mod verify;
 
 pub(crate) use journal::Journal;
 pub use journal::commits;
 pub(crate) use replay::{At, HookState, ItemState, Replayed};
 pub use runs::{Found, Run, Runs, Standing};
-pub use verify::{Fault, Verdict};
+pub(crate) use trust::Own;
+pub use trust::Trusting;
+pub use verify::{Fault, Trouble, Verdict};
 
 use std::io::ErrorKind;
 
@@ -75,15 +78,40 @@ pub enum RecordError {
     #[error(transparent)]
     Store(#[from] lillux::cas::CasError),
     /// It is not what was written.
-    #[error("the record of the run {run} is not as it was written: line {line}: {why}")]
+    #[error("the record of the run {run} is not as it was written: {}{why}", place(*line))]
     Altered {
         /// Which run.
         run: String,
-        /// Which line.
+        /// Which line; 0 is all of it.
         line: usize,
         /// What is wrong.
         why: String,
     },
+    /// Nobody can tell whether it is what was written.
+    #[error(
+        "nobody signed the record of the run {0}, so whether it is as it was cannot be told, and nothing goes on with it"
+    )]
+    Unsigned(String),
+    /// Those who wrote it are not trusted.
+    #[error("the record of the run {run} does not count: line {line}: {why}")]
+    OfStrangers {
+        /// Which run.
+        run: String,
+        /// Which line.
+        line: usize,
+        /// Whose it is.
+        why: String,
+    },
+    /// It is signed, and what would follow would not be.
+    #[error("the record of the run {0} is signed, and there is no key here to go on with it")]
+    NoKey(String),
+}
+
+fn place(line: usize) -> String {
+    match line {
+        0 => String::new(),
+        line => format!("line {line}: "),
+    }
 }
 
 impl RecordError {
@@ -94,6 +122,9 @@ impl RecordError {
             Self::Ambiguous(..) => "ambiguous",
             Self::InUse(_) => "run_in_use",
             Self::Altered { .. } => "record_altered",
+            Self::Unsigned(_) => "record_unsigned",
+            Self::OfStrangers { .. } => "record_untrusted",
+            Self::NoKey(_) => "no_key",
             Self::Path(_) | Self::Write(_) | Self::Store(_) => match self.path() {
                 Some(error) if error.is_permission() => "permission",
                 Some(error) if error.source.kind() == ErrorKind::StorageFull => "disk_full",
@@ -116,6 +147,14 @@ impl RecordError {
             Self::NotFound(_) | Self::Ambiguous(..) => Some("rye run list".to_owned()),
             Self::InUse(run) => Some(format!("rye run tail {run} --follow")),
             Self::Altered { run, .. } => Some(format!("rye run verify {run}")),
+            Self::Unsigned(run) => Some(format!(
+                "begin anew with rye graph run GRAPH; rye run rm {run} removes this one"
+            )),
+            Self::OfStrangers { .. } => Some(
+                "its owner shows the key with `rye keys show`; then: rye keys trust FILE"
+                    .to_owned(),
+            ),
+            Self::NoKey(_) => Some("rye init".to_owned()),
             _ => None,
         }
     }

@@ -4,11 +4,13 @@
 //! is exactly one expression gives the value with its type. `${NAME}` in upper case is the
 //! executor's and stays as it is, and `$${` is a plain `${`.
 
+use lillux::{quoted, visible_line};
 use rye_items::metadata::{Data, Node};
 use serde_json::{Map, Value};
 
 use crate::path::{Path, Scope};
 use crate::problem::Problem;
+use crate::walk::words;
 
 /// A value with places to be filled in.
 #[derive(Debug, Clone)]
@@ -116,6 +118,39 @@ impl Template {
         }
     }
 
+    /// Filled in for a person who decides by it. What comes from elsewhere looks like nothing
+    /// that the graph says: it is on one line, or each of its lines behind a bar.
+    pub(crate) fn shown(&self, scope: &Scope<'_>) -> String {
+        let pieces = match self {
+            Self::Text(pieces) => pieces.as_slice(),
+            Self::Whole(expression) => {
+                let mut text = String::new();
+                show(&words(&expression.value(scope)), &mut text);
+                return text;
+            }
+            other => return words(&other.fill(scope)),
+        };
+        let (mut text, mut quotes) = (String::new(), false);
+        for piece in pieces {
+            let value = match piece {
+                Piece::Plain(plain) => {
+                    if quotes && !plain.starts_with('\n') {
+                        text.push('\n');
+                    }
+                    text.push_str(plain);
+                    quotes = false;
+                    continue;
+                }
+                Piece::Expression(expression) => words(&expression.value(scope)),
+            };
+            if quotes && !value.is_empty() {
+                text.push('\n');
+            }
+            quotes = show(&value, &mut text) || (quotes && value.is_empty());
+        }
+        text
+    }
+
     /// All paths in it, each with its place.
     pub(crate) fn paths<'t>(&'t self, found: &mut Vec<(usize, &'t Path)>) {
         match self {
@@ -132,6 +167,19 @@ impl Template {
             Self::Map(fields) => fields.iter().for_each(|(_, field)| field.paths(found)),
         }
     }
+}
+
+/// Adds a text of others to what a graph says, and tells whether it has lines of its own now.
+fn show(value: &str, text: &mut String) -> bool {
+    if !value.contains('\n') {
+        text.push_str(&visible_line(value));
+        return false;
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(&quoted(value));
+    true
 }
 
 fn plain_all(items: &[Template]) -> Option<Vec<Value>> {

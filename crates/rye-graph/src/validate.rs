@@ -8,6 +8,7 @@ use crate::model::{Action, Graph, Kind, Node, fixed_item};
 use crate::path::Path;
 use crate::permission;
 use crate::problem::{Problem, nearest};
+use crate::walk::LAST_ERROR;
 
 /// Looks at a graph as a whole. Parts of it may be broken, and it may not say where it starts:
 /// what follows only from that is not told.
@@ -149,9 +150,9 @@ fn state(graph: &Graph, problems: &mut Vec<Problem>) {
             continue;
         };
         used.insert(key);
-        if !written.contains_key(key) && !key.starts_with('_') {
+        if !written.contains_key(key) && key != LAST_ERROR {
             let message = format!("`{}` is read, and nothing assigns `{key}`", path.text);
-            let near = nearest(key, written.keys().copied());
+            let near = nearest(key, written.keys().copied().chain([LAST_ERROR]));
             let problem = Problem::warning(at, "never_assigned", message);
             problems.push(match near {
                 Some(near) => problem.hint(format!("did you mean `state.{near}`?")),

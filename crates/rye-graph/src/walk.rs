@@ -6,20 +6,26 @@ mod end;
 mod foreach;
 mod hooks;
 mod step;
+mod writing;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rye_items::metadata::Effect;
+use rye_protocol::Gate;
 use serde_json::{Map, Value};
 
 use crate::cache::Cache;
 use crate::dispatch::Dispatch;
-use crate::event::{Event, Line, NodeError, Outcome, Status};
+use crate::event::{Line, NodeError, Outcome, Status};
+use crate::gates::Asking;
 use crate::model::{Graph, Kind, Moment, Node};
 use crate::path::Scope;
-use crate::record::{At, HookState, ItemState, Journal, RecordError};
+use crate::record::{At, HookState, ItemState, Journal, Own, RecordError, Trusting};
+
+/// What the walker itself puts into the state: what last went wrong.
+pub(crate) const LAST_ERROR: &str = "_last_error";
 
 /// Somebody who is told what happens, as it is written down.
 #[derive(Clone)]
@@ -78,6 +84,8 @@ pub(crate) struct Before {
     /// What went wrong with the last step.
     pub(crate) error: Option<NodeError>,
     pub(crate) output: Option<Value>,
+    /// What it has asked and not heard of.
+    pub(crate) gates: Vec<Gate>,
 }
 
 /// A node of which nothing more was heard since it was begun.
@@ -96,6 +104,10 @@ pub(crate) struct Walk<'g> {
     pub(crate) journal: Option<Journal>,
     pub(crate) watcher: Option<Watcher>,
     pub(crate) cache: Option<Cache>,
+    /// Whose decisions count.
+    pub(crate) trust: Arc<dyn Trusting>,
+    /// Where it is noted that something is asked.
+    pub(crate) asking: Option<Asking>,
     pub(crate) depth: u32,
     pub(crate) state: Map<String, Value>,
     pub(crate) inputs: Value,
@@ -159,6 +171,8 @@ impl<'g> Walk<'g> {
             journal: None,
             watcher: None,
             cache: None,
+            trust: Arc::new(Own(None)),
+            asking: None,
             depth: 0,
             state: Map::new(),
             inputs,
@@ -279,60 +293,6 @@ impl<'g> Walk<'g> {
             Kind::Action(action) => self.action(node, action, begun).await,
             Kind::Foreach(foreach) => self.foreach(node, foreach, begun).await,
             Kind::Decision(decision) => self.decision(node, decision, begun).await,
-        }
-    }
-
-    /// Writes down that a node begins, with the end of the one before it.
-    fn begin(
-        &mut self,
-        node: &Node,
-        effect: Effect,
-        begun: Option<Begun>,
-    ) -> Result<(), RecordError> {
-        if self.journal.is_none() || begun.is_some() {
-            return Ok(());
-        }
-        let (step, node) = (self.steps, node.name.clone());
-        self.tell(Event::Begin { step, node, effect });
-        let sync = self.must_sync || !is_repeatable(effect);
-        self.commit(sync)
-    }
-
-    fn warn(&mut self, node: &Node, messages: Vec<String>) {
-        for message in messages {
-            self.warnings.push(format!("{}: {message}", node.name));
-            let node = node.name.clone();
-            self.tell(Event::Warning { node, message });
-        }
-    }
-
-    /// Adds to the record, if there is one, and tells whoever wants to know.
-    fn tell(&mut self, event: Event) {
-        if let Some(journal) = &mut self.journal {
-            let line = journal.push(event);
-            self.told(&line);
-        }
-    }
-
-    /// Tells whoever wants to know.
-    pub(crate) fn told(&self, line: &Line) {
-        if let Some(Watcher(tell)) = &self.watcher {
-            tell(line);
-        }
-    }
-
-    fn commit(&mut self, sync: bool) -> Result<(), RecordError> {
-        if let Some(journal) = &mut self.journal {
-            journal.commit(sync)?;
-            self.must_sync &= !sync;
-        }
-        Ok(())
-    }
-
-    fn snapshot(&mut self) -> Result<(), RecordError> {
-        match &mut self.journal {
-            Some(journal) => journal.snapshot(&self.state),
-            None => Ok(()),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What an agent may do without asking: `approvals.yaml` of the spaces.
 
+use std::path::PathBuf;
+
 use rye_engine::bridge::{Mode, Policy};
 use rye_items::trust::Ignored;
 use rye_items::{Space, SpaceError, Spaces};
@@ -14,10 +16,12 @@ pub const APPROVALS: &str = "config/agent/approvals.yaml";
 #[non_exhaustive]
 pub enum ApprovalsError {
     /// A file says what cannot be.
-    #[error("{path}: {why}")]
+    #[error("{}: {why}", path.display())]
     Config {
         /// Which.
-        path: String,
+        path: PathBuf,
+        /// Of which space: all but the user's own are signed again once they are corrected.
+        space: Space,
         /// What is wrong with it, and where.
         why: String,
     },
@@ -35,7 +39,8 @@ pub fn approvals(spaces: &Spaces) -> Result<(Policy, Vec<Ignored>), ApprovalsErr
     for (space, file) in files {
         let read: Result<Policy, _> = serde_saphyr::from_str(&file.text);
         let read = read.map_err(|error| ApprovalsError::Config {
-            path: file.path.display().to_string(),
+            path: file.path.clone(),
+            space,
             why: error.to_string(),
         })?;
         if space == Space::User {

@@ -18,8 +18,13 @@ use rye_mcp::client::Pool;
 
 use crate::approvals::{ApprovalsError, approvals};
 use crate::commands::commands;
+use crate::graphs::Trusted;
 use crate::items::Items;
 use crate::servers::Servers;
+
+/// Where, in the folder for what is kept of a person's work, it is noted which projects have
+/// runs of graphs that ask.
+pub const ASKING: &str = "asking";
 
 /// Why an agent cannot reach the items of a project.
 #[derive(Debug, thiserror::Error)]
@@ -72,10 +77,11 @@ pub fn bridge(
     let project = places.project.clone();
     let user = places.user.as_deref();
     let vault = user.map(|user| Vault::new(user, Some(&project)));
-    let executor = Arc::new(executor(places, supervisor, pool.clone())?);
+    let graphs = StateGraph::new(&places.project, places.user.clone()).asking(state.join(ASKING));
+    let executor = Arc::new(executor_with(places, supervisor, pool.clone(), graphs)?);
     let pins = state.join("mcp-pins");
     let servers = Servers::new(Arc::clone(&executor), pool, project.clone(), vault, &pins);
-    let items = Items::new(executor, catalogue, project, key);
+    let items = Items::new(executor, catalogue, &project, key);
     let mut sources: Vec<Arc<dyn ActionSource>> = vec![Arc::new(items), Arc::new(servers)];
     if !commands.is_empty() {
         sources.push(Arc::new(commands));
@@ -101,13 +107,15 @@ pub fn executor(
     executor_with(places, supervisor, pool, graphs)
 }
 
-/// The same with somebody of one's own who walks graphs.
+/// The same with somebody of one's own who walks graphs. The keys that count are those that
+/// the spaces trust.
 pub fn executor_with(
     places: Places,
     supervisor: Arc<Supervisor>,
     pool: Pool,
     graphs: StateGraph,
 ) -> Result<Executor, IdError> {
+    let graphs = graphs.trusting(Arc::new(Trusted::of(&places)));
     let mcp = Mcp::new(pool, &places.project, places.user.clone());
     let mut executor = Executor::new(places, supervisor);
     let id = Mcp::ID.parse()?;

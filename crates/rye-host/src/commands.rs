@@ -28,7 +28,8 @@ pub fn commands(spaces: &Spaces) -> Result<(Commands, Vec<Ignored>), ApprovalsEr
     for (space, file) in files {
         let read: Result<File, _> = serde_saphyr::from_str(&file.text);
         let read = read.map_err(|error| ApprovalsError::Config {
-            path: file.path.display().to_string(),
+            path: file.path.clone(),
+            space,
             why: error.to_string(),
         })?;
         for (name, tool) in read.commands {

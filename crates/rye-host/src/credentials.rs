@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use rye_engine::credential::{Credential, CredentialError, CredentialStore, Held, Owner};
 use rye_engine::mask::Masks;
+use rye_executor::dotenv;
 use rye_items::vault::{SecretName, Vault, VaultError};
 use rye_store::SealedCredentials;
 
 /// What has such a name is masked, if it is so long. A shorter one may be a word.
-const SECRET_WORDS: [&str; 7] = [
+const SECRET_WORDS: [&str; 8] = [
     "KEY",
     "TOKEN",
     "SECRET",
     "PASSWORD",
     "PASSWD",
+    "PASSPHRASE",
     "CREDENTIAL",
     "AUTHORIZATION",
 ];
@@ -86,17 +88,20 @@ impl CredentialStore for Credentials {
     }
 }
 
-/// What nobody is to see in what tools give: variables that look like secrets, and all that
-/// is in the vault.
-pub fn masks(vault: Option<&Vault>) -> Masks {
+/// What nobody is to see in what tools give: variables that look like secrets, of this
+/// process and of a project's `.env`, and all that is in the vault.
+pub fn masks(vault: Option<&Vault>, project: &Path) -> Masks {
     let masks = Masks::default();
     for (name, value) in std::env::vars_os() {
         let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else {
             continue;
         };
-        if looks_secret(name) && value.len() >= LONG {
+        if is_secret(name, value) {
             masks.add(value);
         }
+    }
+    for secret in secrets_of(project) {
+        masks.add(&secret);
     }
     // What cannot be opened cannot be shown either.
     let all = vault.and_then(|vault| vault.list(None).ok());
@@ -111,7 +116,16 @@ pub fn masks(vault: Option<&Vault>) -> Masks {
     masks
 }
 
-fn looks_secret(name: &str) -> bool {
+/// The values of a project's `.env` that look like secrets.
+pub(crate) fn secrets_of(project: &Path) -> Vec<String> {
+    let read = dotenv::read(&project.join(".env")).unwrap_or_default();
+    let all = read.variables.into_iter();
+    let secret = all.filter(|(name, value)| is_secret(name, value));
+    secret.map(|(_, value)| value).collect()
+}
+
+fn is_secret(name: &str, value: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    SECRET_WORDS.iter().any(|word| name.contains(word))
+    let says = SECRET_WORDS.iter().any(|word| name.contains(word)) || name.ends_with("PASS");
+    says && value.len() >= LONG
 }

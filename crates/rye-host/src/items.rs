@@ -1,11 +1,13 @@
 //! Signed items as actions of the bridge: the service `rye`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lillux::Hash;
 use lillux::keys::SigningKey;
-use lillux::{Hash, durable};
-use rye_engine::bridge::{ActionError, ActionSource, Listed, Listing, Piece, Prepared, Risk};
+use rye_engine::bridge::{
+    ActionError, ActionSource, Listed, Listing, Piece, Prepared, Remembered, Risk,
+};
 use rye_engine::protocol::{ErrorCode, ErrorInfo};
 use rye_engine::store::Later;
 use rye_engine::tool::{Effect, ToolContext, ToolOutput};
@@ -13,28 +15,18 @@ use rye_executor::chain::{Chain, Link};
 use rye_executor::{Approval, Envelope, ExecuteError, Executor, Listener, Request, Status};
 use rye_items::metadata::Effect as Said;
 use rye_items::search::{Catalogue, Hit, Query};
-use rye_items::verify::{self, Form};
-use rye_items::{Comment, ItemId, ItemKind, ItemRef, signature};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use rye_items::{ItemId, ItemKind, ItemRef};
+use serde_json::Value;
 
-/// Where approvals that hold for a project are kept, relative to the project.
-const APPROVED: &str = ".ai/config/agent/approved";
-
-/// What such a file says, beside who let it.
-#[derive(Deserialize)]
-struct Approved {
-    tool: String,
-    chain_hash: String,
-}
+use crate::approved::Approved;
+use crate::credentials::secrets_of;
 
 /// The items of a project, as actions.
 pub struct Items {
     executor: Arc<Executor>,
     catalogue: Catalogue,
     project: PathBuf,
-    /// Who signs approvals that hold for the project.
-    key: Option<SigningKey>,
+    approved: Approved,
 }
 
 impl Items {
@@ -42,14 +34,14 @@ impl Items {
     pub fn new(
         executor: Arc<Executor>,
         catalogue: Catalogue,
-        project: PathBuf,
+        project: &Path,
         key: Option<SigningKey>,
     ) -> Self {
         Self {
             executor,
             catalogue,
-            project,
-            key,
+            project: project.to_owned(),
+            approved: Approved::of(project, key),
         }
     }
 
@@ -57,6 +49,7 @@ impl Items {
         let library = self.executor.library().map_err(|error| refused(&error))?;
         let query = Query {
             kinds: vec![ItemKind::Tool],
+            runs: true,
             limit,
             ..Query::new(query)
         };
@@ -103,6 +96,10 @@ impl Items {
         let Some((tool, hash)) = handle else {
             return Err(ActionError::Changed);
         };
+        // As it is now: it may have been written since the last call.
+        for secret in secrets_of(&self.project) {
+            context.mask(&secret);
+        }
         let live = context.clone();
         let mut request = Request::new(tool.clone()).parameters(params);
         request.approval = Approval::OfChain(*hash);
@@ -116,51 +113,6 @@ impl Items {
             Err(error) => return Err(refused(&error)),
         };
         output(envelope)
-    }
-
-    fn approved(&self, prepared: &Prepared) -> PathBuf {
-        self.project
-            .join(APPROVED)
-            .join(format!("{}.yaml", prepared.hash))
-    }
-
-    /// Whether somebody who is trusted has written down that it may run here.
-    fn is_approved(&self, prepared: &Prepared) -> bool {
-        const FORM: Form = Form {
-            comment: Comment::HASH,
-            partial: false,
-        };
-        let Ok(bytes) = std::fs::read(self.approved(prepared)) else {
-            return false;
-        };
-        let Ok(library) = self.executor.library() else {
-            return false;
-        };
-        let said: Result<Approved, _> = serde_saphyr::from_slice(&bytes);
-        let agrees = |it: Approved| it.tool == prepared.id && it.chain_hash == prepared.hash;
-        verify::check(&bytes, &FORM, &library.trust()).is_ok() && said.is_ok_and(agrees)
-    }
-
-    fn approve(&self, prepared: &Prepared, by: &str) -> Result<(), ActionError> {
-        let key = self.key.as_ref().ok_or_else(|| {
-            unusable(&"there is no key to sign the approval with: rye keys generate")
-        })?;
-        let time = lillux::time::now_seconds();
-        // Each a JSON text, which is YAML too.
-        let text = format!(
-            "# This may run in this project without asking, as long as it is what it was.\n\
-             tool: {}\nchain_hash: {}\nby: {}\n",
-            json!(prepared.id),
-            json!(prepared.hash),
-            json!(by)
-        );
-        let signed = signature::sign(text.as_bytes(), &Comment::HASH, key, &time, None);
-        let signed = signed.map_err(|error| unusable(&error))?;
-        let path = self.approved(prepared);
-        let folder = path.parent().unwrap_or(&path);
-        durable::create_folder(folder, 0o755).map_err(|error| unusable(&error))?;
-        durable::write(&path, &signed, 0o644, durable::Existing::Replace)
-            .map_err(|error| unusable(&error))
     }
 }
 
@@ -285,12 +237,17 @@ impl ActionSource for Items {
         Box::pin(self.run(prepared, params, context))
     }
 
-    fn is_remembered<'a>(&'a self, prepared: &'a Prepared) -> Later<'a, bool> {
-        Box::pin(async move { self.is_approved(prepared) })
+    fn remembered<'a>(&'a self, prepared: &'a Prepared) -> Later<'a, Remembered> {
+        Box::pin(async move {
+            match self.executor.library() {
+                Ok(library) => self.approved.look(prepared, &library.trust()),
+                Err(_) => Remembered::No,
+            }
+        })
     }
 
     fn remembers(&self) -> bool {
-        self.key.is_some()
+        self.approved.can_sign()
     }
 
     fn remember<'a>(
@@ -298,6 +255,6 @@ impl ActionSource for Items {
         prepared: &'a Prepared,
         by: &'a str,
     ) -> Later<'a, Result<(), ActionError>> {
-        Box::pin(async move { self.approve(prepared, by) })
+        Box::pin(async move { self.approved.write(prepared, by) })
     }
 }

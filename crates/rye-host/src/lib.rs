@@ -64,11 +64,13 @@
 //! ```
 
 mod approvals;
+mod approved;
 mod bridge;
 mod commands;
 mod compaction;
 mod config;
 mod credentials;
+mod graphs;
 mod guides;
 mod items;
 mod models;
@@ -90,10 +92,11 @@ use rye_sandbox::{Local, Virtual};
 use rye_store::FileBlobs;
 
 pub use approvals::{APPROVALS, ApprovalsError, approvals};
-pub use bridge::{Bridge, BridgeError, bridge, executor, executor_with};
+pub use bridge::{ASKING, Bridge, BridgeError, bridge, executor, executor_with};
 pub use commands::{COMMANDS, commands};
 pub use compaction::{COMPACTION, CompactionError, compaction};
 pub use credentials::{Credentials, masks};
+pub use graphs::Trusted;
 pub use guides::Files;
 pub use items::Items;
 pub use models::{MODELS, ModelsError, models};
@@ -118,6 +121,8 @@ pub enum SandboxKind {
 pub struct Options {
     /// The file with all sessions. The folder `blobs` beside it has what is too long for it.
     pub database: PathBuf,
+    /// The project, whose `.env` tools get.
+    pub project: PathBuf,
     /// The folder that sessions are about.
     pub workspace: PathBuf,
     /// Where tools work.
@@ -183,7 +188,7 @@ pub fn builder_on(
         .store(store)
         .blobs(FileBlobs::new(options.database.with_file_name("blobs")))
         .models(models)
-        .masks(Arc::new(masks(options.vault.as_ref())))
+        .masks(Arc::new(masks(options.vault.as_ref(), &options.project)))
         .credentials(Arc::new(Credentials::new(
             &options.database,
             options.vault.clone(),

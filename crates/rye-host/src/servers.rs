@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::Hash;
-use rye_engine::bridge::{ActionError, ActionSource, Listing, Piece, Prepared};
+use rye_engine::bridge::{self, ActionError, ActionSource, Listing, Piece, Prepared};
 use rye_engine::protocol::{ErrorCode, ErrorInfo};
 use rye_engine::store::Later;
 use rye_engine::tool::{ToolContext, ToolOutput};
@@ -27,6 +27,7 @@ use rye_mcp::client::{
 };
 use serde_json::{Map, Value};
 
+use crate::credentials::secrets_of;
 use crate::items::{piece, refused, unusable};
 use found::{listed, risk, score};
 use media::Media;
@@ -175,7 +176,7 @@ impl Servers {
     }
 
     async fn listed(&self, query: &str, limit: usize) -> Result<Listing, ActionError> {
-        let wanted: Vec<_> = query.split_whitespace().map(str::to_lowercase).collect();
+        let wanted = bridge::words(query);
         let names = self.names()?;
         let (mut scored, mut warnings) = (Vec::new(), Vec::new());
         let asked = names.iter().map(|name| async move {
@@ -288,6 +289,9 @@ impl Servers {
         let handle = handle(prepared)?;
         // First used, it is pinned, before anything is called.
         self.pin(handle)?;
+        for secret in secrets_of(&self.project) {
+            context.mask(&secret);
+        }
         let arguments = match params {
             Value::Object(arguments) => arguments,
             _ => Map::new(),

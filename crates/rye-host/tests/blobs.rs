@@ -23,6 +23,7 @@ async fn answer(folder: &Path, script: &str) -> String {
     std::fs::write(folder.join("script.yaml"), script).unwrap();
     let options = Options {
         database: folder.join("sessions.db"),
+        project: folder.to_owned(),
         workspace: folder.to_owned(),
         sandbox: SandboxKind::Virtual,
         vault: None,

@@ -42,6 +42,9 @@ pub enum EntryKind {
         gate: GateId,
         /// What for.
         title: String,
+        /// The hash of the whole question, so that the history stands for what was asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        question: Option<String>,
     },
     /// What came before is summed up from here on.
     Compaction {

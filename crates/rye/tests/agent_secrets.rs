@@ -13,14 +13,16 @@ use serde_json::json as value;
 use support::{World, outcome};
 
 /// What is planted, and where: in the environment, in the vault, in the credentials of a
-/// session and of an organisation, in the environment and in a header of an MCP server.
-const PLANTED: [&str; 6] = [
+/// session and of an organisation, in the environment and in a header of an MCP server, in
+/// the project's `.env`.
+const PLANTED: [&str; 7] = [
     "planted-in-the-environment",
     "planted-in-the-vault",
     "planted-for-a-session",
     "planted-for-acme",
     "planted-for-a-process",
     "planted-in-a-header",
+    "planted-in-a-file",
 ];
 
 /// An MCP server whose tool tells what it must not.
@@ -87,6 +89,8 @@ fn planted() -> World {
     assert!(set.status.success(), "{set:?}");
     world.write("user/.ai/config/agent/commands.yaml", COMMANDS);
     world.write("server.py", SERVER);
+    let variables = format!("# of the project\nDB_PASSPHRASE=\"{}\"\n", PLANTED[6]);
+    world.write("project/.env", &variables);
     world
 }
 
@@ -146,9 +150,26 @@ fn plant_servers(world: &World, url: &str) {
         executor_id: rye/core/runtimes/bash/bash\n\
         config:\n  command: 'echo \"$LEAKY_API_KEY\"; echo \"$LEAKY_API_KEY\" >&2; exit 1'\n";
     world.write("project/.ai/tools/leak.yaml", leak);
+    let file = "version: \"1.0.0\"\ndescription: Leaks a file\nrisk_level: low\n\
+        executor_id: rye/core/runtimes/bash/bash\n\
+        config:\n  command: 'echo \"it is $DB_PASSPHRASE\"; echo \"$DB_PASSPHRASE\" | base64 >&2'\n";
+    world.write("project/.ai/tools/leak_file.yaml", file);
     let signed = world.run(&["sign", "--all"]);
     assert!(signed.status.success(), "{signed:?}");
 }
+
+/// Tools that tell what they must not.
+const LEAKING: [&str; 9] = [
+    "command:tell",
+    "command:fail",
+    "command:code",
+    "command:long",
+    "command:ours",
+    "rye:leak",
+    "rye:leak_file",
+    "mcp:talks/well",
+    "mcp:talks/badly",
+];
 
 #[test]
 fn nothing_secret_is_ever_written_or_printed() {
@@ -159,22 +180,15 @@ fn nothing_secret_is_ever_written_or_printed() {
         Reply::json(401, &value!({ "error": { "message": message } }))
     });
     plant_servers(&world, &refusing.url());
-    let ids = [
-        "command:tell",
-        "command:fail",
-        "command:code",
-        "command:long",
-        "command:ours",
-        "rye:leak",
-        "mcp:talks/well",
-        "mcp:talks/badly",
-    ];
-    let args: Vec<_> = ids.iter().map(|id| call(id)).collect();
+    let args: Vec<_> = LEAKING.iter().map(|id| call(id)).collect();
     let mut calls: Vec<_> = args
         .iter()
         .map(|args| ("call_tool", args.as_str()))
         .collect();
     calls.push(("list_tools", "{ query: tells }"));
+    calls.push(("bash", "{ command: 'cat .env; grep DB .env | base64' }"));
+    calls.push(("read", "{ path: .env }"));
+    calls.push(("grep", "{ pattern: DB_PASS, path: .env }"));
     calls.push((
         "bash",
         "{ command: 'rye vault get VAULTED; printenv LEAKY_API_KEY' }",
@@ -195,7 +209,10 @@ fn nothing_secret_is_ever_written_or_printed() {
     // All of it did run, or the search would prove nothing.
     let shown = checked(world.run(&["session", "show", session, "--json"]));
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    assert!(shown.matches("[masked]").count() >= ids.len(), "{shown}");
+    assert!(
+        shown.matches("[masked]").count() >= LEAKING.len(),
+        "{shown}"
+    );
     assert!(!shown.contains("needs a credential"), "{shown}");
     // Of the session itself, after a prompt more; and of a model that says its key back.
     let mine = call("command:mine");
@@ -248,6 +265,9 @@ fn nothing_secret_is_ever_written_or_printed() {
     ] {
         checked(world.run(args));
     }
+    assert!(shown.contains("it is [masked]"), "{shown}");
+    // It was in the file that is theirs.
+    std::fs::remove_file(world.path("project/.env")).unwrap();
     let mut searched = 0;
     search(&world.path(""), &mut searched);
     assert!(searched > 20, "only {searched} files");
@@ -279,4 +299,32 @@ fn what_nobody_asked_for_yet_is_masked_too() {
         said.contains("[masked]") && !said.contains(secret),
         "{said}"
     );
+}
+
+/// A model that writes back what it read does not write the mask in the secret's place.
+#[test]
+fn a_mask_is_not_written_over_a_secret() {
+    let world = World::new();
+    assert!(world.run(&["init"]).status.success());
+    let file = "PORT=80\nAPI_KEY=nobody-else-has-it\n";
+    world.write("project/.env", file);
+    let write = r#"{ path: .env, content: "PORT=81\nAPI_KEY=[masked]\n" }"#;
+    let edit = r#"{ path: .env, old: "80\nAPI_KEY=[masked]", new: "81\nAPI_KEY=[masked]" }"#;
+    let part = "{ path: .env, old: PORT=80, new: PORT=81 }";
+    for (tool, args, says, changed) in [
+        ("write", write, "the secret would be lost", false),
+        ("edit", edit, "leave it out of `old` and `new`", false),
+        ("edit", part, "changed at 1 place", true),
+    ] {
+        let calls = [("read", "{ path: .env }"), (tool, args)];
+        world.write("project/agent.yaml", &script(&calls));
+        let model = ["--model", "scripted:agent.yaml", "--sandbox", "local"];
+        let output = world.run(&[&["prompt", "go"][..], &model].concat());
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains(says), "{args}: {output:?}");
+        assert!(!said.contains("nobody-else-has-it"), "{said}");
+        let now = world.read("project/.env");
+        assert_eq!(now != file, changed, "{args}: {now}");
+        assert!(now.contains("API_KEY=nobody-else-has-it"), "{now}");
+    }
 }

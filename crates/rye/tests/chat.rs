@@ -37,12 +37,12 @@ macro_rules! same {
     ($name:expr, $screen:expr) => {
         insta::with_settings!({ filters => [
             // Also where they are torn apart.
-            (r"gate:[0-9a-f\s:-]+:(approve:)?call", "gate:ID:call"),
-            (r"task-(?:[0-9a-f]\s*){31}[0-9a-f]", "task-ID"),
-            (r"\b(?:[0-9a-f]\s*){63}[0-9a-f]\b", "HASH"),
+            (r"gate:[0-9a-f\s┊:-]+:(approve:)?call", "gate:ID:call"),
+            (r"task-(?:[0-9a-f][\s┊]*){31}[0-9a-f]", "task-ID"),
+            (r"\b(?:[0-9a-f][\s┊]*){63}[0-9a-f]\b", "HASH"),
             (r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]+", "ID"),
             (r"\b[0-9a-f]{16}\b", "HASH"),
-            (r"signed\s+by \S+", "signed by KEY"),
+            (r"signed[\s┊]+by[\s┊]+\S+", "signed by KEY"),
             (r"in use by process \d+ on \S+", "in use by process PID on HOST"),
         ] }, { insta::assert_snapshot!($name, $screen) });
     };

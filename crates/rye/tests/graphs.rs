@@ -6,8 +6,12 @@ mod support;
 
 #[path = "graphs/bad.rs"]
 mod bad;
+#[path = "graphs/elsewhere.rs"]
+mod elsewhere;
 #[path = "graphs/runs.rs"]
 mod runs;
+#[path = "graphs/trust.rs"]
+mod trust;
 
 use std::fs;
 use std::path::Path;

@@ -55,7 +55,7 @@ fn a_servers_question_goes_on_to_the_client_whose_call_it_is() {
         let message = question["params"]["message"].as_str().unwrap();
         assert_eq!(
             message,
-            "The MCP server mcp/servers/travel asks:\n\nWhere do you go?"
+            "The MCP server mcp/servers/travel asks:\n\n│ Where do you go?"
         );
         let schema = &question["params"]["requestedSchema"];
         assert_eq!(schema["properties"]["city"]["type"], "string");

@@ -36,6 +36,7 @@ fn is_root() -> bool {
 }
 
 /// Whether a folder can be made read-only for us.
+#[expect(clippy::print_stdout, reason = "whoever reads the output must know")]
 fn can() -> bool {
     let can = || Command::new("unshare").args(["-m", "true"]).status();
     if is_root() && !can().is_ok_and(|status| status.success()) {

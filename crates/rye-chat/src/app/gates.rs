@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use lillux::{BAR, visible};
 use rye_engine::arguments::{ARGUMENTS, PARAMS, is_editable};
 use rye_engine::bridge::APPROVE;
 use rye_engine::protocol::{Gate, GateId, GateKind};
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use super::{App, Effect, SETTLES, Waiting, Writing};
 use crate::block::{Block, difference};
 use crate::pane::Pane;
-use crate::text::{BOLD, CYAN, DIM, GREEN, Line, PLAIN, RED, YELLOW};
+use crate::text::{BOLD, CYAN, DIM, GOES_ON, GREEN, Line, PLAIN, RED, YELLOW};
 
 /// A key that answers, and what it says.
 pub(super) struct Choice {
@@ -89,7 +90,7 @@ impl App {
         match letter {
             'm' => {
                 let told = whole(&waiting.gate);
-                self.tell(Block::Told(told));
+                self.tell(Block::Gate(told));
             }
             'e' if is_editable(&waiting.gate.context) => {
                 let params = asked_with(&waiting.gate);
@@ -157,7 +158,7 @@ impl App {
         let head = Line::new("◆ ", YELLOW).with(kind, YELLOW).with("  ", PLAIN);
         let head = head.with(&gate.title, BOLD);
         let head = head.with(&self.whereabouts(gate), DIM);
-        let mut lines = head.wrap(width, &Line::plain("  "));
+        let mut lines = head.wrap(width, &Line::new(GOES_ON, DIM));
         let body = body(gate, width);
         let left_out = body.len().saturating_sub(most);
         // A line that says that there is one more is no better than the line.
@@ -279,18 +280,23 @@ fn asked_with(gate: &Gate) -> &Value {
     gate.context.get(PARAMS).unwrap_or(&Value::Null)
 }
 
-/// All that a person must know, in lines.
+/// All that a person must know, in lines. What somebody else wrote stands behind a bar.
 fn body(gate: &Gate, width: usize) -> Vec<Line> {
-    let difference = difference(&gate.origin.tool, asked_with(gate), width, usize::MAX);
+    let args = seen(asked_with(gate));
+    let room = width.saturating_sub(BAR.chars().count());
+    let difference = difference(&gate.origin.tool, &args, room, usize::MAX);
     let mut parts: Vec<_> = gate.body.lines().collect();
     if !difference.is_empty() {
         // It says what the arguments do, which stand below all else.
-        let arguments = parts.iter().position(|part| *part == "{");
+        let arguments = parts.iter().position(|part| quoted(part) == Some("{"));
         parts.truncate(arguments.unwrap_or(parts.len()));
     }
     // What the title says in full is not said again.
-    let titled = |part: &&&str| gate.title.strip_prefix("run: ") == Some(part.trim());
-    if parts.iter().filter(titled).count() == 1 && parts.last().as_ref().is_some_and(titled) {
+    let command = gate.title.strip_prefix("run: ");
+    let said = |part: &&str| quoted(part).is_some_and(|part| Some(part.trim()) == command);
+    if parts.iter().filter(|part| quoted(part).is_some()).count() == 1
+        && parts.last().is_some_and(said)
+    {
         parts.pop();
     }
     let mut lines = Vec::new();
@@ -300,11 +306,36 @@ fn body(gate: &Gate, width: usize) -> Vec<Line> {
             Some(("risk", _)) => RED,
             _ => PLAIN,
         };
-        let line = Line::plain("  ").with(part, style);
-        lines.extend(line.wrap(width, &Line::plain("    ")));
+        let line = match quoted(part) {
+            Some(text) => Line::plain("  ").with(BAR, DIM).with(text, PLAIN),
+            None => Line::plain("  ").with(part, style),
+        };
+        lines.extend(line.wrap(width, &Line::new(GOES_ON, DIM)));
     }
-    lines.extend(difference);
+    for change in difference {
+        let mut line = Line::plain("  ").with(BAR.trim_end(), DIM);
+        line.extend(change);
+        lines.push(line);
+    }
     lines
+}
+
+/// What stands behind a bar.
+fn quoted(part: &str) -> Option<&str> {
+    part.strip_prefix(BAR)
+}
+
+/// Arguments in whose texts everything can be seen.
+fn seen(args: &Value) -> Value {
+    match args {
+        Value::String(text) => visible(text).into(),
+        Value::Array(all) => all.iter().map(seen).collect(),
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            fields.map(|(name, it)| (name.clone(), seen(it))).collect()
+        }
+        other => other.clone(),
+    }
 }
 
 /// Everything that there is to know of it, exactly.
@@ -313,8 +344,8 @@ fn whole(gate: &Gate) -> Vec<Line> {
     lines.extend(body(gate, 10_000));
     let context = serde_json::to_string_pretty(&gate.context).unwrap_or_default();
     for line in context.lines() {
-        let mut whole = Line::plain("  ");
-        whole.extend(crate::highlight::line("json", line));
+        let mut whole = Line::plain("  ").with(BAR, DIM);
+        whole.extend(crate::highlight::line("json", &visible(line)));
         lines.push(whole);
     }
     lines.push(Line::new(&format!("  {}", gate.id), DIM));

@@ -277,33 +277,34 @@ fn a_flood_of_output_is_kept_short() {
 #[test]
 fn a_command_is_shown_whole_and_once_and_a_change_as_its_difference() {
     let change = json!({ "path": "a", "content": "one" });
-    let unfit = "It does not fit:\n{\"path\":1}\nOutside.\nrisk: high\n{\n  \"path\": \"a\"\n}";
+    let unfit =
+        "It does not fit:\n│ {\"path\":1}\nOutside.\nrisk: high\n│ {\n│   \"path\": \"a\"\n│ }";
     for (tool, title, body, shown) in [
-        ("bash", "run: ls", "risk: high\nls", "risk: high"),
+        ("bash", "run: ls", "risk: high\n│ ls", "risk: high"),
         (
             "bash",
-            "run: ls",
-            "risk: high\nls\nrm x",
-            "risk: high|ls|rm x",
+            "run: ls …",
+            "risk: high\n│ ls\n│ risk: low",
+            "risk: high|│ ls|│ risk: low",
         ),
         (
             "bash",
             "run: ls",
-            "risk: high\nls\nrm x\nls",
-            "risk: high|ls|rm x|ls",
+            "risk: high\n│ ls\n│ rm x\n│ ls",
+            "risk: high|│ ls|│ rm x|│ ls",
         ),
-        ("bash", "run: ls", "in /tmp:\nls", "in /tmp:"),
+        ("bash", "run: ls", "in /tmp:\n│ ls", "in /tmp:"),
         (
             "write",
             "write: a",
-            "Outside.\nrisk: high\n{\n  \"path\": \"a\"\n}",
-            "Outside.|risk: high|+one",
+            "Outside.\nrisk: high\n│ {\n│   \"path\": \"a\"\n│ }",
+            "Outside.|risk: high|│  +one",
         ),
         (
             "write",
             "write: a",
             unfit,
-            "It does not fit:|{\"path\":1}|Outside.|risk: high|+one",
+            "It does not fit:|│ {\"path\":1}|Outside.|risk: high|│  +one",
         ),
     ] {
         let mut gate = gate(&["approve", "deny"]);
@@ -319,5 +320,29 @@ fn a_command_is_shown_whole_and_once_and_a_change_as_its_difference() {
             .collect();
         let between = lines[1..lines.len() - 1].join("|");
         assert_eq!(between, shown, "{body}");
+    }
+}
+
+/// What does not fit on a line goes on where no line begins, also where all is shown.
+#[test]
+fn a_long_command_looks_like_no_line_of_the_gate() {
+    let command = format!("echo {}risk: low", "x ".repeat(30));
+    let mut gate = gate(&["approve", "deny"]);
+    gate.title = format!("run: {command}");
+    gate.body = format!("risk: high\n│ {command}\n│ {command}");
+    let mut app = app();
+    app.ask(gate, Instant::now());
+    let mut lines = app.gate_lines(40, usize::MAX);
+    app.answer_key('m', Instant::now() + SETTLES * 2);
+    for block in app.pane_mut().take_new() {
+        lines.extend(block.lines(40, false));
+    }
+    let lines: Vec<_> = lines.iter().map(Line::text).collect();
+    let risks = lines.iter().filter(|it| it.contains("risk:"));
+    let risks: Vec<_> = risks.map(|it| it.trim_end().to_owned()).collect();
+    assert_eq!(risks.len(), 8, "{lines:?}");
+    for risk in risks {
+        let is_true = risk == "  risk: high";
+        assert!(is_true || risk.starts_with("  ┊ "), "{lines:?}");
     }
 }

@@ -90,7 +90,57 @@ fn mentioned(text: &str, found: &mut BTreeSet<Hash>) {
 
 #[cfg(test)]
 mod tests {
+    use rye_protocol::{CallId, ResultStatus};
+    use serde_json::json;
+
     use super::*;
+    use crate::text::{Whole, without_middle};
+
+    #[test]
+    fn what_was_kept_is_told_from_what_is_only_spoken_of() {
+        let hash = Hash::of("all of it");
+        let hashes = [None, Some(hash)];
+        let whole = Whole {
+            hash: &hash,
+            first_line: 1,
+        };
+        let long = "a line\n".repeat(LONGEST / 3);
+        let cut = without_middle(&long, LONGEST, Some(whole));
+        let quoted = without_middle(&long, 100, Some(whole));
+        let result = |text: &str, data: Value| Part::ToolResult {
+            call_id: CallId::new(),
+            tool: "any".to_owned(),
+            status: ResultStatus::Success,
+            text: text.to_owned(),
+            data,
+            error: None,
+            elided: false,
+        };
+        let attached = |source: String| Part::Attachment {
+            name: "a.pdf".to_owned(),
+            mime_type: "application/pdf".to_owned(),
+            source,
+        };
+        for (part, is_kept) in [
+            (result(&cut, Value::Null), 1),
+            (
+                result("short", json!({ "whole": format!("blob:{hash}") })),
+                1,
+            ),
+            (attached(format!("blob:{hash}")), 1),
+            (result(&quoted, Value::Null), 0),
+            (result(&long, Value::Null), 0),
+            (attached("data:application/pdf;base64,AAAA".to_owned()), 0),
+            (
+                Part::Text {
+                    text: format!("read blob:{hash}"),
+                },
+                0,
+            ),
+        ] {
+            assert_eq!(kept(&part), hashes[is_kept], "{part:?}");
+        }
+    }
 
     #[test]
     fn what_looks_like_a_blob_and_is_none_is_not_one() {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, Question, key};
-use super::{ActionError, ActionSource, Bridge, Mode, Prepared};
+use super::{ActionError, ActionSource, Bridge, Mode, Prepared, Remembered};
 use crate::arguments::{self, Instead};
 use crate::proof;
 use crate::schema;
@@ -82,7 +82,7 @@ impl CallTool {
                 return Err(failed(ErrorCode::InvalidArguments, message));
             }
             let question = asked_about(words, source, &action, &params, &args_hash);
-            let mode = self.mode(source, &question, asked, context).await?;
+            let (mode, why) = self.mode(source, &question, asked, context).await?;
             if mode == Mode::Deny {
                 let message = format!("the policy does not let {} be called", args.tool_id);
                 return Err(failed(ErrorCode::Denied, message));
@@ -93,9 +93,8 @@ impl CallTool {
                     return Err(failed(ErrorCode::Denied, message));
                 }
                 let mut request = question.request(context.call.as_str(), asked, before.as_ref());
-                request
-                    .body
-                    .insert_str(0, &unfit.take().unwrap_or_default());
+                let first = unfit.take().or(why).unwrap_or_default();
+                request.body.insert_str(0, &first);
                 asked += 1;
                 let (resolution, about) = context.ask(request).await?;
                 match resolution.action.as_str() {
@@ -167,39 +166,45 @@ impl CallTool {
         Ok((&**source.ok_or_else(unknown)?, id))
     }
 
-    /// What becomes of the call, with what was remembered.
+    /// What becomes of the call, with what was remembered; and why that does not hold.
     async fn mode(
         &self,
         source: &dyn ActionSource,
         question: &Question<'_>,
         asked: usize,
         context: &ToolContext,
-    ) -> Result<Mode, ToolError> {
+    ) -> Result<(Mode, Option<String>), ToolError> {
         let action = question.action;
         let default = source.default_mode();
         let mode = self.bridge.policy.decide(question.tool, action, default);
         if mode == Mode::Deny {
-            return Ok(mode);
+            return Ok((mode, None));
         }
         // A call that somebody was asked about is theirs, whatever else lets it by now: they may
         // have said no.
         let first = key(context.call.as_str(), 0);
         if action.drift.is_some() || asked > 0 || context.was_asked(&first).await? {
-            return Ok(Mode::Ask);
+            return Ok((Mode::Ask, None));
         }
         if mode == Mode::Allow {
-            return Ok(mode);
+            return Ok((mode, None));
         }
-        if source.is_remembered(action).await {
-            return Ok(Mode::Allow);
-        }
+        let why = match source.remembered(action).await {
+            Remembered::Yes => return Ok((Mode::Allow, None)),
+            Remembered::No => None,
+            Remembered::NotHere(why) => Some(why + "\n"),
+        };
         let remembered = context.answered(APPROVE_SESSION).await?;
         let same = |it: &Map<String, Value>| {
             let text = |key: &str| it.get(key).and_then(Value::as_str);
             text("tool_id") == Some(question.tool) && text(proof::CHAIN_HASH) == Some(&action.hash)
         };
         let yes = remembered.iter().map(|gate| &gate.context).any(same);
-        Ok(if yes { Mode::Allow } else { Mode::Ask })
+        Ok(if yes {
+            (Mode::Allow, None)
+        } else {
+            (Mode::Ask, why)
+        })
     }
 }
 

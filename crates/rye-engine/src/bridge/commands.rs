@@ -75,7 +75,7 @@ impl Commands {
     }
 
     fn listed(&self, query: &str, limit: usize) -> Listing {
-        let words: Vec<_> = query.split_whitespace().map(str::to_lowercase).collect();
+        let words = super::words(query);
         let fits = |(name, command): &(&String, &Command)| {
             let text = format!("{name} {}", command.tool.description).to_lowercase();
             words.is_empty() || words.iter().any(|word| text.contains(word))

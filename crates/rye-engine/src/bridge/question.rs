@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
+use lillux::{quoted, visible_line};
 use rye_protocol::Action;
 use serde_json::{Map, Value, json};
 
 use super::{Piece, Prepared};
-use crate::arguments;
 use crate::proof::{ARGS_HASH, CHAIN_HASH};
 use crate::tool::DecisionRequest;
+use crate::{arguments, text};
 
 /// It may, this time.
 pub const APPROVE: &str = "approve";
@@ -93,30 +94,28 @@ impl Question<'_> {
         }
         let action = self.action;
         if let Some(drift) = &action.drift {
+            let drift = quoted(drift);
             let _ = writeln!(body, "It is not what was accepted before:\n{drift}");
-        }
-        if let Some(line) = action.description.lines().next() {
-            let line: String = line.chars().take(LINE).collect();
-            let _ = writeln!(body, "{line}");
         }
         let risk = action.risk.map_or("not stated", super::Risk::as_str);
         let _ = writeln!(body, "risk: {risk}");
+        if let Some(line) = action.description.lines().next() {
+            let line: String = line.chars().take(LINE).collect();
+            let _ = writeln!(body, "{}", quoted(&line));
+        }
         for piece in &action.pieces {
             let Piece {
                 name,
                 hash,
                 signed_by,
             } = piece;
-            let by = signed_by.as_deref().unwrap_or("nobody");
+            let by = visible_line(signed_by.as_deref().unwrap_or("nobody"));
+            let name = visible_line(name);
             let short = hash.get(..16).unwrap_or(hash);
             let _ = writeln!(body, "runs: {name} {short}, signed by {by}");
         }
         let params = serde_json::to_string_pretty(self.params).unwrap_or_default();
-        let _ = write!(
-            body,
-            "with: {}",
-            crate::text::without_middle(&params, LONGEST, None)
-        );
+        let _ = write!(body, "with:\n{}", text::quoted(&params, LONGEST));
         body
     }
 
@@ -151,11 +150,13 @@ impl Question<'_> {
         for piece in now {
             match was.iter().find(|it| it.name == piece.name) {
                 None => {
-                    let _ = writeln!(text, "- {} was not part of it", piece.name);
+                    let name = visible_line(&piece.name);
+                    let _ = writeln!(text, "- {name} was not part of it");
                 }
                 Some(old) if old.hash != piece.hash => {
                     let [old, new] = [&old.hash, &piece.hash].map(|it| it.get(..16).unwrap_or(it));
-                    let _ = writeln!(text, "- {} was {old} and is {new}", piece.name);
+                    let name = visible_line(&piece.name);
+                    let _ = writeln!(text, "- {name} was {old} and is {new}");
                 }
                 Some(_) => {}
             }
@@ -164,7 +165,8 @@ impl Question<'_> {
             .iter()
             .filter(|it| now.iter().all(|piece| piece.name != it.name))
         {
-            let _ = writeln!(text, "- {} is not part of it any more", gone.name);
+            let name = visible_line(&gone.name);
+            let _ = writeln!(text, "- {name} is not part of it any more");
         }
         if before.get(ARGS_HASH).and_then(Value::as_str) != Some(self.args_hash) {
             text += "- its arguments are others\n";

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lillux::Hash;
+use lillux::{Hash, quoted, visible_line};
 use rye_protocol::ProcessRef;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -92,10 +92,14 @@ impl Tool for Bash {
     fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let (mut exec, mut time) = parse::<Args>(args.clone())?.exec();
-            let request = request(&exec, context.call.as_str());
+            let link = permission::link(exec.cwd.as_deref(), &context).await;
+            let request = request(&exec, link.as_deref(), context.call.as_str());
             let instead = permission::to_run(&self.def, request, &args, &context).await?;
             if let Some(instead) = &instead {
                 (exec, time) = parse::<Args>(instead.args.clone())?.exec();
+            } else if permission::link(exec.cwd.as_deref(), &context).await != link {
+                let message = "the folder leads to another place than when it was asked about";
+                return Err(ToolError::failed(message));
             }
             let ear = Ear { context: &context };
             let executed = context.sandbox.exec(exec, &ear).await.map_err(failed)?;
@@ -114,18 +118,28 @@ impl Tool for Bash {
     }
 }
 
-/// The gate is that of the call and of what it would run: a model that uses a call's id
-/// again has to ask again.
-fn request(exec: &Exec, call: &str) -> DecisionRequest {
+/// The gate is that of the call and of what it would run, and where: a model that uses a
+/// call's id again has to ask again.
+fn request(exec: &Exec, link: Option<&str>, call: &str) -> DecisionRequest {
     let Exec { command, cwd, .. } = exec;
-    let what = Hash::of(json!([command, cwd]).to_string()).to_hex();
-    let first = command.trim().lines().next().unwrap_or_default();
-    let mut request =
-        DecisionRequest::approval(format!("{call}:{what:.32}"), format!("run: {first}"));
-    request.body = match cwd {
-        Some(folder) => format!("in {folder}:\n{command}"),
-        None => command.clone(),
+    let what = match link {
+        Some(real) => json!([command, cwd, real]),
+        None => json!([command, cwd]),
     };
+    let what = Hash::of(what.to_string()).to_hex();
+    let mut lines = command.trim().lines();
+    let first = lines.next().unwrap_or_default();
+    let more = if lines.next().is_some() { " …" } else { "" };
+    let title = format!("run: {first}{more}");
+    let mut request = DecisionRequest::approval(format!("{call}:{what:.32}"), title);
+    if let Some(folder) = cwd {
+        let leads = link.map_or_else(String::new, |real| {
+            format!(", which leads to {}", visible_line(real))
+        });
+        request.body = format!("in {}{leads}:\n", visible_line(folder));
+    }
+    request.body += &quoted(command);
+    permission::leading_to(&mut request, link);
     request
 }
 
@@ -253,21 +267,37 @@ mod tests {
             cwd: cwd.map(str::to_owned),
             ..Exec::default()
         };
-        let asked = request(&exec("make\nmake install", Some("src")), "call-1");
-        assert_eq!(asked.title, "run: make");
-        assert_eq!(asked.body, "in src:\nmake\nmake install");
+        let asked = request(&exec("make\nmake install", Some("src")), None, "call-1");
+        assert_eq!(asked.title, "run: make …");
+        assert_eq!(asked.body, "in src:\n│ make\n│ make install");
         let key = asked.resume_key;
         assert!(key.bytes().all(|byte| byte.is_ascii_graphic()), "{key}");
-        let same = request(&exec("make\nmake install", Some("src")), "call-1");
+        let same = request(&exec("make\nmake install", Some("src")), None, "call-1");
         assert_eq!(same.resume_key, key);
-        for (command, cwd, call) in [
-            ("make\nmake install", None, "call-1"),
-            ("make", Some("src"), "call-1"),
-            ("make\nmake install", Some("src"), "call-2"),
+        for (command, cwd, link, call) in [
+            ("make\nmake install", None, None, "call-1"),
+            ("make", Some("src"), None, "call-1"),
+            ("make\nmake install", Some("src"), None, "call-2"),
+            ("make\nmake install", Some("src"), Some("/etc"), "call-1"),
         ] {
-            let other = request(&exec(command, cwd), call);
-            assert_ne!(other.resume_key, key, "{command} {cwd:?} {call}");
+            let other = request(&exec(command, cwd), link, call);
+            assert_ne!(other.resume_key, key, "{command} {cwd:?} {link:?} {call}");
         }
+    }
+
+    #[test]
+    fn a_command_looks_like_nothing_that_is_said_of_it() {
+        let exec = Exec {
+            command: "true\nrisk: low\r\u{202e}".to_owned(),
+            cwd: Some("src:\nrisk: low".to_owned()),
+            ..Exec::default()
+        };
+        let body = request(&exec, Some("/etc\nrisk: low"), "call-1").body;
+        assert_eq!(
+            body,
+            "in src:\\u{a}risk: low, which leads to /etc\\u{a}risk: low:\n│ true\n\
+             │ risk: low\\u{d}\\u{202e}"
+        );
     }
 
     #[test]

@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 
 use self::apply::{Change, apply};
 use self::document::Document;
-use super::{counted, failed, parse, permission, read};
+use super::{counted, failed, masked, parse, permission, read};
 use crate::store::Later;
 use crate::text::without_middle;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
@@ -143,7 +143,11 @@ impl Tool for Edit {
             })?;
             let edited = apply(&document, &changes);
             let wrong = |why: String| ToolError::failed(format!("{path}: {why}"));
-            let (edited, places) = edited.map_err(wrong)?;
+            let (edited, places) = edited.map_err(|why| {
+                let sought = |it: &Change| masked::sought(&context.masks, &document.text, &it.old);
+                wrong(changes.iter().find_map(sought).unwrap_or(why))
+            })?;
+            masked::kept(&context.masks, &document.text, &edited.text).map_err(wrong)?;
             sandbox.write(path, &edited.bytes()).await.map_err(failed)?;
             let output = report(path, &document.text, &edited.text, places);
             Ok(match instead {

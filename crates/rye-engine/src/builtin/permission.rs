@@ -6,14 +6,15 @@
 //! `builtin:bash`, `builtin:write` and `builtin:edit`; what is outside is never allowed
 //! without asking.
 
+use lillux::visible_line;
 use serde_json::{Value, json};
 
 use crate::arguments::Instead;
 use crate::bridge::{Mode, Risk};
 use crate::proof;
 use crate::sandbox::LeadsTo;
-use crate::text::without_middle;
-use crate::tool::{DecisionRequest, ToolContext, ToolDef, ToolError, decided};
+use crate::text::quoted;
+use crate::tool::{DecisionRequest, LEADS_TO, ToolContext, ToolDef, ToolError, decided};
 
 /// The kind of sandbox that confines nothing.
 const UNCONFINED: &str = "local";
@@ -33,12 +34,13 @@ pub(super) async fn to_change(
     if context.sandbox.kind() != UNCONFINED {
         return Ok(None);
     }
-    let (outside, real) = match context.sandbox.leads_to(path).await {
+    let place = context.sandbox.leads_to(path).await;
+    let (outside, real) = match &place {
         LeadsTo::Inside(real) => (false, real),
         LeadsTo::Outside(real) => (true, real),
     };
     // A link may lead to what its name does not tell of.
-    let elsewhere = real != path;
+    let link = (real != path).then(|| named(real));
     let mut names = path.split('/').chain(real.split('/'));
     let behaves = names.any(|name| BEHAVIOUR.contains(&name));
     let risk = if outside || behaves {
@@ -56,23 +58,47 @@ pub(super) async fn to_change(
         mode => mode,
     };
     // What was agreed to is this file, and not what a link leads to later.
-    let asked = if elsewhere {
-        proof::args_hash(&json!([args, real]))
-    } else {
-        proof::args_hash(args)
+    let asked = match link {
+        Some(real) => proof::args_hash(&json!([args, real])),
+        None => proof::args_hash(args),
     };
     let key = format!("{}:{asked:.32}", context.call);
     let title = format!("{}: {path}", tool.spec.name);
     let mut request = DecisionRequest::approval(key, title);
     let shown = serde_json::to_string_pretty(args).unwrap_or_default();
-    let shown = without_middle(&shown, SHOWN, None);
-    let leads = if elsewhere {
-        format!("It leads to {real}.\n")
-    } else {
-        String::new()
+    let shown = quoted(&shown, SHOWN);
+    let leads = match link {
+        Some(real) => format!("It leads to {}.\n", visible_line(real)),
+        None => String::new(),
     };
     request.body = format!("{where_it_is}\n{leads}risk: {}\n{shown}", risk.as_str());
-    decided(mode, tool, request, args, context).await
+    leading_to(&mut request, link);
+    let instead = decided(mode, tool, request, args, context).await?;
+    // Somebody may have thought about it for long.
+    if instead.is_none() && context.sandbox.leads_to(path).await != place {
+        let message = format!("{path} leads to another place than when it was asked about");
+        return Err(ToolError::failed(message));
+    }
+    Ok(instead)
+}
+
+/// Where a folder really is that a command is to run in, if a link leads there and nothing
+/// confines the command.
+pub(super) async fn link(folder: Option<&str>, context: &ToolContext) -> Option<String> {
+    let path = folder.filter(|_| context.sandbox.kind() == UNCONFINED)?;
+    let (LeadsTo::Inside(real) | LeadsTo::Outside(real)) = context.sandbox.leads_to(path).await;
+    (real != path).then(|| named(&real).to_owned())
+}
+
+/// The workspace has no name of its own in it.
+fn named(real: &str) -> &str {
+    if real.is_empty() { "." } else { real }
+}
+
+/// Says to where a link leads that is asked about.
+pub(super) fn leading_to(request: &mut DecisionRequest, link: Option<&str>) {
+    let real = link.map(|real| (LEADS_TO.to_owned(), json!(real)));
+    request.context.extend(real);
 }
 
 /// Waits until a person agrees to a command, where they must. What they want instead, where

@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{counted, failed, parse, permission};
+use super::{counted, failed, masked, parse, permission};
+use crate::mask::MASK;
 use crate::sandbox::SandboxError;
 use crate::store::Later;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
@@ -71,6 +72,12 @@ impl Tool for Write {
                 Err(SandboxError::NotFound(_)) => None,
                 Err(error) => return Err(failed(error)),
             };
+            if before.is_some() && content.contains(MASK) {
+                let there = context.sandbox.read(&path).await.map_err(failed)?;
+                let there = String::from_utf8_lossy(&there);
+                let kept = masked::kept(&context.masks, &there, &content);
+                kept.map_err(|why| ToolError::failed(format!("{path}: {why}")))?;
+            }
             let written = context.sandbox.write(&path, content.as_bytes()).await;
             written.map_err(failed)?;
             let output = report(&path, &content, before);

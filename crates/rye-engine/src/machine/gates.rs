@@ -1,5 +1,6 @@
 //! Gates: opened, decided, withdrawn, expired.
 
+use lillux::{visible, visible_line};
 use rye_protocol::{
     Action, Call, CallId, CallState, EntryKind, ErrorCode, EventKind, Gate, GateId, GateKind,
     GateOrigin, GateStatus, Op, ResultStatus, Suspended,
@@ -7,6 +8,7 @@ use rye_protocol::{
 use serde_json::{Map, Value};
 
 use super::{Effect, Step};
+use crate::proof;
 use crate::tool::DecisionRequest;
 
 /// The gate at which a person says what becomes of a call whose host died.
@@ -44,7 +46,7 @@ impl Step<'_> {
             id: GateId::of(&thread.session, &thread.id, &item, &key),
             kind: request.kind,
             title: one_line(&request.title),
-            body: request.body.clone(),
+            body: visible(&request.body).into_owned(),
             actions: request.actions.clone(),
             status: GateStatus::Pending,
             origin: GateOrigin {
@@ -66,6 +68,7 @@ impl Step<'_> {
         self.append(EntryKind::DecisionGate {
             gate: gate.id.clone(),
             title: gate.title.clone(),
+            question: Some(proof::question_hash(&gate)),
         });
         self.out.batch.push(Op::PutGate(Box::new(gate.clone())));
         self.tell(EventKind::DecisionGate {
@@ -256,5 +259,5 @@ impl Step<'_> {
 fn one_line(title: &str) -> String {
     let lines = title.split(['\n', '\r']).map(str::trim);
     let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
-    lines.join(" ⏎ ")
+    visible_line(&lines.join(" ⏎ ")).into_owned()
 }

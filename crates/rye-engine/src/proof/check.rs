@@ -25,6 +25,8 @@ pub struct Verdict {
     pub receipts: usize,
     /// How many blobs it refers to that are there and as they were.
     pub blobs: usize,
+    /// How many of those say nothing of the words of question and answer.
+    pub of_first_kind: usize,
     /// The fingerprints of the keys that signed.
     pub keys: BTreeSet<String>,
     /// What is wrong.
@@ -85,6 +87,7 @@ pub fn check(archive: &Archive, key: impl Fn(&str) -> Option<PublicKey>) -> Verd
     check.events();
     check.gates();
     check.receipts();
+    check.told();
     check.verdict
 }
 

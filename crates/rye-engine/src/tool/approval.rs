@@ -10,8 +10,11 @@ use serde_json::{Value, json};
 use super::{DecisionRequest, ToolContext, ToolDef, ToolError};
 use crate::arguments::{self, Instead};
 use crate::bridge::{APPROVE, APPROVE_SESSION, Mode};
-use crate::text::without_middle;
+use crate::text::quoted;
 use crate::{proof, schema};
+
+/// Where a gate's context says to where a link leads that the arguments name.
+pub(crate) const LEADS_TO: &str = "leads_to";
 
 /// How much of the arguments a person is shown.
 const SHOWN: usize = 4000;
@@ -75,8 +78,8 @@ pub(crate) async fn agreed(
     let mut request = DecisionRequest::approval(key, name.clone());
     let risk = def.risk.map_or("not stated", |risk| risk.as_str());
     let shown = serde_json::to_string_pretty(args).unwrap_or_default();
-    let shown = without_middle(&shown, SHOWN, None);
-    request.body = format!("{}\nrisk: {risk}\nwith: {shown}", def.spec.description);
+    let shown = quoted(&shown, SHOWN);
+    request.body = format!("{}\nrisk: {risk}\nwith:\n{shown}", def.spec.description);
     decided(mode, def, request, args, context).await
 }
 
@@ -100,7 +103,8 @@ pub(crate) async fn decided(
     let hash = proof::args_hash(args);
     // A call that has a gate of its own is answered there: somebody may have said no.
     let is_asked = context.was_asked(&request.resume_key).await?;
-    if !is_asked && is_remembered(&tool.spec.name, &hash, context).await? {
+    let link = request.context.get(LEADS_TO);
+    if !is_asked && is_remembered(&tool.spec.name, &hash, link, context).await? {
         return Ok(None);
     }
     let session = Action {
@@ -139,12 +143,18 @@ pub(crate) async fn decided(
 }
 
 /// Whether a person has agreed to this very call for the whole session: the same tool with the
-/// same arguments, asked about by another call.
-async fn is_remembered(tool: &str, hash: &str, context: &ToolContext) -> Result<bool, ToolError> {
+/// same arguments, which lead to the same place, asked about by another call.
+async fn is_remembered(
+    tool: &str,
+    hash: &str,
+    link: Option<&Value>,
+    context: &ToolContext,
+) -> Result<bool, ToolError> {
     let gates = context.answered(APPROVE_SESSION).await?;
     let mut others = gates.iter().filter(|gate| {
         let origin = &gate.origin;
-        origin.tool == tool && origin.call != context.call
+        let is_there = gate.context.get(LEADS_TO) == link;
+        origin.tool == tool && origin.call != context.call && is_there
     });
     Ok(others.any(|gate| match &gate.status {
         GateStatus::Resolved { resolution } => match arguments::approved(&gate.context, resolution)

@@ -48,7 +48,7 @@ pub(super) fn enter(
     metadata: &mut Map<String, Value>,
 ) -> Result<Entered, Failed> {
     let folder = runs.folder(name);
-    if going.resume.is_some() || runs.has_begun(name) {
+    if going.resume.is_some() || runs.has_begun(name, key.is_some()) {
         return again(walk, runs, name, going, key, metadata);
     }
     let graph = walk.graph;
@@ -58,6 +58,7 @@ pub(super) fn enter(
     };
     let (inputs, state) = (walk.inputs.clone(), going.state.clone());
     let started = started(graph, name, &walk.id, inputs, state.clone(), start.clone());
+    runs.hide().map_err(|error| failed(&error))?;
     let journal = Journal::create(&folder, &runs.store(), key, started);
     let (journal, line) = journal.map_err(|error| failed(&error))?;
     walk.journal = Some(journal);
@@ -76,7 +77,8 @@ fn again(
     metadata: &mut Map<String, Value>,
 ) -> Result<Entered, Failed> {
     let found = runs.find(name).map_err(|error| failed(&error))?;
-    let (file, replayed) = found.open().map_err(|error| failed(&error))?;
+    let opened = found.open(runs, &*walk.trust, key.is_some());
+    let (file, replayed) = opened.map_err(|error| failed(&error))?;
     if replayed.started.graph != walk.id {
         let message = format!("the run {name} is one of {}", replayed.started.graph);
         return Err(Failed::new("other_graph", message));
@@ -113,7 +115,8 @@ fn again(
         },
         hooks: replayed.hooks.clone(),
         may_miss: replayed.boot != now,
-        is_cut_short: matches!(replayed.end, None | Some((Status::Cancelled, _))),
+        is_cut_short: replayed.is_cut_short,
+        gates: replayed.gates.clone(),
         error: replayed.error.clone(),
         output: replayed.output.clone(),
     };
@@ -123,6 +126,9 @@ fn again(
         node: going.node.clone(),
         state: going.state.clone(),
     });
+    for (index, effect) in replayed.doubtful {
+        journal.push(Event::ItemBegin { index, effect });
+    }
     walk.journal = Some(journal);
     walk.told(&line);
     walk.inputs = replayed.started.inputs;
@@ -136,7 +142,7 @@ fn again(
 /// How a run ended that came to an end of its own.
 fn over(replayed: &Replayed) -> Option<Ended> {
     let (status, error) = replayed.end.clone()?;
-    if matches!(status, Status::Cancelled | Status::Paused) {
+    if replayed.is_cut_short || status == Status::Paused {
         return None;
     }
     let mut own = replayed.state.clone();

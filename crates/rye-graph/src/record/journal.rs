@@ -46,6 +46,13 @@ pub(crate) struct Journal {
     since_snapshot: usize,
     unsynced: bool,
     has_ended: bool,
+    /// As many bytes as were written whole.
+    length: u64,
+    /// The newest snapshot, to be named beside the record once that is on the disk: a name
+    /// without its line would look like lines that were cut.
+    named: Option<String>,
+    /// Why it could not be written on.
+    broken: Option<NodeError>,
     /// Where it would go on.
     node: Option<String>,
 }
@@ -89,6 +96,7 @@ impl Journal {
         file.set_len(replayed.length).at("cut", &path)?;
         (&file).seek(SeekFrom::End(0)).at("open", &path)?;
         let mut journal = Self::over(&replayed.started.run, folder, store, file, key)?;
+        journal.length = replayed.length;
         journal.seq = replayed.seq;
         journal.hash.clone_from(&replayed.hash);
         journal.node = replayed.node().map(str::to_owned);
@@ -123,6 +131,9 @@ impl Journal {
             since_snapshot: 0,
             unsynced: false,
             has_ended: false,
+            length: 0,
+            named: None,
+            broken: None,
             node: None,
         })
     }
@@ -181,25 +192,45 @@ impl Journal {
 
     /// Writes what was added, signed. With `sync` it is on the disk when this returns.
     pub(crate) fn commit(&mut self, sync: bool) -> Result<(), RecordError> {
-        self.write(true)?;
-        if sync && self.unsynced {
-            self.file
-                .sync_data()
-                .at("flush", self.folder.join(EVENTS))?;
+        let outcome = self.write().and_then(|()| self.flush(sync));
+        outcome.map_err(|error| self.broke(error))
+    }
+
+    /// Notes why it cannot be gone on with.
+    pub(crate) fn broke(&mut self, error: RecordError) -> RecordError {
+        self.broken = Some(NodeError::new(error.code(), error.to_string()));
+        error
+    }
+
+    fn flush(&mut self, sync: bool) -> Result<(), RecordError> {
+        if !sync || !self.unsynced {
+            return Ok(());
+        }
+        let path = self.folder.join(EVENTS);
+        self.file.sync_data().at("flush", path)?;
+        COMMITS.fetch_add(1, Ordering::Relaxed);
+        self.unsynced = false;
+        if let Some(hash) = self.named.take() {
+            let (new, path) = (self.folder.join("snapshot.new"), self.folder.join(SNAPSHOT));
+            std::fs::write(&new, &hash).at("write", &new)?;
+            std::fs::rename(&new, &path).at("write", &path)?;
             COMMITS.fetch_add(1, Ordering::Relaxed);
-            self.unsynced = false;
         }
         Ok(())
     }
 
-    /// Writes what was added, chained to what is signed later.
-    pub(crate) fn write(&mut self, sign: bool) -> Result<(), RecordError> {
-        self.finish_last(sign);
+    fn write(&mut self) -> Result<(), RecordError> {
+        self.finish_last(true);
         if self.waiting.is_empty() {
             return Ok(());
         }
-        let written = self.file.write_all(&self.waiting);
-        written.at("write", self.folder.join(EVENTS))?;
+        let path = self.folder.join(EVENTS);
+        if let Err(error) = self.file.write_all(&self.waiting) {
+            // What is there of it is no line, and nothing may follow it.
+            let _ = self.file.set_len(self.length);
+            return Err(error).at("write", &path).map_err(Into::into);
+        }
+        self.length += self.waiting.len() as u64;
         self.since_snapshot += self.waiting.len();
         self.waiting.clear();
         self.unsynced = true;
@@ -211,31 +242,36 @@ impl Journal {
         self.since_snapshot > SNAPSHOT_AFTER.max(state_size)
     }
 
-    /// Puts the state into the content store, and a reference to it beside the record.
+    /// Puts the state into the content store, to be named beside the record with the next
+    /// commit that waits for the disk.
     pub(crate) fn snapshot(&mut self, state: &Map<String, Value>) -> Result<(), RecordError> {
         let text = serde_json::to_vec(state).unwrap_or_default();
-        let stored = Cas::open(&self.store)?.put(&text)?;
+        let stored = Cas::open(&self.store).and_then(|store| store.put(&text));
+        let stored = stored.map_err(|error| self.broke(error.into()))?;
         let hash = stored.hash.to_hex();
-        // The record names it too, so nothing is lost if this is.
-        let (new, path) = (self.folder.join("snapshot.new"), self.folder.join(SNAPSHOT));
-        std::fs::write(&new, &hash).at("write", &new)?;
-        std::fs::rename(&new, &path).at("write", &path)?;
-        COMMITS.fetch_add(1, Ordering::Relaxed);
+        self.named = Some(hash.clone());
         self.since_snapshot = 0;
         self.push(Event::Snapshot { hash });
         Ok(())
     }
 }
 
-/// A run that is dropped was ended by somebody: a person, a signal, a caller that gave up.
+/// A run that is dropped was ended by somebody: a person, a signal, a caller that gave up; or
+/// it could not be written down any more.
 impl Drop for Journal {
     fn drop(&mut self) {
         if !self.has_ended && !std::thread::panicking() {
+            let cancelled = || NodeError::new("cancelled", "it was ended before its time");
+            let (status, error, node) = match self.broken.take() {
+                // Without a node: it goes on where the lines say that it was.
+                Some(error) => (Status::Failed, error, None),
+                None => (Status::Cancelled, cancelled(), self.node.clone()),
+            };
             self.push(Event::End {
-                status: Status::Cancelled,
-                error: Some(NodeError::new("cancelled", "it was ended before its time")),
+                status,
+                error: Some(error),
                 output: None,
-                node: self.node.clone(),
+                node,
             });
             // Where that cannot be written, its process is gone, which tells the same.
             let _ = self.commit(true);

@@ -10,6 +10,10 @@ use serde_json::{Map, Value};
 use super::{RecordError, Written, line_hash};
 use crate::event::{Event, Line, NodeError, Started, Status};
 
+/// What is wrong with a record that has no line.
+pub(super) const EMPTY: &str =
+    "nothing is written down: its process died before it did anything, or the record was emptied";
+
 /// Where a run is.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum At {
@@ -75,6 +79,25 @@ pub(crate) struct Replayed {
     pub(crate) hash: String,
     /// As much of the file as is whole.
     pub(crate) length: u64,
+    /// Whether its last walk was cut short between any two lines.
+    pub(crate) is_cut_short: bool,
+    /// Items of the foreach of which lines tell that nobody signed.
+    pub(crate) doubtful: Vec<(usize, Option<Effect>)>,
+}
+
+/// Whether a record tells of anything that was done: a first line that a dying process wrote
+/// alone does not.
+pub(super) fn was_acted_on(bytes: &[u8]) -> bool {
+    let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    let mut whole = lines.filter(|line| line.ends_with(b"\n"));
+    whole.any(|line| {
+        let Ok(written) = serde_json::from_slice::<Written<'_>>(line) else {
+            return true;
+        };
+        let event = serde_json::from_str(written.event.get());
+        let is_nothing = matches!(event, Ok(Event::Started(_) | Event::Warning { .. }));
+        written.signature.is_some() || !is_nothing
+    })
 }
 
 impl Replayed {
@@ -123,12 +146,33 @@ impl Replayed {
             }
         }
         let Some(mut replayed) = replayed else {
-            let why = format!("{} has no beginning", path.display());
-            return Err(altered(0, why));
+            return Err(altered(0, format!("{}: {EMPTY}", path.display())));
         };
         replayed.hash = hash;
         replayed.length = length;
         Ok(replayed)
+    }
+
+    /// Lines that nobody signed can make a run more careful, and nothing else: of an item that
+    /// they tell of nobody knows whether it was done.
+    pub(crate) fn beware(&mut self, open: &[u8]) {
+        if !matches!(self.at, At::Within { .. }) {
+            return;
+        }
+        for line in open.split(|byte| *byte == b'\n') {
+            let Ok(written) = serde_json::from_slice::<Written<'_>>(line) else {
+                continue;
+            };
+            let (index, effect) = match serde_json::from_str(written.event.get()) {
+                Ok(Event::ItemBegin { index, effect }) => (index, effect),
+                Ok(Event::ItemEnd { index, .. }) => (index, None),
+                _ => continue,
+            };
+            self.items.entry(index).or_insert_with(|| {
+                self.doubtful.push((index, effect));
+                ItemState::Begun { effect, times: 1 }
+            });
+        }
     }
 
     fn begin(started: Started, at: i64) -> Self {
@@ -154,6 +198,8 @@ impl Replayed {
             seq: 1,
             hash: String::new(),
             length: 0,
+            is_cut_short: true,
+            doubtful: Vec::new(),
         }
     }
 
@@ -167,6 +213,7 @@ impl Replayed {
                 state,
             } => {
                 self.end = None;
+                self.is_cut_short = true;
                 self.boot.clone_from(boot);
                 self.state.extend(state.clone());
                 if let Some(node) = node {
@@ -231,6 +278,12 @@ impl Replayed {
                     self.at = At::Before(node.clone());
                 }
                 self.taken = 0;
+                self.is_cut_short = match status {
+                    Status::Cancelled => true,
+                    // The record could not be written on, wherever it was.
+                    Status::Failed => node.is_none(),
+                    _ => false,
+                };
                 self.end = Some((*status, error.clone()));
             }
             Event::Started(_)

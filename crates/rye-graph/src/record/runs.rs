@@ -1,18 +1,20 @@
 //! The runs of a project.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _};
+use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use lillux::At as _;
-use lillux::durable;
+use lillux::durable::{self, Existing, WriteError};
 use lillux::process::Handle;
 use rye_protocol::Gate;
 use serde_json::{Map, Value};
 
+use super::replay;
 use super::{RecordError, Replayed};
 use crate::event::{Line, NodeError, Status};
+use crate::gates::Question;
 
 pub(super) const EVENTS: &str = "events.jsonl";
 pub(super) const PROCESS: &str = "process";
@@ -92,15 +94,33 @@ impl Runs {
         self.root.join("cache")
     }
 
-    /// Whether a line of a run is written down.
-    pub(crate) fn has_begun(&self, id: &str) -> bool {
+    /// Whether anything of a run is written down that was acted on.
+    pub(crate) fn has_begun(&self, id: &str, has_key: bool) -> bool {
         let record = fs::read(self.folder(id).join(EVENTS));
-        record.is_ok_and(|bytes| bytes.contains(&b'\n'))
+        record
+            .is_ok_and(|bytes| bytes.contains(&b'\n') && (!has_key || replay::was_acted_on(&bytes)))
+    }
+
+    /// Keeps what runs write down out of what a repository holds: it is this machine's.
+    pub fn hide(&self) -> Result<(), RecordError> {
+        let Some(state) = self.root.parent() else {
+            return Ok(());
+        };
+        let path = state.join(".gitignore");
+        if path.symlink_metadata().is_ok() {
+            return Ok(());
+        }
+        durable::create_folder(state, 0o700)?;
+        match durable::write(&path, b"*\n", 0o644, Existing::Refuse) {
+            Ok(()) | Err(WriteError::Exists(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// A name that says when, and that nobody has: its folder is made. In the order of their
     /// names runs are in the order in which they began.
     pub fn new_id(&self) -> Result<String, RecordError> {
+        self.hide()?;
         durable::create_folder(&self.root, 0o700)?;
         let mut id = lillux::time::stamp();
         loop {
@@ -160,6 +180,24 @@ impl Found {
         &self.folder
     }
 
+    /// The project that it is of.
+    pub fn project(&self) -> &Path {
+        let mut above = self.folder.ancestors();
+        above.nth(4).unwrap_or(&self.folder)
+    }
+
+    /// Whether a line of it is written down.
+    pub fn has_begun(&self) -> bool {
+        let record = fs::read(self.events());
+        record.is_ok_and(|bytes| bytes.contains(&b'\n'))
+    }
+
+    /// Whether the process that walks it lives.
+    pub fn is_walked(&self) -> bool {
+        let process = self.process();
+        process.is_some_and(|it| it.is_alive().unwrap_or(false))
+    }
+
     /// The file of its record.
     pub fn events(&self) -> PathBuf {
         self.folder.join(EVENTS)
@@ -193,20 +231,6 @@ impl Found {
             }
         }
         Ok(fs::remove_dir_all(&self.folder).at("remove", &self.folder)?)
-    }
-
-    /// Opens its record to go on with it.
-    pub(crate) fn open(&self) -> Result<(File, Replayed), RecordError> {
-        let path = self.events();
-        let opened = OpenOptions::new().read(true).append(true).open(&path);
-        let mut file = opened.at("open", &path)?;
-        // Before it is read: nobody may write to it any more.
-        file.try_lock()
-            .map_err(|_| RecordError::InUse(self.id.clone()))?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).at("read", &path)?;
-        let replayed = Replayed::read(&self.id, &path, &bytes)?;
-        Ok((file, replayed))
     }
 }
 
@@ -275,6 +299,12 @@ impl Run {
         &self.replayed.gates
     }
 
+    /// The same, to see how they stand.
+    pub fn questions(&self) -> impl Iterator<Item = Question> {
+        let gates = self.replayed.gates.iter().cloned();
+        gates.map(|gate| Question::of(&self.found.folder, gate))
+    }
+
     /// All that was written down.
     pub fn lines(&self) -> &[Line] {
         &self.replayed.lines
@@ -285,9 +315,7 @@ impl Run {
         if let Some((status, _)) = &self.replayed.end {
             return Standing::Ended(*status);
         }
-        let process = self.found.process();
-        let is_alive = process.is_some_and(|it| it.is_alive().unwrap_or(false));
-        match (is_alive, self.replayed.gates.first()) {
+        match (self.found.is_walked(), self.replayed.gates.first()) {
             (false, _) => Standing::Lost,
             (true, Some(_)) => Standing::Waiting,
             (true, None) => Standing::Running,

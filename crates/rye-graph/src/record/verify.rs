@@ -1,17 +1,17 @@
 //! Whether a record is as it was signed.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+mod check;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::Read as _;
 
 use lillux::At as _;
 use lillux::cas::Cas;
-use lillux::keys::{PublicKey, Signature};
-use rye_protocol::{Gate, GateStatus, Resolution};
-use serde_json::{Map, Value};
 
-use super::runs::{Found, Runs};
-use super::{RecordError, Written, line_hash};
-use crate::event::Event;
+use super::runs::{Found, Runs, SNAPSHOT};
+use super::{RecordError, Replayed, Trusting};
+use check::Check;
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,7 +20,8 @@ pub struct Verdict {
     pub lines: usize,
     /// How many of them are signed; each stands for all before it.
     pub signed: usize,
-    /// How many at the end no signature stands for: those of a step under way.
+    /// How many at the end no signature stands for: what one crash can leave. Whoever goes on
+    /// with the run passes over them.
     pub open: usize,
     /// How many snapshots were compared with what the lines tell.
     pub snapshots: usize,
@@ -30,116 +31,131 @@ pub struct Verdict {
     pub keys: BTreeSet<String>,
     /// What is wrong.
     pub faults: Vec<Fault>,
+    /// As many bytes of the record as signatures stand for.
+    pub(crate) length: usize,
+}
+
+impl Verdict {
+    /// Whether all that is wrong is that nobody signed it.
+    pub fn is_unsigned(&self) -> bool {
+        let is_unsigned = |fault: &Fault| fault.trouble == Trouble::Unsigned;
+        !self.faults.is_empty() && self.faults.iter().all(is_unsigned)
+    }
+
+    /// Whether all that is wrong is that keys are not trusted.
+    pub fn is_of_strangers(&self) -> bool {
+        let is_unknown = |fault: &Fault| fault.trouble == Trouble::UnknownKey;
+        !self.faults.is_empty() && self.faults.iter().all(is_unknown)
+    }
 }
 
 /// Something that is not as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The line, from 1.
+    /// The line, from 1; 0 is the record as a whole.
     pub line: usize,
+    /// Of which kind it is.
+    pub trouble: Trouble,
     /// In words.
     pub why: String,
 }
 
-impl Found {
-    /// Checks the record: every line follows the one before it, what is signed is signed by
-    /// a key that is trusted, snapshots hold what the lines tell. `key` gives the public key
-    /// of a fingerprint, if it is trusted; `receipt` tells what is wrong with a decision.
-    pub fn verify(
-        &self,
-        runs: &Runs,
-        key: impl Fn(&str) -> Option<PublicKey>,
-        receipt: impl Fn(&Gate, &Resolution) -> Result<bool, String>,
-    ) -> Result<Verdict, RecordError> {
-        let path = self.events();
-        let bytes = fs::read(&path).at("read", &path)?;
-        let mut verdict = Verdict::default();
-        let mut state = Map::new();
-        let mut gates = BTreeMap::new();
-        let (mut before, mut seq) = (String::new(), 0);
-        let store = Cas::open_existing(runs.store()).ok();
-        for text in bytes
-            .split(|byte| *byte == b'\n')
-            .filter(|it| !it.is_empty())
-        {
-            verdict.lines += 1;
-            verdict.open += 1;
-            let line = verdict.lines;
-            let mut fault = |why: String| verdict.faults.push(Fault { line, why });
-            let Ok(written) = serde_json::from_slice::<Written<'_>>(text) else {
-                fault("it is no line of a record".to_owned());
-                continue;
-            };
-            seq += 1;
-            if written.seq != seq {
-                fault(format!(
-                    "lines are missing before it, or it was moved: it is number {}",
-                    written.seq
-                ));
-                seq = written.seq;
-            }
-            let hash = line_hash(&before, written.seq, written.at, written.event.get());
-            if hash.to_hex() != written.hash {
-                fault("it is not what its hash says".to_owned());
-            }
-            before = written.hash;
-            if let (Some(name), Some(signature)) = (&written.key, &written.signature) {
-                let parsed = signature.parse::<Signature>();
-                match (key(name), parsed) {
-                    (None, _) => fault(format!("it is signed by {name}, which is not trusted")),
-                    (Some(public), Ok(signature)) if public.verify(&hash, &signature).is_ok() => {
-                        verdict.signed += 1;
-                        verdict.open = 0;
-                        verdict.keys.insert(name.clone());
-                    }
-                    _ => fault("its signature is wrong".to_owned()),
-                }
-            }
-            let Ok(event) = serde_json::from_str::<Event>(written.event.get()) else {
-                fault("nobody can tell what it says".to_owned());
-                continue;
-            };
-            match event {
-                Event::Started(started) => state = started.state,
-                Event::Resumed { state: over, .. } => state.extend(over),
-                Event::Step { set, .. } => state.extend(set),
-                Event::Snapshot { hash } => match is_snapshot(store.as_ref(), &hash, &state) {
-                    Ok(()) => verdict.snapshots += 1,
-                    Err(why) => fault(why),
-                },
-                Event::Gate { gate } => {
-                    gates.insert(gate.id.clone(), gate);
-                }
-                Event::Answered {
-                    gate,
-                    status: GateStatus::Resolved { resolution },
-                } => {
-                    if let Some(gate) = gates.get(&gate) {
-                        match receipt(gate, &resolution) {
-                            Ok(true) => verdict.receipts += 1,
-                            Ok(false) => {}
-                            Err(why) => fault(why),
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(verdict)
-    }
+/// The kinds of what can be wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// It is not what was written.
+    Altered,
+    /// Nobody signed it.
+    Unsigned,
+    /// Who signed it is not trusted.
+    UnknownKey,
 }
 
-fn is_snapshot(store: Option<&Cas>, hash: &str, state: &Map<String, Value>) -> Result<(), String> {
-    let gone = || format!("the snapshot {hash} is not in the content store");
-    let parsed = hash.parse().map_err(|_| gone())?;
-    let bytes = store.ok_or_else(gone)?.get(&parsed);
-    let bytes = bytes.map_err(|error| format!("the snapshot {hash}: {error}"))?;
-    let kept: Map<String, Value> = serde_json::from_slice(&bytes).map_err(|_| gone())?;
-    if kept == *state {
-        Ok(())
-    } else {
-        Err(format!(
-            "the snapshot {hash} is not the state that the lines tell"
-        ))
+impl Found {
+    /// Checks the record: it is there from its beginning on, every line follows the one
+    /// before it, keys that are trusted have signed it, each decision has a person's receipt,
+    /// and snapshots hold what the lines tell.
+    pub fn verify(&self, runs: &Runs, trust: &dyn Trusting) -> Result<Verdict, RecordError> {
+        let path = self.events();
+        let bytes = fs::read(&path).at("read", &path)?;
+        Ok(self.check(runs, trust, &bytes))
+    }
+
+    /// The same of what was read of it.
+    pub(super) fn check(&self, runs: &Runs, trust: &dyn Trusting, bytes: &[u8]) -> Verdict {
+        let store = Cas::open_existing(runs.store()).ok();
+        let mut check = Check::new(&self.id, trust, store);
+        for text in bytes.split_inclusive(|byte| *byte == b'\n') {
+            // What a dying process did not finish is no line.
+            if text.ends_with(b"\n") {
+                check.line(text);
+            }
+        }
+        let named = fs::read_to_string(self.folder().join(SNAPSHOT));
+        check.end(named.unwrap_or_default().trim())
+    }
+
+    /// Opens its record to go on with it, as far as it is signed by those who are trusted.
+    /// Where nobody has a key, nothing is signed, and it is taken as it is.
+    pub(crate) fn open(
+        &self,
+        runs: &Runs,
+        trust: &dyn Trusting,
+        has_key: bool,
+    ) -> Result<(File, Replayed), RecordError> {
+        let path = self.events();
+        let opened = OpenOptions::new().read(true).append(true).open(&path);
+        let mut file = opened.at("open", &path)?;
+        // Before it is read: nobody may write to it any more.
+        file.try_lock()
+            .map_err(|_| RecordError::InUse(self.id.clone()))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).at("read", &path)?;
+        let verdict = self.check(runs, trust, &bytes);
+        if !has_key && verdict.is_unsigned() {
+            return Ok((file, Replayed::read(&self.id, &path, &bytes)?));
+        }
+        self.holds(&verdict)?;
+        if !has_key {
+            return Err(RecordError::NoKey(self.id.clone()));
+        }
+        let (signed, open) = bytes.split_at(verdict.length);
+        let mut replayed = Replayed::read(&self.id, &path, signed)?;
+        replayed.beware(open);
+        Ok((file, replayed))
+    }
+
+    /// Whether it may be acted on.
+    fn holds(&self, verdict: &Verdict) -> Result<(), RecordError> {
+        let run = self.id.clone();
+        let Some(Fault { line, why, .. }) = verdict.faults.first().cloned() else {
+            return Ok(());
+        };
+        Err(if verdict.is_unsigned() {
+            RecordError::Unsigned(run)
+        } else if verdict.is_of_strangers() {
+            RecordError::OfStrangers { run, line, why }
+        } else {
+            RecordError::Altered { run, line, why }
+        })
+    }
+
+    /// Whether it could be gone on with, for those who want to know before they try.
+    pub fn may_be_acted_on(
+        &self,
+        runs: &Runs,
+        trust: &dyn Trusting,
+        has_key: bool,
+    ) -> Result<(), RecordError> {
+        let verdict = self.verify(runs, trust)?;
+        if !has_key && verdict.is_unsigned() {
+            return Ok(());
+        }
+        self.holds(&verdict)?;
+        if has_key {
+            Ok(())
+        } else {
+            Err(RecordError::NoKey(self.id.clone()))
+        }
     }
 }

@@ -46,6 +46,34 @@ fn a_whole_expression_keeps_its_type_and_a_text_is_joined() {
 }
 
 #[test]
+fn what_comes_from_elsewhere_looks_like_nothing_that_the_graph_says() {
+    let state = json!({"one": "ls\u{202e}", "more": "ls\nrisk: low", "none": null});
+    let inputs = json!({});
+    for (text, expected) in [
+        (
+            "Run ${state.one}?\nrisk: high",
+            "Run ls\\u{202e}?\nrisk: high",
+        ),
+        (
+            "Run ${state.more}?\nrisk: high",
+            "Run \n│ ls\n│ risk: low\n?\nrisk: high",
+        ),
+        ("${state.more}", "│ ls\n│ risk: low"),
+        (
+            "${state.more}${state.none}${state.one}",
+            "│ ls\n│ risk: low\nls\\u{202e}",
+        ),
+        ("Run\n${state.more}\nnow?", "Run\n│ ls\n│ risk: low\nnow?"),
+        ("as it is\nwritten", "as it is\nwritten"),
+    ] {
+        let node = rye_items::metadata::tree(json!(text).to_string().as_bytes()).unwrap();
+        let template = Template::read(&node, None, &mut Vec::new());
+        let scope = Scope::new(state.as_object().unwrap(), &inputs);
+        assert_eq!(template.shown(&scope), expected, "{text}");
+    }
+}
+
+#[test]
 fn what_is_nothing_is_told_with_the_nearest_that_is_something() {
     for (text, value, told) in [
         (

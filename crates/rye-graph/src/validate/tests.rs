@@ -55,6 +55,21 @@ config:
 }
 
 #[test]
+fn what_only_looks_like_the_walker_s_own_is_told_too() {
+    let text = r#"
+config:
+  start: one
+  nodes:
+    one: { type: return, output: ["${state._last_error.code}", "${state._lasterror.code}"] }
+"#;
+    assert_eq!(
+        told(text),
+        "5:51 warning never_assigned: `state._lasterror.code` is read, and nothing assigns \
+         `_lasterror` (did you mean `state._last_error`?)"
+    );
+}
+
+#[test]
 fn what_is_wrong_with_the_whole_is_told_with_its_place() {
     insta::assert_snapshot!(told(
         r#"

@@ -1,5 +1,9 @@
 //! Decisions: a person is asked, and the walk waits.
 
+mod again;
+
+use std::path::Path;
+
 use rye_items::metadata::Effect;
 use rye_protocol::{
     Action, CallId, Gate, GateId, GateKind, GateOrigin, GateStatus, QueueItemId, Resolution,
@@ -7,9 +11,9 @@ use rye_protocol::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Begun, Done, Walk, words};
+use super::{Begun, Done, Walk};
 use crate::event::{Event, NodeError, Outcome};
-use crate::gates::{self, Question};
+use crate::gates::{self, QUESTION, Question};
 use crate::model::{Decision, Node};
 use crate::path::Scope;
 use crate::record::RecordError;
@@ -52,7 +56,7 @@ impl<'g> Walk<'g> {
         begun: Option<Begun>,
     ) -> Result<Done, RecordError> {
         let scope = Scope::new(&self.state, &self.inputs);
-        let (title, body) = (decision.title.fill(&scope), decision.body.fill(&scope));
+        let (title, body) = (decision.title.shown(&scope), decision.body.shown(&scope));
         let missing = scope.missing.into_inner();
         self.warn(node, missing);
         self.begin(node, Effect::Idempotent, begun)?;
@@ -67,12 +71,12 @@ impl<'g> Walk<'g> {
             } else {
                 GateKind::Question
             },
-            title: words(&title),
-            body: words(&body),
+            title: title.replace('\n', " "),
+            body,
             actions: decision.actions.clone(),
             expires_at: deadline,
         };
-        let result = match self.answer(asked).await? {
+        let result = match self.answer(&asked).await? {
             Ok(Resolution { action, by, .. }) if decision.is_approval && action == "deny" => {
                 Err(NodeError::new("denied", format!("{by} said no")))
             }
@@ -112,38 +116,80 @@ impl<'g> Walk<'g> {
         what: &str,
         times: u32,
     ) -> Result<Wanted, RecordError> {
-        let answer = self.answer(cut_short(what, what, times)).await?;
+        let answer = self.answer(&cut_short(what, what, times)).await?;
         Ok(wanted(answer))
     }
 
     /// Asks, and waits for the answer. The question survives whoever asks it.
-    async fn answer(&mut self, asked: Asked) -> Result<Result<Resolution, NodeError>, RecordError> {
+    async fn answer(
+        &mut self,
+        asked: &Asked,
+    ) -> Result<Result<Resolution, NodeError>, RecordError> {
         let question = match self.ask(asked)? {
             Ok(question) => question,
             Err(error) => return Ok(Err(error)),
         };
-        let status = question.ended().await?;
+        let status = question.ended(&*self.trust).await?;
         Ok(self.heard(&question, status))
     }
 
-    /// Asks. Where that was done before, the question is the same.
-    pub(super) fn ask(&mut self, asked: Asked) -> Result<Result<Question, NodeError>, RecordError> {
+    /// Asks. Where the same was asked before, the answer to that counts; where it was
+    /// something else, that answer is void, and what has changed is told.
+    pub(super) fn ask(
+        &mut self,
+        asked: &Asked,
+    ) -> Result<Result<Question, NodeError>, RecordError> {
         let Some(journal) = &self.journal else {
             let message = "a decision needs a run that is written down";
             return Ok(Err(NodeError::new("no_record", message)));
         };
         let folder = journal.folder().to_owned();
-        let Some(gate) = self.gate(journal.run(), asked) else {
+        let Some(first) = self.gate(journal.run(), asked) else {
             let message = "the run has a name that nobody can be asked under";
             return Ok(Err(NodeError::new("bad_run", message)));
         };
-        let question = Question::ask(&folder, gate)?;
-        if question.status().is_pending() {
-            let gate = Box::new(question.gate.clone());
-            self.tell(Event::Gate { gate });
-            self.commit(true)?;
+        let mut gate = first.clone();
+        for round in 2.. {
+            let known = self.before.gates.iter().find(|it| it.id == gate.id);
+            let Some(former) = known
+                .cloned()
+                .or_else(|| Question::asked(&folder, &gate.id))
+            else {
+                break;
+            };
+            if again::is_same(&former, &gate) {
+                // From the record it has the deadline that it had.
+                if known.is_some_and(|known| known.context.contains_key(QUESTION)) {
+                    return Ok(Ok(Question::ask(&folder, former)?));
+                }
+                break;
+            }
+            self.take_back(&folder, &former)?;
+            gate = again::changed(&first, &former, round);
         }
+        let question = Question::ask(&folder, gate.clone());
+        let question = match (question, &mut self.journal) {
+            (Err(error), Some(journal)) => return Err(journal.broke(error)),
+            (question, _) => question?,
+        };
+        if let Some(asking) = &self.asking {
+            asking.note();
+        }
+        let gate = Box::new(gate);
+        self.tell(Event::Gate { gate });
+        self.commit(true)?;
         Ok(Ok(question))
+    }
+
+    /// Nobody is to answer any more what is not asked.
+    fn take_back(&mut self, folder: &Path, former: &Gate) -> Result<(), RecordError> {
+        let status = Question::of(folder, former.clone()).withdraw("changed")?;
+        let is_known = |it: &Gate| it.id == former.id;
+        if self.before.gates.iter().any(is_known) {
+            let gate = former.id.clone();
+            self.tell(Event::Answered { gate, status });
+        }
+        Ok(())
     }
 
     /// Writes down how a question ended.
@@ -166,7 +212,7 @@ impl<'g> Walk<'g> {
         }
     }
 
-    fn gate(&self, run: &str, asked: Asked) -> Option<Gate> {
+    fn gate(&self, run: &str, asked: &Asked) -> Option<Gate> {
         let session: SessionId = run.parse().ok()?;
         let thread: ThreadId = "graph".parse().ok()?;
         let step = format!("step-{}", self.steps);
@@ -175,12 +221,12 @@ impl<'g> Walk<'g> {
         let mut context = Map::new();
         // An answer is to this graph and no other.
         context.insert("chain_hash".to_owned(), self.graph.hash.to_hex().into());
-        let actions = asked.actions.into_iter();
-        Some(Gate {
+        let actions = asked.actions.iter().cloned();
+        let mut gate = Gate {
             id: GateId::of(&session, &thread, &item, &asked.key),
             kind: asked.kind,
-            title: asked.title,
-            body: asked.body,
+            title: asked.title.clone(),
+            body: asked.body.clone(),
             actions: actions.map(|(id, label)| Action { id, label }).collect(),
             status: GateStatus::Pending,
             origin: GateOrigin {
@@ -189,12 +235,15 @@ impl<'g> Walk<'g> {
                 item,
                 call,
                 tool: self.id.clone(),
-                resume_key: asked.key,
+                resume_key: asked.key.clone(),
             },
             expires_at: asked.expires_at,
             context,
             created_at: gates::now(),
-        })
+        };
+        let shown = gates::question_hash(&gate);
+        gate.context.insert(QUESTION.to_owned(), shown.into());
+        Some(gate)
     }
 }
 

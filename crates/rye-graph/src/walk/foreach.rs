@@ -3,6 +3,7 @@
 mod collect;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::future::Either;
@@ -106,11 +107,14 @@ impl<'g> Walk<'g> {
         for (index, times) in asked {
             let key = format!("{}:{index}", node.name);
             let what = collect::name(&node.name, index, &items.all[index]);
-            match self.ask(cut_short(&key, &what, times))? {
-                Ok(question) => running.push(Either::Left(async move {
-                    let status = question.ended().await;
-                    (index, Heard::Said(Box::new(question), status))
-                })),
+            match self.ask(&cut_short(&key, &what, times))? {
+                Ok(question) => {
+                    let trust = Arc::clone(&self.trust);
+                    running.push(Either::Left(async move {
+                        let status = question.ended(&*trust).await;
+                        (index, Heard::Said(Box::new(question), status))
+                    }));
+                }
                 Err(_) => self.item_ended(items, index, Err(unknown()), false),
             }
         }
@@ -229,14 +233,11 @@ impl<'g> Walk<'g> {
     }
 
     fn write_items(&mut self, items: &mut Items<'_>) -> Result<(), RecordError> {
-        if !is_repeatable(items.effect) && items.begun >= SYNC_EVERY {
+        let sync = !is_repeatable(items.effect) && items.begun >= SYNC_EVERY;
+        if sync {
             items.begun = 0;
-            return self.commit(true);
         }
-        match &mut self.journal {
-            Some(journal) => journal.write(false),
-            None => Ok(()),
-        }
+        self.commit(sync)
     }
 
     /// Sorts the items: what is known of some is their result, some are still to be done,

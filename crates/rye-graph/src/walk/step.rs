@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
-use super::{Done, Walk, is_repeatable};
+use super::{Done, LAST_ERROR, Walk, is_repeatable};
 use crate::event::{Event, NodeError, Outcome};
 use crate::model::{Moment, Node, Policy};
 use crate::path::Scope;
@@ -43,7 +43,7 @@ impl<'g> Walk<'g> {
         }
         if let Err(error) = &result {
             let last = json!({ "node": node.name, "error": error.message, "code": error.code });
-            set.insert("_last_error".to_owned(), last);
+            set.insert(LAST_ERROR.to_owned(), last);
         }
         let must_sync = !is_repeatable(effect);
         let set_again = if self.journal.is_some() {

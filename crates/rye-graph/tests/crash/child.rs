@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lillux::keys::SigningKey;
+use lillux::durable::Existing;
+use lillux::keys::{PublicKey, SigningKey};
 use rye_executor::Run;
 use rye_graph::{
-    Dispatch, Event, Graph, Known, Later, Line, NodeError, Outcome, Runs, ToolCall, Watcher,
-    Writing, walk_written,
+    Dispatch, Event, Graph, Known, Later, Line, NodeError, Outcome, Runs, ToolCall, Trusting,
+    Watcher, Writing, walk_written,
 };
 use rye_items::ItemId;
 use rye_items::metadata::Effect;
-use rye_protocol::{Millis, Resolution};
+use rye_protocol::{Gate, Millis, Resolution};
 use serde_json::{Value, json};
 
 pub(crate) const SCENARIO: &str = "RYE_GRAPH_CRASH_SCENARIO";
@@ -130,6 +131,7 @@ async fn inner(tools: &Tools, run: Run) -> Result<Value, NodeError> {
     );
     let writing = Writing {
         run: Some(run),
+        key: Some(key(&tools.folder)),
         watcher: Some(Watcher::new(|_| point())),
         ..Writing::default()
     };
@@ -155,12 +157,45 @@ fn graph(nodes: &str) -> Graph {
     reading.graph.unwrap_or_else(|| panic!("{problems:?}"))
 }
 
+/// The key with which all processes of a folder sign.
+fn key(folder: &Path) -> SigningKey {
+    let path = folder.join("key.pem");
+    let written = fs::read(&path);
+    written.map_or_else(
+        |_| {
+            let key = SigningKey::generate().unwrap();
+            // Whole or not at all: who makes it may be killed as well.
+            lillux::durable::write(&path, key.to_pem().as_bytes(), 0o600, Existing::Refuse)
+                .unwrap();
+            key
+        },
+        |pem| SigningKey::from_pem(pem).unwrap(),
+    )
+}
+
+/// One to whom every answer counts.
+#[derive(Debug)]
+struct Credulous;
+
+impl Trusting for Credulous {
+    fn key(&self, _: &str) -> Option<PublicKey> {
+        None
+    }
+
+    fn receipt(&self, _: &Gate, _: &Resolution) -> Result<bool, String> {
+        Ok(true)
+    }
+}
+
 /// A person who answers whatever is asked, from another thread.
 fn answer_all(project: &Path) {
     let runs = Runs::of(project);
     loop {
         let questions = runs.questions().unwrap_or_default();
-        for question in questions.iter().filter(|it| it.status().is_pending()) {
+        for question in questions
+            .iter()
+            .filter(|it| it.status(&Credulous).is_pending())
+        {
             let action = question.gate.actions[0].id.clone();
             let resolution = Resolution {
                 action,
@@ -171,7 +206,7 @@ fn answer_all(project: &Path) {
                 receipt: None,
             };
             point();
-            question.answer(&resolution).unwrap();
+            question.answer(&resolution, &Credulous).unwrap();
             point();
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -192,8 +227,9 @@ pub(crate) fn main(name: &str) {
             id: RUN.to_owned(),
             depth: 0,
         }),
-        key: Some(SigningKey::generate().unwrap()),
+        key: Some(key(&folder)),
         watcher: Some(Watcher::new(|_| point())),
+        trust: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -15,7 +15,7 @@ use crate::trust::{Trust, TrustedKey};
 use crate::verify;
 
 /// Goes up when the same file gives another document.
-const READING: &str = concat!("items ", env!("CARGO_PKG_VERSION"), " 1");
+const READING: &str = concat!("items ", env!("CARGO_PKG_VERSION"), " 2");
 
 impl Library {
     /// Whether what search found carries a signature that holds, by a key that counts.
@@ -78,6 +78,7 @@ impl Reader for Library {
                 category: metadata.category().map(str::to_owned),
                 risk: metadata.risk_level().map(|risk| risk.as_str().to_owned()),
                 version: metadata.version().map(str::to_owned),
+                runs: metadata.executor_id().is_some() || metadata.tool_type() == Some("primitive"),
                 ..document
             },
             Err(error) => Document {

@@ -23,6 +23,8 @@ pub struct Document {
     pub risk: Option<String>,
     /// Its version, as the file says.
     pub version: Option<String>,
+    /// Whether something runs it: a library beside tools is a file that nothing does.
+    pub runs: bool,
     /// Who says to have signed it.
     pub signature: Option<Claim>,
     /// The text to search through. Only its beginning is looked at.

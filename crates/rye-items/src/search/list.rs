@@ -5,7 +5,7 @@ use std::ops::Range;
 use lillux::keys::Fingerprint;
 
 use super::hit::{Answer, Hit, Place, hit};
-use super::query::{Query, Word};
+use super::query::{Query, Word, saying_something};
 use super::rank::{Match, rank};
 use super::resolve::resolve;
 use super::scan::KINDS;
@@ -89,7 +89,7 @@ impl Fit {
 /// All files in which something of the text is, and that pass.
 fn fitting(view: &View, query: &Query, shown: &[bool], passes: impl Fn(&u32) -> bool) -> Vec<Fit> {
     let asked = query.words();
-    let wanted = resolve(view, &asked);
+    let wanted = resolve(view, &saying_something(&asked));
     let (matches, mut found) = rank(view, &wanted, shown);
     let named = named(view, query.looked_at().trim());
     for &document in &named {
@@ -170,6 +170,7 @@ impl<'a> Filter<'a> {
         let is_of_kind = |places: &Range<u32>| places.contains(&view.rank(document));
         let fits = |record: Record<'_>| self.fits(&record);
         (self.query.kinds.is_empty() || self.places.iter().any(is_of_kind))
+            && (!self.query.runs || view.runs(document))
             && (!self.is_any || view.record(document).is_some_and(fits))
     }
 

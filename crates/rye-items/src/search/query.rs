@@ -32,6 +32,8 @@ pub struct Query {
     pub signer: Option<Fingerprint>,
     /// Only items of this risk.
     pub risk: Option<String>,
+    /// Only what something runs.
+    pub runs: bool,
     /// How many hits at most.
     pub limit: usize,
 }
@@ -46,6 +48,7 @@ impl Query {
             category: None,
             signer: None,
             risk: None,
+            runs: false,
             limit: LIMIT,
         }
     }
@@ -65,6 +68,17 @@ impl Query {
             }
         });
         found
+    }
+}
+
+/// The words that say something; all, where none does.
+pub(super) fn saying_something(words: &[Word]) -> Vec<&Word> {
+    let says = |word: &&Word| !lillux::says_nothing(&word.whole);
+    let some: Vec<_> = words.iter().filter(says).collect();
+    if some.is_empty() {
+        words.iter().collect()
+    } else {
+        some
     }
 }
 
@@ -101,6 +115,21 @@ mod tests {
         assert_eq!(Query::new(commas).words(), []);
         let one = "é".repeat(1 << 20);
         assert!(Query::new(one).words()[0].whole.len() <= words::LONGEST);
+    }
+
+    #[test]
+    fn words_that_say_nothing_do_not_count_beside_others() {
+        for (text, counting) in [
+            ("send a message to the team", "send message team"),
+            ("to", "to"),
+            ("For the", "for the"),
+            ("the toFor", "tofor"),
+        ] {
+            let words = Query::new(text).words();
+            let left = saying_something(&words).into_iter();
+            let left: Vec<_> = left.map(|word| word.whole.as_str()).collect();
+            assert_eq!(left.join(" "), counting);
+        }
     }
 
     #[test]

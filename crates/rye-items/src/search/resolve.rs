@@ -92,7 +92,7 @@ impl Wanted {
 }
 
 /// What the words stand for. One that is like nothing at all is left out.
-pub(super) fn resolve(view: &View, words: &[Word]) -> Vec<Wanted> {
+pub(super) fn resolve(view: &View, words: &[&Word]) -> Vec<Wanted> {
     let mut units: Vec<(&str, &[String])> = Vec::new();
     for Word { whole, parts } in words {
         if parts.is_empty() || is_known(view, whole) {

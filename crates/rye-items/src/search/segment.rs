@@ -178,6 +178,11 @@ impl Segment {
             .unwrap_or_default()
     }
 
+    /// Whether something runs a file.
+    pub(super) fn runs(&self, document: u32) -> bool {
+        self.fixed(document).is_some_and(record::runs)
+    }
+
     fn texts_of(&self, document: u32) -> Option<&[u8]> {
         let start = match document.checked_sub(1) {
             Some(before) => record::texts_end(self.fixed(before)?)?,

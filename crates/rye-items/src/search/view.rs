@@ -102,6 +102,12 @@ impl View {
         self.segments[segment].record(document - self.bases[segment])
     }
 
+    /// Whether something runs a file.
+    pub(super) fn runs(&self, document: u32) -> bool {
+        let segment = self.segment_of(document);
+        self.segments[segment].runs(document - self.bases[segment])
+    }
+
     /// How many words a file's name has.
     pub(super) fn name_length(&self, document: u32) -> usize {
         let segment = self.segment_of(document);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::PoisonError;
 
-use lillux::Hash;
+use lillux::{Hash, quoted, visible_line};
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ElicitRequest, ElicitRequestParams, ElicitResult,
@@ -240,7 +240,7 @@ fn question(chain: &Chain, request: &Request, why: Option<&str>) -> String {
     let signer = match &tool.item.signer {
         Some(signer) => {
             let owner = signer.owner.as_deref().unwrap_or("of an unnamed owner");
-            format!("{} {owner}", signer.key.fingerprint())
+            format!("{} {}", signer.key.fingerprint(), visible_line(owner))
         }
         None => "nobody (RYE_DEV_MODE)".to_owned(),
     };
@@ -249,19 +249,19 @@ fn question(chain: &Chain, request: &Request, why: Option<&str>) -> String {
     let parameters = serde_json::to_string_pretty(&request.parameters).unwrap_or_default();
     let why = why.map_or_else(String::new, |why| format!("why it asks: {why}\n"));
     format!(
-        "Run {}?\n\n{why}signed by: {signer}\nrisk: {risk}\nchain: {}\nhash: {}\nparameters: {}",
+        "Run {}?\n\n{why}signed by: {signer}\nrisk: {risk}\nchain: {}\nhash: {}\nparameters:\n{}",
         request.tool.id,
         chain.ids().join(" → "),
         chain.hash,
-        cut(&parameters),
+        shown(&parameters),
     )
 }
 
-/// As much as a person reads.
-pub(super) fn cut(text: &str) -> String {
+/// As much as a person reads, each line behind a bar.
+pub(super) fn shown(text: &str) -> String {
     const MOST: usize = 4000;
     match text.char_indices().nth(MOST) {
-        None => text.to_owned(),
-        Some((at, _)) => format!("{}… ({} bytes in all)", &text[..at], text.len()),
+        None => quoted(text),
+        Some((at, _)) => format!("{}\n… ({} bytes in all)", quoted(&text[..at]), text.len()),
     }
 }

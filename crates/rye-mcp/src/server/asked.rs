@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
+use lillux::{quoted, visible_line};
 use rmcp::RoleServer;
 use rmcp::model::{ElicitRequestParams, ElicitationAction};
 use rmcp::service::RequestContext;
@@ -69,7 +70,8 @@ async fn put(question: Question, context: &RequestContext<RoleServer>) -> Reply 
         meta: None,
         message: format!(
             "The MCP server {} asks:\n\n{}",
-            question.server, question.message
+            visible_line(&question.server),
+            quoted(&question.message)
         ),
         requested_schema,
     };

@@ -10,7 +10,7 @@ use rmcp::service::RequestContext;
 use serde_json::json;
 
 use super::Server;
-use super::approval::{Answered, Ask, Way, cut};
+use super::approval::{Answered, Ask, Way, shown};
 use super::call::{read, told};
 use super::definitions::Five;
 use crate::gateway::{Gated, Piece, Refusal, Sign, Unsigned};
@@ -76,12 +76,12 @@ fn question(ask: &Sign, unsigned: &[Unsigned], chain: Hash, call: Hash) -> Ask {
         "Sign {meant}?\n\nA signature says that you vouch for what is in a file: it may then run.\n"
     );
     for one in unsigned.iter().take(SHOWN) {
-        let (path, text) = (one.path.display(), cut(&one.text));
-        let _ = writeln!(question, "\n{}\nfile: {path}\nhash: {}", one.item, one.hash);
-        // No line of it can be taken for one of ours.
-        for line in text.lines() {
-            let _ = writeln!(question, "    {line}");
-        }
+        let (path, text) = (one.path.display(), shown(&one.text));
+        let _ = writeln!(
+            question,
+            "\n{}\nfile: {path}\nhash: {}\n{text}",
+            one.item, one.hash
+        );
     }
     for one in unsigned.iter().skip(SHOWN) {
         let _ = write!(

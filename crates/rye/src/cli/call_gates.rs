@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lillux::durable::{self, Existing};
-use lillux::{At as _, Hash, canonical, time};
+use lillux::{At as _, Hash, canonical, time, visible_line};
 use rye_mcp::{Decided, Gated, Piece};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -321,8 +321,8 @@ fn changed_parameters(before: &Value, now: &Value) -> Vec<String> {
         Some(value) => {
             let text = value.to_string();
             match text.char_indices().nth(200) {
-                None => text,
-                Some((at, _)) => format!("{}…", &text[..at]),
+                None => visible_line(&text).into_owned(),
+                Some((at, _)) => format!("{}…", visible_line(&text[..at])),
             }
         }
     };
@@ -332,7 +332,7 @@ fn changed_parameters(before: &Value, now: &Value) -> Vec<String> {
     let changed = names.filter(|name| before.get(*name) != now.get(*name));
     let changed = changed.map(|name| {
         let [was, is] = [before, now].map(|all| show(all.get(name)));
-        format!("- parameter `{name}` was {was} and is {is}")
+        format!("- parameter `{}` was {was} and is {is}", visible_line(name))
     });
     changed.collect()
 }

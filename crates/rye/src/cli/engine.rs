@@ -1,5 +1,7 @@
 //! An engine for commands.
 
+mod failures;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,11 +13,9 @@ use rye_engine::compaction::Settings;
 use rye_engine::protocol::{Archive, Gate, GateId, Session as SessionData, SessionId};
 use rye_engine::store::{Posted, SessionFilter, SessionStore as _, StoreError};
 use rye_engine::tool::VAULT;
-use rye_engine::{DecideError, Decision, Engine};
+use rye_engine::{Decision, Engine};
 use rye_host::replay::{Replayed, Today};
-use rye_host::{
-    ApprovalsError, Bridge, BridgeError, CompactionError, Files, HostError, SandboxKind, Sqlite,
-};
+use rye_host::{Bridge, Catalogue, Files, HostError, SandboxKind, Sqlite};
 use rye_items::OwnKeyError;
 use rye_items::vault::Vault;
 use serde_json::Value;
@@ -23,7 +23,7 @@ use tokio::runtime::Runtime;
 
 use super::commands::execute;
 use super::context::Context;
-use super::failure::{Exit, Failure};
+use super::failure::Failure;
 use super::models::catalogue;
 use crate::settings;
 
@@ -33,6 +33,9 @@ const MOST: usize = 10_000;
 /// What an engine is to be like.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wanted {
+    /// Whether sessions go on in it. One that only reads and writes the record needs nothing
+    /// of what says how they do, and works where that cannot be read.
+    pub(crate) goes_on: bool,
     /// Where tools work; else where they did, and in memory in a new session.
     pub(crate) sandbox: Option<SandboxKind>,
     /// The folder it works in; else the project.
@@ -66,6 +69,7 @@ pub(super) fn run<T>(
 ) -> Result<T, Failure> {
     let options = rye_host::Options {
         database: database(context)?,
+        project: context.settings.project().to_owned(),
         workspace: match wanted.workspace {
             Some(folder) => folder,
             None => context.settings.project().to_owned(),
@@ -73,21 +77,27 @@ pub(super) fn run<T>(
         sandbox: wanted.sandbox.unwrap_or_default(),
         vault: vault(context),
     };
-    let mut models = catalogue(context, &options.workspace)?;
+    let mut models = if wanted.goes_on {
+        catalogue(context, &options.workspace)?
+    } else {
+        Catalogue::new(&options.workspace)
+    };
     if let Some(model) = wanted.model {
         models = models.default_model(model);
     }
     let outcome = runtime.block_on(async {
         let supervised = Arc::clone(&supervisor);
         let mut builder = rye_host::builder_on(store, &options, models, supervised)?;
-        let bridge = bridge(context, supervisor)?;
-        builder = builder
-            .tools(bridge.tools)
-            .policy(bridge.policy)
-            .ask_for_more(bridge.asks_for_more);
-        builder = builder.compaction(compaction(context)?);
-        let guides = Files::new(context.spaces()?, &options.workspace, wanted.skills);
-        builder = builder.guides(guides);
+        if wanted.goes_on {
+            let bridge = bridge(context, supervisor)?;
+            builder = builder
+                .tools(bridge.tools)
+                .policy(bridge.policy)
+                .ask_for_more(bridge.asks_for_more);
+            builder = builder.compaction(compaction(context)?);
+            let guides = Files::new(context.spaces()?, &options.workspace, wanted.skills);
+            builder = builder.guides(guides);
+        }
         if let Some(key) = signing_key(context)? {
             builder = builder.sign_with(key);
         }
@@ -323,71 +333,5 @@ pub(crate) fn how_to_answer(gate: &Gate) -> String {
         ([], _) => format!("rye gate answer {id} --value …"),
         (all, _) if all.contains(&"approve") => format!("rye gate approve {id}"),
         (all, _) => format!("rye gate answer --action {} {id}", all.join("|")),
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        match &error {
-            StoreError::NotFound { .. } => Self::failed("not_found", error),
-            StoreError::Held { .. } => Self::new(Exit::Permission, "in_use", error)
-                .hint("answer its gates from here, or end the process that has it"),
-            StoreError::Fenced(_) => Self::failed("fenced", error),
-            StoreError::Conflict { .. } => Self::failed("conflict", error),
-            StoreError::Archived(_) => Self::failed("archived", error),
-            StoreError::GateEnded(_) => Self::failed("gate_ended", error),
-            StoreError::Unavailable(_) => Self::failed("store", error),
-            StoreError::Broken(_) => Self::failed("broken", error)
-                .hint("rye session resume SESSION goes on from the record"),
-            _ => Self::failed("unreadable", error),
-        }
-    }
-}
-
-impl From<ApprovalsError> for Failure {
-    fn from(error: ApprovalsError) -> Self {
-        match error {
-            ApprovalsError::Space(error) => error.into(),
-            other => Self::failed("approvals", other),
-        }
-    }
-}
-
-impl From<CompactionError> for Failure {
-    fn from(error: CompactionError) -> Self {
-        match error {
-            CompactionError::Space(error) => error.into(),
-            other => Self::new(Exit::Usage, "bad_config", other),
-        }
-    }
-}
-
-impl From<BridgeError> for Failure {
-    fn from(error: BridgeError) -> Self {
-        match error {
-            BridgeError::Space(error) => error.into(),
-            BridgeError::Approvals(error) => error.into(),
-            BridgeError::Id(error) => error.into(),
-            other => Self::failed("bridge", other),
-        }
-    }
-}
-
-impl From<HostError> for Failure {
-    fn from(error: HostError) -> Self {
-        match error {
-            HostError::Store(error) => error.into(),
-            other => Self::failed("host", other),
-        }
-    }
-}
-
-impl From<DecideError> for Failure {
-    fn from(error: DecideError) -> Self {
-        match error {
-            DecideError::Store(error) => error.into(),
-            DecideError::NoGate(_) => Self::failed("not_found", error).hint("rye gate list"),
-            other => Self::usage(other),
-        }
     }
 }

@@ -261,7 +261,9 @@ impl From<rye_graph::RecordError> for Failure {
             RecordError::Path(error) => error.into(),
             RecordError::Write(error) => error.into(),
             RecordError::NotFound(_) => Self::failed("not_found", error).maybe_hint(hint),
-            RecordError::Altered { .. } => {
+            RecordError::Altered { .. }
+            | RecordError::Unsigned(_)
+            | RecordError::OfStrangers { .. } => {
                 Self::new(Exit::Integrity, "integrity", error).maybe_hint(hint)
             }
             _ => Self::failed(error.code(), error).maybe_hint(hint),

@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 use super::engine::{decide, how_to_answer};
 use super::entry_line::line;
 use super::failure::{Exit, Failure};
-use super::page::{DIM, one_line, paint, plain};
+use super::gate_words;
+use super::page::{DIM, paint, plain};
 use super::printer::Printer;
 use asked::{Asked, Meaning};
 use gates::Gates;
@@ -187,13 +188,11 @@ impl Follower<'_> {
         }
         let mut waits = self.waits;
         if has("approve") && Printer::can_ask() {
-            let question = format!(
-                "{}\n{}\nmay it?",
-                one_line(&gate.title),
-                gate.body.trim_end()
-            );
+            let width = Printer::width_of_questions();
+            let question = gate_words::lines(&gate.title, &gate.body, width).join("\n");
             let printer = self.printer;
-            let asked = tokio::task::spawn_blocking(move || printer.confirm(question.trim()));
+            printer.aside(&format!("{question}\n"));
+            let asked = tokio::task::spawn_blocking(move || printer.confirm("may it?"));
             let answer = asked.await.map_err(io::Error::other).flatten();
             match answer.map_err(|error| Failure::failed("io", error))? {
                 Some(true) => return self.decide(id, "approve").await,

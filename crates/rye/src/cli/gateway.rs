@@ -88,8 +88,9 @@ impl Items {
         }
         let context = self.context(folder)?;
         let supervisor = Arc::clone(&self.supervisor);
-        let executor =
-            rye_host::executor(execute::places(&context)?, supervisor, self.pool.clone())?;
+        let places = execute::places(&context)?;
+        let graphs = execute::graphs(&places, &context);
+        let executor = rye_host::executor_with(places, supervisor, self.pool.clone(), graphs)?;
         let project = Arc::new(Project {
             executor: Arc::new(executor),
             catalogue: Catalogue::watching(context.cache()),

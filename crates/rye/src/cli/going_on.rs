@@ -17,7 +17,7 @@ use super::page::{DIM, paint};
 use crate::settings::{Origin, Setting};
 
 /// Where a session's data names the project that it was made in.
-const PROJECT: &str = "project";
+pub(crate) const PROJECT: &str = "project";
 
 /// What a new session remembers of where it was made.
 pub(crate) fn made_in(context: &Context) -> Map<String, Value> {
@@ -60,6 +60,7 @@ pub(crate) fn with_session<T>(
         .transpose()?;
     let context = elsewhere.as_ref().unwrap_or(context);
     let wanted = Wanted {
+        goes_on: true,
         sandbox: Some(asked.sandbox.unwrap_or(before)),
         workspace: Some(place.workspace.clone()),
         ..asked

@@ -10,6 +10,7 @@ mod entry_line;
 mod errors;
 mod failure;
 mod follower;
+mod gate_words;
 mod gateway;
 mod going_on;
 mod models;

@@ -27,6 +27,10 @@ impl Page {
         Self { text, width }
     }
 
+    pub(crate) fn width(&self) -> Option<usize> {
+        self.width
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }

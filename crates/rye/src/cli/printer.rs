@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 use anstream::{AutoStream, ColorChoice};
@@ -90,7 +90,7 @@ impl Printer {
                 if self.json {
                     (report.json(), Page::new(None), failure)
                 } else {
-                    let mut page = Page::new(width());
+                    let mut page = Page::new(width(io::stdout()));
                     report.show(&mut page);
                     (Value::Null, page, failure)
                 }
@@ -176,6 +176,11 @@ impl Printer {
         self.error_words(words);
     }
 
+    /// The columns of the terminal on which questions are asked.
+    pub(crate) fn width_of_questions() -> Option<usize> {
+        width(io::stderr())
+    }
+
     /// Whether somebody is there who can be asked: at standard input, or, where that is a
     /// pipe, before the terminal that shows what is said on the side.
     pub(crate) fn can_ask() -> bool {
@@ -254,11 +259,9 @@ fn terminal() -> Option<File> {
     File::open("/dev/tty").ok()
 }
 
-/// The columns of the terminal, where standard output is one.
-fn width() -> Option<usize> {
-    if !io::stdout().is_terminal() {
-        return None;
-    }
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+/// The columns of the terminal that somebody reads, if it is one.
+fn width(of: impl AsFd) -> Option<usize> {
+    // What is no terminal has no size.
+    let size = rustix::termios::tcgetwinsize(of).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }

@@ -5,10 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use lillux::process::Supervisor;
+use lillux::quoted;
 use rye_mcp::client::{Asker, Pool, Question, Reply};
 use serde_json::{Map, Number, Value};
 
-use super::page::{BOLD, paint, plain};
+use super::gate_words;
+use super::page::plain;
 use super::printer::Printer;
 
 /// How often a field may be filled in with what does not fit it.
@@ -38,9 +40,10 @@ impl Asker for Terminal {
 }
 
 fn put(printer: Printer, question: &Question) -> Reply {
-    let who = paint(BOLD, &question.server);
-    let said = plain(&question.message);
-    printer.aside(&format!("the MCP server {who} asks: {said}\n"));
+    let who = format!("the MCP server {} asks:", question.server);
+    let width = Printer::width_of_questions();
+    let said = gate_words::lines(&who, &quoted(&question.message), width);
+    printer.aside(&format!("{}\n", said.join("\n")));
     match printer.confirm("answer it?") {
         Ok(Some(true)) => {}
         Ok(Some(false)) => return Reply::Decline,

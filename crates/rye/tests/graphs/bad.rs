@@ -100,6 +100,7 @@ fn where_nothing_can_be_written_down_nothing_is_done() {
     let world = ready();
     // As a person who may not, and on a disk that is full: both are root's to arrange.
     let state = world.path("project/.ai/state");
+    fs::remove_dir_all(&state).unwrap();
     fs::write(&state, "in the way").unwrap();
     let mut transcript = world.transcript(&["graph run workflows/release --version 3"]);
     fs::remove_file(&state).unwrap();
@@ -219,6 +220,20 @@ fn a_large_state_and_many_items_are_walked_and_too_large_a_state_is_refused() {
     );
     let why = document["data"]["why"].as_str().unwrap();
     assert!(why.starts_with("100000 of 100000 items failed"), "{why}");
+}
+
+#[test]
+fn a_tool_that_is_no_graph_is_called_so_whatever_is_asked_of_it() {
+    let world = ready();
+    for command in ["run", "show", "validate"] {
+        let output = world.run(&["graph", command, "hello"]);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{command}: {text}");
+        assert!(
+            text.contains("error: hello is no graph"),
+            "{command}: {text}"
+        );
+    }
 }
 
 #[test]

@@ -54,7 +54,12 @@ fn path(letters: &str) -> Vec<Entry> {
                         "k",
                     );
                     let title = "May it?".to_owned();
-                    path.push(entry(path.len(), EntryKind::DecisionGate { gate, title }));
+                    let asked = EntryKind::DecisionGate {
+                        gate,
+                        title,
+                        question: None,
+                    };
+                    path.push(entry(path.len(), asked));
                 }
                 let result = Part::ToolResult {
                     call_id,

@@ -1,35 +1,94 @@
 //! Whether decisions are as they were signed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use lillux::keys::{PublicKey, Signature};
-use rye_protocol::{CallId, Entry, EntryKind, Gate, GateStatus, Part, Resolution, ThreadId};
+use rye_protocol::{
+    CallId, Entry, EntryKind, EventKind, Gate, GateId, GateStatus, Part, Resolution, ThreadId,
+};
 use serde_json::Value;
 
 use super::{Check, Trouble};
 use crate::proof::elsewhere::Settled;
-use crate::proof::{ARGS_HASH, CHAIN_HASH, receipt_hash, unsigned};
+use crate::proof::receipt::{difference, is_of_first_kind, receipt_hash};
+use crate::proof::{ARGS_HASH, CHAIN_HASH, question_hash};
 
-impl Check<'_> {
-    /// Each question that was asked is there. A branch shares the history of another session,
-    /// which has the gates.
+impl<'a> Check<'a> {
+    /// Each question that was asked is there, as it was asked. A branch shares the history of
+    /// another session, which has the gates.
     pub(super) fn gates(&mut self) {
-        let there: HashSet<_> = self.archive.gates.iter().map(|gate| &gate.id).collect();
-        let own = format!("gate:{}:", self.archive.session.id);
-        for entry in &self.archive.entries {
-            if let EntryKind::DecisionGate { gate, .. } = &entry.kind
-                && gate.as_str().starts_with(&own)
-                && !there.contains(gate)
-            {
-                let why = "it was asked, and what was decided is not there";
-                self.fault(Trouble::Missing, gate, why);
+        let archive = self.archive;
+        let there: HashMap<_, _> = archive.gates.iter().map(|it| (&it.id, it)).collect();
+        let own = format!("gate:{}:", archive.session.id);
+        for entry in &archive.entries {
+            let EntryKind::DecisionGate {
+                gate: id,
+                title,
+                question,
+            } = &entry.kind
+            else {
+                continue;
+            };
+            let Some(gate) = there.get(id) else {
+                if id.as_str().starts_with(&own) {
+                    let why = "it was asked, and what was decided is not there";
+                    self.fault(Trouble::Missing, id, why);
+                }
+                continue;
+            };
+            let is_other = match question {
+                Some(hash) => *hash != question_hash(gate),
+                None => *title != gate.title,
+            };
+            if is_other {
+                let why = "it is not the question that was asked";
+                self.fault(Trouble::Altered, id, why);
             }
+        }
+    }
+
+    /// What was told of questions and answers is what they are.
+    pub(super) fn told(&mut self) {
+        let archive = self.archive;
+        let there: HashMap<_, _> = archive.gates.iter().map(|it| (&it.id, it)).collect();
+        let mut answers = BTreeMap::new();
+        for event in &archive.events {
+            match &event.kind {
+                EventKind::DecisionGate { gate } => {
+                    let found = there.get(&gate.id);
+                    if found.is_some_and(|it| question_hash(it) != question_hash(gate)) {
+                        self.doubt(&gate.id, "it is not the question that was told of");
+                    }
+                }
+                // One that was not counted elsewhere is given again: the last one holds.
+                EventKind::DecisionGateResolved { gate, resolution } => {
+                    answers.insert(gate, resolution);
+                }
+                _ => {}
+            }
+        }
+        for (id, told) in answers {
+            if let Some(gate) = there.get(id)
+                && let GateStatus::Resolved { resolution } = &gate.status
+                && resolution != told
+            {
+                self.doubt(id, "it is not the answer that was told of");
+            }
+        }
+    }
+
+    /// A gate is altered, unless it is known that something is wrong with it.
+    fn doubt(&mut self, gate: &GateId, why: &str) {
+        let mut faults = self.verdict.faults.iter();
+        if !faults.any(|fault| fault.place == gate.as_str()) {
+            self.fault(Trouble::Altered, gate, why);
         }
     }
 
     /// What was decided is what was signed, and what was approved is what ran.
     pub(super) fn receipts(&mut self) {
         let settled = Settled::of(self.archive);
+        let proven = self.proven();
         // Of several questions about a call, the last one counts.
         let mut asked: HashMap<_, &Gate> = HashMap::new();
         for gate in &self.archive.gates {
@@ -40,17 +99,20 @@ impl Check<'_> {
                 continue;
             };
             let Some(receipt) = &resolution.receipt else {
-                if gate.context.contains_key(CHAIN_HASH) || !settled.has(gate) {
+                let wants = gate.context.contains_key(CHAIN_HASH) || proven.contains(&gate.id);
+                if wants || !settled.has(gate) {
                     self.fault(Trouble::Signature, &gate.id, "nobody signed the decision");
                 }
                 continue;
             };
             self.verdict.receipts += 1;
+            if is_of_first_kind(receipt) {
+                self.verdict.of_first_kind += 1;
+            }
             let hash = receipt_hash(receipt);
             self.signature(&receipt.key, &hash, &receipt.signature, &gate.id);
-            if !agrees(gate, resolution) {
-                let why = "the receipt is for another decision";
-                self.fault(Trouble::Altered, &gate.id, why);
+            if let Some(why) = difference(gate, resolution, receipt) {
+                self.doubt(&gate.id, why);
             }
         }
         for (call, chain, args) in ran(&self.archive.entries) {
@@ -60,6 +122,20 @@ impl Check<'_> {
                 self.fault(Trouble::Altered, &gate.id, why);
             }
         }
+    }
+
+    /// The gates whose questions are in a history that somebody signed: whoever signs it signs
+    /// the decisions too.
+    fn proven(&self) -> HashSet<&'a GateId> {
+        if self.verdict.seals == 0 {
+            return HashSet::new();
+        }
+        let entries = self.archive.entries.iter();
+        let questions = entries.filter_map(|entry| match &entry.kind {
+            EntryKind::DecisionGate { gate, question, .. } if question.is_some() => Some(gate),
+            _ => None,
+        });
+        questions.collect()
     }
 }
 
@@ -99,21 +175,11 @@ pub fn check_receipt(
     })?;
     let signature = receipt.signature.parse::<Signature>();
     let is_signed = signature.is_ok_and(|it| public.verify(&receipt_hash(receipt), &it).is_ok());
-    if is_signed && agrees(gate, resolution) {
-        Ok(true)
-    } else {
-        Err("the receipt is for another decision".to_owned())
+    match difference(gate, resolution, receipt) {
+        None if is_signed => Ok(true),
+        None => Err("the receipt is for another decision".to_owned()),
+        Some(why) => Err(why.to_owned()),
     }
-}
-
-fn agrees(gate: &Gate, resolution: &Resolution) -> bool {
-    let Some(receipt) = &resolution.receipt else {
-        return false;
-    };
-    let mut expected = unsigned(gate, resolution);
-    expected.key.clone_from(&receipt.key);
-    expected.signature.clone_from(&receipt.signature);
-    expected == **receipt
 }
 
 /// The hashes of what ran and of its arguments, by call.

@@ -87,8 +87,8 @@ impl Lexicon {
         let counts = counting.counts;
         let texts = record::texts(path, id, document);
         let intact = document.signature.as_ref().is_some_and(|c| c.intact);
-        let digest =
-            checksum(&texts) ^ checksum(body.as_bytes()).rotate_left(1) ^ u64::from(intact);
+        let flags = u64::from(intact) | u64::from(document.runs) << 1;
+        let digest = checksum(&texts) ^ checksum(body.as_bytes()).rotate_left(1) ^ flags;
         let lengths = [name, description, length];
         Analysed {
             fixed: record::fixed(kind, document, settled, lengths, digest, identity),

@@ -13,6 +13,7 @@ pub(super) const FIXED: usize = 1 + 1 + 6 + 8 + 8 + 8 + IDENTITY;
 const UNSETTLED: u8 = 1;
 const INTACT: u8 = 2;
 const SIGNED: u8 = 4;
+const RUNS: u8 = 8;
 
 /// Whether what was read may be used again as long as the file looks the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +125,11 @@ pub(super) fn texts_end(fixed: &[u8; FIXED]) -> Option<usize> {
     usize::try_from(Cursor(&fixed[16..]).u64()?).ok()
 }
 
+/// Whether something runs the file.
+pub(super) fn runs(fixed: &[u8; FIXED]) -> bool {
+    fixed[1] & RUNS != 0
+}
+
 /// How many words name, description and body have.
 pub(super) fn lengths(fixed: &[u8; FIXED]) -> [u16; 3] {
     [2, 4, 6].map(|at| u16::from_le_bytes([fixed[at], fixed[at + 1]]))
@@ -143,7 +149,8 @@ pub(super) fn fixed(
     let flag = |is: bool, flag: u8| if is { flag } else { 0 };
     let flags = flag(settled == Settled::No, UNSETTLED)
         | flag(claim.is_some_and(|claim| claim.intact), INTACT)
-        | flag(claim.is_some(), SIGNED);
+        | flag(claim.is_some(), SIGNED)
+        | flag(document.runs, RUNS);
     let kind = ItemKind::ALL.iter().position(|k| *k == kind);
     let mut bytes = [0; FIXED];
     bytes[0] = kind.and_then(|k| u8::try_from(k).ok()).unwrap_or(u8::MAX);

@@ -90,7 +90,8 @@ pub(crate) struct PromptArgs {
     /// Approve what is asked for.
     #[arg(long)]
     pub(crate) yes: bool,
-    /// End at a gate that nobody here can be asked about, rather than wait.
+    /// End at a gate that nobody here can be asked about, rather than wait: as soon as nothing
+    /// else goes on in the session.
     #[arg(long)]
     pub(crate) no_wait: bool,
     /// The organisation whose credentials a new session may use: see `rye vault set --org`.

@@ -24,6 +24,7 @@ use crate::cli::printer::{Outcome, Report};
 
 pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
     let wanted = Wanted {
+        goes_on: true,
         sandbox: args.sandbox.map(Into::into),
         workspace: args.workspace.clone(),
         model: args.model.clone(),

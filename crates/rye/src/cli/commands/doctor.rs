@@ -1,5 +1,6 @@
 //! `rye doctor`
 
+mod agent;
 mod items;
 mod keys;
 mod machine;
@@ -24,6 +25,7 @@ pub(crate) fn run(context: &Context) -> Box<dyn Report> {
     keys::check(context, library.as_ref(), &mut health);
     if let Some(library) = &library {
         items::check(context, library, &mut health);
+        agent::check(library, &mut health);
     }
     sessions::check(context, &mut health);
     machine::check(context, &mut health);

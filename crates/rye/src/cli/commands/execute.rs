@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use lillux::process::{Ask, Asks, Supervisor};
 use rye_executor::{Envelope, ExecuteError, Executor, Listener, Places, Request, Trace};
 use rye_graph::{Going, StateGraph};
+use rye_host::ASKING;
 use rye_items::{ItemRef, SYSTEM};
 use rye_mcp::client::Pool;
 use serde_json::{Map, Value};
@@ -153,7 +154,7 @@ pub(super) fn to_the_end(
     let supervisor = supervisor(&mut None)?;
     let pool = terminal_asker::pool(&supervisor, context.printer);
     let places = places(context)?;
-    let graphs = StateGraph::new(&places.project, places.user.clone()).going(going);
+    let graphs = graphs(&places, context).going(going);
     let executor = rye_host::executor_with(places, supervisor, pool.clone(), graphs)?;
     let tool = request.tool.clone();
     let outcome = carry_out(&executor, &pool, request, &mut Trace::off())?;
@@ -164,8 +165,19 @@ pub(super) fn to_the_end(
 fn executor(context: &Context, keeper: &mut Keeper) -> Result<(Executor, Pool), Failure> {
     let supervisor = supervisor(keeper)?;
     let pool = terminal_asker::pool(&supervisor, context.printer);
-    let executor = rye_host::executor(places(context)?, supervisor, pool.clone())?;
+    let places = places(context)?;
+    let graphs = graphs(&places, context);
+    let executor = rye_host::executor_with(places, supervisor, pool.clone(), graphs)?;
     Ok((executor, pool))
+}
+
+/// Who walks graphs, and notes where they ask.
+pub(crate) fn graphs(places: &Places, context: &Context) -> StateGraph {
+    let graphs = StateGraph::new(&places.project, places.user.clone());
+    match &context.settings.state_dir {
+        Some(state) => graphs.asking(state.value.join(ASKING)),
+        None => graphs,
+    }
 }
 
 /// Who keeps the processes of this call.

@@ -1,22 +1,25 @@
 //! `rye gate list`, `approve`, `deny`, `answer`
 
+pub(super) mod graphs;
+
 use std::path::{Path, PathBuf};
 
 use rye_engine::arguments::ARGUMENTS;
 use rye_engine::bridge::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
-use rye_engine::proof;
-use rye_engine::protocol::{Gate, GateId, Millis, Resolution};
+use rye_engine::protocol::{Gate, GateId, Session};
 use rye_engine::store::Posted;
-use rye_graph::{Posted as Heard, Question, Runs};
 use serde_json::{Value, json};
 
 use crate::cli::args::{GateArgs, GateCommand, Holds};
 use crate::cli::call_gates::{ANSWERS, Answer, CallGate, CallGates, Given, OF_CALLS};
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, decide, how_to_answer, one_of, person, signing_key, with_engine};
+use crate::cli::engine::{Wanted, decide, how_to_answer, one_of, person, with_engine};
 use crate::cli::failure::Failure;
-use crate::cli::page::{BOLD, DIM, GOOD, Page, one_line, paint, plain};
+use crate::cli::gate_words;
+use crate::cli::going_on::PROJECT;
+use crate::cli::page::{DIM, GOOD, Page, one_line, paint};
 use crate::cli::printer::{Outcome, Report};
+use graphs::Asked;
 
 pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
     match command {
@@ -48,63 +51,87 @@ pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
 }
 
 fn list(context: &Context) -> Outcome {
-    let asked = Runs::of(context.settings.project())
-        .questions()?
-        .into_iter();
-    let asked: Vec<_> = asked.filter(|it| it.status().is_pending()).collect();
+    let here = context.settings.project();
+    let mut asked = graphs::all(context)?;
+    asked.retain(Asked::is_pending);
     with_engine(context, Wanted::default(), async |engine| {
-        let mut gates = engine.pending_gates(None).await?;
-        gates.extend(asked.into_iter().map(|question| question.gate));
+        let mut gates = Vec::new();
+        for gate in engine.pending_gates(None).await? {
+            let session = engine.session_data(&gate.origin.session).await?;
+            let elsewhere = session.and_then(|session| made_in(&session));
+            gates.push((gate, elsewhere.filter(|project| project != here)));
+        }
         let list = List {
+            here: here.to_owned(),
             gates,
+            asked,
             calls: CallGates::of(context)?.pending()?,
-            here: context.settings.project().to_owned(),
         };
         Ok(Box::new(list) as Box<dyn Report>)
     })
 }
 
+/// The project that a session was made in.
+fn made_in(session: &Session) -> Option<PathBuf> {
+    let project = session.metadata.get(PROJECT).and_then(Value::as_str);
+    project.or(session.workspace.as_deref()).map(PathBuf::from)
+}
+
 struct List {
-    /// Of agents and of graphs.
-    gates: Vec<Gate>,
+    here: PathBuf,
+    /// Of agents, with the project where that is another.
+    gates: Vec<(Gate, Option<PathBuf>)>,
+    /// Of graphs.
+    asked: Vec<Asked>,
     /// Of MCP clients.
     calls: Vec<CallGate>,
-    /// The project in which they are listed.
-    here: PathBuf,
 }
 
 impl Report for List {
     fn json(&self) -> Value {
-        let gates = self.gates.iter().map(|gate| json!(gate));
+        let gates = self.gates.iter().map(|(gate, elsewhere)| {
+            let mut gate = json!(gate);
+            if let Some(project) = elsewhere {
+                gate["project"] = json!(project.to_string_lossy());
+            }
+            gate
+        });
+        let asked = self.asked.iter().map(|asked| asked.json(&self.here));
         let calls = self.calls.iter().map(CallGate::json);
-        json!({ "gates": gates.chain(calls).collect::<Vec<_>>() })
+        json!({ "gates": gates.chain(asked).chain(calls).collect::<Vec<_>>() })
     }
 
     fn show(&self, page: &mut Page) {
-        if self.gates.is_empty() && self.calls.is_empty() {
+        if self.gates.is_empty() && self.asked.is_empty() && self.calls.is_empty() {
             page.line("nothing waits for a decision");
         }
-        for gate in &self.gates {
-            show(page, &gate.title, None, &gate.body, &how_to_answer(gate));
+        for (gate, elsewhere) in &self.gates {
+            let origin = elsewhere.as_deref().map(in_project);
+            show(page, &gate.title, &gate.body, origin, &how_to_answer(gate));
+        }
+        for asked in &self.asked {
+            let (gate, origin) = (&asked.question.gate, Some(asked.origin()));
+            show(page, &gate.title, &gate.body, origin, &how_to_answer(gate));
         }
         for gate in &self.calls {
             let answer = format!("rye gate approve {}", gate.id);
             let elsewhere = Some(gate.project.as_path()).filter(|it| *it != self.here);
-            show(page, &gate.title, elsewhere, &gate.body, &answer);
+            let origin = elsewhere.map(in_project);
+            show(page, &gate.title, &gate.body, origin, &answer);
         }
     }
 }
 
-fn show(page: &mut Page, title: &str, elsewhere: Option<&Path>, body: &str, answer: &str) {
-    page.line(paint(BOLD, one_line(title)));
-    if let Some(project) = elsewhere {
-        page.line(format_args!(
-            "  in {}",
-            one_line(&project.to_string_lossy())
-        ));
+fn in_project(project: &Path) -> String {
+    format!("in {}", project.display())
+}
+
+fn show(page: &mut Page, title: &str, body: &str, origin: Option<String>, answer: &str) {
+    for line in gate_words::lines(title, body, page.width()) {
+        page.line(line);
     }
-    for line in body.lines() {
-        page.line(format_args!("  {}", plain(line)));
+    if let Some(origin) = origin {
+        page.line(paint(DIM, format_args!("  {}", one_line(&origin))));
     }
     page.line(paint(DIM, format_args!("  {answer}")));
 }
@@ -147,68 +174,6 @@ fn answer_call(id: &str, action: &str, value: &Value, context: &Context) -> Outc
     }
 }
 
-/// A question of a graph, if it is one that is meant.
-fn question(meant: &str, context: &Context) -> Result<Option<Question>, Failure> {
-    let mut all = Runs::of(context.settings.project()).questions()?;
-    if let Some(exact) = all.iter().position(|it| it.gate.id.as_str() == meant) {
-        return Ok(Some(all.swap_remove(exact)));
-    }
-    let is_meant = |it: &Question| it.gate.id.as_str().contains(meant);
-    all.retain(|it| is_meant(it) && it.status().is_pending());
-    if all.is_empty() {
-        return Ok(None);
-    }
-    let ids = all.iter().map(|it| it.gate.id.as_str());
-    let id = one_of(ids, meant, "waiting gate", "rye gate list")?.to_owned();
-    Ok(all.into_iter().find(|it| it.gate.id.as_str() == id))
-}
-
-/// Answers a question of a graph. Whoever walks it hears of it by itself.
-fn answer_graph(question: &Question, action: &str, value: Value, context: &Context) -> Outcome {
-    let gate = &question.gate;
-    if value.get(ARGUMENTS).is_some() {
-        return Err(fixed());
-    }
-    let actions: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
-    if !actions.is_empty() && !actions.contains(&action) {
-        let message = format!(
-            "`{action}` is no answer to it; there are {}",
-            actions.join(", ")
-        );
-        return Err(Failure::usage(message).hint(how_to_answer(gate)));
-    }
-    let millis = u64::try_from(lillux::time::now().epoch_ms).unwrap_or_default();
-    let mut resolution = Resolution {
-        action: action.to_owned(),
-        value,
-        by: person(),
-        at: Millis(millis),
-        source: "cli".to_owned(),
-        receipt: None,
-    };
-    if let Some(key) = signing_key(context)? {
-        let receipt = proof::receipt(gate, &resolution, &key);
-        resolution.receipt = Some(Box::new(receipt));
-    }
-    let posted = match question.answer(&resolution)? {
-        Heard::Written => Posted::Written,
-        Heard::Same => Posted::Same,
-        Heard::Conflict(first) => Posted::Conflict(*first),
-        Heard::Gone(status) => Posted::Gone(status),
-    };
-    accepted(posted)?;
-    // A part of a run goes on with the whole.
-    let run = gate.origin.session.as_str();
-    let run = run.split('.').next().unwrap_or(run);
-    let found = Runs::of(context.settings.project()).find(run)?.read()?;
-    let next = (!found.standing().is_live()).then(|| format!("rye graph run --resume {run}"));
-    Ok(Box::new(Answered {
-        next,
-        gate: gate.id.clone(),
-        action: action.to_owned(),
-    }))
-}
-
 /// Whether an answer counts.
 fn accepted(posted: Posted) -> Result<(), Failure> {
     match posted {
@@ -235,8 +200,8 @@ fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Out
     if let Some(id) = call_gate(args, context)? {
         return answer_call(&id, action, &value, context);
     }
-    if let Some(question) = question(&args.gate, context)? {
-        return answer_graph(&question, action, value, context);
+    if let Some(asked) = graphs::meant(&args.gate, context)? {
+        return graphs::answer(&asked, action, value, context);
     }
     with_engine(context, Wanted::default(), async |engine| {
         let pending = engine.pending_gates(None).await?;

@@ -4,19 +4,23 @@ pub(crate) mod progress;
 mod show;
 mod validate;
 
+pub(crate) use validate::is_graph;
+
 use std::sync::Arc;
 
 use lillux::process::Supervisor;
 use rye_executor::{Envelope, Executor, Request, Trace};
-use rye_graph::{Going, RecordError, Runs, StateGraph};
+use rye_graph::{Going, RecordError, Runs};
 use rye_items::ItemRef;
 use rye_mcp::client::Pool;
 use serde_json::{Map, Value};
 
 use super::execute::{self, Keeper, Own, parameters};
+use super::gate::graphs::trust;
 use super::run::record::{self, Asked};
 use crate::cli::args::{GraphCommand, GraphRunArgs, StepArgs};
 use crate::cli::context::Context;
+use crate::cli::engine::signing_key;
 use crate::cli::failure::Failure;
 use crate::cli::page::{BAD, DIM, GOOD, paint, plain};
 use crate::cli::printer::{Outcome, Printer};
@@ -105,10 +109,15 @@ fn in_background(
     let Some(id) = &going.resume else {
         return record::Runs::of(context)?.start(&asked);
     };
-    let run = Runs::of(context.settings.project()).find(id)?.read()?;
+    let runs = Runs::of(context.settings.project());
+    let found = runs.find(id)?;
+    let run = found.clone().read()?;
     if run.standing().is_live() {
         return Err(RecordError::InUse(id.clone()).into());
     }
+    let trust = trust(context.settings.project(), context)?;
+    let has_key = signing_key(context)?.is_some();
+    found.may_be_acted_on(&runs, &trust, has_key)?;
     let link = executor.tool(&tool);
     let link = link.map_err(|error| Failure::failed(error.code(), &error))?;
     let item = &link.item;
@@ -179,7 +188,7 @@ fn equipped(
     going: Going,
 ) -> Result<(Executor, Pool), Failure> {
     let places = execute::places(context)?;
-    let graphs = StateGraph::new(&places.project, places.user.clone())
+    let graphs = execute::graphs(&places, context)
         .watched(progress::watcher(context.printer))
         .going(going);
     let pool = Pool::new(&supervisor);

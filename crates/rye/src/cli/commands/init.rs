@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use lillux::durable::{self, Existing, WriteError};
 use lillux::keys::SigningKey;
 use lillux::shell_word;
+use rye_graph::Runs;
 use rye_items::space::Root;
 use rye_items::trust::Distrust;
 use rye_items::{ItemRef, LookupError, OwnKeyError, Space, SpaceError};
@@ -28,6 +29,7 @@ pub(crate) fn run(args: &InitArgs, context: &Context) -> Outcome {
         own_trust(args, context, &key, &mut made)?;
     }
     folders(context.settings.project(), &mut made)?;
+    hide(context.settings.project(), &mut made)?;
     sample(context, &key, &mut made)?;
     Ok(Box::new(made))
 }
@@ -106,6 +108,18 @@ fn folders(project: &Path, made: &mut Made) -> Result<(), Failure> {
         } else {
             return Err(SpaceError::NotAFolder(path).into());
         }
+    }
+    Ok(())
+}
+
+/// What runs of graphs write down is this machine's, and stays out of the repository.
+fn hide(project: &Path, made: &mut Made) -> Result<(), Failure> {
+    let path = project.join(".ai/state/.gitignore");
+    if path.symlink_metadata().is_ok() {
+        made.there("gitignore", path);
+    } else {
+        Runs::of(project).hide()?;
+        made.made("gitignore", path);
     }
     Ok(())
 }

@@ -33,6 +33,7 @@ fn prompted(args: &PromptArgs, context: &Context) -> Outcome {
     let schema = args.schema.as_deref().map(schema).transpose()?;
     let text = input::asked(&args.text, context.printer)?;
     let wanted = Wanted {
+        goes_on: true,
         sandbox: args.sandbox.map(Into::into),
         workspace: None,
         model: args.model.clone(),

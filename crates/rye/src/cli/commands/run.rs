@@ -3,6 +3,8 @@
 mod graph;
 mod list;
 pub(crate) mod record;
+mod verify;
+mod which;
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -23,6 +25,7 @@ use crate::cli::printer::{Outcome, Printer, Report, Written};
 use crate::cli::table::Cell;
 use list::List;
 use record::{Run, Runs, State};
+use which::Which;
 
 /// How long a run that is to end has before it is killed.
 const GRACE: Duration = Duration::from_secs(3);
@@ -32,31 +35,44 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
     let runs = Runs::of(context)?;
     match command {
-        RunCommand::List => Ok(Box::new(List::of(runs.all()?, graph::all(context)?))),
+        RunCommand::List => {
+            let background = runs.all()?;
+            let graphs = graph::all(&background, context)?;
+            Ok(Box::new(List::of(background, graphs)))
+        }
         RunCommand::Status(args) => match Which::find(&runs, &args.id, context)? {
-            Which::Graph(run) => Ok(graph::status(*run)),
+            Which::Graph(run, _) => graph::status(*run, context),
             Which::Background(run) => Ok(Box::new(Status(*run))),
         },
-        RunCommand::Tail(args) => match Which::find(&runs, &args.run.id, context)? {
-            Which::Graph(run) => graph::tail(&run, args, context),
-            Which::Background(run) => tail(&run, args, context),
-        },
+        RunCommand::Tail(args) => {
+            let find = || Which::find(&runs, &args.run.id, context);
+            let mut which = find()?;
+            while args.follow && which.has_yet_to_begin() {
+                std::thread::sleep(LOOK);
+                which = find()?;
+            }
+            match which {
+                Which::Graph(run, background) => {
+                    graph::tail(&run, background.as_deref(), args, context)
+                }
+                Which::Background(run) => tail(&run, args, context),
+            }
+        }
         RunCommand::Cancel(args) => match runs.find(&args.id) {
-            Ok(run) => match graph::found(&run.id, context)? {
+            Ok(run) => match graph::of_background(&run, context)? {
                 Some(of_graph) if !graph::is_in_background(&of_graph, &run)? => {
-                    graph::cancel(of_graph)
+                    graph::cancel(of_graph, context)
                 }
                 _ => cancel(run),
             },
-            Err(failure) => graph::cancel(graph::find(&args.id, failure, context)?),
+            Err(failure) => graph::cancel(graph::find(&args.id, failure, context)?, context),
         },
         RunCommand::Rm(args) => {
             let background = runs.find(&args.id);
-            let id = match &background {
-                Ok(run) => run.id.clone(),
-                Err(_) => args.id.clone(),
+            let of_graph = match &background {
+                Ok(run) => graph::of_background(run, context)?,
+                Err(_) => graph::found(&args.id, context)?,
             };
-            let of_graph = graph::found(&id, context)?;
             match (background, of_graph) {
                 (Err(failure), None) => Err(failure),
                 (background, of_graph) => remove(background.ok(), of_graph),
@@ -67,29 +83,13 @@ pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
                 "not_found",
                 format!("there is no run {} of a graph", args.id),
             );
-            graph::verify(
-                graph::find(&args.id, missing.hint("rye run list"), context)?,
-                context,
-            )
+            let of_graph = match runs.find(&args.id) {
+                Ok(run) => graph::of_background(&run, context)?,
+                Err(_) => graph::found(&args.id, context)?,
+            };
+            verify::run(of_graph.ok_or(missing.hint("rye run list"))?, context)
         }
         RunCommand::CarryOut(args) => carry_out(&runs.find(&args.id)?, context),
-    }
-}
-
-/// A run, by the record that tells most of it.
-enum Which {
-    Graph(Box<rye_graph::Run>),
-    Background(Box<Run>),
-}
-
-impl Which {
-    fn find(runs: &Runs, id: &str, context: &Context) -> Result<Self, Failure> {
-        let background = runs.find(id);
-        let whole = background.as_ref().map_or(id, |run| run.id.as_str());
-        match (graph::found(whole, context)?, background) {
-            (Some(of_graph), _) => Ok(Self::Graph(Box::new(of_graph.read()?))),
-            (None, background) => Ok(Self::Background(Box::new(background?))),
-        }
     }
 }
 

@@ -7,7 +7,7 @@ mod import;
 mod proof;
 mod thread;
 
-pub(super) use proof::{failure as unreadable, trusted};
+pub(super) use proof::failure as unreadable;
 
 use std::collections::BTreeMap;
 

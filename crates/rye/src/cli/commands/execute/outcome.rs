@@ -116,6 +116,9 @@ impl Report for Ran {
             "mcp_drift" => {
                 Failure::new(Exit::Integrity, "mcp_drift", message).maybe_hint(hint.clone())
             }
+            "record_altered" | "record_unsigned" | "record_untrusted" => {
+                Failure::new(Exit::Integrity, "integrity", message).maybe_hint(hint.clone())
+            }
             _ => Failure::failed("tool_failed", message).maybe_hint(hint.clone()),
         })
     }

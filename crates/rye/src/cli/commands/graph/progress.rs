@@ -1,6 +1,5 @@
 //! How a walk goes, a line a step, on standard error.
 
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rye_graph::{Event, Line, Outcome, Status, Watcher};
 
 use crate::cli::engine::how_to_answer;
+use crate::cli::gate_words;
 use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, WARN, one_line, paint};
 use crate::cli::printer::Printer;
 use crate::settings;
@@ -102,11 +102,10 @@ pub(crate) fn told(line: &Line) -> Option<String> {
             format!("{} attempt {attempt}: {why}", paint(WARN, "↻"))
         }
         Event::Gate { gate } => {
-            let title = paint(BOLD, one_line(&gate.title));
-            let mut words = format!("{} {title}", paint(HELP, "?"));
-            for line in gate.body.lines() {
-                let _ = write!(words, "\n  {}", one_line(line));
-            }
+            // With the mark before it.
+            let width = Printer::width_of_questions().map(|it| it.saturating_sub(2));
+            let lines = gate_words::lines(&gate.title, &gate.body, width);
+            let words = format!("{} {}", paint(HELP, "?"), lines.join("\n"));
             let answer = paint(DIM, format!("  {}", how_to_answer(gate)));
             format!("{words}\n{answer}")
         }

@@ -30,7 +30,13 @@ impl Source {
             let path = path.to_owned();
             return Ok(Self { path, text });
         }
-        Self::of_item(&what.parse()?, context)
+        let reference = what.parse()?;
+        let source = Self::of_item(&reference, context)?;
+        if source.is_graph() {
+            Ok(source)
+        } else {
+            Err(no_graph(&reference))
+        }
     }
 
     fn of_item(reference: &ItemRef, context: &Context) -> Result<Self, Failure> {
@@ -63,6 +69,12 @@ impl Source {
     }
 }
 
+/// An item that says that it is something else.
+fn no_graph(reference: &ItemRef) -> Failure {
+    let failure = Failure::usage(format!("{} is no graph", reference.id));
+    failure.hint(format!("rye execute {}", reference.id))
+}
+
 fn is_yaml(path: &Path) -> bool {
     path.extension()
         .is_some_and(|it| it == "yaml" || it == "yml")
@@ -75,6 +87,11 @@ fn no_yaml(path: &Path, error: &MetadataError) -> Failure {
         .maybe_hint(error.hint.clone())
 }
 
+/// Whether an item says that it is a graph.
+pub(crate) fn is_graph(reference: &ItemRef, context: &Context) -> bool {
+    Source::of_item(reference, context).is_ok_and(|source| source.is_graph())
+}
+
 /// Refuses a graph with errors before anything of it runs, all of them at once. What cannot
 /// be read here is told by the call itself.
 pub(super) fn refuse(reference: &ItemRef, context: &Context) -> Result<(), Failure> {
@@ -82,8 +99,7 @@ pub(super) fn refuse(reference: &ItemRef, context: &Context) -> Result<(), Failu
         return Ok(());
     };
     if !source.is_graph() {
-        let failure = Failure::usage(format!("{} is no graph", reference.id));
-        return Err(failure.hint(format!("rye execute {}", reference.id)));
+        return Err(no_graph(reference));
     }
     let Ok(reading) = source.read() else {
         return Ok(());

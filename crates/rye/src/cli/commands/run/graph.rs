@@ -1,30 +1,47 @@
 //! Runs of graphs, which the project keeps itself.
 
-use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use lillux::process::Killed;
-use rye_engine::proof;
-use rye_graph::{Found, Line, RecordError, Run, Runs, Standing, Status, Verdict};
+use rye_engine::protocol::{Gate, GateStatus, Resolution};
+use rye_graph::{Found, Line, RecordError, Run, Runs, Standing, Status};
 use serde_json::{Value, json};
 
 use super::{GRACE, LOOK};
 use crate::cli::args::TailArgs;
+use crate::cli::commands::gate::graphs::{resume, trust};
 use crate::cli::commands::graph::progress::told;
-use crate::cli::commands::session::trusted;
 use crate::cli::context::Context;
 use crate::cli::engine::how_to_answer;
-use crate::cli::failure::{Exit, Failure};
+use crate::cli::failure::Failure;
 use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, Page, WARN, paint, plain};
 use crate::cli::printer::{Outcome, Report, Written};
 use crate::cli::table::Cell;
 
-/// All of the project, but for those that are parts of others.
-pub(super) fn all(context: &Context) -> Result<Vec<Run>, Failure> {
-    let all = Runs::of(context.settings.project()).all()?.into_iter();
+/// All of the project, but for those that are parts of others; and those that were begun in
+/// the background of other projects.
+pub(super) fn all(background: &[super::Run], context: &Context) -> Result<Vec<Run>, Failure> {
+    let here = context.settings.project();
+    let all = Runs::of(here).all()?.into_iter();
     // One whose record cannot be read is told of by its name.
     let own = all.filter(|run| !run.id.contains('.'));
-    Ok(own.filter_map(|run| run.read().ok()).collect())
+    let others = background.iter().filter(|run| run.asked.project != here);
+    let others = others.filter_map(|run| Runs::of(&run.asked.project).find(&run.id).ok());
+    Ok(own
+        .chain(others)
+        .filter_map(|run| run.read().ok())
+        .collect())
+}
+
+/// That of a graph which was begun in the background, in whichever project.
+pub(super) fn of_background(run: &super::Run, context: &Context) -> Result<Option<Found>, Failure> {
+    match found(&run.id, context)? {
+        None if run.asked.project != context.settings.project() => {
+            Ok(Runs::of(&run.asked.project).find(&run.id).ok())
+        }
+        found => Ok(found),
+    }
 }
 
 /// The one whose id begins so, if there is one.
@@ -73,6 +90,7 @@ pub(super) fn about(run: &Run) -> Value {
         "id": run.id(),
         "state": run.standing().as_str(),
         "item_id": run.graph(),
+        "project": run.found().project().to_string_lossy(),
         "started_at": moment(run.started_at()),
         "steps": run.steps(),
         "node": run.node(),
@@ -80,27 +98,49 @@ pub(super) fn about(run: &Run) -> Value {
     })
 }
 
-pub(super) fn status(run: Run) -> Box<dyn Report> {
-    Box::new(Shown(run))
+pub(super) fn status(run: Run, context: &Context) -> Outcome {
+    let trust = trust(run.found().project(), context)?;
+    let asked = run.questions().map(|question| {
+        let status = question.status(&trust);
+        (question.gate, status)
+    });
+    let project = run.found().project();
+    let elsewhere = (project != context.settings.project()).then(|| project.to_owned());
+    Ok(Box::new(Shown {
+        asked: asked.collect(),
+        elsewhere,
+        run,
+    }))
 }
 
-struct Shown(Run);
+struct Shown {
+    run: Run,
+    /// What it asks, and how that stands.
+    asked: Vec<(Gate, GateStatus)>,
+    /// Its project, where that is another.
+    elsewhere: Option<PathBuf>,
+}
 
 impl Report for Shown {
     fn json(&self) -> Value {
-        let run = &self.0;
+        let run = &self.run;
+        let gates = self.asked.iter().map(|(gate, status)| {
+            let mut gate = json!(gate);
+            gate["status"] = json!(status);
+            gate
+        });
         json!({
             "run": about(run),
             "inputs": run.inputs(),
             "graph_state": run.state(),
             "output": run.output(),
             "graph_error": run.error(),
-            "gates": run.gates(),
+            "gates": gates.collect::<Vec<_>>(),
         })
     }
 
     fn show(&self, page: &mut Page) {
-        let run = &self.0;
+        let run = &self.run;
         page.line(paint(BOLD, run.id()));
         let mut about = |name: &str, value: &str| {
             let name = paint(DIM, format!("{name:<8}"));
@@ -108,6 +148,9 @@ impl Report for Shown {
         };
         about("state", run.standing().as_str());
         about("graph", run.graph());
+        if let Some(project) = &self.elsewhere {
+            about("project", &project.display().to_string());
+        }
         about("started", &moment(run.started_at()));
         about("steps", &run.steps().to_string());
         if let Some(node) = run.node() {
@@ -116,9 +159,16 @@ impl Report for Shown {
         if let Some(error) = run.error() {
             about("error", &error.message);
         }
-        for gate in run.gates() {
+        for (gate, status) in &self.asked {
             about("asks", &gate.title);
-            about("answer", &how_to_answer(gate));
+            match status {
+                GateStatus::Resolved { resolution } => {
+                    let Resolution { action, by, .. } = resolution;
+                    about("answered", &format!("{action}, by {by}"));
+                }
+                GateStatus::Expired { .. } => about("answered", "nobody did in time"),
+                _ => about("answer", &how_to_answer(gate)),
+            }
         }
         about("record", &run.found().events().display().to_string());
         let state = Value::Object(run.state().clone());
@@ -129,20 +179,25 @@ impl Report for Shown {
     }
 
     fn next(&self) -> Option<String> {
-        match self.0.standing() {
+        match self.run.standing() {
             Standing::Ended(Status::Completed) => None,
             Standing::Running | Standing::Waiting => {
-                Some(format!("rye run tail {} --follow", self.0.id()))
+                Some(format!("rye run tail {} --follow", self.run.id()))
             }
             Standing::Lost | Standing::Ended(_) => {
-                Some(format!("rye graph run --resume {}", self.0.id()))
+                Some(resume(self.run.id(), self.elsewhere.as_deref()))
             }
         }
     }
 }
 
 /// Tells what a run did, and with `--follow` what it does.
-pub(super) fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
+pub(super) fn tail(
+    run: &Run,
+    background: Option<&super::Run>,
+    args: &TailArgs,
+    context: &Context,
+) -> Outcome {
     if context.printer.json {
         let lines: Vec<&Line> = run.lines().iter().collect();
         return Ok(Box::new(Tail(json!({ "run": about(run), "lines": lines }))));
@@ -152,7 +207,8 @@ pub(super) fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
     let mut current = run;
     loop {
         // Asked before what is new is told: what is written before the end is told after it.
-        let is_over = !current.standing().is_live();
+        let is_about_to = background.is_some_and(|run| run.state() == super::State::Running);
+        let is_over = !current.standing().is_live() && !is_about_to;
         let mut text = String::new();
         for words in current.lines().iter().skip(seen).filter_map(told) {
             text.push_str(&words);
@@ -176,7 +232,7 @@ pub(super) fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
 }
 
 /// Asks the process that walks a run to end. Its step ends, and the state is kept.
-pub(super) fn cancel(found: Found) -> Outcome {
+pub(super) fn cancel(found: Found, context: &Context) -> Outcome {
     let run = found.clone().read()?;
     let id = run.id().to_owned();
     if !run.standing().is_live() {
@@ -192,96 +248,7 @@ pub(super) fn cancel(found: Found) -> Outcome {
             return Err(Failure::failed("not_running", message));
         }
     }
-    Ok(status(found.read()?))
-}
-
-/// Checks a record against the keys that are trusted.
-pub(super) fn verify(found: Found, context: &Context) -> Outcome {
-    let library = context.library()?;
-    let trust = library.trust();
-    let runs = Runs::of(context.settings.project());
-    let key = |name: &str| trusted(&trust, name);
-    let receipt = |gate: &_, resolution: &_| proof::check_receipt(gate, resolution, key);
-    let verdict = found.verify(&runs, key, receipt)?;
-    Ok(Box::new(Verified {
-        id: found.id,
-        verdict,
-    }))
-}
-
-struct Verified {
-    id: String,
-    verdict: Verdict,
-}
-
-impl Report for Verified {
-    fn json(&self) -> Value {
-        let verdict = &self.verdict;
-        let faults = verdict.faults.iter();
-        let faults = faults.map(|fault| json!({ "line": fault.line, "why": fault.why }));
-        json!({
-            "run": self.id,
-            "lines": verdict.lines,
-            "signed": verdict.signed,
-            "unsigned_lines_of_a_step_under_way": verdict.open,
-            "snapshots": verdict.snapshots,
-            "receipts": verdict.receipts,
-            "keys": verdict.keys,
-            "faults": faults.collect::<Vec<_>>(),
-        })
-    }
-
-    fn show(&self, page: &mut Page) {
-        let verdict = &self.verdict;
-        let said = if verdict.faults.is_empty() {
-            paint(GOOD, "verified")
-        } else {
-            paint(BAD, "not as it was")
-        };
-        page.line(format_args!("{}  {said}", self.id));
-        let keys: &BTreeSet<String> = &verdict.keys;
-        let keys: Vec<_> = keys.iter().map(String::as_str).collect();
-        let keys = if keys.is_empty() {
-            "nobody".to_owned()
-        } else {
-            keys.join(", ")
-        };
-        let counted = [
-            (verdict.lines, "line"),
-            (verdict.signed, "signature"),
-            (verdict.snapshots, "snapshot"),
-            (verdict.receipts, "receipt"),
-        ];
-        let counted = counted.map(|(count, what)| match count {
-            1 => format!("1 {what}"),
-            _ => format!("{count} {what}s"),
-        });
-        let counted = counted.join(", ");
-        page.line(format_args!("  {counted}, signed by {keys}"));
-        if verdict.open > 0 {
-            page.line(format_args!(
-                "  the last {} no signature stands for",
-                verdict.open
-            ));
-        }
-        for fault in &verdict.faults {
-            page.line(format_args!(
-                "  {} line {}: {}",
-                paint(BAD, "fault"),
-                fault.line,
-                plain(&fault.why)
-            ));
-        }
-    }
-
-    fn failure(&self) -> Option<Failure> {
-        let message = match self.verdict.faults.len() {
-            0 => return None,
-            1 => "something is not as it was signed".to_owned(),
-            many => format!("{many} things are not as they were signed"),
-        };
-        Some(Failure::new(Exit::Integrity, "integrity", message))
-    }
+    status(found.read()?, context)
 }
 
 struct Tail(Value);

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Started;
+use crate::cli::commands::graph::is_graph;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::printer::Outcome;
@@ -40,6 +41,9 @@ pub(crate) struct Asked {
     /// That a run of a graph goes on under its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) resumes: Option<Resumes>,
+    /// Whether it is one of a graph, which writes itself down in its project.
+    #[serde(default)]
+    pub(super) is_graph: bool,
 }
 
 /// Who wants a run: what needs an approval runs only for a person.
@@ -72,6 +76,7 @@ impl Asked {
                 Approval::Missing | Approval::OfChain(_) => By::Client,
             },
             resumes: None,
+            is_graph: is_graph(&request.tool, context),
         }
     }
 

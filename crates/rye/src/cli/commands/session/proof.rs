@@ -76,7 +76,7 @@ fn altered(error: StoreError) -> Failure {
 }
 
 /// The key of a fingerprint, if it is trusted.
-pub(in crate::cli::commands) fn trusted(trust: &Trust<'_>, name: &str) -> Option<PublicKey> {
+pub(super) fn trusted(trust: &Trust<'_>, name: &str) -> Option<PublicKey> {
     let fingerprint: Fingerprint = name.parse().ok()?;
     Some(trust.standing(fingerprint).ok()?.key.clone())
 }
@@ -159,6 +159,7 @@ impl Report for Verified {
                 "seals": verdict.seals,
                 "receipts": verdict.receipts,
                 "blobs": verdict.blobs,
+                "receipts_without_the_words_of_the_question": verdict.of_first_kind,
                 "keys": verdict.keys,
                 "faults": faults.collect::<Vec<_>>(),
             })
@@ -181,6 +182,7 @@ impl Report for Verified {
                 seals,
                 receipts,
                 blobs,
+                of_first_kind,
                 keys,
                 ..
             } = verdict;
@@ -203,6 +205,12 @@ impl Report for Verified {
             ));
             if *open > 0 {
                 page.line(format_args!("  {open} of them belong to a turn under way"));
+            }
+            if *of_first_kind > 0 {
+                page.line(format_args!(
+                    "  {} what ran, who decided and when, but not the words of question and answer",
+                    count(*of_first_kind, "receipt covers", "receipts cover")
+                ));
             }
             for fault in &verdict.faults {
                 let (word, why) = (word(fault.trouble), plain(&fault.why));

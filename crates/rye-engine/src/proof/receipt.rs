@@ -1,0 +1,160 @@
+//! Receipts: what a signature under a decision covers.
+//!
+//! It is all that the person was shown and all that they said. What is shown is in the gate,
+//! and stays as it was when the gate was opened; only how it stands changes.
+
+use lillux::Hash;
+use lillux::keys::SigningKey;
+use rye_protocol::{
+    Action, CallId, Gate, GateId, GateKind, GateOrigin, Millis, Receipt, Resolution, SessionId,
+};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{ARGS_HASH, CHAIN_HASH, args_hash, hash};
+use crate::arguments;
+
+/// The hash of what a person is asked, which is all of a gate but how it stands.
+pub fn question_hash(gate: &Gate) -> String {
+    #[derive(Serialize)]
+    struct Hashed<'a> {
+        id: &'a GateId,
+        kind: GateKind,
+        title: &'a str,
+        body: &'a str,
+        actions: &'a [Action],
+        origin: &'a GateOrigin,
+        expires_at: Option<Millis>,
+        context: &'a Map<String, Value>,
+        created_at: Millis,
+    }
+    let hashed = Hashed {
+        id: &gate.id,
+        kind: gate.kind,
+        title: &gate.title,
+        body: &gate.body,
+        actions: &gate.actions,
+        origin: &gate.origin,
+        expires_at: gate.expires_at,
+        context: &gate.context,
+        created_at: gate.created_at,
+    };
+    hash("rye question 1", &hashed).to_hex()
+}
+
+fn answer_hash(resolution: &Resolution) -> String {
+    #[derive(Serialize)]
+    struct Hashed<'a> {
+        action: &'a str,
+        value: &'a Value,
+        by: &'a str,
+        at: Millis,
+        source: &'a str,
+    }
+    let hashed = Hashed {
+        action: &resolution.action,
+        value: &resolution.value,
+        by: &resolution.by,
+        at: resolution.at,
+        source: &resolution.source,
+    };
+    hash("rye answer 1", &hashed).to_hex()
+}
+
+/// Whether a receipt says nothing of the words of question and answer.
+pub(super) fn is_of_first_kind(receipt: &Receipt) -> bool {
+    receipt.question.is_none() && receipt.answer.is_none()
+}
+
+pub(super) fn receipt_hash(receipt: &Receipt) -> Hash {
+    #[derive(Serialize)]
+    struct Hashed<'a> {
+        session: &'a SessionId,
+        gate: &'a GateId,
+        call: &'a CallId,
+        action: &'a str,
+        chain_hash: &'a Option<String>,
+        args_hash: &'a Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        question: &'a Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        answer: &'a Option<String>,
+        by: &'a str,
+        at: Millis,
+        key: &'a str,
+    }
+    let hashed = Hashed {
+        session: &receipt.session,
+        gate: &receipt.gate,
+        call: &receipt.call,
+        action: &receipt.action,
+        chain_hash: &receipt.chain_hash,
+        args_hash: &receipt.args_hash,
+        question: &receipt.question,
+        answer: &receipt.answer,
+        by: &receipt.by,
+        at: receipt.at,
+        key: &receipt.key,
+    };
+    // One kind can never be taken for the other.
+    let purpose = if is_of_first_kind(receipt) {
+        "rye receipt 1"
+    } else {
+        "rye receipt 2"
+    };
+    hash(purpose, &hashed)
+}
+
+/// The receipt of a decision.
+pub fn receipt(gate: &Gate, resolution: &Resolution, key: &SigningKey) -> Receipt {
+    let mut receipt = unsigned(gate, resolution);
+    receipt.key = key.public().fingerprint().to_string();
+    receipt.signature = key.sign(&receipt_hash(&receipt)).to_string();
+    receipt
+}
+
+fn unsigned(gate: &Gate, resolution: &Resolution) -> Receipt {
+    let text = |key: &str| gate.context.get(key).and_then(Value::as_str);
+    let other = arguments::approved(&gate.context, resolution).map(args_hash);
+    Receipt {
+        session: gate.origin.session.clone(),
+        gate: gate.id.clone(),
+        call: gate.origin.call.clone(),
+        action: resolution.action.clone(),
+        chain_hash: text(CHAIN_HASH).map(str::to_owned),
+        args_hash: other.or_else(|| text(ARGS_HASH).map(str::to_owned)),
+        question: Some(question_hash(gate)),
+        answer: Some(answer_hash(resolution)),
+        by: resolution.by.clone(),
+        at: resolution.at,
+        key: String::new(),
+        signature: String::new(),
+    }
+}
+
+/// What is not as a receipt says; nothing where all is. Its signature is another matter.
+pub(super) fn difference(
+    gate: &Gate,
+    resolution: &Resolution,
+    receipt: &Receipt,
+) -> Option<&'static str> {
+    let mut expected = unsigned(gate, resolution);
+    if is_of_first_kind(receipt) {
+        (expected.question, expected.answer) = (None, None);
+    }
+    expected.key.clone_from(&receipt.key);
+    expected.signature.clone_from(&receipt.signature);
+    if expected == *receipt {
+        return None;
+    }
+    let others = expected.question != receipt.question;
+    expected.question.clone_from(&receipt.question);
+    // What ran is part of what was asked.
+    expected.chain_hash.clone_from(&receipt.chain_hash);
+    expected.args_hash.clone_from(&receipt.args_hash);
+    Some(if others && expected == *receipt {
+        "it is not the question that was answered"
+    } else {
+        "the receipt is for another decision"
+    })
+}

@@ -1,0 +1,141 @@
+//! Answers that hold for a project: what a person let run there without asking again.
+//!
+//! Each is a signed file in the project that names what may run by its hash, and the folder
+//! in which it may. A project has no other name that nobody can copy: whatever lies in its
+//! folder, a stranger's repository can bring along. So an answer that somebody gave in one
+//! folder is asked for again in another, and what a team lets run everywhere is for its
+//! `approvals.yaml` to say.
+
+use std::path::{Path, PathBuf};
+
+use lillux::keys::SigningKey;
+use lillux::{Hash, durable, visible_line};
+use rye_engine::bridge::{ActionError, Prepared, Remembered};
+use rye_items::trust::Trust;
+use rye_items::verify::{self, Form};
+use rye_items::{Comment, signature};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::items::unusable;
+
+/// Where the files are, relative to the project.
+const FOLDER: &str = ".ai/config/agent/approved";
+
+const FORM: Form = Form {
+    comment: Comment::HASH,
+    partial: false,
+};
+
+/// What a file says, beside who let it.
+#[derive(Deserialize)]
+struct Said {
+    tool: String,
+    chain_hash: String,
+    /// The folder of the project; a file without it says nothing of where it holds.
+    project: Option<String>,
+}
+
+/// The answers of a project.
+pub(crate) struct Approved {
+    folder: PathBuf,
+    /// The project's own folder, without links.
+    project: String,
+    /// Who signs them.
+    key: Option<SigningKey>,
+}
+
+impl Approved {
+    pub(crate) fn of(project: &Path, key: Option<SigningKey>) -> Self {
+        let real = std::fs::canonicalize(project);
+        let real = real.unwrap_or_else(|_| project.to_owned());
+        Self {
+            folder: project.join(FOLDER),
+            project: real.to_string_lossy().into_owned(),
+            key,
+        }
+    }
+
+    pub(crate) fn can_sign(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Whether somebody who is trusted has written down that it may run here. What nobody
+    /// trusted has signed says nothing.
+    pub(crate) fn look(&self, prepared: &Prepared, trust: &Trust<'_>) -> Remembered {
+        let mut elsewhere = None;
+        for path in self.files(&prepared.hash) {
+            let Ok(bytes) = std::fs::read(path) else {
+                continue;
+            };
+            let said: Result<Said, _> = serde_saphyr::from_slice(&bytes);
+            let Ok(said) = said else { continue };
+            let is_it = said.tool == prepared.id && said.chain_hash == prepared.hash;
+            if !is_it || verify::check(&bytes, &FORM, trust).is_err() {
+                continue;
+            }
+            match said.project {
+                Some(project) if project == self.project => return Remembered::Yes,
+                other => elsewhere = Some(other),
+            }
+        }
+        match elsewhere {
+            None => Remembered::No,
+            Some(other) => Remembered::NotHere(self.why(other.as_deref())),
+        }
+    }
+
+    fn why(&self, other: Option<&str>) -> String {
+        let here = visible_line(&self.project);
+        match other {
+            Some(other) => format!(
+                "It was approved for the project in {}, and this one is in {here}.",
+                visible_line(other)
+            ),
+            None => format!(
+                "It was approved for a project, and the file does not say that it is the one \
+                 in {here}."
+            ),
+        }
+    }
+
+    /// The files that may speak of a hash: each place has one of its own, so that those who
+    /// share a project do not write over each other's.
+    fn files(&self, hash: &str) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
+        let names = entries.flatten().filter(|entry| {
+            let name = entry.file_name();
+            name.to_str().is_some_and(|name| name.starts_with(hash))
+        });
+        let mut paths: Vec<_> = names.map(|entry| entry.path()).collect();
+        paths.sort();
+        paths
+    }
+
+    /// Writes down that it may run here.
+    pub(crate) fn write(&self, prepared: &Prepared, by: &str) -> Result<(), ActionError> {
+        let key = self.key.as_ref().ok_or_else(|| {
+            unusable(&"there is no key to sign the approval with: rye keys generate")
+        })?;
+        let time = lillux::time::now_seconds();
+        // Each a JSON text, which is YAML too.
+        let text = format!(
+            "# This may run without asking in the project of this folder, as long as it is \
+             what it was.\n\
+             tool: {}\nchain_hash: {}\nproject: {}\nby: {}\n",
+            json!(prepared.id),
+            json!(prepared.hash),
+            json!(self.project),
+            json!(by)
+        );
+        let signed = signature::sign(text.as_bytes(), &Comment::HASH, key, &time, None);
+        let signed = signed.map_err(|error| unusable(&error))?;
+        let place = Hash::of(&self.project).to_hex();
+        let path = self
+            .folder
+            .join(format!("{}-{place:.16}.yaml", prepared.hash));
+        durable::create_folder(&self.folder, 0o755).map_err(|error| unusable(&error))?;
+        durable::write(&path, &signed, 0o644, durable::Existing::Replace)
+            .map_err(|error| unusable(&error))
+    }
+}

@@ -1,0 +1,29 @@
+//! Whether what agents go by can be read: what they may do, and which programs they may call.
+
+use rye_host::ApprovalsError;
+use rye_items::Library;
+use rye_items::trust::Ignored;
+
+use super::Health;
+use crate::cli::failure::Failure;
+
+pub(super) fn check(library: &Library, health: &mut Health) {
+    let spaces = library.spaces();
+    let approvals = rye_host::approvals(spaces).map(|(_, ignored)| ignored);
+    let commands = rye_host::commands(spaces).map(|(_, ignored)| ignored);
+    tell("approvals", approvals, health);
+    tell("commands", commands, health);
+}
+
+fn tell(name: &'static str, read: Result<Vec<Ignored>, ApprovalsError>, health: &mut Health) {
+    match read {
+        Ok(all) => {
+            for Ignored { path, why } in all {
+                let fix = format!("rye sign {}", lillux::shell_word(&path));
+                let about = format!("{} is ignored: {why}", path.display());
+                health.warn(name, about, fix);
+            }
+        }
+        Err(error) => health.broken(name, Failure::from(error)),
+    }
+}

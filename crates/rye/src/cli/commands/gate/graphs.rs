@@ -1,0 +1,169 @@
+//! Gates of graphs, of all projects whose runs have asked something.
+
+use std::path::{Path, PathBuf};
+
+use rye_engine::arguments::ARGUMENTS;
+use rye_engine::proof;
+use rye_engine::protocol::{Millis, Resolution};
+use rye_engine::store::Posted;
+use rye_graph::{Asking, Posted as Heard, Question, Runs};
+use rye_host::{ASKING, Trusted};
+use serde_json::{Value, json};
+
+use super::{Answered, accepted, fixed};
+use crate::cli::commands::execute;
+use crate::cli::context::Context;
+use crate::cli::engine::{how_to_answer, one_of, person, signing_key};
+use crate::cli::failure::Failure;
+use crate::cli::printer::Outcome;
+
+/// A question, and where it is asked.
+pub(super) struct Asked {
+    pub(super) question: Question,
+    /// The project, where that is not the current one.
+    pub(super) elsewhere: Option<PathBuf>,
+    trust: Trusted,
+}
+
+impl Asked {
+    pub(super) fn is_pending(&self) -> bool {
+        self.question.status(&self.trust).is_pending()
+    }
+
+    pub(super) fn json(&self, here: &Path) -> Value {
+        let mut gate = json!(self.question.gate);
+        gate["graph"] = json!(self.question.gate.origin.tool);
+        let project = self.elsewhere.as_deref().unwrap_or(here);
+        gate["project"] = json!(project.to_string_lossy());
+        gate
+    }
+
+    /// Where it is from, in words.
+    pub(super) fn origin(&self) -> String {
+        let origin = &self.question.gate.origin;
+        let words = format!("graph {}, run {}", origin.tool, origin.session);
+        match &self.elsewhere {
+            Some(project) => format!("{words}, in {}", project.display()),
+            None => words,
+        }
+    }
+}
+
+/// The questions of all projects, those of this one first.
+pub(super) fn all(context: &Context) -> Result<Vec<Asked>, Failure> {
+    let here = context.settings.project();
+    let mut all = of_project(here, None, context)?;
+    let state = context.settings.state_dir.as_ref();
+    let others = state.map(|state| Asking::projects(&state.value.join(ASKING)));
+    let own = here.canonicalize().ok();
+    for other in others.into_iter().flatten() {
+        if own.as_ref() != Some(&other) {
+            // One that cannot be read any more asks nothing.
+            all.extend(of_project(&other, Some(&other), context).unwrap_or_default());
+        }
+    }
+    Ok(all)
+}
+
+fn of_project(
+    project: &Path,
+    elsewhere: Option<&Path>,
+    context: &Context,
+) -> Result<Vec<Asked>, Failure> {
+    let questions = Runs::of(project).questions()?.into_iter();
+    let asked = questions.map(|question| {
+        Ok(Asked {
+            question,
+            elsewhere: elsewhere.map(Path::to_owned),
+            trust: trust(project, context)?,
+        })
+    });
+    asked.collect()
+}
+
+/// Whose word counts in a project.
+pub(in crate::cli::commands) fn trust(
+    project: &Path,
+    context: &Context,
+) -> Result<Trusted, Failure> {
+    let mut places = execute::places(context)?;
+    project.clone_into(&mut places.project);
+    Ok(Trusted::of(&places))
+}
+
+/// The question that is meant, if it is one of a graph.
+pub(super) fn meant(words: &str, context: &Context) -> Result<Option<Asked>, Failure> {
+    let mut all = all(context)?;
+    let id = |asked: &Asked| asked.question.gate.id.to_string();
+    if let Some(exact) = all.iter().position(|it| id(it) == words) {
+        return Ok(Some(all.swap_remove(exact)));
+    }
+    all.retain(|it| id(it).contains(words) && it.is_pending());
+    if all.is_empty() {
+        return Ok(None);
+    }
+    let ids = all.iter().map(|it| it.question.gate.id.as_str());
+    let one = one_of(ids, words, "waiting gate", "rye gate list")?.to_owned();
+    Ok(all.into_iter().find(|it| id(it) == one))
+}
+
+/// Answers it. Whoever walks the run hears of it by itself.
+pub(super) fn answer(asked: &Asked, action: &str, value: Value, context: &Context) -> Outcome {
+    let gate = &asked.question.gate;
+    if value.get(ARGUMENTS).is_some() {
+        return Err(fixed());
+    }
+    let actions: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
+    if !actions.is_empty() && !actions.contains(&action) {
+        let message = format!(
+            "`{action}` is no answer to it; there are {}",
+            actions.join(", ")
+        );
+        return Err(Failure::usage(message).hint(how_to_answer(gate)));
+    }
+    let Some(key) = signing_key(context)? else {
+        let message = "what is decided in a graph is signed, and there is no key to sign it with";
+        return Err(Failure::failed("no_key", message).hint("rye init"));
+    };
+    let millis = u64::try_from(lillux::time::now().epoch_ms).unwrap_or_default();
+    let mut resolution = Resolution {
+        action: action.to_owned(),
+        value,
+        by: person(),
+        at: Millis(millis),
+        source: "cli".to_owned(),
+        receipt: None,
+    };
+    let receipt = proof::receipt(gate, &resolution, &key);
+    resolution.receipt = Some(Box::new(receipt));
+    let posted = match asked.question.answer(&resolution, &asked.trust)? {
+        Heard::Written => Posted::Written,
+        Heard::Same => Posted::Same,
+        Heard::Conflict(first) => Posted::Conflict(*first),
+        Heard::Gone(status) => Posted::Gone(status),
+    };
+    accepted(posted)?;
+    // A part of a run goes on with the whole.
+    let run = gate.origin.session.as_str();
+    let run = run.split('.').next().unwrap_or(run);
+    let project = asked.elsewhere.as_deref();
+    let project = project.unwrap_or_else(|| context.settings.project());
+    let found = Runs::of(project).find(run)?.read()?;
+    let resume = resume(run, asked.elsewhere.as_deref());
+    Ok(Box::new(Answered {
+        next: (!found.standing().is_live()).then_some(resume),
+        gate: gate.id.clone(),
+        action: action.to_owned(),
+    }))
+}
+
+/// How a run goes on, from here.
+pub(in crate::cli::commands) fn resume(run: &str, elsewhere: Option<&Path>) -> String {
+    match elsewhere {
+        Some(project) => {
+            let project = lillux::shell_word(project);
+            format!("rye --project {project} graph run --resume {run}")
+        }
+        None => format!("rye graph run --resume {run}"),
+    }
+}

@@ -1,0 +1,85 @@
+//! How errors of the engine end a call.
+
+use rye_engine::DecideError;
+use rye_engine::store::StoreError;
+use rye_host::{ApprovalsError, BridgeError, CompactionError, HostError};
+use rye_items::Space;
+
+use crate::cli::failure::{Exit, Failure};
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match &error {
+            StoreError::NotFound { .. } => Self::failed("not_found", error),
+            StoreError::Held { .. } => Self::new(Exit::Permission, "in_use", error)
+                .hint("answer its gates from here, or end the process that has it"),
+            StoreError::Fenced(_) => Self::failed("fenced", error),
+            StoreError::Conflict { .. } => Self::failed("conflict", error),
+            StoreError::Archived(_) => Self::failed("archived", error),
+            StoreError::GateEnded(_) => Self::failed("gate_ended", error),
+            StoreError::Unavailable(_) => Self::failed("store", error),
+            StoreError::Broken(_) => Self::failed("broken", error)
+                .hint("rye session resume SESSION goes on from the record"),
+            _ => Self::failed("unreadable", error),
+        }
+    }
+}
+
+impl From<ApprovalsError> for Failure {
+    fn from(error: ApprovalsError) -> Self {
+        match error {
+            ApprovalsError::Space(error) => error.into(),
+            ApprovalsError::Config {
+                ref path, space, ..
+            } => {
+                let path = lillux::shell_word(path);
+                let next = match space {
+                    Space::User => "rye doctor".to_owned(),
+                    _ => format!("rye sign {path}"),
+                };
+                let hint = format!("correct it, then: {next}");
+                Self::failed("approvals", error).hint(hint)
+            }
+            other => Self::failed("approvals", other),
+        }
+    }
+}
+
+impl From<CompactionError> for Failure {
+    fn from(error: CompactionError) -> Self {
+        match error {
+            CompactionError::Space(error) => error.into(),
+            other => Self::new(Exit::Usage, "bad_config", other),
+        }
+    }
+}
+
+impl From<BridgeError> for Failure {
+    fn from(error: BridgeError) -> Self {
+        match error {
+            BridgeError::Space(error) => error.into(),
+            BridgeError::Approvals(error) => error.into(),
+            BridgeError::Id(error) => error.into(),
+            other => Self::failed("bridge", other),
+        }
+    }
+}
+
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Self {
+        match error {
+            HostError::Store(error) => error.into(),
+            other => Self::failed("host", other),
+        }
+    }
+}
+
+impl From<DecideError> for Failure {
+    fn from(error: DecideError) -> Self {
+        match error {
+            DecideError::Store(error) => error.into(),
+            DecideError::NoGate(_) => Self::failed("not_found", error).hint("rye gate list"),
+            other => Self::usage(other),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Runs and their questions, seen from other folders and before anything is written down.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use lillux::process::Handle;
+use serde_json::Value;
+
+use super::{ready, until};
+use crate::support::{World, json};
+
+/// `rye`, typed somewhere else.
+fn elsewhere(world: &World, args: &[&str]) -> Output {
+    let folder = world.path("user");
+    world
+        .command()
+        .current_dir(folder)
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn text(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+    format!("{out}{err}")
+}
+
+/// A run in the background that waits for an approval.
+fn waiting_in_background(world: &World) -> String {
+    let started = json(&world.run(&[
+        "graph",
+        "run",
+        "--async",
+        "--json",
+        "workflows/release",
+        "--version",
+        "2",
+    ]));
+    assert_eq!(until(world, "waiting"), started["run"]["id"]);
+    until(world, "waiting")
+}
+
+fn kill(world: &World, id: &str) {
+    let process = world.read(&format!("project/.ai/state/graphs/{id}/process"));
+    let handle: Handle = process.trim().parse().unwrap();
+    let killed = Command::new("kill")
+        .args(["-9", &handle.pid().to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+    let _ = handle.wait(None);
+}
+
+#[test]
+fn a_run_stands_everywhere_as_it_stands_in_its_project() {
+    let world = ready();
+    let id = waiting_in_background(&world);
+    kill(&world, &id);
+    assert!(world.run(&["gate", "approve", &id]).status.success());
+    let status = text(&world.run(&["run", "status", &id]));
+    assert!(status.contains("answered approve, by ada"), "{status}");
+    assert!(!status.contains("rye gate approve"), "{status}");
+    let status = text(&elsewhere(&world, &["run", "status", &id]));
+    let project = world.path("project");
+    let resume = format!(
+        "rye --project {} graph run --resume {id}",
+        project.display()
+    );
+    assert!(status.contains(&resume), "{status}");
+    assert!(
+        world
+            .run(&["graph", "run", "--resume", &id])
+            .status
+            .success()
+    );
+    let listed = json(&elsewhere(&world, &["run", "list", "--json"]));
+    let runs = listed["runs"].as_array().unwrap();
+    let states: Vec<_> = runs.iter().map(|run| &run["state"]).collect();
+    assert_eq!(states, ["completed"], "{listed}");
+    let status = json(&elsewhere(&world, &["run", "status", "--json", &id]));
+    assert_eq!(status["run"]["state"], "completed", "{status}");
+    let verified = elsewhere(&world, &["run", "verify", &id]);
+    assert!(verified.status.success(), "{verified:?}");
+}
+
+#[test]
+fn a_question_says_where_it_is_from_and_is_answered_from_anywhere() {
+    let world = ready();
+    let walker = world
+        .command()
+        .args(["graph", "run", "workflows/release", "--version", "2"])
+        .spawn()
+        .unwrap();
+    let id = until(&world, "waiting");
+    let here = text(&world.run(&["gate", "list"]));
+    let origin = format!("graph workflows/release, run {id}");
+    assert!(here.contains(&format!("{origin}\n")), "{here}");
+    let there = text(&elsewhere(&world, &["gate", "list"]));
+    let project = world.path("project").canonicalize().unwrap();
+    let place = format!("{origin}, in {}", project.display());
+    assert!(there.contains(&place), "{there}");
+    let listed = json(&elsewhere(&world, &["gate", "list", "--json"]));
+    let gate: &Value = &listed["gates"][0];
+    assert_eq!(gate["graph"], "workflows/release", "{listed}");
+    assert_eq!(gate["project"], project.to_str().unwrap(), "{listed}");
+    let gate = gate["id"].as_str().unwrap();
+    let answered = elsewhere(&world, &["gate", "approve", gate]);
+    assert!(answered.status.success(), "{answered:?}");
+    let output = walker.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let none = text(&elsewhere(&world, &["gate", "list"]));
+    assert!(none.contains("nothing waits"), "{none}");
+}
+
+#[test]
+fn a_run_that_has_written_nothing_yet_is_waited_for() {
+    let world = ready();
+    let id = waiting_in_background(&world);
+    kill(&world, &id);
+    // As in the moment before the first line: somebody sees to it, and the record is empty.
+    let record = world.path(&format!("project/.ai/state/graphs/{id}/events.jsonl"));
+    let lines = fs::read(&record).unwrap();
+    fs::write(&record, "").unwrap();
+    let mut walker = Command::new("sleep").arg("600").spawn().unwrap();
+    let handle = Handle::of_running(i32::try_from(walker.id()).unwrap()).unwrap();
+    let process = record.with_file_name("process");
+    fs::write(&process, handle.to_string()).unwrap();
+    let runs = world.path("user/.local/state/rye/runs");
+    fs::write(runs.join(&id).join("handle"), handle.to_string()).unwrap();
+    for command in ["status", "tail"] {
+        let output = world.run(&["run", command, &id]);
+        assert!(output.status.success(), "{command}: {output:?}");
+    }
+    let verified = world.run(&["run", "verify", &id]);
+    assert_eq!(verified.status.code(), Some(1), "{verified:?}");
+    let tail = world
+        .command()
+        .args(["run", "tail", "--follow", &id])
+        .spawn()
+        .unwrap();
+    let whole = record.with_extension("whole");
+    fs::write(&whole, lines).unwrap();
+    fs::rename(whole, record).unwrap();
+    walker.kill().unwrap();
+    walker.wait().unwrap();
+    let output = tail.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output).contains("build"), "{output:?}");
+}
