@@ -20,7 +20,7 @@ use rye_executor::primitive::{Call, Done, Outcome, Primitive};
 use rye_executor::{Executor, Places, Request};
 use rye_items::OwnKeys;
 use rye_mcp::server::{Server, http, serve_stdio};
-use rye_mcp::{Answer, Decided, Gated, Gateway, Listed, Load, Refusal, Search, Sign};
+use rye_mcp::{Answer, Decided, Gated, Gateway, Listed, Load, Refusal, Search, Sign, Unsigned};
 use tokio_util::sync::CancellationToken;
 
 use crate::executor::write_signed;
@@ -197,7 +197,11 @@ impl Gateway for Nothing {
         no()
     }
 
-    fn sign(&self, _: &Path, _: &Sign) -> Answer {
+    fn unsigned(&self, _: &Path, _: &Sign) -> Result<Vec<Unsigned>, Refusal> {
+        no()
+    }
+
+    fn sign(&self, _: &Path, _: &Sign, _: &[Unsigned]) -> Answer {
         no()
     }
 

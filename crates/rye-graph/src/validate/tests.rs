@@ -64,7 +64,7 @@ config:
 "#;
     assert_eq!(
         told(text),
-        "5:51 warning never_assigned: `state._lasterror.code` is read, and nothing assigns \
+        "5:64 warning never_assigned: `state._lasterror.code` is read, and nothing assigns \
          `_lasterror` (did you mean `state._last_error`?)"
     );
 }

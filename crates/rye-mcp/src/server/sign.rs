@@ -77,11 +77,8 @@ fn question(ask: &Sign, unsigned: &[Unsigned], chain: Hash, call: Hash) -> Ask {
     );
     for one in unsigned.iter().take(SHOWN) {
         let (path, text) = (one.path.display(), shown(&one.text));
-        let _ = writeln!(
-            question,
-            "\n{}\nfile: {path}\nhash: {}\n{text}",
-            one.item, one.hash
-        );
+        let (item, hash) = (&one.item, &one.hash);
+        let _ = writeln!(question, "\n{item}\nfile: {path}\nhash: {hash}\n{text}");
     }
     for one in unsigned.iter().skip(SHOWN) {
         let _ = write!(

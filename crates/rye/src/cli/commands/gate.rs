@@ -78,6 +78,7 @@ fn made_in(session: &Session) -> Option<PathBuf> {
 }
 
 struct List {
+    /// The project in which they are listed.
     here: PathBuf,
     /// Of agents, with the project where that is another.
     gates: Vec<(Gate, Option<PathBuf>)>,
