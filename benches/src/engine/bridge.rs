@@ -108,6 +108,10 @@ impl World {
             let mut nothing = begun("look", json!({ "at": "it" }), &bridge).await?;
             let mut called = begun("call_tool", say, &bridge).await?;
             let mut listed = begun("list_tools", find, &bridge).await?;
+            // What is refused is quick, and is not what is measured.
+            called.turn().await?;
+            let given = called.given().await?;
+            ensure!(given.contains(r#""status":"success""#), "{given}");
             let (mut bare, mut calls, mut lists, mut runs) = (vec![], vec![], vec![], vec![]);
             for round in 0..TURNS + 10 {
                 let times = [

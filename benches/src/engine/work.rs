@@ -9,7 +9,7 @@ use rye_engine::tool::{
     DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
 };
 use rye_engine::{Builder, Engine, NewSession, Session, Subscription};
-use rye_protocol::{CallId, EventKind, Part, Role, Usage};
+use rye_protocol::{CallId, EntryKind, EventKind, Part, Role, Usage};
 use rye_sandbox::Virtual;
 use serde_json::{Value, json};
 
@@ -110,13 +110,35 @@ pub(super) fn calling(tool: &'static str, args: Value) -> Builder {
 pub(super) struct Talk {
     pub(super) session: Session,
     events: Subscription,
+    /// Whose tools are there as long as it is.
+    _engine: Engine,
 }
 
 impl Talk {
     pub(super) async fn begin(engine: &Engine) -> Result<Self> {
         let session = engine.create_session(NewSession::default()).await?;
         let events = session.subscribe(0);
-        Ok(Self { session, events })
+        Ok(Self {
+            session,
+            events,
+            _engine: engine.clone(),
+        })
+    }
+
+    /// What the tools have given so far, as text.
+    pub(super) async fn given(&self) -> Result<String> {
+        let mut given = String::new();
+        for thread in self.session.threads() {
+            for entry in self.session.entries(&thread.id, None, usize::MAX).await? {
+                match &entry.kind {
+                    EntryKind::Message(said) if said.role == Role::Tool => {
+                        given += &serde_json::to_string(&said.parts)?;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(given)
     }
 
     /// Asks something, and waits until it is answered.
