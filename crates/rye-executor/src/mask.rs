@@ -41,11 +41,11 @@ const SECRET: [&str; 9] = [
 /// Whether what has this name should not be seen.
 pub fn looks_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    SECRET.iter().any(|word| name.contains(word))
+    SECRET.iter().any(|word| name.contains(word)) || name.ends_with("PASS")
 }
 
 /// Whether a variable that nobody has called a secret is one, by its name and its length.
-pub(crate) fn is_secret(name: &str, value: &str) -> bool {
+pub fn is_secret(name: &str, value: &str) -> bool {
     value.len() >= SHORTEST_NAMED && looks_secret(name)
 }
 

@@ -6,21 +6,9 @@ use std::sync::Arc;
 use rye_engine::credential::{Credential, CredentialError, CredentialStore, Held, Owner};
 use rye_engine::mask::Masks;
 use rye_executor::dotenv;
+use rye_executor::mask::is_secret;
 use rye_items::vault::{SecretName, Vault, VaultError};
 use rye_store::SealedCredentials;
-
-/// What has such a name is masked, if it is so long. A shorter one may be a word.
-const SECRET_WORDS: [&str; 8] = [
-    "KEY",
-    "TOKEN",
-    "SECRET",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "CREDENTIAL",
-    "AUTHORIZATION",
-];
-const LONG: usize = 8;
 
 /// Credentials of sessions, of the user and of organisations. What the user has in the vault
 /// under the name of a service is theirs too.
@@ -122,10 +110,4 @@ pub(crate) fn secrets_of(project: &Path) -> Vec<String> {
     let all = read.variables.into_iter();
     let secret = all.filter(|(name, value)| is_secret(name, value));
     secret.map(|(_, value)| value).collect()
-}
-
-fn is_secret(name: &str, value: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    let says = SECRET_WORDS.iter().any(|word| name.contains(word)) || name.ends_with("PASS");
-    says && value.len() >= LONG
 }

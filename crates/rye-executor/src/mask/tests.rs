@@ -29,6 +29,7 @@ fn names_and_lengths_tell_what_is_a_secret() {
         "API_KEY",
         "gh_token",
         "DB_PASSWORD",
+        "DB_PASS",
         "PASSPHRASE",
         "X_CREDENTIALS",
     ] {
