@@ -14,4 +14,4 @@ mod sqlite;
 pub use blobs::{FileBlobs, MemoryBlobs};
 pub use credentials::{KeyOf, SealedCredentials};
 pub use memory::Memory;
-pub use sqlite::{Condition, Soundness, Sqlite, examine};
+pub use sqlite::{Closing, Condition, Soundness, Sqlite, examine};

@@ -23,7 +23,8 @@ use std::fmt;
 use std::future::ready;
 use std::io;
 use std::path::{Path, PathBuf, absolute};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::store::{
@@ -86,6 +87,20 @@ pub struct Sqlite {
     way: Way,
     clock: Arc<dyn Clock>,
     path: PathBuf,
+    /// After all of that: its end says that the file is closed.
+    open: Option<mpsc::Sender<()>>,
+}
+
+/// Tells when a store is closed, whoever had it last.
+#[derive(Debug)]
+pub struct Closing(mpsc::Receiver<()>);
+
+impl Closing {
+    /// Waits until it is, and at most so long.
+    pub fn wait(self, longest: Duration) {
+        // Nothing is ever sent: it ends with the store.
+        let _ = self.0.recv_timeout(longest);
+    }
 }
 
 /// What can be done with the file.
@@ -137,6 +152,7 @@ impl Sqlite {
             }),
             clock,
             path,
+            open: None,
         })
     }
 
@@ -168,6 +184,7 @@ impl Sqlite {
             },
             clock: Arc::new(SystemClock::default()),
             path,
+            open: None,
         })
     }
 
@@ -177,6 +194,14 @@ impl Sqlite {
             Way::Writes(_) => None,
             Way::Reads { why, .. } => Some(why),
         }
+    }
+
+    /// To wait for the end of the store, which may be shared by then. A process that ends
+    /// before leaves its log behind, as if it had been killed.
+    pub fn closing(&mut self) -> Closing {
+        let (open, closing) = mpsc::channel();
+        self.open = Some(open);
+        Closing(closing)
     }
 
     /// Who writes, if anybody does.

@@ -30,6 +30,8 @@ fn ready() -> (World, String) {
     });
     let id = ids.next().unwrap();
     assert_eq!(ids.count(), 2);
+    // Whoever ends leaves all of it in the one file.
+    assert!(!world.path("state/sessions.db-wal").exists());
     (world, id)
 }
 

@@ -5,6 +5,7 @@ mod failures;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use lillux::durable;
 use lillux::keys::SigningKey;
@@ -29,6 +30,9 @@ use crate::settings;
 
 /// How many sessions are looked through for an id.
 const MOST: usize = 10_000;
+
+/// How long the end of a store is waited for. It takes a moment, unless a disk hangs.
+const CLOSING: Duration = Duration::from_secs(2);
 
 /// What an engine is to be like.
 #[derive(Debug, Clone, Default)]
@@ -61,7 +65,7 @@ pub(crate) fn with_engine<T>(
 /// Runs work on an engine that is put together here.
 pub(super) fn run<T>(
     runtime: Runtime,
-    store: Sqlite,
+    mut store: Sqlite,
     context: &Context,
     wanted: Wanted,
     supervisor: Arc<Supervisor>,
@@ -85,6 +89,7 @@ pub(super) fn run<T>(
     if let Some(model) = wanted.model {
         models = models.default_model(model);
     }
+    let closing = store.closing();
     let outcome = runtime.block_on(async {
         let supervised = Arc::clone(&supervisor);
         let mut builder = rye_host::builder_on(store, &options, models, supervised)?;
@@ -108,8 +113,9 @@ pub(super) fn run<T>(
         tell_metrics(&engine)?;
         outcome
     });
-    // A question that nobody has answered is not waited for.
+    // A question that nobody has answered is not waited for; the last who has the store is.
     runtime.shutdown_background();
+    closing.wait(CLOSING);
     outcome
 }
 
