@@ -25,6 +25,7 @@ use serde_json::{Map, Value};
 use crate::chain::{self, Chain, ChainError, Link};
 use crate::envelope::Envelope;
 use crate::error::ExecuteError;
+use crate::mask::{self, Watching};
 use crate::parameters::Schemas;
 use crate::primitive::{Execute, HttpClient, Listener, Primitives, Run};
 use crate::trace::Trace;
@@ -231,7 +232,7 @@ impl Executor {
         };
         let mut config = prepare::merged(chain);
         standard::fill_in(&mut config, chain, library, &self.primitives);
-        let watched = masks.watching(request.listener);
+        let watched = Watching::new(&masks, request.listener);
         let call = prepare::call(
             chain,
             &config,
@@ -251,10 +252,10 @@ impl Executor {
             trace,
         )?;
         trace.ready(start.elapsed());
-        masks.add_headers(&call.config);
+        mask::learn_headers(&masks, &call.config);
         let mut done = primitive.run_within(call, self).await;
         watched.finish();
-        masks.mask_done(&mut done, self.store().as_ref());
+        mask::mask_done(&masks, &mut done, self.store().as_ref());
         trace.done(start.elapsed());
         Ok(Envelope::done(chain, hash, done, warnings, start.elapsed()))
     }
