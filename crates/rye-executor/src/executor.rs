@@ -202,7 +202,8 @@ impl Executor {
         let hash = chain.hash_with(dependencies);
         if !request.dry_run {
             let places = &self.places;
-            request.approval.check(chain, hash, &parameters, places)?;
+            let approval = &request.approval;
+            approval.check(chain, dependencies, &parameters, places)?;
         }
         let env_configs = prepare::env_configs(chain)?;
         let inherited = || request.environment.unwrap_or_else(inherited);
@@ -210,7 +211,7 @@ impl Executor {
             self.check_programs(chain, &env_configs, &anchored, &parameters, inherited)?;
             return Ok(Envelope::dry(chain, hash, pairs, start.elapsed()));
         }
-        let mut warnings = Vec::new();
+        let mut warnings = Vec::from_iter(dependencies::warning(dependencies));
         let parameters =
             prepare::with_resolved_config(library, &trust, chain, parameters, &mut warnings)?;
         let facts = self.facts(chain, &anchored, &parameters)?;
@@ -278,7 +279,11 @@ impl Executor {
     pub fn asks_first(&self, request: &Request) -> Result<bool, ExecuteError> {
         let tool = self.tool(&request.tool)?;
         let needed = approval::needed(&tool.metadata, &request.parameters, &self.places);
-        Ok(needed.is_some())
+        if needed.is_some() || !self.places.dev_mode {
+            return Ok(needed.is_some());
+        }
+        let chain = self.chain(&request.tool)?;
+        Ok(chain.waived(chain.dependencies) > 0)
     }
 
     /// The chain of a tool as it is now, verified and fitting, and the configuration that
