@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use rye_engine::compaction::is_continuation;
 use rye_engine::protocol::{
-    CallId, Entry, EntryKind, Message, Part, QueueItem, QueueItemId, ResultStatus, Role, SessionId,
-    StatusKind, ThreadId, TurnEnd, Usage,
+    CallId, Entry, EntryId, EntryKind, Message, Part, QueueItem, QueueItemId, ResultStatus, Role,
+    SessionId, StatusKind, ThreadId, TurnEnd, Usage,
 };
 use serde_json::Value;
 
@@ -43,8 +43,12 @@ pub(crate) struct Pane {
     heard: HashSet<QueueItemId>,
     unheard: HashSet<QueueItemId>,
     pub(crate) used: Usage,
-    /// How much the model read and wrote last.
+    /// How much the model read and wrote last, or would read now.
     pub(crate) context: u64,
+    /// What summaries made of that: before, and after.
+    sums: HashMap<EntryId, (u64, u64)>,
+    /// What the history says that went wrong, until that is told too.
+    failed: Option<String>,
     calls: HashMap<CallId, (String, Value)>,
     /// Sessions that were begun below this one.
     pub(crate) tasks: HashSet<SessionId>,
@@ -98,6 +102,8 @@ impl Pane {
             unheard: HashSet::new(),
             used: Usage::default(),
             context: 0,
+            sums: HashMap::new(),
+            failed: None,
             calls: HashMap::new(),
             tasks: HashSet::new(),
         }
@@ -223,10 +229,15 @@ impl Pane {
                 tokens_after,
                 ..
             } => {
+                let sum = (*tokens_before, *tokens_after);
+                self.sums.insert(entry.id.clone(), sum);
+                self.context = *tokens_after;
                 let text = format!("summed up: {tokens_before} tokens became {tokens_after}");
                 self.add(Block::told(&text));
             }
-            EntryKind::CompactionUndone { .. } => {
+            EntryKind::CompactionUndone { compaction } => {
+                let (before, after) = self.sums.remove(compaction).unwrap_or_default();
+                self.context = self.context.saturating_sub(after) + before;
                 self.add(Block::told("the summary was taken back"));
             }
             EntryKind::BranchSummary { .. } => self.add(Block::told("a branch was left")),
@@ -251,7 +262,10 @@ impl Pane {
                 Part::Thinking { text, .. } if stream.text.is_empty() && !text.is_empty() => {
                     self.add(Block::Thought(text.clone()));
                 }
-                Part::Error { error } => self.add(Block::Wrong(error.message.clone())),
+                Part::Error { error } => {
+                    self.failed = Some(error.message.clone());
+                    self.add(Block::Wrong(error.message.clone()));
+                }
                 _ => {}
             }
         }
@@ -265,6 +279,13 @@ impl Pane {
                 text: rest.to_owned(),
                 goes_on,
             });
+        }
+    }
+
+    /// Something went wrong. What the history says is not said again.
+    pub(crate) fn goes_wrong(&mut self, why: &str) {
+        if self.failed.take().as_deref() != Some(why) {
+            self.add(Block::Wrong(why.to_owned()));
         }
     }
 

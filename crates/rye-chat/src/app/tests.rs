@@ -81,6 +81,17 @@ fn gate(actions: &[&str]) -> Gate {
     }
 }
 
+/// A gate, painted at a time.
+fn painted(app: &mut App, gate: Gate, now: Instant) {
+    app.ask(gate);
+    let size = Size {
+        width: 80,
+        height: 24,
+    };
+    let picture = app.bottom(size);
+    app.painted(&picture, now);
+}
+
 #[test]
 fn keys_send_steer_end_and_leave() {
     let table: [(App, &str, Vec<Effect>); 9] = [
@@ -112,13 +123,13 @@ fn a_gate_takes_letters_only_once_it_was_seen_and_nothing_is_being_written() {
     let all = ["approve", "approve_session", "approve_project", "deny"];
     for (key, action) in [("y", all[0]), ("a", all[1]), ("p", all[2]), ("N", all[3])] {
         let mut app = app();
-        app.ask(gate(&all), now);
+        painted(&mut app, gate(&all), now);
         assert_eq!(press(&mut app, key, now), [], "too early");
         app.editor.take();
         assert_eq!(press(&mut app, key, later), [decide(action)]);
     }
     let mut app = app();
-    app.ask(gate(&all), now);
+    painted(&mut app, gate(&all), now);
     assert_eq!(press(&mut app, "xy", later), []);
     assert_eq!(app.editor.text(), "xy");
     assert_eq!(press(&mut app, "\ty", later), [decide("approve")]);
@@ -130,7 +141,7 @@ fn a_gate_takes_letters_only_once_it_was_seen_and_nothing_is_being_written() {
 fn words_answer_a_question_and_other_arguments_must_be_json() {
     let now = Instant::now() + Duration::from_secs(1);
     let mut app = app();
-    app.ask(gate(&[]), Instant::now());
+    painted(&mut app, gate(&[]), Instant::now());
     let effects = press(&mut app, "blue\r", now);
     let expected = Effect::Decide {
         gate: gate(&[]).id,
@@ -140,7 +151,7 @@ fn words_answer_a_question_and_other_arguments_must_be_json() {
     assert_eq!(effects, [expected]);
 
     let mut app = self::app();
-    app.ask(gate(&["approve", "deny"]), Instant::now());
+    painted(&mut app, gate(&["approve", "deny"]), Instant::now());
     assert_eq!(press(&mut app, "e", now), []);
     assert_eq!(app.editor.text(), "e", "there are no arguments to edit");
 
@@ -150,7 +161,7 @@ fn words_answer_a_question_and_other_arguments_must_be_json() {
         .context
         .insert("params".to_owned(), json!({ "to": "prod" }));
     editable.context.insert("editable".to_owned(), json!(true));
-    app.ask(editable, Instant::now());
+    painted(&mut app, editable, Instant::now());
     assert_eq!(press(&mut app, "e", now), []);
     app.editor.set("{ no json");
     assert_eq!(press(&mut app, "\r", now), []);
@@ -185,7 +196,7 @@ fn told(app: &mut App, kind: EventKind) {
         at: Millis(1),
         kind,
     };
-    app.news(&event, None, Instant::now());
+    app.news(&event, None);
 }
 
 #[test]
@@ -312,8 +323,8 @@ fn a_command_is_shown_whole_and_once_and_a_change_as_its_difference() {
         (gate.title, gate.body) = (title.to_owned(), body.to_owned());
         gate.context.insert("params".to_owned(), change.clone());
         let mut app = app();
-        app.ask(gate, Instant::now());
-        let lines = app.gate_lines(80, usize::MAX);
+        painted(&mut app, gate, Instant::now());
+        let lines = app.gate_lines(80, usize::MAX, usize::MAX);
         let lines: Vec<_> = lines
             .iter()
             .map(|line| line.text().trim().to_owned())
@@ -331,8 +342,8 @@ fn a_long_command_looks_like_no_line_of_the_gate() {
     gate.title = format!("run: {command}");
     gate.body = format!("risk: high\n│ {command}\n│ {command}");
     let mut app = app();
-    app.ask(gate, Instant::now());
-    let mut lines = app.gate_lines(40, usize::MAX);
+    painted(&mut app, gate, Instant::now());
+    let mut lines = app.gate_lines(40, usize::MAX, usize::MAX);
     app.answer_key('m', Instant::now() + SETTLES * 2);
     for block in app.pane_mut().take_new() {
         lines.extend(block.lines(40, false));

@@ -108,3 +108,15 @@ fn what_is_being_written_is_seen_at_any_width() {
         );
     }
 }
+
+#[test]
+fn a_file_whose_name_has_spaces_is_completed_in_quotes() {
+    let world = world("{ steps: [], after_last: { text: noted } }");
+    world.write("project/my notes.md", "x");
+    let window = Window::open(&world, MODEL, WIDE);
+    window.ready();
+    window.press("see @my");
+    window.shows("▸ \"my notes.md\"");
+    window.press("\t and");
+    window.shows("› see @\"my notes.md\" and");
+}
