@@ -1,5 +1,6 @@
 //! A thread, as it is seen: what is finished, what is being said, what runs, what waits.
 
+mod live;
 mod queue;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -15,6 +16,7 @@ use serde_json::Value;
 use crate::block::{Block, Done};
 use crate::markdown;
 
+use live::{Running, Stream};
 pub(crate) use queue::waiting;
 
 /// How many blocks are kept to be painted again.
@@ -52,36 +54,6 @@ pub(crate) struct Pane {
     calls: HashMap<CallId, (String, Value)>,
     /// Sessions that were begun below this one.
     pub(crate) tasks: HashSet<SessionId>,
-}
-
-/// What the model is saying.
-#[derive(Default)]
-pub(crate) struct Stream {
-    pub(crate) text: String,
-    pub(crate) thinking: String,
-    /// The call that it is writing, and how much of it there is.
-    pub(crate) call: Option<(String, usize)>,
-    /// How much of the text is finished.
-    settled: usize,
-    /// Whether something was missed.
-    broken: bool,
-}
-
-impl Stream {
-    /// What is still being written.
-    pub(crate) fn rest(&self) -> &str {
-        &self.text[self.settled..]
-    }
-}
-
-/// A tool that runs.
-pub(crate) struct Running {
-    pub(crate) call: CallId,
-    pub(crate) tool: String,
-    pub(crate) args: Value,
-    pub(crate) output: String,
-    /// How many lines it has printed, also those that are not kept.
-    pub(crate) lines: usize,
 }
 
 impl Pane {

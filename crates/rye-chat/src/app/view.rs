@@ -17,6 +17,8 @@ const QUEUE: usize = 4;
 /// How many lines of what a gate is about are shown, also where there is little room.
 const GATE: usize = 8;
 
+/// Where there are fewer columns, what is asked is too torn apart to be read.
+const NARROWEST: usize = 16;
 /// What is said in place of how things stand where a gate has no room.
 const TOO_SMALL: &str = "terminal too small to show the question: make it larger";
 
@@ -68,6 +70,9 @@ impl App {
         let last: Vec<_> = last.into_iter().map(|line| line.cut(width)).collect();
         let menu = self.menu_lines(width, room / 3);
         let ask = |others: usize| {
+            if size.width < NARROWEST {
+                return Vec::new();
+            }
             let left = room.saturating_sub(written.len() + last.len() + others);
             self.gate_lines(width, GATE.max(room / 2), left)
         };

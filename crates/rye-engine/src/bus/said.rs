@@ -93,3 +93,53 @@ fn goes_on(last: &mut EventKind, next: &EventKind) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rye_protocol::Millis;
+
+    use super::*;
+
+    fn event(thread: &str, kind: EventKind) -> Event {
+        Event {
+            sequence: None,
+            session: "s".parse().unwrap(),
+            thread: Some(thread.parse().unwrap()),
+            at: Millis(1),
+            kind,
+        }
+    }
+
+    fn text(text: &str) -> EventKind {
+        let text = text.to_owned();
+        EventKind::TextDelta { text }
+    }
+
+    fn told(said: &Said) -> Vec<(EventKind, u64)> {
+        let told = said.told().into_iter();
+        told.map(|live| (live.notice.event.kind.clone(), live.after))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_being_said_is_told_from_its_beginning_until_its_end() {
+        let mut said = Said::default();
+        for (kind, after) in [
+            (EventKind::MessageStart, 3),
+            (text("one "), 3),
+            (text("two"), 4),
+        ] {
+            said.take_in(&event("t", kind), after);
+        }
+        let all = [(EventKind::MessageStart, 3), (text("one two"), 3)];
+        assert_eq!(told(&said), all);
+        let status = rye_protocol::StatusKind::Thinking;
+        said.take_in(&event("t", EventKind::Status { status }), 5);
+        let entry = "e".parse().unwrap();
+        said.take_in(&event("other", EventKind::MessageEnd { entry }), 5);
+        assert_eq!(told(&said), all);
+        let entry = "e".parse().unwrap();
+        said.take_in(&event("t", EventKind::MessageEnd { entry }), 6);
+        assert_eq!(told(&said), []);
+    }
+}
