@@ -43,7 +43,7 @@ impl Server {
         if background {
             return self.start(project, &executor, request).await;
         }
-        if let Some(answer) = self.approved(&call, &hash(&request)) {
+        if let Some(answer) = self.approved(&call, || hash(&request)) {
             request.approval = approval(answer)?;
         }
         let start = Instant::now();

@@ -4,14 +4,18 @@
 //! that was dropped, waits for ever.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::plain;
 
 /// The longest message. The client started this process; still it may be mistaken.
 const LONGEST: usize = 64 * 1024 * 1024;
@@ -89,8 +93,15 @@ where
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let output = Arc::clone(&self.output);
-        async move { write(&output, &message).await }
+        // What waits for nobody is written now: the client reads it while the rest of the
+        // call is put away here, and what is left over is small.
+        let sent = line_of(&message).and_then(|line| Sending::begin(&self.output, line));
+        async move {
+            match sent? {
+                Some(sending) => sending.finish().await,
+                None => Ok(()),
+            }
+        }
     }
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
@@ -103,7 +114,7 @@ where
                 Line::Nothing => {}
                 Line::Refused(Refused { id, error }) => {
                     let error = ServerJsonRpcMessage::error(error, id);
-                    write(&self.output, &error).await.ok()?;
+                    self.send(error).await.ok()?;
                 }
             }
         }
@@ -115,16 +126,57 @@ where
     }
 }
 
-async fn write<W: AsyncWrite + Unpin>(
-    output: &Mutex<Option<W>>,
-    message: &ServerJsonRpcMessage,
-) -> io::Result<()> {
+fn line_of(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
-    let mut output = output.lock().await;
-    let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-    output.write_all(&line).await?;
-    output.flush().await
+    Ok(line)
+}
+
+/// A line that could not be written at once.
+struct Sending<W> {
+    output: Arc<Mutex<Option<W>>>,
+    /// Who has begun a line ends it before anybody writes another.
+    begun: Option<OwnedMutexGuard<Option<W>>>,
+    line: Vec<u8>,
+    written: usize,
+}
+
+impl<W: AsyncWrite + Unpin> Sending<W> {
+    /// Writes as much of a line as goes without waiting; none where that is all of it.
+    fn begin(output: &Arc<Mutex<Option<W>>>, line: Vec<u8>) -> io::Result<Option<Self>> {
+        let mut sending = Self {
+            output: Arc::clone(output),
+            begun: None,
+            line,
+            written: 0,
+        };
+        let Ok(mut output) = Arc::clone(output).try_lock_owned() else {
+            return Ok(Some(sending));
+        };
+        let to = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        // Who finishes it asks to be woken.
+        let mut context = Context::from_waker(Waker::noop());
+        if let Poll::Ready(written) = Pin::new(&mut *to).poll_write(&mut context, &sending.line) {
+            sending.written = written?;
+        }
+        if sending.written == sending.line.len()
+            && let Poll::Ready(flushed) = Pin::new(to).poll_flush(&mut context)
+        {
+            return flushed.map(|()| None);
+        }
+        sending.begun = Some(output);
+        Ok(Some(sending))
+    }
+
+    async fn finish(self) -> io::Result<()> {
+        let mut output = match self.begun {
+            Some(output) => output,
+            None => self.output.lock_owned().await,
+        };
+        let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        output.write_all(&self.line[self.written..]).await?;
+        output.flush().await
+    }
 }
 
 /// Why a line is no message, and whose request it was.
@@ -164,6 +216,9 @@ enum Line {
 impl Line {
     fn read(line: &[u8]) -> Self {
         let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
+        if let Some(call) = plain::call(line) {
+            return Self::Message(call);
+        }
         let error = match serde_json::from_slice(line) {
             Ok(message) => return Self::Message(message),
             Err(error) => error,
