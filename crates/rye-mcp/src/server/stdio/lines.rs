@@ -248,6 +248,7 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rmcp::model::ServerResult;
     use tokio::io::AsyncReadExt as _;
 
     fn refused(line: &str) -> Option<(Option<RequestId>, i32)> {
@@ -296,5 +297,49 @@ mod tests {
         let mut answer = String::new();
         answers.read_to_string(&mut answer).await.unwrap();
         assert!(answer.contains("at most 64 MiB"), "{answer}");
+    }
+
+    fn pong(id: i64) -> ServerJsonRpcMessage {
+        ServerJsonRpcMessage::response(ServerResult::empty(()), RequestId::Number(id))
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_written_before_anybody_waits_for_it() {
+        let (output, mut answers) = tokio::io::duplex(4096);
+        let mut lines = Lines::new(tokio::io::empty(), output);
+        let sent = lines.send(pong(1));
+        let mut answer = [0; 512];
+        let length = answers.read(&mut answer).await.unwrap();
+        assert!(answer[..length].ends_with(b"\n"));
+        sent.await.unwrap();
+        lines.close().await.unwrap();
+        let error = lines.send(pong(2)).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotConnected);
+    }
+
+    #[tokio::test]
+    async fn answers_that_have_to_wait_are_written_whole_one_after_the_other() {
+        let (output, mut answers) = tokio::io::duplex(7);
+        let mut lines = Lines::new(tokio::io::empty(), output);
+        let sent: Vec<_> = (0..5)
+            .map(|id| tokio::spawn(lines.send(pong(id))))
+            .collect();
+        let read = tokio::spawn(async move {
+            let mut all = String::new();
+            answers.read_to_string(&mut all).await.map(|_| all)
+        });
+        for sent in sent {
+            sent.await.unwrap().unwrap();
+        }
+        lines.close().await.unwrap();
+        drop(lines);
+        let all = read.await.unwrap().unwrap();
+        let ids = all.lines().map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            line["id"].as_i64().unwrap()
+        });
+        let mut ids: Vec<_> = ids.collect();
+        ids.sort_unstable();
+        assert_eq!(ids, [0, 1, 2, 3, 4]);
     }
 }

@@ -85,7 +85,8 @@ mod tests {
             let plain = call(line.as_bytes()).expect(fields);
             let general: ClientJsonRpcMessage = serde_json::from_str(&line).unwrap();
             assert_eq!(format!("{plain:?}"), format!("{general:?}"));
-            assert_eq!(plain, general, "{fields}");
+            let written = |message| serde_json::to_string(message).unwrap();
+            assert_eq!(written(&plain), written(&general));
         }
     }
 
