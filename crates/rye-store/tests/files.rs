@@ -65,7 +65,7 @@ fn a_file_of_a_newer_version_is_refused_and_left_alone() {
     let before = lies_in(folder.path());
     let why = unreadable(Sqlite::open(&file));
     assert!(why.contains("format 99 of a newer Rye"), "{why}");
-    assert!(why.contains("knows up to 4"), "{why}");
+    assert!(why.contains("knows up to 5"), "{why}");
     assert_eq!(lies_in(folder.path()), before);
 }
 
@@ -241,11 +241,8 @@ fn a_document_that_makes_no_sense_is_named() {
     let (_folder, file) = place();
     filled(&file, 2);
     let db = Connection::open(&file).unwrap();
-    db.execute(
-        "UPDATE engine_entries SET doc = '{\"half' WHERE id = 'e1'",
-        [],
-    )
-    .unwrap();
+    db.execute("UPDATE engine_log SET doc = '{\"half' WHERE id = 'e1'", [])
+        .unwrap();
     run(async {
         let store = Sqlite::open(&file).unwrap();
         let read = store.path(&sid("s"), &eid("e1")).await;

@@ -11,6 +11,7 @@ use rye_protocol::{EntryId, ThreadId};
 
 use super::error::Outcome;
 use super::file;
+use super::log::Log;
 
 pub(super) struct Book {
     db: Connection,
@@ -24,10 +25,8 @@ pub(super) struct Book {
 pub(super) struct Place {
     /// Under this lease, which held.
     pub(super) lease: Lease,
-    /// The session's row, if it is there.
-    pub(super) number: Option<i64>,
-    /// The number of its last event.
-    pub(super) last: i64,
+    /// The session's log, if it is there.
+    pub(super) log: Option<Log>,
     /// The thread that was looked for last, which is most often the next one too.
     pub(super) thread: Option<(ThreadId, i64)>,
     /// The entry that was appended last, which most often is the next one's parent.

@@ -11,22 +11,19 @@ use rye_protocol::{
 use super::book::{Book, Place};
 use super::changes::{Change, Changes};
 use super::error::Outcome;
+use super::log::{self, Log};
 use super::{document, holder, rows};
 use crate::rules::{self, ENTRY, GATE, ITEM, SESSION, THREAD, conflict, not_found};
 
 /// Writes a batch and gives the number of the session's last event.
 pub(super) fn commit(book: &Book, lease: &Lease, changes: Changes) -> Outcome<u64> {
     let Place {
-        number,
-        last,
-        thread,
-        entry,
-        ..
+        log, thread, entry, ..
     } = place(book, lease)?;
     let mut commit = Commit {
         db: book,
         session: &lease.session,
-        number,
+        log,
         thread,
         entry,
         usage: Some(changes.usage).filter(|usage| !usage.is_zero()),
@@ -38,18 +35,17 @@ pub(super) fn commit(book: &Book, lease: &Lease, changes: Changes) -> Outcome<u6
     if let Some(usage) = commit.usage {
         commit.add_usage(usage)?;
     }
-    let Some(number) = commit.number else {
+    let Some(mut log) = commit.log else {
         return Ok(0);
     };
-    let last = rows::tell(book, number, last, &commit.told)?;
+    log.tell(book, &commit.told)?;
     book.leave_off(Place {
         lease: lease.clone(),
-        number: Some(number),
-        last,
+        log: Some(log),
         thread: commit.thread,
         entry: commit.entry,
     });
-    Ok(last.cast_unsigned())
+    Ok(log.sequence.cast_unsigned())
 }
 
 /// Where a lease's last commit has left off, which is remembered or looked up.
@@ -57,11 +53,9 @@ fn place(book: &Book, lease: &Lease) -> Outcome<Place> {
     if let Some(place) = book.take_up(lease) {
         return Ok(place);
     }
-    let held = holder::holds(book, lease)?;
     Ok(Place {
         lease: lease.clone(),
-        number: held.session,
-        last: held.last,
+        log: holder::holds(book, lease)?,
         thread: None,
         entry: None,
     })
@@ -71,8 +65,8 @@ fn place(book: &Book, lease: &Lease) -> Outcome<Place> {
 struct Commit<'a> {
     db: &'a Connection,
     session: &'a SessionId,
-    /// The session's row, once there is one.
-    number: Option<i64>,
+    /// The session's log, once there is one.
+    log: Option<Log>,
     /// As in [`Place`].
     thread: Option<(ThreadId, i64)>,
     entry: Option<(EntryId, i64)>,
@@ -105,8 +99,15 @@ impl Commit<'_> {
         }
     }
 
+    fn log(&mut self) -> Result<&mut Log, StoreError> {
+        let log = self.log.as_mut();
+        log.ok_or_else(|| not_found(SESSION, self.session))
+    }
+
     fn number(&self) -> Result<i64, StoreError> {
-        self.number.ok_or_else(|| not_found(SESSION, self.session))
+        let log = self.log.as_ref();
+        let log = log.ok_or_else(|| not_found(SESSION, self.session))?;
+        Ok(log.session)
     }
 
     fn thread(&mut self, id: &ThreadId) -> Outcome<i64> {
@@ -127,7 +128,7 @@ impl Commit<'_> {
         {
             return Ok(*number);
         }
-        let found = rows::entry(self.db, self.number()?, id)?;
+        let found = log::entry(self.db, self.number()?, id)?;
         Ok(found.ok_or_else(|| not_found(ENTRY, id))?)
     }
 
@@ -143,7 +144,8 @@ impl Commit<'_> {
         let usage = document::write(&session.usage)?;
         let row = params![session.id.as_str(), session.user_id, fixed, usage, doc];
         let number = put.query_row(row, |row| row.get(0)).optional()?;
-        self.number = Some(number.ok_or_else(|| conflict(SESSION, &session.id))?);
+        let number = number.ok_or_else(|| conflict(SESSION, &session.id))?;
+        self.log.get_or_insert_with(|| Log::empty(number));
         Ok(())
     }
 
@@ -194,30 +196,26 @@ impl Commit<'_> {
 
     fn append_entry(&mut self, entry: &Entry, doc: &str) -> Outcome<()> {
         rules::own(self.session, &entry.session)?;
-        let session = self.number()?;
         let thread = self.thread(&entry.thread)?;
         let parent = entry.parent.as_ref();
         let parent = parent.map(|parent| self.entry(parent)).transpose()?;
-        if let Some(number) = rows::entry(self.db, session, &entry.id)? {
-            if self.known_entry(number)? != *entry {
-                return Err(conflict(ENTRY, &entry.id).into());
-            }
+        let (db, log) = (self.db, self.log()?);
+        if let Some(number) = log.append_entry(db, thread, parent, &entry.id, doc)? {
+            self.entry = Some((entry.id.clone(), number));
             return Ok(());
         }
-        let mut append = self.db.prepare_cached(
-            "INSERT INTO engine_entries (session, thread, parent, id, doc)
-             VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?;
-        append.execute(params![session, thread, parent, entry.id.as_str(), doc])?;
-        self.entry = Some((entry.id.clone(), self.db.last_insert_rowid()));
-        Ok(())
+        if self.known_entry(self.entry(&entry.id)?)? == *entry {
+            Ok(())
+        } else {
+            Err(conflict(ENTRY, &entry.id).into())
+        }
     }
 
     /// An entry that is there.
     fn known_entry(&self, number: i64) -> Outcome<Entry> {
         let mut find = self
             .db
-            .prepare_cached("SELECT doc FROM engine_entries WHERE number = ?1")?;
+            .prepare_cached("SELECT doc FROM engine_log WHERE number = ?1")?;
         let doc: String = find.query_row([number], |row| row.get(0))?;
         Ok(document::read(&doc)?)
     }
@@ -228,32 +226,29 @@ impl Commit<'_> {
         rules::entry_follows(&self.known_entry(number)?, entry)?;
         let mut replace = self
             .db
-            .prepare_cached("UPDATE engine_entries SET doc = ?2 WHERE number = ?1")?;
+            .prepare_cached("UPDATE engine_log SET doc = ?2 WHERE number = ?1")?;
         replace.execute(params![number, doc])?;
         Ok(())
     }
 
     fn put_item(&mut self, item: &QueueItem, asked: Option<Hash>, doc: &str) -> Outcome<()> {
         rules::own(self.session, &item.session)?;
-        let session = self.number()?;
         let thread = self.thread(&item.thread)?;
-        if asked.is_none() && rows::update_item(self.db, session, thread, item, doc)? > 0 {
-            return Ok(());
-        }
-        let asked = asked.unwrap_or_else(|| rules::asked(item));
-        let changes = rows::put_item(self.db, session, thread, item, asked.as_bytes(), doc)?;
-        match changes {
-            0 => Err(conflict(ITEM, &item.id).into()),
-            _ => Ok(()),
+        let (db, log) = (self.db, self.log()?);
+        let Some(known) = log::item(db, log.session, &item.id)? else {
+            let asked = asked.unwrap_or_else(|| rules::asked(item));
+            return log.append_item(db, thread, item, asked.as_bytes(), doc);
+        };
+        if log.update_item(db, known, thread, item, doc)? {
+            Ok(())
+        } else {
+            Err(conflict(ITEM, &item.id).into())
         }
     }
 
-    fn remove_item(&self, item: &QueueItemId) -> Outcome<()> {
-        let mut remove = self
-            .db
-            .prepare_cached("DELETE FROM engine_queue_items WHERE session = ?1 AND id = ?2")?;
-        remove.execute(params![self.number()?, item.as_str()])?;
-        Ok(())
+    fn remove_item(&mut self, item: &QueueItemId) -> Outcome<()> {
+        let db = self.db;
+        self.log()?.remove_item(db, item)
     }
 
     fn put_gate(&mut self, gate: &Gate, doc: &str) -> Outcome<()> {
