@@ -204,14 +204,15 @@ pub(super) fn entry(db: &Connection, session: i64, id: &EntryId) -> Outcome<Opti
 /// A prompt, whether or not it is over.
 pub(super) fn item(db: &Connection, session: i64, id: &QueueItemId) -> Outcome<Option<Known>> {
     let mut find = db.prepare_cached(
-        "SELECT number, open FROM engine_ids
-         WHERE session = ?1 AND open IN (0, 1) AND id = ?2 AND kind = 'item'",
+        "SELECT number FROM engine_ids
+         WHERE session = ?1 AND open = ?2 AND id = ?3 AND kind = 'item'",
     )?;
-    let found = find.query_row(params![session, id.as_str()], |row| {
-        Ok(Known {
-            number: row.get(0)?,
-            open: row.get(1)?,
-        })
-    });
-    Ok(found.optional()?)
+    // One after the other: to be asked for both at once, SQLite makes a table of the two.
+    for open in [true, false] {
+        let found = find.query_row(params![session, open, id.as_str()], |row| row.get(0));
+        if let Some(number) = found.optional()? {
+            return Ok(Some(Known { number, open }));
+        }
+    }
+    Ok(None)
 }
