@@ -22,6 +22,7 @@ CREATE TABLE engine_log (
     number   INTEGER PRIMARY KEY,   -- the session's number << 36, and the place in its log
     kind     TEXT NOT NULL,         -- entry; item, which is a prompt; or events
     sequence INTEGER NOT NULL,      -- the number of the session's last event up to here
+    named    INTEGER NOT NULL,      -- whether its id is in engine_ids
     thread   INTEGER,               -- of an entry or a prompt
     parent   INTEGER,               -- an entry's; always a lower number, so a path cannot run in a circle
     id       TEXT,                  -- of an entry or a prompt
@@ -29,7 +30,7 @@ CREATE TABLE engine_log (
     doc      TEXT NOT NULL          -- the thing itself; of events, a list of all that a commit tells
 ) STRICT;
 INSERT INTO engine_log
-    SELECT moved.number, moved.kind, coalesce(events.sequence, 0),
+    SELECT moved.number, moved.kind, coalesce(events.sequence, 0), moved.kind <> 'events',
            coalesce(entry.thread, item.thread), parent.number, coalesce(entry.id, item.id),
            item.asked, coalesce(entry.doc, item.doc, events.doc)
     FROM engine_moved AS moved
@@ -40,7 +41,9 @@ INSERT INTO engine_log
     ORDER BY moved.number;
 
 -- Where things are, by id. Prompts that wait or run are `open`, and lie behind all others of
--- their session: beside the newest, since ids are in the order of their making.
+-- their session: beside the newest, since ids are in the order of their making. For that
+-- reason entries are found in the log itself, where each has a higher id than those before
+-- it; from the first on that has not, all of a session are named here.
 CREATE TABLE engine_ids (
     session INTEGER NOT NULL,
     open    INTEGER NOT NULL,

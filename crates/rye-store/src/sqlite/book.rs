@@ -7,11 +7,11 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use rye_engine::store::Lease;
-use rye_protocol::{EntryId, ThreadId};
+use rye_protocol::ThreadId;
 
 use super::error::Outcome;
 use super::file;
-use super::log::Log;
+use super::log::{Log, Newest};
 
 pub(super) struct Book {
     db: Connection,
@@ -30,7 +30,7 @@ pub(super) struct Place {
     /// The thread that was looked for last, which is most often the next one too.
     pub(super) thread: Option<(ThreadId, i64)>,
     /// The entry that was appended last, which most often is the next one's parent.
-    pub(super) entry: Option<(EntryId, i64)>,
+    pub(super) entry: Option<Newest>,
 }
 
 impl Book {

@@ -11,7 +11,7 @@ use rye_protocol::{
 use super::book::{Book, Place};
 use super::changes::{Change, Changes};
 use super::error::Outcome;
-use super::log::{self, Log};
+use super::log::{self, Log, Newest};
 use super::{document, holder, rows};
 use crate::rules::{self, ENTRY, GATE, ITEM, SESSION, THREAD, conflict, not_found};
 
@@ -69,7 +69,7 @@ struct Commit<'a> {
     log: Option<Log>,
     /// As in [`Place`].
     thread: Option<(ThreadId, i64)>,
-    entry: Option<(EntryId, i64)>,
+    entry: Option<Newest>,
     /// What is used up, until it is written.
     usage: Option<Usage>,
     /// What is told at the end.
@@ -99,15 +99,12 @@ impl Commit<'_> {
         }
     }
 
-    fn log(&mut self) -> Result<&mut Log, StoreError> {
-        let log = self.log.as_mut();
-        log.ok_or_else(|| not_found(SESSION, self.session))
+    fn log(&self) -> Result<Log, StoreError> {
+        self.log.ok_or_else(|| not_found(SESSION, self.session))
     }
 
     fn number(&self) -> Result<i64, StoreError> {
-        let log = self.log.as_ref();
-        let log = log.ok_or_else(|| not_found(SESSION, self.session))?;
-        Ok(log.session)
+        Ok(self.log()?.session)
     }
 
     fn thread(&mut self, id: &ThreadId) -> Outcome<i64> {
@@ -123,12 +120,12 @@ impl Commit<'_> {
 
     /// An entry's row.
     fn entry(&self, id: &EntryId) -> Outcome<i64> {
-        if let Some((last, number)) = &self.entry
-            && last == id
+        if let Some(newest) = &self.entry
+            && newest.id == *id
         {
-            return Ok(*number);
+            return Ok(newest.number);
         }
-        let found = log::entry(self.db, self.number()?, id)?;
+        let found = self.log()?.entry(self.db, id)?;
         Ok(found.ok_or_else(|| not_found(ENTRY, id))?)
     }
 
@@ -199,9 +196,15 @@ impl Commit<'_> {
         let thread = self.thread(&entry.thread)?;
         let parent = entry.parent.as_ref();
         let parent = parent.map(|parent| self.entry(parent)).transpose()?;
-        let (db, log) = (self.db, self.log()?);
-        if let Some(number) = log.append_entry(db, thread, parent, &entry.id, doc)? {
-            self.entry = Some((entry.id.clone(), number));
+        let (db, mut log) = (self.db, self.log()?);
+        if self.entry.is_none() {
+            self.entry = log.newest(db)?;
+        }
+        let newest = self.entry.as_ref();
+        let place = (thread, parent);
+        if let Some(newest) = log.append_entry(db, newest, place, &entry.id, doc)? {
+            self.entry = Some(newest);
+            self.log = Some(log);
             return Ok(());
         }
         if self.known_entry(self.entry(&entry.id)?)? == *entry {
@@ -234,10 +237,12 @@ impl Commit<'_> {
     fn put_item(&mut self, item: &QueueItem, asked: Option<Hash>, doc: &str) -> Outcome<()> {
         rules::own(self.session, &item.session)?;
         let thread = self.thread(&item.thread)?;
-        let (db, log) = (self.db, self.log()?);
+        let (db, mut log) = (self.db, self.log()?);
         let Some(known) = log::item(db, log.session, &item.id)? else {
             let asked = asked.unwrap_or_else(|| rules::asked(item));
-            return log.append_item(db, thread, item, asked.as_bytes(), doc);
+            log.append_item(db, thread, item, asked.as_bytes(), doc)?;
+            self.log = Some(log);
+            return Ok(());
         };
         if log.update_item(db, known, thread, item, doc)? {
             Ok(())
@@ -246,9 +251,8 @@ impl Commit<'_> {
         }
     }
 
-    fn remove_item(&mut self, item: &QueueItemId) -> Outcome<()> {
-        let db = self.db;
-        self.log()?.remove_item(db, item)
+    fn remove_item(&self, item: &QueueItemId) -> Outcome<()> {
+        self.log()?.remove_item(self.db, item)
     }
 
     fn put_gate(&mut self, gate: &Gate, doc: &str) -> Outcome<()> {

@@ -2,6 +2,7 @@
 //! that have an id.
 
 use rusqlite::{Connection, OptionalExtension, params};
+use rye_engine::store::StoreError;
 use rye_protocol::{EntryId, QueueItem, QueueItemId};
 
 use super::error::Outcome;
@@ -18,6 +19,16 @@ pub(super) struct Log {
     pub(super) last: i64,
     /// The number of the last event.
     pub(super) sequence: i64,
+}
+
+/// The entry that was appended last.
+#[derive(Debug, Clone)]
+pub(super) struct Newest {
+    pub(super) id: EntryId,
+    pub(super) number: i64,
+    /// Whether its id is in the index. Ids are in the order of their making, so that an entry
+    /// is found without it; from the first on that is not, all of a session are.
+    named: bool,
 }
 
 /// A prompt that is known.
@@ -60,31 +71,72 @@ impl Log {
         Ok(found.unwrap_or_else(|| Self::empty(session)))
     }
 
-    /// Appends an entry and gives its row; or none, if there is one of its id.
+    /// The entry that was appended last, if there is any.
+    pub(super) fn newest(self, db: &Connection) -> Outcome<Option<Newest>> {
+        let [before, _] = around(self.session);
+        entry_within(db, before, self.last)
+    }
+
+    /// The row of an entry.
+    pub(super) fn entry(self, db: &Connection, id: &EntryId) -> Outcome<Option<i64>> {
+        let mut find = db.prepare_cached(
+            "SELECT number FROM engine_ids
+             WHERE session = ?1 AND open = 0 AND id = ?2 AND kind = 'entry'",
+        )?;
+        let found = find.query_row(params![self.session, id.as_str()], |row| row.get(0));
+        if let Some(number) = found.optional()? {
+            return Ok(Some(number));
+        }
+        let [mut low, _] = around(self.session);
+        let mut high = self.last;
+        while low < high {
+            let middle = high - (high - low) / 2;
+            match entry_within(db, low, middle)? {
+                Some(it) if it.named || it.id > *id => high = it.number - 1,
+                Some(it) if it.id == *id => return Ok(Some(it.number)),
+                _ => low = middle,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Appends an entry behind the newest; none if there is one of its id.
     pub(super) fn append_entry(
         &mut self,
         db: &Connection,
-        thread: i64,
-        parent: Option<i64>,
+        newest: Option<&Newest>,
+        (thread, parent): (i64, Option<i64>),
         id: &EntryId,
         doc: &str,
-    ) -> Outcome<Option<i64>> {
+    ) -> Outcome<Option<Newest>> {
         let number = self.last + 1;
-        let mut name = db.prepare_cached(
-            "INSERT INTO engine_ids (session, open, id, kind, number)
-             VALUES (?1, 0, ?2, 'entry', ?3) ON CONFLICT DO NOTHING",
-        )?;
-        if name.execute(params![self.session, id.as_str(), number])? == 0 {
-            return Ok(None);
+        let named = newest.is_some_and(|it| it.named || it.id >= *id);
+        if named {
+            if self.entry(db, id)?.is_some() {
+                return Ok(None);
+            }
+            name(db, self.session, false, id.as_str(), "entry", number)?;
         }
         let mut append = db.prepare_cached(
-            "INSERT INTO engine_log (number, kind, sequence, thread, parent, id, doc)
-             VALUES (?1, 'entry', ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO engine_log (number, kind, sequence, named, thread, parent, id, doc)
+             VALUES (?1, 'entry', ?2, ?3, ?4, ?5, ?6, ?7)",
         )?;
-        let row = params![number, self.sequence, thread, parent, id.as_str(), doc];
+        let row = params![
+            number,
+            self.sequence,
+            named,
+            thread,
+            parent,
+            id.as_str(),
+            doc
+        ];
         append.execute(row)?;
         self.last = number;
-        Ok(Some(number))
+        Ok(Some(Newest {
+            id: id.clone(),
+            number,
+            named,
+        }))
     }
 
     /// Appends a prompt of an id that is not known.
@@ -96,15 +148,11 @@ impl Log {
         asked: &[u8],
         doc: &str,
     ) -> Outcome<()> {
-        let (number, id) = (self.last + 1, item.id.as_str());
-        let mut name = db.prepare_cached(
-            "INSERT INTO engine_ids (session, open, id, kind, number)
-             VALUES (?1, ?2, ?3, 'item', ?4)",
-        )?;
-        name.execute(params![self.session, !item.status.is_over(), id, number])?;
+        let (number, id, open) = (self.last + 1, item.id.as_str(), !item.status.is_over());
+        name(db, self.session, open, id, "item", number)?;
         let mut append = db.prepare_cached(
-            "INSERT INTO engine_log (number, kind, sequence, thread, id, asked, doc)
-             VALUES (?1, 'item', ?2, ?3, ?4, ?5, ?6)",
+            "INSERT INTO engine_log (number, kind, sequence, named, thread, id, asked, doc)
+             VALUES (?1, 'item', ?2, 1, ?3, ?4, ?5, ?6)",
         )?;
         append.execute(params![number, self.sequence, thread, id, asked, doc])?;
         self.last = number;
@@ -158,7 +206,8 @@ impl Log {
         };
         let doc = format!("[{}]", told.join(","));
         let mut tell = db.prepare_cached(
-            "INSERT INTO engine_log (number, kind, sequence, doc) VALUES (?1, 'events', ?2, ?3)",
+            "INSERT INTO engine_log (number, kind, sequence, named, doc)
+             VALUES (?1, 'events', ?2, 0, ?3)",
         )?;
         tell.execute(params![self.last + 1, self.sequence + more, doc])?;
         self.last += 1;
@@ -191,14 +240,37 @@ impl Log {
     }
 }
 
-/// The row of an entry.
-pub(super) fn entry(db: &Connection, session: i64, id: &EntryId) -> Outcome<Option<i64>> {
-    let mut find = db.prepare_cached(
-        "SELECT number FROM engine_ids
-         WHERE session = ?1 AND open = 0 AND id = ?2 AND kind = 'entry'",
+/// Puts an id into the index.
+fn name(
+    db: &Connection,
+    session: i64,
+    open: bool,
+    id: &str,
+    kind: &str,
+    number: i64,
+) -> Outcome<()> {
+    let mut name = db.prepare_cached(
+        "INSERT INTO engine_ids (session, open, id, kind, number) VALUES (?1, ?2, ?3, ?4, ?5)",
     )?;
-    let found = find.query_row(params![session, id.as_str()], |row| row.get(0));
-    Ok(found.optional()?)
+    name.execute(params![session, open, id, kind, number])?;
+    Ok(())
+}
+
+/// The last entry behind one row and up to another.
+fn entry_within(db: &Connection, low: i64, high: i64) -> Outcome<Option<Newest>> {
+    let mut find = db.prepare_cached(
+        "SELECT number, named, id FROM engine_log
+         WHERE number > ?1 AND number <= ?2 AND kind = 'entry' ORDER BY number DESC LIMIT 1",
+    )?;
+    let found = find.query_row([low, high], |row| {
+        Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
+    });
+    let Some((number, named, id)) = found.optional()? else {
+        return Ok(None);
+    };
+    let id = id.parse();
+    let id = id.map_err(|_| StoreError::Unreadable(format!("the id of entry {number}")))?;
+    Ok(Some(Newest { id, number, named }))
 }
 
 /// A prompt, whether or not it is over.

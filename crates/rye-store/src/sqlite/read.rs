@@ -196,7 +196,7 @@ fn gates(db: &Connection, session: i64, items: &[QueueItem]) -> Outcome<Vec<Gate
 /// Where an entry is.
 fn place(db: &Connection, session: &SessionId, entry: &EntryId) -> Outcome<i64> {
     let found = match rows::session(db, session)? {
-        Some(number) => log::entry(db, number, entry)?,
+        Some(number) => Log::of(db, number)?.entry(db, entry)?,
         None => None,
     };
     Ok(found.ok_or_else(|| not_found(ENTRY, entry))?)
