@@ -4,7 +4,7 @@
 //! A tool names the service; who has a credential for it, where it is kept and whether it
 //! must be [renewed](Refresher) is not its business. One that is not there is asked for at
 //! a gate, and put where it belongs by a person: the secret itself is never part of the
-//! record. Whatever a tool gets is [masked](crate::mask) in all that it gives back.
+//! record. Whatever a tool gets is [masked](lillux::mask) in all that it gives back.
 
 mod context;
 
@@ -17,8 +17,8 @@ use rye_protocol::{Millis, SessionId};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::mask::Masks;
 use crate::store::Later;
+use lillux::mask::Masks;
 
 /// A token that ends so soon is renewed before it is used.
 const SOON: Duration = Duration::from_mins(1);

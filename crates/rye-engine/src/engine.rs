@@ -36,13 +36,13 @@ use crate::compaction::Settings;
 use crate::credential::Credentials;
 use crate::guides::{Guides, Role};
 use crate::machine::is_no_amount;
-use crate::mask::Masks;
 use crate::metrics::Metrics;
 use crate::model::{Models, ToolSpec};
 use crate::proof;
 use crate::runner::{ROLE, Toolbox};
 use crate::sandbox::Sandbox;
 use crate::store::{Claim, Lease, Post, Posted, SessionFilter, SessionStore, StoreError};
+use lillux::mask::Masks;
 
 pub(crate) use budget::{Above, Budget};
 pub use builder::{BuildError, Builder};
@@ -70,7 +70,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) credentials: Credentials,
     pub(crate) policy: Policy,
-    masks: Arc<Masks>,
+    masks: Masks,
     collect: Duration,
     compaction: Arc<Settings>,
     pub(crate) guides: Option<Arc<dyn Guides>>,
@@ -112,7 +112,7 @@ pub(crate) struct Shared {
     pub(crate) budget: Arc<Budget>,
     pub(crate) metrics: Arc<Metrics>,
     /// What nobody is to see.
-    pub(crate) masks: Arc<Masks>,
+    pub(crate) masks: Masks,
     /// The session as it is written.
     pub(crate) data: Mutex<SessionData>,
     /// Held while it is written, so that nobody writes an older one over it.

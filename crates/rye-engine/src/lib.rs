@@ -32,7 +32,6 @@ mod engine;
 pub mod guides;
 pub mod history;
 mod machine;
-pub mod mask;
 pub mod metrics;
 pub mod model;
 pub mod proof;
@@ -52,5 +51,6 @@ pub use engine::{
     Answer, BuildError, Builder, DecideError, Decision, Engine, NewSession, Prompt, Session,
     ThreadChange, ThreadSettings, ThreadView,
 };
+pub use lillux::mask;
 pub use runner::Compaction;
 pub use rye_protocol as protocol;

@@ -15,12 +15,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::bridge::Risk;
 use crate::engine::Inner;
-use crate::mask::{Masks, Stream};
 use crate::model::ToolSpec;
 use crate::proof;
 use crate::runner::Mail;
 use crate::sandbox::Sandbox;
 use crate::store::Later;
+use lillux::mask::{Masks, Stream};
 
 pub use approval::Approval;
 pub(crate) use approval::{LEADS_TO, agreed, decided};
@@ -235,7 +235,7 @@ pub struct ToolContext {
     /// What is left of the budget for a child.
     pub(crate) left: Limits,
     pub(crate) engine: Weak<Inner>,
-    pub(crate) masks: Arc<Masks>,
+    pub(crate) masks: Masks,
     /// What is told live, without secrets.
     pub(crate) told: Arc<Mutex<Stream>>,
     pub(crate) mail: mpsc::UnboundedSender<Mail>,
@@ -329,18 +329,19 @@ impl ToolContext {
     pub fn output(&self, text: impl Into<String>) {
         let told = self.told.lock();
         let mut told = told.unwrap_or_else(PoisonError::into_inner);
-        self.tell(told.push(&self.masks, &text.into()));
+        self.tell(&told.push(&self.masks, text.into().as_bytes()));
     }
 
     /// Tells what was held back, in case it became a secret.
     pub(crate) fn output_rest(&self) {
         let told = self.told.lock();
         let mut told = told.unwrap_or_else(PoisonError::into_inner);
-        self.tell(told.rest(&self.masks));
+        self.tell(&told.rest(&self.masks));
     }
 
-    fn tell(&self, text: String) {
+    fn tell(&self, text: &[u8]) {
         let call = self.call.clone();
+        let text = String::from_utf8_lossy(text).into_owned();
         if !text.is_empty() {
             let _ = self.mail.send(Mail::Output { call, text });
         }

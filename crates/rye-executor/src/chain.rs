@@ -76,6 +76,13 @@ impl Chain {
         hasher.finish().0
     }
 
+    /// How many files would run that do not verify and are let pass, in development mode.
+    pub(crate) fn waived(&self, dependencies: Option<Dependencies>) -> usize {
+        let links = self.links.iter().chain(self.named.values());
+        let waived = links.filter(|link| link.item.waived.is_some()).count();
+        waived + dependencies.map_or(0, |them| them.waived)
+    }
+
     /// The tool.
     pub fn tool(&self) -> &Link {
         &self.links[0]

@@ -216,9 +216,9 @@ mod tests {
         });
         let shown = json!({
             "command": "/bin/curl",
-            "args": ["-H", "Authorization: Bearer ***", "{}", 7],
-            "env": {"API_TOKEN": "***", "MODE": "fast"},
-            "input_data": "{\"password\":\"***\",\"name\":\"Ada\",\"keys\":{\"a\":1}}",
+            "args": ["-H", "Authorization: Bearer [masked]", "{}", 7],
+            "env": {"API_TOKEN": "[masked]", "MODE": "fast"},
+            "input_data": "{\"password\":\"[masked]\",\"name\":\"Ada\",\"keys\":{\"a\":1}}",
         });
         assert_eq!(masked(&config, &["s3cr3t".to_owned()]), shown);
     }

@@ -56,12 +56,15 @@ pub struct Bridge {
 /// The two tools with which an agent reaches all items of a project, the tools of its MCP
 /// servers and its commands. Whoever has the key can approve for the whole project; what was
 /// accepted of servers is kept in the folder `state`.
+///
+/// What does not verify does not run, also in development mode: nobody sees a warning.
 pub fn bridge(
-    places: Places,
+    mut places: Places,
     supervisor: Arc<Supervisor>,
     key: Option<SigningKey>,
     state: &Path,
 ) -> Result<Bridge, BridgeError> {
+    places.dev_mode = false;
     let spaces = Spaces::open(
         Some(&places.project),
         places.user.as_deref(),

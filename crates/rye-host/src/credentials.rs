@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use lillux::mask::Masks;
 use rye_engine::credential::{Credential, CredentialError, CredentialStore, Held, Owner};
-use rye_engine::mask::Masks;
 use rye_executor::dotenv;
 use rye_executor::mask::is_secret;
 use rye_items::vault::{SecretName, Vault, VaultError};

@@ -188,7 +188,7 @@ pub fn builder_on(
         .store(store)
         .blobs(FileBlobs::new(options.database.with_file_name("blobs")))
         .models(models)
-        .masks(Arc::new(masks(options.vault.as_ref(), &options.project)))
+        .masks(masks(options.vault.as_ref(), &options.project))
         .credentials(Arc::new(Credentials::new(
             &options.database,
             options.vault.clone(),

@@ -162,6 +162,44 @@ async fn whatever_is_done_to_an_entry_is_found() {
     }
 }
 
+/// A long record is looked at by several threads.
+#[tokio::test]
+async fn a_long_record_is_looked_at_to_its_end() {
+    let key = SigningKey::generate().unwrap();
+    let engine = engine(&key);
+    let session = engine.create_session(NewSession::default()).await.unwrap();
+    for _ in 0..200 {
+        answered(&engine, &session, "go").await;
+    }
+    let whole = engine.export(session.id()).await.unwrap().remove(0);
+    assert_eq!(found(&whole, &key), []);
+    let count = whole.entries.len();
+    for at in [0, 1, count / 2 - 1, count / 2, count / 2 + 1, count - 1] {
+        let mut altered = whole.clone();
+        altered.entries[at].created_at.0 += 1;
+        let verdict = proof::check(&altered, trusting(&key));
+        let places: Vec<_> = verdict.faults.iter().map(|it| &it.place).collect();
+        assert_eq!(places, [altered.entries[at].id.as_str()], "{at}");
+    }
+    for at in [0, 1, 99, 100, 101, 199] {
+        let mut altered = whole.clone();
+        let mut seals = altered
+            .events
+            .iter_mut()
+            .filter_map(|it| match &mut it.kind {
+                EventKind::Sealed { seal } => Some(seal),
+                _ => None,
+            });
+        let seal = seals.nth(at).unwrap();
+        seal.signature = key.sign(&lillux::Hash::of("another")).to_string();
+        let place = seal.leaf.to_string();
+        let verdict = proof::check(&altered, trusting(&key));
+        let faults = verdict.faults.iter().map(|it| (it.trouble, &it.place));
+        let faults: Vec<_> = faults.collect();
+        assert_eq!(faults, [(Trouble::Signature, &place)], "{at}");
+    }
+}
+
 fn rehash(archive: &mut Archive) {
     let mut before = String::new();
     for entry in &mut archive.entries {

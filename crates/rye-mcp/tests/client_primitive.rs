@@ -154,7 +154,7 @@ async fn results_are_mapped_and_failures_have_their_codes() {
     let secret = world.run("secret", json!({})).await;
     let shown = serde_json::to_string(&secret).unwrap();
     assert!(
-        shown.contains("the token is ***") && !shown.contains("sesame"),
+        shown.contains("the token is [masked]") && !shown.contains("sesame"),
         "{shown}"
     );
 }

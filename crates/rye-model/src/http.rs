@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
+use rye_engine::mask::Masks;
 use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest};
 use rye_engine::store::Later;
 use zeroize::Zeroizing;
@@ -186,10 +187,8 @@ impl HttpModel {
     /// A server may repeat what it was sent.
     fn without_key(&self, message: &str) -> String {
         match &self.provider.key {
-            Key::Given { secret, .. } if !secret.is_empty() => {
-                message.replace(secret.as_str(), "***")
-            }
-            _ => message.to_owned(),
+            Key::Given { secret, .. } => Masks::new([secret.as_str()]).mask(message).into_owned(),
+            Key::None | Key::Missing(_) => message.to_owned(),
         }
     }
 

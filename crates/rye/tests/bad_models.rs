@@ -35,7 +35,7 @@ const CASES: &[Case] = &[
         args: &[],
         exit: 1,
         words: &[
-            "Incorrect API key provided: ***",
+            "Incorrect API key provided: [masked]",
             "the key is from the variable SOME_API_KEY: see that it is right",
         ],
     },
@@ -71,7 +71,7 @@ const CASES: &[Case] = &[
         },
         args: &[],
         exit: 1,
-        words: &["no such key: ***"],
+        words: &["no such key: [masked]"],
     },
     Case {
         what: "tool calls without end",

@@ -88,6 +88,23 @@ impl Drop for Waiting {
     }
 }
 
+/// A warning is for somebody who reads it.
+#[test]
+fn an_agent_runs_nothing_unverified_in_development_mode_either() {
+    let mut world = ready(DEPLOY);
+    world.set("RYE_DEV_MODE", "1");
+    let low = tool("twice").replace("risk_level: high", "risk_level: low");
+    world.write("project/.ai/tools/deploy.yaml", &low);
+    let output = world.run(&[MODEL, &["--yes"]].concat());
+    let told = said(&output);
+    assert!(told.contains("cannot be trusted"), "{output:?}");
+    assert_eq!(ran(&world), 0);
+    // A person's own call is another matter.
+    let output = world.run(&["execute", "deploy"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(ran(&world), 1);
+}
+
 #[test]
 fn an_agent_finds_items_by_what_they_do() {
     let world = ready("{ name: list_tools, args: { query: production } }");

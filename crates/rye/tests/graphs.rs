@@ -78,6 +78,31 @@ fn until(world: &World, state: &str) -> String {
 }
 
 #[test]
+fn development_mode_lets_a_graph_and_what_it_calls_pass_with_warnings() {
+    let mut world = ready();
+    let graph = "version: \"1.0.0\"\ntool_type: graph\n\
+        executor_id: rye/core/runtimes/state-graph/runtime\n\
+        permissions: [\"rye.execute.tool.*\"]\nconfig:\n  start: go\n  nodes:\n    go:\n      \
+        action: { item_id: draft/say, params: {} }\n";
+    world.write("project/.ai/tools/draft/go.yaml", graph);
+    let say = "# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\ntouch ran\n";
+    world.write("project/.ai/tools/draft/say.sh", say);
+    let refused = world.run(&["execute", "draft/go"]);
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    world.set("RYE_DEV_MODE", "1");
+    let output = world.run(&["execute", "draft/go"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(world.path("project/ran").exists());
+    let told = String::from_utf8_lossy(&output.stderr);
+    for words in [
+        "tool:draft/go cannot be trusted",
+        "a file that the tool brings along",
+    ] {
+        assert!(told.contains(words), "{told}");
+    }
+}
+
+#[test]
 fn every_example_is_sound_and_does_what_it_says() {
     let world = ready();
     let transcript = world.transcript(&[

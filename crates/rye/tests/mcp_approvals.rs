@@ -107,6 +107,27 @@ fn a_runtime_is_no_tool_by_which_a_client_runs_what_it_likes() {
 }
 
 #[test]
+fn what_passes_unverified_is_asked_about() {
+    let mut world = world();
+    world.set("RYE_DEV_MODE", "1");
+    tool(&world, "draft", "touch ran");
+    let mut client = Client::connect(&world);
+    let waits = gate(&execute(&mut client, "draft", &json!({})));
+    let told = body(&world, &waits);
+    assert!(told.contains("RYE_DEV_MODE lets it pass"), "{told}");
+    let arguments = json!({ "item_type": "tool", "item_id": "draft", "async": true });
+    let refused = call(&mut client, "execute", &arguments);
+    let error = &refused["structuredContent"]["error"];
+    assert_eq!(error["code"], "approval_required", "{refused}");
+    assert!(!world.path("project/ran").exists());
+    approve(&world, &waits);
+    is_good(&execute(&mut client, "draft", &json!({})));
+    assert!(world.path("project/ran").exists());
+    // What was signed is not asked about.
+    is_good(&execute(&mut client, "greet", &json!({})));
+}
+
+#[test]
 fn a_file_of_the_items_is_written_only_if_a_person_agrees() {
     let world = world();
     symlink(".ai", world.path("project/linked")).unwrap();

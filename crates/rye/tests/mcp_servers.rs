@@ -207,7 +207,7 @@ fn secrets_go_to_the_vault_and_are_opened_for_the_server_alone() {
     ];
     let output = world.feed(&args, b"open-sesame\n");
     let all = told("rye mcp add s --secret API_KEY -- …", &output);
-    assert!(all.contains("the key is ***"), "{all}");
+    assert!(all.contains("the key is [masked]"), "{all}");
     assert!(!all.contains("sesame"), "{all}");
     let item = world.read("project/.ai/tools/mcp/servers/s.yaml");
     assert!(

@@ -115,7 +115,10 @@ fn a_test_says_how_it_went() {
     let wrong = world.run(&["models", "test"]);
     let words = stderr(&wrong);
     assert_eq!(wrong.status.code(), Some(1));
-    assert!(words.contains("Incorrect API key provided: ***"), "{words}");
+    assert!(
+        words.contains("Incorrect API key provided: [masked]"),
+        "{words}"
+    );
     assert!(
         words.contains("the key is from the variable SOME_API_KEY"),
         "{words}"

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::mask::{MASK, Masks};
+use lillux::mask::{MASK, Masks};
 
 /// Refuses a text that has the mask where the file has a secret.
 pub(super) fn kept(masks: &Masks, before: &str, after: &str) -> Result<(), String> {

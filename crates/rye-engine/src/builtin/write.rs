@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use super::{counted, failed, masked, parse, permission};
-use crate::mask::MASK;
 use crate::sandbox::SandboxError;
 use crate::store::Later;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use lillux::mask::MASK;
 
 /// Writes a file, whole. Twice is as good as once.
 #[derive(Debug)]

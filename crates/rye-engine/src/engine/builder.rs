@@ -14,13 +14,13 @@ use crate::clock::{Clock, SystemClock};
 use crate::compaction::Settings;
 use crate::credential::{CredentialStore, Credentials, Refresher};
 use crate::guides::Guides;
-use crate::mask::Masks;
 use crate::metrics::Metrics;
 use crate::model::Models;
 use crate::runner::Toolbox;
 use crate::sandbox::{Measured, Sandbox};
 use crate::store::SessionStore;
 use crate::tool::Tool;
+use lillux::mask::Masks;
 
 /// How long prompts are collected where nobody says otherwise.
 const COLLECT: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ pub struct Builder {
     key: Option<SigningKey>,
     credentials: Option<Arc<dyn CredentialStore>>,
     refresher: Option<Arc<dyn Refresher>>,
-    masks: Arc<Masks>,
+    masks: Masks,
     asks_for_more: bool,
     policy: Policy,
 }
@@ -161,7 +161,7 @@ impl Builder {
 
     /// What nobody is to see in what tools give, beside the credentials that they use.
     #[must_use]
-    pub fn masks(mut self, masks: Arc<Masks>) -> Self {
+    pub fn masks(mut self, masks: Masks) -> Self {
         self.masks = masks;
         self
     }

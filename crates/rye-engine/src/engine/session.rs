@@ -137,7 +137,7 @@ impl Session {
             lost: Mutex::new(None),
             paused: AtomicBool::new(data.status == SessionStatus::Paused),
             budget: Arc::new(Budget::new(data.limits, data.usage, above)),
-            masks: Arc::clone(&inner.masks),
+            masks: inner.masks.clone(),
             asks_for_more: inner.asks_for_more,
             data: Mutex::new(data),
             writing: tokio::sync::Mutex::default(),

@@ -1,16 +1,17 @@
 //! Whether a record is as it was signed.
 
 mod decisions;
+mod signatures;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use lillux::Hash;
-use lillux::keys::{PublicKey, Signature};
+use lillux::keys::PublicKey;
 use rye_protocol::{Archive, Entry, EntryId, EventKind, Seal};
 
 use super::{entry_hash, seal_hash};
 
 pub use decisions::check_receipt;
+use signatures::{Signed, each};
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -113,6 +114,7 @@ impl<'a> Check<'a> {
     /// Each entry follows one that stands before it, and says what its hash says.
     fn chain(&mut self) -> Known<'a> {
         let mut known = Known::new();
+        let mut follows = Vec::with_capacity(self.archive.entries.len());
         for entry in &self.archive.entries {
             let before = match &entry.parent {
                 None => "",
@@ -126,11 +128,17 @@ impl<'a> Check<'a> {
                     }
                 }
             };
-            if entry_hash(entry, before) != entry.hash {
-                self.fault(Trouble::Altered, &entry.id, "it is not what its hash says");
-            }
+            follows.push((entry, before));
             if known.insert(&entry.id, entry).is_some() {
                 self.fault(Trouble::Added, &entry.id, "it is there twice");
+            }
+        }
+        let is_altered = each(&follows, |(entry, before)| {
+            entry_hash(entry, before) != entry.hash
+        });
+        for ((entry, _), is_altered) in follows.into_iter().zip(is_altered) {
+            if is_altered {
+                self.fault(Trouble::Altered, &entry.id, "it is not what its hash says");
             }
         }
         known
@@ -138,14 +146,22 @@ impl<'a> Check<'a> {
 
     /// All seals by their hashes.
     fn seals(&mut self) -> BTreeMap<String, &'a Seal> {
+        let archive = self.archive;
+        let seals = archive.events.iter().filter_map(|event| match &event.kind {
+            EventKind::Sealed { seal } => Some(&**seal),
+            _ => None,
+        });
+        let hashed: Vec<_> = seals.map(|seal| (seal, seal_hash(seal))).collect();
+        let signed = hashed.iter().map(|(seal, hash)| Signed {
+            hash: *hash,
+            key: &seal.key,
+            signature: &seal.signature,
+        });
+        let wrong = self.signatures(&signed.collect::<Vec<_>>());
         let mut seals = BTreeMap::new();
-        for event in &self.archive.events {
-            let EventKind::Sealed { seal } = &event.kind else {
-                continue;
-            };
-            let hash = seal_hash(seal);
-            self.signature(&seal.key, &hash, &seal.signature, &seal.leaf);
-            if seal.session != self.archive.session.id {
+        for ((seal, hash), wrong) in hashed.into_iter().zip(wrong) {
+            self.note(wrong, &seal.leaf);
+            if seal.session != archive.session.id {
                 self.fault(Trouble::Added, &seal.leaf, "its seal is another session's");
             }
             for before in &seal.after {
@@ -154,30 +170,10 @@ impl<'a> Check<'a> {
                     self.fault(Trouble::Missing, &seal.leaf, why);
                 }
             }
-            seals.insert(hash.to_hex(), &**seal);
+            seals.insert(hash.to_hex(), seal);
         }
         self.verdict.seals = seals.len();
         seals
-    }
-
-    fn signature(
-        &mut self,
-        fingerprint: &str,
-        hash: &Hash,
-        signature: &str,
-        place: &impl ToString,
-    ) {
-        self.verdict.keys.insert(fingerprint.to_owned());
-        let key = self.key;
-        let found = self.keys.entry(fingerprint.to_owned());
-        let Some(public) = found.or_insert_with(|| key(fingerprint)) else {
-            let why = format!("it is signed by {fingerprint}, which is not trusted");
-            return self.fault(Trouble::UnknownKey, place, why);
-        };
-        let signed = signature.parse::<Signature>();
-        if !signed.is_ok_and(|signature| public.verify(hash, &signature).is_ok()) {
-            self.fault(Trouble::Signature, place, "its signature is wrong");
-        }
     }
 
     /// The entries that a seal stands for.

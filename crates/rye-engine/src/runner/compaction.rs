@@ -87,7 +87,7 @@ impl Runner {
                     before,
                     settings: Arc::clone(settings),
                 };
-                let masks = Arc::clone(&self.shared.masks);
+                let masks = self.shared.masks.clone();
                 let task = tokio::spawn(async move {
                     let outcome = match unharmed(work.sum_up(&*model)).await {
                         Ok(outcome) => outcome,

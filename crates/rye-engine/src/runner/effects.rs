@@ -92,7 +92,7 @@ impl Runner {
             let _ = heard.send(Mail::Delta(generation, delta));
         });
         let wait = self.failover.wait();
-        let masks = Arc::clone(&self.shared.masks);
+        let masks = self.shared.masks.clone();
         let task = tokio::spawn(async move {
             // Even to sleep for no time takes a while.
             if !wait.is_zero() {
@@ -139,7 +139,7 @@ impl Runner {
             sandbox: Arc::clone(&self.shared.sandbox),
             left,
             engine: self.shared.engine.clone(),
-            masks: Arc::clone(&self.shared.masks),
+            masks: self.shared.masks.clone(),
             told: Arc::default(),
             mail: self.own.clone(),
         };

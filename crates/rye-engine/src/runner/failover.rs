@@ -8,9 +8,9 @@ use rye_protocol::{ErrorCode, ErrorInfo, EventKind};
 
 use super::Runner;
 use crate::machine::Input;
-use crate::mask::Masks;
 use crate::model::{ModelError, Retry};
 use crate::store::StoreError;
+use lillux::mask::Masks;
 
 /// What was tried for the answer that is being waited for. A restart forgets it, and
 /// simply asks again.

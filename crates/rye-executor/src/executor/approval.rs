@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use lillux::Hash;
+use rye_items::Dependencies;
 use rye_items::metadata::Metadata;
 use serde_json::Value;
 
@@ -45,6 +46,8 @@ pub(super) enum Needed {
     Behaviour(String),
     /// It changes this file of a folder that is no project.
     NoProject(String),
+    /// Not all of it verifies.
+    Unverified,
 }
 
 impl Needed {
@@ -58,25 +61,28 @@ impl Needed {
             Self::NoProject(path) => Some(format!(
                 "it would change {path} in a folder that is no project"
             )),
+            Self::Unverified => Some("RYE_DEV_MODE lets it pass unverified".to_owned()),
         }
     }
 }
 
 impl Approval {
-    /// Whether a chain may run, which with all that the tool brings along has this hash.
+    /// Whether a chain may run, with what the tool brings along.
     pub(super) fn check(
         &self,
         chain: &Chain,
-        hash: Hash,
+        dependencies: Option<Dependencies>,
         parameters: &Value,
         places: &Places,
     ) -> Result<(), ExecuteError> {
         let tool = || chain.tool().id().to_string();
         match self {
             Self::Asked => Ok(()),
-            Self::OfChain(approved) if *approved == hash => Ok(()),
+            Self::OfChain(approved) if *approved == chain.hash_with(dependencies) => Ok(()),
             Self::OfChain(_) => Err(ExecuteError::ApprovalVoid(tool())),
-            Self::Missing => match needed(&chain.tool().metadata, parameters, places) {
+            Self::Missing => match needed(&chain.tool().metadata, parameters, places)
+                .or_else(|| (chain.waived(dependencies) > 0).then_some(Needed::Unverified))
+            {
                 None => Ok(()),
                 Some(needed) => Err(ExecuteError::ApprovalRequired {
                     tool: tool(),

@@ -41,6 +41,19 @@ pub(super) fn verify(
         .map_err(ExecuteError::Dependency)
 }
 
+/// What is said of those that do not verify and are let pass.
+pub(super) fn warning(dependencies: Option<Dependencies>) -> Option<String> {
+    let waived = dependencies?.waived;
+    let what = match waived {
+        0 => return None,
+        1 => "a file that the tool brings along and that does".to_owned(),
+        more => format!("{more} files that the tool brings along and that do"),
+    };
+    Some(format!(
+        "RYE_DEV_MODE lets {what} not verify pass: see `rye verify --all`"
+    ))
+}
+
 /// The files that a description means; none where the tool's own is all. The
 /// error is a sentence.
 fn scope(about: &Value, tool_folder: &str, anchor: &CallAnchor) -> Result<Option<Scope>, String> {

@@ -1,5 +1,4 @@
-//! What is told piece by piece, without secrets. What may be the beginning of one is held
-//! back until it is known whether it is one.
+//! What is printed piece by piece, and what is kept of it, without secrets.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,19 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lillux::Hash;
 use lillux::cas::{Cas, Kind};
-use lillux::envelope::Secret;
+use lillux::mask::{self, Masks};
 use lillux::process::Stream;
-use memchr::memmem;
 use serde_json::{Map, Value, json};
 
-use super::{Masks, replaced};
 use crate::primitive::Listener;
 
 /// Somebody who hears what a process prints, in whatever pieces it comes.
 pub(crate) struct Watched {
     masks: Masks,
     listener: Listener,
-    held: Mutex<[Held; 2]>,
+    held: Mutex<[mask::Stream; 2]>,
 }
 
 /// Who hears it, where there may be nothing to mask.
@@ -29,6 +26,18 @@ pub(crate) enum Watching {
 }
 
 impl Watching {
+    /// Somebody who is to hear what a process prints.
+    pub(crate) fn new(masks: &Masks, listener: Option<Listener>) -> Self {
+        match listener {
+            Some(listener) if !masks.is_empty() => Self::Masked(Arc::new(Watched {
+                masks: masks.clone(),
+                listener,
+                held: Mutex::default(),
+            })),
+            other => Self::Plain(other),
+        }
+    }
+
     pub(crate) fn listener(&self) -> Option<Listener> {
         match self {
             Self::Plain(listener) => listener.clone(),
@@ -45,36 +54,27 @@ impl Watching {
 }
 
 impl Watched {
-    pub(crate) fn new(masks: Masks, listener: Listener) -> Arc<Self> {
-        Arc::new(Self {
-            masks,
-            listener,
-            held: Mutex::default(),
-        })
-    }
-
-    pub(crate) fn listener(self: &Arc<Self>) -> Listener {
+    fn listener(self: &Arc<Self>) -> Listener {
         let watched = Arc::clone(self);
         Listener::new(move |stream, bytes| {
-            watched.tell(stream, |held, forms| held.push(bytes, forms));
+            watched.tell(stream, |held, masks| held.push(masks, bytes));
         })
     }
 
-    pub(super) fn finish(&self) {
+    fn finish(&self) {
         for stream in [Stream::Stdout, Stream::Stderr] {
-            self.tell(stream, Held::rest);
+            self.tell(stream, mask::Stream::rest);
         }
     }
 
-    fn tell(&self, stream: Stream, what: impl FnOnce(&mut Held, &[Secret]) -> Vec<u8>) {
-        let forms = self.masks.forms();
+    fn tell(&self, stream: Stream, what: impl FnOnce(&mut mask::Stream, &Masks) -> Vec<u8>) {
         let told = {
             let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
             let held = match stream {
                 Stream::Stdout => &mut held[0],
                 Stream::Stderr => &mut held[1],
             };
-            what(held, &forms)
+            what(held, &self.masks)
         };
         if !told.is_empty() {
             self.listener.hear(stream, &told);
@@ -82,58 +82,16 @@ impl Watched {
     }
 }
 
-/// What cannot be told yet.
-#[derive(Default)]
-struct Held(Vec<u8>);
-
-impl Held {
-    /// What can be told now, masked.
-    fn push(&mut self, bytes: &[u8], forms: &[Secret]) -> Vec<u8> {
-        self.0.extend_from_slice(bytes);
-        let rest = self.0.split_off(safe_cut(&self.0, forms));
-        let told = std::mem::replace(&mut self.0, rest);
-        replaced(&told, forms).unwrap_or(told)
-    }
-
-    fn rest(&mut self, forms: &[Secret]) -> Vec<u8> {
-        let told = std::mem::take(&mut self.0);
-        replaced(&told, forms).unwrap_or(told)
-    }
-}
-
-/// Up to where a text can be told: not into what may become a secret, and not into one.
-fn safe_cut(text: &[u8], forms: &[Secret]) -> usize {
-    let ends = |form: &Secret| {
-        let most = form.expose().len().saturating_sub(1).min(text.len());
-        let fits = |size: &usize| form.expose().starts_with(&text[text.len() - size..]);
-        (1..=most).rev().find(fits).unwrap_or_default()
-    };
-    let mut cut = text.len() - forms.iter().map(ends).max().unwrap_or_default();
-    loop {
-        let before = cut;
-        for form in forms {
-            let length = form.expose().len();
-            let starts = memmem::find_iter(text, form.expose());
-            for start in starts.filter(|start| *start < before && start + length > before) {
-                cut = cut.min(start);
-            }
-        }
-        if cut == before {
-            return cut;
-        }
-    }
-}
-
 /// Puts what was too long to be given into the store without the secrets, in place of what
 /// has them.
-pub(super) fn mask_kept(metadata: &mut Map<String, Value>, store: &Cas, forms: &[Secret]) {
+pub(super) fn mask_kept(metadata: &mut Map<String, Value>, store: &Cas, masks: &Masks) {
     for name in ["stdout", "stderr"] {
         let key = format!("{name}_hash");
         let hash = metadata.get(&key).and_then(Value::as_str);
         let Some(hash) = hash.and_then(|hash| hash.parse::<Hash>().ok()) else {
             continue;
         };
-        match kept(&hash, store, forms) {
+        match kept(&hash, store, masks) {
             Ok(masked) => metadata.insert(key, json!(masked)),
             Err(error) => {
                 metadata.remove(&key);
@@ -144,17 +102,17 @@ pub(super) fn mask_kept(metadata: &mut Map<String, Value>, store: &Cas, forms: &
 }
 
 /// The hash of what is kept without the secrets. The error is a sentence.
-fn kept(hash: &Hash, store: &Cas, forms: &[Secret]) -> Result<Hash, String> {
+fn kept(hash: &Hash, store: &Cas, masks: &Masks) -> Result<Hash, String> {
     let mut masking = Masking {
-        held: Held::default(),
-        forms,
+        held: mask::Stream::default(),
+        masks,
         sink: store.writer().map_err(words)?,
     };
     store.copy_to(hash, &mut masking).map_err(words)?;
     let Masking {
         mut held, mut sink, ..
     } = masking;
-    sink.write_all(&held.rest(forms)).map_err(words)?;
+    sink.write_all(&held.rest(masks)).map_err(words)?;
     let masked = sink.finish().map_err(words)?.hash;
     if masked != *hash {
         fs::remove_file(store.path_of(Kind::Blob, hash)).map_err(words)?;
@@ -166,15 +124,15 @@ fn words(error: impl std::fmt::Display) -> String {
     format!("it holds secrets that cannot be masked: {error}")
 }
 
-struct Masking<'f, W> {
-    held: Held,
-    forms: &'f [Secret],
+struct Masking<'m, W> {
+    held: mask::Stream,
+    masks: &'m Masks,
     sink: W,
 }
 
 impl<W: Write> Write for Masking<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let told = self.held.push(bytes, self.forms);
+        let told = self.held.push(self.masks, bytes);
         self.sink.write_all(&told)?;
         Ok(bytes.len())
     }

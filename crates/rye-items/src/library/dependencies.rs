@@ -9,12 +9,12 @@ use lillux::hash::Hasher;
 use rustix::fs::FileType;
 
 use super::beside::verify_beside;
-use super::{ItemError, Library};
+use super::{Good, ItemError, Library};
 use crate::id::ItemKind;
 use crate::integrity::{IntegrityError, Problem};
 use crate::lookup;
 use crate::signature::SignatureError;
-use crate::space::{Entry, Observer, Root, SpaceError};
+use crate::space::{Entry, Observer, Root, Space, SpaceError};
 use crate::trust::Trust;
 use crate::verify::Seen;
 
@@ -74,14 +74,17 @@ impl Observer for Within<'_> {
 pub struct Dependencies {
     /// How many files.
     pub files: usize,
+    /// How many of them do not verify and were let pass, in development mode.
+    pub waived: usize,
     /// The hash over all their paths and hashes.
     pub hash: Hash,
 }
 
 impl Library {
     /// Verifies every dependency in a scope. The first that does not hold is the
-    /// error, and so is a link that leads out of the scope. A file in a state in
-    /// which this process has verified it is only looked at.
+    /// error, unless it is let pass in development mode; and so is a link that leads
+    /// out of the scope. A file in a state in which this process has verified it is
+    /// only looked at.
     pub fn verify_dependencies(
         &self,
         root: &Root,
@@ -91,6 +94,15 @@ impl Library {
         let real_scope = root.real_path(&scope.folder)?;
         let mut known = Known::new(self, trust);
         let (mut hashes, mut unknown) = (BTreeMap::new(), Vec::new());
+        let mut waived = 0;
+        let mut hash_of = |path: &str, outcome: Result<Good, ItemError>| match outcome {
+            Err(ItemError::Integrity(_)) if self.dev_mode && root.space() != Space::System => {
+                waived += 1;
+                let raw = root.read(path)?;
+                Ok(Hash::of(raw.map(|raw| raw.bytes).unwrap_or_default()))
+            }
+            other => other.map(|good| good.hash),
+        };
         for entry in root.observed_walk(&scope.folder, &mut Within(scope)) {
             let entry = entry?;
             if !scope.wants(&entry.path) {
@@ -105,17 +117,21 @@ impl Library {
             if let Some(hash) = known.hash(&entry) {
                 hashes.insert(entry.path, hash);
             } else if self.is_signed_beside(&entry.path) {
-                let hash = verify_beside(root, &entry.path, trust)?.hash;
+                let hash = hash_of(&entry.path, verify_beside(root, &entry.path, trust))?;
                 hashes.insert(entry.path, hash);
-            } else {
-                let found = lookup::name_of(root, ItemKind::Tool, &entry.path, &self.extractors)
-                    .ok_or_else(|| no_name(root, &entry.path))?;
+            } else if let Some(found) =
+                lookup::name_of(root, ItemKind::Tool, &entry.path, &self.extractors)
+            {
                 unknown.push((entry, found));
+            } else {
+                let hash = hash_of(&entry.path, Err(no_name(root, &entry.path)))?;
+                hashes.insert(entry.path, hash);
             }
         }
         if !unknown.is_empty() {
             for (found, outcome) in self.verify_all(unknown, trust, &|_| ()) {
-                hashes.insert(found.relative, outcome?.hash);
+                let hash = hash_of(&found.relative, outcome)?;
+                hashes.insert(found.relative, hash);
             }
         }
         let mut hasher = Hasher::default();
@@ -125,6 +141,7 @@ impl Library {
         }
         Ok(Dependencies {
             files: hashes.len(),
+            waived,
             hash: hasher.finish().0,
         })
     }

@@ -10,6 +10,7 @@ use rmcp::model::{
 };
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use rye_executor::Listener;
+use rye_executor::mask::listening;
 use serde_json::Value;
 
 use super::ask::Asker;
@@ -170,7 +171,7 @@ impl Connection {
             is_answered: false,
         };
         if let Some(listener) = &call.listener {
-            let listener = self.heard.masks().listening(listener.clone());
+            let listener = listening(self.heard.masks(), listener.clone());
             listeners.insert(handle.progress_token.clone(), listener);
         }
         let asker = call.asker.clone();

@@ -132,12 +132,14 @@ mod tests {
         let said = heard.said();
         assert!(said.stderr.len() <= KEPT);
         assert!(
-            said.stderr.ends_with("the token [31m*** was refused"),
+            said.stderr.ends_with("the token [31m[masked] was refused"),
             "{said}"
         );
         let shown = said.to_string();
         assert!(
-            shown.contains("1 line of its output were no messages, the last: Server *** started")
+            shown.contains(
+                "1 line of its output were no messages, the last: Server [masked] started"
+            )
         );
         assert!(!shown.contains("sesame"));
     }

@@ -58,7 +58,7 @@ pub(crate) const VARIABLES: [Variable; 20] = [
     ),
     call(
         "RYE_DEV_MODE",
-        "`1`: items of the project and your own that do not verify pass with a warning; never those of the system",
+        "`1`: items of the project and your own that do not verify pass with a warning; never those of the system, and never for an agent",
     ),
     call(
         "RYE_GRAPH_QUIET",

@@ -8,6 +8,7 @@ use rye_protocol::{
 };
 use serde_json::Value;
 
+use super::signatures::Signed;
 use super::{Check, Trouble};
 use crate::proof::elsewhere::Settled;
 use crate::proof::receipt::{difference, is_of_first_kind, receipt_hash};
@@ -109,8 +110,14 @@ impl<'a> Check<'a> {
             if is_of_first_kind(receipt) {
                 self.verdict.of_first_kind += 1;
             }
-            let hash = receipt_hash(receipt);
-            self.signature(&receipt.key, &hash, &receipt.signature, &gate.id);
+            let wrong = self.signatures(&[Signed {
+                hash: receipt_hash(receipt),
+                key: &receipt.key,
+                signature: &receipt.signature,
+            }]);
+            for wrong in wrong {
+                self.note(wrong, &gate.id);
+            }
             if let Some(why) = difference(gate, resolution, receipt) {
                 self.doubt(&gate.id, why);
             }

@@ -1,0 +1,85 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn a_secret_is_masked_however_it_is_written() {
+    let masks = Masks::new(["pass\"word\n", "pass\"word-2", "abc"]);
+    for (text, masked) in [
+        ("it is pass\"word!", "it is [masked]!"),
+        ("{\"a\":\"pass\\\"word\"}", "{\"a\":\"[masked]\"}"),
+        ("pass\"word-2", "[masked]"),
+        ("Basic cGFzcyJ3b3Jk", "Basic [masked]"),
+        ("abc is no secret", "abc is no secret"),
+    ] {
+        assert_eq!(masks.mask(text), masked);
+        assert_eq!(*masks.mask_bytes(text.as_bytes()), *masked.as_bytes());
+    }
+    let mut value = json!({ "pass\"word": ["pass\"word", 1, null, { "a": "pass\"word" }] });
+    masks.mask_value(&mut value);
+    assert_eq!(
+        value,
+        json!({ "[masked]": ["[masked]", 1, null, { "a": "[masked]" }] })
+    );
+}
+
+#[test]
+fn a_secret_among_others_in_base64_is_masked() {
+    let secret = "correct-horse-staple";
+    let masks = Masks::new([secret]);
+    for name in ["", "a", "ad", "ada", "ada:", "ada:x"] {
+        for after in ["", "!", "!!"] {
+            let text = format!("{name}{secret}{after}");
+            let told = masks
+                .mask(&Base64Unpadded::encode_string(text.as_bytes()))
+                .into_owned();
+            // No more is left than what its neighbours take, and a letter on each side.
+            let most = (name.len() + after.len()) * 4 / 3 + 3 + MASK.len();
+            assert!(told.contains(MASK) && told.len() <= most, "{text}: {told}");
+        }
+    }
+}
+
+#[test]
+fn what_one_learns_all_know_who_share_it() {
+    let masks = Masks::default();
+    let shared = masks.clone();
+    assert!(shared.is_empty());
+    masks.add("sesame");
+    assert_eq!(shared.mask("sesame"), MASK);
+}
+
+proptest! {
+    #[test]
+    fn in_whatever_pieces_it_comes_it_is_masked(
+        before in "[a-zä ]{0,9}", after in "[a-zä ]{0,9}", cuts in prop::collection::vec(0..60usize, 0..6)
+    ) {
+        let masks = Masks::new(["sesame-öffne-dich", "sesame"]);
+        let text = format!("{before}sesame-öffne-dich{after}sesame{before}");
+        let text = text.as_bytes();
+        let mut ends: Vec<_> = cuts.into_iter().map(|at| at.min(text.len())).collect();
+        ends.push(text.len());
+        ends.sort_unstable();
+        let (mut stream, mut told, mut from) = (Stream::default(), Vec::new(), 0);
+        for end in ends {
+            told.extend(stream.push(&masks, &text[from..end]));
+            from = end;
+            let told = String::from_utf8_lossy(&told);
+            prop_assert!(!told.contains("sesam"), "{}", told);
+        }
+        told.extend(stream.rest(&masks));
+        let told = String::from_utf8(told).unwrap();
+        prop_assert_eq!(told, format!("{before}{MASK}{after}{MASK}{before}"));
+    }
+
+    #[test]
+    fn of_whole_letters_whole_letters_are_told(pieces in prop::collection::vec("[öäu§s]{0,4}", 0..9)) {
+        let masks = Masks::new(["öffne-dich", "§ösäu"]);
+        let mut stream = Stream::default();
+        for piece in pieces {
+            prop_assert!(String::from_utf8(stream.push(&masks, piece.as_bytes())).is_ok());
+        }
+        prop_assert!(String::from_utf8(stream.rest(&masks)).is_ok());
+    }
+}
