@@ -4,8 +4,8 @@ use lillux::Hash;
 use rusqlite::{Connection, OptionalExtension, params};
 use rye_engine::store::{Lease, StoreError};
 use rye_protocol::{
-    Entry, EntryId, Gate, GateId, GateRef, OrderId, QueueItem, QueueItemId, Session, SessionId,
-    Suspended, Thread, ThreadId, Usage,
+    Entry, EntryId, Gate, GateId, GateRef, OrderId, QueueItem, Session, SessionId, Suspended,
+    Thread, ThreadId, Usage,
 };
 
 use super::book::{Book, Place};
@@ -84,7 +84,7 @@ impl Commit<'_> {
             Change::AppendEntry(entry, doc) => self.append_entry(&entry, &doc),
             Change::ReplaceEntry(entry, doc) => self.replace_entry(&entry, &doc),
             Change::PutItem(item, asked, doc) => self.put_item(&item, asked, &doc),
-            Change::RemoveItem(item) => self.remove_item(&item),
+            Change::RemoveItem(item) => self.log()?.remove_item(self.db, &item),
             Change::PutGate(gate, doc) => self.put_gate(&gate, &doc),
             Change::PutGateRef(shown) => self.put_gate_ref(&shown),
             Change::PutSuspended(turn, doc) => self.put_suspended(&turn, &doc),
@@ -107,15 +107,23 @@ impl Commit<'_> {
         Ok(self.log()?.session)
     }
 
-    fn thread(&mut self, id: &ThreadId) -> Outcome<i64> {
+    /// A thread's row, if there is one.
+    fn known_thread(&mut self, id: &ThreadId) -> Outcome<Option<i64>> {
         if let Some((last, number)) = &self.thread
             && last == id
         {
-            return Ok(*number);
+            return Ok(Some(*number));
         }
-        let number = rows::thread(self.db, self.number()?, id)?;
-        self.thread = Some((id.clone(), number));
-        Ok(number)
+        let found = rows::known_thread(self.db, self.number()?, id)?;
+        if let Some(number) = found {
+            self.thread = Some((id.clone(), number));
+        }
+        Ok(found)
+    }
+
+    fn thread(&mut self, id: &ThreadId) -> Outcome<i64> {
+        let found = self.known_thread(id)?;
+        Ok(found.ok_or_else(|| not_found(THREAD, id))?)
     }
 
     /// An entry's row.
@@ -148,25 +156,43 @@ impl Commit<'_> {
 
     fn put_thread(&mut self, thread: &Thread, doc: &str) -> Outcome<()> {
         rules::own(self.session, &thread.session)?;
-        let session = self.number()?;
-        // Most often it is there, and to update it is quicker than to try to insert it.
-        let mut update = self.db.prepare_cached(
-            "UPDATE engine_threads SET doc = ?5,
-                 turns = min(turns, 9223372036854775807 - ?6) + ?6,
-                 input = min(input, 9223372036854775807 - ?7) + ?7,
-                 cached = min(cached, 9223372036854775807 - ?8) + ?8,
-                 cache_write = min(cache_write, 9223372036854775807 - ?9) + ?9,
-                 output = min(output, 9223372036854775807 - ?10) + ?10,
-                 spend = min(spend, 9223372036854775807 - ?11) + ?11
-             WHERE session = ?1 AND id = ?2 AND key = ?3 AND created_at = ?4",
-        )?;
+        let (session, id, key) = (self.number()?, thread.id.as_str(), &thread.key);
         let created_at = thread.created_at.0.cast_signed();
         let [turns, input, cached, cache_write, output, spend] =
             rows::columns(self.usage.take().unwrap_or_default());
-        let (id, key) = (thread.id.as_str(), &thread.key);
-        let row = params![
-            session,
-            id,
+        let Some(number) = self.known_thread(&thread.id)? else {
+            let mut insert = self.db.prepare_cached(
+                "INSERT INTO engine_threads (session, id, key, created_at,
+                     turns, input, cached, cache_write, output, spend, doc)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            )?;
+            insert.execute(params![
+                session,
+                id,
+                key,
+                created_at,
+                turns,
+                input,
+                cached,
+                cache_write,
+                output,
+                spend,
+                doc
+            ])?;
+            return Ok(());
+        };
+        let mut update = self.db.prepare_cached(
+            "UPDATE engine_threads SET doc = ?4,
+                 turns = min(turns, 9223372036854775807 - ?5) + ?5,
+                 input = min(input, 9223372036854775807 - ?6) + ?6,
+                 cached = min(cached, 9223372036854775807 - ?7) + ?7,
+                 cache_write = min(cache_write, 9223372036854775807 - ?8) + ?8,
+                 output = min(output, 9223372036854775807 - ?9) + ?9,
+                 spend = min(spend, 9223372036854775807 - ?10) + ?10
+             WHERE number = ?1 AND key = ?2 AND created_at = ?3",
+        )?;
+        let changed = update.execute(params![
+            number,
             key,
             created_at,
             doc,
@@ -176,16 +202,8 @@ impl Commit<'_> {
             cache_write,
             output,
             spend
-        ];
-        if update.execute(row)? > 0 {
-            return Ok(());
-        }
-        let mut insert = self.db.prepare_cached(
-            "INSERT INTO engine_threads (session, id, key, created_at, doc,
-                 turns, input, cached, cache_write, output, spend)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT DO NOTHING",
-        )?;
-        match insert.execute(row)? {
+        ])?;
+        match changed {
             0 => Err(conflict(THREAD, &thread.id).into()),
             _ => Ok(()),
         }
@@ -249,10 +267,6 @@ impl Commit<'_> {
         } else {
             Err(conflict(ITEM, &item.id).into())
         }
-    }
-
-    fn remove_item(&self, item: &QueueItemId) -> Outcome<()> {
-        self.log()?.remove_item(self.db, item)
     }
 
     fn put_gate(&mut self, gate: &Gate, doc: &str) -> Outcome<()> {

@@ -204,7 +204,7 @@ impl Log {
         let Ok(more @ 1..) = i64::try_from(told.len()) else {
             return Ok(());
         };
-        let doc = format!("[{}]", told.join(","));
+        let doc = ["[", &told.join(","), "]"].concat();
         let mut tell = db.prepare_cached(
             "INSERT INTO engine_log (number, kind, sequence, named, doc)
              VALUES (?1, 'events', ?2, 0, ?3)",
