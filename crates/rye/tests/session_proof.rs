@@ -30,6 +30,46 @@ fn answered(world: &World) -> String {
 }
 
 #[test]
+fn an_export_replaces_an_earlier_one_and_nothing_else_unasked() {
+    let world = ready();
+    let id = answered(&world);
+    world.write("project/precious.txt", "years of work\n");
+    for more in [&[][..], &["--script"]] {
+        let export = |file: &str| {
+            let args = [&["session", "export", &id, "--output", file], more].concat();
+            world.run(&args)
+        };
+        let refused = export("precious.txt");
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let told = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            told.contains("is no export") && told.contains("--force"),
+            "{told}"
+        );
+        assert_eq!(world.read("project/precious.txt"), "years of work\n");
+        let file = format!("o{}", more.len());
+        for _ in 0..2 {
+            assert!(export(&file).status.success());
+        }
+    }
+    let forced = [
+        "session",
+        "export",
+        &id,
+        "--output",
+        "precious.txt",
+        "--force",
+    ];
+    assert!(world.run(&forced).status.success());
+    assert!(
+        world
+            .run(&["session", "verify", "precious.txt"])
+            .status
+            .success()
+    );
+}
+
+#[test]
 fn a_session_is_verified_here_and_from_its_file() {
     let world = ready();
     let id = answered(&world);
@@ -64,7 +104,7 @@ fn a_database_in_which_somebody_wrote_is_found_out() {
     let id = answered(&world);
     write_in(
         &world,
-        "UPDATE engine_entries SET doc = replace(doc, 'echo hi', 'echo ho')",
+        "UPDATE engine_log SET doc = replace(doc, 'echo hi', 'echo ho') WHERE kind = 'entry'",
     );
     let output = world.run(&["session", "verify", &id, "--json"]);
     assert_eq!(output.status.code(), Some(3));
@@ -79,7 +119,7 @@ fn what_was_altered_so_that_nobody_can_read_it_is_found_out_with_its_place() {
     let id = answered(&world);
     write_in(
         &world,
-        "UPDATE engine_entries SET doc = '{' || doc WHERE doc LIKE '%echo hi%'",
+        "UPDATE engine_log SET doc = '{' || doc WHERE kind = 'entry' AND doc LIKE '%echo hi%'",
     );
     let shown = world.run(&["session", "verify", &id]);
     let said = String::from_utf8_lossy(&shown.stderr);
@@ -161,7 +201,7 @@ fn a_session_that_cannot_be_read_says_so_until_it_can() {
     let said = |output: &std::process::Output| String::from_utf8_lossy(&output.stdout).into_owned();
     write_in(
         &world,
-        "UPDATE engine_entries SET doc = '{' || doc WHERE doc LIKE '%echo hi%'",
+        "UPDATE engine_log SET doc = '{' || doc WHERE kind = 'entry' AND doc LIKE '%echo hi%'",
     );
     let output = world.run(&["prompt", "more", "--session", &id]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -174,7 +214,7 @@ fn a_session_that_cannot_be_read_says_so_until_it_can() {
 
     write_in(
         &world,
-        "UPDATE engine_entries SET doc = substr(doc, 2) WHERE doc LIKE '{{%'",
+        "UPDATE engine_log SET doc = substr(doc, 2) WHERE doc LIKE '{{%'",
     );
     let resumed = world.run(&["session", "resume", &id]);
     assert!(said(&resumed).contains("And again."), "{resumed:?}");
@@ -403,7 +443,7 @@ fn without_a_key_nothing_is_signed_and_verify_says_so() {
     assert!(world.run(&["session", "verify", &id]).status.success());
     write_in(
         &world,
-        "UPDATE engine_entries SET doc = replace(doc, 'hi', 'ho')",
+        "UPDATE engine_log SET doc = replace(doc, 'hi', 'ho') WHERE kind = 'entry'",
     );
     let output = world.run(&["session", "verify", &id]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("not as it was"));
