@@ -69,16 +69,14 @@ pub(super) async fn ask(
     request: ModelRequest,
     deltas: Deltas,
 ) -> Result<ModelAnswer, ModelError> {
-    let Some(messages) = without_images(&request.messages) else {
-        return model.call(request, deltas).await;
+    let asked = request.clone();
+    let why = match model.call(request, Arc::clone(&deltas)).await {
+        Err(ModelError::Refused(why)) if is_about_images(&why) => why,
+        other => return other,
     };
-    let without = ModelRequest {
-        messages,
-        ..request.clone()
-    };
-    match model.call(request, Arc::clone(&deltas)).await {
-        Err(ModelError::Refused(why)) if is_about_images(&why) => model.call(without, deltas).await,
-        other => other,
+    match without_images(&asked.messages) {
+        Some(messages) => model.call(ModelRequest { messages, ..asked }, deltas).await,
+        None => Err(ModelError::Refused(why)),
     }
 }
 
