@@ -173,9 +173,8 @@ impl Window {
         let size = Terminal::size();
         let above = self.app.finished(size.width);
         let bottom = self.app.bottom(size);
-        Terminal::send(&self.screen.paint(&above, &bottom))?;
-        self.is_painted(&bottom);
-        Ok(())
+        let out = self.screen.paint(&above, &bottom);
+        self.send(&out, &bottom)
     }
 
     fn paint_anew(&mut self) -> Result<(), ChatError> {
@@ -186,18 +185,19 @@ impl Window {
         let mut out = String::from("\x1b[?2026h");
         out += &self.screen.clear(size.height);
         out += &self.screen.paint(&above, &bottom);
-        Terminal::send(&out)?;
-        self.is_painted(&bottom);
-        Ok(())
+        self.send(&out, &bottom)
     }
 
-    fn is_painted(&mut self, picture: &Bottom) {
+    /// Sends a picture.
+    fn send(&mut self, out: &str, picture: &Bottom) -> Result<(), ChatError> {
+        let words = format!("{}{}", self.screen.below(), self.goes_on());
+        self.watch.last_words(words);
+        Terminal::send(out)?;
         self.dirty = false;
         self.typed = false;
         self.painted = Instant::now();
         self.app.painted(picture, self.painted);
-        let words = format!("{}{}", self.screen.below(), self.goes_on());
-        self.watch.last_words(words);
+        Ok(())
     }
 
     /// What a person does. Whether they leave.

@@ -76,11 +76,11 @@ impl Terminal {
 
     /// Lets somebody else have it until they are through with it.
     pub(crate) fn lend<T>(&mut self, to: impl FnOnce() -> T) -> io::Result<T> {
-        self.watch.state().away = true;
+        self.watch.state().lend(true);
         self.release();
         let outcome = to();
         let taken = self.take();
-        self.watch.state().away = false;
+        self.watch.state().lend(false);
         taken.map(|()| outcome)
     }
 }

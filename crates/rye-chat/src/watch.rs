@@ -3,7 +3,7 @@
 
 use std::io::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -15,6 +15,10 @@ use crate::terminal;
 /// How long a terminal that takes nothing any more is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long a signal may take to be heard: what was pressed while somebody else had the
+/// terminal may be heard when they have given it back.
+const HEARD: Duration = Duration::from_secs(2);
+
 /// Whoever waits for them.
 #[derive(Clone, Default)]
 pub(crate) struct Watch(Arc<Mutex<State>>);
@@ -25,7 +29,9 @@ pub(crate) struct State {
     /// Whether the terminal has to be given back.
     pub(crate) raw: bool,
     /// Whether somebody else has the terminal: what is pressed there is meant for them.
-    pub(crate) away: bool,
+    away: bool,
+    /// When it was given back.
+    back: Option<Instant>,
     /// What to say.
     pub(crate) last_words: String,
     /// Whether to say it on standard error.
@@ -71,7 +77,8 @@ impl Watch {
 
     fn hear(&self, signal: i32) {
         let state = self.state();
-        if state.away && matches!(signal, SIGINT | SIGQUIT) {
+        let lent = state.away || state.back.is_some_and(|back| back.elapsed() < HEARD);
+        if lent && matches!(signal, SIGINT | SIGQUIT) {
             return;
         }
         let interrupts = state.interrupts.as_ref().filter(|_| signal == SIGINT);
@@ -85,6 +92,12 @@ impl Watch {
 }
 
 impl State {
+    /// Somebody else has the terminal from now on, or has given it back.
+    pub(crate) fn lend(&mut self, away: bool) {
+        self.away = away;
+        self.back = (!away).then(Instant::now);
+    }
+
     /// Leaves the terminal as it was.
     fn give_back(&self) {
         if self.raw {
