@@ -79,6 +79,10 @@ fn an_answer_that_is_not_whole_is_one_with_a_warning() {
             assert_eq!(last["stop_reason"], word, "{name}");
             assert_eq!(last["incomplete"], is, "{name}");
             assert!(!stderr(&output).contains(warning), "{name}");
+            let shown = world.run(&["session", "show", last["session"].as_str().unwrap()]);
+            let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+            let line = format!("so far [not whole: {word}]");
+            assert!(shown.contains(&line), "{name}: {shown}");
         }
         let said = api.stream(&Said::text("all of it"));
         let wire = Wire::of([Reply::stream(said)]);
