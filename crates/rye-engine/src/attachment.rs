@@ -1,4 +1,5 @@
-//! Files and images that a tool gives: what models can see is shown, all else is kept.
+//! Files and images that a person or a tool gives: what models can see is shown, all else is
+//! kept.
 
 use base64ct::{Base64, Encoding as _};
 use rye_protocol::Part;
@@ -8,7 +9,7 @@ use crate::builtin::image_type;
 use crate::tool::ToolContext;
 
 /// The largest image that is shown. In base64 it is what providers take.
-pub(crate) const LARGEST: usize = 3_750_000;
+pub const LARGEST: usize = 3_750_000;
 
 /// A file or an image, as it goes into a result.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +18,20 @@ pub struct Attached {
     pub text: String,
     /// It; none where it can neither be shown nor kept.
     pub part: Option<Part>,
+}
+
+/// An image that goes with a prompt, or why it cannot. What it is its bytes say, not its name:
+/// a provider that is told something else refuses the whole history.
+pub fn image(name: &str, bytes: &[u8]) -> Result<Part, String> {
+    if bytes.len() > LARGEST {
+        return Err(format!(
+            "{name} is too large to be shown: make it smaller than {LARGEST} bytes"
+        ));
+    }
+    match image_type(bytes) {
+        Some(mime_type) => Ok(shown(name, mime_type, bytes)),
+        None => Err(format!("{name} is no PNG, JPEG, GIF or WebP image")),
+    }
 }
 
 /// An image as it is shown to a model.

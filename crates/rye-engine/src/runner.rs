@@ -7,13 +7,13 @@ mod failover;
 mod guidance;
 mod media;
 mod meter;
+mod patience;
 mod telling;
 mod tools;
 mod unharmed;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use rye_protocol::{
     Batch, CallId, EventKind, Gate, GateId, Millis, Op, ProcessRef, QueueItem, QueueItemId,
@@ -25,19 +25,16 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::engine::Shared;
 use crate::machine::{Artifact, Children, Env, Input, Machine, PostedOrder, Raise};
 use crate::model::{Delta, ModelAnswer};
-use crate::store::{Order, StoreError, Stored};
+use crate::store::{Order, StoreError};
 use crate::tool::{DecisionRequest, ToolError, ToolOutput};
 use crate::transcript::Transcript;
 
 pub use compaction::Compaction;
 pub(crate) use guidance::ROLE;
+use patience::{Pauses, patiently};
 use telling::Telling;
 pub(crate) use tools::{LONGEST, Toolbox};
 use unharmed::unharmed;
-
-/// How long to wait before a store that does not answer is asked again; doubled each time.
-const AGAIN: Duration = Duration::from_millis(50);
-const AT_MOST: Duration = Duration::from_secs(2);
 
 /// What is said to a thread.
 pub(crate) enum Mail {
@@ -104,6 +101,8 @@ pub(crate) struct Runner {
     /// Its history, once a model needs it.
     transcript: Option<Transcript>,
     mail: mpsc::UnboundedReceiver<Mail>,
+    /// What came while nothing could be written.
+    later: VecDeque<Mail>,
     own: mpsc::UnboundedSender<Mail>,
     model: Option<AbortOnDropHandle<()>>,
     /// Which call of the model is under way: what an earlier one says counts no more.
@@ -146,6 +145,7 @@ impl Runner {
             transcript: None,
             own: mail.0,
             mail: mail.1,
+            later: VecDeque::new(),
             model: None,
             generation: 0,
             partial: String::new(),
@@ -195,6 +195,10 @@ impl Runner {
                     None => std::future::pending().await,
                 }
             };
+            if let Some(mail) = self.later.pop_front() {
+                self.take(mail).await?;
+                continue;
+            }
             tokio::select! {
                 biased;
                 mail = self.mail.recv() => match mail {
@@ -223,7 +227,7 @@ impl Runner {
             Mail::Withdraw { item, reply } => {
                 let outcome = self.withdraw(item).await;
                 let _ = reply.send(outcome.clone());
-                outcome.map(drop)
+                unless_unavailable(outcome)
             }
             Mail::Order {
                 order,
@@ -232,12 +236,12 @@ impl Runner {
             } => {
                 let outcome = self.order(order, posted).await;
                 let _ = reply.send(outcome.clone());
-                outcome
+                unless_unavailable(outcome)
             }
             Mail::Do(input, reply) => {
-                let outcome = self.step(*input).await.map(drop);
+                let outcome = self.try_step(*input).await.map(drop);
                 let _ = reply.send(outcome.clone());
-                outcome
+                unless_unavailable(outcome)
             }
             Mail::Read(reply) => {
                 let _ = reply.send(());
@@ -273,7 +277,7 @@ impl Runner {
             Mail::UndoCompaction(reply) => {
                 let outcome = self.undo_compaction().await;
                 let _ = reply.send(outcome.clone());
-                outcome.map(drop)
+                unless_unavailable(outcome)
             }
             Mail::Limit(limit) => self.step(Input::Limit(limit)).await.map(drop),
             Mail::Ended(call, outcome) => {
@@ -315,20 +319,22 @@ impl Runner {
         reply: oneshot::Sender<Result<QueueItemId, StoreError>>,
     ) -> Result<(), StoreError> {
         let id = item.id.clone();
-        let outcome = self.prompt(item).await;
+        let input = self.prompted_with(item);
+        let outcome = self.try_step(input).await;
         let answer = outcome.clone().map(|accepted| accepted.unwrap_or(id));
         // Whoever asked may have gone away; it is written down all the same.
         let _ = reply.send(answer);
         match outcome {
-            Err(StoreError::Conflict { .. }) | Ok(_) => Ok(()),
-            Err(error) => Err(error),
+            Err(StoreError::Conflict { .. }) => Ok(()),
+            outcome => unless_unavailable(outcome),
         }
     }
 
     /// Whoever looked may have seen it before it was taken in.
     async fn take_posted(&mut self, item: Box<QueueItem>) -> Result<(), StoreError> {
         if self.posted.insert(item.id.clone()) {
-            self.prompt(item).await?;
+            let input = self.prompted_with(item);
+            self.step(input).await?;
         }
         Ok(())
     }
@@ -337,7 +343,7 @@ impl Runner {
     async fn withdraw(&mut self, item: QueueItemId) -> Result<Option<QueueItem>, StoreError> {
         let waiting = self.machine.waiting(&item).cloned();
         if waiting.is_some() {
-            self.step(Input::Withdraw(item)).await?;
+            self.try_step(Input::Withdraw(item)).await?;
         }
         Ok(waiting)
     }
@@ -350,7 +356,7 @@ impl Runner {
         }
         let input = match order {
             Order::Abort => Input::Abort {
-                partial: std::mem::take(&mut self.partial),
+                partial: self.partial.clone(),
                 clear_queue: true,
             },
             Order::Pause => Input::Pause,
@@ -360,22 +366,36 @@ impl Runner {
             Some(posted) => Input::Ordered(posted, Box::new(input)),
             None => input,
         };
-        self.step(input).await.map(drop)
+        self.try_step(input).await.map(drop)
     }
 
-    async fn prompt(&mut self, item: Box<QueueItem>) -> Result<Option<QueueItemId>, StoreError> {
+    /// What a prompt is to the thread.
+    fn prompted_with(&self, item: Box<QueueItem>) -> Input {
         let busy = self.machine.thread.turn.is_some();
-        let input = if busy && item.mode == QueueMode::Steer {
-            let partial = std::mem::take(&mut self.partial);
+        if busy && item.mode == QueueMode::Steer {
+            let partial = self.partial.clone();
             Input::Steer { item, partial }
         } else {
             Input::Prompt(item)
-        };
-        self.step(input).await
+        }
     }
 
     /// Takes something in: decide, write down, do. Nothing is done that is not written.
     async fn step(&mut self, input: Input) -> Result<Option<QueueItemId>, StoreError> {
+        self.step_within(input, false).await
+    }
+
+    /// The same for somebody who waits for it, and is told soon if it cannot be written: then
+    /// it is as if they had not asked.
+    async fn try_step(&mut self, input: Input) -> Result<Option<QueueItemId>, StoreError> {
+        self.step_within(input, true).await
+    }
+
+    async fn step_within(
+        &mut self,
+        input: Input,
+        somebody_waits: bool,
+    ) -> Result<Option<QueueItemId>, StoreError> {
         let mut pauses = Pauses::default();
         loop {
             let mut next = self.machine.clone();
@@ -407,7 +427,11 @@ impl Runner {
                     let ended = ended.ok_or(StoreError::GateEnded(gate))?;
                     Box::pin(self.step(Input::Decided(Box::new(ended)))).await?;
                 }
-                Err(StoreError::Unavailable(_)) => pauses.next().await,
+                Err(error @ StoreError::Unavailable(_))
+                    if !(somebody_waits && pauses.is_long()) =>
+                {
+                    self.pause(&error, &mut pauses).await;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -473,26 +497,11 @@ impl Runner {
     }
 }
 
-/// Pauses before a store that does not answer is asked again, each longer than the last.
-#[derive(Default)]
-struct Pauses(Option<Duration>);
-
-impl Pauses {
-    async fn next(&mut self) {
-        let pause = self.0.unwrap_or(AGAIN);
-        tokio::time::sleep(pause).await;
-        self.0 = Some((pause * 2).min(AT_MOST));
-    }
-}
-
-/// Reads from a store, however long it takes until it answers.
-async fn patiently<'a, T>(read: impl Fn() -> Stored<'a, T>) -> Result<T, StoreError> {
-    let mut pauses = Pauses::default();
-    loop {
-        match read().await {
-            Err(StoreError::Unavailable(_)) => pauses.next().await,
-            outcome => return outcome,
-        }
+/// Where nothing could be written nothing has changed, and whoever asked knows.
+fn unless_unavailable<T>(outcome: Result<T, StoreError>) -> Result<(), StoreError> {
+    match outcome {
+        Err(StoreError::Unavailable(_)) => Ok(()),
+        other => other.map(drop),
     }
 }
 

@@ -1,8 +1,6 @@
 //! What `rye prompt` says of an answer beside the answer: that it is cut off, who gave it, and
 //! never what the provider was sent to let us in.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
-
 mod support;
 
 use std::fs;

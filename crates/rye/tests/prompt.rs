@@ -43,6 +43,30 @@ fn asked(world: &World) -> String {
     message["parts"][0]["text"].as_str().unwrap().to_owned()
 }
 
+/// As on a disk that is full once the model has answered.
+#[test]
+fn a_prompt_that_cannot_be_written_down_says_so_and_ends_in_its_time() {
+    let text = "x".repeat(3_000_000);
+    let world = world(&format!("steps: [{{ text: {text} }}]\n"));
+    let rye = world.command();
+    let mut limited = std::process::Command::new("bash");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 1500; exec \"$0\" \"$@\""]);
+    limited.arg(rye.get_program());
+    limited.args(prompt(&["go", "--max-time", "1"]));
+    limited
+        .current_dir(rye.get_current_dir().unwrap())
+        .env_clear();
+    let set = rye
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    let output = limited.envs(set).output().unwrap();
+    assert_eq!(output.status.code(), Some(124), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr);
+    for words in ["warning: nothing can be written", "its time is up"] {
+        assert!(told.contains(words), "{told}");
+    }
+}
+
 #[test]
 fn what_comes_by_a_pipe_is_put_below_the_words_or_is_all_of_them() {
     for (words, input, expected) in [

@@ -30,6 +30,46 @@ fn answered(world: &World) -> String {
 }
 
 #[test]
+fn an_export_replaces_an_earlier_one_and_nothing_else_unasked() {
+    let world = ready();
+    let id = answered(&world);
+    world.write("project/precious.txt", "years of work\n");
+    for more in [&[][..], &["--script"]] {
+        let export = |file: &str| {
+            let args = [&["session", "export", &id, "--output", file], more].concat();
+            world.run(&args)
+        };
+        let refused = export("precious.txt");
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let told = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            told.contains("is no export") && told.contains("--force"),
+            "{told}"
+        );
+        assert_eq!(world.read("project/precious.txt"), "years of work\n");
+        let file = format!("o{}", more.len());
+        for _ in 0..2 {
+            assert!(export(&file).status.success());
+        }
+    }
+    let forced = [
+        "session",
+        "export",
+        &id,
+        "--output",
+        "precious.txt",
+        "--force",
+    ];
+    assert!(world.run(&forced).status.success());
+    assert!(
+        world
+            .run(&["session", "verify", "precious.txt"])
+            .status
+            .success()
+    );
+}
+
+#[test]
 fn a_session_is_verified_here_and_from_its_file() {
     let world = ready();
     let id = answered(&world);

@@ -200,7 +200,7 @@ impl Runner {
         }
         let tokens = Transcript::of(&path).tokens();
         let compaction = sum.clone();
-        self.step(Input::UndoCompaction { compaction, tokens })
+        self.try_step(Input::UndoCompaction { compaction, tokens })
             .await?;
         Ok(Some(sum))
     }

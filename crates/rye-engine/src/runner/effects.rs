@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::failover::Failover;
+use super::media;
 use super::unharmed::unharmed;
 use super::{Mail, Runner};
 use crate::machine::{Effect, Facts as _};
@@ -99,7 +100,7 @@ impl Runner {
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }
-            let mail = match unharmed(model.call(request, deltas)).await {
+            let mail = match unharmed(media::ask(&*model, request, deltas)).await {
                 Ok(Ok(answer)) => Mail::Answered(generation, Ok(Box::new(answer))),
                 Ok(Err(error)) => Mail::Failed(generation, error),
                 Err(why) => Mail::Answered(generation, Err(broken(&masks.mask(&why)))),

@@ -1,4 +1,5 @@
-//! Images that the record keeps elsewhere, for a model that sees them.
+//! Images in what a model is asked: those that the record keeps elsewhere are put in, and those
+//! that its provider does not take are left out.
 
 use std::sync::Arc;
 
@@ -7,10 +8,9 @@ use lillux::Hash;
 use rye_protocol::{Message, Part};
 
 use super::Runner;
+use crate::attachment::LARGEST;
 use crate::blob::{BlobStore, SCHEME};
-
-/// The largest image that is shown to a model.
-const LARGEST: usize = 5 * 1024 * 1024;
+use crate::model::{Deltas, Model, ModelAnswer, ModelError, ModelRequest};
 
 impl Runner {
     /// Messages with the images in them that are kept as blobs. What is not there any more,
@@ -59,5 +59,59 @@ async fn show(part: &mut Part, blobs: &dyn BlobStore) {
         && bytes.len() <= LARGEST
     {
         *source = format!("data:{mime_type};base64,{}", Base64::encode_string(&bytes));
+    }
+}
+
+/// Asks a model. A provider that cannot make anything of an image refuses the whole history
+/// that it is in, now and ever after; so it is asked again without.
+pub(super) async fn ask(
+    model: &dyn Model,
+    request: ModelRequest,
+    deltas: Deltas,
+) -> Result<ModelAnswer, ModelError> {
+    let Some(messages) = without_images(&request.messages) else {
+        return model.call(request, deltas).await;
+    };
+    let without = ModelRequest {
+        messages,
+        ..request.clone()
+    };
+    match model.call(request, Arc::clone(&deltas)).await {
+        Err(ModelError::Refused(why)) if is_about_images(&why) => model.call(without, deltas).await,
+        other => other,
+    }
+}
+
+fn is_about_images(why: &str) -> bool {
+    let why = why.to_ascii_lowercase();
+    ["image", "media"].iter().any(|word| why.contains(word))
+}
+
+/// The messages with words in place of images, if there are any.
+fn without_images(messages: &[Arc<Message>]) -> Option<Arc<Vec<Arc<Message>>>> {
+    let has_images = |message: &Message| message.parts.iter().any(|it| left_out(it).is_some());
+    if !messages.iter().any(|message| has_images(message)) {
+        return None;
+    }
+    let mut all = messages.to_vec();
+    for message in all.iter_mut().filter(|message| has_images(message)) {
+        for part in &mut Arc::make_mut(message).parts {
+            if let Some(words) = left_out(part) {
+                *part = words;
+            }
+        }
+    }
+    Some(Arc::new(all))
+}
+
+/// What stands in place of an image.
+fn left_out(part: &Part) -> Option<Part> {
+    match part {
+        Part::Attachment {
+            name, mime_type, ..
+        } if mime_type.starts_with("image/") => Some(Part::Text {
+            text: format!("[the image {name}, which cannot be shown: it was refused]"),
+        }),
+        _ => None,
     }
 }

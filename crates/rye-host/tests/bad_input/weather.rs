@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rye_engine::Prompt;
-use rye_engine::protocol::QueueMode;
+use rye_engine::protocol::{EventKind, QueueMode};
 use rye_engine::store::{Claim, Posted, SessionStore as _, StoreError};
 
 use super::tools::Habit;
@@ -40,6 +40,37 @@ async fn a_store_that_is_slow_and_fails_for_a_while_loses_and_repeats_nothing() 
         assert_eq!(world.story().await, undisturbed, "after {good} calls");
     }
     panic!("a turn takes more calls than that");
+}
+
+#[tokio::test]
+async fn while_nothing_can_be_written_whoever_asks_is_told_and_what_was_begun_waits() {
+    let world =
+        World::new("{ steps: [{ text: done, delay_ms: 200 }], after_last: { text: more } }");
+    let engine = world.engine();
+    let session = world.session(&engine).await;
+    let mut events = engine.feed();
+    let item = session.prompt("go").await.unwrap();
+    // Before the model has answered.
+    world.trouble.begin(0, 0, u32::MAX);
+    let why = loop {
+        let notice = events.next().await.unwrap().unwrap();
+        if let EventKind::Error { error } = notice.event.kind {
+            break error.message;
+        }
+    };
+    assert!(why.contains("no disk, for a while"), "{why}");
+    let refused =
+        |error: StoreError| assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    refused(session.prompt("never sent").await.unwrap_err());
+    refused(session.abort(None).await.unwrap_err());
+    world.trouble.begin(0, 0, 0);
+    until_ended(&session, &item).await;
+    assert_eq!(said(&session).await, "done");
+    let item = session.prompt("again").await.unwrap();
+    until_ended(&session, &item).await;
+    let story = world.story().await;
+    assert_eq!(story.matches("user: ").count(), 2, "{story}");
+    assert!(!story.contains("never sent"), "{story}");
 }
 
 #[test]
@@ -89,11 +120,19 @@ fn fills_the_disk() {
         for number in 0..100 {
             let prompt = Prompt::from(format!("{number} {}", "x".repeat(50_000)));
             let asked = session.prompt(prompt);
-            // The engine tries again and again: what was begun is not given up.
-            let Ok(asked) = tokio::time::timeout(Duration::from_secs(5), asked).await else {
-                return;
+            let asked = match asked.await {
+                Ok(asked) => asked,
+                Err(StoreError::Unavailable(_)) => return,
+                Err(error) => panic!("{error}"),
             };
-            until_ended(&session, &asked.unwrap()).await;
+            // The engine tries again and again: what was begun is not given up.
+            let ended = until_ended(&session, &asked);
+            if tokio::time::timeout(Duration::from_secs(5), ended)
+                .await
+                .is_err()
+            {
+                return;
+            }
             world.acknowledge();
         }
         panic!("the disk was never full");

@@ -109,9 +109,12 @@ pub(super) fn run<T>(
         let engine = builder.build();
         let engine = engine.map_err(HostError::from)?;
         let outcome = work(&engine).await;
-        engine.shutdown().await?;
+        let closed = engine.shutdown().await;
         tell_metrics(&engine)?;
-        outcome
+        // What went wrong first is what is told.
+        let outcome = outcome?;
+        closed?;
+        Ok(outcome)
     });
     // A question that nobody has answered is not waited for; the last who has the store is.
     runtime.shutdown_background();

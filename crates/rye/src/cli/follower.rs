@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use rye_engine::bridge::DRIFT;
 use rye_engine::protocol::{
-    Entry, EntryId, ErrorInfo, Event, EventKind, Gate, GateId, Incomplete, StatusKind, ThreadId,
-    TurnEnd,
+    Entry, EntryId, ErrorInfo, Event, EventKind, Gate, GateId, Incomplete, Millis, StatusKind,
+    ThreadId, TurnEnd,
 };
 use rye_engine::{Engine, Notice, Prompt, Session};
 use serde_json::{Value, json};
@@ -26,6 +26,9 @@ use super::printer::Printer;
 use asked::{Asked, Meaning};
 use gates::Gates;
 use leaving::Leaving;
+
+/// How long after its time a prompt may end.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// What a person sees of a session while it works.
 pub(crate) struct Follower<'a> {
@@ -64,6 +67,7 @@ impl Follower<'_> {
         let mut gates = Gates::of(self.engine, self.session.id()).await?;
         gates.leave_out(self.session.id());
         let mut leaving = Leaving::new(self.engine);
+        let until = prompt.limits.until;
         let mut asked = Asked::new(self.session.prompt(prompt).await?);
         // The last event there was when its thread was found to do nothing.
         let mut last = None;
@@ -86,6 +90,7 @@ impl Follower<'_> {
                     continue;
                 }
                 () = leaving.news() => continue,
+                () = late(until) => return Err(out_of_time()),
             };
             let notice = self.heard(notice).await?;
             told = notice.event.sequence.unwrap_or(told);
@@ -102,7 +107,13 @@ impl Follower<'_> {
                 }
                 // After its line.
                 (EventKind::DecisionGate { gate }, _) => self.at_gate(*gate, &mut leaving).await?,
-                (EventKind::Error { error }, _) => asked.failed(error),
+                (EventKind::Error { error }, _) => {
+                    if notice.event.sequence.is_none() && !self.events {
+                        // It waits, and somebody may want to know what for.
+                        self.printer.warn_always(&error.message, None);
+                    }
+                    asked.failed(error);
+                }
                 (other, _) => self.change_of_model(&other),
             }
         }
@@ -247,6 +258,23 @@ impl Follower<'_> {
             .await
             .map(drop)
     }
+}
+
+/// Waits until it is clear that a prompt does not end in its time, though the engine sees to
+/// it: it cannot, while nothing can be written.
+async fn late(until: Option<Millis>) {
+    match until {
+        None => std::future::pending().await,
+        Some(until) => {
+            let now = u64::try_from(lillux::time::now().epoch_ms).unwrap_or_default();
+            tokio::time::sleep(Millis(now).until(until) + GRACE).await;
+        }
+    }
+}
+
+fn out_of_time() -> Failure {
+    let message = "its time is up, and its end could not be written down";
+    Failure::new(Exit::TimedOut, "limit", message)
 }
 
 fn taken() -> Failure {

@@ -301,9 +301,12 @@ pub(crate) struct VerifySessionArgs {
 pub(crate) struct ExportSessionArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// The file; else standard output.
+    /// The file; else standard output. One that an export was written to is written anew.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Replace whatever is in the file.
+    #[arg(long, requires = "output")]
+    pub(crate) force: bool,
     /// Write what its model said as a script, for `--model scripted:FILE`.
     #[arg(long)]
     pub(crate) script: bool,

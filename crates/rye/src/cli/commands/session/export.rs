@@ -1,7 +1,8 @@
 //! `rye session export`
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use lillux::Hash;
@@ -46,6 +47,7 @@ pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
             exported.tell(context.printer);
             return Ok(Box::new(Written));
         };
+        replaceable(file, SESSIONS, args.force)?;
         let draft = Draft::new(file, 0o600).map_err(WriteError::from)?;
         let written = content.write(draft, archives).await;
         let (draft, exported) = written.map_err(|error| failure(file, &error))?;
@@ -56,6 +58,21 @@ pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
             ..exported
         }))
     })
+}
+
+/// How what is written here begins.
+const SESSIONS: &[u8] = b"{\"rye_sessions\":";
+const SCRIPT: &[u8] = b"# What was said in session ";
+
+/// Whether a file can be written without loss: it is not there, or is an earlier export.
+fn replaceable(file: &Path, begins: &[u8], force: bool) -> Result<(), Failure> {
+    let mut start = Vec::new();
+    let there = File::open(file).and_then(|it| it.take(100).read_to_end(&mut start));
+    if force || there.is_err() || start.is_empty() || start.starts_with(begins) {
+        return Ok(());
+    }
+    let message = format!("{} is there, and is no export", file.display());
+    Err(Failure::usage(message).hint("name another file, or replace it with --force"))
 }
 
 /// What its model said, to be said again.
@@ -70,6 +87,7 @@ fn as_script(args: &ExportSessionArgs, archives: &[Archive]) -> Outcome {
         Printer::raw(script.as_bytes()).map_err(|error| Failure::failed("io", error))?;
         return Ok(Box::new(Written));
     };
+    replaceable(file, SCRIPT, args.force)?;
     lillux::durable::write(file, script.as_bytes(), 0o600, Existing::Replace)?;
     Ok(Box::new(Exported {
         file: file.clone(),
