@@ -9,6 +9,7 @@ mod unsigned;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -87,7 +88,8 @@ pub fn is_minimal(env_config: &Value) -> Result<bool, (&'static str, String)> {
 /// The variables of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment {
-    values: Variables,
+    /// Shared with all calls that inherit the same, until something is set.
+    values: Arc<Variables>,
     /// Of what was not just inherited, which most variables are.
     origins: BTreeMap<String, Origin>,
 }
@@ -100,16 +102,13 @@ impl Environment {
             let wanted = !minimal || is_needed(name);
             wanted && !is_own_secret(name)
         });
-        Self {
-            values: wanted.collect(),
-            origins: BTreeMap::new(),
-        }
+        Self::from(Arc::new(wanted.collect()))
     }
 
     /// Sets a variable over what it was.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>, origin: Origin) {
         let name = name.into();
-        self.values.insert(name.clone(), value.into());
+        Arc::make_mut(&mut self.values).insert(name.clone(), value.into());
         self.origins.insert(name, origin);
     }
 
@@ -141,7 +140,7 @@ impl Environment {
     }
 
     /// All of them, without where they come from.
-    pub fn into_variables(self) -> Variables {
+    pub fn into_variables(self) -> Arc<Variables> {
         self.values
     }
 
@@ -193,6 +192,16 @@ impl Environment {
             if !all.is_empty() {
                 self.set(name, all.join(":"), Origin::Anchor(id.to_owned()));
             }
+        }
+    }
+}
+
+impl From<Arc<Variables>> for Environment {
+    /// These, inherited as they are.
+    fn from(values: Arc<Variables>) -> Self {
+        Self {
+            values,
+            origins: BTreeMap::new(),
         }
     }
 }

@@ -4,19 +4,18 @@
 mod approval;
 mod dependencies;
 mod facts;
+mod inherited;
 mod prepare;
 mod program;
 mod resolved;
 mod standard;
 mod system;
-mod withheld;
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lillux::Hash;
-use lillux::cas::Cas;
 use lillux::process::Supervisor;
 use rye_items::metadata::Metadata;
 use rye_items::{Embedded, ItemError, ItemKind, ItemRef, Library, Memory, Options, SYSTEM};
@@ -27,11 +26,12 @@ use crate::envelope::Envelope;
 use crate::error::ExecuteError;
 use crate::mask::{self, Watching};
 use crate::parameters::Schemas;
-use crate::primitive::{Execute, HttpClient, Listener, Primitives, Run};
+use crate::primitive::{Execute, HttpClient, Listener, Primitives, Run, Spill};
 use crate::trace::Trace;
 
 pub use approval::Approval;
 pub use facts::CallAnchor;
+use inherited::Inherited;
 use resolved::{Known, Resolved};
 
 /// Where the items are, and where the executor may keep things.
@@ -130,7 +130,7 @@ pub struct Executor {
     memory: Arc<Memory>,
     schemas: Arc<Schemas>,
     known: Arc<Known>,
-    withheld: Arc<OnceLock<Vec<String>>>,
+    inherited: Arc<Inherited>,
 }
 
 impl Executor {
@@ -158,7 +158,7 @@ impl Executor {
             memory: Arc::default(),
             schemas: Arc::default(),
             known: Arc::default(),
-            withheld: Arc::default(),
+            inherited: Arc::default(),
         }
     }
 
@@ -206,7 +206,10 @@ impl Executor {
             approval.check(chain, dependencies, &parameters, places)?;
         }
         let env_configs = prepare::env_configs(chain)?;
-        let inherited = || request.environment.unwrap_or_else(inherited);
+        let inherited = || {
+            let minimal = env_configs.iter().any(|config| config.minimal);
+            self.inherited(request.environment, minimal, library, &trust)
+        };
         if request.dry_run {
             self.check_programs(chain, &env_configs, &anchored, &parameters, inherited)?;
             return Ok(Envelope::dry(chain, hash, pairs, start.elapsed()));
@@ -221,7 +224,7 @@ impl Executor {
                 &env_configs,
                 &anchored,
                 &facts,
-                self.without_own(inherited(), library, &trust),
+                inherited(),
                 &mut warnings,
             )
             .await?;
@@ -244,7 +247,7 @@ impl Executor {
                 schemas: &self.schemas,
                 cwd: prepare::cwd(&anchored, &facts, &self.places.project),
                 timeout: request.timeout,
-                spill: self.store(),
+                spill: self.spill(),
                 optional: primitive.optional(),
                 listener: watched.listener(),
                 approval: request.approval,
@@ -256,7 +259,9 @@ impl Executor {
         mask::learn_headers(&masks, &call.config);
         let mut done = primitive.run_within(call, self).await;
         watched.finish();
-        mask::mask_done(&masks, &mut done, self.store().as_ref());
+        if !masks.is_empty() {
+            mask::mask_done(&masks, &mut done, self.spill().open().as_ref());
+        }
         trace.done(start.elapsed());
         Ok(Envelope::done(chain, hash, done, warnings, start.elapsed()))
     }
@@ -333,9 +338,9 @@ impl Executor {
         }
     }
 
-    /// Where long output goes. Without a store it is cut, and the result says so.
-    fn store(&self) -> Option<Cas> {
-        Cas::open(self.places.cache.join("output")).ok()
+    /// Where long output goes.
+    fn spill(&self) -> Spill {
+        Spill::new(self.places.cache.join("output"))
     }
 }
 
@@ -347,13 +352,6 @@ fn valid(chain: &Chain) -> Result<Vec<chain::Pair>, ExecuteError> {
     } else {
         Err(ExecuteError::Invalid(pairs))
     }
-}
-
-/// The variables of this process that are text.
-fn inherited() -> Vec<(String, String)> {
-    let all = std::env::vars_os();
-    all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
 }
 
 /// The variables into which an item puts the interpreters that it finds.

@@ -32,7 +32,7 @@ pub struct Call {
     /// The merged configuration, rendered.
     pub config: Map<String, Value>,
     /// All variables that the call has; nothing else is inherited.
-    pub environment: BTreeMap<String, String>,
+    pub environment: Arc<BTreeMap<String, String>>,
     /// The parameters, checked, with their defaults.
     pub parameters: Value,
     /// The folder to run in, unless the configuration names another.
@@ -40,13 +40,29 @@ pub struct Call {
     /// When to give up.
     pub timeout: Option<Duration>,
     /// Where output goes that is too long to keep in memory.
-    pub spill: Option<Cas>,
+    pub spill: Spill,
     /// Who hears what is printed while it runs.
     pub listener: Option<Listener>,
     /// Who let it run.
     pub approval: Approval,
     /// What it is a part of, or is to be called itself.
     pub run: Option<Run>,
+}
+
+/// A store for output that is too long, which most calls never open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spill(PathBuf);
+
+impl Spill {
+    /// A store in this folder.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self(root.into())
+    }
+
+    /// Opens the store. Without one output is cut, and the result says so.
+    pub fn open(&self) -> Option<Cas> {
+        Cas::open(&self.0).ok()
+    }
 }
 
 /// The name of work that is written down, and that is made of calls itself.

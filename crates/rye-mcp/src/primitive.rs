@@ -63,7 +63,7 @@ impl Mcp {
         let limit = call.config.get("max_output").and_then(Value::as_u64);
         let limit = limit.map_or(LIMIT, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         if let Some(long) = result::too_long(&done.data, limit) {
-            let mut capture = Capture::new(limit, call.spill);
+            let mut capture = Capture::new(limit, call.spill.open());
             capture.take(&long).await;
             let captured = capture.finish().await;
             rye_executor::primitive::note_overflow(metadata, "result", &captured);
@@ -97,7 +97,7 @@ impl Mcp {
             hash: link.item.hash,
             config,
             project: self.project.clone(),
-            environment: call.environment.clone(),
+            environment: (*call.environment).clone(),
             vault: self.vault.clone(),
         })
     }

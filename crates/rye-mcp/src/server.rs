@@ -146,6 +146,9 @@ impl Server {
     reason = "clients of the revisions before 2026-07-28 log this way"
 )]
 impl ServerHandler for Server {
+    // What a request may wait for is on the heap: the room that the largest needs is moved
+    // about with every request.
+
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
@@ -189,7 +192,7 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        self.resources(request, &context).await
+        Box::pin(self.resources(request, &context)).await
     }
 
     async fn list_resource_templates(
@@ -205,7 +208,8 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        Ok(self.resource(&request.uri, &context).await?.into())
+        let resource = Box::pin(self.resource(&request.uri, &context));
+        Ok(resource.await?.into())
     }
 
     async fn list_prompts(
@@ -213,7 +217,7 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        self.prompts(request, &context).await
+        Box::pin(self.prompts(request, &context)).await
     }
 
     async fn get_prompt(
@@ -221,7 +225,7 @@ impl ServerHandler for Server {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        Ok(self.prompt(request, &context).await?.into())
+        Ok(Box::pin(self.prompt(request, &context)).await?.into())
     }
 
     async fn complete(
@@ -229,7 +233,7 @@ impl ServerHandler for Server {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        self.completed(&request, &context).await
+        Box::pin(self.completed(&request, &context)).await
     }
 
     async fn set_level(

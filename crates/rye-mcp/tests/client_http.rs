@@ -160,15 +160,14 @@ async fn a_second_call_takes_no_forty_milliseconds() {
     let (url, _) = well(1).await;
     let server = world.configured("well", &json!({"url": url}));
     world.text(&server, "echo", json!({})).await;
-    let start = Instant::now();
+    let mut quickest = Duration::MAX;
     for _ in 0..100 {
+        let start = Instant::now();
         world.text(&server, "echo", json!({})).await;
+        quickest = quickest.min(start.elapsed());
     }
-    assert!(
-        start.elapsed() < Duration::from_secs(3),
-        "{:?}",
-        start.elapsed()
-    );
+    // Each would take so long, and not only those that this machine has no time for.
+    assert!(quickest < Duration::from_millis(40), "{quickest:?}");
 }
 
 /// A server that answers everything in one way.

@@ -257,7 +257,7 @@ async fn commands_run_at_once() {
         let begun = Instant::now();
         let runs = (0..20).map(|number| {
             let sandbox = Arc::clone(&sandbox);
-            let command = format!("sleep 0.5; echo {number} > out{number}");
+            let command = format!("sleep 2; echo {number} > out{number}");
             tokio::spawn(async move { run(&*sandbox, script(&command)).await })
         });
         for run in runs.collect::<Vec<_>>() {
@@ -265,7 +265,7 @@ async fn commands_run_at_once() {
         }
         assert_eq!(sandbox.list("").await.unwrap().len(), 20);
         assert!(
-            begun.elapsed() < Duration::from_secs(9),
+            begun.elapsed() < Duration::from_secs(30),
             "{}",
             sandbox.kind()
         );

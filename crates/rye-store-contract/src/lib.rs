@@ -154,6 +154,7 @@ macro_rules! store_contract {
                 a_path_goes_from_the_first_entry_to_the_leaf
                 a_branch_has_its_own_path
                 entries_are_read_a_page_at_a_time
+                entries_are_found_whatever_the_order_of_their_ids
                 events_are_read_from_any_number_on
                 what_is_not_there_is_not_found
                 a_long_path_is_read_whole

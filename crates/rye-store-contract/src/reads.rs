@@ -1,12 +1,12 @@
 //! What is read, and in which order.
 
 use rye_engine::store::{Claim, SessionFilter, StoreError};
-use rye_protocol::{GateStatus, ItemStatus, Millis, Op, Parent};
+use rye_protocol::{Entry, GateStatus, ItemStatus, Millis, Op, Parent};
 
 use crate::Subject;
 use crate::sample::{
-    append, begin, chain, eid, entry, gate, ids, item, put_gate, put_item, put_session, put_thread,
-    qid, session, sid, thread, tid, told, write,
+    append, begin, chain, eid, entry, gate, id, ids, item, put_gate, put_item, put_session,
+    put_thread, qid, session, sid, thread, tid, told, write,
 };
 
 fn not_found(what: &'static str, id: &str) -> StoreError {
@@ -252,4 +252,45 @@ pub async fn a_long_path_is_read_whole(subject: Subject) {
     write(store, &lease, ops).await.unwrap();
     let path = store.path(&sid("s"), &eid("e9999")).await.unwrap();
     assert_eq!(path, entries);
+}
+
+/// Ids are in the order of time, most often. Callers may have their own, and clocks go wrong.
+pub async fn entries_are_found_whatever_the_order_of_their_ids(subject: Subject) {
+    let store = &*subject.store;
+    let lease = begin(store, "s").await;
+    let names = ["c", "f", "g", "k", "b", "l", "d", "z", "a"];
+    let mut all: Vec<Entry> = Vec::new();
+    for name in names {
+        let parent = all.last().map(|entry| entry.id.to_string());
+        let next = entry("s", name, parent.as_deref());
+        let ops = vec![append(next.clone()), told(), told()];
+        write(store, &lease, ops).await.unwrap();
+        all.push(next);
+        for store in [&subject.store, &subject.other] {
+            for (at, entry) in all.iter().enumerate() {
+                let path = store.path(&sid("s"), &entry.id).await.unwrap();
+                assert_eq!(path, all[..=at]);
+                let (of, thread) = (sid("s"), tid("main"));
+                let rest = store.entries(&of, &thread, Some(&entry.id), 99);
+                assert_eq!(rest.await.unwrap(), all[at + 1..]);
+            }
+            for other in ["", "0", "h", "kk", "zz"].map(|it| format!("{name}{it}x")) {
+                let gone = store.path(&sid("s"), &id(&other)).await;
+                assert!(matches!(gone, Err(StoreError::NotFound { .. })), "{gone:?}");
+            }
+        }
+        for entry in &all {
+            let before = store.record(&sid("s")).await.unwrap();
+            write(store, &lease, vec![append(entry.clone())])
+                .await
+                .unwrap();
+            assert_eq!(store.record(&sid("s")).await.unwrap(), before);
+            let mut other = entry.clone();
+            other.created_at = Millis(9_999);
+            let refused = write(store, &lease, vec![append(other)]).await;
+            assert!(matches!(refused, Err(StoreError::Conflict { .. })));
+        }
+    }
+    let found = store.entries(&sid("s"), &tid("main"), None, 99).await;
+    assert_eq!(found.unwrap(), all);
 }

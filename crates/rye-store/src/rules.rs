@@ -74,20 +74,20 @@ pub(crate) fn gate_follows(before: &Gate, now: &Gate) -> Result<(), StoreError> 
 /// What was asked, in a hash: the same prompt sent again has the same one, whatever has
 /// become of it since, and whenever and in which place it was sent.
 pub(crate) fn asked(item: &QueueItem) -> Hash {
-    let fixed = json!([
-        item.thread,
-        item.content,
-        item.attachments,
-        item.author,
-        item.reply_to,
-        item.model,
-        item.role,
-        item.mode,
-        item.metadata,
-    ]);
+    let fixed = (
+        &item.thread,
+        &item.content,
+        &item.attachments,
+        &item.author,
+        &item.reply_to,
+        &item.model,
+        &item.role,
+        &item.mode,
+        &item.metadata,
+    );
     // What has no canonical form (it nests too deep) is still the same when it is
     // written the same.
-    let text = canonical::to_vec(&fixed).unwrap_or_else(|_| fixed.to_string().into_bytes());
+    let text = canonical::to_vec(&fixed).unwrap_or_else(|_| json!(fixed).to_string().into_bytes());
     Hash::of(text)
 }
 

@@ -10,6 +10,7 @@ mod examine;
 mod file;
 mod holder;
 mod listing;
+mod log;
 mod post;
 mod read;
 mod readers;

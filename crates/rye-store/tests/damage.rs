@@ -151,7 +151,7 @@ fn log_of_a_killed_process(file: &Path, statement: &str) -> Vec<u8> {
 fn a_log_that_belongs_to_another_file_is_not_put_into_this_one() {
     let (_folder, file) = filled(150);
     let (_other_folder, other) = filled(20);
-    let log = log_of_a_killed_process(&other, "UPDATE engine_entries SET doc = doc || doc");
+    let log = log_of_a_killed_process(&other, "UPDATE engine_log SET doc = doc || doc");
     let log_file = file.with_extension("db-wal");
     fs::write(&log_file, &log).unwrap();
     let before = (fs::read(&file).unwrap(), log);
@@ -197,7 +197,7 @@ fn a_damaged_file_with_a_log_is_only_read() {
     let root: i64 = Connection::open_with_flags(&file, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)
         .unwrap()
         .query_row(
-            "SELECT rootpage FROM sqlite_schema WHERE name = 'engine_queue_items'",
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'engine_ids'",
             [],
             |row| row.get(0),
         )

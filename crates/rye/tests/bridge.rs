@@ -275,7 +275,8 @@ fn arguments_that_were_changed_since_are_asked_about_again() {
     let (world, session) = changed(|world| {
         let database = world.path("user/.local/state/rye/sessions.db");
         let db = rusqlite::Connection::open(database).unwrap();
-        let text = "UPDATE engine_entries SET doc = replace(doc, '\"prod\"', '\"moon\"')";
+        let text =
+            "UPDATE engine_log SET doc = replace(doc, '\"prod\"', '\"moon\"') WHERE kind = 'entry'";
         assert!(db.execute(text, []).unwrap() > 0);
     });
     drop(Waiting::start(&world, &["session", "resume", &session]));

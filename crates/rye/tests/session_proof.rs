@@ -104,7 +104,7 @@ fn a_database_in_which_somebody_wrote_is_found_out() {
     let id = answered(&world);
     write_in(
         &world,
-        "UPDATE engine_entries SET doc = replace(doc, 'echo hi', 'echo ho')",
+        "UPDATE engine_log SET doc = replace(doc, 'echo hi', 'echo ho') WHERE kind = 'entry'",
     );
     let output = world.run(&["session", "verify", &id, "--json"]);
     assert_eq!(output.status.code(), Some(3));
@@ -119,7 +119,7 @@ fn what_was_altered_so_that_nobody_can_read_it_is_found_out_with_its_place() {
     let id = answered(&world);
     write_in(
         &world,
-        "UPDATE engine_entries SET doc = '{' || doc WHERE doc LIKE '%echo hi%'",
+        "UPDATE engine_log SET doc = '{' || doc WHERE kind = 'entry' AND doc LIKE '%echo hi%'",
     );
     let shown = world.run(&["session", "verify", &id]);
     let said = String::from_utf8_lossy(&shown.stderr);
@@ -201,7 +201,7 @@ fn a_session_that_cannot_be_read_says_so_until_it_can() {
     let said = |output: &std::process::Output| String::from_utf8_lossy(&output.stdout).into_owned();
     write_in(
         &world,
-        "UPDATE engine_entries SET doc = '{' || doc WHERE doc LIKE '%echo hi%'",
+        "UPDATE engine_log SET doc = '{' || doc WHERE kind = 'entry' AND doc LIKE '%echo hi%'",
     );
     let output = world.run(&["prompt", "more", "--session", &id]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -214,7 +214,7 @@ fn a_session_that_cannot_be_read_says_so_until_it_can() {
 
     write_in(
         &world,
-        "UPDATE engine_entries SET doc = substr(doc, 2) WHERE doc LIKE '{{%'",
+        "UPDATE engine_log SET doc = substr(doc, 2) WHERE doc LIKE '{{%'",
     );
     let resumed = world.run(&["session", "resume", &id]);
     assert!(said(&resumed).contains("And again."), "{resumed:?}");
@@ -443,7 +443,7 @@ fn without_a_key_nothing_is_signed_and_verify_says_so() {
     assert!(world.run(&["session", "verify", &id]).status.success());
     write_in(
         &world,
-        "UPDATE engine_entries SET doc = replace(doc, 'hi', 'ho')",
+        "UPDATE engine_log SET doc = replace(doc, 'hi', 'ho') WHERE kind = 'entry'",
     );
     let output = world.run(&["session", "verify", &id]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("not as it was"));

@@ -1,9 +1,9 @@
 //! From a validated chain to a call that is ready.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use lillux::cas::Cas;
 use rye_items::metadata;
 use rye_items::trust::{Ignored, Trust};
 use rye_items::{ItemKind, Library};
@@ -19,8 +19,8 @@ use crate::environment::{self, Environment, Origin};
 use crate::error::ExecuteError;
 use crate::interpreter::{self, InterpreterError, Resolver};
 use crate::parameters::Schemas;
-use crate::primitive::{Call, Listener, Run};
-use crate::template::{self, Names};
+use crate::primitive::{Call, Listener, Run, Spill};
+use crate::template::{self, Names, Variables};
 use crate::trace::Trace;
 
 /// Programs that parse what follows `-c`.
@@ -31,7 +31,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) schemas: &'a Schemas,
     pub(super) cwd: PathBuf,
     pub(super) timeout: Option<Duration>,
-    pub(super) spill: Option<Cas>,
+    pub(super) spill: Spill,
     /// The parts of the configuration whose fields may be left out.
     pub(super) optional: &'static [&'static str],
     pub(super) listener: Option<Listener>,
@@ -99,7 +99,7 @@ pub(super) fn with_resolved_config(
 pub(super) struct EnvConfig<'c> {
     resolvers: Vec<Resolver>,
     env: &'c Value,
-    minimal: bool,
+    pub(super) minimal: bool,
 }
 
 /// What the links say about their environment, from the primitive up to the tool.
@@ -133,18 +133,18 @@ impl Executor {
         configs: &[EnvConfig<'_>],
         anchor: &CallAnchor,
         parameters: &Value,
-        inherited: impl FnOnce() -> Vec<(String, String)>,
+        inherited: impl FnOnce() -> Arc<Variables>,
     ) -> Result<(), ExecuteError> {
         let is_own = |config: &EnvConfig<'_>| config.resolvers.iter().any(program::is_own);
         if !configs.iter().any(is_own) {
             return Ok(());
         }
         let facts = self.facts(chain, anchor, parameters)?;
-        let path = inherited().into_iter().find(|(name, _)| name == "PATH");
-        let path = path.map_or_else(String::new, |(_, value)| value);
+        let inherited = inherited();
+        let path = inherited.get("PATH").map_or("", String::as_str);
         for (link, config) in chain.upwards().zip(configs) {
             for resolver in &config.resolvers {
-                let checked = self.check_own(resolver, &facts, &path);
+                let checked = self.check_own(resolver, &facts, path);
                 checked.map_err(|source| ExecuteError::Interpreter {
                     id: link.id().to_string(),
                     source,
@@ -161,11 +161,10 @@ impl Executor {
         configs: &[EnvConfig<'_>],
         anchor: &CallAnchor,
         facts: &Names,
-        inherited: Vec<(String, String)>,
+        inherited: Arc<Variables>,
         warnings: &mut Vec<String>,
     ) -> Result<Environment, ExecuteError> {
-        let minimal = configs.iter().any(|config| config.minimal);
-        let mut environment = Environment::inherited(inherited, minimal);
+        let mut environment = Environment::from(inherited);
         let file = self.places.project.join(".env");
         match dotenv::read(&file) {
             Ok(read) => {
@@ -226,13 +225,7 @@ pub(super) fn cwd(anchor: &CallAnchor, facts: &Names, project: &Path) -> PathBuf
         .and_then(|(declared, ..)| declared.cwd.as_ref());
     template.map_or_else(
         || project.to_owned(),
-        |text| {
-            PathBuf::from(word(template::render(
-                text,
-                &template::Variables::new(),
-                facts,
-            )))
-        },
+        |text| PathBuf::from(word(template::render(text, &Variables::new(), facts))),
     )
 }
 
@@ -257,7 +250,7 @@ pub(super) fn call(
             source,
         })?;
     let mut config = Map::new();
-    let mut passed = template::Variables::new();
+    let mut passed = Variables::new();
     for (key, value) in merged {
         let given;
         let value = if surroundings.optional.contains(&key.as_str()) {
@@ -295,9 +288,12 @@ pub(super) fn call(
         .map_err(ExecuteError::Config)?;
     let mut all = environment.into_variables();
     if let Some(Value::Object(env)) = config.remove("env") {
-        all.extend(env.into_iter().map(|(name, value)| (name, word(value))));
+        let env = env.into_iter().map(|(name, value)| (name, word(value)));
+        Arc::make_mut(&mut all).extend(env);
     }
-    all.extend(passed);
+    if !passed.is_empty() {
+        Arc::make_mut(&mut all).extend(passed);
+    }
     let seconds = given.or_else(|| config.get("timeout")?.as_f64());
     let seconds = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     Ok(Call {
@@ -349,9 +345,9 @@ fn properties(link: &Link) -> Vec<&str> {
 fn arguments(
     command: &str,
     value: &Value,
-    variables: &template::Variables,
+    variables: &Variables,
     facts: &Names,
-    passed: &mut template::Variables,
+    passed: &mut Variables,
 ) -> Value {
     let Value::Array(items) = value else {
         return template::render_value(value, variables, facts);

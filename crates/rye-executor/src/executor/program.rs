@@ -29,7 +29,8 @@ impl Executor {
     ) -> Result<String, InterpreterError> {
         let roots = self.roots(&resolver.way, space, facts, environment);
         let answer = match &resolver.way {
-            Way::Command(command) => self.ask(command, environment).await,
+            // Few ask, and every call would carry the room for it.
+            Way::Command(command) => Box::pin(self.ask(command, environment)).await,
             _ => None,
         };
         let path = environment.get("PATH").unwrap_or_default();

@@ -56,7 +56,7 @@ fn command(call: Call) -> Command<'static> {
                 .map_or(cwd, |cwd| PathBuf::from(text(Some(cwd)))),
         )
         .environment(Environment::Exact);
-    for (name, value) in environment {
+    for (name, value) in Arc::unwrap_or_clone(environment) {
         command = command.env(name, value);
     }
     // Moved rather than copied: parameters may be a hundred megabytes.
@@ -71,7 +71,7 @@ fn command(call: Call) -> Command<'static> {
     if let Some(limit) = config.get("max_output").and_then(Value::as_u64) {
         command = command.output_limit(usize::try_from(limit).unwrap_or(usize::MAX));
     }
-    if let Some(store) = spill {
+    if let Some(store) = spill.open() {
         command = command.spill_to(store);
     }
     if let Some(listener) = listener {

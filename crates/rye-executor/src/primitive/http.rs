@@ -64,7 +64,7 @@ impl HttpClient {
         let limit = response::limit(&call.config);
         let exchange = async {
             let response = send(&client, &request, deadline, metadata).await?;
-            response::read(response, limit, call.spill).await
+            response::read(response, limit, call.spill.open()).await
         };
         match tokio::time::timeout_at(deadline, exchange).await {
             Ok(outcome) => outcome,

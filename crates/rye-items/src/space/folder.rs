@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lillux::At as _;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
@@ -99,6 +99,8 @@ pub struct RawFile {
 pub(super) struct Folder {
     pub(super) path: PathBuf,
     pub(super) fd: OwnedFd,
+    /// Which folder it is; as long as it is open, no other can be the same.
+    identity: OnceLock<(u64, u64)>,
     /// Folders two steps down, such as `config/keys`, and whether they are there.
     /// Most are not, and then nothing in them need be asked for.
     below: Mutex<Vec<(Box<str>, bool)>>,
@@ -110,9 +112,19 @@ impl Folder {
         Self {
             path,
             fd,
+            identity: OnceLock::new(),
             below: Mutex::default(),
             looks: Looks::default(),
         }
+    }
+
+    /// Its device and inode, wherever its path leads by now.
+    pub(super) fn identity(&self) -> Option<(u64, u64)> {
+        if let Some(known) = self.identity.get() {
+            return Some(*known);
+        }
+        let stat = fstat(&self.fd).ok()?;
+        Some(*self.identity.get_or_init(|| (stat.st_dev, stat.st_ino)))
     }
 
     /// Begins another call: what was missing may be there by now.

@@ -8,7 +8,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, CWD, OFlags, fstat, statat};
+use rustix::fs::{AtFlags, CWD, OFlags, statat};
 use rustix::io::Errno;
 
 use super::folder::{FileIdentity, Folder};
@@ -101,10 +101,9 @@ impl Folder {
     /// Whether the folder is where it was, and everything in it that was looked at is as
     /// it was found.
     pub(super) fn is_as_noted(&self) -> bool {
-        let here = fstat(&self.fd).map(|stat| (stat.st_dev, stat.st_ino));
         let there = statat(CWD, &self.path, AtFlags::empty());
-        let there = there.map(|stat| (stat.st_dev, stat.st_ino));
-        if here.is_err() || here != there {
+        let there = there.ok().map(|stat| (stat.st_dev, stat.st_ino));
+        if there.is_none() || self.identity() != there {
             return false;
         }
         let noting = self.looks.noting();

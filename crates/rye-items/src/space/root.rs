@@ -225,9 +225,7 @@ impl Root {
     /// Whether both are the same folder, by whatever path.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let identity = |root: &Self| match &root.tree {
-            Tree::Folder(folder) => rustix::fs::fstat(&folder.fd)
-                .ok()
-                .map(|stat| (stat.st_dev, stat.st_ino)),
+            Tree::Folder(folder) => folder.identity(),
             Tree::Embedded(_) => None,
         };
         identity(self).is_some_and(|mine| Some(mine) == identity(other))

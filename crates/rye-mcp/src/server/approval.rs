@@ -66,14 +66,18 @@ pub(super) enum Way {
 impl Server {
     /// What the client answers with this call, if it answers a question that is open and
     /// was about this very call. A question is answered once.
-    pub(super) fn approved(&self, call: &CallToolRequestParams, about: &Hash) -> Option<Answered> {
+    pub(super) fn approved(
+        &self,
+        call: &CallToolRequestParams,
+        about: impl FnOnce() -> Hash,
+    ) -> Option<Answered> {
         let state = call.request_state.as_deref()?;
         let answer = call.input_responses.as_ref()?.get(QUESTION)?;
         let pending = self.shared.pending.lock();
         let question = pending
             .unwrap_or_else(PoisonError::into_inner)
             .take(state)?;
-        if question.call != *about {
+        if question.call != about() {
             return None;
         }
         let answer: ElicitResult = serde_json::from_value(answer.clone()).ok()?;

@@ -26,7 +26,7 @@ impl Server {
         let outcome = match tool {
             Five::Execute => Box::pin(self.execute(request, &context)).await,
             Five::Sign => Box::pin(self.sign(request, &context)).await,
-            _ => self.ask(tool, request, &context).await.map(told),
+            _ => Box::pin(self.ask(tool, request, &context)).await.map(told),
         };
         Ok(outcome.unwrap_or_else(|refusal| refused(&refusal)))
     }

@@ -34,16 +34,16 @@ impl Server {
             .project_of(ask.project_path.as_deref(), context)
             .await?;
         if ask.item_type != ItemKind::Tool.as_str() {
-            return self.text_of(&project, ask).await.map(told);
+            return Box::pin(self.text_of(&project, ask)).await.map(told);
         }
         let background = ask.background && !ask.dry_run;
         let mut request = request(ask)?;
         request.approval = Approval::Missing;
         let executor = self.shared.gateway.executor(&project)?;
         if background {
-            return self.start(project, &executor, request).await;
+            return Box::pin(self.start(project, &executor, request)).await;
         }
-        if let Some(answer) = self.approved(&call, &hash(&request)) {
+        if let Some(answer) = self.approved(&call, || hash(&request)) {
             request.approval = approval(answer)?;
         }
         let start = Instant::now();
@@ -51,7 +51,7 @@ impl Server {
         if let Err(ExecuteError::ApprovalRequired { why, .. }) = &ran {
             let why = why.as_deref();
             let asked = self.ask_to_run(&project, &executor, &request, why, context);
-            request.approval = match asked.await? {
+            request.approval = match Box::pin(asked).await? {
                 Way::Answered(answer) => approval(answer)?,
                 Way::Ask(response) => return Ok(response),
             };

@@ -35,7 +35,7 @@ impl Server {
         }
         let mut root = self.session.root.lock().await;
         if *root == Root::Unknown {
-            *root = ask(context).await;
+            *root = Box::pin(ask(context)).await;
         }
         match &*root {
             Root::At(folder) => Ok(folder.clone()),

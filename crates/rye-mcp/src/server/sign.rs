@@ -36,7 +36,7 @@ impl Server {
         // Where nothing would be signed there is nothing to vouch for, and the answer says why.
         if !unsigned.is_empty() {
             let about = Hash::of(json!([project, ask.item_type, ask.item_id]).to_string());
-            let answered = if let Some(answered) = self.approved(&call, &about) {
+            let answered = if let Some(answered) = self.approved(&call, || about) {
                 answered
             } else {
                 let ask = question(&ask, &unsigned, all, about);

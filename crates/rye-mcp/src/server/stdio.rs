@@ -1,6 +1,7 @@
 //! The server on a process's standard input and output.
 
 mod lines;
+mod plain;
 
 use std::io;
 use std::os::fd::AsFd;

@@ -7,10 +7,11 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use rye_engine::store::Lease;
-use rye_protocol::{EntryId, ThreadId};
+use rye_protocol::ThreadId;
 
 use super::error::Outcome;
 use super::file;
+use super::log::{Log, Newest};
 
 pub(super) struct Book {
     db: Connection,
@@ -24,14 +25,12 @@ pub(super) struct Book {
 pub(super) struct Place {
     /// Under this lease, which held.
     pub(super) lease: Lease,
-    /// The session's row, if it is there.
-    pub(super) number: Option<i64>,
-    /// The number of its last event.
-    pub(super) last: i64,
+    /// The session's log, if it is there.
+    pub(super) log: Option<Log>,
     /// The thread that was looked for last, which is most often the next one too.
     pub(super) thread: Option<(ThreadId, i64)>,
     /// The entry that was appended last, which most often is the next one's parent.
-    pub(super) entry: Option<(EntryId, i64)>,
+    pub(super) entry: Option<Newest>,
 }
 
 impl Book {

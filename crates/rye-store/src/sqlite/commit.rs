@@ -4,29 +4,26 @@ use lillux::Hash;
 use rusqlite::{Connection, OptionalExtension, params};
 use rye_engine::store::{Lease, StoreError};
 use rye_protocol::{
-    Entry, EntryId, Gate, GateId, GateRef, OrderId, QueueItem, QueueItemId, Session, SessionId,
-    Suspended, Thread, ThreadId, Usage,
+    Entry, EntryId, Gate, GateId, GateRef, OrderId, QueueItem, Session, SessionId, Suspended,
+    Thread, ThreadId, Usage,
 };
 
 use super::book::{Book, Place};
 use super::changes::{Change, Changes};
 use super::error::Outcome;
+use super::log::{self, Log, Newest};
 use super::{document, holder, rows};
 use crate::rules::{self, ENTRY, GATE, ITEM, SESSION, THREAD, conflict, not_found};
 
 /// Writes a batch and gives the number of the session's last event.
 pub(super) fn commit(book: &Book, lease: &Lease, changes: Changes) -> Outcome<u64> {
     let Place {
-        number,
-        last,
-        thread,
-        entry,
-        ..
+        log, thread, entry, ..
     } = place(book, lease)?;
     let mut commit = Commit {
         db: book,
         session: &lease.session,
-        number,
+        log,
         thread,
         entry,
         usage: Some(changes.usage).filter(|usage| !usage.is_zero()),
@@ -38,18 +35,17 @@ pub(super) fn commit(book: &Book, lease: &Lease, changes: Changes) -> Outcome<u6
     if let Some(usage) = commit.usage {
         commit.add_usage(usage)?;
     }
-    let Some(number) = commit.number else {
+    let Some(mut log) = commit.log else {
         return Ok(0);
     };
-    let last = rows::tell(book, number, last, &commit.told)?;
+    log.tell(book, &commit.told)?;
     book.leave_off(Place {
         lease: lease.clone(),
-        number: Some(number),
-        last,
+        log: Some(log),
         thread: commit.thread,
         entry: commit.entry,
     });
-    Ok(last.cast_unsigned())
+    Ok(log.sequence.cast_unsigned())
 }
 
 /// Where a lease's last commit has left off, which is remembered or looked up.
@@ -57,11 +53,9 @@ fn place(book: &Book, lease: &Lease) -> Outcome<Place> {
     if let Some(place) = book.take_up(lease) {
         return Ok(place);
     }
-    let held = holder::holds(book, lease)?;
     Ok(Place {
         lease: lease.clone(),
-        number: held.session,
-        last: held.last,
+        log: holder::holds(book, lease)?,
         thread: None,
         entry: None,
     })
@@ -71,11 +65,11 @@ fn place(book: &Book, lease: &Lease) -> Outcome<Place> {
 struct Commit<'a> {
     db: &'a Connection,
     session: &'a SessionId,
-    /// The session's row, once there is one.
-    number: Option<i64>,
+    /// The session's log, once there is one.
+    log: Option<Log>,
     /// As in [`Place`].
     thread: Option<(ThreadId, i64)>,
-    entry: Option<(EntryId, i64)>,
+    entry: Option<Newest>,
     /// What is used up, until it is written.
     usage: Option<Usage>,
     /// What is told at the end.
@@ -90,7 +84,7 @@ impl Commit<'_> {
             Change::AppendEntry(entry, doc) => self.append_entry(&entry, &doc),
             Change::ReplaceEntry(entry, doc) => self.replace_entry(&entry, &doc),
             Change::PutItem(item, asked, doc) => self.put_item(&item, asked, &doc),
-            Change::RemoveItem(item) => self.remove_item(&item),
+            Change::RemoveItem(item) => self.log()?.remove_item(self.db, &item),
             Change::PutGate(gate, doc) => self.put_gate(&gate, &doc),
             Change::PutGateRef(shown) => self.put_gate_ref(&shown),
             Change::PutSuspended(turn, doc) => self.put_suspended(&turn, &doc),
@@ -105,29 +99,41 @@ impl Commit<'_> {
         }
     }
 
-    fn number(&self) -> Result<i64, StoreError> {
-        self.number.ok_or_else(|| not_found(SESSION, self.session))
+    fn log(&self) -> Result<Log, StoreError> {
+        self.log.ok_or_else(|| not_found(SESSION, self.session))
     }
 
-    fn thread(&mut self, id: &ThreadId) -> Outcome<i64> {
+    fn number(&self) -> Result<i64, StoreError> {
+        Ok(self.log()?.session)
+    }
+
+    /// A thread's row, if there is one.
+    fn known_thread(&mut self, id: &ThreadId) -> Outcome<Option<i64>> {
         if let Some((last, number)) = &self.thread
             && last == id
         {
-            return Ok(*number);
+            return Ok(Some(*number));
         }
-        let number = rows::thread(self.db, self.number()?, id)?;
-        self.thread = Some((id.clone(), number));
-        Ok(number)
+        let found = rows::known_thread(self.db, self.number()?, id)?;
+        if let Some(number) = found {
+            self.thread = Some((id.clone(), number));
+        }
+        Ok(found)
+    }
+
+    fn thread(&mut self, id: &ThreadId) -> Outcome<i64> {
+        let found = self.known_thread(id)?;
+        Ok(found.ok_or_else(|| not_found(THREAD, id))?)
     }
 
     /// An entry's row.
     fn entry(&self, id: &EntryId) -> Outcome<i64> {
-        if let Some((last, number)) = &self.entry
-            && last == id
+        if let Some(newest) = &self.entry
+            && newest.id == *id
         {
-            return Ok(*number);
+            return Ok(newest.number);
         }
-        let found = rows::entry(self.db, self.number()?, id)?;
+        let found = self.log()?.entry(self.db, id)?;
         Ok(found.ok_or_else(|| not_found(ENTRY, id))?)
     }
 
@@ -143,31 +149,50 @@ impl Commit<'_> {
         let usage = document::write(&session.usage)?;
         let row = params![session.id.as_str(), session.user_id, fixed, usage, doc];
         let number = put.query_row(row, |row| row.get(0)).optional()?;
-        self.number = Some(number.ok_or_else(|| conflict(SESSION, &session.id))?);
+        let number = number.ok_or_else(|| conflict(SESSION, &session.id))?;
+        self.log.get_or_insert_with(|| Log::empty(number));
         Ok(())
     }
 
     fn put_thread(&mut self, thread: &Thread, doc: &str) -> Outcome<()> {
         rules::own(self.session, &thread.session)?;
-        let session = self.number()?;
-        // Most often it is there, and to update it is quicker than to try to insert it.
-        let mut update = self.db.prepare_cached(
-            "UPDATE engine_threads SET doc = ?5,
-                 turns = min(turns, 9223372036854775807 - ?6) + ?6,
-                 input = min(input, 9223372036854775807 - ?7) + ?7,
-                 cached = min(cached, 9223372036854775807 - ?8) + ?8,
-                 cache_write = min(cache_write, 9223372036854775807 - ?9) + ?9,
-                 output = min(output, 9223372036854775807 - ?10) + ?10,
-                 spend = min(spend, 9223372036854775807 - ?11) + ?11
-             WHERE session = ?1 AND id = ?2 AND key = ?3 AND created_at = ?4",
-        )?;
+        let (session, id, key) = (self.number()?, thread.id.as_str(), &thread.key);
         let created_at = thread.created_at.0.cast_signed();
         let [turns, input, cached, cache_write, output, spend] =
             rows::columns(self.usage.take().unwrap_or_default());
-        let (id, key) = (thread.id.as_str(), &thread.key);
-        let row = params![
-            session,
-            id,
+        let Some(number) = self.known_thread(&thread.id)? else {
+            let mut insert = self.db.prepare_cached(
+                "INSERT INTO engine_threads (session, id, key, created_at,
+                     turns, input, cached, cache_write, output, spend, doc)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+            )?;
+            insert.execute(params![
+                session,
+                id,
+                key,
+                created_at,
+                turns,
+                input,
+                cached,
+                cache_write,
+                output,
+                spend,
+                doc
+            ])?;
+            return Ok(());
+        };
+        let mut update = self.db.prepare_cached(
+            "UPDATE engine_threads SET doc = ?4,
+                 turns = min(turns, 9223372036854775807 - ?5) + ?5,
+                 input = min(input, 9223372036854775807 - ?6) + ?6,
+                 cached = min(cached, 9223372036854775807 - ?7) + ?7,
+                 cache_write = min(cache_write, 9223372036854775807 - ?8) + ?8,
+                 output = min(output, 9223372036854775807 - ?9) + ?9,
+                 spend = min(spend, 9223372036854775807 - ?10) + ?10
+             WHERE number = ?1 AND key = ?2 AND created_at = ?3",
+        )?;
+        let changed = update.execute(params![
+            number,
             key,
             created_at,
             doc,
@@ -177,16 +202,8 @@ impl Commit<'_> {
             cache_write,
             output,
             spend
-        ];
-        if update.execute(row)? > 0 {
-            return Ok(());
-        }
-        let mut insert = self.db.prepare_cached(
-            "INSERT INTO engine_threads (session, id, key, created_at, doc,
-                 turns, input, cached, cache_write, output, spend)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT DO NOTHING",
-        )?;
-        match insert.execute(row)? {
+        ])?;
+        match changed {
             0 => Err(conflict(THREAD, &thread.id).into()),
             _ => Ok(()),
         }
@@ -194,30 +211,32 @@ impl Commit<'_> {
 
     fn append_entry(&mut self, entry: &Entry, doc: &str) -> Outcome<()> {
         rules::own(self.session, &entry.session)?;
-        let session = self.number()?;
         let thread = self.thread(&entry.thread)?;
         let parent = entry.parent.as_ref();
         let parent = parent.map(|parent| self.entry(parent)).transpose()?;
-        if let Some(number) = rows::entry(self.db, session, &entry.id)? {
-            if self.known_entry(number)? != *entry {
-                return Err(conflict(ENTRY, &entry.id).into());
-            }
+        let (db, mut log) = (self.db, self.log()?);
+        if self.entry.is_none() {
+            self.entry = log.newest(db)?;
+        }
+        let newest = self.entry.as_ref();
+        let place = (thread, parent);
+        if let Some(newest) = log.append_entry(db, newest, place, &entry.id, doc)? {
+            self.entry = Some(newest);
+            self.log = Some(log);
             return Ok(());
         }
-        let mut append = self.db.prepare_cached(
-            "INSERT INTO engine_entries (session, thread, parent, id, doc)
-             VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?;
-        append.execute(params![session, thread, parent, entry.id.as_str(), doc])?;
-        self.entry = Some((entry.id.clone(), self.db.last_insert_rowid()));
-        Ok(())
+        if self.known_entry(self.entry(&entry.id)?)? == *entry {
+            Ok(())
+        } else {
+            Err(conflict(ENTRY, &entry.id).into())
+        }
     }
 
     /// An entry that is there.
     fn known_entry(&self, number: i64) -> Outcome<Entry> {
         let mut find = self
             .db
-            .prepare_cached("SELECT doc FROM engine_entries WHERE number = ?1")?;
+            .prepare_cached("SELECT doc FROM engine_log WHERE number = ?1")?;
         let doc: String = find.query_row([number], |row| row.get(0))?;
         Ok(document::read(&doc)?)
     }
@@ -228,32 +247,26 @@ impl Commit<'_> {
         rules::entry_follows(&self.known_entry(number)?, entry)?;
         let mut replace = self
             .db
-            .prepare_cached("UPDATE engine_entries SET doc = ?2 WHERE number = ?1")?;
+            .prepare_cached("UPDATE engine_log SET doc = ?2 WHERE number = ?1")?;
         replace.execute(params![number, doc])?;
         Ok(())
     }
 
     fn put_item(&mut self, item: &QueueItem, asked: Option<Hash>, doc: &str) -> Outcome<()> {
         rules::own(self.session, &item.session)?;
-        let session = self.number()?;
         let thread = self.thread(&item.thread)?;
-        if asked.is_none() && rows::update_item(self.db, session, thread, item, doc)? > 0 {
+        let (db, mut log) = (self.db, self.log()?);
+        let Some(known) = log::item(db, log.session, &item.id)? else {
+            let asked = asked.unwrap_or_else(|| rules::asked(item));
+            log.append_item(db, thread, item, asked.as_bytes(), doc)?;
+            self.log = Some(log);
             return Ok(());
+        };
+        if log.update_item(db, known, thread, item, doc)? {
+            Ok(())
+        } else {
+            Err(conflict(ITEM, &item.id).into())
         }
-        let asked = asked.unwrap_or_else(|| rules::asked(item));
-        let changes = rows::put_item(self.db, session, thread, item, asked.as_bytes(), doc)?;
-        match changes {
-            0 => Err(conflict(ITEM, &item.id).into()),
-            _ => Ok(()),
-        }
-    }
-
-    fn remove_item(&self, item: &QueueItemId) -> Outcome<()> {
-        let mut remove = self
-            .db
-            .prepare_cached("DELETE FROM engine_queue_items WHERE session = ?1 AND id = ?2")?;
-        remove.execute(params![self.number()?, item.as_str()])?;
-        Ok(())
     }
 
     fn put_gate(&mut self, gate: &Gate, doc: &str) -> Outcome<()> {

@@ -18,11 +18,12 @@ use rye_engine::store::StoreError;
 use super::damage;
 use super::error::{Failure, Outcome};
 
-const MIGRATIONS: [(u32, &str); 4] = [
+const MIGRATIONS: [(u32, &str); 5] = [
     (1, include_str!("../../migrations/0001_sessions.sql")),
     (2, include_str!("../../migrations/0002_children.sql")),
     (3, include_str!("../../migrations/0003_fewer_pages.sql")),
     (4, include_str!("../../migrations/0004_credentials.sql")),
+    (5, include_str!("../../migrations/0005_log.sql")),
 ];
 
 /// The version that this program writes: the last migration's number.

@@ -10,6 +10,7 @@ use rye_engine::store::{Claim, Lease, StoreError};
 use rye_protocol::SessionId;
 
 use super::error::Outcome;
+use super::log::Log;
 
 /// A store that is open, in a process, on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,33 +123,21 @@ pub(super) fn release(db: &Connection, lease: &Lease) -> Outcome<()> {
     Ok(())
 }
 
-/// A session that a lease holds.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Held {
-    /// Its row, if it is there.
-    pub(super) session: Option<i64>,
-    /// The number of its last event.
-    pub(super) last: i64,
-}
-
-/// Whether a lease still holds, and what.
-pub(super) fn holds(db: &Connection, lease: &Lease) -> Outcome<Held> {
+/// Whether a lease still holds; and the log of its session, if that is there.
+pub(super) fn holds(db: &Connection, lease: &Lease) -> Outcome<Option<Log>> {
     let mut find = db.prepare_cached(
-        "SELECT engine_leases.epoch, engine_sessions.number, coalesce(
-             (SELECT number & 68719476735 FROM engine_events
-              WHERE number >= engine_sessions.number << 36
-              AND number < (engine_sessions.number + 1) << 36
-              ORDER BY number DESC LIMIT 1), 0)
+        "SELECT engine_leases.epoch, engine_sessions.number
          FROM engine_leases LEFT JOIN engine_sessions
          ON engine_sessions.id = engine_leases.session
          WHERE engine_leases.session = ?1",
     )?;
     let found = find.query_row([lease.session.as_str()], |row| {
-        let (session, last) = (row.get(1)?, row.get(2)?);
-        Ok((row.get::<_, i64>(0)?, Held { session, last }))
+        Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?))
     });
     match found.optional()? {
-        Some((epoch, held)) if epoch == lease.epoch.cast_signed() => Ok(held),
+        Some((epoch, session)) if epoch == lease.epoch.cast_signed() => {
+            session.map(|session| Log::of(db, session)).transpose()
+        }
         _ => Err(StoreError::Fenced(lease.session.clone()).into()),
     }
 }

@@ -1,12 +1,13 @@
 //! What those write who do not hold the session, and what its holder takes of it.
 
 use lillux::Hash;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use rye_engine::store::{Control, Lease, Post, Posted, StoreError};
 use rye_protocol::{GateId, QueueItem, Resolution, SessionId};
 
 use super::document::{self, Told};
 use super::error::Outcome;
+use super::log::{self, Log};
 use super::{holder, rows};
 use crate::rules::{self, GATE, ITEM, SESSION, Verdict, conflict, not_found};
 
@@ -75,19 +76,18 @@ fn prompt(
     asked: &Hash,
     doc: &str,
 ) -> Outcome<(Posted, bool)> {
-    let mut find =
-        db.prepare_cached("SELECT asked FROM engine_queue_items WHERE session = ?1 AND id = ?2")?;
-    let before = find.query_row(params![session, item.id.as_str()], |row| {
-        row.get::<_, [u8; 32]>(0)
-    });
-    match before.optional()? {
-        Some(before) if *asked.as_bytes() == before => Ok((Posted::Same, false)),
-        Some(_) => Err(conflict(ITEM, &item.id).into()),
-        None => {
-            let thread = rows::thread(db, session, &item.thread)?;
-            rows::put_item(db, session, thread, item, asked.as_bytes(), doc)?;
-            Ok((Posted::Written, true))
-        }
+    let Some(known) = log::item(db, session, &item.id)? else {
+        let thread = rows::thread(db, session, &item.thread)?;
+        let mut log = Log::of(db, session)?;
+        log.append_item(db, thread, item, asked.as_bytes(), doc)?;
+        return Ok((Posted::Written, true));
+    };
+    let mut find = db.prepare_cached("SELECT asked FROM engine_log WHERE number = ?1")?;
+    let before: [u8; 32] = find.query_row([known.number], |row| row.get(0))?;
+    if *asked.as_bytes() == before {
+        Ok((Posted::Same, false))
+    } else {
+        Err(conflict(ITEM, &item.id).into())
     }
 }
 
@@ -110,8 +110,7 @@ fn resolve(
                 at: resolution.at,
                 kind: *told,
             };
-            let last = rows::last(db, number)?;
-            rows::tell(db, number, last, &[document::write(&told)?])?;
+            Log::of(db, number)?.tell(db, &[document::write(&told)?])?;
             Ok((posted, true))
         }
         Verdict::Stands(posted) => Ok((posted, false)),
@@ -120,7 +119,7 @@ fn resolve(
 
 /// Orders that were not carried out yet.
 pub(super) fn controls(db: &Connection, lease: &Lease) -> Outcome<Vec<Control>> {
-    let Some(session) = holder::holds(db, lease)?.session else {
+    let Some(Log { session, .. }) = holder::holds(db, lease)? else {
         return Ok(Vec::new());
     };
     let mut find =
@@ -133,7 +132,7 @@ pub(super) fn controls(db: &Connection, lease: &Lease) -> Outcome<Vec<Control>> 
 
 /// Forgets a session and all that belongs to it, its lease too.
 pub(super) fn remove(db: &Connection, lease: &Lease) -> Outcome<()> {
-    if let Some(session) = holder::holds(db, lease)?.session {
+    if let Some(Log { session, .. }) = holder::holds(db, lease)? {
         db.prepare_cached(
             "DELETE FROM engine_decision_gate_refs WHERE gate IN
              (SELECT number FROM engine_decision_gates WHERE session = ?1)",
@@ -141,8 +140,7 @@ pub(super) fn remove(db: &Connection, lease: &Lease) -> Outcome<()> {
         .execute([session])?;
         for table in [
             "engine_threads",
-            "engine_entries",
-            "engine_queue_items",
+            "engine_ids",
             "engine_decision_gates",
             "engine_suspended_turns",
             "engine_inbox",
@@ -152,10 +150,9 @@ pub(super) fn remove(db: &Connection, lease: &Lease) -> Outcome<()> {
                 [session],
             )?;
         }
-        let events = [rows::event(session, 0), rows::event(session + 1, 0)];
         db.execute(
-            "DELETE FROM engine_events WHERE number >= ?1 AND number < ?2",
-            events,
+            "DELETE FROM engine_log WHERE number > ?1 AND number < ?2",
+            log::around(session),
         )?;
         db.execute("DELETE FROM engine_sessions WHERE number = ?1", [session])?;
     }

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::document::{self, Told};
 use super::error::Outcome;
+use super::log::{self, Log};
 use super::rows;
 use crate::rules::{ENTRY, SESSION, not_found};
 
@@ -37,10 +38,10 @@ fn all<T: DeserializeOwned>(
 fn all_named<T: DeserializeOwned>(
     what: &str,
     mut question: CachedStatement<'_>,
-    session: i64,
+    with: impl Params,
 ) -> Outcome<Vec<T>> {
     let mut things = Vec::new();
-    let mut rows = question.query([session])?;
+    let mut rows = question.query(with)?;
     while let Some(row) = rows.next()? {
         let id: String = row.get(1)?;
         let thing = document::read(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
@@ -117,7 +118,7 @@ pub(super) fn record(db: &Connection, id: &SessionId) -> Outcome<Option<Record>>
             )?,
             [number],
         )?,
-        sequence: rows::last(db, number)?.cast_unsigned(),
+        sequence: Log::of(db, number)?.sequence.cast_unsigned(),
     }))
 }
 
@@ -132,7 +133,7 @@ pub(super) fn archive(db: &Connection, id: &SessionId) -> Outcome<Option<Archive
         db.prepare_cached(
             "SELECT doc, id FROM engine_decision_gates WHERE session = ?1 ORDER BY number",
         )?,
-        number,
+        [number],
     )?;
     let mut refs = Vec::new();
     for gate in &gates {
@@ -144,16 +145,18 @@ pub(super) fn archive(db: &Connection, id: &SessionId) -> Outcome<Option<Archive
         entries: all_named(
             "entry",
             db.prepare_cached(
-                "SELECT doc, id FROM engine_entries WHERE session = ?1 ORDER BY number",
+                "SELECT doc, id FROM engine_log
+                 WHERE number > ?1 AND number < ?2 AND kind = 'entry' ORDER BY number",
             )?,
-            number,
+            log::around(number),
         )?,
         items: all_named(
             "prompt",
             db.prepare_cached(
-                "SELECT doc, id FROM engine_queue_items WHERE session = ?1 ORDER BY number",
+                "SELECT doc, id FROM engine_log
+                 WHERE number > ?1 AND number < ?2 AND kind = 'item' ORDER BY number",
             )?,
-            number,
+            log::around(number),
         )?,
         gates,
         refs,
@@ -164,8 +167,8 @@ pub(super) fn archive(db: &Connection, id: &SessionId) -> Outcome<Option<Archive
 
 fn items(db: &Connection, session: i64) -> Outcome<Vec<QueueItem>> {
     let question = db.prepare_cached(
-        "SELECT doc FROM engine_queue_items
-         WHERE session = ?1 AND status IN ('waiting', 'running') ORDER BY number",
+        "SELECT doc FROM engine_log WHERE number IN
+         (SELECT number FROM engine_ids WHERE session = ?1 AND open = 1) ORDER BY number",
     )?;
     let mut items: Vec<QueueItem> = all(question, [session])?;
     items.sort_by_key(|item| item.order);
@@ -193,7 +196,7 @@ fn gates(db: &Connection, session: i64, items: &[QueueItem]) -> Outcome<Vec<Gate
 /// Where an entry is.
 fn place(db: &Connection, session: &SessionId, entry: &EntryId) -> Outcome<i64> {
     let found = match rows::session(db, session)? {
-        Some(number) => rows::entry(db, number, entry)?,
+        Some(number) => Log::of(db, number)?.entry(db, entry)?,
         None => None,
     };
     Ok(found.ok_or_else(|| not_found(ENTRY, entry))?)
@@ -201,7 +204,7 @@ fn place(db: &Connection, session: &SessionId, entry: &EntryId) -> Outcome<i64> 
 
 pub(super) fn path(db: &Connection, session: &SessionId, leaf: &EntryId) -> Outcome<Vec<Entry>> {
     let mut next = Some(place(db, session, leaf)?);
-    let mut step = db.prepare_cached("SELECT parent, doc FROM engine_entries WHERE number = ?1")?;
+    let mut step = db.prepare_cached("SELECT parent, doc FROM engine_log WHERE number = ?1")?;
     let mut path = Vec::new();
     while let Some(number) = next {
         let (parent, doc) = step.query_row([number], |row| {
@@ -222,24 +225,21 @@ pub(super) fn entries(
     after: Option<&EntryId>,
     limit: usize,
 ) -> Outcome<Vec<Entry>> {
-    let after = match after {
-        None => 0,
-        Some(id) => place(db, session, id)?,
-    };
+    let after = after.map(|id| place(db, session, id)).transpose()?;
     let Some(session) = rows::session(db, session)? else {
         return Ok(Vec::new());
     };
-    // Which they are is read off the index alone; only those are looked at.
     let question = db.prepare_cached(
-        "SELECT doc FROM engine_entries WHERE number IN
-         (SELECT number FROM engine_entries INDEXED BY engine_entries_thread
-          WHERE session = ?1 AND number > ?3 AND thread =
-          (SELECT number FROM engine_threads WHERE session = ?1 AND id = ?2)
-          ORDER BY number LIMIT ?4)
-         ORDER BY number",
+        "SELECT doc FROM engine_log WHERE number > ?3 AND number < ?4 AND kind = 'entry'
+         AND thread = (SELECT number FROM engine_threads WHERE session = ?1 AND id = ?2)
+         ORDER BY number LIMIT ?5",
     )?;
-    let limit = at_most(limit);
-    all(question, params![session, thread.as_str(), after, limit])
+    let [before, end] = log::around(session);
+    let (after, limit) = (after.unwrap_or(before), at_most(limit));
+    all(
+        question,
+        params![session, thread.as_str(), after, end, limit],
+    )
 }
 
 pub(super) fn gate(db: &Connection, gate: &GateId) -> Outcome<Option<Gate>> {
@@ -290,11 +290,12 @@ pub(super) fn events(
         return Ok(Vec::new());
     };
     let mut find = db.prepare_cached(
-        "SELECT sequence, doc FROM engine_events WHERE number > ?1 AND number < ?2
-         ORDER BY number",
+        "SELECT sequence, doc FROM engine_log
+         WHERE number > ?1 AND number <= ?2 AND kind = 'events' ORDER BY number",
     )?;
-    let seen = i64::try_from(after).unwrap_or(i64::MAX);
-    let mut rows = find.query([rows::event(number, seen), rows::event(number + 1, 0)])?;
+    let log = Log::of(db, number)?;
+    let seen = log.behind(db, i64::try_from(after).unwrap_or(i64::MAX))?;
+    let mut rows = find.query([seen, log.last])?;
     let mut events = Vec::new();
     while let Some(row) = rows.next()? {
         let last: i64 = row.get(0)?;

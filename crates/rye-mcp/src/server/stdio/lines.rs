@@ -4,14 +4,18 @@
 //! that was dropped, waits for ever.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::plain;
 
 /// The longest message. The client started this process; still it may be mistaken.
 const LONGEST: usize = 64 * 1024 * 1024;
@@ -89,8 +93,15 @@ where
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let output = Arc::clone(&self.output);
-        async move { write(&output, &message).await }
+        // What waits for nobody is written now: the client reads it while the rest of the
+        // call is put away here, and what is left over is small.
+        let sent = line_of(&message).and_then(|line| Sending::begin(&self.output, line));
+        async move {
+            match sent? {
+                Some(sending) => sending.finish().await,
+                None => Ok(()),
+            }
+        }
     }
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
@@ -103,7 +114,7 @@ where
                 Line::Nothing => {}
                 Line::Refused(Refused { id, error }) => {
                     let error = ServerJsonRpcMessage::error(error, id);
-                    write(&self.output, &error).await.ok()?;
+                    self.send(error).await.ok()?;
                 }
             }
         }
@@ -115,16 +126,57 @@ where
     }
 }
 
-async fn write<W: AsyncWrite + Unpin>(
-    output: &Mutex<Option<W>>,
-    message: &ServerJsonRpcMessage,
-) -> io::Result<()> {
+fn line_of(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
-    let mut output = output.lock().await;
-    let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-    output.write_all(&line).await?;
-    output.flush().await
+    Ok(line)
+}
+
+/// A line that could not be written at once.
+struct Sending<W> {
+    output: Arc<Mutex<Option<W>>>,
+    /// Who has begun a line ends it before anybody writes another.
+    begun: Option<OwnedMutexGuard<Option<W>>>,
+    line: Vec<u8>,
+    written: usize,
+}
+
+impl<W: AsyncWrite + Unpin> Sending<W> {
+    /// Writes as much of a line as goes without waiting; none where that is all of it.
+    fn begin(output: &Arc<Mutex<Option<W>>>, line: Vec<u8>) -> io::Result<Option<Self>> {
+        let mut sending = Self {
+            output: Arc::clone(output),
+            begun: None,
+            line,
+            written: 0,
+        };
+        let Ok(mut output) = Arc::clone(output).try_lock_owned() else {
+            return Ok(Some(sending));
+        };
+        let to = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        // Who finishes it asks to be woken.
+        let mut context = Context::from_waker(Waker::noop());
+        if let Poll::Ready(written) = Pin::new(&mut *to).poll_write(&mut context, &sending.line) {
+            sending.written = written?;
+        }
+        if sending.written == sending.line.len()
+            && let Poll::Ready(flushed) = Pin::new(to).poll_flush(&mut context)
+        {
+            return flushed.map(|()| None);
+        }
+        sending.begun = Some(output);
+        Ok(Some(sending))
+    }
+
+    async fn finish(self) -> io::Result<()> {
+        let mut output = match self.begun {
+            Some(output) => output,
+            None => self.output.lock_owned().await,
+        };
+        let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        output.write_all(&self.line[self.written..]).await?;
+        output.flush().await
+    }
 }
 
 /// Why a line is no message, and whose request it was.
@@ -164,6 +216,9 @@ enum Line {
 impl Line {
     fn read(line: &[u8]) -> Self {
         let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
+        if let Some(call) = plain::call(line) {
+            return Self::Message(call);
+        }
         let error = match serde_json::from_slice(line) {
             Ok(message) => return Self::Message(message),
             Err(error) => error,
@@ -193,6 +248,7 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rmcp::model::ServerResult;
     use tokio::io::AsyncReadExt as _;
 
     fn refused(line: &str) -> Option<(Option<RequestId>, i32)> {
@@ -241,5 +297,49 @@ mod tests {
         let mut answer = String::new();
         answers.read_to_string(&mut answer).await.unwrap();
         assert!(answer.contains("at most 64 MiB"), "{answer}");
+    }
+
+    fn pong(id: i64) -> ServerJsonRpcMessage {
+        ServerJsonRpcMessage::response(ServerResult::empty(()), RequestId::Number(id))
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_written_before_anybody_waits_for_it() {
+        let (output, mut answers) = tokio::io::duplex(4096);
+        let mut lines = Lines::new(tokio::io::empty(), output);
+        let sent = lines.send(pong(1));
+        let mut answer = [0; 512];
+        let length = answers.read(&mut answer).await.unwrap();
+        assert!(answer[..length].ends_with(b"\n"));
+        sent.await.unwrap();
+        lines.close().await.unwrap();
+        let error = lines.send(pong(2)).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotConnected);
+    }
+
+    #[tokio::test]
+    async fn answers_that_have_to_wait_are_written_whole_one_after_the_other() {
+        let (output, mut answers) = tokio::io::duplex(7);
+        let mut lines = Lines::new(tokio::io::empty(), output);
+        let sent: Vec<_> = (0..5)
+            .map(|id| tokio::spawn(lines.send(pong(id))))
+            .collect();
+        let read = tokio::spawn(async move {
+            let mut all = String::new();
+            answers.read_to_string(&mut all).await.map(|_| all)
+        });
+        for sent in sent {
+            sent.await.unwrap().unwrap();
+        }
+        lines.close().await.unwrap();
+        drop(lines);
+        let all = read.await.unwrap().unwrap();
+        let ids = all.lines().map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            line["id"].as_i64().unwrap()
+        });
+        let mut ids: Vec<_> = ids.collect();
+        ids.sort_unstable();
+        assert_eq!(ids, [0, 1, 2, 3, 4]);
     }
 }
