@@ -1,6 +1,7 @@
 //! The state of a chat. What comes in changes it, and says what is to be done; nothing here
 //! waits, reads or writes.
 
+mod gate_view;
 mod gates;
 mod keys;
 mod news;
@@ -22,7 +23,7 @@ pub(crate) use view::{Size, dollars};
 
 /// How long a gate is on the screen before a letter answers it: what was being typed when
 /// it came was not meant for it.
-const SETTLES: Duration = Duration::from_millis(400);
+pub(crate) const SETTLES: Duration = Duration::from_millis(400);
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,10 +60,11 @@ pub(crate) struct Facts {
     pub(crate) workspace: std::path::PathBuf,
 }
 
-/// A gate that waits, and since when it is on the screen.
+/// A gate that waits.
 pub(crate) struct Waiting {
     pub(crate) gate: Gate,
-    since: Instant,
+    /// From when on what is said may answer it: none before it could be read.
+    from: Option<Instant>,
     /// Whether it was answered here, and nobody has heard of it yet.
     answered: bool,
 }
@@ -187,7 +189,7 @@ impl App {
     }
 
     /// Sends what is written.
-    pub(crate) fn send(&mut self, mode: QueueMode) -> Vec<Effect> {
+    pub(crate) fn send(&mut self, mode: QueueMode, now: Instant) -> Vec<Effect> {
         self.menu = None;
         if self.editor.text().trim().is_empty() {
             return Vec::new();
@@ -197,11 +199,11 @@ impl App {
             return self.send_arguments(gate, &draft);
         }
         let text = self.editor.take();
-        self.submit(&text, mode)
+        self.submit(&text, mode, now)
     }
 
     /// A line that a person has finished.
-    pub(crate) fn submit(&mut self, text: &str, mode: QueueMode) -> Vec<Effect> {
+    pub(crate) fn submit(&mut self, text: &str, mode: QueueMode, now: Instant) -> Vec<Effect> {
         if let Some(line) = text.trim_start().strip_prefix('/')
             && !line.starts_with('/')
             && !text.trim().contains('\n')
@@ -215,7 +217,7 @@ impl App {
                 }
             };
         }
-        if let Some(answer) = self.answer(text) {
+        if let Some(answer) = self.answer(text, now) {
             return vec![answer];
         }
         let pane = self.pane_mut();

@@ -87,12 +87,13 @@ pub(crate) const KEYS: [(&str, &str); 13] = [
 ];
 
 /// What there is instead where it is said line by line.
-pub(crate) const LINES: [(&str, &str); 3] = [
+pub(crate) const LINES: [(&str, &str); 4] = [
     (
         "Enter",
         "send; while the agent works, it waits for its turn",
     ),
     ("a letter, Enter", "answer a gate, as it says"),
+    ("Ctrl-C", "end what the agent is doing; twice, leave"),
     ("Ctrl-D", "leave"),
 ];
 

@@ -39,9 +39,40 @@ pub(crate) fn menu(before: &str, known: &Known) -> Option<Menu> {
             Some(_) => None,
         };
     }
-    let word = before.rsplit(char::is_whitespace).next()?;
-    let part = word.strip_prefix('@')?;
-    of_list(part, &known.files)
+    let part = file_part(before)?;
+    let mut menu = of_list(part.trim_start_matches('"'), &known.files)?;
+    // All that stands behind the `@` gives way: a name with spaces is written in quotes.
+    menu.bytes = part.len();
+    for (name, _) in &mut menu.choices {
+        *name = as_written(name);
+    }
+    let done = matches!(menu.choices.as_slice(), [(only, _)] if only == part);
+    (!done).then_some(menu)
+}
+
+/// What stands behind the last `@` that begins a word, up to the cursor: a word, or what is in
+/// quotes that are still open.
+fn file_part(before: &str) -> Option<&str> {
+    let at = before.rmatch_indices('@').map(|(at, _)| at).find(|at| {
+        let last = before[..*at].chars().next_back();
+        last.is_none_or(char::is_whitespace)
+    })?;
+    let part = &before[at + 1..];
+    let fits = match part.strip_prefix('"') {
+        Some(quoted) => !quoted.contains(['"', '\n']),
+        None => !part.contains(char::is_whitespace),
+    };
+    fits.then_some(part)
+}
+
+/// A file's name, as it is found behind an `@`.
+fn as_written(name: &str) -> String {
+    match name.strip_suffix('/') {
+        // It goes on in the folder.
+        Some(folder) if folder.contains(char::is_whitespace) => format!("\"{name}"),
+        None if name.contains(char::is_whitespace) => format!("\"{name}\""),
+        _ => name.to_owned(),
+    }
 }
 
 fn of_commands(part: &str) -> Option<Menu> {
@@ -124,9 +155,16 @@ mod tests {
         let known = Known {
             models: names(&["openai/gpt", "anthropic/claude"]),
             threads: names(&["default", "side"]),
-            files: names(&["src/main.rs", "src/", "docs/main.md", "README.md"]),
+            files: names(&[
+                "src/main.rs",
+                "src/",
+                "docs/main.md",
+                "README.md",
+                "my pictures/",
+                "my pictures/a b.png",
+            ]),
         };
-        let table: [(&str, &[&str]); 9] = [
+        let table: [(&str, &[&str]); 15] = [
             ("/mo", &["model "]),
             ("/threads", &[]),
             ("/model cl", &["anthropic/claude"]),
@@ -134,6 +172,12 @@ mod tests {
             ("look at @main", &["src/main.rs", "docs/main.md"]),
             ("@src", &["src/", "src/main.rs"]),
             ("mail a@b", &[]),
+            ("@pict", &["\"my pictures/", "\"my pictures/a b.png\""]),
+            ("see @my", &["\"my pictures/", "\"my pictures/a b.png\""]),
+            ("see @\"my pictures/a ", &["\"my pictures/a b.png\""]),
+            ("@\"my pictures/a b.png\"", &[]),
+            ("@\"my pictures/a b.png\" and", &[]),
+            ("@README.md", &[]),
             ("plain", &[]),
             ("/zzz", &[]),
         ];

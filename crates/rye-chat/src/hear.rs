@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
 
 use rye_engine::protocol::{Entry, EntryId, EventKind, SessionId, StatusKind, ThreadId};
 use rye_engine::store::StoreError;
@@ -106,11 +105,10 @@ impl Ear {
         heard: Heard,
         app: &mut App,
     ) -> Result<Option<ThreadId>, StoreError> {
-        let now = Instant::now();
         let notice = match heard {
             Heard::Own(notice) => notice,
             Heard::Gate(kind) => {
-                app.gate_news(&kind, now);
+                app.gate_news(&kind);
                 return Ok(None);
             }
             Heard::Below(session) => {
@@ -127,7 +125,7 @@ impl Ear {
             }
         };
         let entry = self.entry(&notice).await?;
-        app.news(&notice.event, entry.as_deref(), now);
+        app.news(&notice.event, entry.as_deref());
         let was_behind = !self.is_caught_up();
         self.told = notice.event.sequence.unwrap_or(self.told);
         if was_behind && self.is_caught_up() {
@@ -175,7 +173,7 @@ impl Ear {
         // Those that wait still: their ends come after what was the last event.
         for gate in self.engine.gates_below(own).await? {
             if gate.origin.session != *own {
-                app.ask(gate, Instant::now());
+                app.ask(gate);
             }
         }
         Ok(())

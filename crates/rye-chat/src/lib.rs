@@ -19,6 +19,7 @@ mod editor;
 mod hear;
 mod highlight;
 mod history;
+mod input;
 mod markdown;
 mod pane;
 mod plain;
@@ -27,11 +28,13 @@ mod say;
 mod screen;
 mod terminal;
 mod text;
+mod watch;
 mod work;
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rye_engine::store::{Later, StoreError};
 use rye_engine::{Engine, Session};
@@ -39,6 +42,9 @@ use rye_engine::{Engine, Session};
 use app::{App, Facts};
 use screen::Screen;
 use terminal::Terminal;
+use watch::Watch;
+
+pub use input::NotText;
 
 /// What a chat is like.
 #[derive(Debug, Clone, Default)]
@@ -57,6 +63,8 @@ pub struct Options {
     pub colours: bool,
     /// Line by line, whatever the terminal can do.
     pub plain: bool,
+    /// Line by line and on standard error: standard output is for something else.
+    pub aside: bool,
     /// Who decides at gates.
     pub person: String,
     /// What to say at the beginning.
@@ -88,6 +96,9 @@ pub enum ChatError {
     /// The session cannot be.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// What was to be read is no text.
+    #[error("standard input is no UTF-8 text: line {}, byte {}", .0.line, .0.byte)]
+    NotText(NotText),
 }
 
 /// A chat that has begun.
@@ -97,10 +108,13 @@ pub struct Chat {
     screen: Screen,
     /// None where it is said line by line.
     terminal: Option<Terminal>,
+    watch: Watch,
+    begun: SystemTime,
 }
 
 impl Chat {
-    /// Takes the terminal, and paints where to write.
+    /// Takes the terminal, and paints where to write. It starts a thread: who forks does so
+    /// before.
     pub fn begin(options: Options) -> Result<Self, ChatError> {
         let facts = Facts {
             session: String::new(),
@@ -111,12 +125,14 @@ impl Chat {
         };
         let app = App::new(facts, &options.thread);
         let mut screen = Screen::new(options.colours);
-        let terminal = if options.plain || !Terminal::is_there() {
+        let watch = Watch::begin(options.aside)?;
+        let terminal = if options.plain || options.aside || !Terminal::is_there() {
             None
         } else {
-            let terminal = Terminal::open()?;
+            let terminal = Terminal::open(watch.clone())?;
             let first = app.bottom(Terminal::size());
             Terminal::send(&screen.paint(&[], &first))?;
+            watch.last_words(screen.below());
             Some(terminal)
         };
         Ok(Self {
@@ -124,6 +140,8 @@ impl Chat {
             app,
             screen,
             terminal,
+            watch,
+            begun: SystemTime::now(),
         })
     }
 

@@ -1,5 +1,6 @@
 //! A thread, as it is seen: what is finished, what is being said, what runs, what waits.
 
+mod live;
 mod queue;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -7,14 +8,15 @@ use std::fmt::Write as _;
 
 use rye_engine::compaction::is_continuation;
 use rye_engine::protocol::{
-    CallId, Entry, EntryKind, Message, Part, QueueItem, QueueItemId, ResultStatus, Role, SessionId,
-    StatusKind, ThreadId, TurnEnd, Usage,
+    CallId, Entry, EntryId, EntryKind, Message, Part, QueueItem, QueueItemId, ResultStatus, Role,
+    SessionId, StatusKind, ThreadId, TurnEnd, Usage,
 };
 use serde_json::Value;
 
 use crate::block::{Block, Done};
 use crate::markdown;
 
+use live::{Running, Stream};
 pub(crate) use queue::waiting;
 
 /// How many blocks are kept to be painted again.
@@ -43,41 +45,15 @@ pub(crate) struct Pane {
     heard: HashSet<QueueItemId>,
     unheard: HashSet<QueueItemId>,
     pub(crate) used: Usage,
-    /// How much the model read and wrote last.
+    /// How much the model read and wrote last, or would read now.
     pub(crate) context: u64,
+    /// What summaries made of that: before, and after.
+    sums: HashMap<EntryId, (u64, u64)>,
+    /// What the history says that went wrong, until that is told too.
+    failed: Option<String>,
     calls: HashMap<CallId, (String, Value)>,
     /// Sessions that were begun below this one.
     pub(crate) tasks: HashSet<SessionId>,
-}
-
-/// What the model is saying.
-#[derive(Default)]
-pub(crate) struct Stream {
-    pub(crate) text: String,
-    pub(crate) thinking: String,
-    /// The call that it is writing, and how much of it there is.
-    pub(crate) call: Option<(String, usize)>,
-    /// How much of the text is finished.
-    settled: usize,
-    /// Whether something was missed.
-    broken: bool,
-}
-
-impl Stream {
-    /// What is still being written.
-    pub(crate) fn rest(&self) -> &str {
-        &self.text[self.settled..]
-    }
-}
-
-/// A tool that runs.
-pub(crate) struct Running {
-    pub(crate) call: CallId,
-    pub(crate) tool: String,
-    pub(crate) args: Value,
-    pub(crate) output: String,
-    /// How many lines it has printed, also those that are not kept.
-    pub(crate) lines: usize,
 }
 
 impl Pane {
@@ -98,6 +74,8 @@ impl Pane {
             unheard: HashSet::new(),
             used: Usage::default(),
             context: 0,
+            sums: HashMap::new(),
+            failed: None,
             calls: HashMap::new(),
             tasks: HashSet::new(),
         }
@@ -223,10 +201,15 @@ impl Pane {
                 tokens_after,
                 ..
             } => {
+                let sum = (*tokens_before, *tokens_after);
+                self.sums.insert(entry.id.clone(), sum);
+                self.context = *tokens_after;
                 let text = format!("summed up: {tokens_before} tokens became {tokens_after}");
                 self.add(Block::told(&text));
             }
-            EntryKind::CompactionUndone { .. } => {
+            EntryKind::CompactionUndone { compaction } => {
+                let (before, after) = self.sums.remove(compaction).unwrap_or_default();
+                self.context = self.context.saturating_sub(after) + before;
                 self.add(Block::told("the summary was taken back"));
             }
             EntryKind::BranchSummary { .. } => self.add(Block::told("a branch was left")),
@@ -251,7 +234,10 @@ impl Pane {
                 Part::Thinking { text, .. } if stream.text.is_empty() && !text.is_empty() => {
                     self.add(Block::Thought(text.clone()));
                 }
-                Part::Error { error } => self.add(Block::Wrong(error.message.clone())),
+                Part::Error { error } => {
+                    self.failed = Some(error.message.clone());
+                    self.add(Block::Wrong(error.message.clone()));
+                }
                 _ => {}
             }
         }
@@ -265,6 +251,13 @@ impl Pane {
                 text: rest.to_owned(),
                 goes_on,
             });
+        }
+    }
+
+    /// Something went wrong. What the history says is not said again.
+    pub(crate) fn goes_wrong(&mut self, why: &str) {
+        if self.failed.take().as_deref() != Some(why) {
+            self.add(Block::Wrong(why.to_owned()));
         }
     }
 

@@ -1,6 +1,5 @@
 //! The loop on a terminal that can be painted on.
 
-use std::fmt::Write as _;
 use std::process::Command as Process;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,8 +14,9 @@ use crate::attach;
 use crate::block::Block;
 use crate::hear::Ear;
 use crate::history::History;
-use crate::screen::Screen;
+use crate::screen::{Bottom, Screen};
 use crate::terminal::Terminal;
+use crate::watch::Watch;
 use crate::work::{self, LAST_WORDS, Work};
 use crate::{Chat, ChatError, Desk, Options};
 
@@ -38,6 +38,8 @@ pub(crate) async fn painted(
         mut app,
         screen,
         terminal,
+        watch,
+        ..
     } = chat;
     introduce(&mut app, engine, &session, &*desk, &options).await?;
     let (work, mut told) = Work::new(engine, &session, Arc::clone(&desk), &options);
@@ -48,6 +50,7 @@ pub(crate) async fn painted(
         app,
         screen,
         terminal,
+        watch,
         work,
         history: options.history.as_deref().map(History::at),
         keys: Some(EventStream::new()),
@@ -134,6 +137,7 @@ struct Window {
     app: App,
     screen: Screen,
     terminal: Option<Terminal>,
+    watch: Watch,
     work: Work,
     history: Option<History>,
     keys: Option<EventStream>,
@@ -170,9 +174,7 @@ impl Window {
         let above = self.app.finished(size.width);
         let bottom = self.app.bottom(size);
         Terminal::send(&self.screen.paint(&above, &bottom))?;
-        self.dirty = false;
-        self.typed = false;
-        self.painted = Instant::now();
+        self.is_painted(&bottom);
         Ok(())
     }
 
@@ -185,10 +187,17 @@ impl Window {
         out += &self.screen.clear(size.height);
         out += &self.screen.paint(&above, &bottom);
         Terminal::send(&out)?;
+        self.is_painted(&bottom);
+        Ok(())
+    }
+
+    fn is_painted(&mut self, picture: &Bottom) {
         self.dirty = false;
         self.typed = false;
         self.painted = Instant::now();
-        Ok(())
+        self.app.painted(picture, self.painted);
+        let words = format!("{}{}", self.screen.below(), self.goes_on());
+        self.watch.last_words(words);
     }
 
     /// What a person does. Whether they leave.
@@ -233,25 +242,18 @@ impl Window {
 
     /// Lets the person write in their own editor.
     fn edit_outside(&mut self) -> Result<(), ChatError> {
-        let editor = ["VISUAL", "EDITOR"]
-            .iter()
-            .find_map(|name| std::env::var(name).ok());
-        let editor = editor
-            .filter(|it| !it.trim().is_empty())
-            .unwrap_or_else(|| "vi".to_owned());
+        let editor = editor(|name| std::env::var(name).ok());
         self.keys = None;
         Terminal::send(&self.screen.leave())?;
-        if let Some(terminal) = &mut self.terminal {
-            terminal.release();
-        }
-        let written = edit_in(&editor, self.app.editor.text());
-        if let Some(terminal) = &mut self.terminal {
-            terminal.take()?;
-        }
+        let text = self.app.editor.text();
+        let written = match &mut self.terminal {
+            Some(terminal) => terminal.lend(|| edit_in(&editor, text))?,
+            None => edit_in(&editor, text),
+        };
         self.keys = Some(EventStream::new());
         match written {
             Ok(text) => self.app.editor.set(text.trim_end()),
-            Err(error) => self.app.hint(&format!("{editor}: {error}; set EDITOR")),
+            Err(error) => self.app.hint(&format!("{editor}: {error}")),
         }
         self.paint_anew()
     }
@@ -259,11 +261,7 @@ impl Window {
     /// Leaves everything as a person can read it.
     fn leave(&mut self) -> Result<(), ChatError> {
         self.paint()?;
-        let mut out = self.screen.leave();
-        if !self.app.facts.session.is_empty() {
-            let session = &self.app.facts.session;
-            let _ = write!(out, "it goes on with: rye chat --session {session}\r\n");
-        }
+        let out = self.screen.leave() + &self.goes_on();
         // Before it is given back: a Ctrl-C that comes then ends this process.
         Terminal::send(&out)?;
         if let Some(terminal) = &mut self.terminal {
@@ -271,6 +269,23 @@ impl Window {
         }
         Ok(())
     }
+
+    /// How the session goes on.
+    fn goes_on(&self) -> String {
+        goes_on(&self.app.facts.session, "\r\n")
+    }
+}
+
+/// How a session goes on, in a line.
+pub(crate) fn goes_on(session: &str, end: &str) -> String {
+    format!("it goes on with: rye chat --session {session}{end}")
+}
+
+/// The editor that a person wants. A variable that is empty says nothing.
+fn editor(variable: impl Fn(&str) -> Option<String>) -> String {
+    let set = |name: &&str| variable(name).filter(|it| !it.trim().is_empty());
+    let editor = ["VISUAL", "EDITOR"].iter().find_map(set);
+    editor.unwrap_or_else(|| "vi".to_owned())
 }
 
 /// A text, as it is once an editor is through with it.
@@ -284,8 +299,14 @@ fn edit_in(editor: &str, text: &str) -> std::io::Result<String> {
         .args(["-c", &command, "sh"])
         .arg(&file)
         .status()?;
+    // By a signal, or as a shell says that.
+    if matches!(status.code(), None | Some(130)) {
+        let why = "it was interrupted; what you wrote is as it was";
+        return Err(std::io::Error::other(why));
+    }
     if !status.success() {
-        return Err(std::io::Error::other(format!("it ended with {status}")));
+        let why = format!("it ended with {status}; set EDITOR");
+        return Err(std::io::Error::other(why));
     }
     std::fs::read_to_string(file)
 }

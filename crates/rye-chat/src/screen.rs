@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use rye_engine::protocol::GateId;
+
 use crate::text::Line;
 
 /// What is painted at the bottom.
@@ -11,6 +13,8 @@ pub(crate) struct Bottom {
     pub(crate) lines: Vec<Line>,
     /// Row and column of the cursor.
     pub(crate) cursor: (usize, usize),
+    /// The gate that can be read in it.
+    pub(crate) asks: Option<GateId>,
 }
 
 /// What the terminal shows.
@@ -100,10 +104,15 @@ impl Screen {
 
     /// What to send so that the cursor is below everything.
     pub(crate) fn leave(&mut self) -> String {
-        let below = self.shown.len().saturating_sub(self.row + 1);
-        let down = "\r\n".repeat(below + usize::from(!self.shown.is_empty()));
+        let down = self.below();
         self.shown.clear();
         self.row = 0;
         down
+    }
+
+    /// The same, for whoever leaves in its place.
+    pub(crate) fn below(&self) -> String {
+        let below = self.shown.len().saturating_sub(self.row + 1);
+        "\r\n".repeat(below + usize::from(!self.shown.is_empty()))
     }
 }

@@ -2,11 +2,12 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
+use crossterm::event::EnableBracketedPaste;
 use crossterm::execute;
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 
 use crate::app::Size;
+use crate::watch::Watch;
 
 /// What a window has that does not say its size.
 const USUAL: Size = Size {
@@ -14,9 +15,17 @@ const USUAL: Size = Size {
     height: 24,
 };
 
+/// What ends that a paste is told apart from what is typed.
+pub(crate) const NO_PASTE: &str = "\x1b[?2004l";
+
 /// A terminal whose keys come one by one. It is given back when this goes.
 pub(crate) struct Terminal {
-    raw: bool,
+    watch: Watch,
+}
+
+/// Lets the terminal edit lines again. There is nobody to tell if it cannot.
+pub(crate) fn cook() {
+    let _ = disable_raw_mode();
 }
 
 impl Terminal {
@@ -26,10 +35,9 @@ impl Terminal {
         io::stdin().is_terminal() && io::stdout().is_terminal() && !dumb
     }
 
-    pub(crate) fn open() -> io::Result<Self> {
-        enable_raw_mode()?;
-        let terminal = Self { raw: true };
-        execute!(io::stdout(), EnableBracketedPaste)?;
+    pub(crate) fn open(watch: Watch) -> io::Result<Self> {
+        let mut terminal = Self { watch };
+        terminal.take()?;
         Ok(terminal)
     }
 
@@ -51,23 +59,35 @@ impl Terminal {
 
     /// Gives it back for a while, or for good.
     pub(crate) fn release(&mut self) {
-        if std::mem::take(&mut self.raw) {
-            // There is nobody to tell if it cannot be.
-            let _ = execute!(io::stdout(), DisableBracketedPaste);
-            let _ = disable_raw_mode();
+        let mut state = self.watch.state();
+        if std::mem::take(&mut state.raw) {
+            let _ = Self::send(NO_PASTE);
+            cook();
         }
+        state.last_words.clear();
     }
 
     pub(crate) fn take(&mut self) -> io::Result<()> {
+        let mut state = self.watch.state();
         enable_raw_mode()?;
-        self.raw = true;
+        state.raw = true;
         execute!(io::stdout(), EnableBracketedPaste)
+    }
+
+    /// Lets somebody else have it until they are through with it.
+    pub(crate) fn lend<T>(&mut self, to: impl FnOnce() -> T) -> io::Result<T> {
+        self.watch.state().away = true;
+        self.release();
+        let outcome = to();
+        let taken = self.take();
+        self.watch.state().away = false;
+        taken.map(|()| outcome)
     }
 }
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        if self.raw {
+        if self.watch.state().raw {
             // Nobody has left it as it can be read: what is painted makes room for what is
             // said about that.
             let _ = Self::send("\r\x1b[J");

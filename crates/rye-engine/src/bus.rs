@@ -1,14 +1,17 @@
 //! Who listens: live, and from the record for what they missed.
 
+mod said;
+
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rye_protocol::{Entry, Event, EventKind, SessionId, ThreadId};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::store::{SessionStore, StoreError};
+use said::{Said, ends};
 
 /// How many events a slow listener may be behind before it reads the record instead.
 /// There is room for as many in every session, so that it must not be large.
@@ -35,6 +38,7 @@ pub(crate) struct Bus {
     sender: broadcast::Sender<Live>,
     /// The highest number that was told.
     last: Arc<AtomicU64>,
+    said: Arc<Mutex<Said>>,
     /// Whoever listens to all sessions.
     all: broadcast::Sender<ToAll>,
     /// Whose session it is.
@@ -60,23 +64,33 @@ impl Bus {
     pub(crate) fn new(all: broadcast::Sender<ToAll>, user: Option<&str>) -> Self {
         let (sender, _) = broadcast::channel(BEHIND);
         let user = user.map(Arc::from);
-        let last = Arc::default();
+        let (last, said) = (Arc::default(), Arc::default());
         Self {
             sender,
             last,
+            said,
             all,
             user,
         }
     }
 
+    /// So many events are in the record already: what is told live from now on is not older
+    /// than they are.
+    pub(crate) fn go_on(&self, last: u64) {
+        self.last.fetch_max(last, Ordering::AcqRel);
+    }
+
     pub(crate) fn tell(&self, notice: Notice) {
+        let number = notice.event.sequence.unwrap_or_default();
+        // Whoever begins to listen now hears of it once: from what was said, or live.
+        let mut said = lock(&self.said);
+        let after = self.last.fetch_max(number, Ordering::AcqRel);
+        said.take_in(&notice.event, after);
         // Nobody need listen.
         let (to_all, to_some) = (
             self.all.receiver_count() > 0,
             self.sender.receiver_count() > 0,
         );
-        let number = notice.event.sequence.unwrap_or_default();
-        let after = self.last.fetch_max(number, Ordering::AcqRel);
         if !to_all && !to_some {
             return;
         }
@@ -97,8 +111,10 @@ impl Bus {
         after: u64,
         closed: CancellationToken,
     ) -> Subscription {
+        let said = lock(&self.said);
         Subscription {
             live: self.sender.subscribe(),
+            said: said.told(),
             backlog: VecDeque::new(),
             behind: true,
             last: after,
@@ -110,10 +126,16 @@ impl Bus {
     }
 }
 
+fn lock(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
+    said.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A session's events: every numbered one once and in order, with what is only live in
 /// between. A listener that is too slow is told so, and reads on from the record.
 pub struct Subscription {
     live: broadcast::Receiver<Live>,
+    /// What was being said when it began.
+    said: VecDeque<Live>,
     backlog: VecDeque<Event>,
     /// Whether the record may hold more than was told.
     behind: bool,
@@ -138,6 +160,12 @@ impl Subscription {
                 self.behind = page.len() == PAGE;
                 self.backlog = page.into();
                 continue;
+            }
+            if let Some(live) = self.said.pop_front() {
+                if self.is_over(&live) {
+                    continue;
+                }
+                return Ok(Some(Arc::unwrap_or_clone(live.notice)));
             }
             // What was told before the end is heard before it.
             let told = tokio::select! {
@@ -183,10 +211,7 @@ impl Subscription {
             return;
         };
         self.last = number;
-        if let EventKind::MessageEnd { .. }
-        | EventKind::ToolEnd { .. }
-        | EventKind::TurnEnd { .. } = event.kind
-        {
+        if ends(&event.kind) {
             self.ended.insert(event.thread.clone(), number);
         }
     }

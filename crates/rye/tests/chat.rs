@@ -18,6 +18,8 @@ mod prompt;
 mod queue;
 #[path = "chat/random.rs"]
 mod random;
+#[path = "chat/signals.rs"]
+mod signals;
 #[path = "chat/tasks.rs"]
 mod tasks;
 #[path = "chat/threads.rs"]

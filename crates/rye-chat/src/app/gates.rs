@@ -2,16 +2,16 @@
 
 use std::time::Instant;
 
-use lillux::{BAR, visible};
 use rye_engine::arguments::{ARGUMENTS, PARAMS, is_editable};
 use rye_engine::bridge::APPROVE;
-use rye_engine::protocol::{Gate, GateId, GateKind};
+use rye_engine::protocol::{Gate, GateId};
 use serde_json::{Value, json};
 
+use super::gate_view::whole;
 use super::{App, Effect, SETTLES, Waiting, Writing};
-use crate::block::{Block, difference};
-use crate::pane::Pane;
-use crate::text::{BOLD, CYAN, DIM, GOES_ON, GREEN, Line, PLAIN, RED, YELLOW};
+use crate::block::Block;
+use crate::screen::Bottom;
+use crate::text::{DIM, Line};
 
 /// A key that answers, and what it says.
 pub(super) struct Choice {
@@ -29,14 +29,40 @@ impl App {
         open.clone().find(own).or_else(|| open.next())
     }
 
-    pub(crate) fn ask(&mut self, gate: Gate, now: Instant) {
+    pub(crate) fn ask(&mut self, gate: Gate) {
         if self.gates.iter().all(|waiting| waiting.gate.id != gate.id) {
             self.gates.push(Waiting {
                 gate,
-                since: now,
+                from: None,
                 answered: false,
             });
         }
+    }
+
+    /// A picture is on the screen. The gate that can be read in it takes answers soon; what
+    /// cannot be read takes none.
+    pub(crate) fn painted(&mut self, picture: &Bottom, now: Instant) {
+        for waiting in &mut self.gates {
+            if picture.asks.as_ref() == Some(&waiting.gate.id) {
+                waiting.from.get_or_insert(now + SETTLES);
+            } else {
+                waiting.from = None;
+            }
+        }
+    }
+
+    /// A gate was shown whole, and takes what comes after this.
+    pub(crate) fn shown(&mut self, id: &GateId, from: Instant) {
+        let waiting = self.gates.iter_mut().find(|it| it.gate.id == *id);
+        if let Some(waiting) = waiting {
+            waiting.from = Some(from);
+        }
+    }
+
+    /// The gate that something which is said now may answer.
+    fn takes(&self, now: Instant) -> Option<&Waiting> {
+        let takes = |waiting: &&Waiting| waiting.from.is_some_and(|from| now > from);
+        self.gate().filter(takes)
     }
 
     /// What was answered here is written down.
@@ -71,10 +97,7 @@ impl App {
         if !self.editor.is_empty() || self.writing != Writing::Prompt {
             return None;
         }
-        let waiting = self.gate()?;
-        if now.duration_since(waiting.since) < SETTLES || is_free(&waiting.gate) {
-            return None;
-        }
+        let waiting = self.takes(now).filter(|it| !is_free(&it.gate))?;
         let letter = letter.to_ascii_lowercase();
         let id = waiting.gate.id.clone();
         if let Some(choice) = choices(&waiting.gate)
@@ -104,8 +127,8 @@ impl App {
     }
 
     /// A line, where it answers a gate that wants words.
-    pub(super) fn answer(&self, text: &str) -> Option<Effect> {
-        let waiting = self.gate()?;
+    pub(super) fn answer(&self, text: &str, now: Instant) -> Option<Effect> {
+        let waiting = self.takes(now)?;
         is_free(&waiting.gate).then(|| Effect::Decide {
             gate: waiting.gate.id.clone(),
             action: "answer".to_owned(),
@@ -143,104 +166,10 @@ impl App {
             value,
         }]
     }
-
-    /// What is asked, in lines; of what there is to know at most so many.
-    pub(crate) fn gate_lines(&self, width: usize, most: usize) -> Vec<Line> {
-        let Some(waiting) = self.gate() else {
-            return Vec::new();
-        };
-        let gate = &waiting.gate;
-        let kind = match gate.kind {
-            GateKind::Approval => "may it?",
-            GateKind::Question => "question",
-            GateKind::CredentialRequest => "a secret is needed",
-        };
-        let head = Line::new("◆ ", YELLOW).with(kind, YELLOW).with("  ", PLAIN);
-        let head = head.with(&gate.title, BOLD);
-        let head = head.with(&self.whereabouts(gate), DIM);
-        let mut lines = head.wrap(width, &Line::new(GOES_ON, DIM));
-        let body = body(gate, width);
-        let left_out = body.len().saturating_sub(most);
-        // A line that says that there is one more is no better than the line.
-        let left_out = if left_out == 1 { 0 } else { left_out };
-        let shown = body.len() - left_out;
-        lines.extend(body.into_iter().take(shown));
-        if left_out > 0 {
-            lines.push(Line::new(&format!("  … {left_out} more lines: m"), DIM));
-        }
-        lines.extend(self.answer_lines(gate, width));
-        let more = self.gates.len() - 1;
-        if more > 0 {
-            lines.push(Line::new(&format!("  {more} more wait: /gates"), DIM));
-        }
-        lines
-    }
-
-    /// Where it is asked, if that is not the thread that is shown.
-    fn whereabouts(&self, gate: &Gate) -> String {
-        let is_asked_in = |pane: &&Pane| pane.id.as_ref() == Some(&gate.origin.thread);
-        match self.panes.iter().find(is_asked_in) {
-            Some(pane) if pane.key == self.pane().key => String::new(),
-            Some(pane) => format!("  in thread {}", pane.key),
-            None => "  in a task".to_owned(),
-        }
-    }
-
-    /// What can be answered; no answer is torn apart where another line has room for it.
-    fn answer_lines(&self, gate: &Gate, width: usize) -> Vec<Line> {
-        let mut lines = vec![Line::plain("  ")];
-        for (answer, number) in self.answers(gate).into_iter().zip(0..) {
-            let used = lines.last().map_or(0, Line::width);
-            if number > 0 && used + 3 + answer.width() > width {
-                lines.push(Line::plain("  "));
-            } else if let (1.., Some(line)) = (number, lines.last_mut()) {
-                line.push("   ", PLAIN);
-            }
-            if let Some(line) = lines.last_mut() {
-                line.extend(answer);
-            }
-        }
-        let indent = Line::plain("  ");
-        let lines = lines.into_iter();
-        lines.flat_map(|line| line.wrap(width, &indent)).collect()
-    }
-
-    fn answers(&self, gate: &Gate) -> Vec<Line> {
-        let said = |text: &str| Line::new(text, CYAN);
-        if let Writing::Arguments(id, _) = &self.writing
-            && *id == gate.id
-        {
-            return vec![said("Enter: yes, with these arguments"), said("Esc: back")];
-        }
-        if is_free(gate) {
-            return vec![said("write the answer, Enter sends it")];
-        }
-        let answer = |key: char, style, label: &str| {
-            let line = Line::new(key.encode_utf8(&mut [0; 4]), style);
-            line.with(&format!(" {label}"), PLAIN)
-        };
-        let mut answers = Vec::new();
-        for choice in choices(gate) {
-            let style = match choice.action.as_str() {
-                "deny" => RED,
-                "approve" => GREEN,
-                _ => CYAN,
-            };
-            answers.push(answer(choice.key, style, &choice.label));
-        }
-        if is_editable(&gate.context) {
-            answers.push(answer('e', CYAN, "edit the arguments"));
-        }
-        answers.push(answer('m', CYAN, "more"));
-        if !self.editor.is_empty() {
-            answers.push(Line::new("(Tab, then a letter: you are writing)", DIM));
-        }
-        answers
-    }
 }
 
 /// Whether any words answer it.
-fn is_free(gate: &Gate) -> bool {
+pub(super) fn is_free(gate: &Gate) -> bool {
     gate.actions.is_empty()
 }
 
@@ -276,78 +205,6 @@ pub(super) fn choices(gate: &Gate) -> Vec<Choice> {
 }
 
 /// What it would run with.
-fn asked_with(gate: &Gate) -> &Value {
+pub(super) fn asked_with(gate: &Gate) -> &Value {
     gate.context.get(PARAMS).unwrap_or(&Value::Null)
-}
-
-/// All that a person must know, in lines. What somebody else wrote stands behind a bar.
-fn body(gate: &Gate, width: usize) -> Vec<Line> {
-    let args = seen(asked_with(gate));
-    let room = width.saturating_sub(BAR.chars().count());
-    let difference = difference(&gate.origin.tool, &args, room, usize::MAX);
-    let mut parts: Vec<_> = gate.body.lines().collect();
-    if !difference.is_empty() {
-        // It says what the arguments do, which stand below all else.
-        let arguments = parts.iter().position(|part| quoted(part) == Some("{"));
-        parts.truncate(arguments.unwrap_or(parts.len()));
-    }
-    // What the title says in full is not said again.
-    let command = gate.title.strip_prefix("run: ");
-    let said = |part: &&str| quoted(part).is_some_and(|part| Some(part.trim()) == command);
-    if parts.iter().filter(|part| quoted(part).is_some()).count() == 1
-        && parts.last().is_some_and(said)
-    {
-        parts.pop();
-    }
-    let mut lines = Vec::new();
-    for part in parts {
-        let style = match part.split_once(": ") {
-            Some(("risk", "low" | "medium")) => GREEN,
-            Some(("risk", _)) => RED,
-            _ => PLAIN,
-        };
-        let line = match quoted(part) {
-            Some(text) => Line::plain("  ").with(BAR, DIM).with(text, PLAIN),
-            None => Line::plain("  ").with(part, style),
-        };
-        lines.extend(line.wrap(width, &Line::new(GOES_ON, DIM)));
-    }
-    for change in difference {
-        let mut line = Line::plain("  ").with(BAR.trim_end(), DIM);
-        line.extend(change);
-        lines.push(line);
-    }
-    lines
-}
-
-/// What stands behind a bar.
-fn quoted(part: &str) -> Option<&str> {
-    part.strip_prefix(BAR)
-}
-
-/// Arguments in whose texts everything can be seen.
-fn seen(args: &Value) -> Value {
-    match args {
-        Value::String(text) => visible(text).into(),
-        Value::Array(all) => all.iter().map(seen).collect(),
-        Value::Object(fields) => {
-            let fields = fields.iter();
-            fields.map(|(name, it)| (name.clone(), seen(it))).collect()
-        }
-        other => other.clone(),
-    }
-}
-
-/// Everything that there is to know of it, exactly.
-fn whole(gate: &Gate) -> Vec<Line> {
-    let mut lines = vec![Line::new("◆ ", YELLOW).with(&gate.title, BOLD)];
-    lines.extend(body(gate, 10_000));
-    let context = serde_json::to_string_pretty(&gate.context).unwrap_or_default();
-    for line in context.lines() {
-        let mut whole = Line::plain("  ").with(BAR, DIM);
-        whole.extend(crate::highlight::line("json", &visible(line)));
-        lines.push(whole);
-    }
-    lines.push(Line::new(&format!("  {}", gate.id), DIM));
-    lines
 }

@@ -22,11 +22,11 @@ impl App {
         let shift = key.modifiers.contains(KeyModifiers::SHIFT);
         let effects = match key.code {
             KeyCode::Enter if alt || shift || control => self.new_line(),
-            KeyCode::Enter => self.enter(),
+            KeyCode::Enter => self.enter(now),
             KeyCode::Esc => self.escape(),
             KeyCode::Tab => self.tab(),
             KeyCode::BackTab => self.choose(false),
-            KeyCode::Char(letter) if control => self.control(letter, left),
+            KeyCode::Char(letter) if control => self.control(letter, left, now),
             KeyCode::Char(letter) if alt => self.alternate(letter),
             KeyCode::Char(letter) => {
                 if let Some(effects) = self.answer_key(letter, now) {
@@ -55,7 +55,7 @@ impl App {
         Vec::new()
     }
 
-    fn enter(&mut self) -> Vec<Effect> {
+    fn enter(&mut self, now: Instant) -> Vec<Effect> {
         if self.editor.is_searching() {
             self.editor.end_search(true);
             return Vec::new();
@@ -68,7 +68,7 @@ impl App {
         if self.editor.text().starts_with('/') && !self.editor.text().contains(' ') {
             self.accept();
         }
-        self.send(QueueMode::Followup)
+        self.send(QueueMode::Followup, now)
     }
 
     fn escape(&mut self) -> Vec<Effect> {
@@ -133,11 +133,11 @@ impl App {
         Vec::new()
     }
 
-    fn control(&mut self, letter: char, left: bool) -> Vec<Effect> {
+    fn control(&mut self, letter: char, left: bool, now: Instant) -> Vec<Effect> {
         match letter.to_ascii_lowercase() {
-            'c' => return self.interrupt(left),
+            'c' => return self.interrupt(left, now),
             'd' if self.editor.is_empty() => return vec![Effect::Quit],
-            's' => return self.send(QueueMode::Steer),
+            's' => return self.send(QueueMode::Steer, now),
             'j' => return self.new_line(),
             'g' => return vec![Effect::EditOutside],
             'l' => return vec![Effect::PaintAnew],
@@ -177,14 +177,28 @@ impl App {
         Vec::new()
     }
 
+    /// Ctrl-C, where it comes as a signal.
+    pub(crate) fn interrupted(&mut self, now: Instant) -> Vec<Effect> {
+        self.hint = None;
+        let left = std::mem::take(&mut self.leaving);
+        self.interrupt(left, now)
+    }
+
+    /// Something else was done than to leave.
+    pub(crate) fn stay(&mut self) {
+        self.leaving = false;
+    }
+
     /// Ctrl-C: the nearest thing that can be stopped.
-    fn interrupt(&mut self, left: bool) -> Vec<Effect> {
+    fn interrupt(&mut self, left: bool, now: Instant) -> Vec<Effect> {
         if self.editor.is_searching() || self.is_editing() {
             return self.escape();
         }
         let written = !self.editor.text().trim().is_empty();
         match (self.pane().is_busy(), written) {
-            (true, true) if !self.editor.text().starts_with('/') => self.send(QueueMode::Steer),
+            (true, true) if !self.editor.text().starts_with('/') => {
+                self.send(QueueMode::Steer, now)
+            }
             (true, false) if !left => {
                 self.leaving = true;
                 self.end_work()

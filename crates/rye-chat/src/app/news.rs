@@ -1,7 +1,5 @@
 //! What the engine tells.
 
-use std::time::Instant;
-
 use rye_engine::ThreadView;
 use rye_engine::arguments::ARGUMENTS;
 use rye_engine::protocol::{Entry, Event, EventKind, GateId, QueueItem, StatusKind, ThreadId};
@@ -14,11 +12,11 @@ use crate::text::{DIM, GREEN, RED};
 
 impl App {
     /// Something happened; with the entry that was written, if one was.
-    pub(crate) fn news(&mut self, event: &Event, entry: Option<&Entry>, now: Instant) {
+    pub(crate) fn news(&mut self, event: &Event, entry: Option<&Entry>) {
         if let EventKind::ThreadStart { key } = &event.kind {
             return self.thread_started(key, event.thread.as_ref());
         }
-        if self.gate_news(&event.kind, now) {
+        if self.gate_news(&event.kind) {
             return;
         }
         if let EventKind::Lagged { .. } = event.kind {
@@ -39,9 +37,9 @@ impl App {
     }
 
     /// Of a gate, in whichever session.
-    pub(crate) fn gate_news(&mut self, kind: &EventKind, now: Instant) -> bool {
+    pub(crate) fn gate_news(&mut self, kind: &EventKind) -> bool {
         match kind {
-            EventKind::DecisionGate { gate } => self.ask((**gate).clone(), now),
+            EventKind::DecisionGate { gate } => self.ask((**gate).clone()),
             EventKind::DecisionGateResolved { gate, resolution } => {
                 let denied = resolution.action == "deny";
                 let style = if denied { RED } else { GREEN };
@@ -129,7 +127,7 @@ fn of_thread(pane: &mut Pane, kind: &EventKind, entry: Option<&Entry>) {
                 pane.thinks();
             }
         }
-        EventKind::Error { error } => pane.add(Block::Wrong(error.message.clone())),
+        EventKind::Error { error } => pane.goes_wrong(&error.message),
         EventKind::Usage { usage } => {
             pane.used = pane.used.plus(*usage);
             pane.context = usage.input_tokens + usage.output_tokens;

@@ -17,6 +17,11 @@ const QUEUE: usize = 4;
 /// How many lines of what a gate is about are shown, also where there is little room.
 const GATE: usize = 8;
 
+/// Where there are fewer columns, what is asked is too torn apart to be read.
+const NARROWEST: usize = 16;
+/// What is said in place of how things stand where a gate has no room.
+const TOO_SMALL: &str = "terminal too small to show the question: make it larger";
+
 /// How large the terminal is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size {
@@ -58,18 +63,38 @@ impl App {
         let width = size.width.saturating_sub(1).max(1);
         let room = size.height.saturating_sub(1).max(1);
         let (written, (row, column)) = self.editor.lines("› ", size.width, (room / 3).max(1));
-        let mut below = self.menu_lines(width, room / 3);
         let last = match &self.hint {
             Some(hint) => vec![hint.clone()],
             None => self.status(width, (room / 5).clamp(1, 3)),
         };
-        below.extend(last.into_iter().map(|line| line.cut(width)));
+        let last: Vec<_> = last.into_iter().map(|line| line.cut(width)).collect();
+        let menu = self.menu_lines(width, room / 3);
+        let ask = |others: usize| {
+            if size.width < NARROWEST {
+                return Vec::new();
+            }
+            let left = room.saturating_sub(written.len() + last.len() + others);
+            self.gate_lines(width, GATE.max(room / 2), left)
+        };
+        // Where there is little room, what is asked comes before a menu and an empty line.
+        let (mut asked, mut below) = (ask(menu.len() + 1), menu);
+        if asked.is_empty() && self.gate().is_some() {
+            asked = ask(0);
+            below.clear();
+        }
+        let waiting = self.gate().map(|waiting| &waiting.gate.id);
+        let asks = waiting.filter(|_| !asked.is_empty()).cloned();
+        if waiting.is_some() && asks.is_none() {
+            let most = room.saturating_sub(written.len()).max(1);
+            let lines = Line::new(TOO_SMALL, YELLOW).wrap(width, &Line::default());
+            below.extend(lines.into_iter().take(most));
+        } else {
+            below.extend(last);
+        }
 
         let mut above = self.live_lines(width);
-        let asked = self.gate_lines(width, GATE.max(room / 2));
         let queue = self.queue_lines(width);
         let left = room.saturating_sub(written.len() + below.len() + 1);
-        let asked = cut_to(asked, left);
         let queue = cut_to(queue, left.saturating_sub(asked.len()));
         let live = left.saturating_sub(asked.len() + queue.len());
         let too_many = above.len().saturating_sub(live);
@@ -82,7 +107,11 @@ impl App {
         let cursor = (above.len() + row, column.min(size.width.saturating_sub(1)));
         let lines = above.into_iter().chain(written).chain(below);
         let lines: Vec<_> = lines.map(|line| line.cut(size.width)).collect();
-        Bottom { lines, cursor }
+        Bottom {
+            lines,
+            cursor,
+            asks,
+        }
     }
 
     /// What is being said and done.

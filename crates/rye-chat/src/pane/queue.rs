@@ -29,6 +29,11 @@ impl Pane {
         }
     }
 
+    /// Whether all that was sent is known to be there, and what waits has been looked up.
+    pub(crate) fn is_known(&self) -> bool {
+        self.sent == 0 && self.waiting.len() == self.order.len()
+    }
+
     /// The prompts that were found when it was looked up what waits. That takes its time: what
     /// was looked up before something came is no news, and what has gone since is gone.
     pub(crate) fn found(&mut self, found: &[QueueItem]) {

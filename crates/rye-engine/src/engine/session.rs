@@ -79,6 +79,7 @@ impl Session {
 
     /// Lets the threads go on that were written down.
     pub(super) async fn restore(&self, record: Record) -> Result<(), StoreError> {
+        self.open.shared.bus.go_on(record.sequence);
         let signed = record.threads.iter().filter(|it| !it.seal.is_empty());
         if let Some(last) = signed.max_by_key(|thread| thread.updated_at) {
             self.open.shared.sealed(&last.seal);

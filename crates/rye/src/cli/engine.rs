@@ -55,8 +55,21 @@ pub(crate) fn with_engine<T>(
     wanted: Wanted,
     work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    // Before there are threads, since it forks.
-    let supervisor = Supervisor::start().map_err(unable)?;
+    with_supervised(context, wanted, supervisor()?, work)
+}
+
+/// Whoever keeps the processes of tools. It forks, and so comes before there are threads.
+pub(crate) fn supervisor() -> Result<Supervisor, Failure> {
+    Supervisor::start().map_err(unable)
+}
+
+/// The same as [`with_engine`], where something has to be done in between.
+pub(crate) fn with_supervised<T>(
+    context: &Context,
+    wanted: Wanted,
+    supervisor: Supervisor,
+    work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let runtime = runtime()?;
     let store = store(context)?;
     run(runtime, store, context, wanted, Arc::new(supervisor), work)

@@ -136,3 +136,40 @@ fn a_gate_that_is_answered_elsewhere_goes_away() {
         assert_eq!(ran(&world), 1);
     }
 }
+
+/// A question that cannot be read has no answer: what is pressed there is writing.
+#[test]
+fn a_gate_that_has_no_room_takes_no_letters() {
+    let script = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo once >> ran.txt' } }]\n  \
+                  - text: done\n";
+    for size in [(80, 3), (20, 4), (80, 5), (30, 8)] {
+        let world = world(script);
+        let window = Window::open(&world, &[MODEL, LOCAL].concat(), size);
+        window.until("ready", |screen| screen.contains("ready"));
+        window.press("go\r");
+        window.shows("terminal too small");
+        settle();
+        window.press("y");
+        window.shows("› y");
+        assert_eq!(ran(&world), 0, "{size:?}");
+        window.resized(80, 24);
+        window.shows("may it?  run: echo once");
+        window.press("\t");
+        window.shows("one key up");
+        settle();
+        // Seen once, and not any more.
+        window.resized(size.0, size.1);
+        window.shows("terminal too small");
+        window.press("y");
+        window.shows("› y");
+        window.resized(80, 10);
+        let screen = window.shows("m more");
+        assert!(screen.contains("may it?  run: echo once"), "{screen}");
+        window.press("\t");
+        window.shows("one key up");
+        settle();
+        window.press("y");
+        window.shows("done");
+        assert_eq!(ran(&world), 1, "{size:?}");
+    }
+}

@@ -3,11 +3,14 @@
 use crate::window::Window;
 use crate::{MODEL, NARROW, WIDE, same, world};
 
+/// As much of an image as is looked at.
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
+
 #[test]
 fn an_image_goes_with_what_is_said_by_its_path_or_pasted() {
     for (name, size) in [("image_wide", WIDE), ("image_narrow", NARROW)] {
         let world = world("{ steps: [], after_last: { text: noted } }");
-        world.write("project/a.png", "not really");
+        std::fs::write(world.path("project/a.png"), PNG).unwrap();
         let window = Window::open(&world, MODEL, size);
         window.ready();
         window.press("what is @a.png\r");
@@ -107,4 +110,16 @@ fn what_is_being_written_is_seen_at_any_width() {
             format!("{file}\n=== Tab, Ctrl-R\n{search}\n=== Esc\n{back}")
         );
     }
+}
+
+#[test]
+fn a_file_whose_name_has_spaces_is_completed_in_quotes() {
+    let world = world("{ steps: [], after_last: { text: noted } }");
+    world.write("project/my notes.md", "x");
+    let window = Window::open(&world, MODEL, WIDE);
+    window.ready();
+    window.press("see @my");
+    window.shows("▸ \"my notes.md\"");
+    window.press("\t and");
+    window.shows("› see @\"my notes.md\" and");
 }

@@ -92,3 +92,18 @@ fn who_cannot_have_a_session_is_told_why_on_a_clean_screen() {
         same!(name, screen);
     }
 }
+
+/// What is being said is seen, also if it was begun for the second time.
+#[test]
+fn after_a_kill_what_the_model_says_is_seen_as_it_comes() {
+    let script = "steps:\n  - { text: 'beginning and end', chunk_chars: 9, chunk_ms: 600000 }\n";
+    let world = world(script);
+    let window = Window::open(&world, MODEL, WIDE);
+    window.ready();
+    window.press("go\r");
+    window.shows("beginning");
+    window.kill();
+    let window = Window::open(&world, &["--session", &session(&world)], WIDE);
+    let screen = window.shows("beginning");
+    assert!(screen.contains("speaks"), "{screen}");
+}

@@ -14,7 +14,7 @@ use super::part_of_id;
 #[command(
     after_help = "Enter sends; while the agent works it waits for its turn, Ctrl-S says it at once, Esc ends\n\
     the work. /help shows all commands and keys. Whatever happens to this process, the session goes\n\
-    on with `rye chat --session ID`.\n\n\
+    on with `rye chat --session ID`. With --json, the conversation is on standard error.\n\n\
     Examples:\n  \
     rye chat\n  \
     rye chat --model scripted:demo\n  \

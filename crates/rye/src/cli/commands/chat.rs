@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::cli::args::ChatArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, with_engine};
+use crate::cli::engine::{Wanted, supervisor, with_supervised};
 use crate::cli::failure::Failure;
 use crate::cli::going_on::{made_in, with_session};
 use crate::cli::models::{DEMO, catalogue};
@@ -40,10 +40,12 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
     }
     let project = context.settings.project();
     let workspace = args.workspace.as_deref().unwrap_or(project);
-    // Before anything else, so that nobody waits to write.
+    // Before the chat, which has a thread; and that before all else, so that nobody waits to
+    // write.
+    let supervisor = supervisor()?;
     let chat = Chat::begin(options(args, context, workspace))?;
     let desk = Host::of(context, workspace)?;
-    with_engine(context, wanted, async |engine| {
+    with_supervised(context, wanted, supervisor, async |engine| {
         let new = NewSession {
             workspace: Some(workspace.display().to_string()),
             model: args.model.clone(),
@@ -73,6 +75,8 @@ async fn talk(
 
 fn options(args: &ChatArgs, context: &Context, workspace: &Path) -> Options {
     let state = context.settings.state_dir.as_ref();
+    // Standard output is for the one document.
+    let aside = context.printer.json;
     let sandbox = match args.sandbox.map(Into::into) {
         Some(rye_host::SandboxKind::Local) => "local",
         // One that goes on knows where it worked.
@@ -90,10 +94,16 @@ fn options(args: &ChatArgs, context: &Context, workspace: &Path) -> Options {
             ColorChoice::Always | ColorChoice::AlwaysAnsi => true,
             ColorChoice::Auto => {
                 let wanted = std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
-                wanted && std::io::stdout().is_terminal()
+                wanted
+                    && if aside {
+                        std::io::stderr().is_terminal()
+                    } else {
+                        std::io::stdout().is_terminal()
+                    }
             }
         },
         plain: args.plain,
+        aside,
         person: std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned()),
         greeting: Vec::new(),
     }
@@ -196,6 +206,7 @@ impl From<ChatError> for Failure {
     fn from(error: ChatError) -> Self {
         match error {
             ChatError::Store(error) => error.into(),
+            error @ ChatError::NotText(_) => Self::usage(error),
             other => Self::failed("terminal", other).hint("rye chat --plain"),
         }
     }

@@ -1,0 +1,251 @@
+//! Gates: when they can be read, and who may answer them.
+
+use std::time::Duration;
+
+use rye_engine::protocol::{Action, GateKind, GateOrigin, GateStatus};
+use serde_json::{Map, json};
+
+use super::*;
+
+fn gate(actions: &[&str]) -> Gate {
+    let action = |id: &&str| Action {
+        id: (*id).to_owned(),
+        label: (*id).to_owned(),
+    };
+    Gate {
+        id: GateId::from("gate:s:t:i:k".to_owned()),
+        kind: GateKind::Approval,
+        title: "deploy".to_owned(),
+        body: "risk: high".to_owned(),
+        actions: actions.iter().map(action).collect(),
+        status: GateStatus::Pending,
+        origin: GateOrigin {
+            session: "s".parse().unwrap(),
+            thread: "t".parse().unwrap(),
+            item: "i".parse().unwrap(),
+            call: "c".parse().unwrap(),
+            tool: "call_tool".to_owned(),
+            resume_key: "k".to_owned(),
+        },
+        expires_at: None,
+        context: Map::new(),
+        created_at: Millis(1),
+    }
+}
+
+/// A gate, painted at a time.
+fn painted(app: &mut App, gate: Gate, now: Instant) {
+    app.ask(gate);
+    let size = Size {
+        width: 80,
+        height: 24,
+    };
+    let picture = app.bottom(size);
+    app.painted(&picture, now);
+}
+
+#[test]
+fn a_gate_takes_letters_only_once_it_was_seen_and_nothing_is_being_written() {
+    let now = Instant::now();
+    let later = now + Duration::from_secs(1);
+    let decide = |action: &str| Effect::Decide {
+        gate: gate(&[]).id,
+        action: action.to_owned(),
+        value: Value::Null,
+    };
+    let all = ["approve", "approve_session", "approve_project", "deny"];
+    for (key, action) in [("y", all[0]), ("a", all[1]), ("p", all[2]), ("N", all[3])] {
+        let mut app = app();
+        painted(&mut app, gate(&all), now);
+        assert_eq!(press(&mut app, key, now), [], "too early");
+        app.editor.take();
+        assert_eq!(press(&mut app, key, later), [decide(action)]);
+    }
+    let mut app = app();
+    painted(&mut app, gate(&all), now);
+    assert_eq!(press(&mut app, "xy", later), []);
+    assert_eq!(app.editor.text(), "xy");
+    assert_eq!(press(&mut app, "\ty", later), [decide("approve")]);
+    app.answered(&gate(&[]).id);
+    assert_eq!(press(&mut app, "y", later), [], "once is enough");
+}
+
+#[test]
+fn words_answer_a_question_and_other_arguments_must_be_json() {
+    let now = Instant::now() + Duration::from_secs(1);
+    let mut app = app();
+    painted(&mut app, gate(&[]), Instant::now());
+    let effects = press(&mut app, "blue\r", now);
+    let expected = Effect::Decide {
+        gate: gate(&[]).id,
+        action: "answer".to_owned(),
+        value: Value::String("blue".to_owned()),
+    };
+    assert_eq!(effects, [expected]);
+
+    let mut app = self::app();
+    painted(&mut app, gate(&["approve", "deny"]), Instant::now());
+    assert_eq!(press(&mut app, "e", now), []);
+    assert_eq!(app.editor.text(), "e", "there are no arguments to edit");
+
+    let mut app = self::app();
+    let mut editable = gate(&["approve", "deny"]);
+    editable
+        .context
+        .insert("params".to_owned(), json!({ "to": "prod" }));
+    editable.context.insert("editable".to_owned(), json!(true));
+    painted(&mut app, editable, Instant::now());
+    assert_eq!(press(&mut app, "e", now), []);
+    app.editor.set("{ no json");
+    assert_eq!(press(&mut app, "\r", now), []);
+    assert_eq!(app.editor.text(), "{ no json", "what is written stays");
+    app.editor.set("{\"to\": \"test\"}");
+    let effects = press(&mut app, "\r", now);
+    let [Effect::Decide { action, value, .. }] = effects.as_slice() else {
+        panic!("{effects:?}");
+    };
+    assert_eq!(
+        (action.as_str(), &value["arguments"]["to"]),
+        ("approve", &Value::from("test"))
+    );
+}
+
+/// A letter that is pressed twice answers what was seen, once.
+#[test]
+fn a_gate_behind_another_takes_letters_once_it_is_seen_itself() {
+    let now = Instant::now();
+    let (first, mut second) = (gate(&["approve"]), gate(&["approve"]));
+    second.id = GateId::from("gate:s:t:i:other".to_owned());
+    let mut app = app();
+    app.ask(first.clone());
+    painted(&mut app, second.clone(), now);
+    let later = now + SETTLES * 2;
+    let [Effect::Decide { gate, .. }] = &press(&mut app, "y", later)[..] else {
+        panic!("the first is not answered");
+    };
+    assert_eq!(*gate, first.id);
+    app.answered(&first.id);
+    assert_eq!(press(&mut app, "y", later), [], "it was not painted");
+    app.editor.take();
+    painted(&mut app, second.clone(), later);
+    assert_eq!(press(&mut app, "y", later), [], "it was painted just now");
+    app.editor.take();
+    let [Effect::Decide { gate, .. }] = &press(&mut app, "y", later + SETTLES * 2)[..] else {
+        panic!("the second is not answered");
+    };
+    assert_eq!(*gate, second.id);
+}
+
+/// What was being written when a question came is no answer to it.
+#[test]
+fn words_that_are_sent_before_a_question_is_seen_are_a_prompt() {
+    let now = Instant::now();
+    let mut app = app();
+    press(&mut app, "go left", now);
+    painted(&mut app, gate(&[]), now);
+    let expected = [prompt("go left", QueueMode::Followup)];
+    assert_eq!(press(&mut app, "\r", now), expected);
+}
+
+/// At any size, what is not painted cannot be answered, and what can was painted.
+#[test]
+fn a_gate_that_can_be_answered_shows_its_question_its_answers_and_what_would_run() {
+    let mut long = gate(&["approve", "deny"]);
+    long.title = "run: make …".to_owned();
+    long.body = format!("risk: high\n│ make it\n│ {}", "and then\n│ ".repeat(40));
+    for (width, height) in (1..100).flat_map(|width| (1..40).map(move |height| (width, height))) {
+        let mut app = app();
+        app.ask(long.clone());
+        let picture = app.bottom(Size { width, height });
+        let lines: Vec<_> = picture.lines.iter().map(Line::text).collect();
+        assert!(lines.len() <= height.max(3), "{width} {height}: {lines:?}");
+        let text = lines.concat().replace([' ', '┊'], "");
+        let parts = [
+            "mayit?run:make…",
+            "risk:high",
+            "│makeit",
+            "yyes",
+            "nno",
+            "mmore",
+        ];
+        let shown = parts.iter().all(|part| text.contains(part));
+        assert_eq!(picture.asks.is_some(), shown, "{width} {height}: {lines:?}");
+        if !shown && width >= 60 {
+            assert!(text.contains("terminaltoosmall"), "{width} {height}");
+        }
+    }
+}
+
+/// All of what is asked about is there, and once.
+#[test]
+fn a_command_is_shown_whole_and_once_and_a_change_as_its_difference() {
+    let change = json!({ "path": "a", "content": "one" });
+    let unfit =
+        "It does not fit:\n│ {\"path\":1}\nOutside.\nrisk: high\n│ {\n│   \"path\": \"a\"\n│ }";
+    for (tool, title, body, shown) in [
+        ("bash", "run: ls", "risk: high\n│ ls", "risk: high"),
+        (
+            "bash",
+            "run: ls …",
+            "risk: high\n│ ls\n│ risk: low",
+            "risk: high|│ ls|│ risk: low",
+        ),
+        (
+            "bash",
+            "run: ls",
+            "risk: high\n│ ls\n│ rm x\n│ ls",
+            "risk: high|│ ls|│ rm x|│ ls",
+        ),
+        ("bash", "run: ls", "in /tmp:\n│ ls", "in /tmp:"),
+        (
+            "write",
+            "write: a",
+            "Outside.\nrisk: high\n│ {\n│   \"path\": \"a\"\n│ }",
+            "Outside.|risk: high|│  +one",
+        ),
+        (
+            "write",
+            "write: a",
+            unfit,
+            "It does not fit:|│ {\"path\":1}|Outside.|risk: high|│  +one",
+        ),
+    ] {
+        let mut gate = gate(&["approve", "deny"]);
+        gate.origin.tool = tool.to_owned();
+        (gate.title, gate.body) = (title.to_owned(), body.to_owned());
+        gate.context.insert("params".to_owned(), change.clone());
+        let mut app = app();
+        painted(&mut app, gate, Instant::now());
+        let lines = app.gate_lines(80, usize::MAX, usize::MAX);
+        let lines: Vec<_> = lines
+            .iter()
+            .map(|line| line.text().trim().to_owned())
+            .collect();
+        let between = lines[1..lines.len() - 1].join("|");
+        assert_eq!(between, shown, "{body}");
+    }
+}
+
+/// What does not fit on a line goes on where no line begins, also where all is shown.
+#[test]
+fn a_long_command_looks_like_no_line_of_the_gate() {
+    let command = format!("echo {}risk: low", "x ".repeat(30));
+    let mut gate = gate(&["approve", "deny"]);
+    gate.title = format!("run: {command}");
+    gate.body = format!("risk: high\n│ {command}\n│ {command}");
+    let mut app = app();
+    painted(&mut app, gate, Instant::now());
+    let mut lines = app.gate_lines(40, usize::MAX, usize::MAX);
+    app.answer_key('m', Instant::now() + SETTLES * 2);
+    for block in app.pane_mut().take_new() {
+        lines.extend(block.lines(40, false));
+    }
+    let lines: Vec<_> = lines.iter().map(Line::text).collect();
+    let risks = lines.iter().filter(|it| it.contains("risk:"));
+    let risks: Vec<_> = risks.map(|it| it.trim_end().to_owned()).collect();
+    assert_eq!(risks.len(), 8, "{lines:?}");
+    for risk in risks {
+        let is_true = risk == "  risk: high";
+        assert!(is_true || risk.starts_with("  ┊ "), "{lines:?}");
+    }
+}
