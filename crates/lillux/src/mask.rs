@@ -8,6 +8,7 @@
 //! assert_eq!(masks.mask("Basic b3BlbiBzZXNhbWU="), "Basic [masked]=");
 //! ```
 
+mod percent;
 mod stream;
 
 use std::borrow::Cow;
@@ -47,7 +48,8 @@ impl Masks {
         masks
     }
 
-    /// One more, which is masked from now on; also as it is written in JSON and in base64.
+    /// One more, which is masked from now on; also as it is written in JSON, in base64, and
+    /// in addresses and forms.
     pub fn add(&self, secret: &str) {
         let secret = secret.trim_end_matches(['\r', '\n']);
         if secret.len() < SHORTEST {
@@ -138,6 +140,7 @@ fn forms_of(secret: &str) -> Vec<Form> {
     let json = json.get(1..json.len() - 1).unwrap_or_default().to_owned();
     let mut forms = vec![secret.to_owned(), json];
     let bytes = secret.as_bytes();
+    forms.extend(percent::forms(bytes));
     if bytes.len() >= SHORTEST_ENCODED {
         forms.push(Base64Unpadded::encode_string(bytes));
         forms.push(Base64UrlUnpadded::encode_string(bytes));

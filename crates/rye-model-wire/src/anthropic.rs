@@ -57,6 +57,7 @@ pub(crate) fn stream(said: &Said) -> String {
     } else {
         "tool_use"
     };
+    let reason = said.stop.unwrap_or(reason);
     event(json!({
         "type": "message_delta", "delta": { "stop_reason": reason, "stop_sequence": null },
         "usage": { "output_tokens": said.output },

@@ -39,6 +39,7 @@ pub(crate) fn stream(said: &Said) -> String {
     } else {
         "tool_calls"
     };
+    let reason = said.stop.unwrap_or(reason);
     all.push(chunk(json!({}), json!(reason)));
     let mut usage = chunk(json!({}), Value::Null);
     usage["choices"] = json!([]);

@@ -30,7 +30,7 @@ pub(crate) fn stream(said: &Said) -> String {
     let chunk = |(number, part): (usize, Value)| {
         let mut candidate = json!({ "content": { "parts": [part], "role": "model" }, "index": 0 });
         if number == last {
-            candidate["finishReason"] = json!("STOP");
+            candidate["finishReason"] = json!(said.stop.unwrap_or("STOP"));
         }
         let data = json!({
             "candidates": [candidate],

@@ -38,6 +38,11 @@ impl Reply {
         Self::new(status, "application/json", body.to_string().into_bytes())
     }
 
+    /// Something of another kind, which is said to be well.
+    pub fn page(kind: &str, body: &str) -> Self {
+        Self::new(200, kind, body.as_bytes().to_vec())
+    }
+
     fn new(status: u16, kind: &str, body: Vec<u8>) -> Self {
         Self {
             status,

@@ -88,7 +88,14 @@ pub(crate) fn stream(said: &Said) -> String {
         "output_tokens": said.output, "output_tokens_details": { "reasoning_tokens": 0 },
         "total_tokens": said.input + said.output,
     });
-    all.push(json!({ "type": "response.completed", "response": response("completed", usage) }));
+    all.push(match said.stop {
+        None => json!({ "type": "response.completed", "response": response("completed", usage) }),
+        Some(reason) => {
+            let mut response = response("incomplete", usage);
+            response["incomplete_details"] = json!({ "reason": reason });
+            json!({ "type": "response.incomplete", "response": response })
+        }
+    });
     for (number, event) in all.iter_mut().enumerate() {
         event["sequence_number"] = json!(number);
     }

@@ -11,6 +11,8 @@ pub struct Said {
     pub text: String,
     /// What it calls, at once.
     pub calls: Vec<Call>,
+    /// Why it stops, in the provider's word, where it is not because all is said.
+    pub stop: Option<&'static str>,
     /// Tokens that it read, all of them.
     pub input: u64,
     /// Of these, from a cache.
@@ -65,6 +67,13 @@ impl Said {
             tool: tool.to_owned(),
             args,
         });
+        self
+    }
+
+    /// Stopped for a reason.
+    #[must_use]
+    pub fn stopped(mut self, why: &'static str) -> Self {
+        self.stop = Some(why);
         self
     }
 

@@ -1,16 +1,21 @@
 //! An answer that comes in pieces, put together.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use rye_engine::model::{Delta, ModelError};
-use rye_protocol::{CallId, Part};
+use rye_protocol::{CallId, Incomplete, Part};
 use serde_json::{Map, Value};
 
+use crate::halves;
 use crate::price::Tokens;
 use crate::sse::Event;
 
 /// The longest answer that is kept.
 const LONGEST: usize = 8 * 1024 * 1024;
+
+/// Why an answer stops that is a refusal, where the provider has no word for it.
+pub(crate) const REFUSAL: &str = "refusal";
 
 /// Reads the stream of one answer.
 pub(crate) trait Decoder: Send {
@@ -19,6 +24,11 @@ pub(crate) trait Decoder: Send {
 
     /// Whether the answer is whole: nothing more needs to come.
     fn is_done(&self) -> bool;
+
+    /// Whether all is said; what was used up may still come.
+    fn is_whole(&self) -> bool {
+        self.is_done()
+    }
 
     /// All of it.
     fn finish(self: Box<Self>) -> Result<Heard, ModelError>;
@@ -120,10 +130,10 @@ impl Assembly {
     ) -> Result<(), ModelError> {
         let new = || Block::Text(String::new());
         if let Block::Text(text) = self.blocks.entry(at).or_insert_with(new) {
-            text.push_str(more);
-        }
-        if !more.is_empty() {
-            tell.text(more);
+            let told = halves::add(text, more);
+            if !told.is_empty() {
+                tell.text(&told);
+            }
         }
         self.grow(more)
     }
@@ -139,10 +149,10 @@ impl Assembly {
             signature: None,
         };
         if let Block::Thought { text, .. } = self.blocks.entry(at).or_insert_with(new) {
-            text.push_str(more);
-        }
-        if !more.is_empty() {
-            tell.thought(more);
+            let told = halves::add(text, more);
+            if !told.is_empty() {
+                tell.thought(&told);
+            }
         }
         self.grow(more)
     }
@@ -154,7 +164,8 @@ impl Assembly {
             signature: None,
         };
         if let Block::Thought { signature, .. } = self.blocks.entry(at).or_insert_with(new) {
-            signature.get_or_insert_default().push_str(more);
+            let more = halves::settled(more);
+            signature.get_or_insert_default().push_str(&more);
         }
         self.grow(more)
     }
@@ -167,7 +178,7 @@ impl Assembly {
         let id = id.parse().ok().filter(|id| !self.ids.contains(id));
         let id = id.unwrap_or_else(CallId::new);
         self.ids.insert(id.clone());
-        let tool = tool.to_owned();
+        let tool = halves::settled(tool).into_owned();
         tell.arguments(&id, &tool, "");
         let args = String::new();
         self.blocks.insert(at, Block::Call { id, tool, args });
@@ -180,9 +191,9 @@ impl Assembly {
         tell: &mut Told,
     ) -> Result<(), ModelError> {
         if let Some(Block::Call { id, tool, args }) = self.blocks.get_mut(&at) {
-            args.push_str(more);
-            if !more.is_empty() {
-                tell.arguments(id, tool, more);
+            let told = halves::add(args, more);
+            if !told.is_empty() {
+                tell.arguments(id, tool, &told);
             }
         }
         self.grow(more)
@@ -214,11 +225,7 @@ impl Assembly {
         let parts: Vec<_> = self.blocks.into_values().filter_map(part).collect();
         let says_something = |part: &Part| !matches!(part, Part::Thinking { .. });
         if !parts.iter().any(says_something) {
-            let why = stop_reason.as_deref().unwrap_or("no reason given");
-            let message = format!(
-                "it stopped at once ({why}); say more of what is wanted, or choose another model"
-            );
-            return Err(ModelError::Empty(message));
+            return Err(nothing_said(stop_reason.as_deref()));
         }
         Ok(Heard {
             parts,
@@ -228,20 +235,47 @@ impl Assembly {
     }
 }
 
+fn nothing_said(stop_reason: Option<&str>) -> ModelError {
+    let why = stop_reason.unwrap_or("no reason given");
+    ModelError::Empty(match stop_reason.and_then(Incomplete::of) {
+        Some(Incomplete::OutputLimit) => format!(
+            "it reached its limit of output before it said anything ({why}), as one does that \
+             thinks for long; a larger `max_output` in models.yaml leaves it room, or less `effort`"
+        ),
+        Some(Incomplete::Refused) => {
+            format!("it would not answer that ({why}); ask otherwise, or choose another model")
+        }
+        None => format!(
+            "it stopped at once ({why}); say more of what is wanted, or choose another model"
+        ),
+    })
+}
+
 fn part(block: Block) -> Option<Part> {
     match block {
         Block::Text(text) if text.is_empty() => None,
-        Block::Text(text) => Some(Part::Text { text }),
+        Block::Text(text) => Some(Part::Text { text: whole(text) }),
         Block::Thought {
             text,
             signature: None,
         } if text.is_empty() => None,
-        Block::Thought { text, signature } => Some(Part::Thinking { text, signature }),
+        Block::Thought { text, signature } => Some(Part::Thinking {
+            text: whole(text),
+            signature,
+        }),
         Block::Call { id, tool, args } => Some(Part::ToolCall {
             call_id: id,
             tool,
-            args: arguments(args),
+            args: arguments(whole(args)),
         }),
+    }
+}
+
+/// A text to which nothing more comes.
+fn whole(text: String) -> String {
+    match halves::settled(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(settled) => settled,
     }
 }
 
@@ -257,8 +291,7 @@ fn arguments(text: String) -> Value {
 /// The data of an event, which is JSON.
 pub(crate) fn json<'a, T: serde::Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
     serde_json::from_str(data).map_err(|error| {
-        let start: String = data.chars().take(80).collect();
-        ModelError::Connection(format!("it sent what is no answer ({error}): {start}"))
+        ModelError::Connection(format!("it sent what is no answer ({error}): {data}"))
     })
 }
 

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use rye_engine::model::{Model, ModelInfo, Models, Retry};
 
 use crate::config::{Config, ModelConfig, ProviderConfig};
-use crate::http::{HttpModel, Key, Provider};
+use crate::http::HttpModel;
 use crate::keys::{self, Environment, Keys};
 use crate::price::Price;
+use crate::provider::{Key, Provider};
 use crate::script::Script;
 use scripts::{SCRIPTED, Scripts};
 

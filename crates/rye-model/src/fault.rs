@@ -9,6 +9,8 @@ use serde_json::Value;
 
 /// How much of a message is repeated.
 const LONGEST: usize = 600;
+/// And of one that is to be a line.
+const LONGEST_LINE: usize = 200;
 
 /// What a provider said went wrong.
 #[derive(Debug, Default, PartialEq)]
@@ -23,7 +25,7 @@ impl Said {
     /// Reads the body of an answer that is none. Every server has a form of its own.
     pub(crate) fn read(body: &str) -> Self {
         let Ok(body) = serde_json::from_str::<Value>(body) else {
-            let message = short(body);
+            let message = body.trim().to_owned();
             return Self {
                 message,
                 ..Self::default()
@@ -39,7 +41,7 @@ impl Said {
     pub(crate) fn of(body: &Value) -> Self {
         let error = body.get("error").filter(|it| !it.is_null()).unwrap_or(body);
         if let Value::String(message) = error {
-            let message = short(message);
+            let message = message.clone();
             return Self {
                 message,
                 ..Self::default()
@@ -57,9 +59,14 @@ impl Said {
             .find_map(|name| error.get(name)?.as_str());
         Self {
             kind: kind.cloned().unwrap_or_default(),
-            message: message.map_or_else(|| short(&error.to_string()), short),
+            message: message.map_or_else(|| error.to_string(), str::to_owned),
             retry_after: error.get("details").and_then(retry_delay),
         }
+    }
+
+    /// The status that goes with its word for it, if one does.
+    pub(crate) fn status(&self) -> Option<u16> {
+        status_of(&self.kind)
     }
 
     /// What it means when it comes amid a stream.
@@ -163,13 +170,33 @@ pub(crate) fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     Some(Duration::try_from(date.duration_since(now)).unwrap_or_default())
 }
 
-fn short(text: &str) -> String {
+/// A message that is not too long, without what a terminal would obey. To be masked before:
+/// half a secret is not found any more.
+pub(crate) fn short(text: &str) -> String {
+    cut(text, LONGEST)
+}
+
+/// The same of the first line that says something.
+pub(crate) fn first_line(text: &str) -> String {
+    cut(text.trim().lines().next().unwrap_or_default(), LONGEST_LINE)
+}
+
+fn cut(text: &str, longest: usize) -> String {
     let text = text.trim();
-    if text.chars().count() <= LONGEST {
-        return text.to_owned();
+    let is_odd = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
+    let mut short = String::new();
+    for (number, letter) in text.chars().enumerate() {
+        if number == longest {
+            short.push('…');
+            break;
+        }
+        if is_odd(letter) {
+            short.extend(letter.escape_default());
+        } else {
+            short.push(letter);
+        }
     }
-    let start: String = text.chars().take(LONGEST).collect();
-    format!("{start}…")
+    short
 }
 
 #[cfg(test)]
@@ -258,6 +285,14 @@ mod tests {
             assert_eq!(word(&error), means, "{body}");
             assert!(error.to_string().contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn a_message_is_short_and_does_nothing_to_a_terminal() {
+        assert_eq!(short(" a\u{1b}[31m\nb\r\n"), "a\\u{1b}[31m\nb");
+        assert_eq!(first_line("\n <h1>\u{7}\n</h1>"), "<h1>\\u{7}");
+        assert_eq!(short(&"ä".repeat(LONGEST + 1)).chars().count(), LONGEST + 1);
+        assert!(first_line(&"x".repeat(999)).ends_with("x…"));
     }
 
     #[test]

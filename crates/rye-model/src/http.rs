@@ -1,69 +1,32 @@
 //! A model that is asked over HTTP.
 
-use std::fmt;
-use std::sync::{Arc, OnceLock};
+mod client;
+mod no_stream;
+mod refused;
+
 use std::time::Duration;
 
-use jiff::Timestamp;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Response};
-use rye_engine::mask::Masks;
+use reqwest::Response;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest};
 use rye_engine::store::Later;
+use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use crate::answer::{Decoder, Told};
-use crate::api::{Api, Target};
-use crate::fault::{self, Said};
+use crate::api::Target;
+use crate::halves;
 use crate::price::Price;
-use crate::sse::{self, TooLong};
+use crate::provider::{Key, Provider};
+use crate::sse::{self, Event, TooLong};
+use client::{causes, client};
+use no_stream::Opening;
 
-/// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(20);
-/// How much of an answer that is none is read.
+/// How much of an answer that is none is read, and how long.
 const LONGEST_FAULT: usize = 64 * 1024;
-
-/// Where a key is from.
-#[derive(Clone)]
-pub enum Key {
-    /// None is sent.
-    None,
-    /// There it is.
-    Given {
-        /// The key.
-        secret: Arc<Zeroizing<String>>,
-        /// Where it was found, for whoever must put it right.
-        found: String,
-    },
-    /// There should be one: what to do, as a sentence.
-    Missing(String),
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("None"),
-            Self::Given { found, .. } => write!(f, "Given({found})"),
-            Self::Missing(what) => write!(f, "Missing({what})"),
-        }
-    }
-}
-
-/// Who is asked.
-#[derive(Debug, Clone)]
-pub struct Provider {
-    /// How it is spoken to.
-    pub api: Api,
-    /// Its address, to which the API's own path is added.
-    pub base_url: String,
-    /// What it lets us in for.
-    pub key: Key,
-    /// Headers of its own.
-    pub headers: Vec<(String, String)>,
-    /// How long it may say nothing.
-    pub silence: Duration,
-}
+const LONGEST_FAULT_TIME: Duration = Duration::from_secs(10);
+/// How long is waited, once all is said, for what was used up.
+const AFTERWARDS: Duration = Duration::from_secs(5);
 
 /// A model of a provider.
 #[derive(Debug)]
@@ -88,7 +51,8 @@ impl HttpModel {
         request: &ModelRequest,
         deltas: &Deltas,
     ) -> Result<ModelAnswer, ModelError> {
-        let (headers, url) = (self.headers()?, self.url());
+        let headers = self.headers()?;
+        let url = self.provider.url(&self.provider.api.path(&self.target));
         let body = self.provider.api.body(request, &self.target);
         let client = client(&url).map_err(ModelError::Refused)?;
         let sent = client.post(url).headers(headers).body(body).send();
@@ -97,7 +61,7 @@ impl HttpModel {
             return Err(self.refused(response).await);
         }
         let heard = self.listen(response, deltas).await;
-        heard.map_err(|error| self.error_without_key(error))
+        heard.map_err(|error| self.fit_to_be_told(error))
     }
 
     /// Hears the answer to its end.
@@ -108,24 +72,42 @@ impl HttpModel {
     ) -> Result<ModelAnswer, ModelError> {
         let mut decoder = self.provider.api.decoder();
         let mut reader = sse::Reader::default();
-        let (mut trouble, mut told) = (None, Told::default());
-        while !decoder.is_done() {
-            let bytes = match self.in_time(response.chunk()).await {
-                Ok(Some(bytes)) => bytes,
-                Ok(None) => break,
-                Err(error) => {
+        let mut opening = Opening::of(response.headers(), self.longest_fault());
+        let (mut trouble, mut told, mut whole_at) = (None, Told::default(), None);
+        while !decoder.is_done() && !opening.is_enough() {
+            if decoder.is_whole() {
+                whole_at.get_or_insert_with(Instant::now);
+            }
+            let until = whole_at.map(|at| at + AFTERWARDS).or(opening.until());
+            let bytes = match before(until, self.in_time(response.chunk())).await {
+                Some(Ok(Some(bytes))) => bytes,
+                Some(Ok(None)) | None => break,
+                Some(Err(error)) => {
                     trouble = Some(error);
                     break;
                 }
             };
-            let pushed = reader.push(&bytes, |event| decoder.take(event, &mut told));
+            opening.hear(&bytes);
+            let pushed = reader.push(&bytes, |event| {
+                opening.end();
+                let data = &*halves::readable(event.data);
+                decoder.take(Event { data, ..event }, &mut told)
+            });
             // What was said before something went wrong was said.
             for delta in told.take() {
                 deltas(delta);
             }
             pushed?;
         }
-        finish(decoder, trouble, self.price)
+        match opening.no_stream(&self.provider) {
+            Some(error) if trouble.is_none() || !error.is_retriable() => Err(error),
+            _ => finish(decoder, trouble, self.price),
+        }
+    }
+
+    /// How long an answer that is none is listened to.
+    fn longest_fault(&self) -> Duration {
+        LONGEST_FAULT_TIME.min(self.provider.silence)
     }
 
     /// Waits for something, but not for ever.
@@ -136,88 +118,16 @@ impl HttpModel {
         let silence = self.provider.silence;
         let Ok(outcome) = tokio::time::timeout(silence, work).await else {
             let seconds = silence.as_secs_f64();
-            let message = format!("nothing came for {seconds} s from {}", self.address());
+            let message = format!(
+                "nothing came for {seconds} s from {}",
+                self.provider.address()
+            );
             return Err(ModelError::Connection(message));
         };
         outcome.map_err(|error| {
-            let message = format!("{} ({})", causes(error), self.address());
+            let message = format!("{} ({})", causes(error), self.provider.address());
             ModelError::Connection(message)
         })
-    }
-
-    /// What an answer that is none says, and what to do about it.
-    async fn refused(&self, mut response: Response) -> ModelError {
-        let status = response.status().as_u16();
-        let asked = retry_after(response.headers());
-        let mut body = Vec::new();
-        while let Ok(Some(bytes)) = self.in_time(response.chunk()).await {
-            body.extend_from_slice(&bytes);
-            if body.len() > LONGEST_FAULT {
-                break;
-            }
-        }
-        let mut said = Said::read(&String::from_utf8_lossy(&body));
-        said.message = self.without_key(&said.message);
-        said.retry_after = asked.or(said.retry_after);
-        let here = self.address();
-        match said.with_status(status) {
-            ModelError::Unauthorized(message) => {
-                let fix = match &self.provider.key {
-                    Key::Given { found, .. } => {
-                        format!("the key is from {found}: see that it is right and still valid")
-                    }
-                    Key::None => {
-                        "no key was sent: name one in models.yaml with `api_key_env`".to_owned()
-                    }
-                    Key::Missing(what) => what.clone(),
-                };
-                ModelError::Unauthorized(format!("{here} said: {message}; {fix}"))
-            }
-            ModelError::Refused(message) if status == 404 => ModelError::Refused(format!(
-                "{here} has no `{}`: {message}; see `rye models list`",
-                self.target.id
-            )),
-            ModelError::Refused(message) if (300..400).contains(&status) => {
-                ModelError::Refused(format!("{here} sends elsewhere: {message}"))
-            }
-            other => other,
-        }
-    }
-
-    /// A server may repeat what it was sent.
-    fn without_key(&self, message: &str) -> String {
-        match &self.provider.key {
-            Key::Given { secret, .. } => Masks::new([secret.as_str()]).mask(message).into_owned(),
-            Key::None | Key::Missing(_) => message.to_owned(),
-        }
-    }
-
-    /// The same in an error that came amid a stream.
-    fn error_without_key(&self, error: ModelError) -> ModelError {
-        let clean = |message: String| self.without_key(&message);
-        match error {
-            ModelError::Overloaded {
-                message,
-                retry_after,
-            } => ModelError::Overloaded {
-                message: clean(message),
-                retry_after,
-            },
-            ModelError::RateLimited {
-                message,
-                retry_after,
-            } => ModelError::RateLimited {
-                message: clean(message),
-                retry_after,
-            },
-            ModelError::ContextOverflow(message) => ModelError::ContextOverflow(clean(message)),
-            ModelError::Connection(message) => ModelError::Connection(clean(message)),
-            ModelError::Unauthorized(message) => ModelError::Unauthorized(clean(message)),
-            ModelError::Refused(message) => ModelError::Refused(clean(message)),
-            ModelError::Empty(message) => ModelError::Empty(clean(message)),
-            ModelError::TooLong(message) => ModelError::TooLong(clean(message)),
-            other => other,
-        }
     }
 
     fn headers(&self) -> Result<HeaderMap, ModelError> {
@@ -248,19 +158,11 @@ impl HttpModel {
         for (name, value) in &provider.headers {
             let wrong = || ModelError::Refused(format!("the header `{name}` cannot be sent"));
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
-            let value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+            let mut value = HeaderValue::from_str(value).map_err(|_| wrong())?;
+            value.set_sensitive(true);
             headers.insert(name, value);
         }
         Ok(headers)
-    }
-
-    fn url(&self) -> String {
-        let path = self.provider.api.path(&self.target);
-        format!("{}/{path}", self.address())
-    }
-
-    fn address(&self) -> &str {
-        self.provider.base_url.trim_end_matches('/')
     }
 }
 
@@ -275,6 +177,14 @@ impl Model for HttpModel {
         deltas: Deltas,
     ) -> Later<'_, Result<ModelAnswer, ModelError>> {
         Box::pin(async move { self.ask(&request, &deltas).await })
+    }
+}
+
+/// What comes of something, if it does before a moment.
+async fn before<T>(until: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+    match until {
+        None => Some(work.await),
+        Some(until) => tokio::time::timeout_at(until, work).await.ok(),
     }
 }
 
@@ -299,53 +209,4 @@ impl From<TooLong> for ModelError {
     fn from(error: TooLong) -> Self {
         Self::TooLong(error.to_string())
     }
-}
-
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let millis = headers.get("retry-after-ms");
-    let millis = millis.and_then(|it| it.to_str().ok()?.trim().parse().ok());
-    let told = headers.get(RETRY_AFTER);
-    let told = || told.and_then(|it| fault::retry_after(it.to_str().ok()?, Timestamp::now()));
-    millis.map(Duration::from_millis).or_else(told)
-}
-
-/// An error with its causes, and without the address: it may hold a secret.
-fn causes(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
-}
-
-/// The client for an address. One that needs no certificates does not wait until the
-/// machine's are read.
-fn client(url: &str) -> Result<Client, String> {
-    static PLAIN: OnceLock<Result<Client, String>> = OnceLock::new();
-    static SAFE: OnceLock<Result<Client, String>> = OnceLock::new();
-    let made = if url.starts_with("http://") {
-        PLAIN.get_or_init(|| make(builder().tls_certs_only([])))
-    } else {
-        SAFE.get_or_init(|| make(builder()))
-    };
-    made.clone()
-}
-
-fn builder() -> reqwest::ClientBuilder {
-    // Another part of the program may have installed it already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::builder()
-        .tcp_nodelay(true)
-        .connect_timeout(CONNECT)
-        // A key is for the place that it was meant for.
-        .redirect(Policy::none())
-        .user_agent(concat!("rye/", env!("CARGO_PKG_VERSION")))
-}
-
-fn make(builder: reqwest::ClientBuilder) -> Result<Client, String> {
-    let made = builder.build();
-    made.map_err(|error| format!("no HTTP client can be made: {}", causes(error)))
 }

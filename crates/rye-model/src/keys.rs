@@ -5,7 +5,7 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use crate::config::ProviderConfig;
-use crate::http::Key;
+use crate::provider::Key;
 
 /// Where keys are kept.
 pub trait Keys: Send + Sync + 'static {

@@ -17,6 +17,9 @@ use crate::convert::{self, Block, Image, Outcome, Reader, Spoken, Turn};
 
 pub(crate) use stream::Stream;
 
+/// The smallest limit that is taken.
+const LEAST_OUTPUT: u64 = 16;
+
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
@@ -111,7 +114,7 @@ pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
             model: &target.id,
             stream: true,
             store: false,
-            max_output_tokens: target.max_output(request),
+            max_output_tokens: target.max_output(request).max(LEAST_OUTPUT),
             instructions: &request.system,
             tools: request.tools.iter().map(tool).collect(),
             input,

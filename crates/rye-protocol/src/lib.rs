@@ -26,6 +26,7 @@ mod error;
 mod event;
 mod gate;
 mod id;
+mod incomplete;
 mod proof;
 mod queue;
 #[cfg(feature = "schema")]
@@ -43,6 +44,7 @@ pub use gate::{Action, Gate, GateKind, GateOrigin, GateRef, GateStatus, Resoluti
 pub use id::{
     CallId, EntryId, GateId, IdError, OrderId, QueueItemId, SandboxId, SessionId, ThreadId,
 };
+pub use incomplete::Incomplete;
 pub use proof::{Archive, Receipt, Seal};
 pub use queue::{Author, ItemStatus, QueueItem, QueueMode};
 #[cfg(feature = "schema")]

@@ -230,6 +230,14 @@ fn a_result_is_validated_and_asked_for_once_more() {
     assert!(words.contains("the result is no good, twice"), "{words}");
     assert_eq!(wire.requests().len(), 4);
     world.write("project/n.json", r#"{"type": 1}"#);
+    let gone = world.run(&["prompt", "count", "--schema", "no-such.json"]);
+    let told = String::from_utf8_lossy(&gone.stderr);
+    assert_eq!(gone.status.code(), Some(2), "{told}");
+    assert!(
+        told.contains("the schema no-such.json cannot be read"),
+        "{told}"
+    );
+    assert!(told.contains("--schema FILE names a file"), "{told}");
     let wrong = world.run(&["prompt", "count", "--schema", file]);
     assert_eq!(wrong.status.code(), Some(2), "{}", stderr(&wrong));
 }

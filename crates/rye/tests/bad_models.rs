@@ -59,7 +59,27 @@ const CASES: &[Case] = &[
         },
         args: &[],
         exit: 1,
-        words: &["the connection to the model broke"],
+        words: &["the connection to the model broke", " (http://127.0.0.1:"],
+    },
+    Case {
+        what: "a page instead of a stream",
+        replies: || vec![Reply::page("text/html", "<html>Log in to the WiFi</html>")],
+        args: &[],
+        exit: 1,
+        words: &[
+            "gave no stream but text/html: <html>Log in to the WiFi</html>",
+            "see that `base_url` in models.yaml is the address of its API",
+        ],
+    },
+    Case {
+        what: "somewhere else",
+        replies: || {
+            let reply = Reply::json(307, &value!({}));
+            vec![reply.header("location", "http://ada:pw@elsewhere.example/v1?key=k")]
+        },
+        args: &[],
+        exit: 1,
+        words: &["sends elsewhere, to http://elsewhere.example: "],
     },
     Case {
         what: "a key amid a stream",
@@ -90,6 +110,16 @@ const CASES: &[Case] = &[
         args: &[],
         exit: 1,
         words: &["the model gave an empty answer", "choose another model"],
+    },
+    Case {
+        what: "thoughts and nothing else",
+        replies: || {
+            let thought = Said::default().after("hm", "").stopped("length");
+            vec![Reply::stream(Api::OpenAiChat.stream(&thought))]
+        },
+        args: &[],
+        exit: 1,
+        words: &["(length)", "a larger `max_output` in models.yaml"],
     },
     Case {
         what: "an answer of 10 MiB",

@@ -129,6 +129,7 @@ fn what_was_written_can_be_read_where_nothing_can_be() {
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
         assert!(told.contains("sessions.db can only be read here"), "{told}");
+        assert!(told.contains("export RYE_STATE_DIR="), "{told}");
     }
     let health = read_only(&world, &["doctor"]);
     let told = String::from_utf8_lossy(&health.stdout);

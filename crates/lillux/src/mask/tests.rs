@@ -42,6 +42,23 @@ fn a_secret_among_others_in_base64_is_masked() {
 }
 
 #[test]
+fn a_secret_in_an_address_or_a_form_is_masked() {
+    let masks = Masks::new(["sk/+ä (1)*x", "plain-secret"]);
+    for text in [
+        "sk%2F%2B%C3%A4%20%281%29%2Ax",
+        "sk%2f%2b%c3%a4%20%281%29%2ax",
+        "sk/%2B%C3%A4%20%281%29%2Ax",
+        "sk%2F%2B%C3%A4%20(1)*x",
+        "sk%2F%2B%C3%A4+%281%29*x",
+    ] {
+        let address = format!("https://host/?key={text}&x=1");
+        assert_eq!(masks.mask(&address), "https://host/?key=[masked]&x=1");
+    }
+    // What is the same either way is not kept twice.
+    assert_eq!(percent::forms(b"plain-secret"), Vec::<String>::new());
+}
+
+#[test]
 fn what_one_learns_all_know_who_share_it() {
     let masks = Masks::default();
     let shared = masks.clone();

@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use rye_engine::protocol::{Event, EventKind, Millis, QueueMode, StatusKind};
+use rye_engine::protocol::{
+    Entry, EntryKind, Event, EventKind, Message, Millis, QueueMode, Role, StatusKind,
+};
 
 use super::*;
 
@@ -94,9 +96,32 @@ fn told(app: &mut App, kind: EventKind) {
     app.news(&event, None);
 }
 
+fn written(message: Message) -> Entry {
+    Entry {
+        id: "e".parse().unwrap(),
+        session: "s".parse().unwrap(),
+        thread: "t".parse().unwrap(),
+        parent: None,
+        item: None,
+        kind: EntryKind::Message(message),
+        created_at: Millis(1),
+        hash: String::new(),
+    }
+}
+
+#[test]
+fn an_answer_that_is_not_whole_says_so() {
+    let mut app = app();
+    let mut message = Message::text(Role::Assistant, "one, two");
+    message.stop_reason = Some("max_tokens".to_owned());
+    app.pane_mut().entry(&written(message));
+    let lines: Vec<_> = app.finished(90).iter().map(Line::text).collect();
+    let cut = "the answer is cut off: the model may not write more at once (max_tokens)";
+    assert_eq!(lines, ["", "one, two", cut]);
+}
+
 #[test]
 fn what_was_missed_amid_an_answer_is_shown_whole_at_its_end() {
-    use rye_engine::protocol::{Entry, EntryKind, Message, Role};
     let mut app = app();
     told(
         &mut app,
@@ -120,17 +145,8 @@ fn what_was_missed_amid_an_answer_is_shown_whole_at_its_end() {
             text: "ee\n\n".to_owned(),
         },
     );
-    let entry = Entry {
-        id: "e".parse().unwrap(),
-        session: "s".parse().unwrap(),
-        thread: "t".parse().unwrap(),
-        parent: None,
-        item: None,
-        kind: EntryKind::Message(Message::text(Role::Assistant, "one\n\ntwo\n\nthree\n\n")),
-        created_at: Millis(1),
-        hash: String::new(),
-    };
-    app.pane_mut().entry(&entry);
+    let whole = Message::text(Role::Assistant, "one\n\ntwo\n\nthree\n\n");
+    app.pane_mut().entry(&written(whole));
     let lines: Vec<_> = app.finished(40).iter().map(Line::text).collect();
     assert_eq!(lines, ["", "one", "", "two", "", "three"]);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rye_protocol::{CallId, ErrorCode, ErrorInfo, Gate, GateId};
+use rye_protocol::{CallId, ErrorCode, ErrorInfo, Gate, GateId, Limits};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
@@ -85,7 +85,8 @@ impl Runner {
             system: guidance.system.clone(),
             messages,
             tools: self.shared.tools.specs(),
-            max_output: None,
+            // What is said may use up what is left, and no more.
+            max_output: self.left().tokens.map(|tokens| tokens.max(1)),
             for_summary: false,
         };
         let heard = own.clone();
@@ -119,14 +120,23 @@ impl Runner {
         Ok(self.transcript.get_or_insert_default())
     }
 
+    /// What is left of the limits of the session and of the prompt, without what the call
+    /// that is being made has reserved.
+    fn left(&self) -> Limits {
+        let turn = self.machine.thread.turn.as_ref();
+        let of_item = turn.and_then(|turn| {
+            let item = self.machine.items.iter().find(|it| it.id == turn.item)?;
+            Some(item.limits.left(&turn.used.plus(turn.reserved)))
+        });
+        self.shared.budget.left().and(of_item.unwrap_or_default())
+    }
+
     fn run_tool(&mut self, call: CallId, tool: &str, args: Value) {
         let Some(turn) = &self.machine.thread.turn else {
             return;
         };
-        let items = self.machine.items.iter();
-        let item = items.clone().find(|item| item.id == turn.item);
-        let of_item = item.map(|item| item.limits.left(&turn.used));
-        let left = self.shared.budget.left().and(of_item.unwrap_or_default());
+        let mut items = self.machine.items.iter();
+        let item = items.find(|item| item.id == turn.item);
         let session = self.shared.data();
         let context = ToolContext {
             session: session.id,
@@ -138,7 +148,7 @@ impl Runner {
             item: turn.item.clone(),
             call: call.clone(),
             sandbox: Arc::clone(&self.shared.sandbox),
-            left,
+            left: self.left(),
             engine: self.shared.engine.clone(),
             masks: self.shared.masks.clone(),
             told: Arc::default(),

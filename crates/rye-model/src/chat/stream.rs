@@ -23,6 +23,8 @@ pub(crate) struct Stream {
     /// The calls, by the number and the id that the server gave them.
     calls: Vec<(Option<usize>, String)>,
     stop_reason: Option<String>,
+    /// What it said is that it will not, whatever it stopped for.
+    refused: bool,
     tokens: Tokens,
     done: bool,
 }
@@ -116,12 +118,18 @@ impl Decoder for Stream {
         self.done
     }
 
+    fn is_whole(&self) -> bool {
+        self.done || self.stop_reason.is_some()
+    }
+
     fn finish(self: Box<Self>) -> Result<Heard, ModelError> {
         // Not every server says `[DONE]`.
         if !self.done && self.stop_reason.is_none() {
             return Err(answer::cut());
         }
-        self.answer.finish(self.stop_reason, self.tokens)
+        let refused = self.refused.then(|| answer::REFUSAL.to_owned());
+        self.answer
+            .finish(refused.or(self.stop_reason), self.tokens)
     }
 }
 
@@ -131,6 +139,7 @@ impl Stream {
         if let Some(thought) = thought.filter(|it| !it.is_empty()) {
             self.answer.thought(THOUGHT, &thought, tell)?;
         }
+        self.refused |= delta.refusal.as_ref().is_some_and(|it| !it.is_empty());
         for text in [delta.content, delta.refusal].into_iter().flatten() {
             self.answer.text(TEXT, &text, tell)?;
         }

@@ -21,6 +21,8 @@ pub(crate) struct Stream {
     last: usize,
     stop_reason: Option<String>,
     tokens: Tokens,
+    /// What all of it used up is known.
+    counted: bool,
 }
 
 #[derive(Deserialize)]
@@ -97,6 +99,8 @@ impl Decoder for Stream {
             let message = format!("the prompt was blocked ({reason})");
             return Err(ModelError::Refused(message));
         }
+        let counts = piece.usage_metadata.is_some();
+        self.counted |= counts && self.stop_reason.is_some();
         if let Some(usage) = piece.usage_metadata {
             let (prompt, tools) = (usage.prompt_token_count, usage.tool_use_prompt_token_count);
             let (said, thought) = (usage.candidates_token_count, usage.thoughts_token_count);
@@ -115,12 +119,16 @@ impl Decoder for Stream {
             self.add(&part, tell)?;
         }
         self.stop_reason = candidate.finish_reason.or(self.stop_reason.take());
+        self.counted |= counts && self.stop_reason.is_some();
         Ok(())
     }
 
     fn is_done(&self) -> bool {
-        // What was used up may still follow.
-        false
+        self.counted
+    }
+
+    fn is_whole(&self) -> bool {
+        self.stop_reason.is_some()
     }
 
     fn finish(self: Box<Self>) -> Result<Heard, ModelError> {

@@ -17,6 +17,8 @@ use crate::sse::Event;
 pub(crate) struct Stream {
     answer: Assembly,
     stop_reason: Option<String>,
+    /// What it said is that it will not, whatever it stopped for.
+    refused: bool,
     tokens: Tokens,
     done: bool,
 }
@@ -103,7 +105,9 @@ impl Decoder for Stream {
                 }
                 Ok(())
             }
-            "response.output_text.delta" | "response.refusal.delta" => {
+            "response.output_text.delta" => self.answer.text(at, &piece.delta, tell),
+            "response.refusal.delta" => {
+                self.refused = true;
                 self.answer.text(at, &piece.delta, tell)
             }
             "response.reasoning_summary_part.added" if piece.summary_index > 0 => {
@@ -144,7 +148,9 @@ impl Decoder for Stream {
         if !self.done {
             return Err(answer::cut());
         }
-        self.answer.finish(self.stop_reason, self.tokens)
+        let refused = self.refused.then(|| answer::REFUSAL.to_owned());
+        self.answer
+            .finish(refused.or(self.stop_reason), self.tokens)
     }
 }
 
@@ -162,6 +168,7 @@ impl Stream {
             "message" if !self.answer.is_text(at) => {
                 for content in item.content.unwrap_or_default() {
                     self.answer.text(at, &content.text, tell)?;
+                    self.refused |= !content.refusal.is_empty();
                     self.answer.text(at, &content.refusal, tell)?;
                 }
             }

@@ -193,7 +193,8 @@ pub(crate) fn database(context: &Context) -> Result<PathBuf, Failure> {
         let message = "there is no folder to write sessions down in: HOME is not set";
         Failure::usage(message).hint("export RYE_STATE_DIR=/the/folder")
     })?;
-    durable::create_folder(&state.value, 0o700)?;
+    durable::create_folder(&state.value, 0o700)
+        .map_err(|error| Failure::from(error).hint(failures::ELSEWHERE))?;
     Ok(state.value.join("sessions.db"))
 }
 

@@ -60,7 +60,11 @@ fn spoken(message: &Message) -> String {
         Part::Attachment { name, .. } => format!("[{name}]"),
     });
     let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
-    format!("{role:<10} {}", parts.join("; "))
+    let cut_off = match (message.incomplete(), &message.stop_reason) {
+        (Some(_), Some(why)) => format!(" [not whole: {why}]"),
+        _ => String::new(),
+    };
+    format!("{role:<10} {}{cut_off}", parts.join("; "))
 }
 
 fn first_line(text: &str) -> String {

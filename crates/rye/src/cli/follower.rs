@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use rye_engine::bridge::DRIFT;
 use rye_engine::protocol::{
-    Entry, EntryId, ErrorInfo, Event, EventKind, Gate, GateId, Millis, StatusKind, ThreadId,
-    TurnEnd,
+    Entry, EntryId, ErrorInfo, Event, EventKind, Gate, GateId, Incomplete, Millis, StatusKind,
+    ThreadId, TurnEnd,
 };
 use rye_engine::{Engine, Notice, Prompt, Session};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use super::engine::{decide, how_to_answer};
 use super::entry_line::line;
 use super::failure::{Exit, Failure};
 use super::gate_words;
-use super::page::{DIM, paint, plain};
+use super::page::{DIM, one_line, paint};
 use super::printer::Printer;
 use asked::{Asked, Meaning};
 use gates::Gates;
@@ -48,6 +48,10 @@ pub(crate) struct Ended {
     pub(crate) reason: TurnEnd,
     /// What the model answered; also in the turns that followed by themselves.
     pub(crate) text: String,
+    /// Why the model stopped, in its own words.
+    pub(crate) stop_reason: Option<String>,
+    /// Why that is not all there was to say, if it is not.
+    pub(crate) incomplete: Option<Incomplete>,
     /// The result, where one was wanted and it fits.
     pub(crate) result: Option<Value>,
     pub(crate) error: Option<ErrorInfo>,
@@ -110,7 +114,7 @@ impl Follower<'_> {
                     }
                     asked.failed(error);
                 }
-                _ => {}
+                (other, _) => self.change_of_model(&other),
             }
         }
     }
@@ -148,9 +152,29 @@ impl Follower<'_> {
             };
             let notice = self.heard(notice).await?;
             told = notice.event.sequence.unwrap_or(told);
+            self.change_of_model(&notice.event.kind);
             if let Some(entry) = notice.entry {
                 self.aside(&line(&entry));
             }
+        }
+    }
+
+    /// That a model did not answer, and what is done about it.
+    fn change_of_model(&self, kind: &EventKind) {
+        match kind {
+            EventKind::ModelRetry {
+                model,
+                wait_ms,
+                why,
+                ..
+            } => {
+                let wait = Duration::from_millis(*wait_ms).as_secs_f64();
+                self.aside(&format!("{model} is asked again in {wait} s: {why}"));
+            }
+            EventKind::ModelSwitched { from, to, why } => {
+                self.aside(&format!("{to} answers in place of {from}: {why}"));
+            }
+            _ => {}
         }
     }
 
@@ -181,7 +205,7 @@ impl Follower<'_> {
     fn aside(&self, line: &str) {
         if !self.printer.quiet && !self.events {
             self.printer
-                .aside(&format!("{}\n", paint(DIM, plain(line))));
+                .aside(&format!("{}\n", paint(DIM, one_line(line))));
         }
     }
 

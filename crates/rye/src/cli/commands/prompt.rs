@@ -5,7 +5,7 @@ mod input;
 use std::path::Path;
 use std::time::SystemTime;
 
-use rye_engine::protocol::{ErrorCode, Millis, SessionId, TurnEnd};
+use rye_engine::protocol::{ErrorCode, Incomplete, Millis, SessionId, TurnEnd};
 use rye_engine::result::wrong_schema;
 use rye_engine::store::Claim;
 use rye_engine::{Engine, NewSession, Prompt, Session};
@@ -18,7 +18,7 @@ use crate::cli::failure::{Exit, Failure};
 use crate::cli::follower::{Ended, Follower};
 use crate::cli::going_on::{made_in, with_session};
 use crate::cli::page::{Page, plain};
-use crate::cli::printer::{Outcome, Report};
+use crate::cli::printer::{Outcome, Printer, Report};
 
 pub(crate) fn run(args: &PromptArgs, context: &Context) -> Outcome {
     let outcome = prompted(args, context);
@@ -102,7 +102,12 @@ async fn checked(
 /// The schema of a file.
 fn schema(path: &Path) -> Result<Value, Failure> {
     let wrong = |why: String| Failure::new(Exit::Usage, "bad_schema", why).at(path);
-    let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    let bytes = std::fs::read(path).map_err(|error| {
+        let message = format!("the schema {} cannot be read: {error}", path.display());
+        Failure::new(Exit::Usage, "bad_schema", message)
+            .hint("--schema FILE names a file with a JSON Schema, from the folder you are in")
+            .detail("path", path.display().to_string())
+    })?;
     let schema: Value =
         serde_json::from_slice(&bytes).map_err(|error| wrong(format!("it is no JSON: {error}")))?;
     match wrong_schema(&schema) {
@@ -146,12 +151,37 @@ async fn ask(
         }
         Err(failure) => return Err(failure),
     };
+    if !context.printer.json && ended.reason == TurnEnd::EndTurn {
+        tell_incomplete(&ended, &session, context.printer);
+    }
     let is_late = until.is_some_and(|until| until <= now());
     Ok(Box::new(Answer {
         session,
         ended,
         is_late,
     }))
+}
+
+/// Tells whoever reads an answer that it is not all of it.
+fn tell_incomplete(ended: &Ended, session: &SessionId, printer: Printer) {
+    let Some(incomplete) = ended.incomplete else {
+        return;
+    };
+    let why = ended.stop_reason.as_deref().unwrap_or_default();
+    let (text, hint) = match incomplete {
+        Incomplete::OutputLimit => (
+            format!("the answer is cut off: the model may not write more at once ({why})"),
+            format!(
+                "rye prompt --session {session} 'go on', or a larger `max_output` in models.yaml \
+                 or --max-tokens"
+            ),
+        ),
+        Incomplete::Refused => (
+            format!("the answer is no whole one: the model would not go on ({why})"),
+            "ask otherwise, or choose another model: rye models list".to_owned(),
+        ),
+    };
+    printer.warn(&text, Some(&hint));
 }
 
 fn now() -> Millis {
@@ -213,6 +243,12 @@ impl Report for Answer {
             "answer": self.ended.text,
             "end": self.ended.reason,
         });
+        if let Some(reason) = &self.ended.stop_reason {
+            json["stop_reason"] = json!(reason);
+        }
+        if let Some(incomplete) = self.ended.incomplete {
+            json["incomplete"] = json!(incomplete);
+        }
         if let Some(result) = &self.ended.result {
             json["result"] = result.clone();
         }

@@ -7,6 +7,10 @@ use rye_items::Space;
 
 use crate::cli::failure::{Exit, Failure};
 
+/// What to do where sessions cannot be written down.
+pub(super) const ELSEWHERE: &str = "see that its disk has room and can be written to, or: \
+                                    export RYE_STATE_DIR=/another/folder";
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match &error {
@@ -17,7 +21,7 @@ impl From<StoreError> for Failure {
             StoreError::Conflict { .. } => Self::failed("conflict", error),
             StoreError::Archived(_) => Self::failed("archived", error),
             StoreError::GateEnded(_) => Self::failed("gate_ended", error),
-            StoreError::Unavailable(_) => Self::failed("store", error),
+            StoreError::Unavailable(_) => Self::failed("store", error).hint(ELSEWHERE),
             StoreError::Broken(_) => Self::failed("broken", error)
                 .hint("rye session resume SESSION goes on from the record"),
             _ => Self::failed("unreadable", error),

@@ -2,7 +2,7 @@
 
 use rye_engine::compaction::is_continuation;
 use rye_engine::protocol::{
-    Entry, EntryKind, ErrorInfo, Part, QueueItemId, Role, ThreadId, TurnEnd,
+    Entry, EntryKind, ErrorInfo, Incomplete, Part, QueueItemId, Role, ThreadId, TurnEnd,
 };
 use rye_engine::result::RESULT;
 use serde_json::Value;
@@ -18,6 +18,8 @@ pub(super) struct Asked {
     /// What was said in the turns before.
     earlier: Vec<String>,
     text: String,
+    stop_reason: Option<String>,
+    incomplete: Option<Incomplete>,
     result: Option<Value>,
     error: Option<ErrorInfo>,
 }
@@ -40,6 +42,8 @@ impl Asked {
             ended: None,
             earlier: Vec::new(),
             text: String::new(),
+            stop_reason: None,
+            incomplete: None,
             result: None,
             error: None,
         }
@@ -88,6 +92,8 @@ impl Asked {
                     return Meaning::Aside;
                 }
                 self.text = message.content();
+                self.stop_reason.clone_from(&message.stop_reason);
+                self.incomplete = message.incomplete();
                 if let Some(result) = message.metadata.get(RESULT) {
                     self.result = Some(result.clone());
                 }
@@ -116,6 +122,8 @@ impl Asked {
         Ended {
             reason,
             text: said.join("\n\n"),
+            stop_reason: self.stop_reason,
+            incomplete: self.incomplete,
             result: self.result,
             error: self.error,
         }
