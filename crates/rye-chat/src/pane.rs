@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 use rye_engine::compaction::is_continuation;
 use rye_engine::protocol::{
-    CallId, Entry, EntryId, EntryKind, Incomplete, Message, Part, QueueItem, QueueItemId,
-    ResultStatus, Role, SessionId, StatusKind, ThreadId, TurnEnd, Usage,
+    CallId, Entry, EntryId, EntryKind, Message, Part, QueueItem, QueueItemId, ResultStatus, Role,
+    SessionId, StatusKind, ThreadId, TurnEnd, Usage,
 };
 use serde_json::Value;
 
@@ -253,13 +253,7 @@ impl Pane {
             });
         }
         if let (Some(incomplete), Some(why)) = (message.incomplete(), &message.stop_reason) {
-            let what = match incomplete {
-                Incomplete::OutputLimit => {
-                    "the answer is cut off: the model may not write more at once"
-                }
-                Incomplete::Refused => "the answer is no whole one: the model would not go on",
-            };
-            self.add(Block::told(&format!("{what} ({why})")));
+            self.add(Block::told(&format!("{incomplete} ({why})")));
         }
     }
 

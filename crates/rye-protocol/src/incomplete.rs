@@ -1,5 +1,7 @@
 //! Answers that end before their end.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Message, Role};
@@ -26,6 +28,15 @@ impl Incomplete {
             "refusal" | "content_filter" | "safety" | "image_safety" | "recitation"
             | "blocklist" | "prohibited_content" | "spii" | "language" => Self::Refused,
             _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Incomplete {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OutputLimit => "the answer is cut off: the model may not write more at once",
+            Self::Refused => "the answer is no whole one: the model would not go on",
         })
     }
 }

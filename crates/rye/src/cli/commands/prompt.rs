@@ -168,20 +168,14 @@ fn tell_incomplete(ended: &Ended, session: &SessionId, printer: Printer) {
         return;
     };
     let why = ended.stop_reason.as_deref().unwrap_or_default();
-    let (text, hint) = match incomplete {
-        Incomplete::OutputLimit => (
-            format!("the answer is cut off: the model may not write more at once ({why})"),
-            format!(
-                "rye prompt --session {session} 'go on', or a larger `max_output` in models.yaml \
-                 or --max-tokens"
-            ),
+    let hint = match incomplete {
+        Incomplete::OutputLimit => format!(
+            "rye prompt --session {session} 'go on', or a larger `max_output` in models.yaml \
+             or --max-tokens"
         ),
-        Incomplete::Refused => (
-            format!("the answer is no whole one: the model would not go on ({why})"),
-            "ask otherwise, or choose another model: rye models list".to_owned(),
-        ),
+        Incomplete::Refused => "ask otherwise, or choose another model: rye models list".to_owned(),
     };
-    printer.warn(&text, Some(&hint));
+    printer.warn(&format!("{incomplete} ({why})"), Some(&hint));
 }
 
 fn now() -> Millis {
