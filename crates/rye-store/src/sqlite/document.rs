@@ -55,13 +55,15 @@ fn depth(json: &str) -> usize {
     deepest
 }
 
-/// An event as it is stored: without what its row says.
+/// An event as it is stored: without what its row says. Its own when it is read, somebody's
+/// when it is written.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Told {
+#[serde(bound(deserialize = "Thread: Deserialize<'de>, Kind: Deserialize<'de>"))]
+pub(super) struct Told<Thread = ThreadId, Kind = EventKind> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) thread: Option<ThreadId>,
+    pub(super) thread: Option<Thread>,
     pub(super) at: Millis,
-    pub(super) kind: EventKind,
+    pub(super) kind: Kind,
 }
 
 impl Told {
