@@ -258,6 +258,7 @@ impl Runner {
                 self.model = None;
                 self.partial.clear();
                 self.failover = failover::Failover::default();
+                let answer = self.told_apart(answer).await?;
                 self.step(Input::Answered(answer)).await.map(drop)
             }
             Mail::Failed(generation, _) if generation != self.generation => Ok(()),

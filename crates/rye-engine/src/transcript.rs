@@ -1,6 +1,7 @@
 //! A history as a model reads it: every call has its result, and nothing else is said
 //! between the two.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use rye_protocol::{CallId, Entry, EntryKind, Message, Part, ResultStatus, Role};
@@ -25,6 +26,8 @@ pub(crate) struct Transcript {
     open: Vec<(CallId, String)>,
     /// How many tokens it has, about.
     tokens: u64,
+    /// The ids of all calls of the path, those too that a sum stands for.
+    ids: HashSet<CallId>,
 }
 
 impl Transcript {
@@ -32,6 +35,9 @@ impl Transcript {
     /// grew here as for one that was read from the record.
     pub(crate) fn of(path: &[Entry]) -> Self {
         let mut transcript = Self::default();
+        for entry in path {
+            transcript.note_calls(entry);
+        }
         for shown in View::of(path).shown() {
             match shown {
                 Shown::Sum(message) => transcript.add(message),
@@ -52,9 +58,35 @@ impl Transcript {
             EntryKind::Compaction { .. } | EntryKind::CompactionUndone { .. }
         );
         if !is_sum {
+            self.note_calls(entry);
             self.read(entry, false);
         }
         !is_sum
+    }
+
+    fn note_calls(&mut self, entry: &Entry) {
+        if let EntryKind::Message(message) = &entry.kind {
+            self.ids
+                .extend(calls(message).map(|(call, _)| call.clone()));
+        }
+    }
+
+    /// Gives each call of an answer an id that no call before it has. What a person approves,
+    /// what a task has said, is that of a call: of one that is named as an earlier one is, it
+    /// would be taken for its own.
+    pub(crate) fn tell_apart(&self, answer: &mut [Part]) {
+        let mut own = HashSet::new();
+        for part in answer {
+            if let Part::ToolCall { call_id, .. } = part {
+                *call_id = unused(call_id, |id| self.ids.contains(id) || own.contains(id));
+                own.insert(call_id.clone());
+            }
+        }
+    }
+
+    /// The id that a call has once it is told apart.
+    pub(crate) fn own_id(&self, call: &CallId) -> CallId {
+        unused(call, |id| self.ids.contains(id))
     }
 
     fn read(&mut self, entry: &Entry, without_media: bool) {
@@ -113,6 +145,18 @@ impl Transcript {
     }
 }
 
+/// An id, or, where that is used, the first of `ID-2`, `ID-3` and so on that is not.
+fn unused(id: &CallId, is_used: impl Fn(&CallId) -> bool) -> CallId {
+    if !is_used(id) {
+        return id.clone();
+    }
+    // What is too long with a number is no id.
+    let mut others = (2u64..).map_while(|nth| format!("{id}-{nth}").parse().ok());
+    others
+        .find(|other| !is_used(other))
+        .unwrap_or_else(CallId::new)
+}
+
 /// What is said of a call that has no result.
 fn no_result((call_id, tool): (CallId, String)) -> Arc<Message> {
     Arc::new(Message::of(
@@ -160,114 +204,4 @@ fn results(message: &Message) -> impl Iterator<Item = &CallId> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use rye_protocol::{EntryId, ErrorCode, ErrorInfo, Millis};
-    use serde_json::Value;
-
-    use super::*;
-
-    fn entry(message: Message) -> Entry {
-        Entry {
-            id: EntryId::new(),
-            session: "s".parse().unwrap(),
-            thread: "t".parse().unwrap(),
-            parent: None,
-            item: None,
-            kind: EntryKind::Message(message),
-            created_at: Millis(0),
-            hash: String::new(),
-        }
-    }
-
-    fn id(call: u8) -> CallId {
-        format!("call-{call}").parse().unwrap()
-    }
-
-    fn call(call: u8) -> Part {
-        Part::ToolCall {
-            call_id: id(call),
-            tool: "look".to_owned(),
-            args: Value::Null,
-        }
-    }
-
-    fn result(call: u8) -> Message {
-        let part = Part::ToolResult {
-            call_id: id(call),
-            tool: "look".to_owned(),
-            status: ResultStatus::Success,
-            text: "seen".to_owned(),
-            data: Value::Null,
-            error: None,
-            elided: false,
-        };
-        Message::of(Role::Tool, vec![part])
-    }
-
-    fn error() -> Part {
-        let error = ErrorInfo::new(ErrorCode::Model, "it is gone");
-        Part::Error { error }
-    }
-
-    /// Any message, whether or not it fits what stands before it.
-    fn message() -> impl Strategy<Value = Message> {
-        let calls = prop::collection::btree_set(0..4u8, 0..4);
-        prop_oneof![
-            Just(Message::text(Role::User, "go on")),
-            (calls, any::<bool>()).prop_map(|(calls, failed)| {
-                let failed = failed.then(error);
-                let parts = calls.into_iter().map(call).chain(failed);
-                Message::of(Role::Assistant, parts.collect())
-            }),
-            (0..4u8).prop_map(result),
-            Just(Message::of(Role::System, vec![error()])),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn every_call_has_one_result_before_anything_else_is_said(
-            path in prop::collection::vec(message().prop_map(entry), 0..20),
-        ) {
-            let mut open: Vec<CallId> = Vec::new();
-            for message in messages(&path) {
-                if message.role == Role::Tool {
-                    for call in results(&message) {
-                        let place = open.iter().position(|other| other == call);
-                        prop_assert!(place.is_some(), "{call} has a result and is not open");
-                        open.remove(place.unwrap_or_default());
-                    }
-                } else {
-                    prop_assert!(open.is_empty(), "{open:?} have no result");
-                    open = calls(&message).map(|(call, _)| call.clone()).collect();
-                }
-            }
-            prop_assert!(open.is_empty(), "{open:?} have no result");
-        }
-
-        #[test]
-        fn errors_of_the_host_are_not_spoken(
-            path in prop::collection::vec(message().prop_map(entry), 0..20),
-        ) {
-            for message in messages(&path) {
-                prop_assert!(!message.parts.is_empty());
-                prop_assert!(!message.parts.contains(&error()));
-            }
-        }
-    }
-
-    #[test]
-    fn what_fits_is_left_as_it_is() {
-        let said = [
-            Message::text(Role::User, "look twice"),
-            Message::of(Role::Assistant, vec![call(1), call(2)]),
-            result(2),
-            result(1),
-            Message::text(Role::Assistant, "seen"),
-        ];
-        let path: Vec<_> = said.iter().cloned().map(entry).collect();
-        let heard: Vec<_> = messages(&path).iter().map(|it| (**it).clone()).collect();
-        assert_eq!(heard, said);
-    }
-}
+mod tests;

@@ -12,7 +12,7 @@ use super::media;
 use super::unharmed::unharmed;
 use super::{Mail, Runner};
 use crate::machine::{Effect, Facts as _};
-use crate::model::{Deltas, ModelRequest};
+use crate::model::{Deltas, ModelAnswer, ModelRequest};
 use crate::store::StoreError;
 use crate::tool::ToolContext;
 use crate::transcript::Transcript;
@@ -120,6 +120,18 @@ impl Runner {
             self.transcript = Some(Transcript::of(&path));
         }
         Ok(self.transcript.get_or_insert_default())
+    }
+
+    /// An answer whose calls have ids that no call before them has.
+    pub(super) async fn told_apart(
+        &mut self,
+        mut answer: Result<Box<ModelAnswer>, ErrorInfo>,
+    ) -> Result<Result<Box<ModelAnswer>, ErrorInfo>, StoreError> {
+        if let Ok(answer) = &mut answer {
+            let transcript = self.transcript().await?;
+            transcript.tell_apart(&mut answer.parts);
+        }
+        Ok(answer)
     }
 
     /// What is left of the limits of the session and of the prompt, without what the call

@@ -106,11 +106,16 @@ impl Runner {
                 self.live(EventKind::TextDelta { text });
             }
             Delta::Thinking(text) => self.live(EventKind::ThinkingDelta { text }),
-            Delta::ToolCall { call, tool, args } => self.live(EventKind::ToolCallDelta {
-                call,
-                tool,
-                text: args,
-            }),
+            Delta::ToolCall { call, tool, args } => {
+                // As it is named once it is written down.
+                let history = self.transcript.as_ref();
+                let call = history.map_or(call.clone(), |history| history.own_id(&call));
+                self.live(EventKind::ToolCallDelta {
+                    call,
+                    tool,
+                    text: args,
+                });
+            }
         }
     }
 

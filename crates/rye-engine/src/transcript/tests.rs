@@ -1,0 +1,171 @@
+//! What a model reads, whatever stands in a record.
+
+use proptest::prelude::*;
+use rye_protocol::{EntryId, ErrorCode, ErrorInfo, Millis};
+use serde_json::Value;
+
+use super::*;
+
+fn entry(message: Message) -> Entry {
+    Entry {
+        id: EntryId::new(),
+        session: "s".parse().unwrap(),
+        thread: "t".parse().unwrap(),
+        parent: None,
+        item: None,
+        kind: EntryKind::Message(message),
+        created_at: Millis(0),
+        hash: String::new(),
+    }
+}
+
+fn id(call: u8) -> CallId {
+    format!("call-{call}").parse().unwrap()
+}
+
+fn call(call: u8) -> Part {
+    Part::ToolCall {
+        call_id: id(call),
+        tool: "look".to_owned(),
+        args: Value::Null,
+    }
+}
+
+fn result(call: u8) -> Message {
+    let part = Part::ToolResult {
+        call_id: id(call),
+        tool: "look".to_owned(),
+        status: ResultStatus::Success,
+        text: "seen".to_owned(),
+        data: Value::Null,
+        error: None,
+        elided: false,
+    };
+    Message::of(Role::Tool, vec![part])
+}
+
+fn error() -> Part {
+    let error = ErrorInfo::new(ErrorCode::Model, "it is gone");
+    Part::Error { error }
+}
+
+/// Any message, whether or not it fits what stands before it.
+fn message() -> impl Strategy<Value = Message> {
+    let calls = prop::collection::btree_set(0..4u8, 0..4);
+    prop_oneof![
+        Just(Message::text(Role::User, "go on")),
+        (calls, any::<bool>()).prop_map(|(calls, failed)| {
+            let failed = failed.then(error);
+            let parts = calls.into_iter().map(call).chain(failed);
+            Message::of(Role::Assistant, parts.collect())
+        }),
+        (0..4u8).prop_map(result),
+        Just(Message::of(Role::System, vec![error()])),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn every_call_has_one_result_before_anything_else_is_said(
+        path in prop::collection::vec(message().prop_map(entry), 0..20),
+    ) {
+        let mut open: Vec<CallId> = Vec::new();
+        for message in messages(&path) {
+            if message.role == Role::Tool {
+                for call in results(&message) {
+                    let place = open.iter().position(|other| other == call);
+                    prop_assert!(place.is_some(), "{call} has a result and is not open");
+                    open.remove(place.unwrap_or_default());
+                }
+            } else {
+                prop_assert!(open.is_empty(), "{open:?} have no result");
+                open = calls(&message).map(|(call, _)| call.clone()).collect();
+            }
+        }
+        prop_assert!(open.is_empty(), "{open:?} have no result");
+    }
+
+    #[test]
+    fn errors_of_the_host_are_not_spoken(
+        path in prop::collection::vec(message().prop_map(entry), 0..20),
+    ) {
+        for message in messages(&path) {
+            prop_assert!(!message.parts.is_empty());
+            prop_assert!(!message.parts.contains(&error()));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn an_id_is_that_of_one_call(
+        answers in prop::collection::vec(prop::collection::vec(0..3u8, 0..4), 0..8),
+        summed_up_after in 0..8usize,
+    ) {
+        let (mut path, mut live) = (Vec::new(), Transcript::default());
+        let mut seen = HashSet::new();
+        for (nth, answer) in answers.into_iter().enumerate() {
+            if nth == summed_up_after {
+                path.push(sum(&path));
+                live = Transcript::of(&path);
+            }
+            let mut parts: Vec<_> = answer.into_iter().map(call).collect();
+            let told = parts.first().cloned();
+            live.tell_apart(&mut parts);
+            if let (Some(Part::ToolCall { call_id: told, .. }),
+                Some(Part::ToolCall { call_id, .. })) = (told, parts.first())
+            {
+                prop_assert_eq!(&live.own_id(&told), call_id);
+            }
+            let message = Message::of(Role::Assistant, parts);
+            for (call, _) in calls(&message) {
+                prop_assert!(seen.insert(call.clone()), "{} is used twice", call);
+            }
+            let entry = entry(message);
+            live.push(&entry);
+            path.push(entry);
+        }
+    }
+}
+
+fn sum(path: &[Entry]) -> Entry {
+    let kind = EntryKind::Compaction {
+        summary: "all of it".to_owned(),
+        covered: path.iter().map(|entry| entry.id.clone()).collect(),
+        tokens_before: 0,
+        tokens_after: 0,
+        files_read: Vec::new(),
+        files_modified: Vec::new(),
+        kept: Vec::new(),
+        without_media: false,
+    };
+    Entry {
+        kind,
+        ..entry(Message::text(Role::User, ""))
+    }
+}
+
+#[test]
+fn an_id_that_was_used_has_a_number_and_one_that_is_too_long_is_another() {
+    let long: CallId = "x".repeat(256).parse().unwrap();
+    let mut transcript = Transcript::default();
+    transcript.ids.extend([id(1), long.clone()]);
+    assert_eq!(transcript.own_id(&id(0)), id(0));
+    assert_eq!(transcript.own_id(&id(1)).as_str(), "call-1-2");
+    let other = transcript.own_id(&long);
+    assert!(other != long && other.as_str().len() < 64);
+}
+
+#[test]
+fn what_fits_is_left_as_it_is() {
+    let said = [
+        Message::text(Role::User, "look twice"),
+        Message::of(Role::Assistant, vec![call(1), call(2)]),
+        result(2),
+        result(1),
+        Message::text(Role::Assistant, "seen"),
+    ];
+    let path: Vec<_> = said.iter().cloned().map(entry).collect();
+    let heard: Vec<_> = messages(&path).iter().map(|it| (**it).clone()).collect();
+    assert_eq!(heard, said);
+}
