@@ -157,6 +157,12 @@ pub trait ActionSource: Send + Sync + 'static {
     /// Its name, which stands before the ids of its actions.
     fn service(&self) -> &str;
 
+    /// The folder of this machine that its actions work in, without links, where that is not
+    /// the sandbox's. What a person approved in one folder is asked about again in another.
+    fn folder(&self) -> Option<String> {
+        None
+    }
+
     /// What becomes of calls that no rule is about.
     fn default_mode(&self) -> Mode {
         Mode::Allow

@@ -129,6 +129,11 @@ pub enum LeadsTo {
 pub trait Sandbox: Send + Sync + 'static {
     /// Its kind: `virtual`, `local` and so on.
     fn kind(&self) -> &'static str;
+    /// The folder of this machine that it works in, without links, where it is one. What a
+    /// person approved in one folder is asked about again in another.
+    fn folder(&self) -> Option<String> {
+        None
+    }
     /// The bytes of a file.
     fn read<'a>(&'a self, path: &'a str) -> Done<'a, Vec<u8>>;
     /// Writes a file, whole, and makes the folders it needs.

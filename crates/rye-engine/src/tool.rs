@@ -23,7 +23,7 @@ use crate::store::Later;
 use lillux::mask::{Masks, Stream};
 
 pub use approval::Approval;
-pub(crate) use approval::{LEADS_TO, agreed, decided};
+pub(crate) use approval::{FOLDER, LEADS_TO, agreed, decided};
 pub use rye_protocol::Effect;
 
 /// What a tool is.

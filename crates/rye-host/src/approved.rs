@@ -56,6 +56,10 @@ impl Approved {
         }
     }
 
+    pub(crate) fn project(&self) -> &str {
+        &self.project
+    }
+
     pub(crate) fn can_sign(&self) -> bool {
         self.key.is_some()
     }

@@ -220,6 +220,10 @@ impl ActionSource for Items {
         "rye"
     }
 
+    fn folder(&self) -> Option<String> {
+        Some(self.approved.project().to_owned())
+    }
+
     fn list<'a>(&'a self, query: &'a str, limit: usize) -> Later<'a, Result<Listing, ActionError>> {
         Box::pin(async move { self.listed(query, limit) })
     }

@@ -359,6 +359,12 @@ impl ActionSource for Servers {
         "mcp"
     }
 
+    fn folder(&self) -> Option<String> {
+        let real = std::fs::canonicalize(&self.project);
+        let real = real.unwrap_or_else(|_| self.project.clone());
+        Some(real.to_string_lossy().into_owned())
+    }
+
     fn list<'a>(&'a self, query: &'a str, limit: usize) -> Later<'a, Result<Listing, ActionError>> {
         Box::pin(self.listed(query, limit))
     }

@@ -123,6 +123,10 @@ impl Sandbox for Local {
         "local"
     }
 
+    fn folder(&self) -> Option<String> {
+        Some(self.workspace.to_string_lossy().into_owned())
+    }
+
     fn leads_to<'a>(&'a self, path: &'a str) -> Later<'a, LeadsTo> {
         let (full, workspace) = (self.workspace.join(path), self.workspace.clone());
         let given = path.to_owned();

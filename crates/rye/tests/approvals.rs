@@ -136,10 +136,12 @@ fn what_is_to_be_approved_stands_behind_a_bar() {
     let listed = world.run(&["gate", "list"]);
     let told = String::from_utf8_lossy(&listed.stdout).into_owned();
     let lines: Vec<_> = told.lines().collect();
+    let folder = format!("  folder: {}", world.path("project").display());
     assert_eq!(
-        lines[..7],
+        lines[..8],
         [
             "run: echo hi …",
+            &folder,
             "  Nothing confines it.",
             "  risk: high",
             "  in link, which leads to /usr:",
@@ -148,8 +150,8 @@ fn what_is_to_be_approved_stands_behind_a_bar() {
             r"  │ signed by ada\u{d}\u{1b}[2J\u{202e}",
         ]
     );
-    assert!(lines[7].starts_with("  rye gate approve "), "{told}");
-    assert_eq!(lines.len(), 8, "{told}");
+    assert!(lines[8].starts_with("  rye gate approve "), "{told}");
+    assert_eq!(lines.len(), 9, "{told}");
 }
 
 #[test]

@@ -38,6 +38,7 @@ const NARROW: (u16, u16) = (36, 16);
 macro_rules! same {
     ($name:expr, $screen:expr) => {
         insta::with_settings!({ filters => [
+            (r"/tmp/\.tmp\w+", "TMP"),
             // Also where they are torn apart.
             (r"gate:[0-9a-f\s┊:-]+:(approve:)?call", "gate:ID:call"),
             (r"task-(?:[0-9a-f][\s┊]*){31}[0-9a-f]", "task-ID"),

@@ -6,7 +6,7 @@ mod support;
 
 use std::process::Output;
 
-use support::{World, outcome, told};
+use support::{World, outcome, told, waits_at_a_gate};
 
 const SCRIPT: &str = "\
 steps:
@@ -187,6 +187,11 @@ fn a_folder_that_is_gone_is_named_with_the_way_on() {
     let moved = world.path("moved");
     let args = ["session", "resume", &session, "--project"];
     let args = [&args[..], &[moved.to_str().unwrap()]].concat();
+    // What was approved was to be done in the folder that is gone.
+    let mut asked = world.command();
+    asked.current_dir(world.path("bare")).args(&args);
+    waits_at_a_gate(asked.spawn().unwrap());
+    run_in(&world, "bare", &["gate", "approve", &session]);
     let said = told("", &run_in(&world, "bare", &args));
     assert!(said.contains("It is done."), "{said}");
     assert_eq!(world.read("moved/out.txt"), "ran\n");
@@ -209,8 +214,12 @@ fn a_session_whose_folder_is_not_there_goes_on_in_the_project_that_one_is_in() {
     assert!(imported.status.success(), "{imported:?}");
     let approved = second.run(&["gate", "approve", &session]);
     assert!(approved.status.success(), "{approved:?}");
-    let resumed = second.run(&["session", "resume", &session]);
-    let said = told("", &resumed);
+    // That was for the other machine's folder.
+    let mut asked = second.command();
+    asked.args(["session", "resume", &session]);
+    waits_at_a_gate(asked.spawn().unwrap());
+    second.run(&["gate", "approve", &session]);
+    let said = told("", &second.run(&["session", "resume", &session]));
     assert!(said.contains("where it was made, is not there"), "{said}");
     assert!(said.contains("It is done."), "{said}");
     assert_eq!(second.read("project/out.txt"), "ran\n");

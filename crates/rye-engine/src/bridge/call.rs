@@ -66,6 +66,8 @@ impl CallTool {
         let (mut asked, mut wanted) = (0, 0);
         let mut effect = self.def.effect;
         let words = [args.tool_id.as_str(), args.summary.as_str()];
+        let folder = source.folder().or_else(|| context.sandbox.folder());
+        let folder = folder.as_deref();
         let mut before: Option<Map<String, Value>> = None;
         // What a person wrote in place of what the model did, and what is wrong with it.
         let (mut instead, mut unfit) = (None::<Instead>, None::<String>);
@@ -81,7 +83,7 @@ impl CallTool {
                 let message = format!("the parameters do not fit: {wrong}");
                 return Err(failed(ErrorCode::InvalidArguments, message));
             }
-            let question = asked_about(words, source, &action, &params, &args_hash);
+            let question = asked_about(words, source, folder, &action, (&params, &args_hash));
             let (mode, why) = self.mode(source, &question, asked, context).await?;
             if mode == Mode::Deny {
                 let message = format!("the policy does not let {} be called", args.tool_id);
@@ -143,7 +145,8 @@ impl CallTool {
                     });
                 }
                 Err(ActionError::Changed) => {
-                    let question = asked_about(words, source, &action, &params, &args_hash);
+                    let question =
+                        asked_about(words, source, folder, &action, (&params, &args_hash));
                     before = Some(question.request("", 0, None).context);
                 }
                 Err(error) => given(error, &mut wanted, context).await?,
@@ -197,7 +200,8 @@ impl CallTool {
         let remembered = context.answered(APPROVE_SESSION).await?;
         let same = |it: &Map<String, Value>| {
             let text = |key: &str| it.get(key).and_then(Value::as_str);
-            text("tool_id") == Some(question.tool) && text(proof::CHAIN_HASH) == Some(&action.hash)
+            let is_it = text("tool_id") == Some(question.tool);
+            is_it && text(proof::CHAIN_HASH) == Some(&action.hash) && question.is_there(it)
         };
         let yes = remembered.iter().map(|gate| &gate.context).any(same);
         Ok(if yes {
@@ -212,9 +216,9 @@ impl CallTool {
 fn asked_about<'a>(
     [tool, summary]: [&'a str; 2],
     source: &dyn ActionSource,
+    folder: Option<&'a str>,
     action: &'a Prepared,
-    params: &'a Value,
-    args_hash: &'a str,
+    (params, args_hash): (&'a Value, &'a str),
 ) -> Question<'a> {
     Question {
         tool,
@@ -222,6 +226,7 @@ fn asked_about<'a>(
         action,
         params,
         args_hash,
+        folder,
         remembers: source.remembers(),
     }
 }

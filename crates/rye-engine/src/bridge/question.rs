@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Piece, Prepared};
 use crate::proof::{ARGS_HASH, CHAIN_HASH};
-use crate::tool::DecisionRequest;
+use crate::tool::{DecisionRequest, FOLDER};
 use crate::{arguments, text};
 
 /// It may, this time.
@@ -43,6 +43,8 @@ pub(super) struct Question<'a> {
     pub(super) action: &'a Prepared,
     pub(super) params: &'a Value,
     pub(super) args_hash: &'a str,
+    /// Where it would run.
+    pub(super) folder: Option<&'a str>,
     /// Whether the answer can be remembered for the project.
     pub(super) remembers: bool,
 }
@@ -128,6 +130,9 @@ impl Question<'_> {
         context.insert("risk".to_owned(), json!(action.risk));
         context.insert("space".to_owned(), json!(action.space));
         context.insert("pieces".to_owned(), json!(action.pieces));
+        if let Some(folder) = self.folder {
+            context.insert(FOLDER.to_owned(), json!(folder));
+        }
         arguments::offer(&mut context, self.params);
         if action.drift.is_some() {
             context.insert(DRIFT.to_owned(), json!(true));
@@ -138,7 +143,13 @@ impl Question<'_> {
     /// Whether an earlier gate was about this very thing.
     pub(super) fn is_about(&self, context: &Map<String, Value>) -> bool {
         let same = |key: &str, now: &str| context.get(key).and_then(Value::as_str) == Some(now);
-        same(CHAIN_HASH, &self.action.hash) && same(ARGS_HASH, self.args_hash)
+        let is_it = same(CHAIN_HASH, &self.action.hash) && same(ARGS_HASH, self.args_hash);
+        is_it && self.is_there(context)
+    }
+
+    /// Whether an earlier gate was about the same folder.
+    pub(super) fn is_there(&self, context: &Map<String, Value>) -> bool {
+        context.get(FOLDER).and_then(Value::as_str) == self.folder
     }
 
     /// What is another thing now, a line each.
@@ -170,6 +181,11 @@ impl Question<'_> {
         }
         if before.get(ARGS_HASH).and_then(Value::as_str) != Some(self.args_hash) {
             text += "- its arguments are others\n";
+        }
+        if !self.is_there(before) {
+            let was = before.get(FOLDER).and_then(Value::as_str);
+            let [was, now] = [was, self.folder].map(|it| visible_line(it.unwrap_or("none")));
+            let _ = writeln!(text, "- its folder was {was} and is {now}");
         }
         if text.is_empty() {
             text += "- something that it reads\n";

@@ -22,6 +22,10 @@ impl Sandbox for Measured {
         self.inner.kind()
     }
 
+    fn folder(&self) -> Option<String> {
+        self.inner.folder()
+    }
+
     fn read<'a>(&'a self, path: &'a str) -> Done<'a, Vec<u8>> {
         self.inner.read(path)
     }

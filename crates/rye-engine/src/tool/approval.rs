@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use lillux::{Hash, visible_line};
 use rye_protocol::{Action, ErrorCode, ErrorInfo, GateStatus};
 use rye_schema::Schema;
 use serde_json::{Value, json};
@@ -15,6 +16,9 @@ use crate::{proof, schema};
 
 /// Where a gate's context says to where a link leads that the arguments name.
 pub(crate) const LEADS_TO: &str = "leads_to";
+
+/// Where a gate's context names the folder that the call works in.
+pub(crate) const FOLDER: &str = "folder";
 
 /// How much of the arguments a person is shown.
 const SHOWN: usize = 4000;
@@ -100,11 +104,11 @@ pub(crate) async fn decided(
         }
         Mode::Ask => {}
     }
+    bind(&mut request, context);
     let hash = proof::args_hash(args);
     // A call that has a gate of its own is answered there: somebody may have said no.
     let is_asked = context.was_asked(&request.resume_key).await?;
-    let link = request.context.get(LEADS_TO);
-    if !is_asked && is_remembered(&tool.spec.name, &hash, link, context).await? {
+    if !is_asked && is_remembered(&tool.spec.name, &hash, &request, context).await? {
         return Ok(None);
     }
     let session = Action {
@@ -142,18 +146,33 @@ pub(crate) async fn decided(
     Err(denied("no arguments that fit were given".to_owned()))
 }
 
+/// What is agreed to is agreed to in the folder that the call works in: a session that goes on
+/// in another one asks anew.
+fn bind(request: &mut DecisionRequest, context: &ToolContext) {
+    let Some(folder) = context.sandbox.folder() else {
+        return;
+    };
+    let place = Hash::of(&folder).to_hex();
+    request.resume_key = format!("{}:{place:.16}", request.resume_key);
+    let told = format!("folder: {}\n", visible_line(&folder));
+    request.body.insert_str(0, &told);
+    request.context.insert(FOLDER.to_owned(), json!(folder));
+}
+
 /// Whether a person has agreed to this very call for the whole session: the same tool with the
-/// same arguments, which lead to the same place, asked about by another call.
+/// same arguments, which lead to the same place, in the same folder, asked about by another
+/// call.
 async fn is_remembered(
     tool: &str,
     hash: &str,
-    link: Option<&Value>,
+    request: &DecisionRequest,
     context: &ToolContext,
 ) -> Result<bool, ToolError> {
     let gates = context.answered(APPROVE_SESSION).await?;
     let mut others = gates.iter().filter(|gate| {
         let origin = &gate.origin;
-        let is_there = gate.context.get(LEADS_TO) == link;
+        let same = |key: &str| gate.context.get(key) == request.context.get(key);
+        let is_there = same(LEADS_TO) && same(FOLDER);
         origin.tool == tool && origin.call != context.call && is_there
     });
     Ok(others.any(|gate| match &gate.status {
