@@ -112,6 +112,8 @@ pub(crate) struct Fact {
     pub(crate) exclusive: bool,
     /// Whether its call is a child session.
     pub(crate) is_task: bool,
+    /// Whether it does nothing until it says so: it may ask somebody first.
+    pub(crate) asks_first: bool,
 }
 
 /// What a machine must know of the sessions below its own.

@@ -81,6 +81,11 @@ impl ToolDef {
         self
     }
 
+    /// Whether a person may be asked before it is run.
+    pub(crate) fn may_be_asked_about(&self) -> bool {
+        self.risk.is_some() || !matches!(self.approval, Approval::ByRisk)
+    }
+
     /// With an approval of a person first, always or by the arguments. What they are asked,
     /// and the hash of the arguments, is written down as with all gates.
     #[must_use]
@@ -127,6 +132,16 @@ impl ToolError {
 pub trait Tool: Send + Sync + 'static {
     /// What it is.
     fn def(&self) -> &ToolDef;
+
+    /// Whether it may ask a person before it does anything, in a sandbox like this one.
+    ///
+    /// A call of such a tool is run again if its host dies, until it says by
+    /// [`ToolContext::effect`] that it begins, and what may be done with it from there on: so
+    /// it **must** say so before it does anything that must not happen twice. Of any other
+    /// tool, a call that was cut off before it asked counts as begun.
+    fn asks_first(&self, _: &dyn Sandbox) -> bool {
+        false
+    }
 
     /// Does it. The arguments fit its schema. Dropping the future ends what it began.
     fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>>;

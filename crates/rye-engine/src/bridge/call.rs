@@ -11,9 +11,10 @@ use super::question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, Question, key};
 use super::{ActionError, ActionSource, Bridge, Mode, Prepared, Remembered};
 use crate::arguments::{self, Instead};
 use crate::proof;
+use crate::sandbox::Sandbox;
 use crate::schema;
 use crate::store::Later;
-use crate::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// How often one call is asked about. What changes more often than people can read is not
 /// run.
@@ -64,7 +65,8 @@ impl CallTool {
         };
         let mut args_hash = proof::args_hash(&params);
         let (mut asked, mut wanted) = (0, 0);
-        let mut effect = self.def.effect;
+        // It asks first: nothing is done before it says what it does.
+        let mut effect = Effect::Idempotent;
         let words = [args.tool_id.as_str(), args.summary.as_str()];
         let folder = source.folder().or_else(|| context.sandbox.folder());
         let folder = folder.as_deref();
@@ -283,6 +285,10 @@ fn told(error: ActionError) -> ToolError {
 impl Tool for CallTool {
     fn def(&self) -> &ToolDef {
         &self.def
+    }
+
+    fn asks_first(&self, _: &dyn Sandbox) -> bool {
+        true
     }
 
     fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {

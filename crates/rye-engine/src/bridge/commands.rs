@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{ActionError, ActionSource, Listed, Listing, Piece, Prepared, Risk};
 use crate::sandbox::{Exec, Watcher};
 use crate::store::Later;
-use crate::tool::{ToolContext, ToolOutput};
+use crate::tool::{Effect, ToolContext, ToolOutput};
 
 /// How long a program runs where nobody says.
 const STANDARD: u64 = 120;
@@ -109,7 +109,8 @@ impl Commands {
             risk: command.tool.risk,
             space: command.space.clone(),
             requires_approval: false,
-            effect: crate::tool::Effect::default(),
+            // It may ask for a credential, and says itself when it begins.
+            effect: Effect::Idempotent,
             drift: None,
             pieces: vec![Piece {
                 name: format!("{id}: {}", command.tool.run),
@@ -136,6 +137,8 @@ impl Commands {
             let secret = secret.map_err(|error| self.without(service, error.0))?;
             env.insert(variable.clone(), secret.to_string());
         }
+        let begins = context.effect(Effect::AtMostOnce).await;
+        begins.map_err(|error| ActionError::Failed(error.0))?;
         let exec = Exec {
             command: command_line(&tool.run, &given.args),
             cwd: None,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{failed, parse, permission};
 use crate::blob::SCHEME;
-use crate::sandbox::{Exec, Executed, Watcher};
+use crate::sandbox::{Exec, Executed, Sandbox, Watcher};
 use crate::store::Later;
 use crate::text::{Whole, without_middle};
 use crate::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
@@ -89,6 +89,10 @@ impl Tool for Bash {
         &self.def
     }
 
+    fn asks_first(&self, sandbox: &dyn Sandbox) -> bool {
+        permission::asks(sandbox)
+    }
+
     fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let (mut exec, mut time) = parse::<Args>(args.clone())?.exec();
@@ -101,6 +105,7 @@ impl Tool for Bash {
                 let message = "the folder leads to another place than when it was asked about";
                 return Err(ToolError::failed(message));
             }
+            permission::begins(&self.def, &context).await?;
             let ear = Ear { context: &context };
             let executed = context.sandbox.exec(exec, &ear).await.map_err(failed)?;
             let report = Report::of(executed, time);

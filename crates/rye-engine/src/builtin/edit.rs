@@ -18,6 +18,7 @@ use tokio::sync::Mutex;
 use self::apply::{Change, apply};
 use self::document::Document;
 use super::{counted, failed, masked, parse, permission, read};
+use crate::sandbox::Sandbox;
 use crate::store::Later;
 use crate::text::without_middle;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
@@ -120,6 +121,10 @@ impl Tool for Edit {
         &self.def
     }
 
+    fn asks_first(&self, sandbox: &dyn Sandbox) -> bool {
+        permission::asks(sandbox)
+    }
+
     fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let given = args;
@@ -148,6 +153,7 @@ impl Tool for Edit {
                 wrong(changes.iter().find_map(sought).unwrap_or(why))
             })?;
             masked::kept(&context.masks, &document.text, &edited.text).map_err(wrong)?;
+            permission::begins(&self.def, &context).await?;
             sandbox.write(path, &edited.bytes()).await.map_err(failed)?;
             let output = report(path, &document.text, &edited.text, places);
             Ok(match instead {

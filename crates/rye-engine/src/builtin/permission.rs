@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::arguments::Instead;
 use crate::bridge::{Mode, Risk};
 use crate::proof;
-use crate::sandbox::LeadsTo;
+use crate::sandbox::{LeadsTo, Sandbox};
 use crate::text::quoted;
 use crate::tool::{DecisionRequest, LEADS_TO, ToolContext, ToolDef, ToolError, decided};
 
@@ -23,6 +23,19 @@ const BEHAVIOUR: [&str; 2] = [".git", ".ai"];
 /// How much of what would be written a person is shown.
 const SHOWN: usize = 4000;
 
+/// Whether somebody may be asked.
+pub(super) fn asks(sandbox: &dyn Sandbox) -> bool {
+    sandbox.kind() == UNCONFINED
+}
+
+/// Says that a call which may have been asked about does from here on what its tool does.
+pub(super) async fn begins(tool: &ToolDef, context: &ToolContext) -> Result<(), ToolError> {
+    if asks(&*context.sandbox) {
+        context.effect(tool.effect).await?;
+    }
+    Ok(())
+}
+
 /// Waits until a person agrees to a change of a file, where they must. What they want
 /// instead, where they want something else.
 pub(super) async fn to_change(
@@ -31,7 +44,7 @@ pub(super) async fn to_change(
     args: &Value,
     context: &ToolContext,
 ) -> Result<Option<Instead>, ToolError> {
-    if context.sandbox.kind() != UNCONFINED {
+    if !asks(&*context.sandbox) {
         return Ok(None);
     }
     let place = context.sandbox.leads_to(path).await;
@@ -85,7 +98,7 @@ pub(super) async fn to_change(
 /// Where a folder really is that a command is to run in, if a link leads there and nothing
 /// confines the command.
 pub(super) async fn link(folder: Option<&str>, context: &ToolContext) -> Option<String> {
-    let path = folder.filter(|_| context.sandbox.kind() == UNCONFINED)?;
+    let path = folder.filter(|_| asks(&*context.sandbox))?;
     let (LeadsTo::Inside(real) | LeadsTo::Outside(real)) = context.sandbox.leads_to(path).await;
     (real != path).then(|| named(&real).to_owned())
 }
@@ -109,7 +122,7 @@ pub(super) async fn to_run(
     args: &Value,
     context: &ToolContext,
 ) -> Result<Option<Instead>, ToolError> {
-    if context.sandbox.kind() != UNCONFINED {
+    if !asks(&*context.sandbox) {
         return Ok(None);
     }
     let risk = Risk::High;

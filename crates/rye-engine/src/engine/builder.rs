@@ -183,16 +183,16 @@ impl Builder {
 
     /// Puts it together. Must be called within a Tokio runtime.
     pub fn build(self) -> Result<Engine, BuildError> {
-        let mut tools = Toolbox::default();
-        for tool in self.tools {
-            tools.add(tool).map_err(BuildError::Tool)?;
-        }
-        let mut compaction = self.compaction;
-        compaction.protected_tools.extend(tools.protected());
         let store = self.store.ok_or(BuildError::Missing("store"))?;
         let models = self.models.ok_or(BuildError::Missing("model"))?;
         let metrics = Arc::<Metrics>::default();
         let sandbox = self.sandbox.ok_or(BuildError::Missing("sandbox"))?;
+        let mut tools = Toolbox::default();
+        for tool in self.tools {
+            tools.add(tool, &*sandbox).map_err(BuildError::Tool)?;
+        }
+        let mut compaction = self.compaction;
+        compaction.protected_tools.extend(tools.protected());
         let sandbox = Measured {
             inner: sandbox,
             metrics: Arc::clone(&metrics),

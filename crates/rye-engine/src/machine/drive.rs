@@ -195,10 +195,16 @@ impl Step<'_> {
 
     pub(super) fn start(&mut self, call: &Call) {
         let args = self.machine.args.get(&call.id).cloned().unwrap_or_default();
+        let asks_first = self
+            .env
+            .tools
+            .of(&call.tool)
+            .is_some_and(|it| it.asks_first);
         if let Some(call) = self.machine.call(&call.id) {
             call.state = CallState::Started;
-            // What it did before it says so is what its tool does.
-            call.effect = None;
+            // One that asks first has done nothing before it says so. Of any other, what it
+            // did until then is what its tool does.
+            call.effect = asks_first.then_some(ToolEffect::Idempotent);
         }
         self.machine.live.calls.insert(call.id.clone());
         self.tell(EventKind::ToolStart {

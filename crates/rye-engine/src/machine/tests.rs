@@ -27,7 +27,7 @@ impl Facts for Named {
     fn of(&self, tool: &str) -> Option<Fact> {
         let effect = match tool {
             "pure" => ToolEffect::Pure,
-            "once" => ToolEffect::AtMostOnce,
+            "once" | "asks" => ToolEffect::AtMostOnce,
             "ask" => ToolEffect::Ask,
             "alone" | "task" => ToolEffect::Idempotent,
             _ => return None,
@@ -36,6 +36,7 @@ impl Facts for Named {
             effect,
             exclusive: tool == "alone",
             is_task: tool == "task",
+            asks_first: tool == "asks",
         })
     }
 }

@@ -12,9 +12,10 @@ use serde_json::Value;
 use super::unharmed::unharmed;
 use crate::machine::{Fact, Facts};
 use crate::model::ToolSpec;
+use crate::sandbox::Sandbox;
 use crate::schema;
 use crate::text::{Whole, without_middle};
-use crate::tool::{Tool, ToolContext, ToolError, ToolOutput, agreed};
+use crate::tool::{Effect, Tool, ToolContext, ToolError, ToolOutput, agreed};
 
 /// How much of a tool's text a model is given.
 pub(crate) const LONGEST: usize = 100_000;
@@ -32,17 +33,24 @@ pub(crate) struct Toolbox {
 struct Known {
     tool: Arc<dyn Tool>,
     parameters: Arc<Schema>,
+    /// Whether it asks by itself, and says when it begins.
+    asks_first: bool,
 }
 
 impl Toolbox {
-    /// Adds a tool; one of the same name makes room. In words why it cannot be.
-    pub(crate) fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), String> {
+    /// Adds a tool that works in a sandbox; one of the same name makes room. In words why it
+    /// cannot be.
+    pub(crate) fn add(&mut self, tool: Arc<dyn Tool>, sandbox: &dyn Sandbox) -> Result<(), String> {
         let spec = &tool.def().spec;
         let parameters = Schema::new(&spec.parameters)
             .map_err(|error| format!("the schema of `{}` is no schema: {error}", spec.name))?;
         let name = spec.name.clone();
-        let parameters = Arc::new(parameters);
-        self.all.insert(name, Known { tool, parameters });
+        let known = Known {
+            asks_first: tool.asks_first(sandbox),
+            parameters: Arc::new(parameters),
+            tool,
+        };
+        self.all.insert(name, known);
         let all = self.all.values();
         self.specs = all.map(|known| known.tool.def().spec.clone()).collect();
         Ok(())
@@ -68,11 +76,17 @@ impl Toolbox {
         context: ToolContext,
     ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send + 'static {
         let known = self.all.get(name);
-        let known = known.map(|known| (Arc::clone(&known.tool), Arc::clone(&known.parameters)));
+        let known = known.map(|known| {
+            let (tool, parameters) = (Arc::clone(&known.tool), Arc::clone(&known.parameters));
+            // Nobody is asked about it any more once it is run.
+            let is_once = matches!(tool.def().effect, Effect::AtMostOnce | Effect::Ask);
+            let begins = is_once && tool.def().may_be_asked_about() && !known.asks_first;
+            (tool, parameters, begins)
+        });
         let name = name.to_owned();
         async move {
             let fail = |code, message: String| ToolError(ErrorInfo::new(code, message));
-            let Some((tool, parameters)) = known else {
+            let Some((tool, parameters, begins)) = known else {
                 let message = format!("there is no tool `{name}`");
                 return Err(fail(ErrorCode::UnknownTool, message));
             };
@@ -88,6 +102,9 @@ impl Toolbox {
                 .as_ref()
                 .map_or(args, |instead| instead.args.clone());
             context.learn_secrets().await;
+            if begins {
+                context.effect(tool.def().effect).await?;
+            }
             let timeout = tool.def().timeout;
             let own = context.clone();
             let work = unharmed(async move { tool.run(args, context).await });
@@ -130,11 +147,13 @@ fn panicked(context: &ToolContext, why: &str) -> String {
 
 impl Facts for Toolbox {
     fn of(&self, tool: &str) -> Option<Fact> {
-        let def = self.all.get(tool)?.tool.def();
+        let known = self.all.get(tool)?;
+        let def = known.tool.def();
         Some(Fact {
             effect: def.effect,
             exclusive: def.exclusive,
             is_task: def.is_task,
+            asks_first: known.asks_first || def.may_be_asked_about(),
         })
     }
 }

@@ -69,7 +69,7 @@ pub(crate) async fn agreed(
     args: &Value,
     context: &ToolContext,
 ) -> Result<Option<Instead>, ToolError> {
-    if def.risk.is_none() && matches!(def.approval, Approval::ByRisk) {
+    if !def.may_be_asked_about() {
         return Ok(None);
     }
     let gone = || ToolError::failed("the session is closed");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lillux::process::Supervisor;
-use rye_engine::builtin::Task;
+use rye_engine::builtin::{Bash, Task};
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::protocol::{
     EntryKind, ErrorCode, EventKind, Gate, GateKind, Message, Millis, Part, QueueItemId, QueueMode,
@@ -94,7 +94,7 @@ fn engine(scenario: &Scenario, folder: &Path, store: Sqlite, clock: Ahead) -> En
         let supervisor = Arc::new(Supervisor::start().unwrap());
         // The local sandbox: commands are programs.
         let local = Local::new(folder, Arc::clone(&supervisor)).unwrap();
-        builder = builder.sandbox(Arc::new(local));
+        builder = builder.sandbox(Arc::new(local)).tool(Bash::default());
         builder = project::reached(builder, folder, supervisor);
     }
     builder.build().unwrap()

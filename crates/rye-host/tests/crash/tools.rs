@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rye_engine::sandbox::Sandbox;
 use rye_engine::store::Later;
 use rye_engine::tool::{
     DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
@@ -54,6 +55,10 @@ impl Tool for Append {
         &self.def
     }
 
+    fn asks_first(&self, _: &dyn Sandbox) -> bool {
+        !self.gates.is_empty()
+    }
+
     fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let line = args["line"].as_str().unwrap_or_default();
@@ -64,6 +69,9 @@ impl Tool for Append {
                 if resolution.action != "approve" {
                     return Err(ToolError::failed("denied"));
                 }
+            }
+            if !self.gates.is_empty() {
+                context.effect(self.def.effect).await?;
             }
             point();
             if self.counted {

@@ -107,6 +107,7 @@ enum Act {
     Fail,
     End(usize),
     Ask(usize, u8),
+    Begin(usize),
     Decide(usize),
     DecideWhileDown(usize),
     Abort,
@@ -122,7 +123,9 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         Just(QueueMode::Steer),
         Just(QueueMode::Collect)
     ];
-    let tool = prop::sample::select(vec!["pure", "once", "ask", "alone", "task", "nonsense"]);
+    let tool = prop::sample::select(vec![
+        "pure", "once", "ask", "alone", "task", "asks", "nonsense",
+    ]);
     let act = prop_oneof![
         4 => mode.prop_map(Act::Prompt),
         3 => Just(Act::Say),
@@ -130,6 +133,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         1 => Just(Act::Fail),
         5 => (0..4_usize).prop_map(Act::End),
         3 => (0..4_usize, 0..2_u8).prop_map(|(at, key)| Act::Ask(at, key)),
+        3 => (0..4_usize).prop_map(Act::Begin),
         3 => (0..4_usize).prop_map(Act::Decide),
         1 => (0..4_usize).prop_map(Act::DecideWhileDown),
         1 => Just(Act::Abort),
@@ -174,6 +178,12 @@ fn act(world: &mut World, act: Act) {
         Act::Ask(at, key) => {
             if let Some(call) = nth(world.tools.keys().cloned(), at) {
                 world.ask(&call, &format!("{call}-{key}"));
+            }
+        }
+        Act::Begin(at) => {
+            let tools = world.tools.iter().filter(|(_, tool)| *tool == "asks");
+            if let Some(call) = nth(tools.map(|(call, _)| call.clone()), at) {
+                world.input(Input::Effect(call, ToolEffect::AtMostOnce));
             }
         }
         Act::Decide(at) => {

@@ -122,6 +122,26 @@ fn what_a_call_says_of_itself_counts_until_it_is_run_again() {
     assert!(world.story().contains(&"tool: Interrupted".to_owned()));
 }
 
+/// It has done nothing before it says so, wherever it is killed.
+#[test]
+fn a_call_that_asks_first_is_run_again_until_it_begins() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    let call = world.want(&["asks"]).remove(0);
+    world.die();
+    assert_eq!(world.begun[&call], 2, "before it asks");
+    let gate = world.ask(&call, "may-it");
+    world.decide(&gate, "approve");
+    world.die();
+    assert_eq!(world.begun[&call], 3, "after it was let");
+    world.ask(&call, "may-it");
+    assert_eq!(world.replies.len(), 1, "it finds what was decided");
+    world.input(Input::Effect(call.clone(), ToolEffect::AtMostOnce));
+    world.die();
+    assert_eq!(world.begun[&call], 3, "once it begins it does so no more");
+    assert_eq!(world.story().last().unwrap(), "tool: Interrupted");
+}
+
 #[test]
 fn a_person_may_skip_an_interrupted_call_or_give_its_result() {
     for (action, told) in [("skip", "tool: Aborted"), ("result", "tool: null")] {
