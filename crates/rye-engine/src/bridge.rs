@@ -23,6 +23,7 @@ use serde_json::Value;
 use crate::store::Later;
 use crate::tool::{Effect, Tool, ToolContext, ToolOutput};
 
+pub(crate) use call::meant;
 pub use commands::{Command, CommandTool, Commands};
 pub use policy::{AtLimit, Mode, Policy, Rule};
 pub use question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY, DRIFT};

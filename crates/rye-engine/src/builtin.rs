@@ -74,9 +74,8 @@ fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{end}")
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
 fn failed(error: SandboxError) -> ToolError {
-    ToolError::failed(error.to_string())
+    ToolError(error.into())
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ mod walk;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use rye_protocol::{ErrorCode, ErrorInfo};
+
 use crate::store::Later;
 
 pub(crate) use measured::Measured;
@@ -31,6 +33,20 @@ pub enum SandboxError {
     /// A program could not be run.
     #[error("cannot run it: {0}")]
     Exec(String),
+    /// A program ran, and what became of it nobody knows.
+    #[error("it was interrupted: {0}")]
+    Interrupted(String),
+}
+
+impl From<SandboxError> for ErrorInfo {
+    /// As a tool tells it.
+    fn from(error: SandboxError) -> Self {
+        let code = match error {
+            SandboxError::Interrupted(_) => ErrorCode::Interrupted,
+            _ => ErrorCode::ToolFailed,
+        };
+        Self::new(code, error.to_string())
+    }
 }
 
 /// What is known of a file.

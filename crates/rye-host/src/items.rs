@@ -171,15 +171,19 @@ fn output(envelope: Envelope) -> Result<ToolOutput, ActionError> {
     let text = words(&data);
     match (envelope.status, envelope.error) {
         (Status::Error, error) => {
+            // Whoever kept its processes is gone, and they with it.
+            let is_cut_off = error.as_ref().is_some_and(|it| it.code == "supervision");
             let message = error.map_or_else(|| "it failed".to_owned(), |error| error.message);
             let message = match text.as_str() {
                 "" => message,
                 text => format!("{message}\n{text}"),
             };
-            Err(ActionError::Failed(ErrorInfo::new(
-                ErrorCode::ToolFailed,
-                message,
-            )))
+            let code = if is_cut_off {
+                ErrorCode::Interrupted
+            } else {
+                ErrorCode::ToolFailed
+            };
+            Err(ActionError::Failed(ErrorInfo::new(code, message)))
         }
         _ => Ok(ToolOutput {
             text,

@@ -90,6 +90,8 @@ pub enum ErrorCode {
     ToolPanicked,
     /// It took too long.
     Timeout,
+    /// It was cut off; whether it had its effect is not known.
+    Interrupted,
     /// The person said no.
     Denied,
     /// Nobody decided in time.

@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lillux::process::{Command, Environment, Exit, Handle, Stream, Supervisor};
@@ -76,6 +77,7 @@ impl Local {
         let cwd = self.place(exec.cwd.as_deref().unwrap_or_default());
         let mut out = Kept::new(exec.max_output, exec.max_told);
         let mut err = Kept::new(exec.max_output, exec.max_told);
+        let started = AtomicBool::new(false);
         let output = {
             let mut command = Command::new(self.shell)
                 .args(["-c", &exec.command])
@@ -85,7 +87,10 @@ impl Local {
                 .grace(GRACE)
                 // What is kept is kept here, with its end.
                 .output_limit(0)
-                .on_start(|handle| watcher.started(&handle.to_string()))
+                .on_start(|handle| {
+                    started.store(true, Ordering::Relaxed);
+                    watcher.started(&handle.to_string());
+                })
                 .on_output(|stream, bytes| match stream {
                     Stream::Stdout => out.take(bytes, watcher),
                     Stream::Stderr => err.take(bytes, watcher),
@@ -97,7 +102,10 @@ impl Local {
                 command = command.timeout(timeout);
             }
             let output = self.supervisor.exec(command).await;
-            output.map_err(|error| SandboxError::Exec(error.to_string()))?
+            output.map_err(|error| match started.load(Ordering::Relaxed) {
+                true => SandboxError::Interrupted(error.to_string()),
+                false => SandboxError::Exec(error.to_string()),
+            })?
         };
         let (stdout, out_cut) = out.finish();
         let (mut stderr, err_cut) = err.finish();

@@ -11,7 +11,7 @@ use support::{World, json, waits_at_a_gate};
 const PROMPT: &[&str] = &["prompt", "go", "--model", "scripted:agent.yaml"];
 const AGENT: &str = "\
 steps:
-  - tool_calls: [{ name: call_tool, args: { tool_id: 'rye:work', summary: work } }]
+  - tool_calls: [{ name: call_tool, args: { tool_id: 'rye:work', params: { to: bob }, summary: work } }]
   - text: 'It said: ${last_tool_result}'
 ";
 
@@ -69,6 +69,81 @@ fn an_item_that_was_killed_is_done_by_its_effect() {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(ran(&world), times, "{effect}: {output:?}");
         assert_eq!(said.contains("it was interrupted"), times == 1, "{said}");
+    }
+}
+
+/// Resumes a session whose item is to be run, and kills that in the middle of it.
+fn killed_again(world: &World, id: &str) {
+    std::fs::remove_file(world.path("project/go")).unwrap();
+    let mut child = world.command();
+    let mut child = child.args(["session", "resume", id]).spawn().unwrap();
+    assert_eq!(world.read("project/begun"), "\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    world.write("project/go", "");
+}
+
+#[test]
+fn whoever_is_asked_sees_what_it_is_and_is_asked_each_time() {
+    let (world, id) = killed("effect: ask\n");
+    let mut asked = Vec::new();
+    for times in 1..=2 {
+        let resumed = world.command().args(["session", "resume", &id]).spawn();
+        waits_at_a_gate(resumed.unwrap());
+        assert_eq!(ran(&world), times);
+        let gates = json(&world.run(&["gate", "list", "--json"]));
+        let gate = &gates["gates"][0];
+        assert_eq!(gate["title"], "rye:work was interrupted");
+        assert_eq!(gate["context"]["tool_id"], "rye:work");
+        assert_eq!(gate["context"]["params"]["to"], "bob");
+        let body = gate["body"].as_str().unwrap();
+        assert!(body.contains("\n│   \"to\": \"bob\"\n"), "{body}");
+        let gate = gate["id"].as_str().unwrap().to_owned();
+        let answered = world.run(&["gate", "answer", &gate, "--action", "run_again"]);
+        assert!(answered.status.success(), "{answered:?}");
+        assert!(!asked.contains(&gate), "{gate} was answered before");
+        asked.push(gate);
+        if times == 1 {
+            killed_again(&world, &id);
+        }
+    }
+    let output = world.run(&["session", "resume", &id]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(ran(&world), 3, "{output:?}");
+    let verified = world.run(&["session", "verify", &id]);
+    assert!(verified.status.success(), "{verified:?}");
+}
+
+/// Whoever keeps the processes of a command dies, and the agent lives: what the command did is
+/// done, and nobody knows how far it came.
+#[test]
+fn what_is_cut_off_is_not_told_as_what_did_not_run() {
+    let cut_off = "echo paid >> paid.txt; kill -9 $PPID; sleep 60";
+    let own = format!("{{ name: bash, args: {{ command: '{cut_off}' }} }}");
+    let item = "{ name: call_tool, args: { tool_id: 'rye:pay', summary: pay } }";
+    for call in [&own, item] {
+        let world = World::new();
+        assert!(world.run(&["init"]).status.success());
+        let tool = format!(
+            "version: \"1.0.0\"\ndescription: Pays\nrisk_level: low\n\
+             executor_id: rye/core/runtimes/bash/bash\nconfig:\n  command: '{cut_off}'\n"
+        );
+        world.write("project/.ai/tools/pay.yaml", &tool);
+        assert!(world.run(&["sign", "pay"]).status.success());
+        let script =
+            format!("steps:\n  - tool_calls: [{call}]\n  - text: '${{last_tool_result}}'\n");
+        world.write("project/agent.yaml", &script);
+        let output = world.run(&[PROMPT, &["--sandbox", "local", "--yes"]].concat());
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            said.contains("it was interrupted; whether"),
+            "{call}: {output:?}"
+        );
+        assert_eq!(world.read("project/paid.txt"), "paid\n");
+        let listed = json(&world.run(&["session", "list", "--json"]));
+        let id = listed["sessions"][0]["id"].as_str().unwrap();
+        let replayed = world.run(&["replay", id]);
+        assert!(replayed.status.success(), "{call}: {replayed:?}");
     }
 }
 

@@ -22,6 +22,17 @@ const MOST: usize = 8;
 /// And for a credential.
 const CREDENTIALS: usize = 3;
 
+/// What models call it.
+const NAME: &str = "call_tool";
+
+/// What a call of any tool means to run, and with which arguments.
+pub(crate) fn meant<'a>(tool: &'a str, args: &'a Value) -> (&'a str, &'a Value) {
+    match args.get("tool_id").and_then(Value::as_str) {
+        Some(id) if tool == NAME => (id, args.get("params").unwrap_or(&Value::Null)),
+        _ => (tool, args),
+    }
+}
+
 pub(super) struct CallTool {
     def: ToolDef,
     bridge: Arc<Bridge>,
@@ -53,7 +64,7 @@ impl CallTool {
         });
         let description = "Calls a tool that `list_tools` has found. One that can do harm waits \
                            for a person's approval.";
-        let def = ToolDef::new("call_tool", description, parameters);
+        let def = ToolDef::new(NAME, description, parameters);
         Self { def, bridge }
     }
 

@@ -149,7 +149,7 @@ impl Commands {
             max_told: Some(KEPT),
         };
         let done = context.sandbox.exec(exec, &Ear(context)).await;
-        let done = done.map_err(|error| failed(error.to_string()))?;
+        let done = done.map_err(|error| ActionError::Failed(error.into()))?;
         let mut text = done.stdout;
         if !done.stderr.is_empty() {
             let _ = write!(text, "\n[standard error]\n{}", done.stderr);

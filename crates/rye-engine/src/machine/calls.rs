@@ -29,6 +29,7 @@ impl Step<'_> {
                 } = *output;
                 self.result(&call, ResultStatus::Success, text, data, None, attachments);
             }
+            Err(ToolError(error)) if error.code == ErrorCode::Interrupted => self.cut_off(&call),
             Err(ToolError(error)) => {
                 let text = error.message.clone();
                 let data = Value::Null;

@@ -239,6 +239,16 @@ impl Step<'_> {
         }
     }
 
+    /// A call that was cut off though its host lives. What may be repeated is not either: it
+    /// might be cut off for ever.
+    pub(super) fn cut_off(&mut self, call: &Call) {
+        let of_tool = self.env.tools.of(&call.tool).map(|it| it.effect);
+        match call.effect.or(of_tool) {
+            Some(ToolEffect::Ask) => self.ask_to_run_again(call),
+            _ => self.interrupt(call),
+        }
+    }
+
     /// When to look again: at the next deadline.
     fn wake(&mut self) {
         let gates = self.machine.gates.values();

@@ -11,11 +11,15 @@ use serde_json::{Map, Value};
 
 use super::kept::Kept;
 use super::{Effect, Step};
-use crate::proof;
+use crate::arguments::{self, PARAMS};
+use crate::text::quoted;
 use crate::tool::DecisionRequest;
+use crate::{bridge, proof};
 
 /// The gate at which a person says what becomes of a call whose host died.
 const RERUN: &str = "rerun:";
+/// How much of its arguments they are shown.
+const SHOWN: usize = 4000;
 
 impl Step<'_> {
     /// A tool asks a person; the same question is asked once.
@@ -213,27 +217,58 @@ impl Step<'_> {
             id: id.to_owned(),
             label: label.to_owned(),
         };
+        let is_own = |gate: &&Kept<Gate>| {
+            gate.origin.call == call.id && gate.origin.resume_key.starts_with(RERUN)
+        };
+        let asked = self.machine.gates.values().filter(is_own).count();
+        let (tool, params) = self.what_ran(call);
+        let shown = serde_json::to_string_pretty(&params).unwrap_or_default();
+        let shown = quoted(&shown, SHOWN);
+        let again = if asked > 0 {
+            "It was run again, and interrupted again.\n"
+        } else {
+            ""
+        };
         let request = DecisionRequest {
             kind: GateKind::Question,
-            title: format!("{} was interrupted", call.tool),
-            body: "Whether it had its effect is not known.".to_owned(),
+            title: format!("{tool} was interrupted"),
+            body: format!("{again}Whether it had its effect is not known.\nwith:\n{shown}"),
             actions: vec![
                 action("run_again", "Run it again"),
                 action("skip", "Go on without it"),
                 action("result", "Give its result"),
             ],
-            resume_key: format!("{RERUN}{}", call.id),
+            resume_key: match asked {
+                0 => format!("{RERUN}{}", call.id),
+                more => format!("{RERUN}{}:{more}", call.id),
+            },
             expires_in: None,
-            context: Map::new(),
+            context: Map::from_iter([
+                ("tool_id".to_owned(), Value::String(tool)),
+                (PARAMS.to_owned(), params),
+            ]),
         };
-        let Some(gate) = self.gate_of(&call.id, &request) else {
-            return;
-        };
-        if self.machine.gates.contains_key(&gate.id) {
-            // It was asked before, and run again, and its host died once more.
-            return self.interrupt(call);
+        if let Some(gate) = self.gate_of(&call.id, &request) {
+            self.open(&call.id, gate);
         }
-        self.open(&call.id, gate);
+    }
+
+    /// What a call ran, and with which arguments: with those that a person approved in place of
+    /// the model's, where they did.
+    fn what_ran(&self, call: &Call) -> (String, Value) {
+        let args = self.machine.args.get(&call.id).cloned().unwrap_or_default();
+        let (tool, params) = bridge::meant(&call.tool, &args);
+        let own = self.machine.gates.values();
+        let own = own.filter(|gate| gate.origin.call == call.id);
+        let others = own.filter_map(|gate| match &gate.status {
+            GateStatus::Resolved { resolution } => {
+                let others = arguments::approved(&gate.context, resolution)?;
+                Some((resolution.at, others))
+            }
+            _ => None,
+        });
+        let params = others.max_by_key(|(at, _)| *at).map_or(params, |it| it.1);
+        (tool.to_owned(), params.clone())
     }
 
     fn rerun(&mut self, call: &Call, gate: &Gate) {

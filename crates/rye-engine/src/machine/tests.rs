@@ -1,6 +1,7 @@
 //! A thread in a world of its own: a record that batches are applied to, a model and
 //! tools that answer when the test says, and hosts that die.
 
+mod dead_hosts;
 mod legal;
 mod stories;
 
@@ -9,16 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rye_protocol::{
-    CallId, Entry, EntryId, EntryKind, EventKind, Gate, GateId, GateStatus, ItemStatus, Limits,
-    Message, Millis, Op, Part, QueueItem, QueueItemId, QueueMode, Resolution, ResultStatus, Role,
-    SessionId, Suspended, Thread, ThreadId, ThreadStatus, Usage,
+    CallId, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind, Gate, GateId, GateStatus,
+    ItemStatus, Limits, Message, Millis, Op, Part, QueueItem, QueueItemId, QueueMode, Resolution,
+    ResultStatus, Role, SessionId, Suspended, Thread, ThreadId, ThreadStatus, Usage,
 };
 use serde_json::{Map, Value, json};
 
 use super::{Children, Effect, Env, Fact, Facts, Input, Machine};
 use crate::compaction::Settings;
 use crate::model::ModelAnswer;
-use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolOutput};
+use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolError, ToolOutput};
 
 /// Tools whose names say what they are.
 struct Named;
@@ -309,6 +310,13 @@ impl World {
         self.tools.remove(call);
         let output = Box::new(ToolOutput::text(text));
         self.input(Input::Ended(call.clone(), Ok(output)));
+    }
+
+    /// A tool that does not know what became of it.
+    fn cut_off(&mut self, call: &CallId) {
+        self.tools.remove(call);
+        let error = ErrorInfo::new(ErrorCode::Interrupted, "its keeper is gone");
+        self.input(Input::Ended(call.clone(), Err(ToolError(error))));
     }
 
     fn ask(&mut self, call: &CallId, key: &str) -> GateId {
