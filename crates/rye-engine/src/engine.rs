@@ -457,6 +457,11 @@ impl Engine {
     pub async fn shutdown(&self) -> Result<(), StoreError> {
         let open = self.inner.open.lock();
         let open = std::mem::take(&mut *open.unwrap_or_else(PoisonError::into_inner));
+        // All at once: to whoever still worked, the end of a task's session would be the end
+        // of its task.
+        for session in open.values() {
+            session.shared().closed.cancel();
+        }
         for session in open.into_values() {
             session.close().await?;
         }
