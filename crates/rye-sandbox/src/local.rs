@@ -102,9 +102,13 @@ impl Local {
                 command = command.timeout(timeout);
             }
             let output = self.supervisor.exec(command).await;
-            output.map_err(|error| match started.load(Ordering::Relaxed) {
-                true => SandboxError::Interrupted(error.to_string()),
-                false => SandboxError::Exec(error.to_string()),
+            output.map_err(|error| {
+                let told = error.to_string();
+                if started.load(Ordering::Relaxed) {
+                    SandboxError::Interrupted(told)
+                } else {
+                    SandboxError::Exec(told)
+                }
             })?
         };
         let (stdout, out_cut) = out.finish();
