@@ -118,6 +118,7 @@ macro_rules! store_contract {
                 a_lease_given_back_writes_no_more
                 giving_back_a_lost_lease_takes_nothing_from_the_new_holder
                 an_epoch_never_comes_again
+                sessions_are_removed_together_or_not_at_all
                 of_many_who_want_a_session_one_gets_it
             }
             posts {

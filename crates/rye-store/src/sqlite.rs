@@ -358,12 +358,15 @@ impl SessionStore for Sqlite {
             .read(move |db| read::events(db, &session, after, limit))
     }
 
-    fn remove<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
-        let mine = lease.clone();
+    fn remove<'a>(&'a self, leases: &'a [Lease]) -> Stored<'a, ()> {
+        let Some(first) = leases.first() else {
+            return Box::pin(ready(Ok(())));
+        };
+        let mine = leases.to_vec();
         let writer = &writing!(self).writer;
-        writer.write(
-            &lease.session,
-            move |db| Ok(post::remove(db, &mine)?.into()),
-        )
+        writer.write(&first.session, move |db| {
+            mine.iter().try_for_each(|lease| post::remove(db, lease))?;
+            Ok(().into())
+        })
     }
 }
