@@ -12,11 +12,13 @@ mod holder;
 mod listing;
 mod log;
 mod post;
+mod prompts;
 mod read;
 mod readers;
 mod reading;
 mod rows;
 mod seen;
+mod threads;
 mod wake;
 mod writer;
 

@@ -17,6 +17,37 @@ pub(super) struct Changes {
     pub(super) all: Vec<Change>,
     /// What is used up, all together: it is written with the thread, if one is.
     pub(super) usage: Usage,
+    /// What is told, all together: it is written with an entry, if one is.
+    pub(super) news: Option<News>,
+    /// Which change appends that entry: the last that appends any.
+    pub(super) bearer: Option<usize>,
+}
+
+/// What a commit tells.
+#[derive(Debug)]
+pub(super) struct News {
+    /// A list of it.
+    pub(super) list: String,
+    /// How long that is.
+    pub(super) count: i64,
+}
+
+impl News {
+    pub(super) fn of(all: &[Told]) -> Result<Option<Self>, StoreError> {
+        let Ok(count @ 1..) = i64::try_from(all.len()) else {
+            return Ok(None);
+        };
+        let mut list = Vec::with_capacity(1000);
+        let mut before = b'[';
+        for told in all {
+            list.push(before);
+            document::append(&mut list, told)?;
+            before = b',';
+        }
+        list.push(b']');
+        let list = document::finish(list)?;
+        Ok(Some(Self { list, count }))
+    }
 }
 
 /// A change with its text.
@@ -34,26 +65,47 @@ pub(super) enum Change {
     PutSuspended(Box<Suspended>, String),
     ClearSuspended(GateId),
     EndOrder(OrderId),
-    /// How much is summed up already.
-    AddUsage,
-    Event(String),
+    /// What is used up or told, which is [put together](Changes).
+    Together,
 }
 
 impl Changes {
     pub(super) fn of(batch: Batch, now: Millis) -> Result<Self, StoreError> {
         let mut changes = Self::default();
         changes.all.reserve(batch.ops.len());
+        let mut told = Vec::new();
         for op in batch.ops {
-            if let Op::AddUsage(usage) = &op {
-                changes.usage = changes.usage.plus(*usage);
+            let change = match op {
+                Op::AddUsage(usage) => {
+                    changes.usage = changes.usage.plus(usage);
+                    Change::Together
+                }
+                Op::PastEvent(event) => {
+                    told.push(Told {
+                        thread: event.thread,
+                        at: event.at,
+                        kind: event.kind,
+                    });
+                    Change::Together
+                }
+                Op::Event(thread, kind) => {
+                    let (at, kind) = (now, *kind);
+                    told.push(Told { thread, at, kind });
+                    Change::Together
+                }
+                op => change(op)?,
+            };
+            if matches!(change, Change::AppendEntry(..)) {
+                changes.bearer = Some(changes.all.len());
             }
-            changes.all.push(change(op, now)?);
+            changes.all.push(change);
         }
+        changes.news = News::of(&told)?;
         Ok(changes)
     }
 }
 
-fn change(op: Op, now: Millis) -> Result<Change, StoreError> {
+fn change(op: Op) -> Result<Change, StoreError> {
     use document::write;
     Ok(match op {
         Op::PutSession(it) => {
@@ -90,16 +142,6 @@ fn change(op: Op, now: Millis) -> Result<Change, StoreError> {
         }
         Op::ClearSuspended(gate) => Change::ClearSuspended(gate),
         Op::EndOrder(order) => Change::EndOrder(order),
-        Op::AddUsage(_) => Change::AddUsage,
-        Op::PastEvent(event) => Change::Event(write(&Told {
-            thread: event.thread,
-            at: event.at,
-            kind: event.kind,
-        })?),
-        Op::Event(thread, kind) => Change::Event(write(&Told {
-            thread,
-            at: now,
-            kind: *kind,
-        })?),
+        Op::AddUsage(_) | Op::PastEvent(_) | Op::Event(..) => Change::Together,
     })
 }

@@ -1,5 +1,7 @@
 //! Things as JSON text, and back.
 
+use std::fmt;
+
 use rye_engine::store::StoreError;
 use rye_protocol::{Event, EventKind, Millis, SessionId, ThreadId};
 use serde::de::DeserializeOwned;
@@ -13,16 +15,32 @@ const DEEPEST: usize = 256;
 pub(super) fn write<T: Serialize>(thing: &T) -> Result<String, StoreError> {
     // Room for most: a text that grows is copied time and again.
     let mut text = Vec::with_capacity(1000);
-    let unreadable = |why: String| StoreError::Unreadable(format!("it has no JSON form: {why}"));
-    serde_json::to_writer(&mut text, thing).map_err(|error| unreadable(error.to_string()))?;
-    let text = String::from_utf8(text).map_err(|error| unreadable(error.to_string()))?;
-    // Most have fewer brackets than may be nested, and to count them is quick.
-    let brackets = text.bytes().filter(|byte| matches!(byte, b'{' | b'['));
-    if brackets.count() > DEEPEST && depth(&text) > DEEPEST {
+    append(&mut text, thing)?;
+    finish(text)
+}
+
+/// Writes the text of a thing behind others.
+pub(super) fn append<T: Serialize>(text: &mut Vec<u8>, thing: &T) -> Result<(), StoreError> {
+    let before = text.len();
+    serde_json::to_writer(&mut *text, thing).map_err(|error| no_form(&error))?;
+    let written = text.get(before..).unwrap_or_default();
+    // A short one cannot nest so deep, having to close each bracket; and most others have
+    // fewer brackets than may be nested, and to count them is quick.
+    let brackets = || written.iter().filter(|byte| matches!(byte, b'{' | b'['));
+    if written.len() > 2 * DEEPEST && brackets().count() > DEEPEST && depth(written) > DEEPEST {
         let message = format!("it nests deeper than {DEEPEST} levels; nothing was written");
         return Err(StoreError::Unreadable(message));
     }
-    Ok(text)
+    Ok(())
+}
+
+/// What was written, as a text.
+pub(super) fn finish(text: Vec<u8>) -> Result<String, StoreError> {
+    String::from_utf8(text).map_err(|error| no_form(&error))
+}
+
+fn no_form(why: &dyn fmt::Display) -> StoreError {
+    StoreError::Unreadable(format!("it has no JSON form: {why}"))
 }
 
 /// The thing of a text.
@@ -36,10 +54,10 @@ pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     })
 }
 
-fn depth(json: &str) -> usize {
+fn depth(json: &[u8]) -> usize {
     let (mut level, mut deepest) = (0usize, 0);
     let (mut quoted, mut escaped) = (false, false);
-    for byte in json.bytes() {
+    for byte in json {
         match byte {
             _ if escaped => escaped = false,
             b'\\' if quoted => escaped = true,
@@ -84,9 +102,9 @@ mod tests {
 
     #[test]
     fn brackets_within_texts_do_not_nest() {
-        assert_eq!(depth(r#"{"a":["[[[[","\"[["]}"#), 2);
-        assert_eq!(depth("7"), 0);
-        assert_eq!(depth("[[],[[]]]"), 3);
+        assert_eq!(depth(br#"{"a":["[[[[","\"[["]}"#), 2);
+        assert_eq!(depth(b"7"), 0);
+        assert_eq!(depth(b"[[],[[]]]"), 3);
     }
 
     #[test]

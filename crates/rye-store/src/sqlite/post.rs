@@ -5,10 +5,11 @@ use rusqlite::{Connection, params};
 use rye_engine::store::{Control, Lease, Post, Posted, StoreError};
 use rye_protocol::{GateId, QueueItem, Resolution, SessionId};
 
+use super::changes::News;
 use super::document::{self, Told};
 use super::error::Outcome;
 use super::log::{self, Log};
-use super::{holder, rows};
+use super::{holder, rows, threads};
 use crate::rules::{self, GATE, ITEM, SESSION, Verdict, conflict, not_found};
 
 /// A post with its text.
@@ -52,7 +53,7 @@ pub(super) fn post(
         Letter::Resolve(gate, resolution) => resolve(db, session, number, gate, resolution),
         Letter::Control(control, doc) => {
             if let Some(thread) = &control.thread {
-                rows::thread(db, number, thread)?;
+                threads::get(db, number, thread)?;
             }
             order(db, number, control, doc)
         }
@@ -76,14 +77,18 @@ fn prompt(
     asked: &Hash,
     doc: &str,
 ) -> Outcome<(Posted, bool)> {
-    let Some(known) = log::item(db, session, &item.id)? else {
-        let thread = rows::thread(db, session, &item.thread)?;
-        let mut log = Log::of(db, session)?;
-        log.append_item(db, thread, item, asked.as_bytes(), doc)?;
+    let mut log = Log::of(db, session)?;
+    let last = log.last_prompt(db)?;
+    let Some(known) = log.prompt(db, last.as_ref(), &item.id)? else {
+        let mut thread = threads::get(db, session, &item.thread)?;
+        let texts = (&asked.as_bytes()[..], doc);
+        let new = log.append_prompt(db, last.as_ref(), thread.number, item, texts)?;
+        thread.keep(new.number, !item.status.is_over());
+        thread.file(db)?;
         return Ok((Posted::Written, true));
     };
     let mut find = db.prepare_cached("SELECT asked FROM engine_log WHERE number = ?1")?;
-    let before: [u8; 32] = find.query_row([known.number], |row| row.get(0))?;
+    let before: [u8; 32] = find.query_row([known], |row| row.get(0))?;
     if *asked.as_bytes() == before {
         Ok((Posted::Same, false))
     } else {
@@ -110,7 +115,9 @@ fn resolve(
                 at: resolution.at,
                 kind: *told,
             };
-            Log::of(db, number)?.tell(db, &[document::write(&told)?])?;
+            if let Some(news) = News::of(&[told])? {
+                Log::of(db, number)?.tell(db, &news)?;
+            }
             Ok((posted, true))
         }
         Verdict::Stands(posted) => Ok((posted, false)),

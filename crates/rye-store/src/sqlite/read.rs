@@ -168,7 +168,7 @@ pub(super) fn archive(db: &Connection, id: &SessionId) -> Outcome<Option<Archive
 fn items(db: &Connection, session: i64) -> Outcome<Vec<QueueItem>> {
     let question = db.prepare_cached(
         "SELECT doc FROM engine_log WHERE number IN
-         (SELECT number FROM engine_ids WHERE session = ?1 AND open = 1) ORDER BY number",
+         (SELECT value FROM engine_threads, json_each(open) WHERE session = ?1) ORDER BY number",
     )?;
     let mut items: Vec<QueueItem> = all(question, [session])?;
     items.sort_by_key(|item| item.order);
@@ -290,8 +290,8 @@ pub(super) fn events(
         return Ok(Vec::new());
     };
     let mut find = db.prepare_cached(
-        "SELECT sequence, doc FROM engine_log
-         WHERE number > ?1 AND number <= ?2 AND kind = 'events' ORDER BY number",
+        "SELECT sequence, told FROM engine_log
+         WHERE number > ?1 AND number <= ?2 AND told IS NOT NULL ORDER BY number",
     )?;
     let log = Log::of(db, number)?;
     let seen = log.behind(db, i64::try_from(after).unwrap_or(i64::MAX))?;

@@ -1,31 +1,16 @@
 //! Rows that more than one way of writing needs.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use rye_protocol::{Gate, GateId, SessionId, ThreadId, Usage};
+use rye_protocol::{Gate, GateId, SessionId, Usage};
 
 use super::document;
 use super::error::Outcome;
-use crate::rules::{THREAD, not_found};
 
 /// A session's row.
 pub(super) fn session(db: &Connection, session: &SessionId) -> Outcome<Option<i64>> {
     let mut find = db.prepare_cached("SELECT number FROM engine_sessions WHERE id = ?1")?;
     let found = find.query_row([session.as_str()], |row| row.get(0));
     Ok(found.optional()?)
-}
-
-/// A thread's row, if there is one.
-pub(super) fn known_thread(db: &Connection, session: i64, id: &ThreadId) -> Outcome<Option<i64>> {
-    let mut find =
-        db.prepare_cached("SELECT number FROM engine_threads WHERE session = ?1 AND id = ?2")?;
-    let found = find.query_row(params![session, id.as_str()], |row| row.get(0));
-    Ok(found.optional()?)
-}
-
-/// A thread's row.
-pub(super) fn thread(db: &Connection, session: i64, id: &ThreadId) -> Outcome<i64> {
-    let found = known_thread(db, session, id)?;
-    Ok(found.ok_or_else(|| not_found(THREAD, id))?)
 }
 
 /// A gate and its row.
