@@ -35,26 +35,24 @@ INSERT INTO engine_log_6
            CASE kind WHEN 'events' THEN doc END, CASE kind WHEN 'events' THEN NULL ELSE doc END
     FROM engine_log JOIN engine_found USING (number) ORDER BY number;
 
--- The prompts of a thread that wait or run are listed in its row.
+-- A thread's row is written by nearly every commit, so it has few columns. Those of its prompts
+-- that wait or run are listed in it.
 CREATE TABLE engine_threads_6 (
-    number      INTEGER PRIMARY KEY,
-    session     INTEGER NOT NULL,
-    id          TEXT NOT NULL,
-    key         TEXT NOT NULL,
-    created_at  INTEGER NOT NULL,
-    turns       INTEGER NOT NULL,
-    input       INTEGER NOT NULL,
-    cached      INTEGER NOT NULL,
-    cache_write INTEGER NOT NULL,
-    output      INTEGER NOT NULL,
-    spend       INTEGER NOT NULL,
-    open        TEXT NOT NULL,      -- their rows in the log
-    doc         TEXT NOT NULL,
+    number     INTEGER PRIMARY KEY,
+    session    INTEGER NOT NULL,
+    id         TEXT NOT NULL,
+    key        TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    usage      TEXT NOT NULL,       -- what it has used up
+    open       TEXT NOT NULL,       -- the rows of these prompts in the log
+    doc        TEXT NOT NULL,
     UNIQUE (session, id)
 ) STRICT;
 INSERT INTO engine_threads_6
-    SELECT number, session, id, key, created_at, turns, input, cached, cache_write, output,
-           spend,
+    SELECT number, session, id, key, created_at,
+           json_object('turns', turns, 'input_tokens', input, 'cached_tokens', cached,
+                       'cache_write_tokens', cache_write, 'output_tokens', output,
+                       'micro_dollars', spend),
            (SELECT json_group_array(item.number ORDER BY item.number)
             FROM engine_ids JOIN engine_log AS item ON item.number = engine_ids.number
             WHERE engine_ids.session = engine_threads.session AND open = 1

@@ -35,14 +35,14 @@ enum Act {
     /// By its holder, in one batch.
     Commit(&'static str, Vec<Change>),
     /// From outside, and perhaps through another store on the same file.
-    Post(&'static str, QueueItem, bool),
+    Post(&'static str, Box<QueueItem>, bool),
     /// The file is closed, and opened again.
     Reopen,
 }
 
 #[derive(Debug, Clone)]
 enum Change {
-    Put(QueueItem),
+    Put(Box<QueueItem>),
     Remove(String),
     Thread(&'static str),
     /// Entries, which lie between prompts, and of which the last is told.
@@ -62,7 +62,7 @@ fn name() -> impl Strategy<Value = String> {
     ]
 }
 
-fn prompt() -> impl Strategy<Value = QueueItem> {
+fn prompt() -> impl Strategy<Value = Box<QueueItem>> {
     let status = select(vec![
         ItemStatus::Waiting,
         ItemStatus::Running,
@@ -75,7 +75,7 @@ fn prompt() -> impl Strategy<Value = QueueItem> {
         let mut item = item("s", &name, order);
         item.thread = id(if order == 0 { thread } else { own });
         item.status = status;
-        item
+        Box::new(item)
     })
 }
 
@@ -107,7 +107,10 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
             over.status = ItemStatus::Done;
             [runs, over].map(|put| {
                 let main = Change::Thread("main");
-                Act::Commit("s", vec![Change::Steps(2), Change::Put(put), main])
+                Act::Commit(
+                    "s",
+                    vec![Change::Steps(2), Change::Put(Box::new(put)), main],
+                )
             })
         };
         (0..turns).flat_map(turn).collect::<Vec<_>>()

@@ -64,7 +64,7 @@ impl Commit<'_> {
     fn apply(&mut self, change: Change, bearer: bool) -> Outcome<()> {
         match change {
             Change::PutSession(session, doc) => self.put_session(&session, &doc),
-            Change::PutThread(thread, doc) => self.put_thread(&thread, &doc),
+            Change::PutThread(thread, doc) => self.put_thread(&thread, doc),
             Change::AppendEntry(entry, doc) => self.append_entry(&entry, &doc, bearer),
             Change::ReplaceEntry(entry, doc) => self.replace_entry(&entry, &doc),
             Change::PutItem(item, asked, doc) => self.put_item(&item, asked, &doc),
@@ -84,7 +84,7 @@ impl Commit<'_> {
             self.add_usage(usage)?;
         }
         if let Some(thread) = &mut self.place.thread {
-            thread.file(self.db)?;
+            thread.write(self.db)?;
         }
         if let (Some(news), Some(log)) = (self.news.take(), &mut self.place.log) {
             log.tell(self.db, &news)?;
@@ -104,14 +104,20 @@ impl Commit<'_> {
     /// A thread, if there is one.
     fn known_thread(&mut self, id: &ThreadId) -> Outcome<Option<&mut Known>> {
         if self.place.thread.as_ref().is_none_or(|last| last.id != *id) {
-            let Some(found) = threads::known(self.db, self.number()?, id)? else {
-                return Ok(None);
+            return match threads::known(self.db, self.number()?, id)? {
+                Some(found) => self.remember(found).map(Some),
+                None => Ok(None),
             };
-            if let Some(mut last) = self.place.thread.replace(found) {
-                last.file(self.db)?;
-            }
         }
         Ok(self.place.thread.as_mut())
+    }
+
+    /// Goes on with another thread; what was put of the last is written.
+    fn remember(&mut self, thread: Known) -> Outcome<&mut Known> {
+        if let Some(mut last) = self.place.thread.take() {
+            last.write(self.db)?;
+        }
+        Ok(self.place.thread.insert(thread))
     }
 
     fn thread(&mut self, id: &ThreadId) -> Outcome<&mut Known> {
@@ -147,20 +153,18 @@ impl Commit<'_> {
         Ok(())
     }
 
-    fn put_thread(&mut self, thread: &Thread, doc: &str) -> Outcome<()> {
+    fn put_thread(&mut self, thread: &Thread, doc: String) -> Outcome<()> {
         rules::own(&self.place.lease.session, &thread.session)?;
         let (db, session, usage) = (self.db, self.number()?, self.usage.take());
-        if let Some(known) = self.known_thread(&thread.id)? {
-            let could = known.update(db, thread, usage, doc)?;
-            return could
-                .then_some(())
-                .ok_or_else(|| conflict(THREAD, &thread.id).into());
-        }
-        let new = threads::insert(db, session, thread, usage.unwrap_or_default(), doc)?;
-        if let Some(mut last) = self.place.thread.replace(new) {
-            last.file(db)?;
-        }
-        Ok(())
+        let known = if let Some(known) = self.known_thread(&thread.id)? {
+            if !known.put(thread, doc) {
+                return Err(conflict(THREAD, &thread.id).into());
+            }
+            known
+        } else {
+            self.remember(threads::insert(db, session, thread, &doc)?)?
+        };
+        usage.map_or(Ok(()), |usage| known.add(usage))
     }
 
     fn append_entry(&mut self, entry: &Entry, doc: &str, bearer: bool) -> Outcome<()> {
@@ -247,7 +251,7 @@ impl Commit<'_> {
         let thread = self.log()?.remove_prompt(self.db, number, id)?;
         self.place.prompt = None;
         if let Some(mut last) = self.place.thread.take() {
-            last.file(self.db)?;
+            last.write(self.db)?;
         }
         threads::close(self.db, thread, number)
     }

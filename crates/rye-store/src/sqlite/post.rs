@@ -84,7 +84,7 @@ fn prompt(
         let texts = (&asked.as_bytes()[..], doc);
         let new = log.append_prompt(db, last.as_ref(), thread.number, item, texts)?;
         thread.keep(new.number, !item.status.is_over());
-        thread.file(db)?;
+        thread.write(db)?;
         return Ok((Posted::Written, true));
     };
     let mut find = db.prepare_cached("SELECT asked FROM engine_log WHERE number = ?1")?;

@@ -68,28 +68,24 @@ pub(super) fn session(usage: &str, doc: &str, of_threads: Usage) -> Result<Sessi
 /// The threads of a session, and what they have used up together.
 fn threads(db: &Connection, session: i64) -> Outcome<(Vec<Thread>, Usage)> {
     let mut find = db.prepare_cached(
-        "SELECT doc, turns, input, cached, cache_write, output, spend
-         FROM engine_threads WHERE session = ?1 ORDER BY number",
+        "SELECT usage, doc FROM engine_threads WHERE session = ?1 ORDER BY number",
     )?;
     let (mut threads, mut all) = (Vec::new(), Usage::default());
     let mut rows = find.query([session])?;
     while let Some(row) = rows.next()? {
-        threads.push(document::read(&row.get::<_, String>(0)?)?);
-        all = all.plus(rows::usage(row, 1)?);
+        all = all.plus(document::read(&row.get::<_, String>(0)?)?);
+        threads.push(document::read(&row.get::<_, String>(1)?)?);
     }
     Ok((threads, all))
 }
 
 /// What the threads of a session have used up.
 pub(super) fn used(db: &Connection, session: i64) -> Outcome<Usage> {
-    let mut find = db.prepare_cached(
-        "SELECT turns, input, cached, cache_write, output, spend
-         FROM engine_threads WHERE session = ?1",
-    )?;
+    let mut find = db.prepare_cached("SELECT usage FROM engine_threads WHERE session = ?1")?;
     let mut all = Usage::default();
     let mut rows = find.query([session])?;
     while let Some(row) = rows.next()? {
-        all = all.plus(rows::usage(row, 0)?);
+        all = all.plus(document::read(&row.get::<_, String>(0)?)?);
     }
     Ok(all)
 }

@@ -1,7 +1,7 @@
 //! Rows that more than one way of writing needs.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
-use rye_protocol::{Gate, GateId, SessionId, Usage};
+use rusqlite::{Connection, OptionalExtension, params};
+use rye_protocol::{Gate, GateId, SessionId};
 
 use super::document;
 use super::error::Outcome;
@@ -32,31 +32,4 @@ pub(super) fn update_gate(db: &Connection, number: i64, gate: &Gate, doc: &str) 
     )?;
     update.execute(params![number, gate.status.is_pending(), doc])?;
     Ok(())
-}
-
-/// The six columns of a thread that say what it has used up.
-pub(super) fn columns(usage: Usage) -> [i64; 6] {
-    [
-        usage.turns,
-        usage.input_tokens,
-        usage.cached_tokens,
-        usage.cache_write_tokens,
-        usage.output_tokens,
-        usage.micro_dollars,
-    ]
-    .map(|count| i64::try_from(count).unwrap_or(i64::MAX))
-}
-
-/// What these columns say, the first of them being this one.
-pub(super) fn usage(row: &Row<'_>, first: usize) -> rusqlite::Result<Usage> {
-    let column =
-        |at: usize| Ok::<_, rusqlite::Error>(row.get::<_, i64>(first + at)?.unsigned_abs());
-    Ok(Usage {
-        turns: column(0)?,
-        input_tokens: column(1)?,
-        cached_tokens: column(2)?,
-        cache_write_tokens: column(3)?,
-        output_tokens: column(4)?,
-        micro_dollars: column(5)?,
-    })
 }

@@ -2,10 +2,10 @@
 //! those of its prompts are that wait or run.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use rye_protocol::{Thread, ThreadId, Usage};
+use rye_protocol::{Millis, Thread, ThreadId, Usage};
 
+use super::document;
 use super::error::Outcome;
-use super::{document, rows};
 use crate::rules::{THREAD, not_found};
 
 /// A thread that is there.
@@ -14,28 +14,41 @@ pub(super) struct Known {
     pub(super) id: ThreadId,
     /// Its row.
     pub(super) number: i64,
+    key: String,
+    created_at: Millis,
+    usage: String,
     /// Its prompts that wait or run, by row.
     open: Vec<i64>,
-    /// Whether they are others than those in the row.
+    /// Its text, if that is another by now than the one in the row.
+    doc: Option<String>,
+    /// Whether what stands beside it is.
     changed: bool,
 }
 
 /// A thread, if there is one of this id.
 pub(super) fn known(db: &Connection, session: i64, id: &ThreadId) -> Outcome<Option<Known>> {
-    let mut find = db
-        .prepare_cached("SELECT number, open FROM engine_threads WHERE session = ?1 AND id = ?2")?;
+    let mut find = db.prepare_cached(
+        "SELECT number, key, created_at, usage, open FROM engine_threads
+         WHERE session = ?1 AND id = ?2",
+    )?;
     let found = find.query_row(params![session, id.as_str()], |row| {
-        Ok((row.get(0)?, row.get::<_, String>(1)?))
+        let known = Known {
+            id: id.clone(),
+            number: row.get(0)?,
+            key: row.get(1)?,
+            created_at: Millis(row.get::<_, i64>(2)?.cast_unsigned()),
+            usage: row.get(3)?,
+            open: Vec::new(),
+            doc: None,
+            changed: false,
+        };
+        Ok((known, row.get::<_, String>(4)?))
     });
-    let Some((number, open)) = found.optional()? else {
+    let Some((mut known, open)) = found.optional()? else {
         return Ok(None);
     };
-    Ok(Some(Known {
-        id: id.clone(),
-        number,
-        open: document::read(&open)?,
-        changed: false,
-    }))
+    known.open = document::read(&open)?;
+    Ok(Some(known))
 }
 
 /// A thread.
@@ -44,36 +57,23 @@ pub(super) fn get(db: &Connection, session: i64, id: &ThreadId) -> Outcome<Known
 }
 
 /// Makes a thread.
-pub(super) fn insert(
-    db: &Connection,
-    session: i64,
-    thread: &Thread,
-    usage: Usage,
-    doc: &str,
-) -> Outcome<Known> {
-    let [turns, input, cached, cache_write, output, spend] = rows::columns(usage);
+pub(super) fn insert(db: &Connection, session: i64, thread: &Thread, doc: &str) -> Outcome<Known> {
+    let usage = document::write(&Usage::default())?;
+    let (key, created_at) = (thread.key.clone(), thread.created_at);
     let mut insert = db.prepare_cached(
-        "INSERT INTO engine_threads (session, id, key, created_at,
-             turns, input, cached, cache_write, output, spend, open, doc)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, '[]', ?11)",
+        "INSERT INTO engine_threads (session, id, key, created_at, usage, open, doc)
+         VALUES (?1, ?2, ?3, ?4, ?5, '[]', ?6)",
     )?;
-    let number = insert.insert(params![
-        session,
-        thread.id.as_str(),
-        thread.key,
-        thread.created_at.0.cast_signed(),
-        turns,
-        input,
-        cached,
-        cache_write,
-        output,
-        spend,
-        doc
-    ])?;
+    let at = created_at.0.cast_signed();
+    let number = insert.insert(params![session, thread.id.as_str(), key, at, usage, doc])?;
     Ok(Known {
         id: thread.id.clone(),
         number,
+        key,
+        created_at,
+        usage,
         open: Vec::new(),
+        doc: None,
         changed: false,
     })
 }
@@ -90,7 +90,21 @@ pub(super) fn close(db: &Connection, thread: i64, prompt: i64) -> Outcome<()> {
 }
 
 impl Known {
-    /// Whether a prompt waits or runs. It is written later, with the thread most often.
+    /// Puts the thread. Tells whether it could: not if it was made as another.
+    pub(super) fn put(&mut self, thread: &Thread, doc: String) -> bool {
+        self.doc = Some(doc);
+        self.key == thread.key && self.created_at == thread.created_at
+    }
+
+    /// Adds what was used up.
+    pub(super) fn add(&mut self, usage: Usage) -> Outcome<()> {
+        let before: Usage = document::read(&self.usage)?;
+        self.usage = document::write(&before.plus(usage))?;
+        self.changed = true;
+        Ok(())
+    }
+
+    /// Whether a prompt waits or runs.
     pub(super) fn keep(&mut self, prompt: i64, open: bool) {
         match self.open.binary_search(&prompt) {
             Ok(at) if !open => drop(self.open.remove(at)),
@@ -100,66 +114,32 @@ impl Known {
         self.changed = true;
     }
 
-    /// Puts the thread, with what was used up since. Tells whether it could: not if it was made
-    /// as another.
-    pub(super) fn update(
-        &mut self,
-        db: &Connection,
-        thread: &Thread,
-        usage: Option<Usage>,
-        doc: &str,
-    ) -> Outcome<bool> {
-        let (number, key) = (self.number, &thread.key);
-        let (created_at, open) = (thread.created_at.0.cast_signed(), self.list());
-        let changed = if let Some(usage) = usage {
-            let [turns, input, cached, cache_write, output, spend] = rows::columns(usage);
-            let mut update = db.prepare_cached(
-                "UPDATE engine_threads SET open = ?4, doc = ?5,
-                     turns = min(turns, 9223372036854775807 - ?6) + ?6,
-                     input = min(input, 9223372036854775807 - ?7) + ?7,
-                     cached = min(cached, 9223372036854775807 - ?8) + ?8,
-                     cache_write = min(cache_write, 9223372036854775807 - ?9) + ?9,
-                     output = min(output, 9223372036854775807 - ?10) + ?10,
-                     spend = min(spend, 9223372036854775807 - ?11) + ?11
-                 WHERE number = ?1 AND key = ?2 AND created_at = ?3",
+    /// Writes all of that, in one.
+    pub(super) fn write(&mut self, db: &Connection) -> Outcome<()> {
+        let (number, usage, open) = (self.number, &self.usage, self.open());
+        if let Some(doc) = self.doc.take() {
+            let mut write = db.prepare_cached(
+                "UPDATE engine_threads SET usage=?2, open=?3, doc=?4 WHERE number=?1",
             )?;
-            update.execute(params![
-                number,
-                key,
-                created_at,
-                open,
-                doc,
-                turns,
-                input,
-                cached,
-                cache_write,
-                output,
-                spend
-            ])?
-        } else {
-            let mut update = db.prepare_cached(
-                "UPDATE engine_threads SET open = ?4, doc = ?5
-                 WHERE number = ?1 AND key = ?2 AND created_at = ?3",
-            )?;
-            update.execute(params![number, key, created_at, open, doc])?
-        };
-        self.changed = false;
-        Ok(changed > 0)
-    }
-
-    /// Writes down which prompts wait or run, if that is not written yet.
-    pub(super) fn file(&mut self, db: &Connection) -> Outcome<()> {
-        if self.changed {
-            let mut file =
-                db.prepare_cached("UPDATE engine_threads SET open = ?2 WHERE number = ?1")?;
-            file.execute(params![self.number, self.list()])?;
-            self.changed = false;
+            write.execute(params![number, usage, open, doc])?;
+        } else if self.changed {
+            let mut write =
+                db.prepare_cached("UPDATE engine_threads SET usage=?2, open=?3 WHERE number=?1")?;
+            write.execute(params![number, usage, open])?;
         }
+        self.changed = false;
         Ok(())
     }
 
-    fn list(&self) -> String {
-        let rows: Vec<_> = self.open.iter().map(i64::to_string).collect();
-        ["[", &rows.join(","), "]"].concat()
+    fn open(&self) -> String {
+        let mut list = String::from("[");
+        for number in &self.open {
+            if list.len() > 1 {
+                list.push(',');
+            }
+            list.push_str(&number.to_string());
+        }
+        list.push(']');
+        list
     }
 }
