@@ -24,10 +24,8 @@ pub(super) fn append<T: Serialize>(text: &mut Vec<u8>, thing: &T) -> Result<(), 
     let before = text.len();
     serde_json::to_writer(&mut *text, thing).map_err(|error| no_form(&error))?;
     let written = text.get(before..).unwrap_or_default();
-    // A short one cannot nest so deep, having to close each bracket; and most others have
-    // fewer brackets than may be nested, and to count them is quick.
-    let brackets = || written.iter().filter(|byte| matches!(byte, b'{' | b'['));
-    if written.len() > 2 * DEEPEST && brackets().count() > DEEPEST && depth(written) > DEEPEST {
+    // Most have fewer brackets than may be nested, and to count them is quick.
+    if brackets(written) > DEEPEST && depth(written) > DEEPEST {
         let message = format!("it nests deeper than {DEEPEST} levels; nothing was written");
         return Err(StoreError::Unreadable(message));
     }
@@ -52,6 +50,15 @@ pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
         let start: String = text.chars().take(120).collect();
         StoreError::Unreadable(format!("{error}, in {start}"))
     })
+}
+
+/// How many brackets open, within texts too. Counted in bytes, many of which are added at once.
+fn brackets(json: &[u8]) -> usize {
+    let opens = |byte: &u8| u8::from(byte | 0x20 == b'{');
+    let parts = json.chunks(usize::from(u8::MAX));
+    parts
+        .map(|part| usize::from(part.iter().map(opens).sum::<u8>()))
+        .sum()
 }
 
 fn depth(json: &[u8]) -> usize {
@@ -105,6 +112,13 @@ mod tests {
         assert_eq!(depth(br#"{"a":["[[[[","\"[["]}"#), 2);
         assert_eq!(depth(b"7"), 0);
         assert_eq!(depth(b"[[],[[]]]"), 3);
+    }
+
+    #[test]
+    fn all_brackets_that_open_are_counted() {
+        assert_eq!(brackets(br#"{"a":["[[[[","\"[["],"{":"}"}"#), 9);
+        assert_eq!(brackets("[[]}{;Z{|".repeat(300).as_bytes()), 4 * 300);
+        assert_eq!(brackets(&[b'['; 1_000]), 1_000);
     }
 
     #[test]
