@@ -11,6 +11,7 @@ mod file;
 mod holder;
 mod listing;
 mod log;
+mod news;
 mod post;
 mod prompts;
 mod read;

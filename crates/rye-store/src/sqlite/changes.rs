@@ -8,7 +8,8 @@ use rye_protocol::{
     Suspended, Thread, Usage,
 };
 
-use super::document::{self, Told};
+use super::document::{Text, write};
+use super::news::News;
 use crate::rules;
 
 /// All changes of a batch.
@@ -23,46 +24,19 @@ pub(super) struct Changes {
     pub(super) bearer: Option<usize>,
 }
 
-/// What a commit tells.
-#[derive(Debug)]
-pub(super) struct News {
-    /// A list of it.
-    pub(super) list: String,
-    /// How long that is.
-    pub(super) count: i64,
-}
-
-impl News {
-    pub(super) fn of(all: &[Told]) -> Result<Option<Self>, StoreError> {
-        let Ok(count @ 1..) = i64::try_from(all.len()) else {
-            return Ok(None);
-        };
-        let mut list = Vec::with_capacity(1000);
-        let mut before = b'[';
-        for told in all {
-            list.push(before);
-            document::append(&mut list, told)?;
-            before = b',';
-        }
-        list.push(b']');
-        let list = document::finish(list)?;
-        Ok(Some(Self { list, count }))
-    }
-}
-
 /// A change with its text.
 #[derive(Debug)]
 pub(super) enum Change {
-    PutSession(Box<Session>, String),
-    PutThread(Box<Thread>, String),
-    AppendEntry(Box<Entry>, String),
-    ReplaceEntry(Box<Entry>, String),
+    PutSession(Box<Session>, Text),
+    PutThread(Box<Thread>, Text),
+    AppendEntry(Box<Entry>, Text),
+    ReplaceEntry(Box<Entry>, Text),
     /// The hash of what is asked is only there where it may have to be written.
-    PutItem(Box<QueueItem>, Option<Hash>, String),
+    PutItem(Box<QueueItem>, Option<Hash>, Text),
     RemoveItem(QueueItemId),
-    PutGate(Box<Gate>, String),
+    PutGate(Box<Gate>, Text),
     PutGateRef(GateRef),
-    PutSuspended(Box<Suspended>, String),
+    PutSuspended(Box<Suspended>, Text),
     ClearSuspended(GateId),
     EndOrder(OrderId),
     /// What is used up or told, which is [put together](Changes).
@@ -73,40 +47,30 @@ impl Changes {
     pub(super) fn of(batch: Batch, now: Millis) -> Result<Self, StoreError> {
         let mut changes = Self::default();
         changes.all.reserve(batch.ops.len());
-        let mut told = Vec::new();
         for op in batch.ops {
-            let change = match op {
+            let told = match &op {
                 Op::AddUsage(usage) => {
-                    changes.usage = changes.usage.plus(usage);
-                    Change::Together
+                    changes.usage = changes.usage.plus(*usage);
+                    None
                 }
-                Op::PastEvent(event) => {
-                    told.push(Told {
-                        thread: event.thread,
-                        at: event.at,
-                        kind: event.kind,
-                    });
-                    Change::Together
-                }
-                Op::Event(thread, kind) => {
-                    let (at, kind) = (now, *kind);
-                    told.push(Told { thread, at, kind });
-                    Change::Together
-                }
-                op => change(op)?,
+                Op::PastEvent(event) => Some((event.thread.as_ref(), event.at, &event.kind)),
+                Op::Event(thread, kind) => Some((thread.as_ref(), now, &**kind)),
+                _ => None,
             };
+            if let Some((thread, at, kind)) = told {
+                changes.news = Some(News::with(changes.news.take(), thread, at, kind)?);
+            }
+            let change = change(op)?;
             if matches!(change, Change::AppendEntry(..)) {
                 changes.bearer = Some(changes.all.len());
             }
             changes.all.push(change);
         }
-        changes.news = News::of(&told)?;
         Ok(changes)
     }
 }
 
 fn change(op: Op) -> Result<Change, StoreError> {
-    use document::write;
     Ok(match op {
         Op::PutSession(it) => {
             let text = write(&it)?;

@@ -9,9 +9,11 @@ use rye_protocol::{
 };
 
 use super::book::{Book, Place};
-use super::changes::{Change, Changes, News};
+use super::changes::{Change, Changes};
+use super::document::Text;
 use super::error::Outcome;
 use super::log::Log;
+use super::news::News;
 use super::threads::Known;
 use super::{document, holder, prompts, rows, threads};
 use crate::rules::{self, ENTRY, GATE, ITEM, SESSION, THREAD, conflict, not_found};
@@ -136,7 +138,7 @@ impl Commit<'_> {
         Ok(found.ok_or_else(|| not_found(ENTRY, id))?)
     }
 
-    fn put_session(&mut self, session: &Session, doc: &str) -> Outcome<()> {
+    fn put_session(&mut self, session: &Session, doc: &Text) -> Outcome<()> {
         rules::own(&self.place.lease.session, &session.id)?;
         let mut put = self.db.prepare_cached(
             "INSERT INTO engine_sessions (id, user_id, fixed, usage, doc)
@@ -153,7 +155,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    fn put_thread(&mut self, thread: &Thread, doc: String) -> Outcome<()> {
+    fn put_thread(&mut self, thread: &Thread, doc: Text) -> Outcome<()> {
         rules::own(&self.place.lease.session, &thread.session)?;
         let (db, session, usage) = (self.db, self.number()?, self.usage.take());
         let known = if let Some(known) = self.known_thread(&thread.id)? {
@@ -164,10 +166,13 @@ impl Commit<'_> {
         } else {
             self.remember(threads::insert(db, session, thread, &doc)?)?
         };
-        usage.map_or(Ok(()), |usage| known.add(usage))
+        if let Some(usage) = usage {
+            known.add(usage);
+        }
+        Ok(())
     }
 
-    fn append_entry(&mut self, entry: &Entry, doc: &str, bearer: bool) -> Outcome<()> {
+    fn append_entry(&mut self, entry: &Entry, doc: &Text, bearer: bool) -> Outcome<()> {
         rules::own(&self.place.lease.session, &entry.session)?;
         let thread = self.thread(&entry.thread)?.number;
         let parent = entry.parent.as_ref();
@@ -203,7 +208,7 @@ impl Commit<'_> {
         Ok(document::read(&doc)?)
     }
 
-    fn replace_entry(&self, entry: &Entry, doc: &str) -> Outcome<()> {
+    fn replace_entry(&self, entry: &Entry, doc: &Text) -> Outcome<()> {
         rules::own(&self.place.lease.session, &entry.session)?;
         let number = self.entry(&entry.id)?;
         rules::entry_follows(&self.known_entry(number)?, entry)?;
@@ -223,7 +228,7 @@ impl Commit<'_> {
         log.prompt(self.db, self.place.prompt.as_ref(), id)
     }
 
-    fn put_item(&mut self, item: &QueueItem, asked: Option<Hash>, doc: &str) -> Outcome<()> {
+    fn put_item(&mut self, item: &QueueItem, asked: Option<Hash>, doc: &Text) -> Outcome<()> {
         rules::own(&self.place.lease.session, &item.session)?;
         let (db, thread) = (self.db, self.thread(&item.thread)?.number);
         let number = if let Some(number) = self.prompt(&item.id)? {
@@ -256,7 +261,7 @@ impl Commit<'_> {
         threads::close(self.db, thread, number)
     }
 
-    fn put_gate(&mut self, gate: &Gate, doc: &str) -> Outcome<()> {
+    fn put_gate(&mut self, gate: &Gate, doc: &Text) -> Outcome<()> {
         rules::own(&self.place.lease.session, &gate.origin.session)?;
         let session = self.number()?;
         if let Some((number, before)) = rows::gate(self.db, &gate.id)? {
@@ -293,7 +298,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    fn put_suspended(&self, turn: &Suspended, doc: &str) -> Outcome<()> {
+    fn put_suspended(&self, turn: &Suspended, doc: &Text) -> Outcome<()> {
         rules::own(&self.place.lease.session, &turn.session)?;
         self.gate(&turn.gate)?;
         let mut put = self.db.prepare_cached(

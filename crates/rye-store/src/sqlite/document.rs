@@ -1,44 +1,53 @@
 //! Things as JSON text, and back.
 
-use std::fmt;
-
+use rusqlite::ToSql;
+use rusqlite::types::{ToSqlOutput, ValueRef};
 use rye_engine::store::StoreError;
-use rye_protocol::{Event, EventKind, Millis, SessionId, ThreadId};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 /// What nests deeper is not written, since reading it takes stack for every level. Parsers
 /// of JSON stop at half of it, so only a program can make such a thing.
 const DEEPEST: usize = 256;
 
-/// The text of a thing.
-pub(super) fn write<T: Serialize>(thing: &T) -> Result<String, StoreError> {
-    // Room for most: a text that grows is copied time and again.
-    let mut text = Vec::with_capacity(1000);
-    append(&mut text, thing)?;
-    finish(text)
-}
+/// Things as text, for the database.
+#[derive(Debug, Default)]
+pub(super) struct Text(pub(super) Vec<u8>);
 
-/// Writes the text of a thing behind others.
-pub(super) fn append<T: Serialize>(text: &mut Vec<u8>, thing: &T) -> Result<(), StoreError> {
-    let before = text.len();
-    serde_json::to_writer(&mut *text, thing).map_err(|error| no_form(&error))?;
-    let written = text.get(before..).unwrap_or_default();
-    // Most have fewer brackets than may be nested, and to count them is quick.
-    if brackets(written) > DEEPEST && depth(written) > DEEPEST {
-        let message = format!("it nests deeper than {DEEPEST} levels; nothing was written");
-        return Err(StoreError::Unreadable(message));
+impl ToSql for Text {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(ValueRef::Text(&self.0)))
     }
-    Ok(())
 }
 
-/// What was written, as a text.
-pub(super) fn finish(text: Vec<u8>) -> Result<String, StoreError> {
-    String::from_utf8(text).map_err(|error| no_form(&error))
+impl Text {
+    /// An empty one.
+    pub(super) fn new() -> Self {
+        // Room for most: a text that grows is copied time and again.
+        Self(Vec::with_capacity(1000))
+    }
+
+    /// Writes a thing at its end.
+    pub(super) fn append(&mut self, thing: &impl Serialize) -> Result<(), StoreError> {
+        let Self(text) = self;
+        let before = text.len();
+        serde_json::to_writer(&mut *text, thing)
+            .map_err(|error| StoreError::Unreadable(format!("it has no JSON form: {error}")))?;
+        let written = text.get(before..).unwrap_or_default();
+        // Most have fewer brackets than may be nested, and to count them is quick.
+        if brackets(written) > DEEPEST && depth(written) > DEEPEST {
+            let message = format!("it nests deeper than {DEEPEST} levels; nothing was written");
+            return Err(StoreError::Unreadable(message));
+        }
+        Ok(())
+    }
 }
 
-fn no_form(why: &dyn fmt::Display) -> StoreError {
-    StoreError::Unreadable(format!("it has no JSON form: {why}"))
+/// The text of a thing.
+pub(super) fn write(thing: &impl Serialize) -> Result<Text, StoreError> {
+    let mut text = Text::new();
+    text.append(thing)?;
+    Ok(text)
 }
 
 /// The thing of a text.
@@ -80,27 +89,6 @@ fn depth(json: &[u8]) -> usize {
     deepest
 }
 
-/// An event as it is stored: without what its row says.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Told {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) thread: Option<ThreadId>,
-    pub(super) at: Millis,
-    pub(super) kind: EventKind,
-}
-
-impl Told {
-    pub(super) fn event(self, session: &SessionId, sequence: u64) -> Event {
-        Event {
-            sequence: Some(sequence),
-            session: session.clone(),
-            thread: self.thread,
-            at: self.at,
-            kind: self.kind,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -124,7 +112,8 @@ mod tests {
     #[test]
     fn what_could_not_be_read_again_is_not_written() {
         let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
-        let fits = write(&nested(DEEPEST)).unwrap();
+        let Text(fits) = write(&nested(DEEPEST)).unwrap();
+        let fits = String::from_utf8(fits).unwrap();
         assert_eq!(read::<serde_json::Value>(&fits).unwrap(), nested(DEEPEST));
         assert!(write(&nested(DEEPEST + 1)).is_err());
     }

@@ -7,8 +7,9 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use rye_engine::store::StoreError;
 use rye_protocol::EntryId;
 
-use super::changes::News;
+use super::document::Text;
 use super::error::Outcome;
+use super::news::News;
 
 /// How many rows a log may have: all rows are numbered through, session by session.
 const ROWS: i64 = 1 << 36;
@@ -111,7 +112,7 @@ impl Log {
         newest: Option<&Newest<EntryId>>,
         (thread, parent): (i64, Option<i64>),
         id: &EntryId,
-        (told, doc): (Option<&News>, &str),
+        (told, doc): (Option<&News>, &Text),
     ) -> Outcome<Option<Newest<EntryId>>> {
         let number = self.last + 1;
         let named = newest.is_some_and(|it| it.named || it.id >= *id);

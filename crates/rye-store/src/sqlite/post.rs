@@ -5,18 +5,18 @@ use rusqlite::{Connection, params};
 use rye_engine::store::{Control, Lease, Post, Posted, StoreError};
 use rye_protocol::{GateId, QueueItem, Resolution, SessionId};
 
-use super::changes::News;
-use super::document::{self, Told};
+use super::document::{self, Text};
 use super::error::Outcome;
 use super::log::{self, Log};
+use super::news::News;
 use super::{holder, rows, threads};
 use crate::rules::{self, GATE, ITEM, SESSION, Verdict, conflict, not_found};
 
 /// A post with its text.
 pub(super) enum Letter {
-    Prompt(Box<QueueItem>, Hash, String),
+    Prompt(Box<QueueItem>, Hash, Text),
     Resolve(GateId, Resolution),
-    Control(Control, String),
+    Control(Control, Text),
 }
 
 impl Letter {
@@ -60,7 +60,7 @@ pub(super) fn post(
     }
 }
 
-fn order(db: &Connection, session: i64, control: &Control, doc: &str) -> Outcome<(Posted, bool)> {
+fn order(db: &Connection, session: i64, control: &Control, doc: &Text) -> Outcome<(Posted, bool)> {
     let mut put = db.prepare_cached(
         "INSERT INTO engine_inbox (session, id, doc) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
     )?;
@@ -75,7 +75,7 @@ fn prompt(
     session: i64,
     item: &QueueItem,
     asked: &Hash,
-    doc: &str,
+    doc: &Text,
 ) -> Outcome<(Posted, bool)> {
     let mut log = Log::of(db, session)?;
     let last = log.last_prompt(db)?;
@@ -110,14 +110,9 @@ fn resolve(
         Verdict::Ends(status, told, posted) => {
             known.status = status;
             rows::update_gate(db, row, &known, &document::write(&known)?)?;
-            let told = Told {
-                thread: Some(known.origin.thread),
-                at: resolution.at,
-                kind: *told,
-            };
-            if let Some(news) = News::of(&[told])? {
-                Log::of(db, number)?.tell(db, &news)?;
-            }
+            let thread = Some(&known.origin.thread);
+            let news = News::with(None, thread, resolution.at, &told)?;
+            Log::of(db, number)?.tell(db, &news)?;
             Ok((posted, true))
         }
         Verdict::Stands(posted) => Ok((posted, false)),

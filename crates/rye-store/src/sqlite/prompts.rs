@@ -4,6 +4,7 @@
 use rusqlite::{Connection, params};
 use rye_protocol::{QueueItem, QueueItemId};
 
+use super::document::Text;
 use super::error::Outcome;
 use super::log::{self, Log, Newest};
 
@@ -51,7 +52,7 @@ impl Log {
         last: Option<&Last>,
         thread: i64,
         item: &QueueItem,
-        (asked, doc): (&[u8], &str),
+        (asked, doc): (&[u8], &Text),
     ) -> Outcome<Last> {
         let (number, id) = (self.last + 1, item.id.as_str());
         let named = last.is_some_and(|last| last.named || last.id >= item.id);
@@ -106,7 +107,7 @@ impl Log {
 }
 
 /// Puts a prompt that is known. Tells whether it could: not if it is another thread's.
-pub(super) fn update(db: &Connection, number: i64, thread: i64, doc: &str) -> Outcome<bool> {
+pub(super) fn update(db: &Connection, number: i64, thread: i64, doc: &Text) -> Outcome<bool> {
     let mut update =
         db.prepare_cached("UPDATE engine_log SET doc = ?3 WHERE number = ?1 AND thread = ?2")?;
     Ok(update.execute(params![number, thread, doc])? > 0)

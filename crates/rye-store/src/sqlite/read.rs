@@ -8,9 +8,10 @@ use rye_protocol::{
 };
 use serde::de::DeserializeOwned;
 
-use super::document::{self, Told};
+use super::document;
 use super::error::Outcome;
 use super::log::{self, Log};
+use super::news::Told;
 use super::rows;
 use crate::rules::{ENTRY, SESSION, not_found};
 

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use rye_protocol::{Gate, GateId, SessionId};
 
-use super::document;
+use super::document::{self, Text};
 use super::error::Outcome;
 
 /// A session's row.
@@ -26,7 +26,7 @@ pub(super) fn gate(db: &Connection, id: &GateId) -> Outcome<Option<(i64, Gate)>>
     }
 }
 
-pub(super) fn update_gate(db: &Connection, number: i64, gate: &Gate, doc: &str) -> Outcome<()> {
+pub(super) fn update_gate(db: &Connection, number: i64, gate: &Gate, doc: &Text) -> Outcome<()> {
     let mut update = db.prepare_cached(
         "UPDATE engine_decision_gates SET pending = ?2, doc = ?3 WHERE number = ?1",
     )?;

@@ -4,7 +4,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use rye_protocol::{Millis, Thread, ThreadId, Usage};
 
-use super::document;
+use super::document::{self, Text};
 use super::error::Outcome;
 use crate::rules::{THREAD, not_found};
 
@@ -16,11 +16,11 @@ pub(super) struct Known {
     pub(super) number: i64,
     key: String,
     created_at: Millis,
-    usage: String,
+    usage: Usage,
     /// Its prompts that wait or run, by row.
     open: Vec<i64>,
     /// Its text, if that is another by now than the one in the row.
-    doc: Option<String>,
+    doc: Option<Text>,
     /// Whether what stands beside it is.
     changed: bool,
 }
@@ -37,16 +37,17 @@ pub(super) fn known(db: &Connection, session: i64, id: &ThreadId) -> Outcome<Opt
             number: row.get(0)?,
             key: row.get(1)?,
             created_at: Millis(row.get::<_, i64>(2)?.cast_unsigned()),
-            usage: row.get(3)?,
+            usage: Usage::default(),
             open: Vec::new(),
             doc: None,
             changed: false,
         };
-        Ok((known, row.get::<_, String>(4)?))
+        Ok((known, row.get::<_, String>(3)?, row.get::<_, String>(4)?))
     });
-    let Some((mut known, open)) = found.optional()? else {
+    let Some((mut known, usage, open)) = found.optional()? else {
         return Ok(None);
     };
+    known.usage = document::read(&usage)?;
     known.open = document::read(&open)?;
     Ok(Some(known))
 }
@@ -57,15 +58,16 @@ pub(super) fn get(db: &Connection, session: i64, id: &ThreadId) -> Outcome<Known
 }
 
 /// Makes a thread.
-pub(super) fn insert(db: &Connection, session: i64, thread: &Thread, doc: &str) -> Outcome<Known> {
-    let usage = document::write(&Usage::default())?;
+pub(super) fn insert(db: &Connection, session: i64, thread: &Thread, doc: &Text) -> Outcome<Known> {
+    let usage = Usage::default();
+    let used = document::write(&usage)?;
     let (key, created_at) = (thread.key.clone(), thread.created_at);
     let mut insert = db.prepare_cached(
         "INSERT INTO engine_threads (session, id, key, created_at, usage, open, doc)
          VALUES (?1, ?2, ?3, ?4, ?5, '[]', ?6)",
     )?;
     let at = created_at.0.cast_signed();
-    let number = insert.insert(params![session, thread.id.as_str(), key, at, usage, doc])?;
+    let number = insert.insert(params![session, thread.id.as_str(), key, at, used, doc])?;
     Ok(Known {
         id: thread.id.clone(),
         number,
@@ -91,17 +93,15 @@ pub(super) fn close(db: &Connection, thread: i64, prompt: i64) -> Outcome<()> {
 
 impl Known {
     /// Puts the thread. Tells whether it could: not if it was made as another.
-    pub(super) fn put(&mut self, thread: &Thread, doc: String) -> bool {
+    pub(super) fn put(&mut self, thread: &Thread, doc: Text) -> bool {
         self.doc = Some(doc);
         self.key == thread.key && self.created_at == thread.created_at
     }
 
     /// Adds what was used up.
-    pub(super) fn add(&mut self, usage: Usage) -> Outcome<()> {
-        let before: Usage = document::read(&self.usage)?;
-        self.usage = document::write(&before.plus(usage))?;
+    pub(super) fn add(&mut self, usage: Usage) {
+        self.usage = self.usage.plus(usage);
         self.changed = true;
-        Ok(())
     }
 
     /// Whether a prompt waits or runs.
@@ -116,30 +116,22 @@ impl Known {
 
     /// Writes all of that, in one.
     pub(super) fn write(&mut self, db: &Connection) -> Outcome<()> {
-        let (number, usage, open) = (self.number, &self.usage, self.open());
+        if self.doc.is_none() && !self.changed {
+            return Ok(());
+        }
+        let (number, usage) = (self.number, document::write(&self.usage)?);
+        let open = document::write(&self.open)?;
         if let Some(doc) = self.doc.take() {
             let mut write = db.prepare_cached(
                 "UPDATE engine_threads SET usage=?2, open=?3, doc=?4 WHERE number=?1",
             )?;
             write.execute(params![number, usage, open, doc])?;
-        } else if self.changed {
+        } else {
             let mut write =
                 db.prepare_cached("UPDATE engine_threads SET usage=?2, open=?3 WHERE number=?1")?;
             write.execute(params![number, usage, open])?;
         }
         self.changed = false;
         Ok(())
-    }
-
-    fn open(&self) -> String {
-        let mut list = String::from("[");
-        for number in &self.open {
-            if list.len() > 1 {
-                list.push(',');
-            }
-            list.push_str(&number.to_string());
-        }
-        list.push(']');
-        list
     }
 }
