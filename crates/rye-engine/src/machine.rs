@@ -11,12 +11,14 @@ mod continuation;
 mod drive;
 mod failover;
 mod gates;
+mod kept;
 mod more;
 mod queue;
 mod result;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::keys::SigningKey;
@@ -40,17 +42,18 @@ use more::Whose;
 pub(crate) use more::{Raise, is_no_amount};
 
 pub(crate) use compaction::{Compacted, Windows};
+pub(crate) use kept::Kept;
 
 /// A thread, as it was written down, and what of it runs in this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
-    pub(crate) thread: Thread,
+    pub(crate) thread: Kept<Thread>,
     /// What waits or runs, in order.
-    pub(crate) items: Vec<QueueItem>,
+    pub(crate) items: Vec<Kept<QueueItem>>,
     /// The gates of the prompt that runs.
-    pub(crate) gates: BTreeMap<GateId, Gate>,
+    pub(crate) gates: BTreeMap<GateId, Kept<Gate>>,
     /// The arguments of the calls that are being carried out, from their entry.
-    args: BTreeMap<CallId, Value>,
+    args: BTreeMap<CallId, Arc<Value>>,
     live: Live,
 }
 
@@ -221,7 +224,7 @@ pub(crate) enum Effect {
     RunTool {
         call: CallId,
         tool: String,
-        args: Value,
+        args: Arc<Value>,
     },
     StopTool(CallId),
     /// Tell a tool how its gate ended.
@@ -239,19 +242,20 @@ impl Machine {
         entry: Option<&Entry>,
     ) -> Self {
         Self {
-            thread,
-            items,
+            thread: Kept::new(thread),
+            items: items.into_iter().map(Kept::new).collect(),
             gates: gates
                 .into_iter()
-                .map(|gate| (gate.id.clone(), gate))
+                .map(|gate| (gate.id.clone(), Kept::new(gate)))
                 .collect(),
             args: entry.map(args_of).unwrap_or_default(),
             live: Live::default(),
         }
     }
 
-    /// Takes in what happened. `before` is the thread as it is, and as it was written.
-    pub(crate) fn handle(&mut self, before: &Thread, input: Input, env: &Env<'_>) -> Output {
+    /// Takes in what happened.
+    pub(crate) fn handle(&mut self, input: Input, env: &Env<'_>) -> Output {
+        let before = self.thread.clone();
         let mut step = Step {
             machine: self,
             env,
@@ -260,11 +264,10 @@ impl Machine {
         step.take(input);
         step.drive();
         let mut out = step.out;
-        if self.thread != *before {
+        if !self.thread.is(&before) && self.thread != before {
             self.thread.updated_at = env.now;
             // The thread goes first: whoever reads the batch sees where it leads.
-            let put = Op::PutThread(Box::new(self.thread.clone()));
-            out.batch.ops.insert(0, put);
+            out.batch.ops.insert(0, Op::PutThread(self.thread.share()));
         }
         out
     }
@@ -295,11 +298,11 @@ impl Machine {
     /// Whether it waits to be let use more.
     fn asks_for_more(&self) -> bool {
         let mut gates = self.gates.values();
-        gates.any(more::is_pending)
+        gates.any(|gate| more::is_pending(gate))
     }
 
     /// A prompt, if it has not begun.
-    pub(crate) fn waiting(&self, id: &QueueItemId) -> Option<&QueueItem> {
+    pub(crate) fn waiting(&self, id: &QueueItemId) -> Option<&Kept<QueueItem>> {
         let mut items = self.items.iter();
         items.find(|item| item.id == *id && item.status == ItemStatus::Waiting)
     }
@@ -317,12 +320,12 @@ impl Machine {
 }
 
 /// The arguments of the calls of an entry.
-fn args_of(entry: &Entry) -> BTreeMap<CallId, Value> {
+fn args_of(entry: &Entry) -> BTreeMap<CallId, Arc<Value>> {
     let EntryKind::Message(message) = &entry.kind else {
         return BTreeMap::new();
     };
     let calls = message.parts.iter().filter_map(|part| match part {
-        Part::ToolCall { call_id, args, .. } => Some((call_id.clone(), args.clone())),
+        Part::ToolCall { call_id, args, .. } => Some((call_id.clone(), Arc::new(args.clone()))),
         _ => None,
     });
     calls.collect()
@@ -470,10 +473,10 @@ impl Step<'_> {
         if calls.is_empty() {
             return self.finish(ItemStatus::Done, TurnEnd::EndTurn);
         }
-        self.machine.args = calls
+        let args = calls
             .iter()
-            .map(|(call, args)| (call.id.clone(), args.clone()))
-            .collect();
+            .map(|(call, args)| (call.id.clone(), Arc::clone(args)));
+        self.machine.args = args.collect();
         let calls = calls.into_iter().map(|(call, _)| call).collect();
         if let Some(turn) = &mut self.machine.thread.turn {
             turn.phase = Phase::Tools { entry, calls };
@@ -604,7 +607,7 @@ impl Step<'_> {
             if status == ItemStatus::Done && !turn.unchecked && self.is_full(&turn.model) {
                 begins = Some(Continuation::of(&item, &turn));
             }
-            self.out.batch.push(Op::PutItem(Box::new(item)));
+            self.out.batch.push(Op::PutItem(item.share()));
         }
         let item = turn.item;
         self.tell(EventKind::TurnEnd { item, reason });
@@ -649,7 +652,7 @@ impl Step<'_> {
         let id = entry.id.clone();
         thread.leaf = Some(id.clone());
         thread.leaf_hash.clone_from(&entry.hash);
-        self.out.batch.push(Op::AppendEntry(Box::new(entry)));
+        self.out.batch.push(Op::AppendEntry(Arc::new(entry)));
         self.tell(EventKind::MessageEnd { entry: id.clone() });
         id
     }
@@ -660,7 +663,7 @@ impl Step<'_> {
 }
 
 /// A call of an assistant's message, with its arguments.
-fn requested(part: &Part) -> Option<(Call, Value)> {
+fn requested(part: &Part) -> Option<(Call, Arc<Value>)> {
     let Part::ToolCall {
         call_id,
         tool,
@@ -676,7 +679,7 @@ fn requested(part: &Part) -> Option<(Call, Value)> {
         processes: Vec::new(),
         effect: None,
     };
-    Some((call, args.clone()))
+    Some((call, Arc::new(args.clone())))
 }
 
 /// A turn for a prompt.

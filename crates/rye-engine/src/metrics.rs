@@ -184,7 +184,8 @@ fn written(labels: Labels<'_>) -> String {
         if !text.is_empty() {
             text.push(',');
         }
-        let _ = write!(text, "{name}=\"");
+        text.push_str(name);
+        text.push_str("=\"");
         for letter in value.chars() {
             match letter {
                 '\\' => text.push_str("\\\\"),

@@ -32,7 +32,6 @@ use crate::transcript::Transcript;
 pub use compaction::Compaction;
 pub(crate) use guidance::ROLE;
 use patience::{Pauses, patiently};
-use telling::Telling;
 pub(crate) use tools::{LONGEST, Toolbox};
 use unharmed::unharmed;
 
@@ -341,7 +340,7 @@ impl Runner {
 
     /// Takes a prompt out that has not begun, and gives it back.
     async fn withdraw(&mut self, item: QueueItemId) -> Result<Option<QueueItem>, StoreError> {
-        let waiting = self.machine.waiting(&item).cloned();
+        let waiting = self.machine.waiting(&item).map(|it| QueueItem::clone(it));
         if waiting.is_some() {
             self.try_step(Input::Withdraw(item)).await?;
         }
@@ -399,14 +398,12 @@ impl Runner {
         let mut pauses = Pauses::default();
         loop {
             let mut next = self.machine.clone();
-            let output = next.handle(&self.machine.thread, input.clone(), &self.env());
-            let telling = Telling::of(&output.batch);
-            let timed = meter::Written::of(&output.batch);
+            let output = next.handle(input.clone(), &self.env());
+            let written = output.batch.clone();
             match self.write_raised(output.batch, output.raise).await {
                 Ok(last) => {
                     self.machine = next;
-                    self.meter.written(&timed, self.shared.clock.now());
-                    self.tell(telling, last);
+                    self.tell(written, last);
                     if output.raise.is_some() {
                         // What it waited for is there.
                         let _ = self.own.send(Mail::Look);
@@ -451,7 +448,7 @@ impl Runner {
         let mut data = shared.data();
         raise.apply(&mut data.limits);
         data.updated_at = shared.clock.now();
-        batch.push(Op::PutSession(Box::new(data.clone())));
+        batch.push(Op::PutSession(Arc::new(data.clone())));
         let last = self.write(batch).await?;
         shared.budget.set_limits(data.limits);
         shared.put(data);

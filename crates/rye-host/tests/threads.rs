@@ -101,8 +101,8 @@ async fn collecting_thread(store: &Sqlite, id: &SessionId) {
     }))
     .unwrap();
     let ops = vec![
-        Op::PutSession(Box::new(session)),
-        Op::PutThread(Box::new(thread)),
+        Op::PutSession(Arc::new(session)),
+        Op::PutThread(Arc::new(thread)),
     ];
     store.commit(&lease, Batch { ops }).await.unwrap();
     store.release(&lease).await.unwrap();

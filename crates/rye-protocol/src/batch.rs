@@ -1,5 +1,7 @@
 //! Changes that are written as one.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,27 +17,27 @@ pub struct Batch {
     pub ops: Vec<Op>,
 }
 
-/// One change.
+/// One change. Its thing is shared: whoever has it written has it still, to keep and to tell.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
     /// The session as it is now.
-    PutSession(Box<Session>),
+    PutSession(Arc<Session>),
     /// A thread as it is now.
-    PutThread(Box<Thread>),
+    PutThread(Arc<Thread>),
     /// An entry that was not there.
-    AppendEntry(Box<Entry>),
+    AppendEntry(Arc<Entry>),
     /// An entry that was there and is another now. An unknown id is an error.
-    ReplaceEntry(Box<Entry>),
+    ReplaceEntry(Arc<Entry>),
     /// A queue item as it is now.
-    PutItem(Box<QueueItem>),
+    PutItem(Arc<QueueItem>),
     /// A queue item that is to be forgotten.
     RemoveItem(QueueItemId),
     /// A gate as it is now. One that has ended is not changed again: that is an error.
-    PutGate(Box<Gate>),
+    PutGate(Arc<Gate>),
     /// Where a gate was shown.
     PutGateRef(GateRef),
     /// A turn that waits at a gate.
-    PutSuspended(Box<Suspended>),
+    PutSuspended(Arc<Suspended>),
     /// It waits no more.
     ClearSuspended(GateId),
     /// An order that is carried out by this. One that is not there is no error.
@@ -43,9 +45,9 @@ pub enum Op {
     /// What was used up, added to what the session had used up before.
     AddUsage(Usage),
     /// What is told of all this; the store numbers it.
-    Event(Option<ThreadId>, Box<EventKind>),
+    Event(Option<ThreadId>, Arc<EventKind>),
     /// What was told elsewhere, of a session that comes from there: with its own time.
-    PastEvent(Box<Event>),
+    PastEvent(Arc<Event>),
 }
 
 impl Batch {
@@ -62,7 +64,7 @@ impl Batch {
     /// With one more event.
     pub fn tell(&mut self, thread: &ThreadId, kind: EventKind) {
         let thread = Some(thread.clone());
-        self.ops.push(Op::Event(thread, Box::new(kind)));
+        self.ops.push(Op::Event(thread, Arc::new(kind)));
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a commit does, and what it refuses.
 
+use std::sync::Arc;
+
 use rye_engine::store::{Claim, StoreError};
 use rye_protocol::{Batch, EntryKind, EventKind, Message, Millis, Op, Part, Role, Usage};
 use serde_json::{Value, json};
@@ -33,7 +35,7 @@ pub async fn a_batch_is_written_whole(subject: Subject) {
         put_thread(main.clone()),
         put_item(item("s", "q1", 1)),
         put_gate(ask.clone()),
-        Op::PutSuspended(Box::new(turn.clone())),
+        Op::PutSuspended(Arc::new(turn.clone())),
         told(),
         told_of(&first),
     ];
@@ -72,7 +74,7 @@ pub async fn a_batch_with_one_bad_change_writes_nothing(subject: Subject) {
         replace(elided),
         put_item(item("s", "q1", 1)),
         put_gate(ask.clone()),
-        Op::PutSuspended(Box::new(suspended(&ask))),
+        Op::PutSuspended(Arc::new(suspended(&ask))),
         Op::AddUsage(Usage {
             turns: 1,
             ..Usage::default()
@@ -283,7 +285,7 @@ pub async fn an_event_names_its_entry_whatever_becomes_of_it(subject: Subject) {
     let mut second = first.clone();
     second.kind = EntryKind::Message(Message::text(Role::User, "changed"));
     let update = EventKind::MessageUpdate { entry: eid("e0") };
-    let updated = Op::Event(None, Box::new(update.clone()));
+    let updated = Op::Event(None, Arc::new(update.clone()));
     let stranger = entry("s", "never-written", None);
     // Twice, as one who is not sure might.
     let twice = [append(first.clone()), append(first.clone())];
@@ -309,7 +311,7 @@ pub async fn what_belongs_to_another_session_is_refused(subject: Subject) {
         replace(entry("t", "e0", None)),
         put_item(item("t", "q1", 1)),
         put_gate(gate("t", "q1", "deploy")),
-        Op::PutSuspended(Box::new(suspended(&gate("t", "q1", "deploy")))),
+        Op::PutSuspended(Arc::new(suspended(&gate("t", "q1", "deploy")))),
     ];
     for op in foreign {
         let refused = write(store, &lease, vec![told(), op.clone()]).await;
@@ -469,7 +471,7 @@ pub async fn a_session_that_is_removed_leaves_nothing(subject: Subject) {
             append(entry(name, "e0", None)),
             put_item(item(name, "q1", 1)),
             put_gate(ask.clone()),
-            Op::PutSuspended(Box::new(suspended(&ask))),
+            Op::PutSuspended(Arc::new(suspended(&ask))),
             told(),
         ];
         write(store, &lease, ops).await.unwrap();

@@ -257,7 +257,7 @@ pub async fn a_turn_that_waits_is_in_the_record_until_it_is_cleared(subject: Sub
     let mut turn = suspended(&open);
     for attempt in 1..3 {
         turn.attempt = attempt;
-        let put = Op::PutSuspended(Box::new(turn.clone()));
+        let put = Op::PutSuspended(Arc::new(turn.clone()));
         write(store, &lease, vec![put]).await.unwrap();
         let record = store.record(&sid("s")).await.unwrap().unwrap();
         assert_eq!(record.suspended, std::slice::from_ref(&turn));

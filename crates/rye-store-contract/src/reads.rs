@@ -1,5 +1,7 @@
 //! What is read, and in which order.
 
+use std::sync::Arc;
+
 use rye_engine::store::{Claim, SessionFilter, StoreError};
 use rye_protocol::{Entry, GateStatus, ItemStatus, Millis, Op, Parent};
 
@@ -160,7 +162,7 @@ pub async fn an_archive_is_all_of_a_session(subject: Subject) {
     ops.extend(again.items.into_iter().map(put_item));
     ops.extend(again.gates.into_iter().map(put_gate));
     let events = again.events.into_iter();
-    ops.extend(events.map(|event| Op::PastEvent(Box::new(event))));
+    ops.extend(events.map(|event| Op::PastEvent(Arc::new(event))));
     write(store, &lease, ops).await.unwrap();
     assert_eq!(store.archive(&sid("s")).await.unwrap(), Some(archive));
 }

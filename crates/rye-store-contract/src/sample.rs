@@ -1,5 +1,7 @@
 //! Things to store.
 
+use std::sync::Arc;
+
 use rye_engine::store::{Claim, Lease, SessionStore, StoreError};
 use rye_protocol::{
     Action, Batch, CallId, Entry, EntryId, EntryKind, EventKind, Gate, GateId, GateKind,
@@ -159,7 +161,7 @@ pub fn decision(action: &str) -> Resolution {
 pub fn told() -> Op {
     Op::Event(
         Some(id("main")),
-        Box::new(EventKind::Status {
+        Arc::new(EventKind::Status {
             status: StatusKind::Thinking,
         }),
     )
@@ -169,37 +171,37 @@ pub fn told() -> Op {
 pub fn told_of(entry: &Entry) -> Op {
     let thread = Some(entry.thread.clone());
     let entry = entry.id.clone();
-    Op::Event(thread, Box::new(EventKind::MessageEnd { entry }))
+    Op::Event(thread, Arc::new(EventKind::MessageEnd { entry }))
 }
 
 /// A change.
 pub fn append(entry: Entry) -> Op {
-    Op::AppendEntry(Box::new(entry))
+    Op::AppendEntry(Arc::new(entry))
 }
 
 /// A change.
 pub fn replace(entry: Entry) -> Op {
-    Op::ReplaceEntry(Box::new(entry))
+    Op::ReplaceEntry(Arc::new(entry))
 }
 
 /// A change.
 pub fn put_session(session: Session) -> Op {
-    Op::PutSession(Box::new(session))
+    Op::PutSession(Arc::new(session))
 }
 
 /// A change.
 pub fn put_thread(thread: Thread) -> Op {
-    Op::PutThread(Box::new(thread))
+    Op::PutThread(Arc::new(thread))
 }
 
 /// A change.
 pub fn put_item(item: QueueItem) -> Op {
-    Op::PutItem(Box::new(item))
+    Op::PutItem(Arc::new(item))
 }
 
 /// A change.
 pub fn put_gate(gate: Gate) -> Op {
-    Op::PutGate(Box::new(gate))
+    Op::PutGate(Arc::new(gate))
 }
 
 /// Makes a session with the thread `main`, and keeps it.

@@ -14,8 +14,7 @@ use rye_engine::store::{
     Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, StoreError, Stored,
 };
 use rye_protocol::{
-    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, QueueItem, Session, SessionId,
-    ThreadId,
+    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
 };
 use tokio::sync::broadcast;
 
@@ -150,8 +149,8 @@ impl SessionStore for Memory {
             let entries = held.map(|held| &held.entries);
             let find = |id: &EntryId| entries.and_then(|entries| entries.get(id));
             let leaf = find(leaf).ok_or_else(|| not_found(ENTRY, leaf))?;
-            let up = |entry: &&Entry| entry.parent.as_ref().and_then(find);
-            let mut path: Vec<_> = std::iter::successors(Some(leaf), up).cloned().collect();
+            let up = |entry: &&Arc<Entry>| entry.parent.as_ref().and_then(find);
+            let mut path = copies(std::iter::successors(Some(leaf), up));
             path.reverse();
             Ok(path)
         })
@@ -176,12 +175,12 @@ impl SessionStore for Memory {
             };
             let behind = held.entries.after(start);
             let own = behind.filter(|entry| entry.thread == *thread);
-            Ok(own.take(limit).cloned().collect())
+            Ok(copies(own.take(limit)))
         })
     }
 
     fn gate<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Option<Gate>> {
-        self.read(|world| Ok(world.gates.get(gate).cloned()))
+        self.read(|world| Ok(world.gates.get(gate).map(|gate| Gate::clone(gate))))
     }
 
     fn gate_refs<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Vec<GateRef>> {
@@ -200,7 +199,7 @@ impl SessionStore for Memory {
                 let wanted = session.is_none_or(|session| gate.origin.session == *session);
                 wanted && gate.status.is_pending()
             });
-            Ok(pending.cloned().collect())
+            Ok(copies(pending))
         })
     }
 
@@ -212,9 +211,8 @@ impl SessionStore for Memory {
     ) -> Stored<'a, Vec<Event>> {
         self.read(|world| {
             let held = world.sessions.get(session);
-            let events = held.map_or(&[][..], |held| &held.events);
-            let seen = usize::try_from(after).unwrap_or(usize::MAX);
-            Ok(events.iter().skip(seen).take(limit).cloned().collect())
+            let events = held.map(|held| held.events(after).take(limit).collect());
+            Ok(events.unwrap_or_default())
         })
     }
 
@@ -223,31 +221,28 @@ impl SessionStore for Memory {
     }
 }
 
+fn copies<'a, T: Clone + 'a>(things: impl Iterator<Item = &'a Arc<T>>) -> Vec<T> {
+    things.map(|thing| T::clone(thing)).collect()
+}
+
 fn archive(world: &World, held: &Held) -> Archive {
     let gates = world.gates.values();
     let own = gates.filter(|gate| gate.origin.session == held.session.id);
     Archive {
         session: held.session.clone(),
-        threads: held.threads.values().cloned().collect(),
-        entries: held.entries.values().cloned().collect(),
-        items: held
-            .items
-            .values()
-            .map(|asked| asked.item.clone())
-            .collect(),
-        gates: own.cloned().collect(),
+        threads: copies(held.threads.values()),
+        entries: copies(held.entries.values()),
+        items: copies(held.items.values().map(|asked| &asked.item)),
+        gates: copies(own),
         refs: held.refs.clone(),
-        suspended: held.suspended.values().cloned().collect(),
-        events: held.events.clone(),
+        suspended: copies(held.suspended.values()),
+        events: held.events(0).collect(),
     }
 }
 
 fn record(world: &World, held: &Held) -> Record {
     let asked = held.items.values().map(|asked| &asked.item);
-    let mut items: Vec<QueueItem> = asked
-        .filter(|item| !item.status.is_over())
-        .cloned()
-        .collect();
+    let mut items = copies(asked.filter(|item| !item.status.is_over()));
     items.sort_by_key(|item| item.order);
     let active: HashSet<_> = items.iter().map(|item| &item.id).collect();
     let gates = world.gates.values().filter(|gate| {
@@ -255,10 +250,10 @@ fn record(world: &World, held: &Held) -> Record {
     });
     Record {
         session: held.session.clone(),
-        threads: held.threads.values().cloned().collect(),
-        gates: gates.cloned().collect(),
-        suspended: held.suspended.values().cloned().collect(),
-        sequence: held.events.len() as u64,
+        threads: copies(held.threads.values()),
+        gates: copies(gates),
+        suspended: copies(held.suspended.values()),
+        sequence: held.told.len() as u64,
         items,
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::Connection;
 use rusqlite::types::Value;
@@ -88,7 +89,7 @@ fn what_the_second_version_has_written_is_carried_over() {
         let ops = vec![
             told(),
             Op::AddUsage(ended.usage),
-            Op::PutThread(Box::new(record.threads[0].clone())),
+            Op::PutThread(Arc::new(record.threads[0].clone())),
             Op::EndOrder(orders[0].id.clone()),
         ];
         assert_eq!(write(&store, &lease, ops).await, Ok(9));
@@ -153,7 +154,7 @@ fn what_the_fourth_version_has_written_is_carried_over() {
         let lease = store.claim(&sessions[1].id, Claim::Take).await.unwrap();
         let mut done = runs.clone();
         done.status = ItemStatus::Done;
-        let ops = vec![Op::PutItem(Box::new(done)), told()];
+        let ops = vec![Op::PutItem(Arc::new(done)), told()];
         assert_eq!(write(&store, &lease, ops).await, Ok(11));
         let now = store.record(&sessions[1].id).await.unwrap().unwrap();
         assert_eq!(now.items, std::slice::from_ref(waits));
@@ -185,14 +186,14 @@ fn what_the_fifth_version_has_written_is_carried_over() {
                 assert_eq!(store.post(&sid(name), again).await, Ok(Posted::Same));
                 let mut done = item.clone();
                 done.status = ItemStatus::Done;
-                write(&store, &lease, vec![Op::PutItem(Box::new(done))])
+                write(&store, &lease, vec![Op::PutItem(Arc::new(done))])
                     .await
                     .unwrap();
             }
             for entry in &archive.entries {
                 let path = store.path(&sid(name), &entry.id).await.unwrap();
                 assert_eq!(path.last(), Some(entry));
-                let again = vec![Op::AppendEntry(Box::new(entry.clone()))];
+                let again = vec![Op::AppendEntry(Arc::new(entry.clone()))];
                 write(&store, &lease, again).await.unwrap();
             }
             let record = store.record(&sid(name)).await.unwrap().unwrap();

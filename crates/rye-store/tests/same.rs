@@ -103,7 +103,7 @@ fn event() -> impl Strategy<Value = Op> {
         entry().prop_map(|entry| sample::told_of(&entry)),
         entry().prop_map(|entry| {
             let entry = entry.id;
-            Op::Event(None, Box::new(EventKind::MessageUpdate { entry }))
+            Op::Event(None, Arc::new(EventKind::MessageUpdate { entry }))
         }),
     ]
 }
@@ -150,7 +150,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => gate().prop_map(|gate| {
             let mut turn = sample::suspended(&gate);
             turn.call = sample::id("call-1");
-            vec![Op::PutSuspended(Box::new(turn))]
+            vec![Op::PutSuspended(Arc::new(turn))]
         }),
         1 => gate().prop_map(|gate| vec![Op::ClearSuspended(gate.id)]),
         1 => Just(vec![Op::AddUsage(usage)]),

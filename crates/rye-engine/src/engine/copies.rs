@@ -1,5 +1,7 @@
 //! Sessions taken elsewhere, and branches of their histories.
 
+use std::sync::Arc;
+
 use lillux::keys::PublicKey;
 use rye_protocol::{
     Archive, Batch, Entry, EntryId, EventKind, Op, Session as SessionData, SessionId, Thread,
@@ -93,7 +95,7 @@ impl Engine {
     fn branch(&self, data: SessionData, mut thread: Thread, path: Vec<Entry>) -> Batch {
         let mut batch = Batch::default();
         let (session, id): (SessionId, ThreadId) = (data.id.clone(), thread.id.clone());
-        batch.push(Op::PutSession(Box::new(data)));
+        batch.push(Op::PutSession(Arc::new(data)));
         let key = thread.key.clone();
         if let Some(last) = path.last() {
             thread.leaf = Some(last.id.clone());
@@ -106,7 +108,7 @@ impl Engine {
         if let Some((_, hash)) = &seal {
             thread.seal.clone_from(hash);
         }
-        batch.push(Op::PutThread(Box::new(thread)));
+        batch.push(Op::PutThread(Arc::new(thread)));
         batch.tell(&id, EventKind::ThreadStart { key });
         for entry in path {
             let entry = Entry {
@@ -114,7 +116,7 @@ impl Engine {
                 thread: id.clone(),
                 ..entry
             };
-            batch.push(Op::AppendEntry(Box::new(entry)));
+            batch.push(Op::AppendEntry(Arc::new(entry)));
         }
         if let Some((seal, _)) = seal {
             let seal = Box::new(seal);
@@ -132,29 +134,29 @@ fn no_session(id: &SessionId) -> StoreError {
 /// All of a session in one batch.
 fn batch(archive: Archive) -> Batch {
     let mut batch = Batch::default();
-    batch.push(Op::PutSession(Box::new(archive.session)));
+    batch.push(Op::PutSession(Arc::new(archive.session)));
     let threads = archive.threads.into_iter();
     batch
         .ops
-        .extend(threads.map(|it| Op::PutThread(Box::new(it))));
+        .extend(threads.map(|it| Op::PutThread(Arc::new(it))));
     let entries = archive.entries.into_iter();
     batch
         .ops
-        .extend(entries.map(|it| Op::AppendEntry(Box::new(it))));
+        .extend(entries.map(|it| Op::AppendEntry(Arc::new(it))));
     let items = archive.items.into_iter();
-    batch.ops.extend(items.map(|it| Op::PutItem(Box::new(it))));
+    batch.ops.extend(items.map(|it| Op::PutItem(Arc::new(it))));
     let gates = archive.gates.into_iter();
-    batch.ops.extend(gates.map(|it| Op::PutGate(Box::new(it))));
+    batch.ops.extend(gates.map(|it| Op::PutGate(Arc::new(it))));
     batch
         .ops
         .extend(archive.refs.into_iter().map(Op::PutGateRef));
     let suspended = archive.suspended.into_iter();
     batch
         .ops
-        .extend(suspended.map(|it| Op::PutSuspended(Box::new(it))));
+        .extend(suspended.map(|it| Op::PutSuspended(Arc::new(it))));
     let events = archive.events.into_iter();
     batch
         .ops
-        .extend(events.map(|it| Op::PastEvent(Box::new(it))));
+        .extend(events.map(|it| Op::PastEvent(Arc::new(it))));
     batch
 }

@@ -1,6 +1,7 @@
 //! What cannot be gone on from: it is written down, and the session stands still until
 //! somebody opens it again.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rye_protocol::{
@@ -62,8 +63,8 @@ impl Shared {
         };
         let kind = EventKind::Error { error: told };
         let mut batch = Batch::default();
-        batch.push(Op::PutSession(Box::new(data.clone())));
-        batch.push(Op::Event(thread.cloned(), Box::new(kind.clone())));
+        batch.push(Op::PutSession(Arc::new(data.clone())));
+        batch.push(Op::Event(thread.cloned(), Arc::new(kind.clone())));
         let number = self.store.commit(&self.lease, batch).await?;
         let event = Event {
             sequence: Some(number),
@@ -91,7 +92,7 @@ impl Session {
         data.status = before.unwrap_or(SessionStatus::Running);
         data.updated_at = shared.clock.now();
         let mut batch = Batch::default();
-        batch.push(Op::PutSession(Box::new(data.clone())));
+        batch.push(Op::PutSession(Arc::new(data.clone())));
         shared.store.commit(&shared.lease, batch).await?;
         let paused = data.status == SessionStatus::Paused;
         shared.paused.store(paused, Ordering::Release);

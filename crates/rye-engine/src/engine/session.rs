@@ -71,7 +71,7 @@ impl Session {
     ) -> Result<Self, StoreError> {
         let session = Self::new(inner, lease, data.clone(), above);
         let mut batch = Batch::default();
-        batch.push(Op::PutSession(Box::new(data)));
+        batch.push(Op::PutSession(Arc::new(data)));
         let shared = &session.open.shared;
         shared.store.commit(&shared.lease, batch).await?;
         Ok(session)
@@ -402,7 +402,7 @@ impl Session {
             ..shared.data()
         };
         let mut batch = Batch::default();
-        batch.push(Op::PutSession(Box::new(data.clone())));
+        batch.push(Op::PutSession(Arc::new(data.clone())));
         shared.store.commit(&shared.lease, batch).await?;
         shared.put(data);
         drop(alone);
@@ -424,7 +424,7 @@ impl Session {
         let now = shared.clock.now();
         let thread = thread(self.id(), key, now);
         let mut batch = Batch::default();
-        batch.push(Op::PutThread(Box::new(thread.clone())));
+        batch.push(Op::PutThread(Arc::new(thread.clone())));
         let key = key.to_owned();
         let kind = EventKind::ThreadStart { key };
         batch.tell(&thread.id, kind.clone());

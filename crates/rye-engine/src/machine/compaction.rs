@@ -4,6 +4,8 @@
 //! all that it changes in one batch. So a host that dies meanwhile has changed nothing, and
 //! the next one begins again.
 
+use std::sync::Arc;
+
 use rye_protocol::{
     Compacting, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind, Op, Phase, TurnEnd,
     Usage,
@@ -132,7 +134,7 @@ impl Step<'_> {
     fn summed_up(&mut self, done: Compacted, why: Compacting, continuation: &Continuation) {
         for entry in done.pruned {
             let id = entry.id.clone();
-            self.out.batch.push(Op::ReplaceEntry(Box::new(entry)));
+            self.out.batch.push(Op::ReplaceEntry(Arc::new(entry)));
             self.tell(EventKind::MessageUpdate { entry: id });
         }
         let entry = done.sum.map(|sum| self.append(sum));

@@ -132,7 +132,8 @@ impl Step<'_> {
     /// The prompt that runs.
     pub(super) fn running(&self) -> Option<&QueueItem> {
         let turn = self.machine.thread.turn.as_ref()?;
-        self.machine.items.iter().find(|item| item.id == turn.item)
+        let mut items = self.machine.items.iter();
+        items.find(|item| item.id == turn.item).map(|item| &**item)
     }
 
     /// The first that waits and is not being collected.

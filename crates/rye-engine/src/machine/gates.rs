@@ -1,5 +1,7 @@
 //! Gates: opened, decided, withdrawn, expired.
 
+use std::sync::Arc;
+
 use lillux::{visible, visible_line};
 use rye_protocol::{
     Action, Call, CallId, CallState, EntryKind, ErrorCode, EventKind, Gate, GateId, GateKind,
@@ -7,6 +9,7 @@ use rye_protocol::{
 };
 use serde_json::{Map, Value};
 
+use super::kept::Kept;
 use super::{Effect, Step};
 use crate::proof;
 use crate::tool::DecisionRequest;
@@ -70,12 +73,13 @@ impl Step<'_> {
             title: gate.title.clone(),
             question: Some(proof::question_hash(&gate)),
         });
-        self.out.batch.push(Op::PutGate(Box::new(gate.clone())));
+        let (id, gate) = (gate.id.clone(), Kept::new(gate));
+        self.out.batch.push(Op::PutGate(gate.share()));
         self.tell(EventKind::DecisionGate {
-            gate: Box::new(gate.clone()),
+            gate: Box::new(Gate::clone(&gate)),
         });
-        self.machine.gates.insert(gate.id.clone(), gate.clone());
-        self.block(call, gate.id);
+        self.machine.gates.insert(id.clone(), gate);
+        self.block(call, id);
     }
 
     fn block(&mut self, id: &CallId, gate: GateId) {
@@ -96,7 +100,7 @@ impl Step<'_> {
             leaf: self.machine.thread.leaf.clone(),
             call: id.clone(),
             tool: open.origin.tool.clone(),
-            args,
+            args: Value::clone(&args),
             resume_key: open.origin.resume_key.clone(),
             attempt: turn.round,
             chain_hash: open
@@ -105,7 +109,7 @@ impl Step<'_> {
                 .and_then(Value::as_str)
                 .map(str::to_owned),
         };
-        self.out.batch.push(Op::PutSuspended(Box::new(suspended)));
+        self.out.batch.push(Op::PutSuspended(Arc::new(suspended)));
     }
 
     /// A gate has ended, in the store already.
@@ -115,7 +119,7 @@ impl Step<'_> {
             if ended && there.status.is_pending() {
                 self.out.batch.push(Op::ClearSuspended(gate.id.clone()));
             }
-            *there = gate;
+            *there = Kept::new(gate);
         }
     }
 
@@ -155,7 +159,7 @@ impl Step<'_> {
                     self.machine.live.waiting.insert((call, gate));
                 }
                 Some(ended) => {
-                    let ended = Box::new(ended.clone());
+                    let ended = Box::new(Gate::clone(ended));
                     self.out.effects.push(Effect::Reply(call, ended));
                 }
                 None => {}
@@ -179,7 +183,7 @@ impl Step<'_> {
         for gate in withdrawn {
             let (id, reason) = (gate.id.clone(), reason.to_owned());
             self.out.batch.push(Op::ClearSuspended(id.clone()));
-            self.out.batch.push(Op::PutGate(Box::new(gate)));
+            self.out.batch.push(Op::PutGate(gate.share()));
             self.tell(EventKind::DecisionGateWithdrawn { gate: id, reason });
         }
     }
@@ -187,7 +191,7 @@ impl Step<'_> {
     /// Ends gates whose time is up.
     pub(super) fn expire_gates(&mut self) {
         let now = self.env.now;
-        let late = |gate: &&mut Gate| {
+        let late = |gate: &&mut Kept<Gate>| {
             gate.status.is_pending() && gate.expires_at.is_some_and(|at| at <= now)
         };
         let mut expired = Vec::new();
@@ -198,7 +202,7 @@ impl Step<'_> {
         for gate in expired {
             let id = gate.id.clone();
             self.out.batch.push(Op::ClearSuspended(id.clone()));
-            self.out.batch.push(Op::PutGate(Box::new(gate)));
+            self.out.batch.push(Op::PutGate(gate.share()));
             self.tell(EventKind::DecisionGateExpired { gate: id });
         }
     }

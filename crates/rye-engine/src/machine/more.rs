@@ -114,8 +114,7 @@ impl Step<'_> {
         let before = item.limits;
         raise.apply(&mut item.limits);
         if item.limits != before {
-            let item = item.clone();
-            self.out.batch.push(Op::PutItem(Box::new(item)));
+            self.out.batch.push(Op::PutItem(item.share()));
         }
     }
 

@@ -1,11 +1,14 @@
 //! What waits: prompts one after the other, in front of others, or together.
 
+use std::sync::Arc;
+
 use rye_protocol::{
     Author, EntryKind, EventKind, ItemStatus, Message, Op, Part, QueueItem, QueueItemId, QueueMode,
     Role,
 };
 use serde_json::{Value, json};
 
+use super::kept::Kept;
 use super::{Step, turn};
 use crate::compaction::CONTINUE;
 use crate::engine::ThreadSettings;
@@ -36,7 +39,8 @@ impl Step<'_> {
 
     fn put(&mut self, item: QueueItem) {
         self.out.accepted = Some(item.id.clone());
-        self.out.batch.push(Op::PutItem(Box::new(item.clone())));
+        let item = Kept::new(item);
+        self.out.batch.push(Op::PutItem(item.share()));
         self.machine.items.push(item);
         self.machine.items.sort_by_key(|item| item.order);
         self.tell_queue();
@@ -44,7 +48,7 @@ impl Step<'_> {
 
     fn collect(&mut self, mut item: QueueItem) {
         let (now, window) = (self.env.now, self.env.collect);
-        let open = |it: &&mut QueueItem| {
+        let open = |it: &&mut Kept<QueueItem>| {
             it.status == ItemStatus::Waiting && it.collect_until.is_some_and(|until| until > now)
         };
         let Some(open) = self.machine.items.iter_mut().find(open) else {
@@ -63,8 +67,8 @@ impl Step<'_> {
         // It may have been posted: then it must not wait for itself as well.
         item.status = ItemStatus::Done;
         item.metadata.insert("collected_in".into(), json!(open.id));
-        self.out.batch.push(Op::PutItem(Box::new(item)));
-        self.out.batch.push(Op::PutItem(Box::new(open)));
+        self.out.batch.push(Op::PutItem(Arc::new(item)));
+        self.out.batch.push(Op::PutItem(open.share()));
         self.tell_queue();
     }
 
@@ -72,10 +76,11 @@ impl Step<'_> {
     /// while no host was there.
     pub(super) fn shorten_windows(&mut self) {
         let latest = self.env.now.after(self.env.collect);
-        let late = |item: &&mut QueueItem| item.collect_until.is_some_and(|until| until > latest);
+        let late =
+            |item: &&mut Kept<QueueItem>| item.collect_until.is_some_and(|until| until > latest);
         for item in self.machine.items.iter_mut().filter(late) {
             item.collect_until = Some(latest);
-            self.out.batch.push(Op::PutItem(Box::new(item.clone())));
+            self.out.batch.push(Op::PutItem(item.share()));
         }
     }
 
@@ -86,7 +91,7 @@ impl Step<'_> {
         };
         self.machine.items.retain(|it| it.id != *id);
         item.status = ItemStatus::Aborted;
-        self.out.batch.push(Op::PutItem(Box::new(item)));
+        self.out.batch.push(Op::PutItem(item.share()));
         self.tell_queue();
     }
 
@@ -94,7 +99,7 @@ impl Step<'_> {
     pub(super) fn clear_queue(&mut self) {
         for mut item in std::mem::take(&mut self.machine.items) {
             item.status = ItemStatus::Aborted;
-            self.out.batch.push(Op::PutItem(Box::new(item)));
+            self.out.batch.push(Op::PutItem(item.share()));
         }
         self.tell_queue();
     }
@@ -128,7 +133,7 @@ impl Step<'_> {
             .batch
             .ops
             .retain(|op| !matches!(op, Op::PutItem(put) if put.id == item.id));
-        self.out.batch.push(Op::PutItem(Box::new(item)));
+        self.out.batch.push(Op::PutItem(item.share()));
         self.tell_queue();
     }
 

@@ -5,6 +5,7 @@ mod legal;
 mod stories;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rye_protocol::{
@@ -81,19 +82,25 @@ struct Record {
 impl Record {
     fn apply(&mut self, op: Op) {
         match op {
-            Op::PutThread(thread) => self.thread = *thread,
-            Op::AppendEntry(entry) => self.entries.push(*entry),
-            Op::PutItem(item) => drop(self.items.insert(item.id.clone(), *item)),
+            Op::PutThread(thread) => self.thread = Arc::unwrap_or_clone(thread),
+            Op::AppendEntry(entry) => self.entries.push(Arc::unwrap_or_clone(entry)),
+            Op::PutItem(item) => {
+                self.items
+                    .insert(item.id.clone(), Arc::unwrap_or_clone(item));
+            }
             Op::PutGate(gate) => {
-                let before = self.gates.insert(gate.id.clone(), *gate);
+                let before = self
+                    .gates
+                    .insert(gate.id.clone(), Arc::unwrap_or_clone(gate));
                 let ended = before.is_some_and(|gate| !gate.status.is_pending());
                 assert!(!ended, "a gate that had ended was changed");
             }
             Op::PutSuspended(suspended) => {
-                self.suspended.insert(suspended.gate.clone(), *suspended);
+                let suspended = Arc::unwrap_or_clone(suspended);
+                self.suspended.insert(suspended.gate.clone(), suspended);
             }
             Op::ClearSuspended(gate) => drop(self.suspended.remove(&gate)),
-            Op::Event(_, kind) => self.events.push(*kind),
+            Op::Event(_, kind) => self.events.push(Arc::unwrap_or_clone(kind)),
             Op::AddUsage(usage) => self.usage = self.usage.plus(usage),
             other => panic!("a thread does not write {other:?}"),
         }
@@ -199,8 +206,7 @@ impl World {
             tools: &Named,
             children: &Frugal,
         };
-        let before = self.machine.thread.clone();
-        let output = self.machine.handle(&before, input, &env);
+        let output = self.machine.handle(input, &env);
         for op in output.batch.ops {
             self.record.apply(op);
         }

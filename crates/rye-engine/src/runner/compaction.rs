@@ -14,7 +14,7 @@ use super::{Mail, Runner, patiently};
 use crate::compaction::plan::{self, Head, Plan, plan};
 use crate::compaction::summary::{self, Again};
 use crate::compaction::{Settings, View};
-use crate::machine::{Compacted, Input, Windows};
+use crate::machine::{Compacted, Input, Kept, Windows};
 use crate::model::{Model, ModelError};
 use crate::store::StoreError;
 use crate::text::without_middle;
@@ -126,7 +126,7 @@ impl Runner {
         let gates = patiently(|| shared.store.pending_gates(Some(session))).await?;
         let gate = |gate: &Gate| format!("Waits for a person's decision: {}", gate.title);
         let most = shared.compaction.keep_chars;
-        let prompt = |item: &QueueItem| {
+        let prompt = |item: &Kept<QueueItem>| {
             let text = without_middle(item.content.trim(), most, None);
             format!("Waits to be asked next, word for word:\n{text}")
         };

@@ -36,7 +36,7 @@ impl Runner {
         {
             return Ok(Arc::clone(known));
         }
-        let role = self.role(item.as_ref()).await?;
+        let role = self.role(item.as_deref()).await?;
         let (shared, sandbox) = (&self.shared, &*self.shared.sandbox);
         let (mut rules, mut skills) = (None, Vec::new());
         if let Some(guides) = &shared.guides {

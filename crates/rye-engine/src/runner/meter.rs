@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rye_protocol::{
-    Batch, CallId, EventKind, Gate, GateStatus, ItemStatus, Millis, Op, QueueItemId, ResultStatus,
+    CallId, EventKind, Gate, GateStatus, ItemStatus, Millis, Op, QueueItemId, ResultStatus,
     SessionId, Thread, ThreadId, TurnEnd,
 };
 use tracing::{Span, field, info_span};
@@ -42,33 +42,6 @@ macro_rules! span {
             $($field)*
         )
     };
-}
-
-/// What of a batch is timed, though no event tells of it.
-#[derive(Default)]
-pub(super) struct Written {
-    /// A prompt that begins, and since when it waited.
-    begun: Option<(QueueItemId, Millis)>,
-    /// Gates that nobody has answered.
-    ended: Vec<Gate>,
-}
-
-impl Written {
-    pub(super) fn of(batch: &Batch) -> Self {
-        let mut written = Self::default();
-        for op in &batch.ops {
-            match op {
-                Op::PutItem(item) if item.status == ItemStatus::Running => {
-                    written.begun = Some((item.id.clone(), item.created_at));
-                }
-                Op::PutGate(gate) if !gate.status.is_pending() => {
-                    written.ended.push((**gate).clone());
-                }
-                _ => {}
-            }
-        }
-        written
-    }
 }
 
 impl Timed {
@@ -134,12 +107,13 @@ impl Meter {
     }
 
     /// What was written, as far as no event tells of it.
-    pub(super) fn written(&mut self, written: &Written, now: Millis) {
-        for gate in &written.ended {
-            self.decided(gate, now);
-        }
-        if let Some((item, since)) = &written.begun {
-            self.begun(item, *since, now);
+    pub(super) fn written(&mut self, op: &Op, now: Millis) {
+        match op {
+            Op::PutItem(item) if item.status == ItemStatus::Running => {
+                self.begun(&item.id, item.created_at, now);
+            }
+            Op::PutGate(gate) => self.decided(gate, now),
+            _ => {}
         }
     }
 

@@ -2,60 +2,23 @@
 
 use std::sync::{Arc, PoisonError};
 
-use rye_protocol::{Batch, Entry, Event, EventKind, Op, StatusKind, ThreadId, Usage};
+use rye_protocol::{Batch, Entry, Event, EventKind, Millis, Op, StatusKind};
 
 use super::Runner;
 use crate::bus::Notice;
 use crate::model::Delta;
 
-/// What of a batch is told once it is written.
-#[derive(Default)]
-pub(super) struct Telling {
-    entries: Vec<Arc<Entry>>,
-    /// Whether entries of before are other ones now.
-    replaced: bool,
-    usage: Vec<Usage>,
-    events: Vec<(Option<ThreadId>, EventKind)>,
-}
-
-impl Telling {
-    pub(super) fn of(batch: &Batch) -> Self {
-        let mut telling = Self::default();
-        for op in &batch.ops {
-            match op {
-                Op::AppendEntry(entry) => telling.entries.push(Arc::new((**entry).clone())),
-                Op::ReplaceEntry(_) => telling.replaced = true,
-                Op::AddUsage(usage) => telling.usage.push(*usage),
-                Op::Event(thread, kind) => {
-                    telling.events.push((thread.clone(), (**kind).clone()));
-                }
-                _ => {}
-            }
-        }
-        telling
-    }
-}
-
 impl Runner {
     /// Tells what was written, in order, with its numbers.
-    pub(super) fn tell(&mut self, telling: Telling, last: u64) {
-        let Telling {
-            entries,
-            replaced,
-            usage,
-            events,
-        } = telling;
-        if let Some(transcript) = &mut self.transcript {
-            let read = entries.iter().all(|entry| transcript.push(entry));
-            if replaced || !read {
-                // What stands before is read otherwise now: from the record, when needed.
-                self.transcript = None;
-            }
-        }
+    pub(super) fn tell(&mut self, written: Batch, last: u64) {
+        let now = self.shared.clock.now();
+        let entries = self.take_in(&written, now);
         let (shared, thread) = (&self.shared, &self.machine.thread.id);
-        for usage in usage {
-            shared.budget.settle(thread, usage);
-        }
+        let events = written.ops.into_iter().filter_map(|op| match op {
+            Op::Event(thread, kind) => Some((thread, Arc::unwrap_or_clone(kind))),
+            _ => None,
+        });
+        let events: Vec<_> = events.collect();
         let first = last.saturating_sub(events.len() as u64) + 1;
         for (number, (of, kind)) in (first..).zip(events) {
             self.meter.told(&kind);
@@ -76,7 +39,7 @@ impl Runner {
                 sequence: Some(number),
                 session: shared.lease.session.clone(),
                 thread: of,
-                at: shared.clock.now(),
+                at: now,
                 kind,
             };
             shared.bus.tell(Notice { event, entry });
@@ -88,6 +51,33 @@ impl Runner {
             }
             status => status,
         });
+    }
+
+    /// What was written counts from now on. Gives the entries that are new.
+    fn take_in(&mut self, written: &Batch, now: Millis) -> Vec<Arc<Entry>> {
+        let mut entries = Vec::new();
+        let mut read = true;
+        for op in &written.ops {
+            self.meter.written(op, now);
+            match op {
+                Op::AppendEntry(entry) => {
+                    let transcript = self.transcript.as_mut();
+                    read &= transcript.is_none_or(|transcript| transcript.push(entry));
+                    entries.push(Arc::clone(entry));
+                }
+                Op::ReplaceEntry(_) => read = false,
+                Op::AddUsage(usage) => {
+                    let thread = &self.machine.thread.id;
+                    self.shared.budget.settle(thread, *usage);
+                }
+                _ => {}
+            }
+        }
+        if !read {
+            // What stands before is read otherwise now: from the record, when needed.
+            self.transcript = None;
+        }
+        entries
     }
 
     /// What the thread is doing, told live where it has changed.

@@ -92,7 +92,7 @@ async fn a_session_that_was_paused_when_it_broke_down_is_paused_when_it_is_opene
     let mut data = record.session;
     data.metadata
         .insert("status_before_error".to_owned(), "paused".into());
-    let op = rye_engine::protocol::Op::PutSession(Box::new(data));
+    let op = rye_engine::protocol::Op::PutSession(Arc::new(data));
     let batch = rye_engine::protocol::Batch { ops: vec![op] };
     store.commit(&lease, batch).await.unwrap();
     store.release(&lease).await.unwrap();

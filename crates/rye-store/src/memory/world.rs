@@ -1,6 +1,7 @@
 //! All that the memory store knows, and what a batch does to it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use lillux::Hash;
 use rye_engine::store::{Claim, Control, Lease, Post, Posted, StoreError};
@@ -16,7 +17,7 @@ use crate::rules::{self, ENTRY, GATE, ITEM, SESSION, THREAD, Verdict, conflict, 
 pub(super) struct World {
     pub(super) sessions: Shelf<SessionId, Held>,
     /// Of all sessions, since their ids are.
-    pub(super) gates: Shelf<GateId, Gate>,
+    pub(super) gates: Shelf<GateId, Arc<Gate>>,
     leases: HashMap<SessionId, u64>,
     epoch: u64,
 }
@@ -25,32 +26,40 @@ pub(super) struct World {
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) session: Session,
-    pub(super) threads: Shelf<ThreadId, Thread>,
-    pub(super) entries: Shelf<EntryId, Entry>,
+    pub(super) threads: Shelf<ThreadId, Arc<Thread>>,
+    pub(super) entries: Shelf<EntryId, Arc<Entry>>,
     pub(super) items: Shelf<QueueItemId, Asked>,
     pub(super) refs: Vec<GateRef>,
-    pub(super) suspended: Shelf<GateId, Suspended>,
-    pub(super) events: Vec<Event>,
+    pub(super) suspended: Shelf<GateId, Arc<Suspended>>,
+    pub(super) told: Vec<Told>,
     controls: Shelf<OrderId, Control>,
 }
 
 /// A prompt, and what it was when it came.
 #[derive(Debug)]
 pub(super) struct Asked {
-    pub(super) item: QueueItem,
+    pub(super) item: Arc<QueueItem>,
     first: Hash,
+}
+
+/// An event without what its place says.
+#[derive(Debug)]
+pub(super) struct Told {
+    thread: Option<ThreadId>,
+    at: Millis,
+    kind: Arc<EventKind>,
 }
 
 /// What takes one change back.
 enum Undo {
     Made,
     Session(Box<Session>),
-    Thread(Before<ThreadId, Thread>),
-    Entry(Before<EntryId, Entry>),
+    Thread(Before<ThreadId, Arc<Thread>>),
+    Entry(Before<EntryId, Arc<Entry>>),
     Item(Before<QueueItemId, Asked>),
-    Gate(Before<GateId, Gate>),
+    Gate(Before<GateId, Arc<Gate>>),
     Ref,
-    Suspended(Before<GateId, Suspended>),
+    Suspended(Before<GateId, Arc<Suspended>>),
     Order(Before<OrderId, Control>),
     Usage(Usage),
     Event,
@@ -65,7 +74,7 @@ impl Held {
             items: Shelf::default(),
             refs: Vec::new(),
             suspended: Shelf::default(),
-            events: Vec::new(),
+            told: Vec::new(),
             controls: Shelf::default(),
         }
     }
@@ -77,15 +86,21 @@ impl Held {
         }
     }
 
-    fn tell(&mut self, thread: Option<ThreadId>, at: Millis, kind: EventKind) {
-        let sequence = self.events.len() as u64 + 1;
-        self.events.push(Event {
-            sequence: Some(sequence),
+    /// What was told behind an event of this number.
+    pub(super) fn events(&self, after: u64) -> impl Iterator<Item = Event> {
+        let seen = usize::try_from(after).unwrap_or(usize::MAX);
+        let numbered = (1..).zip(&self.told).skip(seen);
+        numbered.map(|(number, told)| Event {
+            sequence: Some(number),
             session: self.session.id.clone(),
-            thread,
-            at,
-            kind,
-        });
+            thread: told.thread.clone(),
+            at: told.at,
+            kind: EventKind::clone(&told.kind),
+        })
+    }
+
+    fn tell(&mut self, thread: Option<ThreadId>, at: Millis, kind: Arc<EventKind>) {
+        self.told.push(Told { thread, at, kind });
     }
 }
 
@@ -146,7 +161,7 @@ impl World {
             }
         }
         let held = self.sessions.get(&lease.session);
-        Ok(held.map_or(0, |held| held.events.len() as u64))
+        Ok(held.map_or(0, |held| held.told.len() as u64))
     }
 
     fn apply(
@@ -156,15 +171,15 @@ impl World {
         now: Millis,
     ) -> Result<Option<Undo>, StoreError> {
         let undo = match op {
-            Op::PutSession(new) => self.put_session(session, *new)?,
-            Op::PutThread(thread) => self.put_thread(session, *thread)?,
-            Op::AppendEntry(entry) => return self.append_entry(session, *entry),
-            Op::ReplaceEntry(entry) => self.replace_entry(session, *entry)?,
-            Op::PutItem(item) => self.put_item(session, *item)?,
+            Op::PutSession(new) => self.put_session(session, Arc::unwrap_or_clone(new))?,
+            Op::PutThread(thread) => self.put_thread(session, thread)?,
+            Op::AppendEntry(entry) => return self.append_entry(session, entry),
+            Op::ReplaceEntry(entry) => self.replace_entry(session, entry)?,
+            Op::PutItem(item) => self.put_item(session, item)?,
             Op::RemoveItem(item) => Undo::Item(self.held_mut(session)?.items.remove(item)),
-            Op::PutGate(gate) => self.put_gate(session, *gate)?,
+            Op::PutGate(gate) => self.put_gate(session, gate)?,
             Op::PutGateRef(shown) => return self.put_gate_ref(session, shown),
-            Op::PutSuspended(turn) => self.put_suspended(session, *turn)?,
+            Op::PutSuspended(turn) => self.put_suspended(session, turn)?,
             Op::ClearSuspended(gate) => {
                 Undo::Suspended(self.held_mut(session)?.suspended.remove(gate))
             }
@@ -178,12 +193,12 @@ impl World {
             Op::PastEvent(event) => {
                 let Event {
                     thread, at, kind, ..
-                } = *event;
-                self.held_mut(session)?.tell(thread, at, kind);
+                } = Arc::unwrap_or_clone(event);
+                self.held_mut(session)?.tell(thread, at, Arc::new(kind));
                 Undo::Event
             }
             Op::Event(thread, kind) => {
-                self.held_mut(session)?.tell(thread, now, *kind);
+                self.held_mut(session)?.tell(thread, now, kind);
                 Undo::Event
             }
         };
@@ -204,7 +219,7 @@ impl World {
         Ok(Undo::Session(Box::new(was)))
     }
 
-    fn put_thread(&mut self, session: &SessionId, thread: Thread) -> Result<Undo, StoreError> {
+    fn put_thread(&mut self, session: &SessionId, thread: Arc<Thread>) -> Result<Undo, StoreError> {
         rules::own(session, &thread.session)?;
         let held = self.held_mut(session)?;
         if let Some(before) = held.threads.get(&thread.id) {
@@ -216,7 +231,7 @@ impl World {
     fn append_entry(
         &mut self,
         session: &SessionId,
-        entry: Entry,
+        entry: Arc<Entry>,
     ) -> Result<Option<Undo>, StoreError> {
         rules::own(session, &entry.session)?;
         let held = self.held_mut(session)?;
@@ -235,7 +250,11 @@ impl World {
         Ok(Some(Undo::Entry(before)))
     }
 
-    fn replace_entry(&mut self, session: &SessionId, entry: Entry) -> Result<Undo, StoreError> {
+    fn replace_entry(
+        &mut self,
+        session: &SessionId,
+        entry: Arc<Entry>,
+    ) -> Result<Undo, StoreError> {
         rules::own(session, &entry.session)?;
         let held = self.held_mut(session)?;
         let before = held.entries.get(&entry.id);
@@ -244,7 +263,7 @@ impl World {
         Ok(Undo::Entry(held.entries.put(entry.id.clone(), entry)))
     }
 
-    fn put_item(&mut self, session: &SessionId, item: QueueItem) -> Result<Undo, StoreError> {
+    fn put_item(&mut self, session: &SessionId, item: Arc<QueueItem>) -> Result<Undo, StoreError> {
         rules::own(session, &item.session)?;
         let held = self.held_mut(session)?;
         held.has_thread(&item.thread)?;
@@ -259,7 +278,7 @@ impl World {
         Ok(Undo::Item(before))
     }
 
-    fn put_gate(&mut self, session: &SessionId, gate: Gate) -> Result<Undo, StoreError> {
+    fn put_gate(&mut self, session: &SessionId, gate: Arc<Gate>) -> Result<Undo, StoreError> {
         rules::own(session, &gate.origin.session)?;
         let held = self.held(session)?;
         match self.gates.get(&gate.id) {
@@ -291,7 +310,11 @@ impl World {
         Ok(Some(Undo::Ref))
     }
 
-    fn put_suspended(&mut self, session: &SessionId, turn: Suspended) -> Result<Undo, StoreError> {
+    fn put_suspended(
+        &mut self,
+        session: &SessionId,
+        turn: Arc<Suspended>,
+    ) -> Result<Undo, StoreError> {
         rules::own(session, &turn.session)?;
         self.held(session)?;
         self.has_gate(session, &turn.gate)?;
@@ -334,7 +357,7 @@ impl World {
                     Some(_) => return Err(conflict(ITEM, &item.id)),
                     None => held.has_thread(&item.thread)?,
                 }
-                let item = *item;
+                let item: Arc<QueueItem> = Arc::from(item);
                 held.items.put(item.id.clone(), Asked { item, first });
             }
             Post::Resolve { gate, resolution } => {
@@ -345,9 +368,9 @@ impl World {
                 let found = found.ok_or_else(|| not_found(GATE, &gate))?;
                 match rules::answer(found, &resolution) {
                     Verdict::Ends(status, told, posted) => {
-                        found.status = status;
+                        Arc::make_mut(found).status = status;
                         let thread = found.origin.thread.clone();
-                        held.tell(Some(thread), resolution.at, *told);
+                        held.tell(Some(thread), resolution.at, Arc::from(told));
                         return Ok((posted, true));
                     }
                     Verdict::Stands(posted) => return Ok((posted, false)),
@@ -401,7 +424,7 @@ impl Held {
             Undo::Order(before) => self.controls.take_back(before),
             Undo::Usage(was) => self.session.usage = was,
             Undo::Event => {
-                self.events.pop();
+                self.told.pop();
             }
             // The world's own.
             Undo::Made | Undo::Gate(_) => {}

@@ -1,6 +1,8 @@
 //! A batch made ready for the database: its things are text already, so that the one thread
 //! that writes has nothing left to do but write.
 
+use std::sync::Arc;
+
 use lillux::Hash;
 use rye_engine::store::StoreError;
 use rye_protocol::{
@@ -27,16 +29,16 @@ pub(super) struct Changes {
 /// A change with its text.
 #[derive(Debug)]
 pub(super) enum Change {
-    PutSession(Box<Session>, Text),
-    PutThread(Box<Thread>, Text),
-    AppendEntry(Box<Entry>, Text),
-    ReplaceEntry(Box<Entry>, Text),
+    PutSession(Arc<Session>, Text),
+    PutThread(Arc<Thread>, Text),
+    AppendEntry(Arc<Entry>, Text),
+    ReplaceEntry(Arc<Entry>, Text),
     /// The hash of what is asked is only there where it may have to be written.
-    PutItem(Box<QueueItem>, Option<Hash>, Text),
+    PutItem(Arc<QueueItem>, Option<Hash>, Text),
     RemoveItem(QueueItemId),
-    PutGate(Box<Gate>, Text),
+    PutGate(Arc<Gate>, Text),
     PutGateRef(GateRef),
-    PutSuspended(Box<Suspended>, Text),
+    PutSuspended(Arc<Suspended>, Text),
     ClearSuspended(GateId),
     EndOrder(OrderId),
     /// What is used up or told, which is [put together](Changes).
@@ -73,35 +75,35 @@ impl Changes {
 fn change(op: Op) -> Result<Change, StoreError> {
     Ok(match op {
         Op::PutSession(it) => {
-            let text = write(&it)?;
+            let text = write(&*it)?;
             Change::PutSession(it, text)
         }
         Op::PutThread(it) => {
-            let text = write(&it)?;
+            let text = write(&*it)?;
             Change::PutThread(it, text)
         }
         Op::AppendEntry(it) => {
-            let text = write(&it)?;
+            let text = write(&*it)?;
             Change::AppendEntry(it, text)
         }
         Op::ReplaceEntry(it) => {
-            let text = write(&it)?;
+            let text = write(&*it)?;
             Change::ReplaceEntry(it, text)
         }
         Op::PutItem(it) => {
-            let text = write(&it)?;
+            let text = write(&*it)?;
             // One that is over was written before, most often.
             let asked = (!it.status.is_over()).then(|| rules::asked(&it));
             Change::PutItem(it, asked, text)
         }
         Op::RemoveItem(id) => Change::RemoveItem(id),
         Op::PutGate(it) => {
-            let text = write(&it)?;
+            let text = write(&*it)?;
             Change::PutGate(it, text)
         }
         Op::PutGateRef(shown) => Change::PutGateRef(shown),
         Op::PutSuspended(it) => {
-            let text = write(&it)?;
+            let text = write(&*it)?;
             Change::PutSuspended(it, text)
         }
         Op::ClearSuspended(gate) => Change::ClearSuspended(gate),
