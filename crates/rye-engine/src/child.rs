@@ -96,7 +96,7 @@ impl ToolContext {
             usage: rye_protocol::Usage::default(),
             metadata: serde_json::Map::new(),
             snapshot_id: None,
-            ..above
+            ..Arc::unwrap_or_clone(above)
         };
         let above = Above {
             budget: Arc::clone(&parent.shared().budget),

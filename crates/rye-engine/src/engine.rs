@@ -114,7 +114,7 @@ pub(crate) struct Shared {
     /// What nobody is to see.
     pub(crate) masks: Masks,
     /// The session as it is written.
-    pub(crate) data: Mutex<SessionData>,
+    pub(crate) data: Mutex<Arc<SessionData>>,
     /// Held while it is written, so that nobody writes an older one over it.
     pub(crate) writing: tokio::sync::Mutex<()>,
     /// Whether a person is asked for more when a limit is reached.
@@ -144,13 +144,13 @@ impl Shared {
     }
 
     /// The session as it is.
-    pub(crate) fn data(&self) -> SessionData {
+    pub(crate) fn data(&self) -> Arc<SessionData> {
         let data = self.data.lock();
-        data.unwrap_or_else(PoisonError::into_inner).clone()
+        Arc::clone(&data.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The session is another now, and that is written down.
-    pub(crate) fn put(&self, data: SessionData) {
+    pub(crate) fn put(&self, data: Arc<SessionData>) {
         let there = self.data.lock();
         *there.unwrap_or_else(PoisonError::into_inner) = data;
     }
@@ -457,6 +457,11 @@ impl Engine {
     pub async fn shutdown(&self) -> Result<(), StoreError> {
         let open = self.inner.open.lock();
         let open = std::mem::take(&mut *open.unwrap_or_else(PoisonError::into_inner));
+        // All at once: to whoever still worked, the end of a task's session would be the end
+        // of its task.
+        for session in open.values() {
+            session.shared().closed.cancel();
+        }
         for session in open.into_values() {
             session.close().await?;
         }

@@ -166,8 +166,9 @@ impl Runner {
     pub(crate) async fn run(mut self) {
         let closed = self.shared.closed.clone();
         let outcome = tokio::select! {
-            outcome = unharmed(self.work()) => outcome,
+            biased;
             () = closed.cancelled() => return,
+            outcome = unharmed(self.work()) => outcome,
         };
         let error = match outcome {
             Ok(Ok(())) => return,
@@ -186,6 +187,10 @@ impl Runner {
         loop {
             if let Some(error) = self.failed.take() {
                 return Err(error);
+            }
+            // What comes after that may be only its end: a task whose session is closed too.
+            if self.shared.closed.is_cancelled() {
+                return Ok(());
             }
             let wait = self.wake_at.map(|at| self.shared.clock.now().until(at));
             let wake = async {
@@ -395,34 +400,21 @@ impl Runner {
         input: Input,
         somebody_waits: bool,
     ) -> Result<Option<QueueItemId>, StoreError> {
+        // Asked for again only where a gate ends that is known here.
+        let again = (!self.machine.gates.is_empty()).then(|| input.clone());
+        let mut next = self.machine.clone();
+        let output = next.handle(input, &self.env());
         let mut pauses = Pauses::default();
-        loop {
-            let mut next = self.machine.clone();
-            let output = next.handle(input.clone(), &self.env());
-            let written = output.batch.clone();
-            match self.write_raised(output.batch, output.raise).await {
-                Ok(last) => {
-                    self.machine = next;
-                    self.tell(written, last);
-                    if output.raise.is_some() {
-                        // What it waited for is there.
-                        let _ = self.own.send(Mail::Look);
-                    }
-                    for effect in output.effects {
-                        if let Err(error) = self.perform(effect).await {
-                            // What was taken in is written, whatever becomes of it.
-                            self.failed.get_or_insert(error);
-                            break;
-                        }
-                    }
-                    return Ok(output.accepted);
-                }
+        let last = loop {
+            match self.write_raised(&output.batch, output.raise).await {
+                Ok(last) => break last,
                 // Somebody was quicker: what they decided holds, and is taken in first.
                 Err(StoreError::GateEnded(gate)) => {
                     let store = &self.shared.store;
                     let ended = patiently(|| store.gate(&gate)).await?;
-                    let ended = ended.ok_or(StoreError::GateEnded(gate))?;
-                    Box::pin(self.step(Input::Decided(Box::new(ended)))).await?;
+                    let ended = ended.zip(again).ok_or(StoreError::GateEnded(gate))?;
+                    Box::pin(self.step(Input::Decided(Box::new(ended.0)))).await?;
+                    return Box::pin(self.step_within(ended.1, somebody_waits)).await;
                 }
                 Err(error @ StoreError::Unavailable(_))
                     if !(somebody_waits && pauses.is_long()) =>
@@ -431,24 +423,36 @@ impl Runner {
                 }
                 Err(error) => return Err(error),
             }
+        };
+        self.machine = next;
+        self.tell(output.batch, last);
+        if output.raise.is_some() {
+            // What it waited for is there.
+            let _ = self.own.send(Mail::Look);
         }
+        for effect in output.effects {
+            if let Err(error) = self.perform(effect).await {
+                // What was taken in is written, whatever becomes of it.
+                self.failed.get_or_insert(error);
+                break;
+            }
+        }
+        Ok(output.accepted)
     }
 
     /// Writes a batch, and a limit of the session that is higher now with it.
-    async fn write_raised(
-        &self,
-        mut batch: Batch,
-        raise: Option<Raise>,
-    ) -> Result<u64, StoreError> {
+    async fn write_raised(&self, batch: &Batch, raise: Option<Raise>) -> Result<u64, StoreError> {
+        let mut batch = batch.clone();
         let Some(raise) = raise else {
             return self.write(batch).await;
         };
         let shared = &self.shared;
         let _alone = shared.writing.lock().await;
-        let mut data = shared.data();
+        let mut data = Arc::unwrap_or_clone(shared.data());
         raise.apply(&mut data.limits);
         data.updated_at = shared.clock.now();
-        batch.push(Op::PutSession(Arc::new(data.clone())));
+        let data = Arc::new(data);
+        batch.push(Op::PutSession(Arc::clone(&data)));
         let last = self.write(batch).await?;
         shared.budget.set_limits(data.limits);
         shared.put(data);

@@ -85,9 +85,9 @@ impl ToolContext {
         // A task has what the session has that gave it.
         while let Some(session) = next.take().and_then(|id| engine.is_open(&id)) {
             let data = session.data();
-            owners.push(Owner::Session(data.id));
-            (user, org) = (data.user_id, data.org_id);
-            next = data.parent.map(|above| above.session);
+            owners.push(Owner::Session(data.id.clone()));
+            (user, org) = (data.user_id.clone(), data.org_id.clone());
+            next = data.parent.as_ref().map(|above| above.session.clone());
         }
         owners.push(Owner::User(user.unwrap_or_default()));
         owners.extend(org.map(Owner::Org));

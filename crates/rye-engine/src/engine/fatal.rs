@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rye_protocol::{
-    Batch, ErrorCode, ErrorIds, ErrorInfo, Event, EventKind, Op, Session as SessionData,
-    SessionStatus, ThreadId,
+    Batch, ErrorCode, ErrorIds, ErrorInfo, Event, EventKind, Op, SessionStatus, ThreadId,
 };
 use serde_json::json;
 
@@ -46,7 +45,7 @@ impl Shared {
         thread: Option<&ThreadId>,
         error: &StoreError,
     ) -> Result<Event, StoreError> {
-        let mut data = self.data();
+        let mut data = Arc::unwrap_or_clone(self.data());
         let before = json!(data.status);
         data.metadata.insert(BEFORE.to_owned(), before);
         data.status = SessionStatus::Error;
@@ -62,8 +61,9 @@ impl Shared {
             ..ErrorIds::default()
         };
         let kind = EventKind::Error { error: told };
+        let data = Arc::new(data);
         let mut batch = Batch::default();
-        batch.push(Op::PutSession(Arc::new(data.clone())));
+        batch.push(Op::PutSession(Arc::clone(&data)));
         batch.push(Op::Event(thread.cloned(), Arc::new(kind.clone())));
         let number = self.store.commit(&self.lease, batch).await?;
         let event = Event {
@@ -83,7 +83,7 @@ impl Session {
     pub(super) async fn mend(&self) -> Result<(), StoreError> {
         let shared = self.shared();
         let _alone = shared.writing.lock().await;
-        let mut data: SessionData = shared.data();
+        let mut data = Arc::unwrap_or_clone(shared.data());
         if data.status != SessionStatus::Error {
             return Ok(());
         }
@@ -91,8 +91,9 @@ impl Session {
         let before = before.and_then(|it| serde_json::from_value(it).ok());
         data.status = before.unwrap_or(SessionStatus::Running);
         data.updated_at = shared.clock.now();
+        let data = Arc::new(data);
         let mut batch = Batch::default();
-        batch.push(Op::PutSession(Arc::new(data.clone())));
+        batch.push(Op::PutSession(Arc::clone(&data)));
         shared.store.commit(&shared.lease, batch).await?;
         let paused = data.status == SessionStatus::Paused;
         shared.paused.store(paused, Ordering::Release);

@@ -25,7 +25,8 @@ impl Inner {
         let open = self.open.lock();
         let open = open.unwrap_or_else(PoisonError::into_inner);
         let of_parent = |session: &&Session| {
-            let above = session.data().parent;
+            let data = session.data();
+            let above = data.parent.as_ref();
             session.is_open() && above.is_some_and(|above| above.session == *parent)
         };
         open.values().filter(of_parent).cloned().collect()

@@ -140,7 +140,7 @@ impl Session {
             budget: Arc::new(Budget::new(data.limits, data.usage, above)),
             masks: inner.masks.clone(),
             asks_for_more: inner.asks_for_more,
-            data: Mutex::new(data),
+            data: Mutex::new(Arc::new(data)),
             writing: tokio::sync::Mutex::default(),
             engine: Arc::downgrade(inner),
             metrics: Arc::clone(&inner.metrics),
@@ -167,7 +167,7 @@ impl Session {
         self.data().status
     }
 
-    pub(crate) fn data(&self) -> SessionData {
+    pub(crate) fn data(&self) -> Arc<SessionData> {
         self.open.shared.data()
     }
 
@@ -396,13 +396,13 @@ impl Session {
     pub(super) async fn set_status(&self, status: SessionStatus) -> Result<(), StoreError> {
         let shared = &self.open.shared;
         let alone = shared.writing.lock().await;
-        let data = SessionData {
+        let data = Arc::new(SessionData {
             status,
             updated_at: shared.clock.now(),
-            ..shared.data()
-        };
+            ..Arc::unwrap_or_clone(shared.data())
+        });
         let mut batch = Batch::default();
-        batch.push(Op::PutSession(Arc::new(data.clone())));
+        batch.push(Op::PutSession(Arc::clone(&data)));
         shared.store.commit(&shared.lease, batch).await?;
         shared.put(data);
         drop(alone);

@@ -141,11 +141,11 @@ impl Runner {
         let item = items.find(|item| item.id == turn.item);
         let session = self.shared.data();
         let context = ToolContext {
-            session: session.id,
-            user: session.user_id,
-            org: session.org_id,
+            session: session.id.clone(),
+            user: session.user_id.clone(),
+            org: session.org_id.clone(),
             author: item.and_then(|item| item.author.clone()),
-            workspace: session.workspace,
+            workspace: session.workspace.clone(),
             thread: self.machine.thread.id.clone(),
             item: turn.item.clone(),
             call: call.clone(),
