@@ -21,6 +21,7 @@ mod rows;
 mod seen;
 mod threads;
 mod wake;
+mod wal;
 mod writer;
 
 use std::fmt;
@@ -142,7 +143,7 @@ impl Sqlite {
         let path = absolute(&path).map_err(|error| unavailable(path.as_ref(), &error))?;
         let failed = |error: io::Error| unavailable(&path, &error);
         let db = file::writer(&path).map_err(|failure| failure.explain(&path))?;
-        let holder = Arc::new(Holder::new()?);
+        let holder = Arc::new(Holder::new(&path)?);
         let bell = Arc::new(Bell::new(&path, holder.source())?);
         let health: Arc<Health> = Arc::default();
         let (own, its) = (Arc::clone(&holder), Arc::clone(&health));
@@ -164,6 +165,7 @@ impl Sqlite {
     /// read](Self::only_read), as far as it can be.
     pub fn open_or_read(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = absolute(&path).map_err(|error| unavailable(path.as_ref(), &error))?;
+        damage::is_missing(&path).map_err(|failure| failure.explain(&path))?;
         let why = match Self::open(&path) {
             Err(why) if path.exists() => why,
             opened => return opened,

@@ -15,8 +15,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use rye_engine::store::StoreError;
 
-use super::damage;
 use super::error::{Failure, Outcome};
+use super::{damage, seen};
 
 const MIGRATIONS: [(u32, &str); 6] = [
     (1, include_str!("../../migrations/0001_sessions.sql")),
@@ -60,6 +60,7 @@ pub(super) fn without_waiting<T>(work: impl FnOnce() -> T) -> T {
 
 /// A connection that writes. The file is made if it is not there.
 pub(super) fn writer(path: &Path) -> Outcome<Connection> {
+    damage::is_missing(path)?;
     make(path)?;
     damage::look(path)?;
     let mut db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -90,6 +91,9 @@ pub(super) fn reader(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Conversations are nobody else's business.
 fn make(path: &Path) -> Outcome<()> {
+    if !path.exists() {
+        seen::forget(path);
+    }
     let mut options = OpenOptions::new();
     let file = options.write(true).create_new(true).mode(0o600);
     match file.open(path) {
