@@ -11,12 +11,15 @@ mod file;
 mod holder;
 mod listing;
 mod log;
+mod news;
 mod post;
+mod prompts;
 mod read;
 mod readers;
 mod reading;
 mod rows;
 mod seen;
+mod threads;
 mod wake;
 mod wal;
 mod writer;
@@ -358,12 +361,15 @@ impl SessionStore for Sqlite {
             .read(move |db| read::events(db, &session, after, limit))
     }
 
-    fn remove<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
-        let mine = lease.clone();
+    fn remove<'a>(&'a self, leases: &'a [Lease]) -> Stored<'a, ()> {
+        let Some(first) = leases.first() else {
+            return Box::pin(ready(Ok(())));
+        };
+        let mine = leases.to_vec();
         let writer = &writing!(self).writer;
-        writer.write(
-            &lease.session,
-            move |db| Ok(post::remove(db, &mine)?.into()),
-        )
+        writer.write(&first.session, move |db| {
+            mine.iter().try_for_each(|lease| post::remove(db, lease))?;
+            Ok(().into())
+        })
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use rye_engine::store::{Claim, SessionFilter, SessionStore, StoreError};
+use rye_engine::store::{Claim, SessionFilter, SessionStore, StoreError, UNREADABLE};
 use rye_protocol::Batch;
 use rye_store::{Soundness, Sqlite, examine};
 use rye_store_contract::run;
@@ -312,4 +312,42 @@ fn a_sound_file_is_said_to_be_and_left_alone() {
     assert_eq!(found.read_only, None);
     assert_eq!(names(folder.path()), before);
     assert_eq!(examine(&folder.path().join("none"), LONG), Ok(None));
+}
+
+/// What one session has used up cannot be read; the other is listed all the same.
+#[test]
+fn a_thread_that_makes_no_sense_hides_no_session() {
+    for column in ["usage", "open"] {
+        let (_folder, file) = filled(2);
+        let db = Connection::open(&file).unwrap();
+        let broken = format!(
+            "UPDATE engine_threads SET {column} = '{{\"half' WHERE session =
+             (SELECT number FROM engine_sessions WHERE id = 's')"
+        );
+        db.execute(&broken, []).unwrap();
+        run(async {
+            let store = Sqlite::open(&file).unwrap();
+            let filter = SessionFilter {
+                limit: 9,
+                ..SessionFilter::default()
+            };
+            let sessions = store.sessions(filter).await.unwrap();
+            let names: Vec<_> = sessions.iter().map(|it| it.id.as_str()).collect();
+            assert_eq!(names, ["t", "s"]);
+            let told = sessions
+                .iter()
+                .map(|it| it.metadata.contains_key(UNREADABLE));
+            assert_eq!(told.collect::<Vec<_>>(), [false, column == "usage"]);
+            let lease = store.claim(&sid("s"), Claim::Take).await.unwrap();
+            let ops = vec![append(entry("s", "new", None))];
+            let refused = write(&store, &lease, ops).await;
+            assert!(
+                matches!(refused, Err(StoreError::Unreadable(_))),
+                "{refused:?}"
+            );
+            let lease = store.claim(&sid("t"), Claim::Take).await.unwrap();
+            let ops = vec![append(entry("t", "new", None))];
+            write(&store, &lease, ops).await.unwrap();
+        });
+    }
 }

@@ -18,12 +18,13 @@ use rye_engine::store::StoreError;
 use super::error::{Failure, Outcome};
 use super::{damage, seen};
 
-const MIGRATIONS: [(u32, &str); 5] = [
+const MIGRATIONS: [(u32, &str); 6] = [
     (1, include_str!("../../migrations/0001_sessions.sql")),
     (2, include_str!("../../migrations/0002_children.sql")),
     (3, include_str!("../../migrations/0003_fewer_pages.sql")),
     (4, include_str!("../../migrations/0004_credentials.sql")),
     (5, include_str!("../../migrations/0005_log.sql")),
+    (6, include_str!("../../migrations/0006_turns.sql")),
 ];
 
 /// The version that this program writes: the last migration's number.
