@@ -91,3 +91,53 @@ fn how_much_more_is_said_in_a_number_or_not_at_all() {
     let said = told("", &world.run(&["session", "resume", session]));
     assert!(said.contains("It is done."), "{said}");
 }
+
+#[test]
+fn a_part_that_fits_an_ended_gate_too_is_not_enough_for_the_next_one() {
+    let world = with_script(
+        "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo harmless' } }]\n  \
+         - tool_calls: [{ name: bash, args: { command: 'echo more > more.txt' } }]\n  \
+         - text: 'It is done.'\n",
+    );
+    waits(&world.run(&[MODEL, &["--sandbox", "local"]].concat()));
+    let gates = || json(&world.run(&["gate", "list", "--json"]))["gates"].clone();
+    let gate = gates()[0].clone();
+    let session = gate["origin"]["session"].as_str().unwrap();
+    let part = &session[..13];
+    // What was decided about is said.
+    let said = told("", &world.run(&["gate", "approve", part]));
+    assert!(said.contains("approve\nrun: echo harmless\n"), "{said}");
+    // As long as nothing else fits, it is the same decision again.
+    let again = json(&world.run(&["gate", "approve", part, "--json"]));
+    assert_eq!(again["gate"], gate["id"]);
+    assert_eq!(again["before"], true);
+    assert_eq!(again["decision_gate"]["title"], "run: echo harmless");
+    let mut child = world.command();
+    let child = child.args(["session", "resume", session]).spawn().unwrap();
+    support::waits_at_a_gate(child);
+    for args in [
+        &["gate", "approve", part][..],
+        &["gate", "deny", part],
+        &["gate", "answer", part, "--action", "approve"],
+    ] {
+        let output = world.run(args);
+        let said = told(&args.join(" "), &output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("2 gates have ids with"), "{said}");
+        assert!(said.contains("(approve by ada (cli), "), "{said}");
+        assert!(said.contains("(waits): run: echo more"), "{said}");
+    }
+    let next = gates()[0].clone();
+    assert_eq!(next["title"], "run: echo more > more.txt");
+    // Its whole id, and the end of it, mean one.
+    let whole = next["id"].as_str().unwrap();
+    let end = &whole[whole.len() - 12..];
+    let said = told("", &world.run(&["gate", "deny", end]));
+    assert!(said.contains("deny\nrun: echo more > more.txt"), "{said}");
+    let first = gate["id"].as_str().unwrap();
+    let conflict = told("", &world.run(&["gate", "deny", first]));
+    assert!(
+        conflict.contains("ada decided before: approve"),
+        "{conflict}"
+    );
+}

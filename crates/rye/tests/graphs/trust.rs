@@ -168,6 +168,7 @@ fn an_approval_of_one_question_is_none_of_another() {
         &format!("gate approve gate:{id}:graph:step-1:ask"),
         &format!("run status {id}"),
         &format!("gate deny {id}"),
+        &format!("gate deny {id}:graph:step-1:ask:2"),
     ]);
     let output = walker.wait_with_output().unwrap();
     transcript += &told(

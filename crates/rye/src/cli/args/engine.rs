@@ -21,7 +21,7 @@ use super::part_of_id;
     rye chat --session 01a1… --sandbox local"
 )]
 pub(crate) struct ChatArgs {
-    /// A session to go on with, or a part of its id. Else a new one.
+    /// A session to go on with, or the beginning or the end of its id. Else a new one.
     #[arg(long, value_name = "ID", value_parser = part_of_id)]
     pub(crate) session: Option<String>,
     /// The thread to begin with.
@@ -60,7 +60,7 @@ pub(crate) struct PromptArgs {
     /// What is asked. Else what standard input says.
     #[arg(value_name = "TEXT")]
     pub(crate) text: Vec<String>,
-    /// A session to go on with, or a part of its id. Else a new one.
+    /// A session to go on with, or the beginning or the end of its id. Else a new one.
     #[arg(long, value_name = "ID", value_parser = part_of_id)]
     pub(crate) session: Option<String>,
     /// Its thread.
@@ -322,7 +322,7 @@ pub(crate) struct ExportSessionArgs {
     rye replay work.jsonl"
 )]
 pub(crate) struct ReplayArgs {
-    /// A session's id, or a part of it; or a file that it was written to.
+    /// A session's id, or the beginning or the end of it; or a file that it was written to.
     #[arg(value_name = "ID|FILE", value_parser = part_of_id)]
     pub(crate) what: String,
 }
@@ -338,7 +338,7 @@ pub(crate) struct ImportSessionArgs {
 pub(crate) struct ForkArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// The last entry that both have, or a part of its id. Else the last one that there is.
+    /// The last entry that both have, or the beginning or the end of its id. Else the last one that there is.
     #[arg(long, value_name = "ENTRY", value_parser = part_of_id)]
     pub(crate) at: Option<String>,
 }
@@ -380,7 +380,7 @@ pub(crate) enum GateCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct GateArgs {
-    /// Its id, or the beginning, the end or another part that no other has.
+    /// Its id, or a part of it that no other gate has, ended or not.
     #[arg(value_name = "GATE", value_parser = part_of_id)]
     pub(crate) gate: String,
 }

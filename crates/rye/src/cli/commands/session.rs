@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand};
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, find, how_to_answer, with_engine};
+use crate::cli::engine::{Wanted, find, find_to_remove, how_to_answer, with_engine};
 use crate::cli::entry_line::{decided, line};
 use crate::cli::failure::Failure;
 use crate::cli::follower::Follower;
@@ -237,7 +237,7 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
 
 fn rm(args: &SessionArgs, context: &Context) -> Outcome {
     with_engine(context, Wanted::default(), async |engine| {
-        let id = find(engine, &args.id).await?;
+        let id = find_to_remove(engine, &args.id).await?;
         engine.remove_session(&id).await?;
         Ok(Box::new(Removed(id)) as Box<dyn Report>)
     })
