@@ -78,12 +78,13 @@ fn how_much_more_is_said_in_a_number_or_not_at_all() {
     let (id, session) = (gate()["id"].clone(), gate()["origin"]["session"].clone());
     let (id, session) = (id.as_str().unwrap(), session.as_str().unwrap());
     let answer = ["gate", "answer", id, "--action", "approve", "--value"];
-    for wrong in ["abc", "", "1.5", "-3", "18446744073709551616"] {
+    for wrong in ["abc", "", "0", "1.5", "-3", "18446744073709551616"] {
         let value = format!("--value={wrong}");
         let output = world.run(&[&answer[..5], &[&value]].concat());
         let said = told(wrong, &output);
         assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("which is a whole number"), "{said}");
+        assert!(said.contains("which is a whole number above 0"), "{said}");
+        assert!(said.contains("hint: rye gate approve gate:"), "{said}");
         assert_eq!(gate()["id"], id, "{said}");
     }
     let output = world.run(&[&answer[..], &["5"]].concat());
@@ -140,4 +141,33 @@ fn a_part_that_fits_an_ended_gate_too_is_not_enough_for_the_next_one() {
         conflict.contains("ada decided before: approve"),
         "{conflict}"
     );
+}
+
+#[test]
+fn a_gate_whose_time_is_up_does_not_wait_though_nobody_saw_it_expire() {
+    let world = with_script(
+        "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo ran' } }]\n  - text: 'done'\n",
+    );
+    waits(&world.run(&[MODEL, &["--sandbox", "local"]].concat()));
+    let gates = |args: &[&str]| json(&world.run(args))["pending_gates"].clone();
+    let before = gates(&["session", "list", "--json"]);
+    let gate = before[0]["id"].as_str().unwrap();
+    let session = before[0]["origin"]["session"].as_str().unwrap();
+    let database = world.path("user/.local/state/rye/sessions.db");
+    let db = rusqlite::Connection::open(database).unwrap();
+    let late = "UPDATE engine_decision_gates SET doc = json_set(doc, '$.expires_at', 1)";
+    assert_eq!(db.execute(late, []).unwrap(), 1);
+    drop(db);
+    let listed = told("", &world.run(&["gate", "list"]));
+    assert!(listed.contains("nothing waits for a decision"), "{listed}");
+    assert_eq!(gates(&["session", "list", "--json"]), serde_json::json!([]));
+    assert_eq!(
+        gates(&["session", "show", session, "--json"]),
+        serde_json::json!([])
+    );
+    let listed = told("", &world.run(&["session", "list"]));
+    assert!(!listed.contains("a decision"), "{listed}");
+    assert!(listed.contains("a prompt to finish"), "{listed}");
+    let gone = told("", &world.run(&["gate", "approve", gate]));
+    assert!(gone.contains("nobody waits"), "{gone}");
 }

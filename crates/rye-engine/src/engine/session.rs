@@ -323,6 +323,7 @@ impl Session {
         for control in controls {
             self.carry_out(control).await?;
         }
+        shared.bus.others_wrote();
         Ok(())
     }
 

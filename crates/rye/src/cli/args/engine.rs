@@ -8,7 +8,7 @@ use rye_engine::protocol::{Limits, Millis, QueueMode};
 use rye_host::SandboxKind;
 use serde_json::Value;
 
-use super::part_of_id;
+use super::{key_of_thread, part_of_id};
 
 #[derive(Debug, Args)]
 #[command(
@@ -25,7 +25,7 @@ pub(crate) struct ChatArgs {
     #[arg(long, value_name = "ID", value_parser = part_of_id)]
     pub(crate) session: Option<String>,
     /// The thread to begin with.
-    #[arg(long, value_name = "KEY", default_value = "default")]
+    #[arg(long, value_name = "KEY", default_value = "default", value_parser = key_of_thread)]
     pub(crate) thread: String,
     /// The model, as `provider/model` or `scripted:FILE`: see `rye models list`.
     #[arg(long, value_name = "M")]
@@ -64,7 +64,7 @@ pub(crate) struct PromptArgs {
     #[arg(long, value_name = "ID", value_parser = part_of_id)]
     pub(crate) session: Option<String>,
     /// Its thread.
-    #[arg(long, value_name = "KEY", default_value = "default")]
+    #[arg(long, value_name = "KEY", default_value = "default", value_parser = key_of_thread)]
     pub(crate) thread: String,
     /// The model, as `provider/model` or `scripted:FILE`: see `rye models list`.
     #[arg(long, value_name = "M")]
@@ -87,7 +87,7 @@ pub(crate) struct PromptArgs {
     /// Where tools work. Else where they did, and in memory in a new session.
     #[arg(long, value_enum)]
     pub(crate) sandbox: Option<SandboxChoice>,
-    /// Approve what is asked for.
+    /// Approve what is asked for this prompt, by tasks too; never what waited before.
     #[arg(long)]
     pub(crate) yes: bool,
     /// End at a gate that nobody here can be asked about, rather than wait: as soon as nothing
@@ -184,7 +184,11 @@ pub(crate) enum SessionCommand {
     #[command(after_help = "Example:\n  rye session show 01a1…")]
     Show(SessionArgs),
     /// Go on with a session where it was, until nothing is left to do.
-    #[command(after_help = "Example:\n  rye session resume 01a1…")]
+    #[command(
+        after_help = "Exit codes are those of `rye prompt`, for the first prompt that was not answered. Of a task, the\n\
+        session at the top goes on.\n\n\
+        Example:\n  rye session resume 01a1…"
+    )]
     Resume(ResumeArgs),
     /// Check that nothing of a session was altered, removed, reordered or added.
     #[command(
@@ -244,7 +248,7 @@ pub(crate) struct CompactArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
     /// Its thread.
-    #[arg(long, value_name = "KEY", default_value = "default")]
+    #[arg(long, value_name = "KEY", default_value = "default", value_parser = key_of_thread)]
     pub(crate) thread: String,
     /// Take the last summary back: what it covers is read again.
     #[arg(long)]
@@ -256,7 +260,7 @@ pub(crate) struct ThreadArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
     /// The thread; it is made if it is not there.
-    #[arg(long, value_name = "KEY", default_value = "default")]
+    #[arg(long, value_name = "KEY", default_value = "default", value_parser = key_of_thread)]
     pub(crate) thread: String,
     /// The role that answers in it: a file of `.ai/roles/`.
     #[arg(long, value_name = "NAME")]
@@ -350,7 +354,7 @@ pub(crate) struct ResumeArgs {
     /// Where tools work. Else where they did, and in memory in a new session.
     #[arg(long, value_enum)]
     pub(crate) sandbox: Option<SandboxChoice>,
-    /// Approve what is asked for.
+    /// Approve what is asked for in the session, also what waits already.
     #[arg(long)]
     pub(crate) yes: bool,
 }

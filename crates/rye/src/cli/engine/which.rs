@@ -38,21 +38,21 @@ pub(crate) async fn find_to_remove(engine: &Engine, meant: &str) -> Result<Sessi
     Ok(id)
 }
 
-/// The session that is meant, or the one at the top that it goes on with.
+/// The id of the session that is meant, and the one at the top that it goes on with.
 pub(in crate::cli) async fn meant_root(
     store: &Sqlite,
     meant: &str,
-) -> Result<SessionData, Failure> {
+) -> Result<(SessionId, SessionData), Failure> {
     // Who names it whole need not have all of them read.
     if let Ok(id) = meant.parse()
         && let Some(record) = store.record(&id).await?
         && record.session.parent.is_none()
     {
-        return Ok(record.session);
+        return Ok((id, record.session));
     }
     let all = store.sessions(every()).await?;
     let meant = one_session(&all, meant)?;
-    Ok(root(&all, meant).clone())
+    Ok((meant.id.clone(), root(&all, meant).clone()))
 }
 
 /// The id of the one session that is meant, where no engine is needed.
