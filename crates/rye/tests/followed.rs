@@ -270,20 +270,24 @@ fn whoever_goes_on_tells_all_that_they_write_without_gaps() {
     let world = ready();
     world.write(
         "project/long.yaml",
-        "steps:\n  - tool_calls: [{ name: bash, args: { command: 'sleep 600' } }]\n  \
+        "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo > begun; sleep 600' } }]\n  \
          - text: 'first'\n  - text: 'second'\n",
     );
     let mut followed = Followed::start(&world, "long", &["--yes"]);
-    let resolved = followed.until("decision_gate_resolved");
-    let session = resolved["session"].as_str().unwrap().to_owned();
+    let session = followed.until("decision_gate")["session"].clone();
+    let session = session.as_str().unwrap();
+    while !world.path("project/begun").exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     followed.kill();
-    let rest = numbers(std::iter::from_fn(|| followed.next()));
-    let before = rest
-        .last()
-        .copied()
-        .or(resolved["sequence"].as_u64())
-        .unwrap();
-    let output = prompt(&world, "long", &["--session", &session, "--yes"]);
+    let record = world.run(&["session", "export", session]);
+    let record = String::from_utf8(record.stdout).unwrap();
+    let lines = record
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let written = numbers(lines.map(|line: Value| line["event"].clone()));
+    let before = written.into_iter().max().unwrap();
+    let output = prompt(&world, "long", &["--session", session, "--yes"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let events = text.lines().map(|line| serde_json::from_str(line).unwrap());
     let after = numbers(events);
