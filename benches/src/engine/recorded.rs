@@ -116,7 +116,7 @@ impl SessionStore for Recorded {
         self.store.events(session, after, limit)
     }
 
-    fn remove<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
-        self.store.remove(lease)
+    fn remove<'a>(&'a self, leases: &'a [Lease]) -> Stored<'a, ()> {
+        self.store.remove(leases)
     }
 }

@@ -18,7 +18,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use lillux::Hash;
 use lillux::keys::SigningKey;
 use rye_protocol::{
     Entry, Gate, GateId, GateKind, Limits, Millis, Purpose, Resolution, SandboxId, SandboxRef,
@@ -363,30 +362,38 @@ impl Engine {
     /// Forgets a session and all that belongs to it, unless another host has it: long output
     /// too, where no other session refers to it and it is not of the last hour.
     pub async fn remove_session(&self, id: &SessionId) -> Result<(), StoreError> {
+        let store = &self.inner.store;
+        let mut leases = Vec::new();
+        if let Err(error) = self.claim_tree(id, &mut leases).await {
+            for lease in &leases {
+                store.release(lease).await?;
+            }
+            return Err(error);
+        }
         let mut blobs = BTreeSet::new();
-        self.remove_tree(id, &mut blobs).await?;
+        for lease in &leases {
+            blobs.extend(self.inner.blobs_of(&lease.session).await?);
+        }
+        store.remove(&leases).await?;
+        for lease in &leases {
+            // What is left of it for a moment is sealed, and of a session that is not.
+            let forgotten = self.inner.credentials.forget(&lease.session).await;
+            forgotten.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        }
         self.inner.collect(blobs).await
     }
 
-    /// Forgets a session with its children, and says what they had in the blob store.
-    async fn remove_tree(
-        &self,
-        id: &SessionId,
-        blobs: &mut BTreeSet<Hash>,
-    ) -> Result<(), StoreError> {
+    /// Claims a session, and those below it: nobody makes more of them then.
+    async fn claim_tree(&self, id: &SessionId, leases: &mut Vec<Lease>) -> Result<(), StoreError> {
         if let Some(open) = self.session(id) {
             open.close().await?;
         }
         let store = &self.inner.store;
+        leases.push(store.claim(id, Claim::IfFree).await?);
         for child in store.sessions(opening::children_of(id)).await? {
-            Box::pin(self.remove_tree(&child.id, blobs)).await?;
+            Box::pin(self.claim_tree(&child.id, leases)).await?;
         }
-        blobs.extend(self.inner.blobs_of(id).await?);
-        let lease = store.claim(id, Claim::IfFree).await?;
-        store.remove(&lease).await?;
-        // What is left of it for a moment is sealed, and of a session that is not.
-        let forgotten = self.inner.credentials.forget(id).await;
-        forgotten.map_err(|error| StoreError::Unavailable(error.to_string()))
+        Ok(())
     }
 
     /// Gates that wait for a decision. One whose time is up does not, also if nobody was there
@@ -461,6 +468,11 @@ impl Engine {
     pub async fn shutdown(&self) -> Result<(), StoreError> {
         let open = self.inner.open.lock();
         let open = std::mem::take(&mut *open.unwrap_or_else(PoisonError::into_inner));
+        // All at once: to whoever still worked, the end of a task's session would be the end
+        // of its task.
+        for session in open.values() {
+            session.shared().closed.cancel();
+        }
         for session in open.into_values() {
             session.close().await?;
         }

@@ -166,8 +166,9 @@ impl Runner {
     pub(crate) async fn run(mut self) {
         let closed = self.shared.closed.clone();
         let outcome = tokio::select! {
-            outcome = unharmed(self.work()) => outcome,
+            biased;
             () = closed.cancelled() => return,
+            outcome = unharmed(self.work()) => outcome,
         };
         let error = match outcome {
             Ok(Ok(())) => return,
@@ -186,6 +187,10 @@ impl Runner {
         loop {
             if let Some(error) = self.failed.take() {
                 return Err(error);
+            }
+            // What comes after that may be only its end: a task whose session is closed too.
+            if self.shared.closed.is_cancelled() {
+                return Ok(());
             }
             let wait = self.wake_at.map(|at| self.shared.clock.now().until(at));
             let wake = async {

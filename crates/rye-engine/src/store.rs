@@ -246,8 +246,8 @@ pub trait SessionStore: Send + Sync + 'static {
         limit: usize,
     ) -> Stored<'a, Vec<Event>>;
 
-    /// Forgets a session and all that belongs to it.
-    fn remove<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()>;
+    /// Forgets sessions, each with all that belongs to it: all of them, or none.
+    fn remove<'a>(&'a self, leases: &'a [Lease]) -> Stored<'a, ()>;
 }
 
 impl fmt::Debug for dyn SessionStore {

@@ -478,7 +478,7 @@ pub async fn a_session_that_is_removed_leaves_nothing(subject: Subject) {
         kept = store.record(&sid("t")).await.unwrap();
         if name == "t" {
             let old = store.claim(&sid("s"), Claim::Take).await.unwrap();
-            store.remove(&old).await.unwrap();
+            store.remove(std::slice::from_ref(&old)).await.unwrap();
             let refused = write(store, &old, vec![put_session(session("s"))]).await;
             assert_eq!(refused, Err(StoreError::Fenced(sid("s"))));
         }

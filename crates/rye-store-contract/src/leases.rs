@@ -1,5 +1,6 @@
 //! Who may write.
 
+use std::slice::from_ref;
 use std::sync::Arc;
 
 use rye_engine::store::{Claim, StoreError};
@@ -19,7 +20,7 @@ pub async fn whoever_takes_a_session_fences_the_one_before(subject: Subject) {
     assert!(new.epoch > old.epoch);
     assert_eq!(write(&**store, &old, vec![told()]).await, Err(fenced()));
     assert_eq!(store.controls(&old).await, Err(fenced()));
-    assert_eq!(store.remove(&old).await, Err(fenced()));
+    assert_eq!(store.remove(from_ref(&old)).await, Err(fenced()));
     assert_eq!(write(&**other, &new, vec![told()]).await, Ok(1));
 }
 
@@ -62,6 +63,24 @@ pub async fn giving_back_a_lost_lease_takes_nothing_from_the_new_holder(subject:
     assert!(matches!(refused, Err(StoreError::Held { .. })));
 }
 
+/// Where one of them is lost, none is removed.
+pub async fn sessions_are_removed_together_or_not_at_all(subject: Subject) {
+    let Subject { store, other, .. } = &subject;
+    let (first, lost) = (begin(&**store, "t").await, begin(&**store, "s").await);
+    let new = other.claim(&sid("s"), Claim::Take).await.unwrap();
+    let removed = store.remove(&[first.clone(), lost]).await;
+    assert_eq!(removed, Err(fenced()));
+    for session in ["s", "t"] {
+        assert!(store.record(&sid(session)).await.unwrap().is_some());
+    }
+    assert_eq!(write(&**store, &first, vec![told()]).await, Ok(1));
+    store.remove(&[first, new]).await.unwrap();
+    for session in ["s", "t"] {
+        assert_eq!(store.record(&sid(session)).await, Ok(None));
+    }
+    store.remove(&[]).await.unwrap();
+}
+
 /// Not even when the session was removed meanwhile.
 pub async fn an_epoch_never_comes_again(subject: Subject) {
     let store = &*subject.store;
@@ -69,7 +88,7 @@ pub async fn an_epoch_never_comes_again(subject: Subject) {
     for _ in 0..3 {
         let lease = begin(store, "s").await;
         assert!(lease.epoch > last);
-        store.remove(&lease).await.unwrap();
+        store.remove(from_ref(&lease)).await.unwrap();
         let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
         assert!(lease.epoch > last);
         last = lease.epoch;

@@ -28,6 +28,7 @@ pub mod commits;
 pub mod gates;
 pub mod leases;
 pub mod posts;
+pub mod prompts;
 pub mod reads;
 pub mod sample;
 
@@ -118,6 +119,7 @@ macro_rules! store_contract {
                 a_lease_given_back_writes_no_more
                 giving_back_a_lost_lease_takes_nothing_from_the_new_holder
                 an_epoch_never_comes_again
+                sessions_are_removed_together_or_not_at_all
                 of_many_who_want_a_session_one_gets_it
             }
             posts {
@@ -130,6 +132,13 @@ macro_rules! store_contract {
                 controls_are_for_the_holder
                 whoever_listens_is_told
                 whoever_listens_hears_of_each_of_many
+            }
+            prompts {
+                prompts_are_found_whatever_the_order_of_their_ids
+                a_prompt_may_open_again
+                a_prompt_that_was_taken_away_is_a_new_one_when_it_comes_again
+                prompts_of_several_threads_change_in_one_batch
+                a_prompt_is_found_behind_a_long_turn
             }
             gates {
                 the_first_answer_wins

@@ -153,7 +153,7 @@ pub async fn an_archive_is_all_of_a_session(subject: Subject) {
     assert_eq!(archive.events.len(), 2);
     assert_eq!(store.archive(&sid("none")).await.unwrap(), None);
 
-    store.remove(&lease).await.unwrap();
+    store.remove(&[lease]).await.unwrap();
     let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
     let again = archive.clone();
     let mut ops = vec![put_session(again.session)];

@@ -216,8 +216,8 @@ impl SessionStore for Memory {
         })
     }
 
-    fn remove<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
-        now(self.world().remove(lease))
+    fn remove<'a>(&'a self, leases: &'a [Lease]) -> Stored<'a, ()> {
+        now(self.world().remove(leases))
     }
 }
 

@@ -11,13 +11,17 @@ mod file;
 mod holder;
 mod listing;
 mod log;
+mod news;
 mod post;
+mod prompts;
 mod read;
 mod readers;
 mod reading;
 mod rows;
 mod seen;
+mod threads;
 mod wake;
+mod wal;
 mod writer;
 
 use std::fmt;
@@ -139,7 +143,7 @@ impl Sqlite {
         let path = absolute(&path).map_err(|error| unavailable(path.as_ref(), &error))?;
         let failed = |error: io::Error| unavailable(&path, &error);
         let db = file::writer(&path).map_err(|failure| failure.explain(&path))?;
-        let holder = Arc::new(Holder::new()?);
+        let holder = Arc::new(Holder::new(&path)?);
         let bell = Arc::new(Bell::new(&path, holder.source())?);
         let health: Arc<Health> = Arc::default();
         let (own, its) = (Arc::clone(&holder), Arc::clone(&health));
@@ -161,6 +165,7 @@ impl Sqlite {
     /// read](Self::only_read), as far as it can be.
     pub fn open_or_read(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = absolute(&path).map_err(|error| unavailable(path.as_ref(), &error))?;
+        damage::is_missing(&path).map_err(|failure| failure.explain(&path))?;
         let why = match Self::open(&path) {
             Err(why) if path.exists() => why,
             opened => return opened,
@@ -363,12 +368,15 @@ impl SessionStore for Sqlite {
             .read(move |db| read::events(db, &session, after, limit))
     }
 
-    fn remove<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
-        let mine = lease.clone();
+    fn remove<'a>(&'a self, leases: &'a [Lease]) -> Stored<'a, ()> {
+        let Some(first) = leases.first() else {
+            return Box::pin(ready(Ok(())));
+        };
+        let mine = leases.to_vec();
         let writer = &writing!(self).writer;
-        writer.write(
-            &lease.session,
-            move |db| Ok(post::remove(db, &mine)?.into()),
-        )
+        writer.write(&first.session, move |db| {
+            mine.iter().try_for_each(|lease| post::remove(db, lease))?;
+            Ok(().into())
+        })
     }
 }

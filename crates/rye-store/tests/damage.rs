@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::Connection;
-use rye_engine::store::{Claim, SessionFilter, SessionStore, StoreError};
+use rye_engine::store::{Claim, SessionFilter, SessionStore, StoreError, UNREADABLE};
+use rye_protocol::Batch;
 use rye_store::{Soundness, Sqlite, examine};
 use rye_store_contract::run;
 use rye_store_contract::sample::{append, begin, chain, entry, sid, told, write};
@@ -186,6 +187,82 @@ fn the_log_of_a_process_that_was_killed_is_used() {
     assert_eq!(owners, 2);
 }
 
+/// SQLite takes damage in a log for its end, and would drop what stands behind it.
+#[test]
+fn a_log_that_is_damaged_in_its_middle_stays_as_it_is_and_is_told_of() {
+    let (_folder, file) = filled(150);
+    let names = ["ada", "bob", "eve", "joe", "kim"];
+    let updates = names.map(|it| format!("UPDATE engine_sessions SET user_id = '{it}';"));
+    let mut log = log_of_a_killed_process(&file, &updates.concat());
+    let frame = PAGE + 24;
+    log[32 + frame + 500] ^= 1;
+    let log_file = file.with_extension("db-wal");
+    fs::write(&log_file, &log).unwrap();
+    let before = (fs::read(&file).unwrap(), log);
+    let errors = run(use_it(&file));
+    let now = (fs::read(&file).unwrap(), fs::read(&log_file).unwrap());
+    assert!(now == before, "{errors:?}");
+    let told = errors.last().unwrap().to_string();
+    assert!(told.contains("frame 2 of the log is damaged"), "{told}");
+    let found = examine(&file, LONG).unwrap_err().to_string();
+    assert!(found.contains("frame 2 of the log is damaged"), "{found}");
+}
+
+/// As when a disk is not mounted yet, or a file was moved: its log is all that is left here.
+#[test]
+fn the_log_of_a_file_that_is_not_there_or_empty_is_not_thrown_away() {
+    let (_folder, file) = filled(150);
+    let log = log_of_a_killed_process(&file, "UPDATE engine_sessions SET user_id = 'ada'");
+    let (log_file, away) = (file.with_extension("db-wal"), file.with_extension("away"));
+    fs::write(&log_file, &log).unwrap();
+    fs::rename(&file, &away).unwrap();
+    for what in ["is not there", "is empty"] {
+        for told in [
+            Sqlite::open(&file).unwrap_err(),
+            Sqlite::open_or_read(&file).unwrap_err(),
+            examine(&file, LONG).unwrap_err(),
+        ] {
+            assert!(told.to_string().contains(what), "{told}");
+        }
+        assert!(fs::read(&log_file).unwrap() == log);
+        fs::write(&file, "").unwrap();
+    }
+    fs::rename(&away, &file).unwrap();
+    assert_eq!(run(use_it(&file)), []);
+    // Where there is no log either, how it was left says that something was in it.
+    fs::write(&file, "").unwrap();
+    let told = Sqlite::open_or_read(&file).unwrap_err().to_string();
+    assert!(told.contains("is empty, though it was not"), "{told}");
+    // Whoever wants to begin anew can.
+    fs::remove_file(&file).unwrap();
+    run(async { drop(begin(&Sqlite::open(&file).unwrap(), "s").await) });
+}
+
+/// What is written to a file that has no name any more would be lost when it is closed.
+#[test]
+fn nothing_is_acknowledged_that_is_written_to_a_file_that_was_removed() {
+    let (_folder, file) = filled(150);
+    run(async {
+        let store = Sqlite::open(&file).unwrap();
+        let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
+        let away = file.with_extension("away");
+        for replaced in [false, true] {
+            fs::rename(&file, &away).unwrap();
+            if replaced {
+                fs::copy(&away, &file).unwrap();
+            }
+            let ops = vec![told()];
+            let told = store.commit(&lease, Batch { ops }).await.unwrap_err();
+            let told = told.to_string();
+            assert!(told.contains("was removed or replaced while"), "{told}");
+            fs::rename(&away, &file).unwrap();
+        }
+        // Put back, it goes on.
+        let ops = vec![told()];
+        store.commit(&lease, Batch { ops }).await.unwrap();
+    });
+}
+
 /// A file that was damaged before is not made worse by what a crash left in its log, and can
 /// still be read.
 #[test]
@@ -235,4 +312,42 @@ fn a_sound_file_is_said_to_be_and_left_alone() {
     assert_eq!(found.read_only, None);
     assert_eq!(names(folder.path()), before);
     assert_eq!(examine(&folder.path().join("none"), LONG), Ok(None));
+}
+
+/// What one session has used up cannot be read; the other is listed all the same.
+#[test]
+fn a_thread_that_makes_no_sense_hides_no_session() {
+    for column in ["usage", "open"] {
+        let (_folder, file) = filled(2);
+        let db = Connection::open(&file).unwrap();
+        let broken = format!(
+            "UPDATE engine_threads SET {column} = '{{\"half' WHERE session =
+             (SELECT number FROM engine_sessions WHERE id = 's')"
+        );
+        db.execute(&broken, []).unwrap();
+        run(async {
+            let store = Sqlite::open(&file).unwrap();
+            let filter = SessionFilter {
+                limit: 9,
+                ..SessionFilter::default()
+            };
+            let sessions = store.sessions(filter).await.unwrap();
+            let names: Vec<_> = sessions.iter().map(|it| it.id.as_str()).collect();
+            assert_eq!(names, ["t", "s"]);
+            let told = sessions
+                .iter()
+                .map(|it| it.metadata.contains_key(UNREADABLE));
+            assert_eq!(told.collect::<Vec<_>>(), [false, column == "usage"]);
+            let lease = store.claim(&sid("s"), Claim::Take).await.unwrap();
+            let ops = vec![append(entry("s", "new", None))];
+            let refused = write(&store, &lease, ops).await;
+            assert!(
+                matches!(refused, Err(StoreError::Unreadable(_))),
+                "{refused:?}"
+            );
+            let lease = store.claim(&sid("t"), Claim::Take).await.unwrap();
+            let ops = vec![append(entry("t", "new", None))];
+            write(&store, &lease, ops).await.unwrap();
+        });
+    }
 }

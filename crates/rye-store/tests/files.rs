@@ -64,7 +64,7 @@ fn a_file_of_a_newer_version_is_refused_and_left_alone() {
     let before = lies_in(folder.path());
     let why = unreadable(Sqlite::open(&file));
     assert!(why.contains("format 99 of a newer Rye"), "{why}");
-    assert!(why.contains("knows up to 5"), "{why}");
+    assert!(why.contains("knows up to 6"), "{why}");
     assert_eq!(lies_in(folder.path()), before);
 }
 

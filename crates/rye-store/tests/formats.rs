@@ -11,7 +11,7 @@ use rye_engine::store::{Claim, Post, Posted, SessionFilter, SessionStore};
 use rye_protocol::{ItemStatus, Op};
 use rye_store::Sqlite;
 use rye_store_contract::run;
-use rye_store_contract::sample::{begin, sid, told, write};
+use rye_store_contract::sample::{begin, item, sid, told, write};
 use tempfile::TempDir;
 
 /// A file as an older version has left it.
@@ -159,4 +159,86 @@ fn what_the_fourth_version_has_written_is_carried_over() {
         let now = store.record(&sessions[1].id).await.unwrap().unwrap();
         assert_eq!(now.items, std::slice::from_ref(waits));
     });
+}
+
+/// A session whose ids are all in the order of their making, one of two threads in which they
+/// are not and from which a prompt was taken away, and one with a prompt that was posted.
+#[test]
+fn what_the_fifth_version_has_written_is_carried_over() {
+    let (_folder, file) = written_by(5, include_str!("files/format_5.sql"));
+    let before = SEEN.map(|question| ask(&file, question));
+    assert_eq!(before.each_ref().map(Vec::len), [15, 11, 16]);
+    run(async {
+        let store = Sqlite::open(&file).unwrap();
+        assert_eq!(SEEN.map(|question| ask(&file, question)), before);
+        for (name, open) in [
+            ("in-order", vec!["q3"]),
+            ("any-order", vec!["d", "c", "g", "f"]),
+            ("posted", vec!["q1"]),
+        ] {
+            let record = store.record(&sid(name)).await.unwrap().unwrap();
+            let found: Vec<_> = record.items.iter().map(|item| item.id.as_str()).collect();
+            assert_eq!(found, open);
+            let lease = store.claim(&sid(name), Claim::Take).await.unwrap();
+            let archive = store.archive(&sid(name)).await.unwrap().unwrap();
+            for item in &archive.items {
+                let again = Post::Prompt(Box::new(item.clone()));
+                assert_eq!(store.post(&sid(name), again).await, Ok(Posted::Same));
+                let mut done = item.clone();
+                done.status = ItemStatus::Done;
+                write(&store, &lease, vec![Op::PutItem(Arc::new(done))])
+                    .await
+                    .unwrap();
+            }
+            for entry in &archive.entries {
+                let path = store.path(&sid(name), &entry.id).await.unwrap();
+                assert_eq!(path.last(), Some(entry));
+                let again = vec![Op::AppendEntry(Arc::new(entry.clone()))];
+                write(&store, &lease, again).await.unwrap();
+            }
+            let record = store.record(&sid(name)).await.unwrap().unwrap();
+            assert_eq!(record.items, []);
+            // What comes after them is found too.
+            for new in ["e", "zz", "0"] {
+                let item = item(name, new, 9);
+                let post = || Post::Prompt(Box::new(item.clone()));
+                assert_eq!(store.post(&sid(name), post()).await, Ok(Posted::Written));
+                assert_eq!(store.post(&sid(name), post()).await, Ok(Posted::Same));
+            }
+        }
+    });
+    // Only where ids are not in their order they are named.
+    let named = "SELECT kind, session, id FROM engine_ids ORDER BY kind, session, number";
+    let named = ask(&file, named);
+    let text = |value: &Value| match value {
+        Value::Text(text) => text.clone(),
+        Value::Integer(number) => number.to_string(),
+        other => unreachable!("{other:?}"),
+    };
+    let named: Vec<String> = named
+        .iter()
+        .map(|row| row.iter().map(text).collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(
+        named,
+        [
+            "entry 2 c",
+            "entry 2 a",
+            "entry 2 g",
+            "entry 2 f",
+            "item 1 e",
+            "item 1 zz",
+            "item 1 0",
+            "item 2 c",
+            "item 2 a",
+            "item 2 g",
+            "item 2 f",
+            "item 2 e",
+            "item 2 zz",
+            "item 2 0",
+            "item 3 e",
+            "item 3 zz",
+            "item 3 0",
+        ]
+    );
 }

@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lillux::process::Handle;
 use rye_engine::store::{Claim, Post, Posted, SessionStore, StoreError};
 use rye_protocol::Batch;
 use rye_store::Sqlite;
@@ -27,7 +28,21 @@ struct Second {
 
 impl Second {
     fn start(role: &str, file: &Path) -> Self {
-        let mut command = Command::new(env::current_exe().unwrap());
+        Self::run(Command::new(env::current_exe().unwrap()), role, file)
+    }
+
+    /// Where it cannot be seen, nor what it is called there: as in a container.
+    fn start_unseen(role: &str, file: &Path) -> Self {
+        let mut command = Command::new("unshare");
+        let script = "mount -t proc proc /proc && hostname elsewhere && exec \"$0\" \"$@\"";
+        command
+            .args(["--pid", "--mount", "--uts", "--fork", "--kill-child"])
+            .args(["sh", "-c", script])
+            .arg(env::current_exe().unwrap());
+        Self::run(command, role, file)
+    }
+
+    fn run(mut command: Command, role: &str, file: &Path) -> Self {
         command
             .args(["--exact", "second_process", "--nocapture"])
             .env(ROLE, role)
@@ -48,6 +63,14 @@ impl Second {
             line.clear();
         }
         None
+    }
+
+    /// The process that it has started, as it is seen from here.
+    fn within(&self) -> Handle {
+        let pid = self.child.id();
+        let children = format!("/proc/{pid}/task/{pid}/children");
+        let children = std::fs::read_to_string(children).unwrap();
+        Handle::of_running(children.trim().parse().unwrap()).unwrap()
     }
 
     fn kill(&mut self) {
@@ -195,6 +218,33 @@ fn a_session_of_a_process_that_was_killed_is_free() {
         let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
         assert_eq!(sample::write(&store, &lease, vec![told()]).await, Ok(1));
     });
+}
+
+#[test]
+fn a_process_that_cannot_be_seen_holds_its_session_until_it_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.db");
+    let mut second = Second::start_unseen("hold", &file);
+    assert_eq!(second.hear().unwrap(), "held");
+    rye_store_contract::run(async {
+        let store = Sqlite::open(&file).unwrap();
+        for _ in 0..3 {
+            let refused = store.claim(&sid("s"), Claim::IfFree).await;
+            let Err(StoreError::Held { holder, .. }) = refused else {
+                unreachable!("{refused:?}");
+            };
+            assert!(holder.ends_with(" on elsewhere"), "{holder}");
+        }
+        let within = second.within();
+        second.kill();
+        assert!(within.wait(None).unwrap());
+        let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
+        assert_eq!(sample::write(&store, &lease, vec![told()]).await, Ok(1));
+    });
+    let names = std::fs::read_dir(folder.path()).unwrap();
+    let names = names.map(|it| it.unwrap().file_name().into_string().unwrap());
+    let left: Vec<_> = names.filter(|it| it.contains("-held-")).collect();
+    assert_eq!(left, [""; 0], "what a killed one leaves is tidied up");
 }
 
 #[test]

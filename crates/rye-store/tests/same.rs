@@ -233,7 +233,7 @@ async fn perform(store: &dyn SessionStore, act: &Act, leases: &mut Vec<Lease>) -
             None => String::new(),
         },
         Act::Remove(back) => match lease(back) {
-            Some(lease) => format!("{:?}", store.remove(&lease).await),
+            Some(lease) => format!("{:?}", store.remove(&[lease]).await),
             None => String::new(),
         },
     }

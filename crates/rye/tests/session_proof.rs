@@ -185,6 +185,39 @@ steps:
     assert_eq!(missing(), (Some(3), vec!["missing".into(); 2]));
 }
 
+/// Tasks are taken in before the session that they belong to.
+#[test]
+fn an_import_that_was_cut_off_is_made_good_by_another() {
+    let world = ready();
+    let tasks = "\
+steps:
+  - tool_calls:
+      - { name: task, args: { prompt: x, model: 'scripted:other.yaml' } }
+      - { name: task, args: { prompt: y, model: 'scripted:other.yaml' } }
+  - text: done
+";
+    world.write("project/agent.yaml", tasks);
+    world.write("project/other.yaml", "steps: [{ text: ok }]\n");
+    let output = world.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
+    let id = outcome(&output)["session"].as_str().unwrap().to_owned();
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    let mut listed = listed["sessions"].as_array().unwrap().iter();
+    let task = listed.find_map(|it| it["id"].as_str().filter(|id| id.starts_with("task-")));
+    let well = |args: &[&str]| {
+        let output = world.run(args);
+        assert!(output.status.success(), "{output:?}");
+    };
+    well(&["session", "export", &id, "--output", "it.jsonl"]);
+    well(&["session", "export", task.unwrap(), "--output", "task.jsonl"]);
+    well(&["session", "rm", &id]);
+    // As if its process had been killed after the first of them.
+    well(&["session", "import", "task.jsonl"]);
+    well(&["session", "import", "it.jsonl"]);
+    well(&["session", "verify", &id]);
+    let twice = world.run(&["session", "import", "it.jsonl"]);
+    assert_eq!(twice.status.code(), Some(1), "{twice:?}");
+}
+
 /// Changes the database as nobody should.
 fn write_in(world: &World, statement: &str) {
     let database = find(&world.path("user"), "sessions.db").unwrap();

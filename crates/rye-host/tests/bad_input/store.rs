@@ -172,7 +172,7 @@ impl SessionStore for Flaky {
         after_trouble!(self, self.store.events(session, after, limit))
     }
 
-    fn remove<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
-        after_trouble!(self, self.store.remove(lease))
+    fn remove<'a>(&'a self, leases: &'a [Lease]) -> Stored<'a, ()> {
+        after_trouble!(self, self.store.remove(leases))
     }
 }

@@ -121,7 +121,7 @@ impl SessionStore for Killer {
         self.0.events(session, after, limit)
     }
 
-    fn remove<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
-        self.0.remove(lease)
+    fn remove<'a>(&'a self, leases: &'a [Lease]) -> Stored<'a, ()> {
+        self.0.remove(leases)
     }
 }

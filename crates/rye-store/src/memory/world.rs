@@ -396,16 +396,18 @@ impl World {
         Ok(held.map_or_else(Vec::new, |held| held.controls.values().cloned().collect()))
     }
 
-    pub(super) fn remove(&mut self, lease: &Lease) -> Result<(), StoreError> {
-        self.holds(lease)?;
-        let gates = self.gates.values();
-        let own = gates.filter(|gate| gate.origin.session == lease.session);
-        let own: Vec<_> = own.map(|gate| gate.id.clone()).collect();
-        for gate in own {
-            self.gates.remove(gate);
+    pub(super) fn remove(&mut self, leases: &[Lease]) -> Result<(), StoreError> {
+        leases.iter().try_for_each(|lease| self.holds(lease))?;
+        for Lease { session, .. } in leases {
+            let gates = self.gates.values();
+            let own = gates.filter(|gate| gate.origin.session == *session);
+            let own: Vec<_> = own.map(|gate| gate.id.clone()).collect();
+            for gate in own {
+                self.gates.remove(gate);
+            }
+            self.sessions.remove(session.clone());
+            self.leases.remove(session);
         }
-        self.sessions.remove(lease.session.clone());
-        self.leases.remove(&lease.session);
         Ok(())
     }
 }

@@ -10,7 +10,8 @@ use rye_protocol::{
     Suspended, Thread, Usage,
 };
 
-use super::document::{self, Told};
+use super::document::{Text, write};
+use super::news::News;
 use crate::rules;
 
 /// All changes of a batch.
@@ -19,26 +20,29 @@ pub(super) struct Changes {
     pub(super) all: Vec<Change>,
     /// What is used up, all together: it is written with the thread, if one is.
     pub(super) usage: Usage,
+    /// What is told, all together: it is written with an entry, if one is.
+    pub(super) news: Option<News>,
+    /// Which change appends that entry: the last that appends any.
+    pub(super) bearer: Option<usize>,
 }
 
 /// A change with its text.
 #[derive(Debug)]
 pub(super) enum Change {
-    PutSession(Arc<Session>, String),
-    PutThread(Arc<Thread>, String),
-    AppendEntry(Arc<Entry>, String),
-    ReplaceEntry(Arc<Entry>, String),
+    PutSession(Arc<Session>, Text),
+    PutThread(Arc<Thread>, Text),
+    AppendEntry(Arc<Entry>, Text),
+    ReplaceEntry(Arc<Entry>, Text),
     /// The hash of what is asked is only there where it may have to be written.
-    PutItem(Arc<QueueItem>, Option<Hash>, String),
+    PutItem(Arc<QueueItem>, Option<Hash>, Text),
     RemoveItem(QueueItemId),
-    PutGate(Arc<Gate>, String),
+    PutGate(Arc<Gate>, Text),
     PutGateRef(GateRef),
-    PutSuspended(Arc<Suspended>, String),
+    PutSuspended(Arc<Suspended>, Text),
     ClearSuspended(GateId),
     EndOrder(OrderId),
-    /// How much is summed up already.
-    AddUsage,
-    Event(String),
+    /// What is used up or told, which is [put together](Changes).
+    Together,
 }
 
 impl Changes {
@@ -46,17 +50,29 @@ impl Changes {
         let mut changes = Self::default();
         changes.all.reserve(batch.ops.len());
         for op in batch.ops {
-            if let Op::AddUsage(usage) = &op {
-                changes.usage = changes.usage.plus(*usage);
+            let told = match &op {
+                Op::AddUsage(usage) => {
+                    changes.usage = changes.usage.plus(*usage);
+                    None
+                }
+                Op::PastEvent(event) => Some((event.thread.as_ref(), event.at, &event.kind)),
+                Op::Event(thread, kind) => Some((thread.as_ref(), now, &**kind)),
+                _ => None,
+            };
+            if let Some((thread, at, kind)) = told {
+                changes.news = Some(News::with(changes.news.take(), thread, at, kind)?);
             }
-            changes.all.push(change(op, now)?);
+            let change = change(op)?;
+            if matches!(change, Change::AppendEntry(..)) {
+                changes.bearer = Some(changes.all.len());
+            }
+            changes.all.push(change);
         }
         Ok(changes)
     }
 }
 
-fn change(op: Op, now: Millis) -> Result<Change, StoreError> {
-    use document::write;
+fn change(op: Op) -> Result<Change, StoreError> {
     Ok(match op {
         Op::PutSession(it) => {
             let text = write(&*it)?;
@@ -92,16 +108,6 @@ fn change(op: Op, now: Millis) -> Result<Change, StoreError> {
         }
         Op::ClearSuspended(gate) => Change::ClearSuspended(gate),
         Op::EndOrder(order) => Change::EndOrder(order),
-        Op::AddUsage(_) => Change::AddUsage,
-        Op::PastEvent(event) => Change::Event(write(&Told {
-            thread: event.thread.as_ref(),
-            at: event.at,
-            kind: &event.kind,
-        })?),
-        Op::Event(thread, kind) => Change::Event(write(&Told {
-            thread: thread.as_ref(),
-            at: now,
-            kind: &*kind,
-        })?),
+        Op::AddUsage(_) | Op::PastEvent(_) | Op::Event(..) => Change::Together,
     })
 }

@@ -4,47 +4,36 @@ use lillux::Hash;
 use rusqlite::{Connection, OptionalExtension, params};
 use rye_engine::store::{Lease, StoreError};
 use rye_protocol::{
-    Entry, EntryId, Gate, GateId, GateRef, OrderId, QueueItem, Session, SessionId, Suspended,
+    Entry, EntryId, Gate, GateId, GateRef, OrderId, QueueItem, QueueItemId, Session, Suspended,
     Thread, ThreadId, Usage,
 };
 
 use super::book::{Book, Place};
 use super::changes::{Change, Changes};
+use super::document::Text;
 use super::error::Outcome;
-use super::log::{self, Log, Newest};
-use super::{document, holder, rows};
+use super::log::Log;
+use super::news::News;
+use super::threads::Known;
+use super::{document, holder, prompts, rows, threads};
 use crate::rules::{self, ENTRY, GATE, ITEM, SESSION, THREAD, conflict, not_found};
 
 /// Writes a batch and gives the number of the session's last event.
 pub(super) fn commit(book: &Book, lease: &Lease, changes: Changes) -> Outcome<u64> {
-    let Place {
-        log, thread, entry, ..
-    } = place(book, lease)?;
     let mut commit = Commit {
         db: book,
-        session: &lease.session,
-        log,
-        thread,
-        entry,
+        place: place(book, lease)?,
         usage: Some(changes.usage).filter(|usage| !usage.is_zero()),
-        told: Vec::new(),
+        news: changes.news,
     };
-    for change in changes.all {
-        commit.apply(change)?;
+    for (at, change) in changes.all.into_iter().enumerate() {
+        commit.apply(change, changes.bearer == Some(at))?;
     }
-    if let Some(usage) = commit.usage {
-        commit.add_usage(usage)?;
-    }
-    let Some(mut log) = commit.log else {
+    commit.finish()?;
+    let Some(log) = commit.place.log else {
         return Ok(0);
     };
-    log.tell(book, &commit.told)?;
-    book.leave_off(Place {
-        lease: lease.clone(),
-        log: Some(log),
-        thread: commit.thread,
-        entry: commit.entry,
-    });
+    book.leave_off(commit.place);
     Ok(log.sequence.cast_unsigned())
 }
 
@@ -58,77 +47,89 @@ fn place(book: &Book, lease: &Lease) -> Outcome<Place> {
         log: holder::holds(book, lease)?,
         thread: None,
         entry: None,
+        prompt: None,
     })
 }
 
 /// A commit under way.
 struct Commit<'a> {
     db: &'a Connection,
-    session: &'a SessionId,
-    /// The session's log, once there is one.
-    log: Option<Log>,
-    /// As in [`Place`].
-    thread: Option<(ThreadId, i64)>,
-    entry: Option<Newest>,
+    place: Place,
     /// What is used up, until it is written.
     usage: Option<Usage>,
-    /// What is told at the end.
-    told: Vec<String>,
+    /// What is told, until it is written.
+    news: Option<News>,
 }
 
 impl Commit<'_> {
-    fn apply(&mut self, change: Change) -> Outcome<()> {
+    /// Makes a change; an entry that is the `bearer` has with it what is told.
+    fn apply(&mut self, change: Change, bearer: bool) -> Outcome<()> {
         match change {
             Change::PutSession(session, doc) => self.put_session(&session, &doc),
-            Change::PutThread(thread, doc) => self.put_thread(&thread, &doc),
-            Change::AppendEntry(entry, doc) => self.append_entry(&entry, &doc),
+            Change::PutThread(thread, doc) => self.put_thread(&thread, doc),
+            Change::AppendEntry(entry, doc) => self.append_entry(&entry, &doc, bearer),
             Change::ReplaceEntry(entry, doc) => self.replace_entry(&entry, &doc),
             Change::PutItem(item, asked, doc) => self.put_item(&item, asked, &doc),
-            Change::RemoveItem(item) => self.log()?.remove_item(self.db, &item),
+            Change::RemoveItem(item) => self.remove_item(&item),
             Change::PutGate(gate, doc) => self.put_gate(&gate, &doc),
             Change::PutGateRef(shown) => self.put_gate_ref(&shown),
             Change::PutSuspended(turn, doc) => self.put_suspended(&turn, &doc),
             Change::ClearSuspended(gate) => self.clear_suspended(&gate),
             Change::EndOrder(order) => self.end_order(&order),
-            Change::AddUsage => Ok(self.number().map(drop)?),
-            Change::Event(doc) => {
-                self.number()?;
-                self.told.push(doc);
-                Ok(())
-            }
+            Change::Together => Ok(self.number().map(drop)?),
         }
     }
 
+    /// Writes what was written with nothing else.
+    fn finish(&mut self) -> Outcome<()> {
+        if let Some(usage) = self.usage.take() {
+            self.add_usage(usage)?;
+        }
+        if let Some(thread) = &mut self.place.thread {
+            thread.write(self.db)?;
+        }
+        if let (Some(news), Some(log)) = (self.news.take(), &mut self.place.log) {
+            log.tell(self.db, &news)?;
+        }
+        Ok(())
+    }
+
     fn log(&self) -> Result<Log, StoreError> {
-        self.log.ok_or_else(|| not_found(SESSION, self.session))
+        let session = &self.place.lease.session;
+        self.place.log.ok_or_else(|| not_found(SESSION, session))
     }
 
     fn number(&self) -> Result<i64, StoreError> {
         Ok(self.log()?.session)
     }
 
-    /// A thread's row, if there is one.
-    fn known_thread(&mut self, id: &ThreadId) -> Outcome<Option<i64>> {
-        if let Some((last, number)) = &self.thread
-            && last == id
-        {
-            return Ok(Some(*number));
+    /// A thread, if there is one.
+    fn known_thread(&mut self, id: &ThreadId) -> Outcome<Option<&mut Known>> {
+        if self.place.thread.as_ref().is_none_or(|last| last.id != *id) {
+            return match threads::known(self.db, self.number()?, id)? {
+                Some(found) => self.remember(found).map(Some),
+                None => Ok(None),
+            };
         }
-        let found = rows::known_thread(self.db, self.number()?, id)?;
-        if let Some(number) = found {
-            self.thread = Some((id.clone(), number));
-        }
-        Ok(found)
+        Ok(self.place.thread.as_mut())
     }
 
-    fn thread(&mut self, id: &ThreadId) -> Outcome<i64> {
+    /// Goes on with another thread; what was put of the last is written.
+    fn remember(&mut self, thread: Known) -> Outcome<&mut Known> {
+        if let Some(mut last) = self.place.thread.take() {
+            last.write(self.db)?;
+        }
+        Ok(self.place.thread.insert(thread))
+    }
+
+    fn thread(&mut self, id: &ThreadId) -> Outcome<&mut Known> {
         let found = self.known_thread(id)?;
         Ok(found.ok_or_else(|| not_found(THREAD, id))?)
     }
 
     /// An entry's row.
     fn entry(&self, id: &EntryId) -> Outcome<i64> {
-        if let Some(newest) = &self.entry
+        if let Some(newest) = &self.place.entry
             && newest.id == *id
         {
             return Ok(newest.number);
@@ -137,8 +138,8 @@ impl Commit<'_> {
         Ok(found.ok_or_else(|| not_found(ENTRY, id))?)
     }
 
-    fn put_session(&mut self, session: &Session, doc: &str) -> Outcome<()> {
-        rules::own(self.session, &session.id)?;
+    fn put_session(&mut self, session: &Session, doc: &Text) -> Outcome<()> {
+        rules::own(&self.place.lease.session, &session.id)?;
         let mut put = self.db.prepare_cached(
             "INSERT INTO engine_sessions (id, user_id, fixed, usage, doc)
              VALUES (?1, ?2, ?3, ?4, ?5)
@@ -150,79 +151,45 @@ impl Commit<'_> {
         let row = params![session.id.as_str(), session.user_id, fixed, usage, doc];
         let number = put.query_row(row, |row| row.get(0)).optional()?;
         let number = number.ok_or_else(|| conflict(SESSION, &session.id))?;
-        self.log.get_or_insert_with(|| Log::empty(number));
+        self.place.log.get_or_insert_with(|| Log::empty(number));
         Ok(())
     }
 
-    fn put_thread(&mut self, thread: &Thread, doc: &str) -> Outcome<()> {
-        rules::own(self.session, &thread.session)?;
-        let (session, id, key) = (self.number()?, thread.id.as_str(), &thread.key);
-        let created_at = thread.created_at.0.cast_signed();
-        let [turns, input, cached, cache_write, output, spend] =
-            rows::columns(self.usage.take().unwrap_or_default());
-        let Some(number) = self.known_thread(&thread.id)? else {
-            let mut insert = self.db.prepare_cached(
-                "INSERT INTO engine_threads (session, id, key, created_at,
-                     turns, input, cached, cache_write, output, spend, doc)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-            )?;
-            insert.execute(params![
-                session,
-                id,
-                key,
-                created_at,
-                turns,
-                input,
-                cached,
-                cache_write,
-                output,
-                spend,
-                doc
-            ])?;
-            return Ok(());
+    fn put_thread(&mut self, thread: &Thread, doc: Text) -> Outcome<()> {
+        rules::own(&self.place.lease.session, &thread.session)?;
+        let (db, session, usage) = (self.db, self.number()?, self.usage.take());
+        let known = if let Some(known) = self.known_thread(&thread.id)? {
+            if !known.put(thread, doc) {
+                return Err(conflict(THREAD, &thread.id).into());
+            }
+            known
+        } else {
+            self.remember(threads::insert(db, session, thread, &doc)?)?
         };
-        let mut update = self.db.prepare_cached(
-            "UPDATE engine_threads SET doc = ?4,
-                 turns = min(turns, 9223372036854775807 - ?5) + ?5,
-                 input = min(input, 9223372036854775807 - ?6) + ?6,
-                 cached = min(cached, 9223372036854775807 - ?7) + ?7,
-                 cache_write = min(cache_write, 9223372036854775807 - ?8) + ?8,
-                 output = min(output, 9223372036854775807 - ?9) + ?9,
-                 spend = min(spend, 9223372036854775807 - ?10) + ?10
-             WHERE number = ?1 AND key = ?2 AND created_at = ?3",
-        )?;
-        let changed = update.execute(params![
-            number,
-            key,
-            created_at,
-            doc,
-            turns,
-            input,
-            cached,
-            cache_write,
-            output,
-            spend
-        ])?;
-        match changed {
-            0 => Err(conflict(THREAD, &thread.id).into()),
-            _ => Ok(()),
+        if let Some(usage) = usage {
+            known.add(usage);
         }
+        Ok(())
     }
 
-    fn append_entry(&mut self, entry: &Entry, doc: &str) -> Outcome<()> {
-        rules::own(self.session, &entry.session)?;
-        let thread = self.thread(&entry.thread)?;
+    fn append_entry(&mut self, entry: &Entry, doc: &Text, bearer: bool) -> Outcome<()> {
+        rules::own(&self.place.lease.session, &entry.session)?;
+        let thread = self.thread(&entry.thread)?.number;
         let parent = entry.parent.as_ref();
         let parent = parent.map(|parent| self.entry(parent)).transpose()?;
         let (db, mut log) = (self.db, self.log()?);
-        if self.entry.is_none() {
-            self.entry = log.newest(db)?;
+        if self.place.entry.is_none() {
+            self.place.entry = log.newest(db)?;
         }
-        let newest = self.entry.as_ref();
+        let newest = self.place.entry.as_ref();
+        let news = self.news.as_ref().filter(|_| bearer);
         let place = (thread, parent);
-        if let Some(newest) = log.append_entry(db, newest, place, &entry.id, doc)? {
-            self.entry = Some(newest);
-            self.log = Some(log);
+        if let Some(newest) = log.append_entry(db, newest, place, &entry.id, (news, doc))? {
+            self.place.entry = Some(newest);
+            self.place.log = Some(log);
+            if bearer {
+                self.news = None;
+            }
             return Ok(());
         }
         if self.known_entry(self.entry(&entry.id)?)? == *entry {
@@ -241,8 +208,8 @@ impl Commit<'_> {
         Ok(document::read(&doc)?)
     }
 
-    fn replace_entry(&self, entry: &Entry, doc: &str) -> Outcome<()> {
-        rules::own(self.session, &entry.session)?;
+    fn replace_entry(&self, entry: &Entry, doc: &Text) -> Outcome<()> {
+        rules::own(&self.place.lease.session, &entry.session)?;
         let number = self.entry(&entry.id)?;
         rules::entry_follows(&self.known_entry(number)?, entry)?;
         let mut replace = self
@@ -252,25 +219,50 @@ impl Commit<'_> {
         Ok(())
     }
 
-    fn put_item(&mut self, item: &QueueItem, asked: Option<Hash>, doc: &str) -> Outcome<()> {
-        rules::own(self.session, &item.session)?;
-        let thread = self.thread(&item.thread)?;
-        let (db, mut log) = (self.db, self.log()?);
-        let Some(known) = log::item(db, log.session, &item.id)? else {
-            let asked = asked.unwrap_or_else(|| rules::asked(item));
-            log.append_item(db, thread, item, asked.as_bytes(), doc)?;
-            self.log = Some(log);
-            return Ok(());
-        };
-        if log.update_item(db, known, thread, item, doc)? {
-            Ok(())
-        } else {
-            Err(conflict(ITEM, &item.id).into())
+    /// A prompt's row, if there is one.
+    fn prompt(&mut self, id: &QueueItemId) -> Outcome<Option<i64>> {
+        let log = self.log()?;
+        if self.place.prompt.is_none() {
+            self.place.prompt = log.last_prompt(self.db)?;
         }
+        log.prompt(self.db, self.place.prompt.as_ref(), id)
     }
 
-    fn put_gate(&mut self, gate: &Gate, doc: &str) -> Outcome<()> {
-        rules::own(self.session, &gate.origin.session)?;
+    fn put_item(&mut self, item: &QueueItem, asked: Option<Hash>, doc: &Text) -> Outcome<()> {
+        rules::own(&self.place.lease.session, &item.session)?;
+        let (db, thread) = (self.db, self.thread(&item.thread)?.number);
+        let number = if let Some(number) = self.prompt(&item.id)? {
+            if !prompts::update(db, number, thread, doc)? {
+                return Err(conflict(ITEM, &item.id).into());
+            }
+            number
+        } else {
+            let asked = asked.unwrap_or_else(|| rules::asked(item));
+            let (mut log, last) = (self.log()?, self.place.prompt.as_ref());
+            let texts = (&asked.as_bytes()[..], doc);
+            let new = log.append_prompt(db, last, thread, item, texts)?;
+            self.place.log = Some(log);
+            self.place.prompt.insert(new).number
+        };
+        let open = !item.status.is_over();
+        self.thread(&item.thread)?.keep(number, open);
+        Ok(())
+    }
+
+    fn remove_item(&mut self, id: &QueueItemId) -> Outcome<()> {
+        let Some(number) = self.prompt(id)? else {
+            return Ok(());
+        };
+        let thread = self.log()?.remove_prompt(self.db, number, id)?;
+        self.place.prompt = None;
+        if let Some(mut last) = self.place.thread.take() {
+            last.write(self.db)?;
+        }
+        threads::close(self.db, thread, number)
+    }
+
+    fn put_gate(&mut self, gate: &Gate, doc: &Text) -> Outcome<()> {
+        rules::own(&self.place.lease.session, &gate.origin.session)?;
         let session = self.number()?;
         if let Some((number, before)) = rows::gate(self.db, &gate.id)? {
             rules::gate_follows(&before, gate)?;
@@ -306,8 +298,8 @@ impl Commit<'_> {
         Ok(())
     }
 
-    fn put_suspended(&self, turn: &Suspended, doc: &str) -> Outcome<()> {
-        rules::own(self.session, &turn.session)?;
+    fn put_suspended(&self, turn: &Suspended, doc: &Text) -> Outcome<()> {
+        rules::own(&self.place.lease.session, &turn.session)?;
         self.gate(&turn.gate)?;
         let mut put = self.db.prepare_cached(
             "INSERT INTO engine_suspended_turns (gate, session, doc) VALUES (?1, ?2, ?3)

@@ -12,7 +12,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rye_engine::store::StoreError;
 
 use super::error::{Failure, Outcome};
-use super::{file, reading, seen};
+use super::{file, reading, seen, wal};
 
 /// How many faults of a file are told.
 const FAULTS: usize = 3;
@@ -59,6 +59,35 @@ pub(super) fn log_of(path: &Path) -> PathBuf {
 /// Whether something is in that log.
 pub(super) fn has_log(path: &Path) -> bool {
     fs::metadata(log_of(path)).is_ok_and(|log| log.len() > 0)
+}
+
+/// Whether a file that should have something in it has nothing: then SQLite would throw away
+/// the log beside it, in which may be all that is left.
+pub(super) fn is_missing(path: &Path) -> Outcome<()> {
+    // In this order: whoever makes one makes its log last.
+    let has_log = has_log(path);
+    let length = fs::metadata(path).map(|it| it.len());
+    let is_there = length.is_ok();
+    if length.is_ok_and(|length| length > 0) || !(has_log || is_there && seen::had_something(path))
+    {
+        return Ok(());
+    }
+    let place = path.display();
+    let log = log_of(path);
+    let log = log.display();
+    let what = if is_there { "is empty" } else { "is not there" };
+    let message = if has_log {
+        format!(
+            "{place} {what}, but {log} is there, with what was written last. Nothing was changed. \
+             Put the file back where it was; or, to begin anew, move {log} away"
+        )
+    } else {
+        format!(
+            "{place} {what}, though it was not when it was last closed. Nothing was changed. Put \
+             the file back from a copy; or, to begin anew, remove it"
+        )
+    };
+    Err(StoreError::Unreadable(message).into())
 }
 
 /// What a check says of a file.
@@ -132,7 +161,19 @@ pub(super) fn look(path: &Path) -> Outcome<()> {
     db.pragma_update(None, "locking_mode", "exclusive")?;
     let found = check(&db, PATIENCE);
     let last = last_claim(&db);
+    // As long as nobody else can write to it.
+    let in_log = found.is_ok().then(|| wal::damage(&log_of(path)));
+    let in_log = in_log.and_then(|found| found.ok().flatten());
     drop(db);
+    if let Some(damage) = in_log.filter(|_| has_log) {
+        return Err(StoreError::Unreadable(format!(
+            "{} is damaged: {damage}. Nothing was changed. Keep a copy of it with {}, then move \
+             that away: what is in it is lost then",
+            log_of(path).display(),
+            path.display()
+        ))
+        .into());
+    }
     let faults = match found {
         Ok(Soundness::Damaged(faults)) => faults.join("; "),
         Ok(_) if has_log && last < reading::without_log(path).map_or(0, |db| last_claim(&db)) => {

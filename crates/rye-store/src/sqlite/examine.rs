@@ -28,6 +28,7 @@ pub struct Condition {
 /// Looks at a file for as long as one would wait; none where there is none. It is left as it
 /// is, and so is the log beside it.
 pub fn examine(path: &Path, patience: Duration) -> Result<Option<Condition>, StoreError> {
+    damage::is_missing(path).map_err(|failure| failure.explain(path))?;
     let Ok(there) = fs::metadata(path) else {
         return Ok(None);
     };

@@ -15,15 +15,16 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use rye_engine::store::StoreError;
 
-use super::damage;
 use super::error::{Failure, Outcome};
+use super::{damage, seen};
 
-const MIGRATIONS: [(u32, &str); 5] = [
+const MIGRATIONS: [(u32, &str); 6] = [
     (1, include_str!("../../migrations/0001_sessions.sql")),
     (2, include_str!("../../migrations/0002_children.sql")),
     (3, include_str!("../../migrations/0003_fewer_pages.sql")),
     (4, include_str!("../../migrations/0004_credentials.sql")),
     (5, include_str!("../../migrations/0005_log.sql")),
+    (6, include_str!("../../migrations/0006_turns.sql")),
 ];
 
 /// The version that this program writes: the last migration's number.
@@ -59,6 +60,7 @@ pub(super) fn without_waiting<T>(work: impl FnOnce() -> T) -> T {
 
 /// A connection that writes. The file is made if it is not there.
 pub(super) fn writer(path: &Path) -> Outcome<Connection> {
+    damage::is_missing(path)?;
     make(path)?;
     damage::look(path)?;
     let mut db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -89,6 +91,9 @@ pub(super) fn reader(path: &Path) -> rusqlite::Result<Connection> {
 
 /// Conversations are nobody else's business.
 fn make(path: &Path) -> Outcome<()> {
+    if !path.exists() {
+        seen::forget(path);
+    }
     let mut options = OpenOptions::new();
     let file = options.write(true).create_new(true).mode(0o600);
     match file.open(path) {

@@ -1,36 +1,84 @@
 //! Who has a session: claims, and whether those who made them are alive.
+//!
+//! A process that can be seen from here is looked for. One in another container has a number
+//! that means another process here, or none; so whoever claims something locks a file beside
+//! the database, which the kernel unlocks when they end, however they do.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use lillux::process::Handle;
 use rusqlite::{Connection, OptionalExtension, params};
 use rye_engine::store::{Claim, Lease, StoreError};
 use rye_protocol::SessionId;
+use uuid::Uuid;
 
 use super::error::Outcome;
 use super::log::Log;
 
 /// A store that is open, in a process, on a host.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct Holder {
     host: String,
-    process: String,
+    process: Process,
     /// One process may open a file twice.
     instance: i64,
+    /// The database.
+    path: PathBuf,
+    /// Locked from the first claim on.
+    lock: OnceLock<File>,
 }
 
-impl fmt::Display for Holder {
+/// A process, as it is written down: `PID:START:BOOT`, the room in which it has that number,
+/// and the name of its lock. Older ones have the first alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Process {
+    handle: String,
+    room: Option<String>,
+    lock: Option<String>,
+}
+
+impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pid = self.process.split(':').next().unwrap_or_default();
-        write!(f, "process {pid} on {}", self.host)
+        f.write_str(&self.handle)?;
+        let rest = [&self.room, &self.lock];
+        rest.into_iter()
+            .flatten()
+            .try_for_each(|it| write!(f, " {it}"))
+    }
+}
+
+impl From<&str> for Process {
+    fn from(text: &str) -> Self {
+        let mut words = text.split(' ').map(str::to_owned);
+        Self {
+            handle: words.next().unwrap_or_default(),
+            room: words.next(),
+            lock: words.next(),
+        }
+    }
+}
+
+impl Process {
+    /// Since which start of which machine, if it is known.
+    fn boot(&self) -> Option<&str> {
+        self.handle.split(':').nth(2)
+    }
+
+    fn is_running(&self) -> bool {
+        let handle = self.handle.parse::<Handle>();
+        handle.is_ok_and(|process| process.is_alive().unwrap_or(true))
     }
 }
 
 impl Holder {
-    /// A new one in this process.
-    pub(super) fn new() -> Result<Self, StoreError> {
+    /// A new one in this process, for a database.
+    pub(super) fn new(path: &Path) -> Result<Self, StoreError> {
         static NEXT: AtomicI64 = AtomicI64::new(1);
         let unknown = |error: &dyn fmt::Display| {
             StoreError::Unavailable(format!("this process cannot be told from others: {error}"))
@@ -38,29 +86,80 @@ impl Holder {
         let host = fs::read_to_string("/proc/sys/kernel/hostname");
         let host = host.map_err(|error| unknown(&error))?.trim().to_owned();
         let pid = i32::try_from(std::process::id()).map_err(|error| unknown(&error))?;
-        let process = Handle::of_running(pid).map_err(|error| unknown(&error))?;
+        let handle = Handle::of_running(pid).map_err(|error| unknown(&error))?;
+        let room = fs::read_link("/proc/self/ns/pid");
+        let room = room.map_err(|error| unknown(&error))?;
         Ok(Self {
             host,
-            process: process.to_string(),
+            process: Process {
+                handle: handle.to_string(),
+                room: Some(room.to_string_lossy().into_owned()),
+                lock: Some(Uuid::now_v7().simple().to_string()),
+            },
             instance: NEXT.fetch_add(1, Ordering::Relaxed),
+            path: path.to_owned(),
+            lock: OnceLock::new(),
         })
     }
 
     /// A name for what this one posts.
     pub(super) fn source(&self) -> String {
-        format!("{} {} {}", self.host, self.process, self.instance)
+        format!("{} {} {}", self.host, self.process.handle, self.instance)
     }
 
-    /// Whether it can still write, as seen from a process that can. Of a process on another
-    /// host, or one that cannot be looked at, nothing is known, so it counts as alive.
-    fn is_alive(&self, me: &Self) -> bool {
-        if self.host != me.host {
-            return true;
+    /// The file that one locks.
+    fn lock_of(&self, process: &Process) -> Option<PathBuf> {
+        let name = process.lock.as_ref()?;
+        let mut file = self.path.as_os_str().to_owned();
+        file.push("-held-");
+        file.push(name);
+        Some(file.into())
+    }
+
+    /// Locks its file, so that others know that it is there.
+    fn lock(&self) -> io::Result<()> {
+        let (None, Some(file)) = (self.lock.get(), self.lock_of(&self.process)) else {
+            return Ok(());
+        };
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create_new(true).mode(0o600);
+        let file = options.open(file)?;
+        file.lock()?;
+        let _ = self.lock.set(file);
+        Ok(())
+    }
+
+    /// Whether another can still write. One of which nothing can be known counts as alive.
+    fn finds_alive(&self, host: &str, other: &Process) -> bool {
+        let same_boot = other.boot() == self.process.boot();
+        match self.lock_of(other) {
+            Some(_) if same_boot && other.room == self.process.room => other.is_running(),
+            Some(file) => match File::open(&file) {
+                Err(error) => error.kind() != io::ErrorKind::NotFound,
+                Ok(lock) => match lock.try_lock_shared() {
+                    Err(TryLockError::WouldBlock | TryLockError::Error(_)) => true,
+                    Ok(()) => false,
+                },
+            },
+            None => host != self.host || other.is_running(),
         }
-        match self.process.parse::<Handle>() {
-            Ok(process) => process.is_alive().unwrap_or(true),
-            Err(_) => false,
+    }
+
+    /// Whether a holder is no more. What it leaves behind is tidied up.
+    fn is_over(&self, session: &SessionId, host: &str, process: &Process) -> Outcome<()> {
+        if self.finds_alive(host, process) {
+            let pid = process.handle.split(':').next().unwrap_or_default();
+            let error = StoreError::Held {
+                session: session.clone(),
+                holder: format!("process {pid} on {host}"),
+            };
+            return Err(error.into());
         }
+        if let Some(lock) = self.lock_of(process) {
+            // If it cannot be removed, it lies there, unlocked.
+            let _ = fs::remove_file(lock);
+        }
+        Ok(())
     }
 
     pub(super) fn claim(
@@ -70,21 +169,20 @@ impl Holder {
         claim: Claim,
     ) -> Outcome<Lease> {
         if claim == Claim::IfFree
-            && let Some(holder) = Self::of(db, session)?
-            && holder.is_alive(self)
+            && let Some((host, process)) = Self::of(db, session)?
         {
-            let error = StoreError::Held {
-                session: session.clone(),
-                holder: holder.to_string(),
-            };
-            return Err(error.into());
+            self.is_over(session, &host, &process)?;
         }
+        self.lock().map_err(|error| {
+            StoreError::Unavailable(format!("beside {}: {error}", self.path.display()))
+        })?;
         // A row that is replaced gets a new number, which is the epoch.
         let mut take = db.prepare_cached(
             "REPLACE INTO engine_leases (session, host, process, instance)
              VALUES (?1, ?2, ?3, ?4) RETURNING epoch",
         )?;
-        let mine = params![session.as_str(), self.host, self.process, self.instance];
+        let process = self.process.to_string();
+        let mine = params![session.as_str(), self.host, process, self.instance];
         let epoch: i64 = take.query_row(mine, |row| row.get(0))?;
         Ok(Lease {
             session: session.clone(),
@@ -92,16 +190,13 @@ impl Holder {
         })
     }
 
-    fn of(db: &Connection, session: &SessionId) -> rusqlite::Result<Option<Self>> {
-        let mut find = db.prepare_cached(
-            "SELECT host, process, instance FROM engine_leases WHERE session = ?1",
-        )?;
+    /// Who has a session: its host and its process.
+    fn of(db: &Connection, session: &SessionId) -> rusqlite::Result<Option<(String, Process)>> {
+        let mut find =
+            db.prepare_cached("SELECT host, process FROM engine_leases WHERE session = ?1")?;
         let holder = find.query_row([session.as_str()], |row| {
-            Ok(Self {
-                host: row.get(0)?,
-                process: row.get(1)?,
-                instance: row.get(2)?,
-            })
+            let process: String = row.get(1)?;
+            Ok((row.get(0)?, Process::from(process.as_str())))
         });
         holder.optional()
     }
@@ -110,8 +205,17 @@ impl Holder {
     pub(super) fn release_all(&self, db: &Connection) -> rusqlite::Result<usize> {
         db.execute(
             "DELETE FROM engine_leases WHERE host = ?1 AND process = ?2 AND instance = ?3",
-            params![self.host, self.process, self.instance],
+            params![self.host, self.process.to_string(), self.instance],
         )
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        if let (Some(_), Some(file)) = (self.lock.get(), self.lock_of(&self.process)) {
+            // If it cannot be, it lies there, unlocked.
+            let _ = fs::remove_file(file);
+        }
     }
 }
 
@@ -146,21 +250,52 @@ pub(super) fn holds(db: &Connection, lease: &Lease) -> Outcome<Option<Log>> {
 mod tests {
     use super::*;
 
+    /// One that has claimed something of a database.
+    fn claimed(database: &Path) -> Holder {
+        let holder = Holder::new(database).unwrap();
+        holder.lock().unwrap();
+        holder
+    }
+
     #[test]
-    fn whoever_cannot_be_seen_counts_as_alive_and_who_is_gone_does_not() {
-        let me = Holder::new().unwrap();
-        let elsewhere = Holder {
-            host: "elsewhere.example".to_owned(),
-            process: "1:2:00000000".to_owned(),
-            instance: 1,
+    fn who_runs_here_is_seen_whatever_the_host_is_called() {
+        let folder = tempfile::tempdir().unwrap();
+        let me = claimed(&folder.path().join("a.db"));
+        assert!(me.finds_alive("another-name", &me.process));
+        let gone = Process {
+            handle: format!("1:2:{}", me.process.boot().unwrap()),
+            ..me.process.clone()
         };
-        let gone = Holder {
-            host: me.host.clone(),
-            ..elsewhere.clone()
+        assert!(!me.finds_alive("another-name", &gone));
+    }
+
+    #[test]
+    fn who_cannot_be_seen_is_alive_as_long_as_its_file_is_locked() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("a.db");
+        let (me, it) = (claimed(&database), claimed(&database));
+        let in_a_container = Process {
+            handle: format!("1:2:{}", me.process.boot().unwrap()),
+            room: Some("pid:[1]".to_owned()),
+            ..it.process.clone()
         };
-        assert!(me.is_alive(&me));
-        assert!(elsewhere.is_alive(&me));
-        assert!(!gone.is_alive(&me));
-        assert_eq!(elsewhere.to_string(), "process 1 on elsewhere.example");
+        assert!(me.finds_alive(&me.host, &in_a_container));
+        // Killed: unlocked, and its file is still there.
+        it.lock.get().unwrap().unlock().unwrap();
+        assert!(!me.finds_alive(&me.host, &in_a_container));
+        drop(it);
+        assert!(!me.finds_alive(&me.host, &in_a_container));
+        let names = fs::read_dir(folder.path()).unwrap();
+        assert_eq!(names.count(), 1, "only mine is left");
+    }
+
+    #[test]
+    fn of_one_that_an_older_version_wrote_the_host_must_be_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let me = claimed(&folder.path().join("a.db"));
+        let old = Process::from("1:2:00000000");
+        assert!(me.finds_alive("elsewhere.example", &old));
+        assert!(!me.finds_alive(&me.host, &old));
+        assert_eq!(Process::from(me.process.to_string().as_str()), me.process);
     }
 }

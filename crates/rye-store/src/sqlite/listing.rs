@@ -5,7 +5,7 @@ use rye_engine::store::{SessionFilter, StoreError, UNREADABLE};
 use rye_protocol::{Limits, Millis, Purpose, Session, SessionId, SessionStatus, Usage};
 use serde_json::Map;
 
-use super::error::Outcome;
+use super::error::{Failure, Outcome};
 use super::read::{at_most, session, used};
 use super::rows;
 use crate::rules::{SESSION, not_found};
@@ -40,9 +40,10 @@ pub(super) fn sessions(db: &Connection, filter: &SessionFilter) -> Outcome<Vec<S
     let mut sessions = Vec::new();
     for row in rows {
         let (number, (usage, doc, id)) = row?;
-        sessions.push(match session(&usage, &doc, used(db, number)?) {
+        let found = used(db, number).and_then(|used| Ok(session(&usage, &doc, used)?));
+        sessions.push(match found {
             // The others can be, and must be found.
-            Err(StoreError::Unreadable(why)) => unreadable(&id, why)?,
+            Err(Failure::Store(StoreError::Unreadable(why))) => unreadable(&id, why)?,
             found => found?,
         });
     }

@@ -1,11 +1,15 @@
 //! A session's log: what was written, in the order of writing, and where in it the things are
 //! that have an id.
 
-use rusqlite::{Connection, OptionalExtension, params};
-use rye_engine::store::StoreError;
-use rye_protocol::{EntryId, QueueItem, QueueItemId};
+use std::str::FromStr;
 
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use rye_engine::store::StoreError;
+use rye_protocol::EntryId;
+
+use super::document::Text;
 use super::error::Outcome;
+use super::news::News;
 
 /// How many rows a log may have: all rows are numbered through, session by session.
 const ROWS: i64 = 1 << 36;
@@ -19,25 +23,18 @@ pub(super) struct Log {
     pub(super) last: i64,
     /// The number of the last event.
     pub(super) sequence: i64,
+    /// The last row that is a prompt, or was one.
+    pub(super) prompt: Option<i64>,
 }
 
-/// The entry that was appended last.
+/// The entry or the prompt that was appended last.
 #[derive(Debug, Clone)]
-pub(super) struct Newest {
-    pub(super) id: EntryId,
+pub(super) struct Newest<I> {
+    pub(super) id: I,
     pub(super) number: i64,
-    /// Whether its id is in the index. Ids are in the order of their making, so that an entry
-    /// is found without it; from the first on that is not, all of a session are.
-    named: bool,
-}
-
-/// A prompt that is known.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Known {
-    /// Its row.
-    pub(super) number: i64,
-    /// Whether it waits or runs.
-    open: bool,
+    /// Whether its id is in the index. Ids are in the order of their making, so that things
+    /// are found without it; from the first on that is not, all of a session and kind are.
+    pub(super) named: bool,
 }
 
 /// Between these two numbers lie all rows of a session.
@@ -52,12 +49,13 @@ impl Log {
             session,
             last: around(session)[0],
             sequence: 0,
+            prompt: None,
         }
     }
 
     pub(super) fn of(db: &Connection, session: i64) -> Outcome<Self> {
         let mut find = db.prepare_cached(
-            "SELECT number, sequence FROM engine_log WHERE number > ?1 AND number < ?2
+            "SELECT number, sequence, prompt FROM engine_log WHERE number > ?1 AND number < ?2
              ORDER BY number DESC LIMIT 1",
         )?;
         let found = find.query_row(around(session), |row| {
@@ -65,6 +63,7 @@ impl Log {
                 session,
                 last: row.get(0)?,
                 sequence: row.get(1)?,
+                prompt: row.get(2)?,
             })
         });
         let found = found.optional()?;
@@ -72,26 +71,31 @@ impl Log {
     }
 
     /// The entry that was appended last, if there is any.
-    pub(super) fn newest(self, db: &Connection) -> Outcome<Option<Newest>> {
+    pub(super) fn newest(self, db: &Connection) -> Outcome<Option<Newest<EntryId>>> {
         let [before, _] = around(self.session);
         entry_within(db, before, self.last)
     }
 
     /// The row of an entry.
     pub(super) fn entry(self, db: &Connection, id: &EntryId) -> Outcome<Option<i64>> {
-        let mut find = db.prepare_cached(
-            "SELECT number FROM engine_ids
-             WHERE session = ?1 AND open = 0 AND id = ?2 AND kind = 'entry'",
-        )?;
-        let found = find.query_row(params![self.session, id.as_str()], |row| row.get(0));
-        if let Some(number) = found.optional()? {
-            return Ok(Some(number));
+        match named(db, self.session, id.as_str(), "entry")? {
+            Some(number) => Ok(Some(number)),
+            None => self.halve(id, |low, high| entry_within(db, low, high)),
         }
+    }
+
+    /// The row of what is not in the index, given how to find the last of its kind behind one
+    /// row and up to another: each has a higher id than those before it.
+    pub(super) fn halve<I: Ord>(
+        self,
+        id: &I,
+        last_within: impl Fn(i64, i64) -> Outcome<Option<Newest<I>>>,
+    ) -> Outcome<Option<i64>> {
         let [mut low, _] = around(self.session);
         let mut high = self.last;
         while low < high {
             let middle = high - (high - low) / 2;
-            match entry_within(db, low, middle)? {
+            match last_within(low, middle)? {
                 Some(it) if it.named || it.id > *id => high = it.number - 1,
                 Some(it) if it.id == *id => return Ok(Some(it.number)),
                 _ => low = middle,
@@ -100,38 +104,43 @@ impl Log {
         Ok(None)
     }
 
-    /// Appends an entry behind the newest; none if there is one of its id.
+    /// Appends an entry behind the newest, with what its commit tells if that is given; none
+    /// if there is one of its id.
     pub(super) fn append_entry(
         &mut self,
         db: &Connection,
-        newest: Option<&Newest>,
+        newest: Option<&Newest<EntryId>>,
         (thread, parent): (i64, Option<i64>),
         id: &EntryId,
-        doc: &str,
-    ) -> Outcome<Option<Newest>> {
+        (told, doc): (Option<&News>, &Text),
+    ) -> Outcome<Option<Newest<EntryId>>> {
         let number = self.last + 1;
         let named = newest.is_some_and(|it| it.named || it.id >= *id);
         if named {
             if self.entry(db, id)?.is_some() {
                 return Ok(None);
             }
-            name(db, self.session, false, id.as_str(), "entry", number)?;
+            name(db, self.session, id.as_str(), "entry", number)?;
         }
+        let sequence = self.sequence + told.map_or(0, |it| it.count);
         let mut append = db.prepare_cached(
-            "INSERT INTO engine_log (number, kind, sequence, named, thread, parent, id, doc)
-             VALUES (?1, 'entry', ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO engine_log
+             (number, kind, sequence, named, prompt, thread, parent, id, told, doc)
+             VALUES (?1, 'entry', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?;
-        let row = params![
+        append.execute(params![
             number,
-            self.sequence,
+            sequence,
             named,
+            self.prompt,
             thread,
             parent,
             id.as_str(),
+            told.map(|it| &it.list),
             doc
-        ];
-        append.execute(row)?;
+        ])?;
         self.last = number;
+        self.sequence = sequence;
         Ok(Some(Newest {
             id: id.clone(),
             number,
@@ -139,79 +148,16 @@ impl Log {
         }))
     }
 
-    /// Appends a prompt of an id that is not known.
-    pub(super) fn append_item(
-        &mut self,
-        db: &Connection,
-        thread: i64,
-        item: &QueueItem,
-        asked: &[u8],
-        doc: &str,
-    ) -> Outcome<()> {
-        let (number, id, open) = (self.last + 1, item.id.as_str(), !item.status.is_over());
-        name(db, self.session, open, id, "item", number)?;
-        let mut append = db.prepare_cached(
-            "INSERT INTO engine_log (number, kind, sequence, named, thread, id, asked, doc)
-             VALUES (?1, 'item', ?2, 1, ?3, ?4, ?5, ?6)",
-        )?;
-        append.execute(params![number, self.sequence, thread, id, asked, doc])?;
-        self.last = number;
-        Ok(())
-    }
-
-    /// Puts a prompt that is known. Tells whether it could: not if it is another thread's.
-    pub(super) fn update_item(
-        self,
-        db: &Connection,
-        known: Known,
-        thread: i64,
-        item: &QueueItem,
-        doc: &str,
-    ) -> Outcome<bool> {
-        let mut update =
-            db.prepare_cached("UPDATE engine_log SET doc = ?3 WHERE number = ?1 AND thread = ?2")?;
-        if update.execute(params![known.number, thread, doc])? == 0 {
-            return Ok(false);
-        }
-        let open = !item.status.is_over();
-        if open != known.open {
-            let mut file = db.prepare_cached(
-                "UPDATE engine_ids SET open = ?2
-                 WHERE session = ?1 AND open = ?3 AND id = ?4 AND kind = 'item'",
-            )?;
-            file.execute(params![self.session, open, known.open, item.id.as_str()])?;
-        }
-        Ok(true)
-    }
-
-    /// Forgets a prompt.
-    pub(super) fn remove_item(self, db: &Connection, id: &QueueItemId) -> Outcome<()> {
-        let Some(known) = item(db, self.session, id)? else {
-            return Ok(());
-        };
-        db.prepare_cached("DELETE FROM engine_log WHERE number = ?1")?
-            .execute([known.number])?;
-        let mut remove = db.prepare_cached(
-            "DELETE FROM engine_ids
-             WHERE session = ?1 AND open = ?2 AND id = ?3 AND kind = 'item'",
-        )?;
-        remove.execute(params![self.session, known.open, id.as_str()])?;
-        Ok(())
-    }
-
-    /// Writes down what is told.
-    pub(super) fn tell(&mut self, db: &Connection, told: &[String]) -> Outcome<()> {
-        let Ok(more @ 1..) = i64::try_from(told.len()) else {
-            return Ok(());
-        };
-        let doc = ["[", &told.join(","), "]"].concat();
+    /// Writes down what is told, where no entry is written with it.
+    pub(super) fn tell(&mut self, db: &Connection, told: &News) -> Outcome<()> {
+        let (number, sequence) = (self.last + 1, self.sequence + told.count);
         let mut tell = db.prepare_cached(
-            "INSERT INTO engine_log (number, kind, sequence, named, doc)
-             VALUES (?1, 'events', ?2, 0, ?3)",
+            "INSERT INTO engine_log (number, kind, sequence, named, prompt, told)
+             VALUES (?1, 'events', ?2, 0, ?3, ?4)",
         )?;
-        tell.execute(params![self.last + 1, self.sequence + more, doc])?;
-        self.last += 1;
-        self.sequence += more;
+        tell.execute(params![number, sequence, self.prompt, told.list])?;
+        self.last = number;
+        self.sequence = sequence;
         Ok(())
     }
 
@@ -240,51 +186,51 @@ impl Log {
     }
 }
 
+/// The row of what is in the index.
+pub(super) fn named(db: &Connection, session: i64, id: &str, kind: &str) -> Outcome<Option<i64>> {
+    let mut find = db.prepare_cached(
+        "SELECT number FROM engine_ids WHERE session = ?1 AND id = ?2 AND kind = ?3",
+    )?;
+    let found = find.query_row(params![session, id, kind], |row| row.get(0));
+    Ok(found.optional()?)
+}
+
 /// Puts an id into the index.
-fn name(
+pub(super) fn name(
     db: &Connection,
     session: i64,
-    open: bool,
     id: &str,
     kind: &str,
     number: i64,
 ) -> Outcome<()> {
     let mut name = db.prepare_cached(
-        "INSERT INTO engine_ids (session, open, id, kind, number) VALUES (?1, ?2, ?3, ?4, ?5)",
+        "INSERT INTO engine_ids (session, id, kind, number) VALUES (?1, ?2, ?3, ?4)",
     )?;
-    name.execute(params![session, open, id, kind, number])?;
+    name.execute(params![session, id, kind, number])?;
     Ok(())
 }
 
+/// The id of a row that was found.
+pub(super) fn id_of<I: FromStr>(row: &Row<'_>, column: usize, number: i64) -> Outcome<I> {
+    let text = row.get_ref(column)?.as_str().ok();
+    let id = text.and_then(|text| text.parse().ok());
+    Ok(id.ok_or_else(|| StoreError::Unreadable(format!("the id in row {number} of the log")))?)
+}
+
 /// The last entry behind one row and up to another.
-fn entry_within(db: &Connection, low: i64, high: i64) -> Outcome<Option<Newest>> {
+fn entry_within(db: &Connection, low: i64, high: i64) -> Outcome<Option<Newest<EntryId>>> {
     let mut find = db.prepare_cached(
         "SELECT number, named, id FROM engine_log
          WHERE number > ?1 AND number <= ?2 AND kind = 'entry' ORDER BY number DESC LIMIT 1",
     )?;
-    let found = find.query_row([low, high], |row| {
-        Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
-    });
-    let Some((number, named, id)) = found.optional()? else {
+    let mut rows = find.query([low, high])?;
+    let Some(row) = rows.next()? else {
         return Ok(None);
     };
-    let id = id.parse();
-    let id = id.map_err(|_| StoreError::Unreadable(format!("the id of entry {number}")))?;
-    Ok(Some(Newest { id, number, named }))
-}
-
-/// A prompt, whether or not it is over.
-pub(super) fn item(db: &Connection, session: i64, id: &QueueItemId) -> Outcome<Option<Known>> {
-    let mut find = db.prepare_cached(
-        "SELECT number FROM engine_ids
-         WHERE session = ?1 AND open = ?2 AND id = ?3 AND kind = 'item'",
-    )?;
-    // One after the other: to be asked for both at once, SQLite makes a table of the two.
-    for open in [true, false] {
-        let found = find.query_row(params![session, open, id.as_str()], |row| row.get(0));
-        if let Some(number) = found.optional()? {
-            return Ok(Some(Known { number, open }));
-        }
-    }
-    Ok(None)
+    let number = row.get(0)?;
+    Ok(Some(Newest {
+        id: id_of(row, 2, number)?,
+        number,
+        named: row.get(1)?,
+    }))
 }

@@ -5,17 +5,18 @@ use rusqlite::{Connection, params};
 use rye_engine::store::{Control, Lease, Post, Posted, StoreError};
 use rye_protocol::{GateId, QueueItem, Resolution, SessionId};
 
-use super::document::{self, Told};
+use super::document::{self, Text};
 use super::error::Outcome;
 use super::log::{self, Log};
-use super::{holder, rows};
+use super::news::News;
+use super::{holder, rows, threads};
 use crate::rules::{self, GATE, ITEM, SESSION, Verdict, conflict, not_found};
 
 /// A post with its text.
 pub(super) enum Letter {
-    Prompt(Box<QueueItem>, Hash, String),
+    Prompt(Box<QueueItem>, Hash, Text),
     Resolve(GateId, Resolution),
-    Control(Control, String),
+    Control(Control, Text),
 }
 
 impl Letter {
@@ -52,14 +53,14 @@ pub(super) fn post(
         Letter::Resolve(gate, resolution) => resolve(db, session, number, gate, resolution),
         Letter::Control(control, doc) => {
             if let Some(thread) = &control.thread {
-                rows::thread(db, number, thread)?;
+                threads::get(db, number, thread)?;
             }
             order(db, number, control, doc)
         }
     }
 }
 
-fn order(db: &Connection, session: i64, control: &Control, doc: &str) -> Outcome<(Posted, bool)> {
+fn order(db: &Connection, session: i64, control: &Control, doc: &Text) -> Outcome<(Posted, bool)> {
     let mut put = db.prepare_cached(
         "INSERT INTO engine_inbox (session, id, doc) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
     )?;
@@ -74,16 +75,20 @@ fn prompt(
     session: i64,
     item: &QueueItem,
     asked: &Hash,
-    doc: &str,
+    doc: &Text,
 ) -> Outcome<(Posted, bool)> {
-    let Some(known) = log::item(db, session, &item.id)? else {
-        let thread = rows::thread(db, session, &item.thread)?;
-        let mut log = Log::of(db, session)?;
-        log.append_item(db, thread, item, asked.as_bytes(), doc)?;
+    let mut log = Log::of(db, session)?;
+    let last = log.last_prompt(db)?;
+    let Some(known) = log.prompt(db, last.as_ref(), &item.id)? else {
+        let mut thread = threads::get(db, session, &item.thread)?;
+        let texts = (&asked.as_bytes()[..], doc);
+        let new = log.append_prompt(db, last.as_ref(), thread.number, item, texts)?;
+        thread.keep(new.number, !item.status.is_over());
+        thread.write(db)?;
         return Ok((Posted::Written, true));
     };
     let mut find = db.prepare_cached("SELECT asked FROM engine_log WHERE number = ?1")?;
-    let before: [u8; 32] = find.query_row([known.number], |row| row.get(0))?;
+    let before: [u8; 32] = find.query_row([known], |row| row.get(0))?;
     if *asked.as_bytes() == before {
         Ok((Posted::Same, false))
     } else {
@@ -105,12 +110,9 @@ fn resolve(
         Verdict::Ends(status, told, posted) => {
             known.status = status;
             rows::update_gate(db, row, &known, &document::write(&known)?)?;
-            let told = Told {
-                thread: Some(known.origin.thread),
-                at: resolution.at,
-                kind: *told,
-            };
-            Log::of(db, number)?.tell(db, &[document::write(&told)?])?;
+            let thread = Some(&known.origin.thread);
+            let news = News::with(None, thread, resolution.at, &told)?;
+            Log::of(db, number)?.tell(db, &news)?;
             Ok((posted, true))
         }
         Verdict::Stands(posted) => Ok((posted, false)),

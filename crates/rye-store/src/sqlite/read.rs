@@ -8,9 +8,10 @@ use rye_protocol::{
 };
 use serde::de::DeserializeOwned;
 
-use super::document::{self, Told};
+use super::document;
 use super::error::Outcome;
 use super::log::{self, Log};
+use super::news::Told;
 use super::rows;
 use crate::rules::{ENTRY, SESSION, not_found};
 
@@ -68,28 +69,24 @@ pub(super) fn session(usage: &str, doc: &str, of_threads: Usage) -> Result<Sessi
 /// The threads of a session, and what they have used up together.
 fn threads(db: &Connection, session: i64) -> Outcome<(Vec<Thread>, Usage)> {
     let mut find = db.prepare_cached(
-        "SELECT doc, turns, input, cached, cache_write, output, spend
-         FROM engine_threads WHERE session = ?1 ORDER BY number",
+        "SELECT usage, doc FROM engine_threads WHERE session = ?1 ORDER BY number",
     )?;
     let (mut threads, mut all) = (Vec::new(), Usage::default());
     let mut rows = find.query([session])?;
     while let Some(row) = rows.next()? {
-        threads.push(document::read(&row.get::<_, String>(0)?)?);
-        all = all.plus(rows::usage(row, 1)?);
+        all = all.plus(document::read(&row.get::<_, String>(0)?)?);
+        threads.push(document::read(&row.get::<_, String>(1)?)?);
     }
     Ok((threads, all))
 }
 
 /// What the threads of a session have used up.
 pub(super) fn used(db: &Connection, session: i64) -> Outcome<Usage> {
-    let mut find = db.prepare_cached(
-        "SELECT turns, input, cached, cache_write, output, spend
-         FROM engine_threads WHERE session = ?1",
-    )?;
+    let mut find = db.prepare_cached("SELECT usage FROM engine_threads WHERE session = ?1")?;
     let mut all = Usage::default();
     let mut rows = find.query([session])?;
     while let Some(row) = rows.next()? {
-        all = all.plus(rows::usage(row, 0)?);
+        all = all.plus(document::read(&row.get::<_, String>(0)?)?);
     }
     Ok(all)
 }
@@ -168,7 +165,7 @@ pub(super) fn archive(db: &Connection, id: &SessionId) -> Outcome<Option<Archive
 fn items(db: &Connection, session: i64) -> Outcome<Vec<QueueItem>> {
     let question = db.prepare_cached(
         "SELECT doc FROM engine_log WHERE number IN
-         (SELECT number FROM engine_ids WHERE session = ?1 AND open = 1) ORDER BY number",
+         (SELECT value FROM engine_threads, json_each(open) WHERE session = ?1) ORDER BY number",
     )?;
     let mut items: Vec<QueueItem> = all(question, [session])?;
     items.sort_by_key(|item| item.order);
@@ -296,8 +293,8 @@ pub(super) fn events(
         return Ok(Vec::new());
     };
     let mut find = db.prepare_cached(
-        "SELECT sequence, doc FROM engine_log
-         WHERE number > ?1 AND number <= ?2 AND kind = 'events' ORDER BY number",
+        "SELECT sequence, told FROM engine_log
+         WHERE number > ?1 AND number <= ?2 AND told IS NOT NULL ORDER BY number",
     )?;
     let log = Log::of(db, number)?;
     let seen = log.behind(db, i64::try_from(after).unwrap_or(i64::MAX))?;

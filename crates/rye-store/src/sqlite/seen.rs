@@ -34,6 +34,18 @@ pub(super) fn is_changed(path: &Path) -> bool {
     !is_empty && fs::read_to_string(beside(path)).ok() != now(path)
 }
 
+/// Whether there was something in a file when it was left.
+pub(super) fn had_something(path: &Path) -> bool {
+    let noted = fs::read_to_string(beside(path));
+    noted.is_ok_and(|noted| !noted.starts_with("0 "))
+}
+
+/// A file is about to be made: how another of its name was left is of no interest any more.
+pub(super) fn forget(path: &Path) {
+    // If it cannot be, the file is looked at once more.
+    let _ = fs::remove_file(beside(path));
+}
+
 fn note(file: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let options = options.write(true).create(true).truncate(true).mode(0o600);

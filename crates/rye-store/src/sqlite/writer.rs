@@ -8,7 +8,10 @@
 //! Where one session alone writes, and the disk is quick, going to the thread and back would
 //! take longer than to write. So whoever finds the desk free then writes there and then.
 
+use std::fs;
 use std::future::ready;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -119,12 +122,14 @@ impl Writer {
         holder: Arc<Holder>,
         bell: Arc<Bell>,
         health: Arc<Health>,
-    ) -> std::io::Result<Self> {
+    ) -> io::Result<Self> {
         let (jobs, waiting) = mpsc::channel();
+        let file = Place::of(&path)?;
         let note = Note::new(&path, Arc::clone(&health));
         let desk = Arc::new(Mutex::new(Desk {
             db: Book::new(db),
             path,
+            file,
             bell,
             health,
             last: None,
@@ -206,10 +211,29 @@ impl Drop for Writer {
     }
 }
 
+/// A file, whatever its name.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    device: u64,
+    number: u64,
+}
+
+impl Place {
+    fn of(path: &Path) -> io::Result<Self> {
+        let there = fs::metadata(path)?;
+        Ok(Self {
+            device: there.dev(),
+            number: there.ino(),
+        })
+    }
+}
+
 /// What is worked with.
 struct Desk {
     db: Book,
     path: PathBuf,
+    /// Which file that was.
+    file: Place,
     bell: Arc<Bell>,
     health: Arc<Health>,
     /// For which session the last work was, and how long it took.
@@ -247,7 +271,8 @@ impl Desk {
         if let Some(damage) = self.health.damage() {
             return vec![Err(damage.clone()); group.len()];
         }
-        match begin(&self.db).and_then(|()| transact(&self.db, &self.path, group)) {
+        let written = begin(&self.db).and_then(|()| self.is_there());
+        match written.and_then(|()| transact(&self.db, &self.path, group)) {
             Ok(ends) => {
                 if ends.iter().any(Result::is_ok) {
                     self.health.wrote();
@@ -302,10 +327,24 @@ impl Desk {
     }
 
     fn write_one<T>(&self, work: impl FnOnce(&Book) -> Outcome<Written<T>>) -> Outcome<Written<T>> {
+        self.is_there()?;
         self.db.still_ours(&self.path)?;
         let written = work(&self.db)?;
         run(&self.db, "COMMIT")?;
         Ok(written)
+    }
+
+    /// What is written to a file that has no name any more is lost when it is closed.
+    fn is_there(&self) -> Outcome<()> {
+        if Place::of(&self.path).is_ok_and(|there| there == self.file) {
+            return Ok(());
+        }
+        let message = format!(
+            "{} was removed or replaced while it was in use. Nothing more is written: put back \
+             the file that was there, with the files beside it",
+            self.path.display()
+        );
+        Err(StoreError::Unreadable(message).into())
     }
 
     fn explain(&self, failure: Failure) -> StoreError {

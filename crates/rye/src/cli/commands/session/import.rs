@@ -1,5 +1,6 @@
 //! `rye session import`
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufReader, Seek as _};
 use std::path::Path;
@@ -8,8 +9,7 @@ use lillux::Hash;
 use lillux::keys::PublicKey;
 use rye_engine::Engine;
 use rye_engine::proof::{Doubt, Kept};
-use rye_engine::protocol::SessionId;
-use rye_engine::store::StoreError;
+use rye_engine::protocol::{Archive, SessionId};
 use rye_host::transfer::{self, Reader, Transfer, TransferError};
 use serde_json::{Value, json};
 
@@ -59,16 +59,19 @@ fn seekable(path: &Path) -> io::Result<File> {
     Ok(copy)
 }
 
-/// All of them are taken in, or none.
+/// None of them may be here. Tasks whose session is not are what an import has left that was
+/// cut off: the session itself is taken in last.
 async fn all_new(engine: &Engine, transfer: &Transfer) -> Result<(), Failure> {
+    let mut above = HashSet::new();
     for archive in &transfer.archives {
         let id = &archive.session.id;
-        match engine.history(id).await {
-            Err(StoreError::NotFound { .. }) => {}
-            found => {
-                found?;
-                return Err(here_already(id));
-            }
+        let is_task = archive.session.parent.as_ref();
+        let is_task = is_task.is_some_and(|it| above.contains(&it.session));
+        above.insert(id.clone());
+        match engine.session_data(id).await? {
+            None => {}
+            Some(_) if is_task => engine.remove_session(id).await?,
+            Some(_) => return Err(here_already(id)),
         }
     }
     Ok(())
@@ -104,11 +107,17 @@ async fn sessions(
             .map(|it| it.0)
             .collect(),
     };
-    for archive in transfer.archives {
-        imported.sessions.push(archive.session.id.clone());
+    imported.sessions = ids(&transfer.archives);
+    // Whoever is killed meanwhile has not taken in a session that misses something.
+    for archive in transfer.archives.into_iter().rev() {
         imported.doubts.extend(engine.import(archive, &key).await?);
     }
     Ok(imported)
+}
+
+fn ids(archives: &[Archive]) -> Vec<SessionId> {
+    let all = archives.iter();
+    all.map(|it| it.session.id.clone()).collect()
 }
 
 fn here_already(id: &SessionId) -> Failure {
