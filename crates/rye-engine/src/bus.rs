@@ -180,11 +180,11 @@ impl Subscription {
             // What was told before the end is heard before it.
             let told = tokio::select! {
                 biased;
-                told = self.live.recv() => told,
                 Ok(()) = self.others.changed() => {
                     self.behind = true;
                     continue;
                 }
+                told = self.live.recv() => told,
                 () = self.closed.cancelled() => return Ok(None),
             };
             match told {

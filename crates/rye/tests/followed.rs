@@ -252,7 +252,7 @@ fn that_somebody_decided_is_told_while_what_they_let_runs() {
     // So that nobody waits for ever.
     let late = end.clone();
     std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_secs(60));
+        std::thread::sleep(Duration::from_mins(1));
         let _ = std::fs::write(late, "");
     });
     let approved = world.run(&["gate", "approve", gate.as_str().unwrap()]);
