@@ -53,7 +53,7 @@ pub(crate) struct Machine {
     /// The gates of the prompt that runs.
     pub(crate) gates: BTreeMap<GateId, Kept<Gate>>,
     /// The arguments of the calls that are being carried out, from their entry.
-    args: BTreeMap<CallId, Arc<Value>>,
+    args: Kept<BTreeMap<CallId, Value>>,
     live: Live,
 }
 
@@ -224,7 +224,7 @@ pub(crate) enum Effect {
     RunTool {
         call: CallId,
         tool: String,
-        args: Arc<Value>,
+        args: Value,
     },
     StopTool(CallId),
     /// Tell a tool how its gate ended.
@@ -248,7 +248,7 @@ impl Machine {
                 .into_iter()
                 .map(|gate| (gate.id.clone(), Kept::new(gate)))
                 .collect(),
-            args: entry.map(args_of).unwrap_or_default(),
+            args: Kept::new(entry.map(args_of).unwrap_or_default()),
             live: Live::default(),
         }
     }
@@ -320,12 +320,12 @@ impl Machine {
 }
 
 /// The arguments of the calls of an entry.
-fn args_of(entry: &Entry) -> BTreeMap<CallId, Arc<Value>> {
+fn args_of(entry: &Entry) -> BTreeMap<CallId, Value> {
     let EntryKind::Message(message) = &entry.kind else {
         return BTreeMap::new();
     };
     let calls = message.parts.iter().filter_map(|part| match part {
-        Part::ToolCall { call_id, args, .. } => Some((call_id.clone(), Arc::new(args.clone()))),
+        Part::ToolCall { call_id, args, .. } => Some((call_id.clone(), args.clone())),
         _ => None,
     });
     calls.collect()
@@ -473,11 +473,9 @@ impl Step<'_> {
         if calls.is_empty() {
             return self.finish(ItemStatus::Done, TurnEnd::EndTurn);
         }
-        let args = calls
-            .iter()
-            .map(|(call, args)| (call.id.clone(), Arc::clone(args)));
-        self.machine.args = args.collect();
-        let calls = calls.into_iter().map(|(call, _)| call).collect();
+        let (calls, args): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
+        let ids = calls.iter().map(|call: &Call| call.id.clone());
+        self.machine.args = Kept::new(ids.zip(args).collect());
         if let Some(turn) = &mut self.machine.thread.turn {
             turn.phase = Phase::Tools { entry, calls };
         }
@@ -597,7 +595,9 @@ impl Step<'_> {
         }
         self.withdraw_gates("ended", |_| true);
         self.machine.gates.clear();
-        self.machine.args.clear();
+        if !self.machine.args.is_empty() {
+            self.machine.args = Kept::new(BTreeMap::new());
+        }
         self.machine.live = Live::default();
         let mut begins = None;
         let mut items = self.machine.items.iter();
@@ -663,7 +663,7 @@ impl Step<'_> {
 }
 
 /// A call of an assistant's message, with its arguments.
-fn requested(part: &Part) -> Option<(Call, Arc<Value>)> {
+fn requested(part: &Part) -> Option<(Call, Value)> {
     let Part::ToolCall {
         call_id,
         tool,
@@ -679,7 +679,7 @@ fn requested(part: &Part) -> Option<(Call, Arc<Value>)> {
         processes: Vec::new(),
         effect: None,
     };
-    Some((call, Arc::new(args.clone())))
+    Some((call, args.clone()))
 }
 
 /// A turn for a prompt.

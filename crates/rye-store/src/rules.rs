@@ -85,6 +85,14 @@ pub(crate) fn asked(item: &QueueItem) -> Hash {
         &item.mode,
         &item.metadata,
     );
+    // A plain text is written the same either way.
+    let is_plain = item.attachments.is_empty() && item.author.is_none() && item.metadata.is_empty();
+    if is_plain
+        && let Ok(text) = serde_json::to_vec(&fixed)
+        && text.iter().all(|byte| matches!(byte, b' '..=b'~'))
+    {
+        return Hash::of(text);
+    }
     // What has no canonical form (it nests too deep) is still the same when it is
     // written the same.
     let text = canonical::to_vec(&fixed).unwrap_or_else(|_| json!(fixed).to_string().into_bytes());
@@ -131,6 +139,45 @@ pub(crate) fn answer(gate: &Gate, resolution: &Resolution) -> Verdict {
         }
         over @ (GateStatus::Withdrawn { .. } | GateStatus::Expired { .. }) => {
             Verdict::Stands(Posted::Gone(over.clone()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rye_protocol::{QueueItemId, QueueMode};
+
+    use super::*;
+
+    /// What was written before is compared with what is asked now: both ways must agree.
+    #[test]
+    fn a_plain_text_has_the_hash_of_its_canonical_form() {
+        for content in [
+            "look at it",
+            "a \"b\" \\ 1.0 {x:1}",
+            "tab\there",
+            "né",
+            "\u{7f}",
+        ] {
+            let item: QueueItem = serde_json::from_value(json!({
+                "id": QueueItemId::new(), "session": "s", "thread": "t", "order": 1,
+                "content": content, "mode": QueueMode::Steer, "status": "waiting",
+                "created_at": 0,
+            }))
+            .unwrap();
+            let fixed = json!([
+                "t",
+                content,
+                [],
+                null,
+                null,
+                null,
+                null,
+                QueueMode::Steer,
+                {}
+            ]);
+            let text = canonical::to_vec(&fixed).unwrap();
+            assert_eq!(asked(&item), Hash::of(text), "{content:?}");
         }
     }
 }

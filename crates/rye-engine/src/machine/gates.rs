@@ -100,7 +100,7 @@ impl Step<'_> {
             leaf: self.machine.thread.leaf.clone(),
             call: id.clone(),
             tool: open.origin.tool.clone(),
-            args: Value::clone(&args),
+            args,
             resume_key: open.origin.resume_key.clone(),
             attempt: turn.round,
             chain_hash: open

@@ -32,9 +32,7 @@ impl Runner {
                 self.asked.clear();
             }
             Effect::Compact { why, model } => self.compact(why, &model).await?,
-            Effect::RunTool { call, tool, args } => {
-                self.run_tool(call, &tool, Arc::unwrap_or_clone(args));
-            }
+            Effect::RunTool { call, tool, args } => self.run_tool(call, &tool, args),
             Effect::StopTool(call) => self.stop_tool(&call),
             Effect::Reply(call, gate) => self.reply(&call, &gate),
             Effect::WakeAt(at) => self.wake_at = Some(at),

@@ -8,10 +8,9 @@
 //! Where one session alone writes, and the disk is quick, going to the thread and back would
 //! take longer than to write. So whoever finds the desk free then writes there and then.
 
-use std::fs;
 use std::future::ready;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -20,6 +19,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
+use rustix::fs::{Mode, OFlags};
 use rye_engine::store::{StoreError, Stored};
 use rye_protocol::SessionId;
 use tokio::sync::oneshot;
@@ -211,20 +211,19 @@ impl Drop for Writer {
     }
 }
 
-/// A file, whatever its name.
-#[derive(Debug, PartialEq, Eq)]
-struct Place {
-    device: u64,
-    number: u64,
-}
+/// A file, by itself: to look whether it still has a name.
+struct Place(OwnedFd);
 
 impl Place {
     fn of(path: &Path) -> io::Result<Self> {
-        let there = fs::metadata(path)?;
-        Ok(Self {
-            device: there.dev(),
-            number: there.ino(),
-        })
+        // It is not opened, but for its name: closing what is open takes away the locks that
+        // SQLite has on it in this process.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        Ok(Self(rustix::fs::open(path, flags, Mode::empty())?))
+    }
+
+    fn has_a_name(&self) -> bool {
+        rustix::fs::fstat(&self.0).is_ok_and(|it| it.st_nlink > 0)
     }
 }
 
@@ -336,12 +335,12 @@ impl Desk {
 
     /// What is written to a file that has no name any more is lost when it is closed.
     fn is_there(&self) -> Outcome<()> {
-        if Place::of(&self.path).is_ok_and(|there| there == self.file) {
+        if self.file.has_a_name() {
             return Ok(());
         }
         let message = format!(
-            "{} was removed or replaced while it was in use. Nothing more is written: put back \
-             the file that was there, with the files beside it",
+            "{} was removed or replaced while it was in use. Nothing more is written: put it \
+             back from a copy, with the files beside it, and begin again",
             self.path.display()
         );
         Err(StoreError::Unreadable(message).into())
