@@ -31,7 +31,7 @@ pub(crate) enum Effect {
     Prompt {
         thread: String,
         text: String,
-        mode: QueueMode,
+        mode: Option<QueueMode>,
     },
     Abort {
         thread: String,
@@ -189,7 +189,7 @@ impl App {
     }
 
     /// Sends what is written.
-    pub(crate) fn send(&mut self, mode: QueueMode, now: Instant) -> Vec<Effect> {
+    pub(crate) fn send(&mut self, mode: Option<QueueMode>, now: Instant) -> Vec<Effect> {
         self.menu = None;
         if self.editor.text().trim().is_empty() {
             return Vec::new();
@@ -203,7 +203,12 @@ impl App {
     }
 
     /// A line that a person has finished.
-    pub(crate) fn submit(&mut self, text: &str, mode: QueueMode, now: Instant) -> Vec<Effect> {
+    pub(crate) fn submit(
+        &mut self,
+        text: &str,
+        mode: Option<QueueMode>,
+        now: Instant,
+    ) -> Vec<Effect> {
         if let Some(line) = text.trim_start().strip_prefix('/')
             && !line.starts_with('/')
             && !text.trim().contains('\n')
@@ -235,7 +240,7 @@ impl App {
                 let pane = self.pane_mut();
                 pane.sent += 1;
                 let thread = pane.key.clone();
-                let mode = QueueMode::Steer;
+                let mode = Some(QueueMode::Steer);
                 vec![Effect::Prompt { thread, text, mode }]
             }
             other => {

@@ -45,6 +45,7 @@ use terminal::Terminal;
 use watch::Watch;
 
 pub use input::NotText;
+pub use watch::ignored_signals;
 
 /// What a chat is like.
 #[derive(Debug, Clone, Default)]

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use rye_engine::protocol::{GateId, QueueMode};
+use rye_engine::protocol::GateId;
 use rye_engine::{Engine, Session};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -250,7 +250,7 @@ impl Page {
                 return Vec::new();
             }
             app.editor.set(line);
-            return app.send(QueueMode::Followup, at);
+            return app.send(None, at);
         }
         let mut letters = line.trim().chars();
         if let (Some(letter), None) = (letters.next(), letters.next())
@@ -270,7 +270,7 @@ impl Page {
         if self.input.is_terminal() {
             self.written.push(line.trim().to_owned());
         }
-        let effects = app.submit(line, QueueMode::Followup, at);
+        let effects = app.submit(line, None, at);
         // A line that is not understood stands there to be read.
         app.editor.take();
         effects

@@ -45,7 +45,7 @@ impl Watch {
     pub(crate) fn begin(aside: bool) -> io::Result<Self> {
         let watch = Self::default();
         watch.state().aside = aside;
-        let ignored = ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+        let ignored = ignored_signals();
         let all = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
         // What whoever started it wants to be ignored still is.
         let heard = all.iter().filter(|it| ignored & (1 << (**it - 1)) == 0);
@@ -127,7 +127,11 @@ impl State {
     }
 }
 
-/// The signals that are ignored, a bit each.
+/// The signals that this process ignores, a bit each, the lowest for the first.
+pub fn ignored_signals() -> u64 {
+    ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
+}
+
 fn ignored(status: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let bits = line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());

@@ -97,7 +97,7 @@ impl Work {
         }
     }
 
-    fn prompt(&mut self, thread: String, text: String, mode: QueueMode, app: &App) {
+    fn prompt(&mut self, thread: String, text: String, mode: Option<QueueMode>, app: &App) {
         let attachments = match attach::images(&text, &app.facts.workspace) {
             Ok(attachments) => attachments,
             Err(why) => {
@@ -107,7 +107,7 @@ impl Work {
         };
         let prompt = Prompt {
             thread: Some(thread),
-            mode: Some(mode),
+            mode,
             model: self.model.clone(),
             attachments,
             ..Prompt::from(text)

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rye_protocol::{Entry, Event, EventKind, SessionId, ThreadId};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::store::{SessionStore, StoreError};
@@ -39,6 +39,8 @@ pub(crate) struct Bus {
     /// The highest number that was told.
     last: Arc<AtomicU64>,
     said: Arc<Mutex<Said>>,
+    /// That somebody without the lease has written something.
+    others: watch::Sender<()>,
     /// Whoever listens to all sessions.
     all: broadcast::Sender<ToAll>,
     /// Whose session it is.
@@ -69,6 +71,7 @@ impl Bus {
             sender,
             last,
             said,
+            others: watch::Sender::default(),
             all,
             user,
         }
@@ -78,6 +81,11 @@ impl Bus {
     /// than they are.
     pub(crate) fn go_on(&self, last: u64) {
         self.last.fetch_max(last, Ordering::AcqRel);
+    }
+
+    /// Somebody without the lease has written something, which stands in the record alone.
+    pub(crate) fn others_wrote(&self) {
+        self.others.send_replace(());
     }
 
     pub(crate) fn tell(&self, notice: Notice) {
@@ -114,6 +122,7 @@ impl Bus {
         let said = lock(&self.said);
         Subscription {
             live: self.sender.subscribe(),
+            others: self.others.subscribe(),
             said: said.told(),
             backlog: VecDeque::new(),
             behind: true,
@@ -134,6 +143,7 @@ fn lock(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
 /// between. A listener that is too slow is told so, and reads on from the record.
 pub struct Subscription {
     live: broadcast::Receiver<Live>,
+    others: watch::Receiver<()>,
     /// What was being said when it began.
     said: VecDeque<Live>,
     backlog: VecDeque<Event>,
@@ -170,6 +180,10 @@ impl Subscription {
             // What was told before the end is heard before it.
             let told = tokio::select! {
                 biased;
+                Ok(()) = self.others.changed() => {
+                    self.behind = true;
+                    continue;
+                }
                 told = self.live.recv() => told,
                 () = self.closed.cancelled() => return Ok(None),
             };

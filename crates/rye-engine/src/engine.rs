@@ -251,8 +251,8 @@ pub enum DecideError {
     /// Other arguments were given for what cannot have others.
     #[error("what gate {0} asks about cannot be approved with other arguments")]
     Fixed(GateId),
-    /// How much more there may be was not said in a number.
-    #[error("gate {0} asks how much more there may be, which is a whole number")]
+    /// How much there may be was not said in a number.
+    #[error("gate {0} asks how much there may be, which is a whole number above 0")]
     NoAmount(GateId),
     /// The store does not take it.
     #[error(transparent)]
@@ -396,12 +396,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Gates that wait for a decision.
+    /// Gates that wait for a decision. One whose time is up does not, also if nobody was there
+    /// to see it expire.
     pub async fn pending_gates(
         &self,
         session: Option<&SessionId>,
     ) -> Result<Vec<Gate>, StoreError> {
-        self.inner.store.pending_gates(session).await
+        let mut gates = self.inner.store.pending_gates(session).await?;
+        let now = self.inner.clock.now();
+        gates.retain(|gate| gate.expires_at.is_none_or(|until| now < until));
+        Ok(gates)
     }
 
     /// Makes a decision, whichever host runs the session, and also if none does. The first

@@ -227,14 +227,19 @@ fn copies<'a, T: Clone + 'a>(things: impl Iterator<Item = &'a Arc<T>>) -> Vec<T>
 
 fn archive(world: &World, held: &Held) -> Archive {
     let gates = world.gates.values();
-    let own = gates.filter(|gate| gate.origin.session == held.session.id);
+    let gates = copies(gates.filter(|gate| gate.origin.session == held.session.id));
+    // Gate by gate.
+    let mut refs = Vec::new();
+    for Gate { id, .. } in &gates {
+        refs.extend(held.refs.iter().filter(|shown| shown.gate == *id).cloned());
+    }
     Archive {
         session: held.session.clone(),
         threads: copies(held.threads.values()),
         entries: copies(held.entries.values()),
         items: copies(held.items.values().map(|asked| &asked.item)),
-        gates: copies(own),
-        refs: held.refs.clone(),
+        gates,
+        refs,
         suspended: copies(held.suspended.values()),
         events: held.events(0).collect(),
     }

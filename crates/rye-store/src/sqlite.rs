@@ -210,6 +210,13 @@ impl Sqlite {
         Closing(closing)
     }
 
+    /// Gates whose id has a part in it, ended or not, the oldest first.
+    pub async fn gates_with(&self, part: &str) -> Result<Vec<Gate>, StoreError> {
+        let part = part.to_owned();
+        let read = self.readers.read(move |db| read::gates_with(db, &part));
+        read.await
+    }
+
     /// Who writes, if anybody does.
     fn writing(&self) -> Result<&Writing, StoreError> {
         match &self.way {

@@ -66,6 +66,44 @@ fn an_empty_id_means_nothing_though_there_is_only_one() {
     assert!(told("", &listed).contains(&session), "{listed:?}");
 }
 
+#[test]
+fn a_session_is_named_by_the_beginning_or_the_end_of_its_id_and_no_other_part() {
+    let world = World::new();
+    let session = waiting(&world);
+    let (beginning, middle) = (&session[..8], &session[9..18]);
+    let end = &session[session.len() - 8..];
+    for args in [
+        &["session", "rm", "--", "-"][..],
+        &["session", "rm", middle],
+        &["session", "show", middle],
+        &["session", "resume", middle],
+        &["session", "fork", middle],
+        &["session", "export", middle],
+        &["prompt", "go", "--session", middle],
+        &["chat", "--plain", "--session", middle],
+        &["replay", middle],
+    ] {
+        let output = world.run(args);
+        let said = told(&args.join(" "), &output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("there is no session"), "{said}");
+    }
+    for part in [beginning, end, &session] {
+        let shown = told("", &world.run(&["session", "show", part]));
+        assert!(shown.contains(&session), "{shown}");
+    }
+    // To remove one, a letter or two are too little.
+    let output = world.run(&["session", "rm", &session[..3]]);
+    let said = told("", &output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains(&format!("rye session rm {session}")),
+        "{said}"
+    );
+    let removed = told("", &world.run(&["session", "rm", beginning]));
+    assert!(removed.contains(&format!("removed {session}")), "{removed}");
+}
+
 /// `rye` as it is typed in another folder.
 fn run_in(world: &World, folder: &str, args: &[&str]) -> Output {
     let mut command = world.command();

@@ -68,7 +68,7 @@ impl App {
         if self.editor.text().starts_with('/') && !self.editor.text().contains(' ') {
             self.accept();
         }
-        self.send(QueueMode::Followup, now)
+        self.send(None, now)
     }
 
     fn escape(&mut self) -> Vec<Effect> {
@@ -137,7 +137,7 @@ impl App {
         match letter.to_ascii_lowercase() {
             'c' => return self.interrupt(left, now),
             'd' if self.editor.is_empty() => return vec![Effect::Quit],
-            's' => return self.send(QueueMode::Steer, now),
+            's' => return self.send(Some(QueueMode::Steer), now),
             'j' => return self.new_line(),
             'g' => return vec![Effect::EditOutside],
             'l' => return vec![Effect::PaintAnew],
@@ -197,7 +197,7 @@ impl App {
         let written = !self.editor.text().trim().is_empty();
         match (self.pane().is_busy(), written) {
             (true, true) if !self.editor.text().starts_with('/') => {
-                self.send(QueueMode::Steer, now)
+                self.send(Some(QueueMode::Steer), now)
             }
             (true, false) if !left => {
                 self.leaving = true;

@@ -41,7 +41,7 @@ fn press(app: &mut App, keys: &str, now: Instant) -> Vec<Effect> {
     effects
 }
 
-fn prompt(text: &str, mode: QueueMode) -> Effect {
+fn prompt(text: &str, mode: Option<QueueMode>) -> Effect {
     Effect::Prompt {
         thread: "default".to_owned(),
         text: text.to_owned(),
@@ -58,10 +58,10 @@ fn abort() -> Effect {
 #[test]
 fn keys_send_steer_end_and_leave() {
     let table: [(App, &str, Vec<Effect>); 9] = [
-        (app(), "hi\r", vec![prompt("hi", QueueMode::Followup)]),
-        (busy(), "hi\r", vec![prompt("hi", QueueMode::Followup)]),
-        (busy(), "hi\x13", vec![prompt("hi", QueueMode::Steer)]),
-        (busy(), "hi\x03", vec![prompt("hi", QueueMode::Steer)]),
+        (app(), "hi\r", vec![prompt("hi", None)]),
+        (busy(), "hi\r", vec![prompt("hi", None)]),
+        (busy(), "hi\x13", vec![prompt("hi", Some(QueueMode::Steer))]),
+        (busy(), "hi\x03", vec![prompt("hi", Some(QueueMode::Steer))]),
         (busy(), "\x1b", vec![abort()]),
         (busy(), "\x03\x03", vec![abort(), Effect::Quit]),
         (app(), "\x1b", vec![]),

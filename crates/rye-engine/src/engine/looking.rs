@@ -1,6 +1,8 @@
 //! What is written of a session, and what waits in it and below it.
 
-use rye_protocol::{Gate, GateId, Session as SessionData, SessionId};
+use rye_protocol::{
+    Gate, GateId, QueueItem, QueueItemId, Session as SessionData, SessionId, ThreadId,
+};
 
 use super::Engine;
 use crate::store::StoreError;
@@ -15,6 +17,40 @@ impl Engine {
     /// A gate, ended or not; none if there is no such gate.
     pub async fn gate(&self, id: &GateId) -> Result<Option<Gate>, StoreError> {
         self.inner.store.gate(id).await
+    }
+
+    /// Prompts of a session that have not ended, in order: those that run and those that wait.
+    pub async fn unfinished(&self, id: &SessionId) -> Result<Vec<QueueItem>, StoreError> {
+        let record = self.inner.store.record(id).await?;
+        Ok(record.map(|record| record.items).unwrap_or_default())
+    }
+
+    /// Which prompt of a session a gate is asked for, and in which thread: a gate of a task is
+    /// asked for the prompt whose call the task is. None if it is asked elsewhere.
+    pub async fn asked_for(
+        &self,
+        gate: &Gate,
+        top: &SessionId,
+    ) -> Result<Option<(ThreadId, QueueItemId)>, StoreError> {
+        let origin = &gate.origin;
+        if origin.session == *top {
+            return Ok(Some((origin.thread.clone(), origin.item.clone())));
+        }
+        let mut session = origin.session.clone();
+        let thread = loop {
+            let data = self.session_data(&session).await?;
+            match data.and_then(|data| data.parent) {
+                Some(parent) if parent.session == *top => break parent.thread,
+                Some(parent) => session = parent.session,
+                None => return Ok(None),
+            }
+        };
+        // A task ends with the turn that it is a call of.
+        let record = self.inner.store.record(top).await?;
+        let threads = record.map(|record| record.threads).unwrap_or_default();
+        let above = threads.into_iter().find(|it| it.id == thread);
+        let turn = above.and_then(|above| above.turn);
+        Ok(turn.map(|turn| (thread, turn.item)))
     }
 
     /// Gates that wait for a decision in a session and in those below it, whether or not

@@ -306,6 +306,8 @@ impl Session {
         let Some(record) = record else {
             return Ok(());
         };
+        // What they wrote is told before what comes of it.
+        shared.bus.others_wrote();
         for gate in record
             .gates
             .into_iter()

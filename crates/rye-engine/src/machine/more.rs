@@ -225,7 +225,7 @@ fn amount(value: &Value) -> Option<u64> {
 
 /// Whether a gate asks how much, and what is said is no amount. Nothing is one: as much again.
 pub(crate) fn is_no_amount(gate: &Gate, value: &Value) -> bool {
-    gate.origin.tool == LIMIT && !value.is_null() && amount(value).is_none()
+    gate.origin.tool == LIMIT && !value.is_null() && amount(value).is_none_or(|it| it == 0)
 }
 
 fn dollars(millionths: u64) -> String {

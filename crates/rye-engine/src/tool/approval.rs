@@ -152,7 +152,8 @@ fn bind(request: &mut DecisionRequest, context: &ToolContext) {
     let Some(folder) = context.sandbox.folder() else {
         return;
     };
-    let place = Hash::of(&folder).to_hex();
+    // With the key, so that the end of a gate's id tells it from others in the same folder.
+    let place = Hash::of(format!("{folder}\n{}", request.resume_key)).to_hex();
     request.resume_key = format!("{}:{place:.16}", request.resume_key);
     let told = format!("folder: {}\n", visible_line(&folder));
     request.body.insert_str(0, &told);

@@ -277,6 +277,12 @@ pub(super) fn pending_gates(db: &Connection, session: Option<&SessionId>) -> Out
     }
 }
 
+/// Those whose id has this part, ended or not.
+pub(super) fn gates_with(db: &Connection, part: &str) -> Outcome<Vec<Gate>> {
+    let find = "SELECT doc FROM engine_decision_gates WHERE instr(id, ?1) > 0 ORDER BY number";
+    all(db.prepare_cached(find)?, [part])
+}
+
 pub(super) fn events(
     db: &Connection,
     session: &SessionId,

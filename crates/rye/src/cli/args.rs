@@ -182,3 +182,11 @@ fn part_of_id(text: &str) -> Result<String, &'static str> {
     }
     Ok(text.to_owned())
 }
+
+/// The key of a thread.
+fn key_of_thread(text: &str) -> Result<String, &'static str> {
+    if text.trim().is_empty() {
+        return Err("it is empty, and the key of a thread is not");
+    }
+    Ok(text.to_owned())
+}

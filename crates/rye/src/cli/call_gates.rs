@@ -148,13 +148,18 @@ impl CallGates {
 
     /// Those about which nobody has decided, the oldest first.
     pub(crate) fn pending(&self) -> Result<Vec<CallGate>, Failure> {
-        let mut pending = Vec::new();
-        for gate in self.all()? {
-            if self.answer(&gate.id)?.is_none() {
-                pending.push(gate);
-            }
-        }
-        Ok(pending)
+        let all = self.with_answers()?.into_iter();
+        let pending = all.filter(|(_, answer)| answer.is_none());
+        Ok(pending.map(|(gate, _)| gate).collect())
+    }
+
+    /// All of them, with what somebody has decided.
+    pub(crate) fn with_answers(&self) -> Result<Vec<(CallGate, Option<Answer>)>, Failure> {
+        let with_answer = |gate: CallGate| {
+            let answer = self.answer(&gate.id)?;
+            Ok((gate, answer))
+        };
+        self.all()?.into_iter().map(with_answer).collect()
     }
 
     /// Writes an answer down; the first counts.

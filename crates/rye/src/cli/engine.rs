@@ -1,6 +1,7 @@
 //! An engine for commands.
 
 mod failures;
+mod which;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,8 @@ use lillux::durable;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_engine::compaction::Settings;
-use rye_engine::protocol::{Archive, Gate, GateId, Session as SessionData, SessionId};
-use rye_engine::store::{Posted, SessionFilter, SessionStore as _, StoreError};
+use rye_engine::protocol::{Archive, Gate, GateId};
+use rye_engine::store::{Posted, StoreError};
 use rye_engine::tool::VAULT;
 use rye_engine::{Decision, Engine};
 use rye_host::replay::{Replayed, Today};
@@ -28,8 +29,8 @@ use super::failure::Failure;
 use super::models::catalogue;
 use crate::settings;
 
-/// How many sessions are looked through for an id.
-const MOST: usize = 10_000;
+pub(super) use which::meant_root;
+pub(crate) use which::{find, find_to_remove, gates_with, is_late, one_of, session_id};
 
 /// How long the end of a store is waited for. It takes a moment, unless a disk hangs.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -246,81 +247,6 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
 pub(super) fn unable(error: io::Error) -> Failure {
     Failure::failed("runtime", format_args!("cannot start the engine: {error}"))
-}
-
-fn every() -> SessionFilter {
-    SessionFilter {
-        limit: MOST,
-        ..SessionFilter::default()
-    }
-}
-
-/// The id of the one session that is meant.
-pub(crate) async fn find(engine: &Engine, meant: &str) -> Result<SessionId, Failure> {
-    let all = engine.sessions(every()).await?;
-    one_session(&all, meant).map(|session| session.id.clone())
-}
-
-/// The session that is meant, or the one at the top that it goes on with.
-pub(super) async fn meant_root(store: &Sqlite, meant: &str) -> Result<SessionData, Failure> {
-    // Who names it whole need not have all of them read.
-    if let Ok(id) = meant.parse()
-        && let Some(record) = store.record(&id).await?
-        && record.session.parent.is_none()
-    {
-        return Ok(record.session);
-    }
-    let all = store.sessions(every()).await?;
-    let meant = one_session(&all, meant)?;
-    Ok(root(&all, meant).clone())
-}
-
-/// The id of the one session that is meant, where no engine is needed.
-pub(crate) fn session_id(context: &Context, meant: &str) -> Result<SessionId, Failure> {
-    let store = Sqlite::open(database(context)?)?;
-    let all = runtime()?.block_on(store.sessions(every()))?;
-    one_session(&all, meant).map(|session| session.id.clone())
-}
-
-fn one_session<'a>(all: &'a [SessionData], meant: &str) -> Result<&'a SessionData, Failure> {
-    let ids = all.iter().map(|session| session.id.as_str());
-    let id = one_of(ids, meant, "session", "rye session list")?;
-    let found = all.iter().find(|session| session.id.as_str() == id);
-    found.ok_or_else(|| Failure::failed("not_found", format!("there is no session {id}")))
-}
-
-/// The session at the top: a child goes on where its parent does.
-fn root<'a>(all: &'a [SessionData], session: &'a SessionData) -> &'a SessionData {
-    let above = |session: &&SessionData| {
-        let parent = session.parent.as_ref()?;
-        all.iter().find(|other| other.id == parent.session)
-    };
-    std::iter::successors(Some(session), above)
-        .last()
-        .unwrap_or(session)
-}
-
-/// The one of several that a part of its id means.
-pub(crate) fn one_of<'a>(
-    ids: impl Iterator<Item = &'a str>,
-    meant: &str,
-    what: &str,
-    hint: &str,
-) -> Result<&'a str, Failure> {
-    // Nothing is a part of every id, and means none.
-    let is_meant = |id: &&str| !meant.is_empty() && id.contains(meant);
-    let mut fitting: Vec<_> = ids.filter(is_meant).collect();
-    if let Some(exact) = fitting.iter().position(|id| *id == meant) {
-        return Ok(fitting.swap_remove(exact));
-    }
-    match fitting.as_slice() {
-        [one] => Ok(one),
-        [] => Err(Failure::failed("not_found", format!("there is no {what} {meant}")).hint(hint)),
-        many => {
-            let message = format!("{} have ids with {meant} in them", many.len());
-            Err(Failure::failed("ambiguous", message).hint(hint))
-        }
-    }
 }
 
 /// Makes a decision as the person at the command line.

@@ -67,7 +67,8 @@ fn spoken(message: &Message) -> String {
     format!("{role:<10} {}{cut_off}", parts.join("; "))
 }
 
-fn first_line(text: &str) -> String {
+/// The first line of a text, and a sign where it goes on.
+pub(crate) fn first_line(text: &str) -> String {
     const MOST: usize = 200;
     let mut lines = text.trim().lines();
     let first: String = lines

@@ -43,6 +43,9 @@ impl From<Exit> for ExitCode {
 /// The detail that lists all that is wrong.
 const VIOLATIONS: &str = "violations";
 
+/// The detail that lists all that may be meant.
+const FITTING: &str = "fitting";
+
 /// What went wrong and what to do.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
@@ -104,6 +107,11 @@ impl Failure {
         self.detail(VIOLATIONS, all.collect::<Vec<_>>())
     }
 
+    /// All that may be meant, where it is not clear which.
+    pub(crate) fn fitting(self, all: impl Iterator<Item = String>) -> Self {
+        self.detail(FITTING, all.collect::<Vec<_>>())
+    }
+
     pub(crate) fn at(mut self, path: impl Into<PathBuf>) -> Self {
         self.path = Some(path.into().into_boxed_path());
         self
@@ -155,10 +163,10 @@ impl Failure {
             let _ = writeln!(text, "{excerpt}");
         }
         let details = self.details.iter();
-        let violations = details.filter(|(key, _)| *key == VIOLATIONS);
-        let violations = violations.filter_map(|(_, all)| all.as_array()).flatten();
-        for violation in violations.filter_map(Value::as_str) {
-            let _ = writeln!(text, "  {dim}-{dim:#} {}", one_line(violation));
+        let listed = details.filter(|(key, _)| [VIOLATIONS, FITTING].contains(key));
+        let listed = listed.filter_map(|(_, all)| all.as_array()).flatten();
+        for line in listed.filter_map(Value::as_str) {
+            let _ = writeln!(text, "  {dim}-{dim:#} {}", one_line(line));
         }
         if let Some(hint) = &self.hint {
             let _ = writeln!(text, "  {help}hint{help:#}: {}", one_line(hint));

@@ -2,6 +2,8 @@
 //! or passed on.
 
 mod asked;
+mod ended;
+mod events;
 mod gates;
 mod leaving;
 
@@ -10,12 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rye_engine::bridge::DRIFT;
-use rye_engine::protocol::{
-    Entry, EntryId, ErrorInfo, Event, EventKind, Gate, GateId, Incomplete, Millis, StatusKind,
-    ThreadId, TurnEnd,
-};
+use rye_engine::protocol::{Entry, EntryId, EventKind, Gate, GateId, Millis, StatusKind, ThreadId};
 use rye_engine::{Engine, Notice, Prompt, Session};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::engine::{decide, how_to_answer};
 use super::entry_line::line;
@@ -24,8 +23,12 @@ use super::gate_words;
 use super::page::{DIM, one_line, paint};
 use super::printer::Printer;
 use asked::{Asked, Meaning};
+use ended::Ends;
+use events::{asked_below, print_event};
 use gates::Gates;
 use leaving::Leaving;
+
+pub(crate) use ended::{Bare, Ended};
 
 /// How long after its time a prompt may end.
 const GRACE: Duration = Duration::from_secs(5);
@@ -35,7 +38,7 @@ pub(crate) struct Follower<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) session: &'a Session,
     pub(crate) printer: Printer,
-    /// Approve without asking.
+    /// Approve without asking: what a prompt that is asked wants, or all that is gone on with.
     pub(crate) yes: bool,
     /// Wait at a gate that nobody here can be asked about.
     pub(crate) waits: bool,
@@ -43,32 +46,35 @@ pub(crate) struct Follower<'a> {
     pub(crate) events: bool,
 }
 
-/// How a prompt ended.
-pub(crate) struct Ended {
-    pub(crate) reason: TurnEnd,
-    /// What the model answered; also in the turns that followed by themselves.
-    pub(crate) text: String,
-    /// Why the model stopped, in its own words.
-    pub(crate) stop_reason: Option<String>,
-    /// Why that is not all there was to say, if it is not.
-    pub(crate) incomplete: Option<Incomplete>,
-    /// The result, where one was wanted and it fits.
-    pub(crate) result: Option<Value>,
-    pub(crate) error: Option<ErrorInfo>,
+/// Whose a gate is, to whoever follows a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// It is asked for the prompt, by itself or by a task below it.
+    Own,
+    /// It is asked for another prompt of the same thread, and this one waits behind it.
+    InTheWay,
+    /// It is asked in another thread.
+    Other,
 }
 
 impl Follower<'_> {
     /// Asks, and follows until nothing more comes of it: a history that is too long by then
     /// is summed up, and an agent that is told to go on afterwards has done so.
-    pub(crate) async fn ask(&self, prompt: Prompt) -> Result<Ended, Failure> {
+    /// What is told begins behind an event.
+    pub(crate) async fn ask(&self, prompt: Prompt, after: u64) -> Result<Ended, Failure> {
         // Before it is asked: what is told live is told to whoever listens by then.
-        let mut told = self.session.last_event().await?;
-        let mut events = self.session.subscribe(told);
+        let mut told = after;
+        let mut events = self.session.subscribe(after);
         let mut gates = Gates::of(self.engine, self.session.id()).await?;
         gates.leave_out(self.session.id());
         let mut leaving = Leaving::new(self.engine);
         let until = prompt.limits.until;
-        let mut asked = Asked::new(self.session.prompt(prompt).await?);
+        let key = prompt.thread.clone();
+        let item = self.session.prompt(prompt).await?;
+        let threads = self.session.threads().into_iter();
+        let mut threads = threads.filter(|it| key.as_ref().is_none_or(|key| it.key == *key));
+        let thread = threads.next().map(|it| it.id);
+        let mut asked = Asked::new(item, thread);
         // The last event there was when its thread was found to do nothing.
         let mut last = None;
         loop {
@@ -84,9 +90,13 @@ impl Follower<'_> {
                 return Err(failure);
             }
             let notice = tokio::select! {
+                // What has happened by then says whose a gate is.
+                biased;
                 notice = events.next() => notice?.ok_or_else(taken)?,
                 gate = gates.next() => {
-                    self.at_gate(gate?, &mut leaving).await?;
+                    let gate = gate?;
+                    let whose = self.whose(&gate, &asked).await?;
+                    self.at_gate(gate, whose, &mut leaving).await?;
                     continue;
                 }
                 () = leaving.news() => continue,
@@ -106,7 +116,12 @@ impl Follower<'_> {
                     asked.turn_ended(&item, reason, thread);
                 }
                 // After its line.
-                (EventKind::DecisionGate { gate }, _) => self.at_gate(*gate, &mut leaving).await?,
+                (EventKind::DecisionGate { gate }, _) => {
+                    if gates.is_first(&gate.id) {
+                        let whose = self.whose(&gate, &asked).await?;
+                        self.at_gate(*gate, whose, &mut leaving).await?;
+                    }
+                }
                 (EventKind::Error { error }, _) => {
                     if notice.event.sequence.is_none() && !self.events {
                         // It waits, and somebody may want to know what for.
@@ -126,8 +141,20 @@ impl Follower<'_> {
         view.is_none_or(|view| matches!(view.status, StatusKind::Idle | StatusKind::Queued))
     }
 
-    /// Follows until nothing is left to do, and all is told that came of it.
-    pub(crate) async fn until_idle(&self, after: u64) -> Result<(), Failure> {
+    /// Whose a gate is, while a prompt is followed.
+    async fn whose(&self, gate: &Gate, asked: &Asked) -> Result<Whose, Failure> {
+        let asked_for = self.engine.asked_for(gate, self.session.id()).await?;
+        Ok(match asked_for {
+            Some((_, item)) if asked.owns(&item) => Whose::Own,
+            Some((thread, _)) if asked.is_in(&thread) => Whose::InTheWay,
+            _ => Whose::Other,
+        })
+    }
+
+    /// Follows until nothing is left to do, and all is told that came of it. Gives the prompts
+    /// that have ended, in order.
+    pub(crate) async fn until_idle(&self, after: u64) -> Result<Vec<Bare>, Failure> {
+        let mut ends = Ends::default();
         let mut gates = Gates::of(self.engine, self.session.id()).await?;
         let mut events = self.session.subscribe(after);
         let mut leaving = Leaving::new(self.engine);
@@ -137,7 +164,7 @@ impl Follower<'_> {
             let idle = threads.iter().all(|it| it.status == StatusKind::Idle);
             // A thread is idle before the last it did has been heard of.
             if idle && told >= self.session.last_event().await? {
-                return Ok(());
+                return Ok(ends.all());
             }
             if let Some(failure) = leaving.now(self.engine, self.session, told).await? {
                 return Err(failure);
@@ -145,7 +172,8 @@ impl Follower<'_> {
             let notice = tokio::select! {
                 notice = events.next() => notice?.ok_or_else(taken)?,
                 gate = gates.next() => {
-                    self.at_gate(gate?, &mut leaving).await?;
+                    // Whoever goes on with a session goes on with all of it.
+                    self.at_gate(gate?, Whose::Own, &mut leaving).await?;
                     continue;
                 }
                 () = leaving.news() => continue,
@@ -153,6 +181,7 @@ impl Follower<'_> {
             let notice = self.heard(notice).await?;
             told = notice.event.sequence.unwrap_or(told);
             self.change_of_model(&notice.event.kind);
+            ends.hear(&notice.event.kind);
             if let Some(entry) = notice.entry {
                 self.aside(&line(&entry));
             }
@@ -209,18 +238,29 @@ impl Follower<'_> {
         }
     }
 
-    async fn at_gate(&self, gate: Gate, leaving: &mut Leaving) -> Result<(), Failure> {
+    async fn at_gate(
+        &self,
+        gate: Gate,
+        whose: Whose,
+        leaving: &mut Leaving,
+    ) -> Result<(), Failure> {
         let id = &gate.id;
         if self.events && gate.origin.session != *self.session.id() {
             // Those of the session itself are among its events.
             print_event(&asked_below(&gate), None)?;
+        }
+        if whose == Whose::Other {
+            let text = format!("another thread waits for a decision: {}", gate.title);
+            self.printer.warn(&text, Some(&how_to_answer(&gate)));
+            return Ok(());
         }
         let has = |action: &str| gate.actions.iter().any(|it| it.id == action);
         // To approve whatever is asked for is not to spend whatever is asked for, nor to take
         // whatever a server says.
         let only_a_person = ["limit", DRIFT];
         let named = |key: &&str| gate.context.contains_key(*key);
-        if has("approve") && self.yes && !only_a_person.iter().any(named) {
+        let yes = self.yes && whose == Whose::Own;
+        if has("approve") && yes && !only_a_person.iter().any(named) {
             return self.decide(id, "approve").await;
         }
         let mut waits = self.waits;
@@ -238,10 +278,11 @@ impl Follower<'_> {
                 None => waits = false,
             }
         }
-        let (text, hint) = (
-            format!("it waits for a decision: {}", gate.title),
-            how_to_answer(&gate),
-        );
+        let waiting = match whose {
+            Whose::InTheWay => "it waits behind another prompt, which waits for a decision",
+            _ => "it waits for a decision",
+        };
+        let (text, hint) = (format!("{waiting}: {}", gate.title), how_to_answer(&gate));
         if !waits {
             let failure = Failure::new(Exit::Waits, "gate_waits", text);
             let failure = failure.hint(hint).detail("gate", id.as_str());
@@ -279,40 +320,4 @@ fn out_of_time() -> Failure {
 
 fn taken() -> Failure {
     Failure::failed("closed", "the session was taken over elsewhere")
-}
-
-fn asked_below(gate: &Gate) -> Event {
-    Event {
-        sequence: None,
-        session: gate.origin.session.clone(),
-        thread: Some(gate.origin.thread.clone()),
-        at: gate.created_at,
-        kind: EventKind::DecisionGate {
-            gate: Box::new(gate.clone()),
-        },
-    }
-}
-
-/// Prints an event in a line; with the entry that was written, where it tells of one.
-fn print_event(event: &Event, entry: Option<&Entry>) -> Result<(), Failure> {
-    let wrong = |error: &dyn std::fmt::Display| Failure::failed("io", error);
-    let mut data = serde_json::to_value(&event.kind).map_err(|error| wrong(&error))?;
-    if let Some(data) = data.as_object_mut() {
-        data.remove("type");
-        if let Some(entry) = entry {
-            let written = serde_json::to_value(&entry.kind).map_err(|error| wrong(&error))?;
-            data.insert("written".to_owned(), written);
-        }
-    }
-    let mut line = json!({
-        "type": event.kind.name(),
-        "session": event.session,
-        "thread": event.thread,
-        "at": event.at,
-        "data": data,
-    });
-    if let Some(number) = event.sequence {
-        line["sequence"] = number.into();
-    }
-    Printer::raw(format!("{line}\n").as_bytes()).map_err(|error| wrong(&error))
 }

@@ -36,18 +36,54 @@ pub(crate) struct GoingOn<'a> {
 }
 
 /// Runs work on an engine for the one session that is meant: all is as it was where it was
-/// made, unless something else is asked for.
+/// made, unless something else is asked for. A task is moved by its parent alone, and refused.
 pub(crate) fn with_session<T>(
     context: &Context,
     meant: &str,
     asked: Wanted,
     work: impl AsyncFnOnce(GoingOn<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    let refused = |task: &SessionId, top: &Session| {
+        let message = format!(
+            "{task} is a task of session {}, which alone asks it",
+            top.id
+        );
+        let hint = format!("rye session fork {task} makes a session of its own of it");
+        Err(Failure::usage(message).hint(hint))
+    };
+    with_top(context, meant, asked, refused, work)
+}
+
+/// The same, where for a task the session at the top is meant.
+pub(crate) fn with_session_above<T>(
+    context: &Context,
+    meant: &str,
+    asked: Wanted,
+    work: impl AsyncFnOnce(GoingOn<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let said = |task: &SessionId, top: &Session| {
+        let text = format!("{task} is a task of session {}, which goes on", top.id);
+        context.printer.warn(&text, None);
+        Ok(())
+    };
+    with_top(context, meant, asked, said, work)
+}
+
+fn with_top<T>(
+    context: &Context,
+    meant: &str,
+    asked: Wanted,
+    is_task: impl FnOnce(&SessionId, &Session) -> Result<(), Failure>,
+    work: impl AsyncFnOnce(GoingOn<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     // Before there are threads, since it forks.
     let supervisor = Supervisor::start().map_err(unable)?;
     let runtime = runtime()?;
     let store = store(context)?;
-    let session = runtime.block_on(meant_root(&store, meant))?;
+    let (meant, session) = runtime.block_on(meant_root(&store, meant))?;
+    if meant != session.id {
+        is_task(&meant, &session)?;
+    }
     let before = match &session.sandbox {
         Some(sandbox) if sandbox.kind == "local" => SandboxKind::Local,
         _ => SandboxKind::Virtual,

@@ -13,6 +13,7 @@ mod follower;
 mod gate_words;
 mod gateway;
 mod going_on;
+mod last_words;
 mod models;
 mod page;
 mod printer;

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Write as _};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use anstream::{AutoStream, ColorChoice};
 use rustix::termios::{QueueSelector, tcflush};
@@ -12,6 +13,9 @@ use serde_json::{Map, Value};
 
 use super::failure::{Exit, Failure};
 use super::page::{self, Page, one_line, plain};
+
+/// Held while something is written to standard output as it is, so that lines stay whole.
+static LINES: Mutex<()> = Mutex::new(());
 
 /// What a call that was carried out has to say, to scripts and to people.
 pub(crate) trait Report {
@@ -142,10 +146,18 @@ impl Printer {
     /// Writes bytes to standard output as they are, past the buffer of the standard
     /// library, which would keep a copy.
     pub(crate) fn raw(bytes: &[u8]) -> io::Result<()> {
+        let _alone = LINES.lock().unwrap_or_else(PoisonError::into_inner);
         match Self::raw_output()?.write_all(bytes) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             outcome => outcome,
         }
+    }
+
+    /// The same for what is the last of it: whatever else would be written waits for ever.
+    pub(crate) fn last(bytes: &[u8]) -> io::Result<()> {
+        let alone = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::forget(alone);
+        Self::raw_output()?.write_all(bytes)
     }
 
     /// Standard output, for bytes that come one after the other.
@@ -237,7 +249,7 @@ impl Printer {
 }
 
 /// The one JSON document of a call, with its newline.
-fn document(fields: Value, failure: Option<&Failure>) -> String {
+pub(super) fn document(fields: Value, failure: Option<&Failure>) -> String {
     let mut document = Map::new();
     let status = if failure.is_some() {
         "error"

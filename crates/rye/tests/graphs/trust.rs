@@ -162,12 +162,16 @@ fn an_approval_of_one_question_is_none_of_another() {
         ])
         .spawn()
         .unwrap();
-    until(&world, "waiting");
+    // Until then it is the first question that it waits with.
+    while !told("", &world.run(&["gate", "list"])).contains("step-1:ask:2") {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     transcript += &world.transcript(&[
         "gate list",
         &format!("gate approve gate:{id}:graph:step-1:ask"),
         &format!("run status {id}"),
         &format!("gate deny {id}"),
+        &format!("gate deny {id}:graph:step-1:ask:2"),
     ]);
     let output = walker.wait_with_output().unwrap();
     transcript += &told(

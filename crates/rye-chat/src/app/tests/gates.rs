@@ -143,7 +143,7 @@ fn words_that_are_sent_before_a_question_is_seen_are_a_prompt() {
     let mut app = app();
     press(&mut app, "go left", now);
     painted(&mut app, gate(&[]), now);
-    let expected = [prompt("go left", QueueMode::Followup)];
+    let expected = [prompt("go left", None)];
     assert_eq!(press(&mut app, "\r", now), expected);
 }
 

@@ -8,7 +8,7 @@ use rye_engine::protocol::{Limits, Millis, QueueMode};
 use rye_host::SandboxKind;
 use serde_json::Value;
 
-use super::part_of_id;
+use super::{key_of_thread, part_of_id};
 
 #[derive(Debug, Args)]
 #[command(
@@ -21,11 +21,11 @@ use super::part_of_id;
     rye chat --session 01a1… --sandbox local"
 )]
 pub(crate) struct ChatArgs {
-    /// A session to go on with, or a part of its id. Else a new one.
+    /// A session to go on with, or the beginning or the end of its id. Else a new one.
     #[arg(long, value_name = "ID", value_parser = part_of_id)]
     pub(crate) session: Option<String>,
     /// The thread to begin with.
-    #[arg(long, value_name = "KEY", default_value = "default")]
+    #[arg(long, value_name = "KEY", default_value = "default", value_parser = key_of_thread)]
     pub(crate) thread: String,
     /// The model, as `provider/model` or `scripted:FILE`: see `rye models list`.
     #[arg(long, value_name = "M")]
@@ -60,11 +60,11 @@ pub(crate) struct PromptArgs {
     /// What is asked. Else what standard input says.
     #[arg(value_name = "TEXT")]
     pub(crate) text: Vec<String>,
-    /// A session to go on with, or a part of its id. Else a new one.
+    /// A session to go on with, or the beginning or the end of its id. Else a new one.
     #[arg(long, value_name = "ID", value_parser = part_of_id)]
     pub(crate) session: Option<String>,
     /// Its thread.
-    #[arg(long, value_name = "KEY", default_value = "default")]
+    #[arg(long, value_name = "KEY", default_value = "default", value_parser = key_of_thread)]
     pub(crate) thread: String,
     /// The model, as `provider/model` or `scripted:FILE`: see `rye models list`.
     #[arg(long, value_name = "M")]
@@ -87,7 +87,7 @@ pub(crate) struct PromptArgs {
     /// Where tools work. Else where they did, and in memory in a new session.
     #[arg(long, value_enum)]
     pub(crate) sandbox: Option<SandboxChoice>,
-    /// Approve what is asked for.
+    /// Approve what is asked for this prompt, by tasks too; never what waited before.
     #[arg(long)]
     pub(crate) yes: bool,
     /// End at a gate that nobody here can be asked about, rather than wait: as soon as nothing
@@ -184,7 +184,11 @@ pub(crate) enum SessionCommand {
     #[command(after_help = "Example:\n  rye session show 01a1…")]
     Show(SessionArgs),
     /// Go on with a session where it was, until nothing is left to do.
-    #[command(after_help = "Example:\n  rye session resume 01a1…")]
+    #[command(
+        after_help = "Exit codes are those of `rye prompt`, for the first prompt that was not answered. Of a task, the\n\
+        session at the top goes on.\n\n\
+        Example:\n  rye session resume 01a1…"
+    )]
     Resume(ResumeArgs),
     /// Check that nothing of a session was altered, removed, reordered or added.
     #[command(
@@ -244,7 +248,7 @@ pub(crate) struct CompactArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
     /// Its thread.
-    #[arg(long, value_name = "KEY", default_value = "default")]
+    #[arg(long, value_name = "KEY", default_value = "default", value_parser = key_of_thread)]
     pub(crate) thread: String,
     /// Take the last summary back: what it covers is read again.
     #[arg(long)]
@@ -256,7 +260,7 @@ pub(crate) struct ThreadArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
     /// The thread; it is made if it is not there.
-    #[arg(long, value_name = "KEY", default_value = "default")]
+    #[arg(long, value_name = "KEY", default_value = "default", value_parser = key_of_thread)]
     pub(crate) thread: String,
     /// The role that answers in it: a file of `.ai/roles/`.
     #[arg(long, value_name = "NAME")]
@@ -322,7 +326,7 @@ pub(crate) struct ExportSessionArgs {
     rye replay work.jsonl"
 )]
 pub(crate) struct ReplayArgs {
-    /// A session's id, or a part of it; or a file that it was written to.
+    /// A session's id, or the beginning or the end of it; or a file that it was written to.
     #[arg(value_name = "ID|FILE", value_parser = part_of_id)]
     pub(crate) what: String,
 }
@@ -338,7 +342,7 @@ pub(crate) struct ImportSessionArgs {
 pub(crate) struct ForkArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// The last entry that both have, or a part of its id. Else the last one that there is.
+    /// The last entry that both have, or the beginning or the end of its id. Else the last one that there is.
     #[arg(long, value_name = "ENTRY", value_parser = part_of_id)]
     pub(crate) at: Option<String>,
 }
@@ -350,7 +354,7 @@ pub(crate) struct ResumeArgs {
     /// Where tools work. Else where they did, and in memory in a new session.
     #[arg(long, value_enum)]
     pub(crate) sandbox: Option<SandboxChoice>,
-    /// Approve what is asked for.
+    /// Approve what is asked for in the session, also what waits already.
     #[arg(long)]
     pub(crate) yes: bool,
 }
@@ -380,7 +384,7 @@ pub(crate) enum GateCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct GateArgs {
-    /// Its id, or the beginning, the end or another part that no other has.
+    /// Its id, or a part of it that no other gate has, ended or not.
     #[arg(value_name = "GATE", value_parser = part_of_id)]
     pub(crate) gate: String,
 }

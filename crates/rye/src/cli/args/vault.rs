@@ -53,7 +53,7 @@ pub(crate) struct SetArgs {
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct OwnerArgs {
-    /// For this session alone, or a part of its id.
+    /// For this session alone: its id, or the beginning or the end of it.
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
     /// For all sessions of this organisation.

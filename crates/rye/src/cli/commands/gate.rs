@@ -1,36 +1,32 @@
 //! `rye gate list`, `approve`, `deny`, `answer`
 
 pub(super) mod graphs;
+mod meant;
 
 use std::path::{Path, PathBuf};
 
 use rye_engine::arguments::ARGUMENTS;
 use rye_engine::bridge::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
-use rye_engine::protocol::{Gate, GateId, Session};
+use rye_engine::protocol::{Gate, Session};
 use rye_engine::store::Posted;
 use serde_json::{Value, json};
 
 use crate::cli::args::{GateArgs, GateCommand, Holds};
-use crate::cli::call_gates::{ANSWERS, Answer, CallGate, CallGates, Given, OF_CALLS};
+use crate::cli::call_gates::{ANSWERS, Answer, CallGate, CallGates, Given};
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, decide, how_to_answer, one_of, person, with_engine};
+use crate::cli::engine::{Wanted, decide, how_to_answer, person, with_engine};
 use crate::cli::failure::Failure;
 use crate::cli::gate_words;
 use crate::cli::going_on::PROJECT;
 use crate::cli::page::{DIM, GOOD, Page, one_line, paint};
 use crate::cli::printer::{Outcome, Report};
 use graphs::Asked;
+use meant::Meant;
 
 pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
     match command {
         GateCommand::List => list(context),
         GateCommand::Approve(args) => {
-            if args.holds != Holds::Call && call_gate(&args.gate, context)?.is_some() {
-                let message = "an approval of an MCP client's call is for that call alone";
-                return Err(
-                    Failure::usage(message).hint(format!("rye gate approve {}", args.gate.gate))
-                );
-            }
             let action = match args.holds {
                 Holds::Call => APPROVE,
                 Holds::Session => APPROVE_SESSION,
@@ -137,23 +133,14 @@ fn show(page: &mut Page, title: &str, body: &str, origin: Option<String>, answer
     page.line(paint(DIM, format_args!("  {answer}")));
 }
 
-/// The waiting call of an MCP client that is meant.
-fn call_gate(args: &GateArgs, context: &Context) -> Result<Option<String>, Failure> {
-    let pending = CallGates::of(context)?.pending()?;
-    let ids = pending.iter().map(|gate| gate.id.as_str());
-    // One that has an answer is not among them; its whole id still tells what it was.
-    let is_whole = args.gate.starts_with(OF_CALLS);
-    match one_of(ids, &args.gate, "waiting gate", "rye gate list") {
-        Ok(id) => Ok(Some(id.to_owned())),
-        Err(_) if is_whole => Ok(Some(args.gate.clone())),
-        Err(failure) if failure.code == "ambiguous" => Err(failure),
-        Err(_) => Ok(None),
-    }
-}
-
-fn answer_call(id: &str, action: &str, value: &Value, context: &Context) -> Outcome {
+fn answer_call(gate: &CallGate, action: &str, value: &Value, context: &Context) -> Outcome {
+    let id = gate.id.as_str();
     if value.get(ARGUMENTS).is_some() {
         return Err(fixed());
+    }
+    if [APPROVE_SESSION, APPROVE_PROJECT].contains(&action) {
+        let message = "an approval of an MCP client's call is for that call alone";
+        return Err(Failure::usage(message).hint(format!("rye gate approve {id}")));
     }
     if !ANSWERS.contains(&action) {
         let message = format!("the answer to {id} is {}", ANSWERS.join(" or "));
@@ -165,22 +152,30 @@ fn answer_call(id: &str, action: &str, value: &Value, context: &Context) -> Outc
         at: lillux::time::now().iso,
     };
     match CallGates::of(context)?.give(id, &answer)? {
-        Given::Written => Ok(Box::new(Answered {
-            gate: GateId::from(id.to_owned()),
-            action: action.to_owned(),
-            next: None,
-        })),
+        Given::Written => {
+            let mut json = gate.json();
+            json["status"] = json!({ "type": "resolved", "resolution": answer });
+            Ok(Box::new(Answered {
+                title: gate.title.clone(),
+                body: gate.body.clone(),
+                gate: json,
+                action: action.to_owned(),
+                before: false,
+                next: None,
+            }))
+        }
         Given::Conflict(first) => Err(conflict(&first.by, &first.action)),
         Given::Gone => Err(gone()),
     }
 }
 
-/// Whether an answer counts.
-fn accepted(posted: Posted) -> Result<(), Failure> {
+/// Whether an answer counts, and whether it did before.
+fn accepted(posted: Posted) -> Result<bool, Failure> {
     match posted {
         Posted::Conflict(first) => Err(conflict(&first.by, &first.action)),
         Posted::Gone(_) => Err(gone()),
-        Posted::Written | Posted::Same => Ok(()),
+        Posted::Written => Ok(false),
+        Posted::Same => Ok(true),
     }
 }
 
@@ -198,45 +193,61 @@ fn gone() -> Failure {
 }
 
 fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Outcome {
-    if let Some(id) = call_gate(args, context)? {
-        return answer_call(&id, action, &value, context);
+    match meant::meant(&args.gate, context)? {
+        Meant::Call(gate, _) => answer_call(&gate, action, &value, context),
+        Meant::Graph(asked) => graphs::answer(&asked, action, value, context),
+        Meant::Agent(gate) => answer_agent(gate, action, value, context),
     }
-    if let Some(asked) = graphs::meant(&args.gate, context)? {
-        return graphs::answer(&asked, action, value, context);
-    }
+}
+
+fn answer_agent(gate: Gate, action: &str, value: Value, context: &Context) -> Outcome {
     with_engine(context, Wanted::default(), async |engine| {
-        let pending = engine.pending_gates(None).await?;
-        let ids = pending.iter().map(|gate| gate.id.as_str());
-        // One that has ended is not among them; its whole id still tells how.
-        let gate = match one_of(ids, &args.gate, "waiting gate", "rye gate list") {
-            Ok(id) => GateId::from(id.to_owned()),
-            Err(_) if args.gate.starts_with("gate:") => GateId::from(args.gate.clone()),
-            Err(failure) => return Err(failure),
-        };
-        let posted = decide(engine, &gate, action, value).await?;
-        accepted(posted)?;
-        let held = pending.iter().find(|it| it.id == gate);
-        let session = held.map(|gate| gate.origin.session.to_string());
-        let action = action.to_owned();
-        let next =
-            session.map(|session| format!("rye session resume {session}, if no process runs it"));
-        Ok(Box::new(Answered { gate, action, next }) as Box<dyn Report>)
+        let before = accepted(decide(engine, &gate.id, action, value).await?)?;
+        let session = &gate.origin.session;
+        let next = format!("rye session resume {session}, if no process runs it");
+        let next = (!before).then_some(next);
+        let gate = engine.gate(&gate.id).await?.unwrap_or(gate);
+        Ok(Box::new(Answered::of(&gate, action, before, next)) as Box<dyn Report>)
     })
 }
 
+/// What was decided, and about what.
 struct Answered {
-    gate: GateId,
+    title: String,
+    body: String,
+    /// As it stands now.
+    gate: Value,
     action: String,
+    /// Whether the same was decided before.
+    before: bool,
     next: Option<String>,
+}
+
+impl Answered {
+    fn of(gate: &Gate, action: &str, before: bool, next: Option<String>) -> Self {
+        Self {
+            title: gate.title.clone(),
+            body: gate.body.clone(),
+            gate: json!(gate),
+            action: action.to_owned(),
+            before,
+            next,
+        }
+    }
 }
 
 impl Report for Answered {
     fn json(&self) -> Value {
-        json!({ "gate": self.gate, "action": self.action })
+        let (gate, id) = (&self.gate, &self.gate["id"]);
+        json!({ "gate": id, "action": self.action, "before": self.before, "decision_gate": gate })
     }
 
     fn show(&self, page: &mut Page) {
-        page.line(paint(GOOD, &self.action));
+        let before = if self.before { ", as before" } else { "" };
+        page.line(paint(GOOD, format_args!("{}{before}", self.action)));
+        for line in gate_words::lines(&self.title, &self.body, page.width()) {
+            page.line(line);
+        }
     }
 
     fn next(&self) -> Option<String> {

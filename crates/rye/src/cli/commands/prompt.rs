@@ -5,7 +5,7 @@ mod input;
 use std::path::Path;
 use std::time::SystemTime;
 
-use rye_engine::protocol::{ErrorCode, Incomplete, Millis, SessionId, TurnEnd};
+use rye_engine::protocol::{Incomplete, Millis, SessionId, TurnEnd};
 use rye_engine::result::wrong_schema;
 use rye_engine::store::Claim;
 use rye_engine::{Engine, NewSession, Prompt, Session};
@@ -17,6 +17,7 @@ use crate::cli::engine::{Wanted, with_engine};
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::follower::{Ended, Follower};
 use crate::cli::going_on::{made_in, with_session};
+use crate::cli::last_words::LastWords;
 use crate::cli::page::{Page, plain};
 use crate::cli::printer::{Outcome, Printer, Report};
 
@@ -43,9 +44,11 @@ fn prompted(args: &PromptArgs, context: &Context) -> Outcome {
         return with_session(context, meant, wanted, async |it| {
             let engine = it.engine;
             let content = checked(args, text, engine, false).await?;
+            // It goes on as soon as it is open: what comes of that is told too.
+            let before = engine.last_event(it.session).await?;
             let session = engine.open_session(it.session, Claim::IfFree).await?;
             let prompt = prompt(args, content, schema);
-            ask(args, context, engine, &session, prompt).await
+            ask(args, context, engine, &session, (prompt, before)).await
         });
     }
     with_engine(context, wanted, async |engine| {
@@ -61,7 +64,7 @@ fn prompted(args: &PromptArgs, context: &Context) -> Outcome {
         };
         let session = engine.create_session(new).await?;
         let prompt = prompt(args, content, schema);
-        ask(args, context, engine, &session, prompt).await
+        ask(args, context, engine, &session, (prompt, 0)).await
     })
 }
 
@@ -132,8 +135,9 @@ async fn ask(
     context: &Context,
     engine: &Engine,
     session: &Session,
-    prompt: Prompt,
+    (prompt, after): (Prompt, u64),
 ) -> Outcome {
+    let _last_words = LastWords::prepare(context.printer, session.id(), Some(OUTCOME))?;
     let until = prompt.limits.until;
     let follower = Follower {
         engine,
@@ -144,7 +148,7 @@ async fn ask(
         events: context.printer.json,
     };
     let session = session.id().clone();
-    let ended = match follower.ask(prompt).await {
+    let ended = match follower.ask(prompt, after).await {
         Ok(ended) => ended,
         Err(failure) if failure.exit == Exit::Waits => {
             return Ok(Box::new(Waits { session, failure }));
@@ -178,7 +182,7 @@ fn tell_incomplete(ended: &Ended, session: &SessionId, printer: Printer) {
     printer.warn(&format!("{incomplete} ({why})"), Some(&hint));
 }
 
-fn now() -> Millis {
+pub(super) fn now() -> Millis {
     Millis(u64::try_from(lillux::time::now().epoch_ms).unwrap_or_default())
 }
 
@@ -258,25 +262,7 @@ impl Report for Answer {
     }
 
     fn failure(&self) -> Option<Failure> {
-        let Ended { reason, error, .. } = &self.ended;
-        let (exit, code, message) = match reason {
-            TurnEnd::EndTurn => return None,
-            TurnEnd::Abort => (Exit::Aborted, "aborted", "somebody ended it"),
-            TurnEnd::Limit if self.is_late => (Exit::TimedOut, "limit", "its time is up"),
-            TurnEnd::Limit => (Exit::Limit, "limit", "a limit was reached"),
-            TurnEnd::Error => match error.as_ref().map(|error| error.code) {
-                Some(ErrorCode::InvalidResult) => {
-                    (Exit::Unfit, "invalid_result", "the result does not fit")
-                }
-                _ => (Exit::Failed, "error", "it could not be answered"),
-            },
-        };
-        let message = match error {
-            Some(error) => error.message.clone(),
-            None => message.to_owned(),
-        };
-        let failure = Failure::new(exit, code, message);
-        Some(failure.hint(format!("rye session show {}", self.session)))
+        self.ended.failure(&self.session, self.is_late)
     }
 
     fn next(&self) -> Option<String> {

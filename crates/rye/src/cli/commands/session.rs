@@ -13,18 +13,21 @@ use std::collections::BTreeMap;
 
 use rye_engine::Engine;
 use rye_engine::protocol::{
-    Entry, EntryKind, Gate, GateId, Session, SessionId, SessionStatus, Thread,
+    Entry, EntryKind, Gate, GateId, ItemStatus, QueueItem, Session, SessionId, SessionStatus,
+    Thread,
 };
 use rye_engine::store::{Claim, SessionFilter, UNREADABLE};
 use serde_json::{Value, json};
 
+use super::prompt::now;
 use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand};
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, find, how_to_answer, with_engine};
-use crate::cli::entry_line::{decided, line};
+use crate::cli::engine::{Wanted, find, find_to_remove, how_to_answer, with_engine};
+use crate::cli::entry_line::{decided, first_line, line};
 use crate::cli::failure::Failure;
 use crate::cli::follower::Follower;
-use crate::cli::going_on::with_session;
+use crate::cli::going_on::with_session_above;
+use crate::cli::last_words::LastWords;
 use crate::cli::page::{BAD, BOLD, DIM, Page, WARN, one_line, paint, plain};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
@@ -55,7 +58,17 @@ fn list(context: &Context) -> Outcome {
         };
         let sessions = engine.sessions(filter).await?;
         let gates = engine.pending_gates(None).await?;
-        Ok(Box::new(List { sessions, gates }) as Box<dyn Report>)
+        let mut queue = Vec::new();
+        for session in sessions.iter().filter(|it| it.parent.is_none()) {
+            // One that cannot be read says so by itself.
+            queue.extend(engine.unfinished(&session.id).await.unwrap_or_default());
+        }
+        let list = List {
+            sessions,
+            gates,
+            queue,
+        };
+        Ok(Box::new(list) as Box<dyn Report>)
     })
 }
 
@@ -67,6 +80,8 @@ fn is_child(session: &Session, of: &SessionId) -> bool {
 struct List {
     sessions: Vec<Session>,
     gates: Vec<Gate>,
+    /// Prompts that have not ended.
+    queue: Vec<QueueItem>,
 }
 
 impl List {
@@ -82,9 +97,17 @@ impl List {
     }
 }
 
+impl List {
+    fn unfinished(&self, session: &SessionId) -> usize {
+        let own = |item: &&QueueItem| item.session == *session;
+        self.queue.iter().filter(own).count()
+    }
+}
+
 impl Report for List {
     fn json(&self) -> Value {
-        json!({ "sessions": self.sessions, "pending_gates": self.gates })
+        let (sessions, gates, queue) = (&self.sessions, &self.gates, &self.queue);
+        json!({ "sessions": sessions, "pending_gates": gates, "queue": queue })
     }
 
     fn show(&self, page: &mut Page) {
@@ -102,7 +125,11 @@ impl Report for List {
                 0 if session.status == SessionStatus::Error => {
                     Cell::styled(BAD, "rye session resume")
                 }
-                0 => Cell::new(""),
+                0 => match self.unfinished(&session.id) {
+                    0 => Cell::new(""),
+                    1 => Cell::styled(WARN, "a prompt to finish"),
+                    many => Cell::styled(WARN, format!("{many} prompts to finish")),
+                },
                 1 => Cell::styled(WARN, "a decision"),
                 many => Cell::styled(WARN, format!("{many} decisions")),
             };
@@ -132,6 +159,10 @@ struct Show {
     gates: BTreeMap<GateId, Gate>,
     /// Those that wait, also below it.
     pending: Vec<Gate>,
+    /// Prompts that have not ended.
+    queue: Vec<QueueItem>,
+    /// Why what it went on with was not answered, if it was not.
+    failure: Option<Failure>,
 }
 
 impl Show {
@@ -156,12 +187,15 @@ impl Show {
                 gates.insert(gate.id.clone(), gate);
             }
         }
+        let queue = engine.unfinished(&id).await?;
         Ok(Self {
             id,
             children,
             threads,
             gates,
             pending,
+            queue,
+            failure: None,
         })
     }
 }
@@ -178,7 +212,12 @@ impl Report for Show {
             "children": self.children,
             "gates": self.gates.values().collect::<Vec<_>>(),
             "pending_gates": self.pending,
+            "queue": self.queue,
         })
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        self.failure.clone()
     }
 
     fn show(&self, page: &mut Page) {
@@ -208,6 +247,21 @@ impl Report for Show {
             page.line(paint(WARN, format_args!("waits for a decision: {title}")));
             page.line(paint(DIM, format_args!("  {}", how_to_answer(gate))));
         }
+        // What waits for a decision is told already.
+        let told =
+            |item: &&QueueItem| item.status == ItemStatus::Running && !self.pending.is_empty();
+        for item in self.queue.iter().filter(|item| !told(item)) {
+            let state = match item.status {
+                ItemStatus::Running => "is not finished",
+                _ => "waits for its turn",
+            };
+            let asked = one_line(&first_line(&item.content));
+            page.line(paint(WARN, format_args!("{state}: {asked}")));
+        }
+        if !self.queue.is_empty() && self.pending.is_empty() {
+            let next = format!("  rye session resume {}, if no process runs it", self.id);
+            page.line(paint(DIM, next));
+        }
     }
 }
 
@@ -217,10 +271,11 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
         ..Wanted::default()
     };
     let meant = &args.session.id;
-    with_session(context, meant, wanted, async |it| {
+    with_session_above(context, meant, wanted, async |it| {
         let (engine, id) = (it.engine, it.session);
         // It goes on as soon as it is open: what comes of that is told from here on.
         let before = engine.last_event(id).await?;
+        let asked = engine.unfinished(id).await?;
         let session = engine.open_session(id, Claim::IfFree).await?;
         let follower = Follower {
             engine,
@@ -230,14 +285,23 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
             waits: true,
             events: false,
         };
-        follower.until_idle(before).await?;
-        Ok(Box::new(Show::of(engine, id.clone()).await?) as Box<dyn Report>)
+        let last_words = LastWords::prepare(context.printer, id, None)?;
+        let ended = follower.until_idle(before).await?;
+        drop(last_words);
+        let mut failures = ended.iter().filter_map(|it| {
+            let item = asked.iter().find(|item| item.id == it.item);
+            let until = item.and_then(|item| item.limits.until);
+            it.failure(id, until.is_some_and(|until| until <= now()))
+        });
+        let failure = failures.next();
+        let show = Show::of(engine, id.clone()).await?;
+        Ok(Box::new(Show { failure, ..show }) as Box<dyn Report>)
     })
 }
 
 fn rm(args: &SessionArgs, context: &Context) -> Outcome {
     with_engine(context, Wanted::default(), async |engine| {
-        let id = find(engine, &args.id).await?;
+        let id = find_to_remove(engine, &args.id).await?;
         engine.remove_session(&id).await?;
         Ok(Box::new(Removed(id)) as Box<dyn Report>)
     })

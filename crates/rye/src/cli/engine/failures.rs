@@ -82,6 +82,11 @@ impl From<DecideError> for Failure {
     fn from(error: DecideError) -> Self {
         match error {
             DecideError::Store(error) => error.into(),
+            DecideError::NoAmount(ref gate) => {
+                let hint =
+                    format!("rye gate approve {gate} for as much again, or rye gate deny {gate}");
+                Self::usage(error).hint(hint)
+            }
             DecideError::NoGate(_) => Self::failed("not_found", error).hint("rye gate list"),
             other => Self::usage(other),
         }

@@ -13,6 +13,10 @@ use super::Ended;
 /// history was summed up is told to go on, and what it does then belongs to the prompt.
 pub(super) struct Asked {
     item: QueueItemId,
+    /// Those that it went on from.
+    before: Vec<QueueItemId>,
+    /// The thread that it was asked in.
+    thread: Option<ThreadId>,
     /// How the turn ended, and in which thread, once it has.
     ended: Option<(TurnEnd, ThreadId)>,
     /// What was said in the turns before.
@@ -36,9 +40,11 @@ pub(super) enum Meaning {
 }
 
 impl Asked {
-    pub(super) fn new(item: QueueItemId) -> Self {
+    pub(super) fn new(item: QueueItemId, thread: Option<ThreadId>) -> Self {
         Self {
             item,
+            before: Vec::new(),
+            thread,
             ended: None,
             earlier: Vec::new(),
             text: String::new(),
@@ -47,6 +53,16 @@ impl Asked {
             result: None,
             error: None,
         }
+    }
+
+    /// Whether something is asked for this prompt.
+    pub(super) fn owns(&self, item: &QueueItemId) -> bool {
+        self.item == *item || self.before.contains(item)
+    }
+
+    /// Whether it was asked in a thread.
+    pub(super) fn is_in(&self, thread: &ThreadId) -> bool {
+        self.thread.as_ref() == Some(thread)
     }
 
     /// How the turn ended, and in which thread, if it has.
@@ -104,7 +120,7 @@ impl Asked {
     }
 
     fn goes_on(&mut self, item: QueueItemId) {
-        self.item = item;
+        self.before.push(std::mem::replace(&mut self.item, item));
         self.ended = None;
         self.error = None;
         let said = std::mem::take(&mut self.text);

@@ -37,6 +37,12 @@ impl<'a> Gates<'a> {
         self.left_out = Some(session.clone());
     }
 
+    /// Whether a gate that is heard of elsewhere was not known before.
+    pub(super) fn is_first(&mut self, gate: &GateId) -> bool {
+        let waits = self.waiting.iter().any(|it| it.id == *gate);
+        !waits && self.seen.insert(gate.clone())
+    }
+
     /// Those that wait already, or that were missed.
     async fn look(&mut self) -> Result<(), Failure> {
         let pending = self.engine.gates_below(self.session).await?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rye_engine::arguments::ARGUMENTS;
 use rye_engine::proof;
-use rye_engine::protocol::{Millis, Resolution};
+use rye_engine::protocol::{Gate, Millis, Resolution};
 use rye_engine::store::Posted;
 use rye_graph::{Asking, Posted as Heard, Question, Runs};
 use rye_host::{ASKING, Trusted};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{Answered, accepted, fixed};
 use crate::cli::commands::execute;
 use crate::cli::context::Context;
-use crate::cli::engine::{how_to_answer, one_of, person, signing_key};
+use crate::cli::engine::{how_to_answer, person, signing_key};
 use crate::cli::failure::Failure;
 use crate::cli::printer::Outcome;
 
@@ -28,6 +28,14 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn is_pending(&self) -> bool {
         self.question.status(&self.trust).is_pending()
+    }
+
+    /// Its gate as it stands now.
+    pub(super) fn as_it_stands(&self) -> Gate {
+        Gate {
+            status: self.question.status(&self.trust),
+            ..self.question.gate.clone()
+        }
     }
 
     pub(super) fn json(&self, here: &Path) -> Value {
@@ -91,22 +99,6 @@ pub(in crate::cli::commands) fn trust(
     Ok(Trusted::of(&places))
 }
 
-/// The question that is meant, if it is one of a graph.
-pub(super) fn meant(words: &str, context: &Context) -> Result<Option<Asked>, Failure> {
-    let mut all = all(context)?;
-    let id = |asked: &Asked| asked.question.gate.id.to_string();
-    if let Some(exact) = all.iter().position(|it| id(it) == words) {
-        return Ok(Some(all.swap_remove(exact)));
-    }
-    all.retain(|it| id(it).contains(words) && it.is_pending());
-    if all.is_empty() {
-        return Ok(None);
-    }
-    let ids = all.iter().map(|it| it.question.gate.id.as_str());
-    let one = one_of(ids, words, "waiting gate", "rye gate list")?.to_owned();
-    Ok(all.into_iter().find(|it| id(it) == one))
-}
-
 /// Answers it. Whoever walks the run hears of it by itself.
 pub(super) fn answer(asked: &Asked, action: &str, value: Value, context: &Context) -> Outcome {
     let gate = &asked.question.gate;
@@ -142,7 +134,7 @@ pub(super) fn answer(asked: &Asked, action: &str, value: Value, context: &Contex
         Heard::Conflict(first) => Posted::Conflict(*first),
         Heard::Gone(status) => Posted::Gone(status),
     };
-    accepted(posted)?;
+    let before = accepted(posted)?;
     // A part of a run goes on with the whole.
     let run = gate.origin.session.as_str();
     let run = run.split('.').next().unwrap_or(run);
@@ -150,11 +142,9 @@ pub(super) fn answer(asked: &Asked, action: &str, value: Value, context: &Contex
     let project = project.unwrap_or_else(|| context.settings.project());
     let found = Runs::of(project).find(run)?.read()?;
     let resume = resume(run, asked.elsewhere.as_deref());
-    Ok(Box::new(Answered {
-        next: (!found.standing().is_live()).then_some(resume),
-        gate: gate.id.clone(),
-        action: action.to_owned(),
-    }))
+    let next = (!found.standing().is_live()).then_some(resume);
+    let gate = asked.as_it_stands();
+    Ok(Box::new(Answered::of(&gate, action, before, next)))
 }
 
 /// How a run goes on, from here.
