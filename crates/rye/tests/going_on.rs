@@ -209,6 +209,14 @@ fn a_chat_works_in_its_folder_and_goes_on_with_the_items_of_its_project() {
     assert_eq!(world.read("elsewhere/out.txt"), "ran\n");
 }
 
+/// The one gate of a list.
+fn waits(listed: &Output) -> String {
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let gates = listed["gates"].as_array().unwrap().clone();
+    assert_eq!(gates.len(), 1, "{gates:?}");
+    gates[0]["id"].as_str().unwrap().to_owned()
+}
+
 #[test]
 fn a_folder_that_is_gone_is_named_with_the_way_on() {
     let world = World::new();
@@ -229,7 +237,8 @@ fn a_folder_that_is_gone_is_named_with_the_way_on() {
     let mut asked = world.command();
     asked.current_dir(world.path("bare")).args(&args);
     waits_at_a_gate(asked.spawn().unwrap());
-    run_in(&world, "bare", &["gate", "approve", &session]);
+    let listed = run_in(&world, "bare", &["gate", "list", "--json"]);
+    run_in(&world, "bare", &["gate", "approve", &waits(&listed)]);
     let said = told("", &run_in(&world, "bare", &args));
     assert!(said.contains("It is done."), "{said}");
     assert_eq!(world.read("moved/out.txt"), "ran\n");
@@ -256,7 +265,8 @@ fn a_session_whose_folder_is_not_there_goes_on_in_the_project_that_one_is_in() {
     let mut asked = second.command();
     asked.args(["session", "resume", &session]);
     waits_at_a_gate(asked.spawn().unwrap());
-    second.run(&["gate", "approve", &session]);
+    let listed = second.run(&["gate", "list", "--json"]);
+    second.run(&["gate", "approve", &waits(&listed)]);
     let said = told("", &second.run(&["session", "resume", &session]));
     assert!(said.contains("where it was made, is not there"), "{said}");
     assert!(said.contains("It is done."), "{said}");
