@@ -466,14 +466,20 @@ impl Engine {
     /// Stops all threads where they are and gives the sessions back. What was written
     /// goes on where it is opened next.
     pub async fn shutdown(&self) -> Result<(), StoreError> {
-        let open = self.inner.open.lock();
-        let open = std::mem::take(&mut *open.unwrap_or_else(PoisonError::into_inner));
-        // All at once: to whoever still worked, the end of a task's session would be the end
-        // of its task.
-        for session in open.values() {
-            session.shared().closed.cancel();
-        }
-        for session in open.into_values() {
+        let sessions = {
+            let open = self.inner.open.lock();
+            let mut open = open.unwrap_or_else(PoisonError::into_inner);
+            let mut sessions: Vec<_> = open.values().cloned().collect();
+            // All stop before any is closed, and those above their tasks first: to whoever
+            // still worked, the end of a task's session would be the end of the task.
+            sessions.sort_by_key(|session| session.data().depth);
+            for session in &sessions {
+                session.shared().closed.cancel();
+            }
+            open.clear();
+            sessions
+        };
+        for session in sessions {
             session.close().await?;
         }
         Ok(())

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rye_engine::protocol::{EntryKind, EventKind, Role};
 use rye_engine::store::{Claim, Later};
@@ -12,13 +13,14 @@ use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, T
 use rye_engine::{Decision, Engine, NewSession, Session};
 use rye_model::Catalogue;
 use rye_sandbox::Virtual;
-use rye_store::Sqlite;
+use rye_store::{Closing, Sqlite};
 use serde_json::{Value, json};
 
 /// How many tasks there are, and how often a host leaves them: in which order it does is
 /// chance.
 const TASKS: usize = 4;
 const TIMES: usize = 8;
+const LONG: Duration = Duration::from_mins(1);
 
 const PARENT: &str = "
 steps:
@@ -53,18 +55,22 @@ impl Tool for Ask {
     }
 }
 
-fn engine(folder: &Path) -> Engine {
+/// A host, and what tells that it has left for good.
+fn engine(folder: &Path) -> (Engine, Closing) {
+    let mut store = Sqlite::open(folder.join("sessions.db")).unwrap();
+    let closing = store.closing();
     let models = Catalogue::new(".")
         .with("scripted:parent", PARENT.parse().unwrap())
         .with("scripted:child", CHILD.parse().unwrap());
-    Engine::builder()
-        .store(Sqlite::open(folder.join("sessions.db")).unwrap())
+    let engine = Engine::builder()
+        .store(store)
         .models(models)
         .sandbox(Arc::new(Virtual::new()))
         .tools(rye_engine::builtin::tools())
         .tool(Ask(ToolDef::new("ask", "Asks.", json!({}))))
         .build()
-        .unwrap()
+        .unwrap();
+    (engine, closing)
 }
 
 /// How many calls of a session have ended.
@@ -82,13 +88,13 @@ async fn results(session: &Session) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_that_wait_for_a_person_wait_on_when_their_host_leaves() {
     let folder = tempfile::tempdir().unwrap();
-    let mut host = engine(folder.path());
+    let (mut host, mut closing) = engine(folder.path());
     let mut feed = host.feed();
     let new = NewSession {
         model: Some("scripted:parent".to_owned()),
         ..NewSession::default()
     };
-    let session = host.create_session(new).await.unwrap();
+    let mut session = host.create_session(new).await.unwrap();
     let (id, item) = (session.id().clone(), session.prompt("go").await.unwrap());
     let mut gates = BTreeMap::new();
     while gates.len() < TASKS {
@@ -99,8 +105,10 @@ async fn tasks_that_wait_for_a_person_wait_on_when_their_host_leaves() {
     }
     for _ in 0..TIMES {
         host.shutdown().await.unwrap();
-        host = engine(folder.path());
-        let session = host.open_session(&id, Claim::IfFree).await.unwrap();
+        drop((host, session));
+        tokio::task::block_in_place(|| closing.wait(LONG));
+        (host, closing) = engine(folder.path());
+        session = host.open_session(&id, Claim::IfFree).await.unwrap();
         // Its tasks are there again when each has its session.
         while gates.values().any(|task| host.session(task).is_none()) {
             assert_eq!(results(&session).await, 0, "nothing has come of any task");
@@ -111,6 +119,5 @@ async fn tasks_that_wait_for_a_person_wait_on_when_their_host_leaves() {
         let approve = Decision::new("approve", "ada", "test");
         host.decide(gate, approve).await.unwrap();
     }
-    let session = host.open_session(&id, Claim::IfFree).await.unwrap();
     assert_eq!(session.answer(&item).await.unwrap().text, "all done");
 }

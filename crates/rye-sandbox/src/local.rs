@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lillux::process::{Command, Environment, Exit, Handle, Stream, Supervisor};
+use lillux::process::{Command, Environment, ExecError, Exit, Handle, Stream, Supervisor};
 use rye_engine::sandbox::{
     Done, Exec, Executed, FileInfo, LeadsTo, Sandbox, SandboxError, Walk, Walked, Watcher,
 };
@@ -104,7 +104,9 @@ impl Local {
             let output = self.supervisor.exec(command).await;
             output.map_err(|error| {
                 let told = error.to_string();
-                if started.load(Ordering::Relaxed) {
+                // Who was to keep it may have been killed before it said that it began.
+                let is_unknown = matches!(error, ExecError::Keeper(_));
+                if is_unknown || started.load(Ordering::Relaxed) {
                     SandboxError::Interrupted(told)
                 } else {
                     SandboxError::Exec(told)
