@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use support::{World, json, outcome, waits_at_a_gate};
+use support::{World, json, outcome, told, waits_at_a_gate};
 
 const PAGE: usize = 4096;
 
@@ -188,4 +188,27 @@ fn a_log_of_another_database_is_not_put_into_this_one() {
     fs::remove_file(log).unwrap();
     let verified = world.run(&["session", "verify", &id]);
     assert!(verified.status.success(), "{verified:?}");
+}
+
+/// What would be done from there on stands nowhere.
+#[test]
+fn whoever_loses_the_database_in_the_middle_stops_and_says_why() {
+    let (world, _) = ready();
+    let state = world.path("state");
+    let script = format!(
+        "steps:\n  - tool_calls: [{{ name: bash, args: {{ command: 'rm {}/sessions.db*' }} }}]\n  \
+         - tool_calls: [{{ name: bash, args: {{ command: 'echo more > more.txt' }} }}]\n  \
+         - text: done\n",
+        state.display()
+    );
+    world.write("project/loses.yaml", &script);
+    let args = ["prompt", "go", "--model", "scripted:loses.yaml"];
+    let output = world.run(&[&args[..], &["--sandbox", "local", "--yes"]].concat());
+    let said = told("", &output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("was removed or replaced while it was in use"),
+        "{said}"
+    );
+    assert!(!world.path("project/more.txt").exists(), "{said}");
 }

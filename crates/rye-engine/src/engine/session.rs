@@ -547,7 +547,8 @@ impl Session {
         running.mail.send(mail).map_err(|_| self.over())
     }
 
-    pub(super) fn over(&self) -> StoreError {
+    /// Why nothing more is heard of it, once that is so.
+    pub fn over(&self) -> StoreError {
         match self.open.shared.check() {
             Err(error) => error,
             Ok(()) => StoreError::NotFound {

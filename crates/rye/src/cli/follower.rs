@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rye_engine::bridge::DRIFT;
 use rye_engine::protocol::{Entry, EntryId, EventKind, Gate, GateId, Millis, StatusKind, ThreadId};
+use rye_engine::store::StoreError;
 use rye_engine::{Engine, Notice, Prompt, Session};
 use serde_json::Value;
 
@@ -92,7 +93,7 @@ impl Follower<'_> {
             let notice = tokio::select! {
                 // What has happened by then says whose a gate is.
                 biased;
-                notice = events.next() => notice?.ok_or_else(taken)?,
+                notice = events.next() => notice?.ok_or_else(|| over(self.session))?,
                 gate = gates.next() => {
                     let gate = gate?;
                     let whose = self.whose(&gate, &asked).await?;
@@ -170,7 +171,7 @@ impl Follower<'_> {
                 return Err(failure);
             }
             let notice = tokio::select! {
-                notice = events.next() => notice?.ok_or_else(taken)?,
+                notice = events.next() => notice?.ok_or_else(|| over(self.session))?,
                 gate = gates.next() => {
                     // Whoever goes on with a session goes on with all of it.
                     self.at_gate(gate?, Whose::Own, &mut leaving).await?;
@@ -318,6 +319,12 @@ fn out_of_time() -> Failure {
     Failure::new(Exit::TimedOut, "limit", message)
 }
 
-fn taken() -> Failure {
-    Failure::failed("closed", "the session was taken over elsewhere")
+/// Why a session ends here that was not asked to.
+fn over(session: &Session) -> Failure {
+    match session.over() {
+        StoreError::Fenced(_) | StoreError::NotFound { .. } => {
+            Failure::failed("closed", "the session was taken over elsewhere")
+        }
+        why => why.into(),
+    }
 }
