@@ -8,8 +8,9 @@ use rye_protocol::{
 };
 use serde_json::{Value, json};
 
+use super::Step;
 use super::kept::Kept;
-use super::{Step, turn};
+use super::turn::turn;
 use crate::compaction::CONTINUE;
 use crate::engine::ThreadSettings;
 
