@@ -69,6 +69,30 @@ pub(crate) use encoding::{private_from_pem, private_to_pem, public_from_pem, pub
 pub(crate) use file::{read_private, read_public, write_pair};
 pub(crate) use random::{SecretBytes, random};
 
+/// What a signature is for, such as `decision` or `export`.
+///
+/// A signature made for a purpose covers `rye-signature:v1:PURPOSE:HASH`, so that a
+/// signature under one kind of thing cannot be presented as one under another. A plain
+/// signature covers the 64 characters of a hash, which no such message equals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Purpose(&'static str);
+
+impl Purpose {
+    /// A purpose by its name. Each kind of signed thing has one constant.
+    pub const fn new(name: &'static str) -> Self {
+        Self(name)
+    }
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        self.0
+    }
+
+    fn message(self, hash: &Hash) -> String {
+        format!("rye-signature:v1:{}:{}", self.0, hash.to_hex())
+    }
+}
+
 /// The private half of a pair: it signs.
 pub struct SigningKey {
     // On the heap, so that moving the key leaves no copy of it behind.
@@ -122,6 +146,12 @@ impl SigningKey {
     /// Signs a hash: the 64 characters of its hex form.
     pub fn sign(&self, hash: &Hash) -> Signature {
         Signature::from_bytes(self.key.sign(hash.to_hex().as_bytes()).to_bytes())
+    }
+
+    /// Signs a hash for one purpose: the signature does not verify for any other purpose,
+    /// nor as a plain signature.
+    pub fn sign_for(&self, purpose: Purpose, hash: &Hash) -> Signature {
+        Signature::from_bytes(self.key.sign(purpose.message(hash).as_bytes()).to_bytes())
     }
 
     fn from_secret(secret: &[u8; 32]) -> Self {
@@ -188,9 +218,24 @@ impl PublicKey {
     /// Strict: a signature that some verifiers accept and others do not (a low-order
     /// R, a non-canonical S) is refused.
     pub fn verify(&self, hash: &Hash, signature: &Signature) -> Result<(), BadSignature> {
+        self.verify_message(&hash.to_hex(), signature)
+    }
+
+    /// Checks a signature over a hash that was made for a purpose, as strictly as
+    /// [`verify`](Self::verify).
+    pub fn verify_for(
+        &self,
+        purpose: Purpose,
+        hash: &Hash,
+        signature: &Signature,
+    ) -> Result<(), BadSignature> {
+        self.verify_message(&purpose.message(hash), signature)
+    }
+
+    fn verify_message(&self, message: &str, signature: &Signature) -> Result<(), BadSignature> {
         let signature = ed25519_dalek::Signature::from_bytes(signature.as_bytes());
         self.key
-            .verify_strict(hash.to_hex().as_bytes(), &signature)
+            .verify_strict(message.as_bytes(), &signature)
             .map_err(|_| BadSignature(self.fingerprint))
     }
 

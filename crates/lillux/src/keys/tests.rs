@@ -91,3 +91,16 @@ fn a_point_is_canonical_if_it_is_spelled_as_it_would_be_written() {
     }
     assert!(seen.iter().all(|count| *count > 5), "{seen:?}");
 }
+
+#[test]
+fn signature_for_one_purpose_does_not_verify_for_another() {
+    let key = SigningKey::generate().unwrap();
+    let hash = Hash::of(b"a decision");
+    let (decision, export) = (Purpose::new("decision"), Purpose::new("export"));
+    let signature = key.sign_for(decision, &hash);
+    let public = key.public();
+    assert!(public.verify_for(decision, &hash, &signature).is_ok());
+    assert!(public.verify_for(export, &hash, &signature).is_err());
+    assert!(public.verify(&hash, &signature).is_err());
+    assert!(public.verify_for(decision, &hash, &key.sign(&hash)).is_err());
+}
