@@ -1,8 +1,9 @@
 //! Configuration of the spaces: what counts, and what does not.
 
+use rye_items::signature::ITEM;
 use rye_items::trust::{Ignored, Trust};
 use rye_items::verify::{self, Form};
-use rye_items::{Comment, Space, SpaceError, Spaces};
+use rye_items::{Space, SpaceError, Spaces};
 use rye_model::ConfigFile;
 
 /// Files that count, with their spaces.
@@ -11,10 +12,7 @@ pub(crate) type Counting = Vec<(Space, ConfigFile)>;
 /// The files that count, the most specific first, and those that do not. The user's own
 /// counts as it is.
 pub(crate) fn files(spaces: &Spaces, name: &str) -> Result<(Counting, Vec<Ignored>), SpaceError> {
-    const FORM: Form = Form {
-        comment: Comment::HASH,
-        partial: false,
-    };
+    let form = Form::config(ITEM, name);
     let trust = Trust::new(spaces);
     let (mut files, mut ignored) = (Vec::new(), Vec::new());
     for root in spaces.roots() {
@@ -32,7 +30,7 @@ pub(crate) fn files(spaces: &Spaces, name: &str) -> Result<(Counting, Vec<Ignore
         };
         let judged = match root.space() {
             Space::User => Ok(()),
-            _ => verify::check(&raw.bytes, &FORM, &trust).map(drop),
+            _ => verify::check(&raw.bytes, &form, &trust).map(drop),
         };
         match judged {
             Ok(()) => {

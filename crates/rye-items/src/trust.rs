@@ -25,8 +25,9 @@ use serde::Serialize;
 
 use crate::comment::Comment;
 use crate::memory::Memory;
-use crate::signature;
+use crate::signature::{self, Binding, TRUST};
 use crate::space::{Root, Space, SpaceError, Spaces};
+use crate::verify;
 
 pub use file::TrustFile;
 pub use revocation::Revocation;
@@ -207,8 +208,10 @@ impl<'a> Trust<'a> {
         } else {
             self.voucher(signer, chain, revoked).map_err(ignored)?
         };
+        let binding = Binding::new(TRUST, relative.clone());
+        verify::check_binding(&signed.line, Some(&binding)).map_err(|e| ignored(e.to_string()))?;
         self.memory
-            .verify(&signing_key, &signed.line.hash, &signed.line.signature)
+            .verify(&signing_key, &signed.line)
             .map_err(|e| ignored(e.to_string()))?;
         Ok(Some(TrustedKey {
             key: file.key.clone(),

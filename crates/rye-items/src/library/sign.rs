@@ -8,13 +8,12 @@ use lillux::keys::SigningKey;
 
 use super::many::parallel;
 use super::{ItemError, Library, read};
-use crate::Comment;
 use crate::lookup::Found;
 use crate::metadata;
-use crate::signature;
+use crate::signature::{self, APPROVAL, Binding};
 use crate::space::{Space, SpaceError};
 use crate::trust;
-use crate::verify;
+use crate::verify::{self, Form};
 
 /// How often signing is begun again of a file that changed meanwhile.
 const ATTEMPTS: usize = 8;
@@ -44,6 +43,9 @@ pub enum SignError {
         /// The file.
         path: PathBuf,
     },
+    /// It records the answer at a gate, which only that answer signs.
+    #[error("{} is a remembered approval, which is signed when it is given", .0.display())]
+    Approval(PathBuf),
     /// It cannot be found, read or understood.
     #[error(transparent)]
     Item(#[from] ItemError),
@@ -83,8 +85,8 @@ impl Library {
 
     /// Signs an item: its file is replaced in one step, with its mode kept. An
     /// item whose metadata cannot be read is not signed, and neither is a file
-    /// about a key: by its name, or by what it says, since a signature holds
-    /// under any name and links lead to files by others.
+    /// about a key: by its name, or by what it says, since links lead to files by
+    /// other names.
     pub fn sign(
         &self,
         found: &Found<'_>,
@@ -141,14 +143,15 @@ impl Library {
         shown: Option<Hash>,
     ) -> Result<Option<SignOutcome>, SignError> {
         let raw = read(found)?;
-        let Some((content, comment)) = self.to_sign(found, &raw.bytes, key, provenance)? else {
+        let Some((content, form)) = self.to_sign(found, &raw.bytes, key, provenance)? else {
             return Ok(Some(SignOutcome::Unchanged));
         };
         if shown.is_some_and(|shown| shown != Hash::of(&content)) {
             return Err(SignError::NotShown(found.path()));
         }
         let time = lillux::time::now_seconds();
-        let signed = signature::sign(&content, &comment, key, &time, provenance)
+        let binding = Binding::item(&found.relative);
+        let signed = signature::sign(&content, &form.comment, &binding, key, &time, provenance)
             .map_err(|e| SignError::Provenance(e.what))?;
         // Links are followed, as reading did, and stay links.
         let Some(path) = found.root.real_path(&found.relative)? else {
@@ -162,14 +165,14 @@ impl Library {
     }
 
     /// What of a file is to be signed, and as which comment the signature is written; none
-    /// if this key has signed exactly that.
+    /// if this key has signed exactly that for this file.
     fn to_sign(
         &self,
         found: &Found<'_>,
         bytes: &[u8],
         key: &SigningKey,
         provenance: Option<&str>,
-    ) -> Result<Option<(Vec<u8>, Comment)>, SignError> {
+    ) -> Result<Option<(Vec<u8>, Form)>, SignError> {
         if found.root.space() == Space::System {
             return Err(SignError::System(found.reference.to_string()));
         }
@@ -181,6 +184,14 @@ impl Library {
             });
         }
         let form = self.form_of(found);
+        // Only the decision that an approval records signs it.
+        if form
+            .binding
+            .as_ref()
+            .is_some_and(|it| it.purpose() == APPROVAL)
+        {
+            return Err(SignError::Approval(found.path()));
+        }
         let kind = found.reference.kind;
         let readable = signature::readable(bytes, &form.comment);
         metadata::extract(&readable, &found.extension, kind, &self.extractors).map_err(
@@ -194,11 +205,9 @@ impl Library {
             claim.coverage == crate::item::Coverage::Whole
                 && (provenance.is_none() || claim.line.provenance.as_deref() == provenance)
                 && claim.line.fingerprint == key.public().fingerprint()
-                && key
-                    .public()
-                    .verify(&claim.line.hash, &claim.line.signature)
-                    .is_ok()
+                && claim.line.binding == form.binding
+                && claim.line.verify(key.public()).is_ok()
         });
-        Ok((!is_signed).then_some((content, form.comment)))
+        Ok((!is_signed).then_some((content, form)))
     }
 }

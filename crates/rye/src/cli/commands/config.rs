@@ -54,6 +54,15 @@ fn rows(settings: &Settings) -> Vec<Row> {
             settings.dev_mode.value.into(),
         ),
         row("debug", &settings.debug, settings.debug.value.into()),
+        row(
+            "signatures",
+            &settings.bound_signatures,
+            if settings.bound_signatures.value {
+                "bound".into()
+            } else {
+                "any".into()
+            },
+        ),
     ]
 }
 
