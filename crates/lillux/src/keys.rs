@@ -67,7 +67,7 @@ pub use random::NoRandomness;
 pub use signature::{ParseSignatureError, Signature};
 
 pub(crate) use encoding::{private_from_pem, private_to_pem, public_from_pem, public_to_pem};
-pub(crate) use file::{read_private, read_public, write_pair};
+pub(crate) use file::{read_private, read_public, restore_public, write_pair};
 pub(crate) use random::{SecretBytes, random};
 
 /// What a signature is for, such as `decision` or `export`.
@@ -135,6 +135,16 @@ impl SigningKey {
             path: path.to_owned(),
             source,
         })
+    }
+
+    /// Reads the private key of a pair. Where the public half is missing, because writing
+    /// the pair was interrupted, it is written if the folder permits it.
+    pub fn read_pair(files: &PairFiles) -> Result<Self, KeyError> {
+        let key = Self::read(&files.private)?;
+        if !files.public.exists() {
+            let _ = restore_public(files, || Ok(Self::read(&files.private)?.public.to_pem()));
+        }
+        Ok(key)
     }
 
     /// Reads PKCS#8 PEM text, version 1 or 2.

@@ -251,10 +251,7 @@ fn command_cannot_read_the_memory_of_its_supervisors() {
         .output()
         .unwrap();
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(
-        report["stdout"], "own environ\nown mem\n",
-        "{report}"
-    );
+    assert_eq!(report["stdout"], "own environ\nown mem\n", "{report}");
 }
 
 /// Runs a script with the address space of everything in it limited to 256 MiB.

@@ -107,7 +107,7 @@ impl fmt::Display for Problem {
             } => {
                 write!(f, "it is signed by {fingerprint}, which is not trusted; ")?;
                 f.write_str(&listed(trusted))?;
-                for Ignored { path, why } in ignored {
+                for Ignored { path, why, .. } in ignored {
                     write!(f, "; {} was ignored: {why}", path.display())?;
                 }
                 Ok(())

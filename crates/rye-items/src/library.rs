@@ -337,10 +337,7 @@ impl Library {
         trust: &Trust<'_>,
     ) -> Result<Option<Vec<u8>>, Ignored> {
         let path = root.path_of(relative);
-        let ignored = |why: String| Ignored {
-            path: path.clone(),
-            why,
-        };
+        let ignored = |why: String| Ignored::new(path.clone(), why);
         let Some(raw) = root.read(relative).map_err(|e| ignored(e.to_string()))? else {
             return Ok(None);
         };
@@ -418,8 +415,7 @@ fn read_extractors(
             Ok(None) => continue,
             // A project cannot make a pipe of it and so stop every command.
             Err(error) if root.space() == Space::Project => {
-                let (path, why) = (path(), error.to_string());
-                ignored.push(Ignored { path, why });
+                ignored.push(Ignored::new(path(), error.to_string()));
                 continue;
             }
             Err(error) => return Err(error.into()),
@@ -435,7 +431,7 @@ fn read_extractors(
                 tables.push(table);
                 hasher.update(hash.as_bytes());
             }
-            Err(why) => ignored.push(Ignored { path: path(), why }),
+            Err(why) => ignored.push(Ignored::new(path(), why)),
         }
     }
     let all = match tables.as_slice() {

@@ -80,8 +80,7 @@ impl OwnKeys {
 
     /// Reads the signing key.
     pub fn signing(&self) -> Result<SigningKey, OwnKeyError> {
-        let path = self.files().private;
-        SigningKey::read(&path).map_err(|error| match error {
+        SigningKey::read_pair(&self.files()).map_err(|error| match error {
             KeyError::Missing(path) => OwnKeyError::Missing(path),
             other => OwnKeyError::Key(other),
         })
@@ -117,7 +116,7 @@ impl OwnKeys {
     /// Writes the file that trusts a key, signed with the user's.
     pub fn trust(&self, file: &TrustFile, signer: &SigningKey) -> Result<PathBuf, OwnKeyError> {
         let relative = trust_path(file.key.fingerprint());
-        self.write_signed(Binding::new(TRUST, relative), &file.to_text(), signer)
+        self.write_signed(&Binding::new(TRUST, relative), &file.to_text(), signer)
     }
 
     /// Writes the file that revokes a key, signed with the user's.
@@ -131,7 +130,7 @@ impl OwnKeys {
         let relative = format!("{REVOKED}/{fingerprint}.toml");
         let since = lillux::time::now_seconds();
         let text = Revocation::text(fingerprint, &since, reason, key);
-        self.write_signed(Binding::new(REVOCATION, relative), &text, signer)
+        self.write_signed(&Binding::new(REVOCATION, relative), &text, signer)
     }
 
     /// Where the file is that trusts a key.
@@ -139,10 +138,10 @@ impl OwnKeys {
         self.ai.join(trust_path(fingerprint))
     }
 
-    /// Writes a file about a key where its binding says that it is.
-    fn write_signed(
+    /// Signs a text and writes it where its binding says that it is.
+    pub(crate) fn write_signed(
         &self,
-        binding: Binding,
+        binding: &Binding,
         text: &str,
         signer: &SigningKey,
     ) -> Result<PathBuf, OwnKeyError> {
@@ -150,7 +149,7 @@ impl OwnKeys {
         let time = lillux::time::now_seconds();
         let (text, comment) = (text.as_bytes(), &Comment::HASH);
         let signed =
-            signature::sign(text, comment, &binding, signer, &time, None).unwrap_or_default();
+            signature::sign(text, comment, binding, signer, &time, None).unwrap_or_default();
         durable::create_folder(path.parent().unwrap_or(&path), 0o700)?;
         durable::write(&path, &signed, 0o644, Existing::Replace)?;
         Ok(path)

@@ -60,6 +60,17 @@ pub struct Ignored {
     pub path: PathBuf,
     /// The reason, as a sentence.
     pub why: String,
+    /// The command that makes it count, where that is not to sign it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Ignored {
+    /// A file that would count if it were signed as it should be.
+    pub fn new(path: PathBuf, why: String) -> Self {
+        let hint = None;
+        Self { path, why, hint }
+    }
 }
 
 /// Why a key does not count.
@@ -180,7 +191,7 @@ impl<'a> Trust<'a> {
     ) -> Result<Option<TrustedKey>, Ignored> {
         let relative = format!("{TRUSTED}/{fingerprint}.toml");
         let path = || root.path_of(&relative);
-        let ignored = |why: String| Ignored { path: path(), why };
+        let ignored = |why: String| Ignored::new(path(), why);
         let Some(raw) = read(root, &relative).map_err(|e| ignored(e.to_string()))? else {
             return Ok(None);
         };

@@ -10,7 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lillux::keys::SigningKey;
 use rye_items::signature::Binding;
-use rye_items::{Comment, Coverage, ItemError, ItemKind, OwnKeys, SYSTEM, Space, signature};
+use rye_items::trust::Trust;
+use rye_items::{
+    Acceptance, Comment, Coverage, ItemError, ItemKind, OwnKeys, SYSTEM, SignError, Space, Spaces,
+    signature,
+};
 use support::{Home, TOOL, write};
 
 /// A key that published documents are signed with.
@@ -520,4 +524,53 @@ fn verified_bytes_can_be_opened_by_a_process_and_by_nobody_changed() {
         item.bytes()
     );
     assert!(std::io::Write::write(&mut &sealed, b"x").is_err());
+}
+
+#[test]
+fn acceptance_holds_for_one_content_in_one_directory() {
+    let home = Home::new();
+    let file = "config/agent/approvals.yaml";
+    home.signed(file, "rules: []\n");
+    let is_accepted = |project: &std::path::Path, text: &str| {
+        let spaces = Spaces::open(Some(project), Some(&home.user()), &[], &SYSTEM).unwrap();
+        let root = spaces.of(Space::Project).next().unwrap();
+        let acceptance = Acceptance::new(root, file, lillux::Hash::of(text)).unwrap();
+        acceptance.is_recorded(&spaces, &Trust::new(&spaces))
+    };
+    let project = home.project();
+    assert!(is_accepted(&project, "rules: []\n"));
+    assert!(!is_accepted(&project, "rules: [1]\n"));
+    let copy = home.path().join("copy");
+    fs::create_dir_all(copy.join(".ai")).unwrap();
+    assert!(!is_accepted(&copy, "rules: []\n"));
+    // By a link it is the same directory.
+    let link = home.path().join("link");
+    std::os::unix::fs::symlink(&project, &link).unwrap();
+    assert!(is_accepted(&link, "rules: []\n"));
+
+    let folder = home.at_user("config/accepted");
+    let record = fs::read_dir(&folder).unwrap().next().unwrap().unwrap();
+    let text = fs::read_to_string(record.path()).unwrap();
+    // Not even an acceptance of the user's own, if it names another content or is signed
+    // for another purpose.
+    for changed in [
+        text.replacen(";acceptance=", ";item=", 1),
+        text.replace(&lillux::Hash::of("rules: []\n").to_hex(), &"0".repeat(64)),
+        signature::unsigned(text.as_bytes())
+            .iter()
+            .map(|&b| char::from(b))
+            .collect(),
+    ] {
+        fs::write(record.path(), changed).unwrap();
+        assert!(!is_accepted(&project, "rules: []\n"));
+    }
+    fs::write(record.path(), text).unwrap();
+    assert!(is_accepted(&project, "rules: []\n"));
+    let library = home.open();
+    let (items, _) = library.at_path(&record.path()).unwrap();
+    let rye_items::PathItem::Items(items) = items else {
+        panic!("a record is a file of the space");
+    };
+    let refused = library.sign(&items[0].1, &home.key, None).unwrap_err();
+    assert!(matches!(refused, SignError::Decision(_)), "{refused}");
 }

@@ -8,9 +8,11 @@ use lillux::keys::SigningKey;
 
 use super::many::parallel;
 use super::{ItemError, Library, read};
+use crate::acceptance::Acceptance;
 use crate::lookup::Found;
 use crate::metadata;
-use crate::signature::{self, APPROVAL, Binding};
+use crate::own_keys::{OwnKeyError, OwnKeys};
+use crate::signature::{self, Binding, ITEM};
 use crate::space::{Space, SpaceError};
 use crate::trust;
 use crate::verify::{self, Form};
@@ -43,9 +45,17 @@ pub enum SignError {
         /// The file.
         path: PathBuf,
     },
-    /// It records the answer at a gate, which only that answer signs.
-    #[error("{} is a remembered approval, which is signed when it is given", .0.display())]
-    Approval(PathBuf),
+    /// It records a decision, which only that decision signs.
+    #[error("{} records a decision and is signed when the decision is made", .0.display())]
+    Decision(PathBuf),
+    /// It was signed, and that it is accepted for this project cannot be recorded.
+    #[error("{} is signed but not accepted: {source}", path.display())]
+    Accept {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: OwnKeyError,
+    },
     /// It cannot be found, read or understood.
     #[error(transparent)]
     Item(#[from] ItemError),
@@ -128,10 +138,33 @@ impl Library {
         // Somebody else may be signing it, or saving it in an editor.
         for _ in 0..ATTEMPTS {
             if let Some(outcome) = self.try_sign(found, key, provenance, shown)? {
+                self.accept(found, key)?;
                 return Ok(outcome);
             }
         }
         Err(SpaceError::Changing(found.path()))?
+    }
+
+    /// Accepts configuration that this key has just signed for the project that it is in.
+    fn accept(&self, found: &Found<'_>, key: &SigningKey) -> Result<(), SignError> {
+        if !Acceptance::is_needed(found.root, &found.relative) {
+            return Ok(());
+        }
+        let claim = verify::claim(&read(found)?.bytes, &self.form_of(found));
+        let claim = claim.ok().filter(|it| it.line.verify(key.public()).is_ok());
+        let user = self.spaces.of(Space::User).next();
+        let user = user.and_then(|root| root.as_folder()?.parent());
+        let (Some(claim), Some(user)) = (claim, user) else {
+            return Ok(());
+        };
+        let Some(acceptance) = Acceptance::new(found.root, &found.relative, claim.line.hash) else {
+            return Ok(());
+        };
+        let recorded = acceptance.record(&OwnKeys::of(user), key);
+        recorded.map(drop).map_err(|source| SignError::Accept {
+            path: found.path(),
+            source,
+        })
     }
 
     /// Signs what is there, unless it is no longer what was read: then none.
@@ -184,13 +217,8 @@ impl Library {
             });
         }
         let form = self.form_of(found);
-        // Only the decision that an approval records signs it.
-        if form
-            .binding
-            .as_ref()
-            .is_some_and(|it| it.purpose() == APPROVAL)
-        {
-            return Err(SignError::Approval(found.path()));
+        if form.binding.as_ref().is_some_and(|it| it.purpose() != ITEM) {
+            return Err(SignError::Decision(found.path()));
         }
         let kind = found.reference.kind;
         let readable = signature::readable(bytes, &form.comment);

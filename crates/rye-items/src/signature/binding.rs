@@ -18,10 +18,11 @@ pub const ACCEPTANCE: Purpose = Purpose::new("acceptance");
 /// The purposes that a signature line can name.
 const PURPOSES: [Purpose; 5] = [ITEM, TRUST, REVOCATION, APPROVAL, ACCEPTANCE];
 /// The folders below `.ai/` whose files are signed for a purpose of their own.
-const FOLDERS: [(&str, Purpose); 3] = [
+const FOLDERS: [(&str, Purpose); 4] = [
     ("config/keys/trusted", TRUST),
     ("config/keys/revoked", REVOCATION),
     ("config/agent/approved", APPROVAL),
+    ("config/accepted", ACCEPTANCE),
 ];
 const LONGEST_PATH: usize = 4096;
 

@@ -85,10 +85,9 @@ impl Context {
 
     /// Says which files do not count, and why.
     pub(crate) fn tell_ignored(&self, ignored: &[Ignored]) {
-        for Ignored { path, why } in ignored {
-            let text = format!("{} is ignored: {why}", path.display());
-            let hint = format!("rye sign {}", shell_word(path));
-            self.printer.warn(&text, Some(&hint));
+        for ignored in ignored {
+            let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
+            self.printer.warn(&text, Some(&hint_of(ignored)));
         }
     }
 
@@ -108,6 +107,12 @@ impl Context {
         let folder = self.settings.cache_dir.as_ref()?;
         Some(&folder.value)
     }
+}
+
+/// The command that makes a file count.
+pub(crate) fn hint_of(ignored: &Ignored) -> String {
+    let sign = || format!("rye sign {}", shell_word(&ignored.path));
+    ignored.hint.clone().unwrap_or_else(sign)
 }
 
 fn read_settings(options: &Options) -> Result<Settings, SettingsError> {

@@ -1,5 +1,6 @@
 //! `rye config`
 
+mod accept;
 mod variables;
 
 use std::path::Path;
@@ -17,6 +18,7 @@ pub(crate) fn run(command: &ConfigCommand, context: &Context) -> Outcome {
     Ok(match command {
         ConfigCommand::Show => Box::new(Shown(rows(&context.settings), ignored(&context.settings))),
         ConfigCommand::Variables => Box::new(variables::list()?),
+        ConfigCommand::Accept(args) => accept::run(args, context)?,
     })
 }
 
