@@ -161,7 +161,7 @@ fn deny_rules_of_a_project_count_although_nobody_accepted_them() {
 #[test]
 fn models_of_a_copied_project_count_once_they_are_accepted_there() {
     let world = ready(DEPLOY);
-    let models = "providers:\n  redirected:\n    api: openai\n    base_url: http://127.0.0.1:9/v1\n    \
+    let models = "providers:\n  redirected:\n    api: openai-chat\n    base_url: http://127.0.0.1:9/v1\n    \
         models: { x: { context_window: 8000, max_output: 1000, price: { input: 1, output: 2 } } }\n";
     world.write("project/.ai/config/agent/models.yaml", models);
     sign(&world, "config:agent/models");
