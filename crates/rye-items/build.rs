@@ -70,8 +70,9 @@ fn main() {
     let mut signatures = Vec::new();
     for (path, bytes) in files {
         let comment = comment_of(&path);
-        let signed =
-            signature::sign(&bytes, &comment, &key, &time, None).expect("it has no provenance");
+        let binding = signature::Binding::of(path.as_str());
+        let signed = signature::sign(&bytes, &comment, &binding, &key, &time, None)
+            .expect("it has no provenance");
         signatures.push(checked(&signed, &comment, &key));
         let place = folder.join(&path);
         fs::create_dir_all(place.parent().expect("it is in a folder"))
@@ -100,11 +101,12 @@ fn main() {
 /// The name of a file's signature, which holds.
 fn checked(signed: &[u8], comment: &Comment, key: &SigningKey) -> [u8; 32] {
     let split = signature::split(signed, comment).expect("it was signed a moment ago");
-    let (hash, line) = (split.hash(), split.line);
-    key.public()
-        .verify(&hash, &line.signature)
+    assert_eq!(split.hash(), split.line.hash, "it was signed a moment ago");
+    split
+        .line
+        .verify(key.public())
         .expect("its signature is that of the key");
-    *signature::name(key.public(), &hash, &line.signature).as_bytes()
+    *signature::name(key.public(), &split.line).as_bytes()
 }
 
 /// What Cargo is told goes to standard output.

@@ -179,7 +179,7 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 /// A rename over `/dev/null` or over a link would not write to what it stands for.
-fn refuse_special(path: &Path) -> Result<(), WriteError> {
+pub(crate) fn refuse_special(path: &Path) -> Result<(), WriteError> {
     match fs::symlink_metadata(path) {
         Ok(there) if !there.is_file() => Err(WriteError::NotAFile(path.to_owned())),
         _ => Ok(()),

@@ -52,6 +52,7 @@ mod signature;
 
 use std::fmt;
 use std::path::Path;
+use std::str::FromStr;
 
 use ed25519_dalek::Signer;
 use zeroize::Zeroizing;
@@ -66,7 +67,7 @@ pub use random::NoRandomness;
 pub use signature::{ParseSignatureError, Signature};
 
 pub(crate) use encoding::{private_from_pem, private_to_pem, public_from_pem, public_to_pem};
-pub(crate) use file::{read_private, read_public, write_pair};
+pub(crate) use file::{read_private, read_public, restore_public, write_pair};
 pub(crate) use random::{SecretBytes, random};
 
 /// What a signature is for, such as `decision` or `export`.
@@ -84,7 +85,7 @@ impl Purpose {
     }
 
     /// The name.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         self.0
     }
 
@@ -92,6 +93,25 @@ impl Purpose {
         format!("rye-signature:v1:{}:{}", self.0, hash.to_hex())
     }
 }
+
+/// Reads a purpose that a user typed: lower-case letters, digits and hyphens. The name
+/// stays in memory until the process ends.
+impl FromStr for Purpose {
+    type Err = ParsePurposeError;
+
+    fn from_str(text: &str) -> Result<Self, ParsePurposeError> {
+        let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        if text.is_empty() || text.len() > 64 || !text.bytes().all(allowed) {
+            return Err(ParsePurposeError);
+        }
+        Ok(Self(text.to_owned().leak()))
+    }
+}
+
+/// A text that is not the name of a purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a purpose is 1 to 64 lower-case letters, digits and hyphens")]
+pub struct ParsePurposeError;
 
 /// The private half of a pair: it signs.
 pub struct SigningKey {
@@ -115,6 +135,16 @@ impl SigningKey {
             path: path.to_owned(),
             source,
         })
+    }
+
+    /// Reads the private key of a pair. Where the public half is missing, because writing
+    /// the pair was interrupted, it is written if the folder permits it.
+    pub fn read_pair(files: &PairFiles) -> Result<Self, KeyError> {
+        let key = Self::read(&files.private)?;
+        if !files.public.exists() {
+            let _ = restore_public(files, || Ok(Self::read(&files.private)?.public.to_pem()));
+        }
+        Ok(key)
     }
 
     /// Reads PKCS#8 PEM text, version 1 or 2.

@@ -42,6 +42,7 @@ mod exec;
 mod handle;
 mod image;
 mod keeper;
+mod protect;
 mod table;
 
 pub use capture::{Capture, Captured, Overflow, Stream};
@@ -53,3 +54,4 @@ pub use exec::{Begun, ExecError, Exit, Output};
 pub use handle::{Handle, HandleError, Killed};
 pub use image::LaunchError;
 pub use keeper::Supervisor;
+pub use protect::protect_memory;

@@ -1,6 +1,7 @@
 //! `lillux keypair`, `sign`, `verify` and `envelope`: what they print, where, and how they exit.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -10,7 +11,7 @@ use std::process;
 use assert_cmd::Command;
 use insta::assert_snapshot;
 use lillux::envelope::{OpeningKey, Secret, seal};
-use lillux::keys::{Existing, SigningKey};
+use lillux::keys::{Existing, PairFiles, SigningKey};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -104,6 +105,79 @@ fn stable() -> insta::internals::SettingsBindDropGuard {
         "$1:\"[base64url]\"",
     );
     settings.bind_to_scope()
+}
+
+/// The public key of a folder's private one, and that of its public file if it has one.
+fn halves(folder: &std::path::Path, kind: &str) -> (String, Option<String>) {
+    let files = PairFiles::inside(folder);
+    let public = fs::read_to_string(&files.public).ok();
+    let derived = match kind {
+        "signing" => SigningKey::read(&files.private).unwrap().public().to_pem(),
+        _ => OpeningKey::read(&files.private).unwrap().public().to_pem(),
+    };
+    (derived, public)
+}
+
+/// The system calls that change what a folder holds, and those between them.
+const CALLS: [&str; 8] = [
+    "write",
+    "fsync",
+    "rename",
+    "renameat",
+    "renameat2",
+    "unlink",
+    "unlinkat",
+    "flock",
+];
+
+/// Replaces a pair again and again, and kills the program at the first, second, … of each
+/// kind of system call, until it gets to its end.
+#[test]
+fn killed_replacement_leaves_a_pair_that_matches_or_a_private_key_alone() {
+    for kind in ["signing", "sealing"] {
+        let place = Place::new();
+        let folder = place.at(kind);
+        let mut interrupted = 0;
+        let mut finished = BTreeSet::new();
+        for (call, number) in CALLS
+            .iter()
+            .flat_map(|call| (1..20).map(move |n| (call, n)))
+        {
+            if finished.contains(call) {
+                continue;
+            }
+            let inject = format!("inject={call}:signal=KILL:when={number}");
+            let output = process::Command::new("strace")
+                .args(["-f", "-qq", "-o", "/dev/null", "-e", &inject])
+                .args([env!("CARGO_BIN_EXE_lillux"), "keypair", "--force"])
+                .args(["--kind", kind, "--dir"])
+                .arg(&folder)
+                .output()
+                .unwrap();
+            let (derived, public) = halves(&folder, kind);
+            if let Some(public) = public {
+                assert_eq!(derived, public, "{kind}, killed at {call} {number}");
+            } else {
+                interrupted += 1;
+            }
+            // What reads the pair puts the missing half back.
+            let files = PairFiles::inside(&folder);
+            let read = match kind {
+                "signing" => SigningKey::read_pair(&files).map(drop),
+                _ => OpeningKey::read_pair(&files).map(drop),
+            };
+            read.unwrap();
+            let (derived, public) = halves(&folder, kind);
+            assert_eq!(Some(derived), public, "{kind}, killed at {call} {number}");
+            finished.extend(output.status.success().then_some(*call));
+        }
+        assert_eq!(
+            finished.len(),
+            CALLS.len(),
+            "the program ends if nobody kills it"
+        );
+        assert!(interrupted > 0, "no run was killed between the two files");
+    }
 }
 
 #[test]

@@ -234,6 +234,26 @@ fn a_caller_that_ignores_signals_does_not_confuse_it() {
     }
 }
 
+#[test]
+fn command_cannot_read_the_memory_of_its_supervisors() {
+    // The parents of a command: the keeper, the warden, the program. Root may read
+    // everything unless it lacks all capabilities.
+    let script = "pid=$$; for who in own keeper warden program; do
+        cat /proc/$pid/environ > /dev/null && echo $who environ
+        head -c 0 /proc/$pid/mem && echo $who mem
+        pid=$(cut -d ' ' -f 4 /proc/$pid/stat)
+    done; true";
+    let output = Command::new("setpriv")
+        .args(["--bounding-set=-all", "--inh-caps=-all"])
+        .args([lillux(), "exec", "--cmd", "sh", "--arg", "-c"])
+        .args(["--arg", script])
+        .env("SECRET", "a secret of the program")
+        .output()
+        .unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["stdout"], "own environ\nown mem\n", "{report}");
+}
+
 /// Runs a script with the address space of everything in it limited to 256 MiB.
 fn in_little_memory(script: &str) -> String {
     let output = Command::new("sh")

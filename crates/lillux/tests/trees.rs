@@ -320,6 +320,87 @@ async fn a_warden_that_is_stopped_does_not_stop_the_rest() {
     }
 }
 
+/// Sets `$keeper` and `$warden`, and starts a process that has left the session.
+const HELPERS: &str =
+    "keeper=$PPID; warden=$(cut -d ' ' -f 4 /proc/$PPID/stat); (setsid sleep 300 &)";
+
+/// What a command can do to one of the processes that supervise it.
+const ATTACKS: [&str; 5] = [
+    "kill -STOP $keeper",
+    "kill -STOP $keeper; (setsid sh -c 'while kill -STOP '$keeper'; do :; done' &)",
+    "kill -STOP $warden",
+    "kill -KILL $warden",
+    "kill -STOP $warden; kill -CONT $warden; kill -STOP $keeper",
+];
+
+#[test]
+fn killed_program_leaves_nothing_when_its_command_attacked_a_helper() {
+    for attack in ATTACKS {
+        let mark = mark();
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("ready");
+        let made = StdCommand::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+        let script = format!("{HELPERS}; {attack}; echo > {}; sleep 300", fifo.display());
+        // The helpers carry the mark, too: they are forks of the program.
+        let mut program = StdCommand::new(lillux())
+            .args(["exec", "--grace", "0.3", "--cmd", "sh", "--arg", "-c"])
+            .args(["--arg", &script])
+            .env(MARK, &mark)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut ready = Vec::new();
+        File::open(&fifo).unwrap().read_to_end(&mut ready).unwrap();
+        program.kill().unwrap();
+        program.wait().unwrap();
+        assert_all_end(&mark);
+    }
+}
+
+/// Stops both helpers without a pause, so that continuing them is of no use.
+const FLOOD: &str = "(setsid sh -c 'while kill -STOP '$keeper' '$warden'; do :; done' &)";
+
+#[tokio::test]
+async fn shutting_down_ends_a_tree_that_keeps_both_helpers_stopped() {
+    let supervisor = Supervisor::start().unwrap();
+    let mark = mark();
+    let (ready, is_ready) = tokio::sync::oneshot::channel();
+    let mut ready = Some(ready);
+    let script = format!("{HELPERS}; {FLOOD}; echo ready; sleep 300");
+    let command = Command::new("sh")
+        .args(["-c", &script])
+        .env(MARK, &mark)
+        .grace(Duration::from_millis(300))
+        .on_output(move |_, _| {
+            ready.take().map(|ready| ready.send(()));
+        });
+    let mut running = Box::pin(supervisor.exec(command));
+    tokio::select! {
+        output = &mut running => panic!("ended by itself: {output:?}"),
+        _ = is_ready => {}
+    }
+    drop(running);
+    let began = Instant::now();
+    supervisor.shut_down();
+    assert!(began.elapsed() < Duration::from_secs(30));
+    assert_all_end(&mark);
+}
+
+#[tokio::test]
+async fn timeout_ends_a_tree_that_keeps_both_helpers_stopped() {
+    let supervisor = Supervisor::start().unwrap();
+    let mark = mark();
+    let command = Command::new("sh")
+        .args(["-c", &format!("{HELPERS}; {FLOOD}; sleep 300")])
+        .env(MARK, &mark)
+        .grace(Duration::from_millis(300))
+        .timeout(Duration::from_secs(1));
+    let outcome = tokio::time::timeout(Duration::from_secs(30), supervisor.exec(command)).await;
+    assert!(outcome.is_ok(), "the command outlives its timeout");
+    assert_all_end(&mark);
+}
+
 #[test]
 fn a_program_that_is_stopped_does_not_prolong_its_command() {
     let mark = mark();

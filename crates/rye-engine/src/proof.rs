@@ -13,7 +13,7 @@ mod receipt;
 mod tasks;
 
 use lillux::Hash;
-use lillux::keys::SigningKey;
+use lillux::keys::{Purpose, SigningKey};
 use rye_protocol::{
     Entry, EntryId, EntryKind, Millis, Part, QueueItemId, Seal, SessionId, Thread, ThreadId,
 };
@@ -26,6 +26,11 @@ pub use elsewhere::Doubt;
 pub(crate) use elsewhere::{doubt, is_doubted};
 pub use receipt::{question_hash, receipt};
 pub use tasks::check_all;
+
+/// The purpose of the signature under a seal.
+const SEAL: Purpose = Purpose::new("seal");
+/// The purpose of the signature under a receipt of a decision.
+const RECEIPT: Purpose = Purpose::new("receipt");
 
 /// Where a gate's context keeps the hash of what would run.
 pub const CHAIN_HASH: &str = "chain_hash";
@@ -121,7 +126,7 @@ pub(crate) fn unsigned_seal(thread: &Thread, last: Option<String>, at: Millis) -
 pub(crate) fn sign_seal(mut seal: Seal, key: &SigningKey) -> (Seal, String) {
     seal.key = key.public().fingerprint().to_string();
     let hash = seal_hash(&seal);
-    seal.signature = key.sign(&hash).to_string();
+    seal.signature = key.sign_for(SEAL, &hash).to_string();
     (seal, hash.to_hex())
 }
 

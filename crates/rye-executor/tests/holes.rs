@@ -44,7 +44,8 @@ async fn a_trust_file_in_a_project_makes_no_key_count() {
     let key = OwnKeys::of(&eve).generate("Eve", Existing::Refuse).unwrap();
     let signed = |text: &str| {
         let time = "2026-01-01T00:00:00Z";
-        signature::sign(text.as_bytes(), &Comment::HASH, &key, time, None).unwrap()
+        let binding = signature::Binding::item("tools/it.sh");
+        signature::sign(text.as_bytes(), &Comment::HASH, &binding, &key, time, None).unwrap()
     };
     world.write("tools/it.sh", "");
     fs::write(world.at("tools/it.sh"), signed(&format!("{BASH}{MARK}"))).unwrap();

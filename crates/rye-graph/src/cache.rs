@@ -9,11 +9,14 @@ use std::path::PathBuf;
 use lillux::Hash;
 use lillux::cas::Cas;
 use lillux::durable::{self, Existing};
-use lillux::keys::{PublicKey, Signature, SigningKey};
+use lillux::keys::{PublicKey, Purpose, Signature, SigningKey};
 use rye_items::ItemId;
 use serde_json::Value;
 
 use crate::record::RecordError;
+
+/// The purpose of the signature under a cached result.
+const GRAPH_RESULT: Purpose = Purpose::new("graph-result");
 
 /// The results that a project keeps.
 pub(crate) struct Cache {
@@ -45,7 +48,9 @@ impl Cache {
         let text = fs::read_to_string(self.folder.join(key)).ok()?;
         let (hash, signature) = text.split_once(' ')?;
         let signature: Signature = signature.trim().parse().ok()?;
-        public.verify(&bound(key, hash), &signature).ok()?;
+        public
+            .verify_for(GRAPH_RESULT, &bound(key, hash), &signature)
+            .ok()?;
         let bytes = Cas::open_existing(&self.store).ok()?;
         let bytes = bytes.get(&hash.parse().ok()?).ok()?;
         serde_json::from_slice(&bytes).ok()
@@ -57,7 +62,7 @@ impl Cache {
         };
         let bytes = serde_json::to_vec(result).unwrap_or_default();
         let hash = Cas::open(&self.store)?.put(&bytes)?.hash.to_hex();
-        let signature = signing.sign(&bound(key, &hash));
+        let signature = signing.sign_for(GRAPH_RESULT, &bound(key, &hash));
         durable::create_folder(&self.folder, 0o700)?;
         let text = format!("{hash} {signature}\n");
         let path = self.folder.join(key);

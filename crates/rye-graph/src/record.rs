@@ -29,9 +29,13 @@ pub use verify::{Fault, Trouble, Verdict};
 use std::io::ErrorKind;
 
 use lillux::durable::WriteError;
+use lillux::keys::Purpose;
 use lillux::{Hash, PathError, hash::Hasher};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+/// The purpose of the signatures in a run's journal.
+const JOURNAL: Purpose = Purpose::new("graph-journal");
 
 /// A line as it is in the file.
 #[derive(Serialize, Deserialize)]

@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use rye_engine::bridge::{Mode, Policy};
+use rye_engine::bridge::{AtLimit, Mode, Policy};
 use rye_items::trust::Ignored;
 use rye_items::{Space, SpaceError, Spaces};
+use rye_model::ConfigFile;
 
-use crate::config;
+use crate::config::{self, Files};
 
 /// The file that says so, relative to a space's `.ai/`.
 pub const APPROVALS: &str = "config/agent/approvals.yaml";
@@ -31,18 +32,28 @@ pub enum ApprovalsError {
 }
 
 /// The rules of all spaces, project over user over system, and the files that do not count.
-/// What the user denies is denied, whatever a project says.
+/// What the user denies is denied, whatever a project says. Of a project's file that the
+/// user has not accepted for its directory, what tightens counts.
 pub fn approvals(spaces: &Spaces) -> Result<(Policy, Vec<Ignored>), ApprovalsError> {
-    let (files, ignored) = config::files(spaces, APPROVALS)?;
+    let Files {
+        counting,
+        unaccepted,
+        mut ignored,
+    } = config::files(spaces, APPROVALS)?;
     let mut policy = Policy::default();
+    if let Some((file, mut notice)) = unaccepted {
+        let read = read(Space::Project, &file)?;
+        let tightening = tightening(read.clone());
+        if tightening != read {
+            let why = &notice.why;
+            notice.why = format!("what it allows does not count: {why}");
+            ignored.push(notice);
+        }
+        policy = tightening;
+    }
     let mut denied = Vec::new();
-    for (space, file) in files {
-        let read: Result<Policy, _> = serde_saphyr::from_str(&file.text);
-        let read = read.map_err(|error| ApprovalsError::Config {
-            path: file.path.clone(),
-            space,
-            why: error.to_string(),
-        })?;
+    for (space, file) in counting {
+        let read = read(space, &file)?;
         if space == Space::User {
             let denies = read.rules.iter().filter(|rule| rule.action == Mode::Deny);
             denied.extend(denies.cloned());
@@ -54,4 +65,21 @@ pub fn approvals(spaces: &Spaces) -> Result<(Policy, Vec<Ignored>), ApprovalsErr
     denied.append(&mut policy.rules);
     policy.rules = denied;
     Ok((policy, ignored))
+}
+
+fn read(space: Space, file: &ConfigFile) -> Result<Policy, ApprovalsError> {
+    serde_saphyr::from_str(&file.text).map_err(|error| ApprovalsError::Config {
+        path: file.path.clone(),
+        space,
+        why: error.to_string(),
+    })
+}
+
+/// What of a policy only makes more calls ask or fail.
+fn tightening(policy: Policy) -> Policy {
+    let rules = policy.rules.into_iter();
+    Policy {
+        rules: rules.filter(|rule| rule.action != Mode::Allow).collect(),
+        limits: policy.limits.filter(|limits| *limits == AtLimit::End),
+    }
 }

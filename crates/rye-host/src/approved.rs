@@ -11,21 +11,17 @@ use std::path::{Path, PathBuf};
 use lillux::keys::SigningKey;
 use lillux::{Hash, durable, visible_line};
 use rye_engine::bridge::{ActionError, Prepared, Remembered};
+use rye_items::Comment;
+use rye_items::signature::{self, APPROVAL, Binding};
 use rye_items::trust::Trust;
 use rye_items::verify::{self, Form};
-use rye_items::{Comment, signature};
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::items::unusable;
 
-/// Where the files are, relative to the project.
-const FOLDER: &str = ".ai/config/agent/approved";
-
-const FORM: Form = Form {
-    comment: Comment::HASH,
-    partial: false,
-};
+/// Where the files are, relative to the project's `.ai/`.
+const FOLDER: &str = "config/agent/approved";
 
 /// What a file says, beside who let it.
 #[derive(Deserialize)]
@@ -50,7 +46,7 @@ impl Approved {
         let real = std::fs::canonicalize(project);
         let real = real.unwrap_or_else(|_| project.to_owned());
         Self {
-            folder: project.join(FOLDER),
+            folder: project.join(".ai").join(FOLDER),
             project: real.to_string_lossy().into_owned(),
             key,
         }
@@ -68,14 +64,14 @@ impl Approved {
     /// trusted has signed says nothing.
     pub(crate) fn look(&self, prepared: &Prepared, trust: &Trust<'_>) -> Remembered {
         let mut elsewhere = None;
-        for path in self.files(&prepared.hash) {
-            let Ok(bytes) = std::fs::read(path) else {
+        for name in self.files(&prepared.hash) {
+            let Ok(bytes) = std::fs::read(self.folder.join(&name)) else {
                 continue;
             };
             let said: Result<Said, _> = serde_saphyr::from_slice(&bytes);
             let Ok(said) = said else { continue };
             let is_it = said.tool == prepared.id && said.chain_hash == prepared.hash;
-            if !is_it || verify::check(&bytes, &FORM, trust).is_err() {
+            if !is_it || !is_signed(&name, &bytes, trust) {
                 continue;
             }
             match said.project {
@@ -105,15 +101,13 @@ impl Approved {
 
     /// The files that may speak of a hash: each place has one of its own, so that those who
     /// share a project do not write over each other's.
-    fn files(&self, hash: &str) -> Vec<PathBuf> {
+    fn files(&self, hash: &str) -> Vec<String> {
         let entries = std::fs::read_dir(&self.folder).into_iter().flatten();
-        let names = entries.flatten().filter(|entry| {
-            let name = entry.file_name();
-            name.to_str().is_some_and(|name| name.starts_with(hash))
-        });
-        let mut paths: Vec<_> = names.map(|entry| entry.path()).collect();
-        paths.sort();
-        paths
+        let names = entries.flatten();
+        let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<_> = names.filter(|name| name.starts_with(hash)).collect();
+        names.sort();
+        names
     }
 
     /// Writes down that it may run here.
@@ -132,14 +126,21 @@ impl Approved {
             json!(self.project),
             json!(by)
         );
-        let signed = signature::sign(text.as_bytes(), &Comment::HASH, key, &time, None);
-        let signed = signed.map_err(|error| unusable(&error))?;
         let place = Hash::of(&self.project).to_hex();
-        let path = self
-            .folder
-            .join(format!("{}-{place:.16}.yaml", prepared.hash));
+        let name = format!("{}-{place:.16}.yaml", prepared.hash);
+        let binding = Binding::new(APPROVAL, format!("{FOLDER}/{name}"));
+        let comment = Comment::HASH;
+        let signed = signature::sign(text.as_bytes(), &comment, &binding, key, &time, None);
+        let signed = signed.map_err(|error| unusable(&error))?;
+        let path = self.folder.join(name);
         durable::create_folder(&self.folder, 0o755).map_err(|error| unusable(&error))?;
         durable::write(&path, &signed, 0o644, durable::Existing::Replace)
             .map_err(|error| unusable(&error))
     }
+}
+
+/// Whether a file is an approval that somebody who is trusted signed as such.
+fn is_signed(name: &str, bytes: &[u8], trust: &Trust<'_>) -> bool {
+    let form = Form::config(APPROVAL, &format!("{FOLDER}/{name}"));
+    verify::check(bytes, &form, trust).is_ok_and(|signed| signed.line.binding.is_some())
 }

@@ -22,7 +22,7 @@ struct File {
 /// The programs of all spaces, project over user over system, and the files that do not
 /// count, since nobody who is trusted has signed them.
 pub fn commands(spaces: &Spaces) -> Result<(Commands, Vec<Ignored>), ApprovalsError> {
-    let (files, ignored) = config::files(spaces, COMMANDS)?;
+    let (files, ignored) = config::files(spaces, COMMANDS)?.accepted();
     let mut all = BTreeMap::new();
     // The most specific first.
     for (space, file) in files {

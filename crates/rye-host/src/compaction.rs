@@ -29,7 +29,7 @@ pub enum CompactionError {
 
 /// What the most specific file says, or the defaults; and the files that do not count.
 pub fn compaction(spaces: &Spaces) -> Result<(Settings, Vec<Ignored>), CompactionError> {
-    let (files, ignored) = config::files(spaces, COMPACTION)?;
+    let (files, ignored) = config::files(spaces, COMPACTION)?.accepted();
     let Some((_, file)) = files.into_iter().next() else {
         return Ok((Settings::default(), ignored));
     };

@@ -1,49 +1,84 @@
 //! Configuration of the spaces: what counts, and what does not.
 
+use rye_items::signature::ITEM;
 use rye_items::trust::{Ignored, Trust};
 use rye_items::verify::{self, Form};
-use rye_items::{Comment, Space, SpaceError, Spaces};
+use rye_items::{Acceptance, Space, SpaceError, Spaces};
 use rye_model::ConfigFile;
 
-/// Files that count, with their spaces.
-pub(crate) type Counting = Vec<(Space, ConfigFile)>;
+/// The files of one name in all spaces, the most specific first.
+pub(crate) struct Files {
+    /// Those that count.
+    pub(crate) counting: Vec<(Space, ConfigFile)>,
+    /// The project's file that somebody trusted has signed and that the user has not
+    /// accepted for this directory.
+    pub(crate) unaccepted: Option<(ConfigFile, Ignored)>,
+    /// Those that do not count at all.
+    pub(crate) ignored: Vec<Ignored>,
+}
 
-/// The files that count, the most specific first, and those that do not. The user's own
-/// counts as it is.
-pub(crate) fn files(spaces: &Spaces, name: &str) -> Result<(Counting, Vec<Ignored>), SpaceError> {
-    const FORM: Form = Form {
-        comment: Comment::HASH,
-        partial: false,
-    };
+impl Files {
+    /// The files that count, and all those that do not.
+    pub(crate) fn accepted(mut self) -> (Vec<(Space, ConfigFile)>, Vec<Ignored>) {
+        self.ignored.extend(self.unaccepted.map(|(_, why)| why));
+        (self.counting, self.ignored)
+    }
+}
+
+/// Reads the files of one name. The user's own counts as it is; the system's counts if it
+/// verifies, and the project's if the user has accepted it, too.
+pub(crate) fn files(spaces: &Spaces, name: &str) -> Result<Files, SpaceError> {
+    let form = Form::config(ITEM, name);
     let trust = Trust::new(spaces);
-    let (mut files, mut ignored) = (Vec::new(), Vec::new());
+    let mut files = Files {
+        counting: Vec::new(),
+        unaccepted: None,
+        ignored: Vec::new(),
+    };
     for root in spaces.roots() {
-        let path = root.path_of(name);
-        let raw = match (root.space(), root.read(name)) {
+        let (space, path) = (root.space(), root.path_of(name));
+        let raw = match (space, root.read(name)) {
             (_, Ok(None)) => continue,
             (_, Ok(Some(raw))) => raw,
             (Space::User, Err(error)) => return Err(error),
             // What somebody else's folder holds must not keep a person from their work.
             (_, Err(error)) => {
-                let why = error.to_string();
-                ignored.push(Ignored { path, why });
+                files.ignored.push(Ignored::new(path, error.to_string()));
                 continue;
             }
         };
-        let judged = match root.space() {
-            Space::User => Ok(()),
-            _ => verify::check(&raw.bytes, &FORM, &trust).map(drop),
+        let text = String::from_utf8_lossy(&raw.bytes).into_owned();
+        let file = ConfigFile {
+            path: path.clone(),
+            text,
         };
-        match judged {
-            Ok(()) => {
-                let text = String::from_utf8_lossy(&raw.bytes).into_owned();
-                files.push((root.space(), ConfigFile { path, text }));
-            }
-            Err(problem) => {
-                let why = problem.to_string();
-                ignored.push(Ignored { path, why });
-            }
+        if space == Space::User {
+            files.counting.push((space, file));
+            continue;
         }
+        let signed = match verify::check(&raw.bytes, &form, &trust) {
+            Ok(signed) => signed,
+            Err(problem) => {
+                files.ignored.push(Ignored::new(path, problem.to_string()));
+                continue;
+            }
+        };
+        let is_accepted = || {
+            let acceptance = Acceptance::new(root, name, signed.line.hash);
+            acceptance.is_some_and(|it| it.is_recorded(spaces, &trust))
+        };
+        if !Acceptance::is_needed(root, name) || is_accepted() {
+            files.counting.push((space, file));
+            continue;
+        }
+        let owner = signed.key.owner.as_deref().unwrap_or("unknown");
+        let fingerprint = signed.line.fingerprint;
+        let why = format!(
+            "it is signed by {fingerprint} ({owner}), and you have not accepted it for this \
+             project"
+        );
+        let hint = Some("rye config accept".to_owned());
+        files.unaccepted = Some((file, Ignored { path, why, hint }));
     }
-    Ok((files, ignored))
+    Ok(files)
 }

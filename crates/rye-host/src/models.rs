@@ -33,7 +33,7 @@ pub fn models(
     spaces: &Spaces,
     vault: Option<Vault>,
 ) -> Result<(Catalogue, Vec<Ignored>), ModelsError> {
-    let (files, ignored) = config::files(spaces, MODELS)?;
+    let (files, ignored) = config::files(spaces, MODELS)?.accepted();
     let files = files.into_iter();
     let files: Vec<_> = files.map(|(_, file)| file).collect();
     let config = Config::merge(&files)?;

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use lillux::Hash;
-use lillux::keys::{PublicKey, Signature};
+use lillux::keys::{PublicKey, Purpose, Signature};
 use rye_engine::proof::Kept;
 use rye_engine::protocol::{
     Archive, Entry, Event, Gate, GateRef, QueueItem, Session, Suspended, Thread,
@@ -87,6 +87,9 @@ impl Blobs {
     }
 }
 
+/// The purpose of the signature under an export.
+const EXPORT: Purpose = Purpose::new("export");
+
 /// A signature under a file.
 #[derive(Debug)]
 pub struct Signed {
@@ -101,7 +104,8 @@ impl Signed {
     pub fn is_by(&self, key: &PublicKey) -> bool {
         let signature = self.signature.parse::<Signature>();
         self.key == key.fingerprint().to_string()
-            && signature.is_ok_and(|signature| key.verify(&self.hash, &signature).is_ok())
+            && signature
+                .is_ok_and(|signature| key.verify_for(EXPORT, &self.hash, &signature).is_ok())
     }
 }
 

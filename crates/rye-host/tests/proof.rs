@@ -191,7 +191,12 @@ async fn a_long_record_is_looked_at_to_its_end() {
                 _ => None,
             });
         let seal = seals.nth(at).unwrap();
-        seal.signature = key.sign(&lillux::Hash::of("another")).to_string();
+        seal.signature = key
+            .sign_for(
+                lillux::keys::Purpose::new("seal"),
+                &lillux::Hash::of("another"),
+            )
+            .to_string();
         let place = seal.leaf.to_string();
         let verdict = proof::check(&altered, trusting(&key));
         let faults = verdict.faults.iter().map(|it| (it.trouble, &it.place));

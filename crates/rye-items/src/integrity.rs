@@ -8,7 +8,7 @@ use lillux::keys::Fingerprint;
 use lillux::{Hash, shell_word};
 
 use crate::place::Excerpt;
-use crate::signature::{self, Part, SignatureError};
+use crate::signature::{self, Binding, Part, SignatureError};
 use crate::space::Space;
 use crate::trust::{Ignored, Revocation, TrustedKey};
 
@@ -51,6 +51,15 @@ pub enum Problem {
     },
     /// The key that signed was revoked.
     Revoked(Revocation),
+    /// The signature was made for another file.
+    Moved {
+        /// What it was made for.
+        signed_for: Binding,
+        /// What this file is.
+        expected: Binding,
+    },
+    /// The signature does not say what it was made for, and that is required.
+    Unbound,
     /// The signature is not the key's.
     BadSignature {
         /// The key that it claims to be of.
@@ -71,6 +80,8 @@ impl Problem {
             Self::Untrusted { .. } => "untrusted_key",
             Self::Revoked(_) => "revoked_key",
             Self::BadSignature { .. } => "bad_signature",
+            Self::Moved { .. } => "signed_for_another_file",
+            Self::Unbound => "unbound_signature",
         }
     }
 }
@@ -96,12 +107,22 @@ impl fmt::Display for Problem {
             } => {
                 write!(f, "it is signed by {fingerprint}, which is not trusted; ")?;
                 f.write_str(&listed(trusted))?;
-                for Ignored { path, why } in ignored {
+                for Ignored { path, why, .. } in ignored {
                     write!(f, "; {} was ignored: {why}", path.display())?;
                 }
                 Ok(())
             }
             Self::Revoked(revocation) => write!(f, "it is signed by a revoked key: {revocation}"),
+            Self::Moved {
+                signed_for,
+                expected,
+            } => write!(
+                f,
+                "it was signed as {signed_for}, and this file is {expected}"
+            ),
+            Self::Unbound => f.write_str(
+                "its signature is not bound to this file, and your settings require that",
+            ),
             Self::BadSignature { fingerprint } => {
                 write!(
                     f,
@@ -154,6 +175,8 @@ impl IntegrityError {
             Problem::Changed { .. } => at(Part::Hash),
             Problem::Untrusted { .. } | Problem::Revoked(_) => at(Part::Fingerprint),
             Problem::BadSignature { .. } => at(Part::Signature),
+            Problem::Moved { .. } => at(Part::Binding),
+            Problem::Unbound => at(Part::Fingerprint),
         };
         Self {
             item,

@@ -23,6 +23,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod acceptance;
 mod comment;
 mod derived;
 mod id;
@@ -44,6 +45,7 @@ pub mod trust;
 pub mod vault;
 pub mod verify;
 
+pub use acceptance::Acceptance;
 pub use comment::Comment;
 pub use id::{IdError, IdProblem, ItemId, ItemKind, ItemRef};
 pub use integrity::{IntegrityError, Problem};

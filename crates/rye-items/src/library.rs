@@ -37,7 +37,7 @@ use crate::item::{Coverage, Item, Verified};
 use crate::lookup::{self, Found, LookupError};
 use crate::memory::Memory;
 use crate::metadata::{self, Extractors, Metadata, MetadataError};
-use crate::signature;
+use crate::signature::{self, Binding, ITEM};
 use crate::space::{Embedded, Entry, RawFile, Root, Space, SpaceError, Spaces};
 use crate::trust::{Ignored, Standing, Trust};
 use crate::verify::{self, Form, Signed};
@@ -337,28 +337,26 @@ impl Library {
         trust: &Trust<'_>,
     ) -> Result<Option<Vec<u8>>, Ignored> {
         let path = root.path_of(relative);
-        let ignored = |why: String| Ignored {
-            path: path.clone(),
-            why,
-        };
+        let ignored = |why: String| Ignored::new(path.clone(), why);
         let Some(raw) = root.read(relative).map_err(|e| ignored(e.to_string()))? else {
             return Ok(None);
         };
         if root.space() != Space::User {
-            check_config(&raw, trust).map_err(|problem| ignored(problem.to_string()))?;
+            check_config(&raw, relative, trust).map_err(|problem| ignored(problem.to_string()))?;
         }
         Ok(Some(raw.bytes))
     }
 
     fn form_of(&self, found: &Found<'_>) -> Form {
-        self.form(&found.extension, found.reference.kind)
+        self.form(&found.extension, found.reference.kind, &found.relative)
     }
 
-    fn form(&self, extension: &str, kind: ItemKind) -> Form {
+    fn form(&self, extension: &str, kind: ItemKind, relative: &str) -> Form {
         let rule = self.extractors.rule(extension);
         Form {
             comment: rule.map_or(Comment::HASH, |rule| rule.comment.clone()),
             partial: kind == ItemKind::Directive,
+            binding: Some(Binding::of(relative)),
         }
     }
 }
@@ -381,14 +379,8 @@ fn read(found: &Found<'_>) -> Result<RawFile, ItemError> {
     Ok(raw.ok_or_else(|| SpaceError::Changing(found.path()))?)
 }
 
-/// What configuration is checked as.
-const CONFIG_FORM: Form = Form {
-    comment: Comment::HASH,
-    partial: false,
-};
-
-fn check_config(raw: &RawFile, trust: &Trust<'_>) -> Result<Signed, Problem> {
-    verify::check(&raw.bytes, &CONFIG_FORM, trust)
+fn check_config(raw: &RawFile, relative: &str, trust: &Trust<'_>) -> Result<Signed, Problem> {
+    verify::check(&raw.bytes, &Form::config(ITEM, relative), trust)
 }
 
 /// The tables of all spaces, the more specific over the more general. One that
@@ -406,7 +398,10 @@ fn read_extractors(
     for root in roots {
         if let Some(embedded) = root.as_embedded()
             && let Some(file) = embedded.get(EXTRACTORS)
-            && let Ok(known) = trust.memory().embedded.get(file, &CONFIG_FORM)
+            && let Ok(known) = trust
+                .memory()
+                .embedded
+                .get(file, &Form::config(ITEM, EXTRACTORS))
             && known.judge(trust).is_ok()
             && let Ok(table) = table_of(file.bytes, known.claim.line.hash, trust, derived)
         {
@@ -420,13 +415,12 @@ fn read_extractors(
             Ok(None) => continue,
             // A project cannot make a pipe of it and so stop every command.
             Err(error) if root.space() == Space::Project => {
-                let (path, why) = (path(), error.to_string());
-                ignored.push(Ignored { path, why });
+                ignored.push(Ignored::new(path(), error.to_string()));
                 continue;
             }
             Err(error) => return Err(error.into()),
         };
-        let read = check_config(&raw, trust)
+        let read = check_config(&raw, EXTRACTORS, trust)
             .map_err(|problem| problem.to_string())
             .and_then(|signed| {
                 let hash = signed.line.hash;
@@ -437,7 +431,7 @@ fn read_extractors(
                 tables.push(table);
                 hasher.update(hash.as_bytes());
             }
-            Err(why) => ignored.push(Ignored { path: path(), why }),
+            Err(why) => ignored.push(Ignored::new(path(), why)),
         }
     }
     let all = match tables.as_slice() {

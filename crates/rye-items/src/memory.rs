@@ -12,12 +12,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lillux::Hash;
-use lillux::keys::{BadSignature, PublicKey, Signature};
+use lillux::keys::{BadSignature, PublicKey};
 
 use crate::comment::Comment;
 use crate::integrity::Problem;
 use crate::metadata::{Extractors, Metadata};
-use crate::signature;
+use crate::signature::{self, SignatureLine};
 use crate::space::{EmbeddedFile, FileIdentity};
 use crate::system;
 use crate::trust::{Trust, TrustFile, TrustedKey};
@@ -40,17 +40,12 @@ pub struct Memory {
 impl Memory {
     /// Checks a signature, or knows that it is good: from before, or from when
     /// this program was built, if it is one of the files inside it.
-    pub(crate) fn verify(
-        &self,
-        key: &PublicKey,
-        hash: &Hash,
-        signature: &Signature,
-    ) -> Result<(), BadSignature> {
-        let name = signature::name(key, hash, signature);
+    pub(crate) fn verify(&self, key: &PublicKey, line: &SignatureLine) -> Result<(), BadSignature> {
+        let name = signature::name(key, line);
         if system::SIGNATURES.binary_search(name.as_bytes()).is_ok() {
             return Ok(());
         }
-        self.signatures.get(name, || key.verify(hash, signature))
+        self.signatures.get(name, || line.verify(key))
     }
 }
 
@@ -99,7 +94,7 @@ impl KnownFile {
         let line = &self.claim.line;
         let key = verify::trusted(line, trust)?;
         if self.signed_by.get() != Some(key.key.as_bytes()) {
-            verify::judge(line, true, trust)?;
+            verify::judge(line, trust)?;
             let _ = self.signed_by.set(*key.key.as_bytes());
         }
         Ok(key)
@@ -123,6 +118,7 @@ impl EmbeddedFiles {
             return Ok(Arc::clone(known));
         }
         let claim = verify::claim(file.bytes, form)?;
+        verify::check_binding(&claim.line, form.binding.as_ref())?;
         let (bytes, content): (Arc<[u8]>, Arc<[u8]>) = match claim.element.clone() {
             None => (file.bytes.into(), signature::unsigned(file.bytes).into()),
             Some(range) => {
@@ -147,16 +143,15 @@ impl EmbeddedFiles {
 pub(crate) struct States(Mutex<HashMap<FileIdentity, (Form, Seen)>>);
 
 impl States {
-    /// What is known of a file in this state, whose signature line is in such a comment.
-    pub(crate) fn get(
-        &self,
-        state: &FileIdentity,
-        comment: &Comment,
-        partial: bool,
-    ) -> Option<Seen> {
+    /// What is known of a tool's file in this state and with this path, whose signature
+    /// line is in such a comment.
+    pub(crate) fn get(&self, state: &FileIdentity, comment: &Comment, path: &str) -> Option<Seen> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (form, seen) = kept.get(state)?;
-        (form.comment == *comment && form.partial == partial).then_some(*seen)
+        let is_same = form.comment == *comment
+            && !form.partial
+            && form.binding.as_ref().is_some_and(|it| it.path() == path);
+        is_same.then_some(*seen)
     }
 
     /// Enters what was found out, unless the file could still change unnoticed.
@@ -177,6 +172,7 @@ mod tests {
     use lillux::keys::SigningKey;
 
     use super::*;
+    use crate::signature::Binding;
 
     #[test]
     fn only_good_signatures_are_remembered_and_only_for_their_own_key_and_hash() {
@@ -185,13 +181,57 @@ mod tests {
             SigningKey::generate().unwrap(),
             SigningKey::generate().unwrap(),
         );
-        let (hash, another) = (Hash::of("x"), Hash::of("y"));
-        let signature = one.sign(&hash);
+        let time = "2026-04-10T03:28:17Z";
+        let binding = Binding::item("tools/a.py");
+        let good = SignatureLine::sign(Hash::of("x"), binding, &one, time, None);
+        let wrong = [
+            SignatureLine {
+                hash: Hash::of("y"),
+                ..good.clone()
+            },
+            SignatureLine {
+                binding: Some(Binding::item("tools/b.py")),
+                ..good.clone()
+            },
+            SignatureLine {
+                time: "2026-04-11T03:28:17Z".to_owned(),
+                ..good.clone()
+            },
+            SignatureLine {
+                provenance: Some("a@b".to_owned()),
+                ..good.clone()
+            },
+            SignatureLine {
+                binding: None,
+                ..good.clone()
+            },
+        ];
         for _ in 0..2 {
-            assert!(memory.verify(one.public(), &hash, &signature).is_ok());
-            assert!(memory.verify(other.public(), &hash, &signature).is_err());
-            assert!(memory.verify(one.public(), &another, &signature).is_err());
+            assert!(memory.verify(one.public(), &good).is_ok());
+            assert!(memory.verify(other.public(), &good).is_err());
+            for line in &wrong {
+                assert!(memory.verify(one.public(), line).is_err(), "{line}");
+            }
         }
+    }
+
+    #[test]
+    fn remembered_bound_signature_is_no_unbound_one_over_the_text_it_covers() {
+        let memory = Memory::default();
+        let key = SigningKey::generate().unwrap();
+        let time = "2026-04-10T03:28:17Z";
+        let binding = Binding::item("tools/a.py");
+        let hash = Hash::of("x");
+        let bound = SignatureLine::sign(hash, binding.clone(), &key, time, None);
+        assert!(memory.verify(key.public(), &bound).is_ok());
+        // A file whose bytes are the text that the bound signature's hash was taken of.
+        let text = format!("rye-signed-file:v1\n{binding}\n{time}\n{hash}\n");
+        let unbound = SignatureLine {
+            hash: Hash::of(text),
+            binding: None,
+            ..bound
+        };
+        assert!(memory.verify(key.public(), &unbound).is_err());
     }
 
     #[test]

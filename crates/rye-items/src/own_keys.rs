@@ -8,7 +8,7 @@ use lillux::keys::{Fingerprint, KeyError, PairFiles, PublicKey, SigningKey};
 use lillux::{At as _, PathError};
 
 use crate::comment::Comment;
-use crate::signature;
+use crate::signature::{self, Binding, REVOCATION, TRUST};
 use crate::trust::{REVOKED, Revocation, TRUSTED, TrustFile};
 
 /// The keys in the user's space.
@@ -80,8 +80,7 @@ impl OwnKeys {
 
     /// Reads the signing key.
     pub fn signing(&self) -> Result<SigningKey, OwnKeyError> {
-        let path = self.files().private;
-        SigningKey::read(&path).map_err(|error| match error {
+        SigningKey::read_pair(&self.files()).map_err(|error| match error {
             KeyError::Missing(path) => OwnKeyError::Missing(path),
             other => OwnKeyError::Key(other),
         })
@@ -116,9 +115,8 @@ impl OwnKeys {
 
     /// Writes the file that trusts a key, signed with the user's.
     pub fn trust(&self, file: &TrustFile, signer: &SigningKey) -> Result<PathBuf, OwnKeyError> {
-        let path = self.trust_path(file.key.fingerprint());
-        write_signed(&path, &file.to_text(), signer)?;
-        Ok(path)
+        let relative = trust_path(file.key.fingerprint());
+        self.write_signed(&Binding::new(TRUST, relative), &file.to_text(), signer)
     }
 
     /// Writes the file that revokes a key, signed with the user's.
@@ -129,19 +127,32 @@ impl OwnKeys {
         key: Option<&PublicKey>,
         signer: &SigningKey,
     ) -> Result<PathBuf, OwnKeyError> {
-        let path = self.ai.join(REVOKED).join(format!("{fingerprint}.toml"));
+        let relative = format!("{REVOKED}/{fingerprint}.toml");
         let since = lillux::time::now_seconds();
-        write_signed(
-            &path,
-            &Revocation::text(fingerprint, &since, reason, key),
-            signer,
-        )?;
-        Ok(path)
+        let text = Revocation::text(fingerprint, &since, reason, key);
+        self.write_signed(&Binding::new(REVOCATION, relative), &text, signer)
     }
 
     /// Where the file is that trusts a key.
     pub fn trust_path(&self, fingerprint: Fingerprint) -> PathBuf {
-        self.ai.join(TRUSTED).join(format!("{fingerprint}.toml"))
+        self.ai.join(trust_path(fingerprint))
+    }
+
+    /// Signs a text and writes it where its binding says that it is.
+    pub(crate) fn write_signed(
+        &self,
+        binding: &Binding,
+        text: &str,
+        signer: &SigningKey,
+    ) -> Result<PathBuf, OwnKeyError> {
+        let path = self.ai.join(binding.path());
+        let time = lillux::time::now_seconds();
+        let (text, comment) = (text.as_bytes(), &Comment::HASH);
+        let signed =
+            signature::sign(text, comment, binding, signer, &time, None).unwrap_or_default();
+        durable::create_folder(path.parent().unwrap_or(&path), 0o700)?;
+        durable::write(&path, &signed, 0o644, Existing::Replace)?;
+        Ok(path)
     }
 
     fn folder(&self) -> PathBuf {
@@ -175,11 +186,6 @@ pub fn read_key_file(path: &Path) -> Result<TrustFile, OwnKeyError> {
     TrustFile::parse(&bytes).map_err(|why| no_key(&why))
 }
 
-fn write_signed(path: &Path, text: &str, signer: &SigningKey) -> Result<(), OwnKeyError> {
-    let time = lillux::time::now_seconds();
-    let signed =
-        signature::sign(text.as_bytes(), &Comment::HASH, signer, &time, None).unwrap_or_default();
-    let folder = path.parent().unwrap_or(path);
-    durable::create_folder(folder, 0o700)?;
-    Ok(durable::write(path, &signed, 0o644, Existing::Replace)?)
+fn trust_path(fingerprint: Fingerprint) -> String {
+    format!("{TRUSTED}/{fingerprint}.toml")
 }

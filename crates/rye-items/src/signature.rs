@@ -1,19 +1,25 @@
 //! The line that signs a file: what it says, where it stands, what it covers.
 //!
 //! ```text
-//! # rye:signed:2026-04-10T03:28:17Z:<sha256 hex>:<base64url signature>:<16 hex>
+//! # rye:signed:2026-04-10T03:28:17Z:<sha256 hex>:<base64url signature>:<16 hex>;item=tools/a.py
 //! ```
 //!
 //! It is the file's first line, or the second where the first is `#!`, as a
-//! comment of the file's language. It covers every byte of the file but itself
-//! and its newline. The time and what may follow the fingerprint (`|provider@user`)
-//! are the signer's word; no hash covers them.
+//! comment of the file's language. The hash covers every byte of the file but the line
+//! and its newline.
+//!
+//! A line with a [`Binding`] (`;item=PATH`) is a *bound* signature: it covers the purpose,
+//! the path, the time, the hash, and the provenance (`|provider@user`) that may follow. It
+//! does not verify for a file with another path. A line without one is the published form:
+//! its signature covers the hash alone.
 
+mod binding;
 mod error;
 mod line;
 mod name;
 mod split;
 
+pub use binding::{ACCEPTANCE, APPROVAL, Binding, ITEM, REVOCATION, TRUST};
 pub use error::{LineError, SignatureError};
 pub use line::{SignatureLine, provenance_problem};
 pub(crate) use name::name;

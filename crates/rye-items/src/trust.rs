@@ -25,8 +25,9 @@ use serde::Serialize;
 
 use crate::comment::Comment;
 use crate::memory::Memory;
-use crate::signature;
+use crate::signature::{self, Binding, TRUST};
 use crate::space::{Root, Space, SpaceError, Spaces};
+use crate::verify;
 
 pub use file::TrustFile;
 pub use revocation::Revocation;
@@ -59,6 +60,17 @@ pub struct Ignored {
     pub path: PathBuf,
     /// The reason, as a sentence.
     pub why: String,
+    /// The command that makes it count, where that is not to sign it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+impl Ignored {
+    /// A file that would count if it were signed as it should be.
+    pub fn new(path: PathBuf, why: String) -> Self {
+        let hint = None;
+        Self { path, why, hint }
+    }
 }
 
 /// Why a key does not count.
@@ -179,7 +191,7 @@ impl<'a> Trust<'a> {
     ) -> Result<Option<TrustedKey>, Ignored> {
         let relative = format!("{TRUSTED}/{fingerprint}.toml");
         let path = || root.path_of(&relative);
-        let ignored = |why: String| Ignored { path: path(), why };
+        let ignored = |why: String| Ignored::new(path(), why);
         let Some(raw) = read(root, &relative).map_err(|e| ignored(e.to_string()))? else {
             return Ok(None);
         };
@@ -207,8 +219,10 @@ impl<'a> Trust<'a> {
         } else {
             self.voucher(signer, chain, revoked).map_err(ignored)?
         };
+        let binding = Binding::new(TRUST, relative.clone());
+        verify::check_binding(&signed.line, Some(&binding)).map_err(|e| ignored(e.to_string()))?;
         self.memory
-            .verify(&signing_key, &signed.line.hash, &signed.line.signature)
+            .verify(&signing_key, &signed.line)
             .map_err(|e| ignored(e.to_string()))?;
         Ok(Some(TrustedKey {
             key: file.key.clone(),

@@ -4,13 +4,15 @@ mod cache;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lillux::Hash;
+use lillux::keys::Purpose;
 
 use crate::comment::Comment;
 use crate::integrity::Problem;
 use crate::item::Coverage;
-use crate::signature::{self, SignatureLine, Split};
+use crate::signature::{self, Binding, SignatureLine, Split};
 use crate::trust::{Distrust, Trust, TrustedKey};
 
 pub use cache::{Seen, Tick, VerifiedCache};
@@ -22,6 +24,34 @@ pub struct Form {
     pub comment: Comment,
     /// Whether the signature may cover the `<directive>` element alone.
     pub partial: bool,
+    /// What a bound signature must have been made for; none for a file in no space.
+    pub binding: Option<Binding>,
+}
+
+impl Form {
+    /// A YAML or TOML file that is signed for a purpose, with its path below `.ai/`.
+    pub fn config(purpose: Purpose, path: &str) -> Self {
+        Self {
+            comment: Comment::HASH,
+            partial: false,
+            binding: Some(Binding::new(purpose, path)),
+        }
+    }
+}
+
+/// Whether this process refuses signatures in the published form, which say nothing about
+/// what they were made for.
+static REQUIRE_BOUND: AtomicBool = AtomicBool::new(false);
+
+/// Refuses unbound signatures from now on, in all of this process. The user's own setting
+/// turns it on before the first file is verified; nothing turns it off again.
+pub fn require_bound_signatures() {
+    REQUIRE_BOUND.store(true, Ordering::Relaxed);
+}
+
+/// Whether unbound signatures are refused.
+pub fn requires_bound_signatures() -> bool {
+    REQUIRE_BOUND.load(Ordering::Relaxed)
 }
 
 /// A signature that holds.
@@ -50,7 +80,8 @@ pub(crate) struct Claim {
 /// Checks bytes: the line, the hash, the key, the signature, in this order.
 pub fn check(bytes: &[u8], form: &Form, trust: &Trust<'_>) -> Result<Signed, Problem> {
     let claim = claim(bytes, form)?;
-    let key = judge(&claim.line, true, trust)?;
+    check_binding(&claim.line, form.binding.as_ref())?;
+    let key = judge(&claim.line, trust)?;
     Ok(Signed {
         line: claim.line,
         key,
@@ -59,27 +90,31 @@ pub fn check(bytes: &[u8], form: &Form, trust: &Trust<'_>) -> Result<Signed, Pro
     })
 }
 
-/// Judges a line that was read before, together with whether its hash was that
-/// of the bytes.
-pub(crate) fn judge(
-    line: &SignatureLine,
-    intact: bool,
-    trust: &Trust<'_>,
-) -> Result<Arc<TrustedKey>, Problem> {
-    if !intact {
-        return Err(Problem::Changed {
-            expected: line.hash,
-            found: None,
-        });
-    }
+/// Judges the key and the signature of a line whose hash and binding fit its file.
+pub(crate) fn judge(line: &SignatureLine, trust: &Trust<'_>) -> Result<Arc<TrustedKey>, Problem> {
     let key = trusted(line, trust)?;
     trust
         .memory()
-        .verify(&key.key, &line.hash, &line.signature)
+        .verify(&key.key, line)
         .map_err(|_| Problem::BadSignature {
             fingerprint: line.fingerprint,
         })?;
     Ok(key)
+}
+
+/// Checks that a line was made for the file it is in.
+pub(crate) fn check_binding(
+    line: &SignatureLine,
+    expected: Option<&Binding>,
+) -> Result<(), Problem> {
+    match (&line.binding, expected) {
+        (None, _) if requires_bound_signatures() => Err(Problem::Unbound),
+        (Some(found), Some(expected)) if found != expected => Err(Problem::Moved {
+            signed_for: found.clone(),
+            expected: expected.clone(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// The line of a file whose hash is that of its bytes.

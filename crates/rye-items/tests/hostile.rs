@@ -22,6 +22,7 @@ fn partial(home: &Home, before: &str, element: &str, after: &str) -> String {
         signature: home.key.sign(&hash),
         hash,
         fingerprint: home.key.public().fingerprint(),
+        binding: None,
         provenance: None,
     };
     format!("{before}<!-- {line} -->\n{element}{after}")

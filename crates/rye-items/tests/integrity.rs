@@ -9,7 +9,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lillux::keys::SigningKey;
-use rye_items::{Comment, Coverage, ItemError, ItemKind, OwnKeys, SYSTEM, Space, signature};
+use rye_items::signature::Binding;
+use rye_items::trust::Trust;
+use rye_items::{
+    Acceptance, Comment, Coverage, ItemError, ItemKind, OwnKeys, SYSTEM, SignError, Space, Spaces,
+    signature,
+};
 use support::{Home, TOOL, write};
 
 /// A key that published documents are signed with.
@@ -51,7 +56,8 @@ fn each_failure_has_its_name_and_its_way_out() {
     let stranger = SigningKey::generate().unwrap();
     let time = "2026-04-10T03:28:17Z";
     let signed = |key: &SigningKey| {
-        signature::sign(TOOL.as_bytes(), &Comment::HASH, key, time, None).unwrap()
+        let binding = Binding::item("tools/x.py");
+        signature::sign(TOOL.as_bytes(), &Comment::HASH, &binding, key, time, None).unwrap()
     };
     let good = String::from_utf8(signed(&home.key)).unwrap();
     let line = good.lines().next().unwrap();
@@ -66,6 +72,16 @@ fn each_failure_has_its_name_and_its_way_out() {
         (good.trim_end().to_owned(), "content_changed"),
         (foreign, "untrusted_key"),
         (forged, "bad_signature"),
+        (good.replace(time, "2026-04-11T03:28:17Z"), "bad_signature"),
+        (good.replacen(";item=tools/x.py", "", 1), "bad_signature"),
+        (
+            good.replacen("tools/x.py", "tools/y.py", 1),
+            "signed_for_another_file",
+        ),
+        (
+            good.replacen(";item=", ";trust=", 1),
+            "signed_for_another_file",
+        ),
         (good.replace(time, "yesterday"), "malformed_signature"),
         (format!("{line}\n{good}"), "two_signatures"),
         (good.replacen("# ", "// ", 1), "wrong_comment"),
@@ -87,8 +103,113 @@ fn the_published_signatures_are_ones_of_the_published_key() {
     for line in PUBLISHED_LINES {
         let line: signature::SignatureLine = line.parse().unwrap();
         assert_eq!(line.fingerprint, key.fingerprint());
-        assert!(key.verify(&line.hash, &line.signature).is_ok());
+        assert!(line.verify(&key).is_ok());
     }
+}
+
+/// The line that other programs write: its signature covers the hash alone.
+fn published_line(key: &SigningKey, content: &str) -> String {
+    let hash = lillux::Hash::of(content);
+    let (signature, fingerprint) = (key.sign(&hash), key.public().fingerprint());
+    format!("rye:signed:2026-04-10T03:28:17Z:{hash}:{signature}:{fingerprint}")
+}
+
+#[test]
+fn published_signature_verifies_and_signing_again_binds_it() {
+    let home = Home::new();
+    let line = published_line(&home.key, TOOL);
+    write(
+        &home.at("tools/a.py"),
+        format!("# {line}\n{TOOL}").as_bytes(),
+    );
+    assert_eq!(code(&home, "a"), "ok");
+    home.sign("tools/a.py");
+    let text = fs::read_to_string(home.at("tools/a.py")).unwrap();
+    let first = text.lines().next().unwrap();
+    assert!(first.ends_with(";item=tools/a.py"), "{first}");
+    assert_eq!(code(&home, "a"), "ok");
+}
+
+#[test]
+fn signed_file_does_not_verify_under_another_path() {
+    let home = Home::new();
+    home.signed("tools/a.py", TOOL);
+    home.signed("knowledge/k.md", "# Title\n");
+    home.signed("config/agent/models.yaml", "models: {}\n");
+    for (from, to, reference) in [
+        ("tools/a.py", "tools/b.py", "b"),
+        ("tools/a.py", "tools/sub/a.py", "sub/a"),
+        ("tools/a.py", "tools/c.rb", "c"),
+        ("knowledge/k.md", "directives/k.md", "directive:k"),
+        (
+            "config/agent/models.yaml",
+            "config/agent/approvals.yaml",
+            "config:agent/approvals",
+        ),
+    ] {
+        write(&home.at(to), &fs::read(home.at(from)).unwrap());
+        let error = home.open().load(&reference.parse().unwrap()).unwrap_err();
+        let ItemError::Integrity(error) = error else {
+            panic!("{error}");
+        };
+        assert_eq!(error.problem.code(), "signed_for_another_file");
+        let text = error.problem.to_string();
+        assert!(text.contains(from) && text.contains(to), "{text}");
+        assert!(error.hint().contains("rye sign "), "{}", error.hint());
+        home.sign(to);
+        assert_eq!(code(&home, reference), "ok");
+    }
+}
+
+#[test]
+fn moved_file_does_not_verify_from_a_warm_cache() {
+    let home = Home::new();
+    for number in 0..40 {
+        home.signed(&format!("tools/many/t{number}.py"), TOOL);
+    }
+    let verify = || {
+        let library = home.open();
+        let listed = library.list(ItemKind::Tool).into_iter().map(Result::unwrap);
+        let files = listed.filter(|(_, found)| found.root.space() == Space::Project);
+        let checked = library.verify_many(files.collect(), &|_| ());
+        checked.iter().filter(|(_, it)| it.is_ok()).count()
+    };
+    assert_eq!((verify(), verify()), (40, 40));
+    // Neither a rename nor a hard link changes the file's content or inode.
+    fs::rename(home.at("tools/many/t0.py"), home.at("tools/many/u0.py")).unwrap();
+    fs::hard_link(home.at("tools/many/t1.py"), home.at("tools/many/u1.py")).unwrap();
+    assert_eq!((verify(), verify()), (39, 39));
+}
+
+#[test]
+fn file_signed_beside_does_not_verify_under_another_path() {
+    let home = Home::new();
+    write(&home.at("tools/pack/a.json"), b"{}");
+    let library = home.open();
+    let project = || {
+        library
+            .spaces()
+            .roots()
+            .find(|it| it.space() == Space::Project)
+    };
+    let root = project().unwrap();
+    library
+        .sign_beside(root, "tools/pack/a.json", &home.key)
+        .unwrap();
+    let copy = |to: &str| {
+        for suffix in ["", ".sig"] {
+            let from = home.at(&format!("tools/pack/a.json{suffix}"));
+            fs::copy(from, home.at(&format!("{to}{suffix}"))).unwrap();
+        }
+    };
+    copy("tools/pack/b.json");
+    let trust = library.trust();
+    let verify = |path: &str| library.verify_beside(root, path, &trust);
+    assert!(verify("tools/pack/a.json").is_ok());
+    let Err(ItemError::Integrity(error)) = verify("tools/pack/b.json") else {
+        panic!("a copy under another name verifies");
+    };
+    assert_eq!(error.problem.code(), "signed_for_another_file");
 }
 
 #[test]
@@ -98,13 +219,10 @@ fn any_flipped_byte_of_a_document_shows() {
     let text = "```yaml\nname: k\ntags: [a]\n```\n\n# Title\n\nTwo lines\nof prose.\n";
     home.signed("knowledge/k.md", text);
     let good = fs::read(&place).unwrap();
-    let time_starts = "<!-- rye:signed:".len();
-    // The time is the signer's word: no hash covers it.
-    let time = time_starts..time_starts + "2026-04-10T03:28:17Z".len();
     let library = home.open();
     let trust = library.trust();
     let found = library.find(&"knowledge:k".parse().unwrap()).unwrap();
-    for at in (0..good.len()).filter(|at| !time.contains(at)) {
+    for at in 0..good.len() {
         for bit in 0..8 {
             let mut flipped = good.clone();
             flipped[at] ^= 1 << bit;
@@ -252,13 +370,18 @@ fn signing_keeps_the_mode_follows_links_and_is_quiet_when_nothing_changed() {
     std::os::unix::fs::symlink("run.sh", home.at("tools/link.sh")).unwrap();
     home.sign("tools/link.sh");
     assert!(home.at("tools/link.sh").is_symlink());
+    assert_eq!(code(&home, "link"), "ok");
+    // A link gives a file a second id, for which nobody has signed it.
+    assert_eq!(code(&home, "run"), "signed_for_another_file");
+    home.sign("tools/run.sh");
     let signed = fs::read_to_string(&path).unwrap();
     assert!(signed.starts_with("#!/bin/sh\n# rye:signed:"), "{signed}");
     assert_eq!(
         fs::metadata(&path).unwrap().permissions().mode() & 0o777,
         0o755
     );
-    assert!(home.load("run").is_ok() && home.load("link").is_ok());
+    assert_eq!(code(&home, "run"), "ok");
+    assert_eq!(code(&home, "link"), "signed_for_another_file");
 
     let before = fs::metadata(&path).unwrap().modified().unwrap();
     home.sign("tools/run.sh");
@@ -401,4 +524,53 @@ fn verified_bytes_can_be_opened_by_a_process_and_by_nobody_changed() {
         item.bytes()
     );
     assert!(std::io::Write::write(&mut &sealed, b"x").is_err());
+}
+
+#[test]
+fn acceptance_holds_for_one_content_in_one_directory() {
+    let home = Home::new();
+    let file = "config/agent/approvals.yaml";
+    home.signed(file, "rules: []\n");
+    let is_accepted = |project: &std::path::Path, text: &str| {
+        let spaces = Spaces::open(Some(project), Some(&home.user()), &[], &SYSTEM).unwrap();
+        let root = spaces.of(Space::Project).next().unwrap();
+        let acceptance = Acceptance::new(root, file, lillux::Hash::of(text)).unwrap();
+        acceptance.is_recorded(&spaces, &Trust::new(&spaces))
+    };
+    let project = home.project();
+    assert!(is_accepted(&project, "rules: []\n"));
+    assert!(!is_accepted(&project, "rules: [1]\n"));
+    let copy = home.path().join("copy");
+    fs::create_dir_all(copy.join(".ai")).unwrap();
+    assert!(!is_accepted(&copy, "rules: []\n"));
+    // By a link it is the same directory.
+    let link = home.path().join("link");
+    std::os::unix::fs::symlink(&project, &link).unwrap();
+    assert!(is_accepted(&link, "rules: []\n"));
+
+    let folder = home.at_user("config/accepted");
+    let record = fs::read_dir(&folder).unwrap().next().unwrap().unwrap();
+    let text = fs::read_to_string(record.path()).unwrap();
+    // Not even an acceptance of the user's own, if it names another content or is signed
+    // for another purpose.
+    for changed in [
+        text.replacen(";acceptance=", ";item=", 1),
+        text.replace(&lillux::Hash::of("rules: []\n").to_hex(), &"0".repeat(64)),
+        signature::unsigned(text.as_bytes())
+            .iter()
+            .map(|&b| char::from(b))
+            .collect(),
+    ] {
+        fs::write(record.path(), changed).unwrap();
+        assert!(!is_accepted(&project, "rules: []\n"));
+    }
+    fs::write(record.path(), text).unwrap();
+    assert!(is_accepted(&project, "rules: []\n"));
+    let library = home.open();
+    let (items, _) = library.at_path(&record.path()).unwrap();
+    let rye_items::PathItem::Items(items) = items else {
+        panic!("a record is a file of the space");
+    };
+    let refused = library.sign(&items[0].1, &home.key, None).unwrap_err();
+    assert!(matches!(refused, SignError::Decision(_)), "{refused}");
 }

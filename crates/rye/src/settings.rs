@@ -17,7 +17,7 @@ use rye_items::Space;
 pub(crate) use error::SettingsError;
 pub(crate) use file::ConfigFile;
 pub(crate) use places::Places;
-pub(crate) use read::{Judged, config_files, places_here, real, variable};
+pub(crate) use read::{CONFIG, Judged, config_files, own_file, places_here, real, variable};
 pub(crate) use variables::{Read, VARIABLES};
 
 /// How many hits a search shows where nobody says otherwise.
@@ -117,6 +117,8 @@ pub(crate) struct Settings {
     pub(crate) search_limit: Setting<u32>,
     pub(crate) dev_mode: Setting<bool>,
     pub(crate) debug: Setting<bool>,
+    /// Whether signatures that are not bound to their file are refused.
+    pub(crate) bound_signatures: Setting<bool>,
     /// Configuration that does not count.
     pub(crate) ignored: Vec<Ignored>,
 }
@@ -152,6 +154,7 @@ impl Settings {
             debug: flag(environment, "RYE_DEBUG")?
                 .or_else(|| files.iter().find_map(|file| file.debug.clone()))
                 .unwrap_or(Setting::new(false, Origin::Default)),
+            bound_signatures: bound_signatures(environment, files)?,
             cache_dir: cache_dir(environment, files)?,
             state_dir: STATE.own_or(environment, || None)?,
             places,
@@ -171,6 +174,20 @@ impl Settings {
             .map(|setting| setting.value.as_path())
             .ok_or(SettingsError::NoUserSpace)
     }
+}
+
+/// Whether unbound signatures are refused: the environment or the user's own file can ask
+/// for it, and neither can take back what the other asks for.
+pub(crate) fn bound_signatures(
+    environment: Environment<'_>,
+    files: &[ConfigFile],
+) -> Result<Setting<bool>, SettingsError> {
+    let variable = flag(environment, "RYE_REQUIRE_BOUND_SIGNATURES")?;
+    let file = files.iter().find_map(|file| file.bound_signatures.clone());
+    let set = [variable, file].into_iter().flatten();
+    Ok(set
+        .max_by_key(|setting| setting.value)
+        .unwrap_or(Setting::new(false, Origin::Default)))
 }
 
 fn color(

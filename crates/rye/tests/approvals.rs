@@ -105,6 +105,79 @@ fn an_answer_for_a_project_holds_in_its_folder_only() {
     }
 }
 
+/// Copies the project to `copy`, with all that is signed in it.
+fn copy_project(world: &World) {
+    let [here, there] = ["project", "copy"].map(|it| world.path(it));
+    let copied = Command::new("cp").arg("-r").args([&here, &there]).status();
+    assert!(copied.unwrap().success());
+}
+
+fn sign(world: &World, item: &str) {
+    let signed = world.run(&["sign", item]);
+    assert!(signed.status.success(), "{signed:?}");
+}
+
+#[test]
+fn allow_rules_of_a_copied_project_count_once_they_are_accepted_there() {
+    let world = ready(DEPLOY);
+    let rules = "rules:\n  - { tool: 'rye:deploy', action: allow }\n";
+    world.write("project/.ai/config/agent/approvals.yaml", rules);
+    sign(&world, "config:agent/approvals");
+    let here = world.run(MODEL);
+    assert!(here.status.success(), "{here:?}");
+    assert_eq!(world.read("project/ran.txt"), "once\n");
+
+    copy_project(&world);
+    waits_at_a_gate(in_folder(&world, "copy", MODEL).spawn().unwrap());
+    assert_eq!(world.read("copy/ran.txt"), "once\n");
+
+    // Nobody is there to be asked.
+    let accept = ["config", "accept", "--json"];
+    let refused = in_folder(&world, "copy", &accept).output().unwrap();
+    assert_eq!(json(&refused)["error"]["code"], "needs_yes");
+    let accept = ["config", "accept", "--yes", "--json"];
+    let accepted = in_folder(&world, "copy", &accept).output().unwrap();
+    assert_eq!(json(&accepted)["counts"]["accepted"], 1, "{accepted:?}");
+    let again = in_folder(&world, "copy", &accept).output().unwrap();
+    assert_eq!(json(&again)["counts"]["unchanged"], 1, "{again:?}");
+    let there = in_folder(&world, "copy", MODEL).output().unwrap();
+    assert!(there.status.success(), "{there:?}");
+    assert_eq!(world.read("copy/ran.txt"), "once\nonce\n");
+}
+
+#[test]
+fn deny_rules_of_a_project_count_although_nobody_accepted_them() {
+    let world = ready(DEPLOY);
+    let rules = "rules:\n  - { tool: 'rye:deploy', action: deny }\n";
+    world.write("project/.ai/config/agent/approvals.yaml", rules);
+    sign(&world, "config:agent/approvals");
+    copy_project(&world);
+    let there = in_folder(&world, "copy", MODEL).output().unwrap();
+    assert!(there.status.success(), "{there:?}");
+    assert!(!world.path("copy/ran.txt").exists());
+    assert!(gates(&world).is_empty());
+}
+
+#[test]
+fn models_of_a_copied_project_count_once_they_are_accepted_there() {
+    let world = ready(DEPLOY);
+    let models = "providers:\n  redirected:\n    api: openai-chat\n    base_url: http://127.0.0.1:9/v1\n    \
+        models: { x: { context_window: 8000, max_output: 1000, price: { input: 1, output: 2 } } }\n";
+    world.write("project/.ai/config/agent/models.yaml", models);
+    sign(&world, "config:agent/models");
+    copy_project(&world);
+    let listed = |folder: &str| {
+        let listed = in_folder(&world, folder, &["models", "list", "--json"]);
+        let listed = json(&{ listed }.output().unwrap());
+        listed.to_string().contains("redirected")
+    };
+    assert!(listed("project") && !listed("copy"));
+    let accept = ["config", "accept", "--yes"];
+    let accepted = in_folder(&world, "copy", &accept).output().unwrap();
+    assert!(accepted.status.success(), "{accepted:?}");
+    assert!(listed("copy"));
+}
+
 #[test]
 fn an_answer_that_names_no_project_is_asked_again() {
     let world = approved();

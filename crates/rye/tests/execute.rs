@@ -263,6 +263,20 @@ fn a_link_named_rye_execute_is_that_command() {
 #[test]
 fn an_interrupted_call_ends_the_whole_tree() {
     let script = "trap \"\" TERM; setsid sleep 600 & echo $! >pid; echo >ready; wait";
+    assert_ended_by(Signal::INT, script);
+}
+
+#[test]
+fn interrupt_and_termination_end_a_tool_that_stops_its_supervisors() {
+    let script = "warden=$(cut -d\" \" -f4 /proc/$PPID/stat); setsid sleep 600 & echo $! >pid; \
+                  kill -STOP $PPID $warden; echo >ready; wait";
+    assert_ended_by(Signal::INT, script);
+    assert_ended_by(Signal::TERM, script);
+}
+
+/// Sends a signal to `rye` while it runs a script that writes the number of one of its
+/// processes to `pid`, then opens `ready`. Both must end.
+fn assert_ended_by(signal: Signal, script: &str) {
     let world = with_tools(&[("tree", &bash(script))]);
     rustix::fs::mkfifoat(
         rustix::fs::CWD,
@@ -282,9 +296,13 @@ fn an_interrupted_call_ends_the_whole_tree() {
     fifo.read_to_string(&mut ready).unwrap();
     let sleeper: i32 = world.read("project/pid").trim().parse().unwrap();
     let rye = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    kill_process(rye, Signal::INT).unwrap();
+    kill_process(rye, signal).unwrap();
     let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert_eq!(
+        output.status.code(),
+        Some(128 + signal.as_raw()),
+        "{output:?}"
+    );
     let sleeper = Pid::from_raw(sleeper).unwrap();
     assert!(test_kill_process(sleeper).is_err());
 }

@@ -164,3 +164,34 @@ fn a_key_is_revoked_once() {
     let transcript = ada.transcript(&[&format!("{revoke} --reason lost"), &revoke]);
     assert_transcript!(transcript);
 }
+
+#[test]
+fn user_can_refuse_signatures_that_are_bound_to_no_file() {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    assert!(world.run(&["init"]).status.success());
+    // The published form of a signature line covers the hash alone.
+    let private = world.path("user/.ai/config/keys/signing/private_key.pem");
+    let key = lillux::keys::SigningKey::read(&private).unwrap();
+    let signed = world.read("project/.ai/tools/hello.py");
+    let content = signed.split_once('\n').unwrap().1;
+    let hash = lillux::Hash::of(content);
+    let (signature, fingerprint) = (key.sign(&hash), key.public().fingerprint());
+    let line = format!("# rye:signed:2026-04-10T03:28:17Z:{hash}:{signature}:{fingerprint}");
+    world.write("project/.ai/tools/hello.py", &format!("{line}\n{content}"));
+    let verify = |world: &World| world.run(&["verify", "hello", "--json"]);
+    let refusal = |world: &World| {
+        let output = verify(world);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        json(&output)["items"][0]["error"]["code"].clone()
+    };
+    assert!(verify(&world).status.success());
+
+    world.set("RYE_REQUIRE_BOUND_SIGNATURES", "1");
+    assert_eq!(refusal(&world), "unbound_signature");
+    world.set("RYE_REQUIRE_BOUND_SIGNATURES", "0");
+    world.write("user/.ai/config/rye.yaml", "signatures: bound\n");
+    assert_eq!(refusal(&world), "unbound_signature");
+    assert!(world.run(&["sign", "hello"]).status.success());
+    assert!(verify(&world).status.success());
+}

@@ -12,10 +12,13 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use args::{Cli, Command};
-use report::{Failure, Report};
+use report::{Exit, Failure, Report};
 
 /// Reads the arguments, runs the command, prints its one JSON object.
 pub(crate) fn main() -> ExitCode {
+    if let Err(error) = lillux::process::protect_memory() {
+        return report::print(Err(Failure::new(Exit::Failed, "protect_memory", error)));
+    }
     if let Some(code) = quick::exec() {
         return code;
     }

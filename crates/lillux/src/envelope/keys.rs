@@ -10,7 +10,7 @@ use super::cipher::Kem;
 use crate::keys::{
     Algorithm, Existing, Fingerprint, KeyError, KeyTextError, NoRandomness, PairFiles,
     private_from_pem, private_to_pem, public_from_pem, public_to_pem, random, read_private,
-    read_public, write_pair,
+    read_public, restore_public, write_pair,
 };
 
 /// The private half of a pair: it opens what was sealed to the public half.
@@ -39,6 +39,16 @@ impl OpeningKey {
             path: path.to_owned(),
             source,
         })
+    }
+
+    /// Reads the private key of a pair. Where the public half is missing, because writing
+    /// the pair was interrupted, it is written if the folder permits it.
+    pub fn read_pair(files: &PairFiles) -> Result<Self, KeyError> {
+        let key = Self::read(&files.private)?;
+        if !files.public.exists() {
+            let _ = restore_public(files, || Ok(Self::read(&files.private)?.public.to_pem()));
+        }
+        Ok(key)
     }
 
     /// Reads PKCS#8 PEM text, version 1 or 2.

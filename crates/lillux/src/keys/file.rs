@@ -4,7 +4,7 @@
 //! from its first moment; the folder, if made here, 0700. A folder that exists
 //! keeps its mode, but is refused when group or others could replace its files.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::error::KeyError;
 use super::pem;
-use crate::durable::{Existing, Staged, create_folder, sync_folder};
+use crate::durable::{Existing, Staged, create_folder, refuse_special, sync_folder};
 use crate::error::At;
 
 /// Far above any key; what is larger was named by mistake.
@@ -41,10 +41,11 @@ impl PairFiles {
 
 /// Writes a pair into its folder.
 ///
-/// Two files cannot be renamed in one step. The private key comes last: a crash
-/// in between leaves a public key that nobody has used yet, and never loses the
-/// private key of one that is in use. Writers of the same folder wait for each
-/// other, so that its halves always belong together.
+/// Two files cannot be renamed in one step. To replace a pair, the old public half is
+/// removed first and the new one written last: whenever this is interrupted, the folder
+/// holds a pair that matches, or a private key alone, from which
+/// [`restore_public`] derives the other half. Writers of the same folder wait for each
+/// other.
 pub(crate) fn write_pair(
     folder: &Path,
     private: &str,
@@ -52,14 +53,7 @@ pub(crate) fn write_pair(
     existing: Existing,
 ) -> Result<PairFiles, KeyError> {
     create_folder(folder, 0o700)?;
-    let lock = File::open(folder).at("open the folder", folder)?;
-    let mode = lock.metadata().at("look at", folder)?.mode() & 0o7777;
-    if mode & 0o022 != 0 {
-        let path = folder.to_owned();
-        return Err(KeyError::OpenFolder { path, mode });
-    }
-    flock(&lock, FlockOperation::LockExclusive).at("lock the folder", folder)?;
-
+    let _lock = lock(folder)?;
     let files = PairFiles::inside(folder);
     if existing == Existing::Refuse {
         // Before the first rename, so that a refusal changes nothing.
@@ -71,12 +65,52 @@ pub(crate) fn write_pair(
     }
     let staged_public = Staged::new(&files.public, public.as_bytes(), 0o644)?;
     let staged_private = Staged::new(&files.private, private.as_bytes(), 0o600)?;
-    staged_public.publish(existing)?;
-    // The disk may otherwise do the second rename before the first.
-    sync_folder(folder)?;
+    // The disk may otherwise do one of these before the one above it.
+    if existing == Existing::Replace {
+        for path in [&files.private, &files.public] {
+            refuse_special(path)?;
+        }
+        match fs::remove_file(&files.public) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed.at("remove", &files.public)?,
+        }
+        sync_folder(folder)?;
+    }
     staged_private.publish(existing)?;
     sync_folder(folder)?;
+    staged_public.publish(existing)?;
+    sync_folder(folder)?;
     Ok(files)
+}
+
+/// Writes the public half of a private key that stands alone, as an interrupted
+/// [`write_pair`] leaves it. `derive` reads the private key's file and returns the public
+/// half's text.
+pub(crate) fn restore_public(
+    files: &PairFiles,
+    derive: impl FnOnce() -> Result<String, KeyError>,
+) -> Result<(), KeyError> {
+    let folder = files.private.parent().unwrap_or(Path::new("."));
+    // A writer may be between its two files: the private key is read once it has finished.
+    let _lock = lock(folder)?;
+    if files.public.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let public = derive()?;
+    Staged::new(&files.public, public.as_bytes(), 0o644)?.publish(Existing::Refuse)?;
+    Ok(sync_folder(folder)?)
+}
+
+/// Waits for the other writers of a folder that nobody else may write to.
+fn lock(folder: &Path) -> Result<File, KeyError> {
+    let lock = File::open(folder).at("open the folder", folder)?;
+    let mode = lock.metadata().at("look at", folder)?.mode() & 0o7777;
+    if mode & 0o022 != 0 {
+        let path = folder.to_owned();
+        return Err(KeyError::OpenFolder { path, mode });
+    }
+    flock(&lock, FlockOperation::LockExclusive).at("lock the folder", folder)?;
+    Ok(lock)
 }
 
 /// Reads a private key's file, which nobody but its owner may have access to.

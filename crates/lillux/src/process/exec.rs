@@ -16,10 +16,7 @@ use super::capture::{Capture, Captured, Stream};
 use super::command::{Command, OutputCallback, StartCallback, Stdin};
 use super::handle::Handle;
 use super::image::{Image, LaunchError, Step};
-use super::keeper::{Event, GIVE_UP, Job, KeeperError, Order, Run, Supervisor};
-
-/// What is added to the time that a keeper may take, for being scheduled late.
-const MARGIN: Duration = Duration::from_secs(2);
+use super::keeper::{Event, GIVE_UP, Job, KeeperError, MARGIN, Order, Run, Supervisor};
 
 /// How long a keeper that the command has stopped stays so.
 const WAKE: Duration = Duration::from_secs(1);
@@ -276,12 +273,11 @@ async fn watch(
         let event = tokio::select! {
             event = job.event() => event,
             () = sleep(WAKE) => {
-                job.wake_keeper();
+                job.wake();
                 continue;
             }
             () = &mut too_long => {
-                job.kill_keeper();
-                job.sweep().await;
+                job.end_by_force().await;
                 return Err(ExecError::Keeper(
                     "the process that kept the command did not answer and was killed".into(),
                 )
@@ -291,7 +287,8 @@ async fn watch(
         let event = match event {
             Ok(event) => event,
             Err(error) => {
-                job.sweep().await;
+                // The warden ends what the keeper leaves behind, unless it was stopped too.
+                job.wake();
                 return Err(error.into());
             }
         };

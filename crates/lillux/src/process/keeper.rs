@@ -20,10 +20,15 @@
 //! - The **warden** forks keepers. It is forked off early, when your program is
 //!   still small, so a keeper costs the same however large the program grows.
 //!   It is a subreaper too: should a keeper be killed, what it kept falls to
-//!   the warden, which ends it. Should one be stopped, the warden wakes it.
+//!   the warden, which ends it. Should one be stopped, the warden continues it, and
+//!   kills it if that happens again and again.
 //!
-//! A program that runs one command and ends does without a warden and stands
-//! behind its one keeper itself.
+//! A command runs as the same user and can signal any of these processes, so each is
+//! watched by another. Your program continues a stopped warden or keeper while a command
+//! runs, and ends a tree without their help when its time is up or when it shuts down. When
+//! your program is killed, a warden outlives a stopped or killed keeper, and a keeper a
+//! stopped or killed warden. A command that stops or kills *both* helpers, and whose
+//! program is then killed with `SIGKILL`, survives.
 //!
 //! Both are forks that never execute another program, possibly of a process
 //! with threads. Between a fork and an exec such a process may hold any lock in
@@ -36,7 +41,7 @@ mod warden;
 mod wire;
 
 pub use host::Supervisor;
-pub(super) use host::{Job, KeeperError, Order};
+pub(super) use host::{Job, KeeperError, MARGIN, Order};
 pub(super) use keep::GIVE_UP;
 pub(super) use sys::{Plan, Stack, end_signals, launch_detached};
 pub(super) use wire::{Event, Run};

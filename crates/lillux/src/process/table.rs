@@ -25,6 +25,8 @@ const MAX_DEPTH: usize = 64;
 /// What is read of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
+    /// Whether it has ended and waits to be reaped.
+    pub(super) ended: bool,
     /// 0 for a process without a parent that we may see.
     pub(super) parent: i32,
     pub(super) group: i32,
@@ -41,8 +43,8 @@ impl Stat {
         let text = str::from_utf8(text.get(after_name..)?).ok()?;
         let mut fields = text.split_ascii_whitespace();
         Some(Self {
-            // The state comes first.
-            parent: fields.nth(1)?.parse().ok()?,
+            ended: matches!(fields.next()?, "Z" | "X"),
+            parent: fields.next()?.parse().ok()?,
             group: fields.next()?.parse().ok()?,
             session: fields.next()?.parse().ok()?,
             start_time: fields.nth(15)?.parse().ok()?,
@@ -154,6 +156,29 @@ pub(super) fn signal(signal: Signal, chosen: impl Fn(i32) -> bool) -> usize {
     count
 }
 
+/// Signals one process if it is the one that is meant.
+pub(super) fn signal_one(signal: Signal, pid: i32, is_it: impl Fn(&Stat) -> bool) {
+    let Some(process) = Pid::from_raw(pid) else {
+        return;
+    };
+    if let Ok(process) = pidfd_open(process, PidfdFlags::empty())
+        && let Ok(Some(stat)) = stat(pid)
+        && is_it(&stat)
+    {
+        let _ = pidfd_send_signal(process, signal);
+    }
+}
+
+/// Kills everything below a subreaper, but not the subreaper itself, and returns how many
+/// processes there were. While the subreaper exists, even if it is stopped, orphans stay
+/// below it: calling this again finds what was forked meanwhile.
+pub(super) fn kill_below(subreaper: i32) -> usize {
+    signal(Signal::KILL, |pid| {
+        let is_running = || stat(pid).is_ok_and(|stat| stat.is_some_and(|stat| !stat.ended));
+        is_descendant(pid, subreaper) && is_running()
+    })
+}
+
 /// Kills this process's own children, from the kernel's list of them. Where
 /// there is no such list, does nothing.
 pub(super) fn kill_children() {
@@ -228,6 +253,7 @@ mod tests {
         assert_eq!(
             stat,
             Stat {
+                ended: true,
                 parent: 5,
                 group: 6,
                 session: 7,

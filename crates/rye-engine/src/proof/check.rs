@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use lillux::keys::PublicKey;
 use rye_protocol::{Archive, Entry, EntryId, EventKind, Seal};
 
-use super::{entry_hash, seal_hash};
+use super::{SEAL, entry_hash, seal_hash};
 
 pub use decisions::check_receipt;
 use signatures::{Signed, each};
@@ -153,6 +153,7 @@ impl<'a> Check<'a> {
         });
         let hashed: Vec<_> = seals.map(|seal| (seal, seal_hash(seal))).collect();
         let signed = hashed.iter().map(|(seal, hash)| Signed {
+            purpose: SEAL,
             hash: *hash,
             key: &seal.key,
             signature: &seal.signature,

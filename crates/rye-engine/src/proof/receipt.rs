@@ -11,7 +11,7 @@ use rye_protocol::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{ARGS_HASH, CHAIN_HASH, args_hash, hash};
+use super::{ARGS_HASH, CHAIN_HASH, RECEIPT, args_hash, hash};
 use crate::arguments;
 
 /// The hash of what a person is asked, which is all of a gate but how it stands.
@@ -109,7 +109,7 @@ pub(super) fn receipt_hash(receipt: &Receipt) -> Hash {
 pub fn receipt(gate: &Gate, resolution: &Resolution, key: &SigningKey) -> Receipt {
     let mut receipt = unsigned(gate, resolution);
     receipt.key = key.public().fingerprint().to_string();
-    receipt.signature = key.sign(&receipt_hash(&receipt)).to_string();
+    receipt.signature = key.sign_for(RECEIPT, &receipt_hash(&receipt)).to_string();
     receipt
 }
 

@@ -59,7 +59,7 @@ pub(super) fn with_resolved_config(
             let bytes = match library.config(root, &relative, trust) {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => continue,
-                Err(Ignored { path, why }) => {
+                Err(Ignored { path, why, .. }) => {
                     let word = lillux::shell_word(&path);
                     let path = path.display();
                     warnings.push(format!(

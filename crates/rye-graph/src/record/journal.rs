@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::runs::{EVENTS, PROCESS, SNAPSHOT};
-use super::{RecordError, Replayed, Written, line_hash};
+use super::{JOURNAL, RecordError, Replayed, Written, line_hash};
 use crate::event::{Event, Line, NodeError, Started, Status};
 
 /// A record that grew by this much since the last snapshot gets another, if the state is
@@ -182,7 +182,7 @@ impl Journal {
             event,
             hash: hash.to_hex(),
             key: key.map(|key| key.public().fingerprint().to_string()),
-            signature: key.map(|key| key.sign(&hash).to_string()),
+            signature: key.map(|key| key.sign_for(JOURNAL, &hash).to_string()),
         };
         if serde_json::to_writer(&mut self.waiting, &written).is_ok() {
             self.waiting.push(b'\n');

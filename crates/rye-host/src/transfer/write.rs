@@ -9,7 +9,7 @@ use lillux::{Hash, Hasher};
 use rye_engine::blob::needed;
 use rye_engine::protocol::Archive;
 
-use super::{End, Line, Piece, TransferError, VERSION, WITHOUT_BLOBS};
+use super::{EXPORT, End, Line, Piece, TransferError, VERSION, WITHOUT_BLOBS};
 
 /// How much of a blob is in a line.
 const PIECE: usize = 96 * 1024;
@@ -76,7 +76,7 @@ impl<W: Write> Writer<W> {
         self.put(&Line::End(End {
             hash: hash.to_hex(),
             key: signer.map(|key| key.public().fingerprint().to_string()),
-            signature: signer.map(|key| key.sign(&hash).to_string()),
+            signature: signer.map(|key| key.sign_for(EXPORT, &hash).to_string()),
         }))?;
         let out = self.out.into_inner();
         out.map_err(|error| error.into_error().into())

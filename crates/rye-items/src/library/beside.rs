@@ -15,7 +15,7 @@ use crate::integrity::{IntegrityError, Problem};
 use crate::item::Coverage;
 use crate::lookup;
 use crate::place::Excerpt;
-use crate::signature::{SignatureError, SignatureLine};
+use crate::signature::{Binding, SignatureError, SignatureLine};
 use crate::space::{RawFile, Root, Space, SpaceError};
 use crate::trust::{self, Trust};
 use crate::verify;
@@ -61,13 +61,8 @@ impl Library {
             });
         }
         let hash = Hash::of(&bytes);
-        let line = SignatureLine {
-            time: lillux::time::now_seconds(),
-            signature: key.sign(&hash),
-            hash,
-            fingerprint: key.public().fingerprint(),
-            provenance: None,
-        };
+        let time = lillux::time::now_seconds();
+        let line = SignatureLine::sign(hash, Binding::item(relative), key, &time, None);
         // Beside the file that the name leads to.
         let changing = || SpaceError::Changing(root.path_of(relative));
         let mut path = root
@@ -109,7 +104,8 @@ pub(super) fn verify_beside(
             found: Some(found),
         }));
     }
-    let signer = verify::judge(&line, true, trust).map_err(problem)?;
+    verify::check_binding(&line, Some(&Binding::item(relative))).map_err(problem)?;
+    let signer = verify::judge(&line, trust).map_err(problem)?;
     Ok(Good {
         hash: found,
         signer,

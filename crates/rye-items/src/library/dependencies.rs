@@ -169,7 +169,7 @@ impl<'a> Known<'a> {
         let extension = &entry.path[entry.path.rfind('.')?..];
         let rule = self.library.extractors.rule(extension)?;
         let states = &self.library.memory.states;
-        let seen = states.get(entry.identity.as_ref()?, &rule.comment, false)?;
+        let seen = states.get(entry.identity.as_ref()?, &rule.comment, &entry.path)?;
         self.counts(&seen).then_some(seen.hash)
     }
 

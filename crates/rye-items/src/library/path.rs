@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use lillux::At as _;
 
 use super::{ItemError, Library};
+use crate::comment::Comment;
 use crate::id::ItemKind;
 use crate::integrity::{IntegrityError, Problem};
 use crate::lookup::{self, Found};
@@ -139,10 +140,14 @@ fn check_any_style(
         Some(rule) => vec![rule.comment.clone()],
         None => extractors.comments(),
     };
+    let form = |comment: Comment| Form {
+        partial: comment.suffix.is_some(),
+        comment,
+        binding: None,
+    };
     let mut outcome = Err(Problem::Line(SignatureError::Unsigned));
     for comment in styles {
-        let partial = comment.suffix.is_some();
-        outcome = verify::check(bytes, &Form { comment, partial }, trust);
+        outcome = verify::check(bytes, &form(comment), trust);
         match &outcome {
             Err(Problem::Line(SignatureError::WrongComment { .. })) => {}
             _ => break,

@@ -9,8 +9,8 @@ use crate::id::{ItemId, ItemKind};
 use crate::integrity::Problem;
 use crate::lookup;
 use crate::metadata;
-use crate::search::{Candidate, Claim, Document, Reader};
-use crate::signature::{self, SignatureError};
+use crate::search::{Candidate, Claim, Document, Hit, Reader};
+use crate::signature::{self, Binding, SignatureError};
 use crate::trust::{Trust, TrustedKey};
 use crate::verify;
 
@@ -19,13 +19,21 @@ const READING: &str = concat!("items ", env!("CARGO_PKG_VERSION"), " 2");
 
 impl Library {
     /// Whether what search found carries a signature that holds, by a key that counts.
-    pub fn judge(
-        &self,
-        claim: Option<&Claim>,
-        trust: &Trust<'_>,
-    ) -> Result<Arc<TrustedKey>, Problem> {
+    pub fn judge(&self, hit: &Hit, trust: &Trust<'_>) -> Result<Arc<TrustedKey>, Problem> {
+        let claim = hit.signature.as_ref();
         let claim = claim.ok_or(Problem::Line(SignatureError::Unsigned))?;
-        verify::judge(&claim.line, claim.intact, trust)
+        if !claim.intact {
+            return Err(Problem::Changed {
+                expected: claim.line.hash,
+                found: None,
+            });
+        }
+        let (kind, id) = (hit.reference.kind.folder(), &hit.reference.id);
+        let name = hit.place.path.to_string_lossy();
+        let extension = name.rfind('.').map_or("", |dot| &name[dot..]);
+        let binding = Binding::of(format!("{kind}/{id}{extension}"));
+        verify::check_binding(&claim.line, Some(&binding))?;
+        verify::judge(&claim.line, trust)
     }
 }
 
@@ -45,7 +53,7 @@ impl Reader for Library {
             .path
             .rfind('.')
             .map_or("", |dot| &candidate.path[dot..]);
-        let form = self.form(extension, candidate.kind);
+        let form = self.form(extension, candidate.kind, candidate.path);
         let claim = verify::claim(bytes, &form);
         // Of a partial item only what is covered is ever looked at.
         let element = claim.as_ref().ok().and_then(|claim| claim.element.clone());

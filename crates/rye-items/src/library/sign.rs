@@ -8,13 +8,14 @@ use lillux::keys::SigningKey;
 
 use super::many::parallel;
 use super::{ItemError, Library, read};
-use crate::Comment;
+use crate::acceptance::Acceptance;
 use crate::lookup::Found;
 use crate::metadata;
-use crate::signature;
+use crate::own_keys::{OwnKeyError, OwnKeys};
+use crate::signature::{self, Binding, ITEM};
 use crate::space::{Space, SpaceError};
 use crate::trust;
-use crate::verify;
+use crate::verify::{self, Form};
 
 /// How often signing is begun again of a file that changed meanwhile.
 const ATTEMPTS: usize = 8;
@@ -43,6 +44,17 @@ pub enum SignError {
         file: String,
         /// The file.
         path: PathBuf,
+    },
+    /// It records a decision, which only that decision signs.
+    #[error("{} records a decision and is signed when the decision is made", .0.display())]
+    Decision(PathBuf),
+    /// It was signed, and that it is accepted for this project cannot be recorded.
+    #[error("{} is signed but not accepted: {source}", path.display())]
+    Accept {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: OwnKeyError,
     },
     /// It cannot be found, read or understood.
     #[error(transparent)]
@@ -83,8 +95,8 @@ impl Library {
 
     /// Signs an item: its file is replaced in one step, with its mode kept. An
     /// item whose metadata cannot be read is not signed, and neither is a file
-    /// about a key: by its name, or by what it says, since a signature holds
-    /// under any name and links lead to files by others.
+    /// about a key: by its name, or by what it says, since links lead to files by
+    /// other names.
     pub fn sign(
         &self,
         found: &Found<'_>,
@@ -126,10 +138,33 @@ impl Library {
         // Somebody else may be signing it, or saving it in an editor.
         for _ in 0..ATTEMPTS {
             if let Some(outcome) = self.try_sign(found, key, provenance, shown)? {
+                self.accept(found, key)?;
                 return Ok(outcome);
             }
         }
         Err(SpaceError::Changing(found.path()))?
+    }
+
+    /// Accepts configuration that this key has just signed for the project that it is in.
+    fn accept(&self, found: &Found<'_>, key: &SigningKey) -> Result<(), SignError> {
+        if !Acceptance::is_needed(found.root, &found.relative) {
+            return Ok(());
+        }
+        let claim = verify::claim(&read(found)?.bytes, &self.form_of(found));
+        let claim = claim.ok().filter(|it| it.line.verify(key.public()).is_ok());
+        let user = self.spaces.of(Space::User).next();
+        let user = user.and_then(|root| root.as_folder()?.parent());
+        let (Some(claim), Some(user)) = (claim, user) else {
+            return Ok(());
+        };
+        let Some(acceptance) = Acceptance::new(found.root, &found.relative, claim.line.hash) else {
+            return Ok(());
+        };
+        let recorded = acceptance.record(&OwnKeys::of(user), key);
+        recorded.map(drop).map_err(|source| SignError::Accept {
+            path: found.path(),
+            source,
+        })
     }
 
     /// Signs what is there, unless it is no longer what was read: then none.
@@ -141,14 +176,15 @@ impl Library {
         shown: Option<Hash>,
     ) -> Result<Option<SignOutcome>, SignError> {
         let raw = read(found)?;
-        let Some((content, comment)) = self.to_sign(found, &raw.bytes, key, provenance)? else {
+        let Some((content, form)) = self.to_sign(found, &raw.bytes, key, provenance)? else {
             return Ok(Some(SignOutcome::Unchanged));
         };
         if shown.is_some_and(|shown| shown != Hash::of(&content)) {
             return Err(SignError::NotShown(found.path()));
         }
         let time = lillux::time::now_seconds();
-        let signed = signature::sign(&content, &comment, key, &time, provenance)
+        let binding = Binding::item(&found.relative);
+        let signed = signature::sign(&content, &form.comment, &binding, key, &time, provenance)
             .map_err(|e| SignError::Provenance(e.what))?;
         // Links are followed, as reading did, and stay links.
         let Some(path) = found.root.real_path(&found.relative)? else {
@@ -162,14 +198,14 @@ impl Library {
     }
 
     /// What of a file is to be signed, and as which comment the signature is written; none
-    /// if this key has signed exactly that.
+    /// if this key has signed exactly that for this file.
     fn to_sign(
         &self,
         found: &Found<'_>,
         bytes: &[u8],
         key: &SigningKey,
         provenance: Option<&str>,
-    ) -> Result<Option<(Vec<u8>, Comment)>, SignError> {
+    ) -> Result<Option<(Vec<u8>, Form)>, SignError> {
         if found.root.space() == Space::System {
             return Err(SignError::System(found.reference.to_string()));
         }
@@ -181,6 +217,9 @@ impl Library {
             });
         }
         let form = self.form_of(found);
+        if form.binding.as_ref().is_some_and(|it| it.purpose() != ITEM) {
+            return Err(SignError::Decision(found.path()));
+        }
         let kind = found.reference.kind;
         let readable = signature::readable(bytes, &form.comment);
         metadata::extract(&readable, &found.extension, kind, &self.extractors).map_err(
@@ -194,11 +233,9 @@ impl Library {
             claim.coverage == crate::item::Coverage::Whole
                 && (provenance.is_none() || claim.line.provenance.as_deref() == provenance)
                 && claim.line.fingerprint == key.public().fingerprint()
-                && key
-                    .public()
-                    .verify(&claim.line.hash, &claim.line.signature)
-                    .is_ok()
+                && claim.line.binding == form.binding
+                && claim.line.verify(key.public()).is_ok()
         });
-        Ok((!is_signed).then_some((content, form.comment)))
+        Ok((!is_signed).then_some((content, form)))
     }
 }

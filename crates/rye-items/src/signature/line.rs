@@ -4,8 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use lillux::Hash;
-use lillux::keys::{Fingerprint, Signature};
+use lillux::keys::{BadSignature, Fingerprint, PublicKey, Signature, SigningKey};
 
+use super::binding::Binding;
 use super::error::LineError;
 
 /// What every signature line begins with.
@@ -13,6 +14,7 @@ pub(super) const MARK: &str = "rye:signed:";
 /// `2026-04-10T03:28:17Z`.
 pub(super) const TIME_PATTERN: &[u8] = b"dddd-dd-ddTdd:dd:ddZ";
 const LONGEST_PROVENANCE: usize = 200;
+const FINGERPRINT_LENGTH: usize = 16;
 
 /// A signature line, read. Says nothing about whether it is true.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,10 +23,12 @@ pub struct SignatureLine {
     pub time: String,
     /// The hash of the covered bytes.
     pub hash: Hash,
-    /// The signature over the hash.
+    /// The signature over the hash, or over all parts of a bound line.
     pub signature: Signature,
     /// The key that signed.
     pub fingerprint: Fingerprint,
+    /// The purpose and the file that the signature was made for; none in the published form.
+    pub binding: Option<Binding>,
     /// `provider@user`, where the signer said so.
     pub provenance: Option<String>,
 }
@@ -36,9 +40,13 @@ impl fmt::Display for SignatureLine {
             hash,
             signature,
             fingerprint,
+            binding,
             provenance,
         } = self;
         write!(f, "{MARK}{time}:{hash}:{signature}:{fingerprint}")?;
+        if let Some(binding) = binding {
+            write!(f, ";{binding}")?;
+        }
         match provenance {
             Some(provenance) => write!(f, "|{provenance}"),
             None => Ok(()),
@@ -79,9 +87,20 @@ impl FromStr for SignatureLine {
             Some((fingerprint, provenance)) => (fingerprint, Some(provenance)),
             None => (rest, None),
         };
+        let (fingerprint, binding) = match fingerprint.split_once(';') {
+            Some((fingerprint, binding)) => (fingerprint, Some(binding)),
+            None => (fingerprint, None),
+        };
         let fingerprint = fingerprint
             .parse()
             .map_err(|e| fail(at(rest), format!("the key's fingerprint: {e}")))?;
+        let binding = binding
+            .map(|text| {
+                let what = "what the signature is for is not of the form item=PATH";
+                let offset = at(rest) + FINGERPRINT_LENGTH + 1;
+                Binding::parse(text).ok_or_else(|| fail(offset, what.to_owned()))
+            })
+            .transpose()?;
         if let Some(what) = provenance.and_then(provenance_problem) {
             return Err(fail(at(provenance.unwrap_or_default()), what));
         }
@@ -90,9 +109,60 @@ impl FromStr for SignatureLine {
             hash,
             signature,
             fingerprint,
+            binding,
             provenance: provenance.map(str::to_owned),
         })
     }
+}
+
+impl SignatureLine {
+    /// Signs a file's hash, bound to a purpose and a path.
+    pub fn sign(
+        hash: Hash,
+        binding: Binding,
+        key: &SigningKey,
+        time: &str,
+        provenance: Option<&str>,
+    ) -> Self {
+        let provenance = provenance.map(str::to_owned);
+        let covered = covered_hash(&binding, time, &hash, provenance.as_deref());
+        Self {
+            time: time.to_owned(),
+            hash,
+            signature: key.sign_for(binding.purpose(), &covered),
+            fingerprint: key.public().fingerprint(),
+            binding: Some(binding),
+            provenance,
+        }
+    }
+
+    /// Checks that the signature is this key's over what the line says.
+    pub fn verify(&self, key: &PublicKey) -> Result<(), BadSignature> {
+        match &self.binding {
+            Some(binding) => {
+                key.verify_for(binding.purpose(), &self.covered_hash(), &self.signature)
+            }
+            None => key.verify(&self.hash, &self.signature),
+        }
+    }
+
+    /// The hash that the signature is over.
+    pub(super) fn covered_hash(&self) -> Hash {
+        match &self.binding {
+            Some(binding) => {
+                covered_hash(binding, &self.time, &self.hash, self.provenance.as_deref())
+            }
+            None => self.hash,
+        }
+    }
+}
+
+/// The hash that a bound signature is over. No part contains a newline.
+fn covered_hash(binding: &Binding, time: &str, hash: &Hash, provenance: Option<&str>) -> Hash {
+    let provenance = provenance.unwrap_or_default();
+    Hash::of(format!(
+        "rye-signed-file:v1\n{binding}\n{time}\n{hash}\n{provenance}"
+    ))
 }
 
 /// The first bytes of a text and the rest; all of it where it is shorter or
@@ -149,7 +219,12 @@ mod tests {
 
     #[test]
     fn a_line_reads_back_as_written_with_and_without_provenance() {
-        for text in [GOOD.to_owned(), format!("{GOOD}|github@leo")] {
+        for text in [
+            GOOD.to_owned(),
+            format!("{GOOD}|github@leo"),
+            format!("{GOOD};item=tools/my/deploy.py"),
+            format!("{GOOD};trust=config/keys/trusted/a%20b.toml|github@leo"),
+        ] {
             let line: SignatureLine = text.parse().unwrap();
             assert_eq!(line.to_string(), text);
         }
@@ -198,6 +273,13 @@ mod tests {
                 GOOD[..GOOD.len() - 1].to_owned(),
                 "the key's fingerprint: ",
                 184,
+            ),
+            (format!("{GOOD};"), "what the signature is for", 201),
+            (format!("{GOOD};item=a b"), "what the signature is for", 201),
+            (
+                format!("{GOOD};other=a|x@y"),
+                "what the signature is for",
+                201,
             ),
             (format!("{GOOD}|leo"), "what follows the fingerprint", 201),
             (format!("{GOOD}|a@b c"), "what follows the fingerprint", 201),

@@ -6,6 +6,7 @@ use lillux::Hash;
 use lillux::hash::Hasher;
 use lillux::keys::SigningKey;
 
+use super::binding::Binding;
 use super::error::SignatureError;
 use super::line::{MARK, SignatureLine, TIME_PATTERN, provenance_problem};
 use crate::comment::Comment;
@@ -77,10 +78,11 @@ pub fn split<'a>(file: &'a [u8], comment: &Comment) -> Result<Split<'a>, Signatu
     })
 }
 
-/// The file with a signature line of this key, in place of those it had.
+/// The file with a bound signature line of this key, in place of those it had.
 pub fn sign(
     file: &[u8],
     comment: &Comment,
+    binding: &Binding,
     key: &SigningKey,
     time: &str,
     provenance: Option<&str>,
@@ -101,13 +103,7 @@ pub fn sign(
     }
     let start = start_of_line(&covered);
     let hash = Hash::of(&covered);
-    let line = SignatureLine {
-        time: time.to_owned(),
-        signature: key.sign(&hash),
-        hash,
-        fingerprint: key.public().fingerprint(),
-        provenance: provenance.map(str::to_owned),
-    };
+    let line = SignatureLine::sign(hash, binding.clone(), key, time, provenance);
     let line = comment.around(&line.to_string()) + newline;
     Ok([&covered[..start], line.as_bytes(), &covered[start..]].concat())
 }
@@ -137,6 +133,8 @@ pub(crate) enum Part {
     Signature,
     /// The key that signed.
     Fingerprint,
+    /// What the signature is bound to.
+    Binding,
 }
 
 /// The byte at which a part of the signature line is; where it belongs if there is none.
@@ -153,6 +151,7 @@ pub(crate) fn place_of(file: &[u8], part: Part) -> usize {
         Part::Hash => hash,
         Part::Signature => hash + HASH_LENGTH + 1,
         Part::Fingerprint => line.iter().rposition(|&b| b == b':').map_or(0, |i| i + 1),
+        Part::Binding => line.iter().rposition(|&b| b == b';').map_or(0, |i| i + 1),
     };
     start + offset
 }

@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{REVOKED, Revoked, Trust, read};
 use crate::comment::Comment;
-use crate::signature;
+use crate::signature::{self, Binding, REVOCATION};
 use crate::space::{Root, Space};
+use crate::verify;
 
 /// That a key was revoked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -85,6 +86,11 @@ impl Revocation {
     }
 }
 
+/// Where the revocation of a key is, relative to `.ai/`.
+fn path_of(fingerprint: Fingerprint) -> String {
+    format!("{REVOKED}/{fingerprint}.toml")
+}
+
 fn read_text(bytes: &[u8]) -> Option<Text> {
     toml::from_str(std::str::from_utf8(bytes).ok()?).ok()
 }
@@ -97,7 +103,7 @@ impl Trust<'_> {
     }
 
     fn revoked_by(&self, root: &Root, fingerprint: Fingerprint) -> Option<Revocation> {
-        let relative = format!("{REVOKED}/{fingerprint}.toml");
+        let relative = path_of(fingerprint);
         let raw = read(root, &relative).transpose()?;
         let text = raw.ok().and_then(|raw| self.checked(fingerprint, &raw));
         if text.is_none() && root.space() == Space::Project {
@@ -122,11 +128,11 @@ impl Trust<'_> {
             Some(own) => own,
             None => self.voucher(signer, &mut Vec::new(), Revoked::Count).ok()?,
         };
+        let binding = Binding::new(REVOCATION, path_of(fingerprint));
         let holds = text.fingerprint == fingerprint.to_string()
             && signed.hash() == signed.line.hash
-            && key
-                .verify(&signed.line.hash, &signed.line.signature)
-                .is_ok();
+            && verify::check_binding(&signed.line, Some(&binding)).is_ok()
+            && signed.line.verify(&key).is_ok();
         holds.then_some(text)
     }
 }

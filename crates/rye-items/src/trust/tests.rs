@@ -1,10 +1,11 @@
 use std::fs;
 use std::path::Path;
 
-use lillux::keys::SigningKey;
+use lillux::keys::{Purpose, SigningKey};
 use tempfile::TempDir;
 
 use super::*;
+use crate::signature::REVOCATION;
 use crate::space::Embedded;
 
 /// A project and a user, in real folders.
@@ -39,7 +40,8 @@ impl Home {
             attestation: None,
         };
         let name = format!("{TRUSTED}/{}.toml", key.public().fingerprint());
-        self.write(space, &name, &signed(&file.to_text(), signer));
+        let signed = signed(&file.to_text(), TRUST, &name, signer);
+        self.write(space, &name, &signed);
     }
 
     fn revoke(&self, space: &str, key: &SigningKey, signer: &SigningKey) {
@@ -51,7 +53,8 @@ impl Home {
             Some(key.public()),
         );
         let name = format!("{REVOKED}/{fingerprint}.toml");
-        self.write(space, &name, &signed(&text, signer));
+        let signed = signed(&text, REVOCATION, &name, signer);
+        self.write(space, &name, &signed);
     }
 
     fn standing(&self, key: &SigningKey) -> Result<Space, String> {
@@ -77,10 +80,11 @@ impl Home {
     }
 }
 
-fn signed(text: &str, signer: &SigningKey) -> Vec<u8> {
+fn signed(text: &str, purpose: Purpose, path: &str, signer: &SigningKey) -> Vec<u8> {
     signature::sign(
         text.as_bytes(),
         &Comment::HASH,
+        &Binding::new(purpose, path),
         signer,
         "2026-04-10T03:28:17Z",
         None,
@@ -153,7 +157,17 @@ fn what_is_wrong_with_a_trust_file_is_said() {
     };
     let name = format!("{TRUSTED}/{}.toml", one.public().fingerprint());
     let text = file.to_text();
+    let signed = |text: &str, signer: &SigningKey| signed(text, TRUST, &name, signer);
     let good = String::from_utf8(signed(&text, &one)).unwrap();
+    let as_item = signature::sign(
+        text.as_bytes(),
+        &Comment::HASH,
+        &Binding::item(&name),
+        &one,
+        "2026-04-10T03:28:17Z",
+        None,
+    );
+    let as_item = String::from_utf8(as_item.unwrap()).unwrap();
     let foreign = TrustFile {
         key: other.public().clone(),
         ..file.clone()
@@ -175,6 +189,7 @@ fn what_is_wrong_with_a_trust_file_is_said() {
             String::from_utf8(signed(&wrong_name, &one)).unwrap(),
             "its fingerprint is not that of its key",
         ),
+        (as_item, "it was signed as item="),
         (not_its, "it holds another key"),
         (forged, "the signature is not one of key"),
         (

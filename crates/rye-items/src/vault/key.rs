@@ -19,7 +19,7 @@ fn folder(user: &Path) -> PathBuf {
 pub(super) fn read_or_make(user: &Path) -> Result<OpeningKey, VaultError> {
     let folder = folder(user);
     let files = PairFiles::inside(&folder);
-    match OpeningKey::read(&files.private) {
+    match OpeningKey::read_pair(&files) {
         Err(KeyError::Missing(_)) => {}
         outcome => return Ok(outcome?),
     }
@@ -27,7 +27,7 @@ pub(super) fn read_or_make(user: &Path) -> Result<OpeningKey, VaultError> {
     match key.write_pair(&folder, Existing::Refuse) {
         Ok(_) => Ok(key),
         // Somebody else's first secret came in between, or a public half is left alone.
-        Err(KeyError::Exists(_)) => match OpeningKey::read(&files.private) {
+        Err(KeyError::Exists(_)) => match OpeningKey::read_pair(&files) {
             Err(KeyError::Missing(path)) => Err(VaultError::NoKey { path, name: None }),
             outcome => Ok(outcome?),
         },
@@ -37,7 +37,7 @@ pub(super) fn read_or_make(user: &Path) -> Result<OpeningKey, VaultError> {
 
 /// The key, if there is one.
 pub(super) fn find(user: &Path) -> Result<Option<OpeningKey>, VaultError> {
-    match OpeningKey::read(&PairFiles::inside(&folder(user)).private) {
+    match OpeningKey::read_pair(&PairFiles::inside(&folder(user))) {
         Err(KeyError::Missing(_)) => Ok(None),
         outcome => Ok(Some(outcome?)),
     }
@@ -45,7 +45,7 @@ pub(super) fn find(user: &Path) -> Result<Option<OpeningKey>, VaultError> {
 
 /// The key that opens a secret.
 pub(super) fn read(user: &Path, name: &SecretName) -> Result<OpeningKey, VaultError> {
-    match OpeningKey::read(&PairFiles::inside(&folder(user)).private) {
+    match OpeningKey::read_pair(&PairFiles::inside(&folder(user))) {
         Err(KeyError::Missing(path)) => Err(VaultError::NoKey {
             path,
             name: Some(name.clone()),

@@ -22,12 +22,12 @@ use lillux::Hash;
 use lillux::keys::{Fingerprint, PublicKey};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::Form;
+use super::{Form, requires_bound_signatures};
 use crate::item::Coverage;
 use crate::own_folder::create_own_folder;
 use crate::space::FileIdentity;
 
-const MAGIC: &[u8; 16] = b"rye verified 1\n\0";
+const MAGIC: &[u8; 16] = b"rye verified 2\n\0";
 const KEY: usize = 48;
 const RECORD: usize = 120;
 const SUM: usize = 32;
@@ -198,7 +198,14 @@ fn records(mut file: Vec<u8>) -> Option<Vec<u8>> {
 /// None for times that no file has.
 fn key(identity: &FileIdentity, form: &Form) -> Option<[u8; KEY]> {
     let suffix = form.comment.suffix.as_deref().unwrap_or_default();
-    let form = format!("{}\0{suffix}\0{}", form.comment.prefix, form.partial);
+    let binding = form.binding.as_ref().map(ToString::to_string);
+    let form = format!(
+        "{}\0{suffix}\0{}\0{}\0{}",
+        form.comment.prefix,
+        form.partial,
+        binding.unwrap_or_default(),
+        requires_bound_signatures()
+    );
     let form = Hash::of(form);
     let mut key = [0; KEY];
     let times = [identity.modified, identity.changed].map(i64::try_from);

@@ -17,7 +17,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::settings::Color;
 
-pub(crate) use config::ConfigCommand;
+pub(crate) use config::{AcceptArgs, ConfigCommand};
 pub(crate) use engine::{
     ChatArgs, CompactArgs, ExportSessionArgs, ForkArgs, GateArgs, GateCommand, Holds,
     ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, SessionArgs, SessionCommand, ThreadArgs,

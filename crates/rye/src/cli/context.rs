@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use lillux::shell_word;
+use rye_items::signature::ITEM;
 use rye_items::trust::{Ignored, Trust};
 use rye_items::verify::{self, Form};
-use rye_items::{Comment, IntegrityError, Library, OwnKeys, SYSTEM, Space, Spaces};
+use rye_items::{IntegrityError, Library, OwnKeys, SYSTEM, Space, Spaces};
 
 use super::color_choice;
 use super::failure::Failure;
@@ -84,10 +85,9 @@ impl Context {
 
     /// Says which files do not count, and why.
     pub(crate) fn tell_ignored(&self, ignored: &[Ignored]) {
-        for Ignored { path, why } in ignored {
-            let text = format!("{} is ignored: {why}", path.display());
-            let hint = format!("rye sign {}", shell_word(path));
-            self.printer.warn(&text, Some(&hint));
+        for ignored in ignored {
+            let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
+            self.printer.warn(&text, Some(&hint_of(ignored)));
         }
     }
 
@@ -109,6 +109,12 @@ impl Context {
     }
 }
 
+/// The command that makes a file count.
+pub(crate) fn hint_of(ignored: &Ignored) -> String {
+    let sign = || format!("rye sign {}", shell_word(&ignored.path));
+    ignored.hint.clone().unwrap_or_else(sign)
+}
+
 fn read_settings(options: &Options) -> Result<Settings, SettingsError> {
     let places = settings::places_here(options)?;
     let user = places.user_space.as_ref().map(|user| user.value.as_path());
@@ -118,6 +124,11 @@ fn read_settings(options: &Options) -> Result<Settings, SettingsError> {
         &places.system_space.value,
         &SYSTEM,
     )?;
+    // Before the first file is verified.
+    let own: Vec<_> = settings::own_file(&spaces)?.into_iter().collect();
+    if settings::bound_signatures(&settings::variable, &own)?.value {
+        verify::require_bound_signatures();
+    }
     let trust = Trust::new(&spaces);
     let (files, ignored) = settings::config_files(&spaces, |space, path, bytes| {
         judge(space, path, bytes, &trust)
@@ -127,10 +138,7 @@ fn read_settings(options: &Options) -> Result<Settings, SettingsError> {
 
 /// Configuration is behaviour: it counts when it is signed by a key that counts.
 fn judge(space: Space, path: &Path, bytes: Vec<u8>, trust: &Trust<'_>) -> Judged {
-    let form = Form {
-        comment: Comment::HASH,
-        partial: false,
-    };
+    let form = Form::config(ITEM, settings::CONFIG);
     match verify::check(&bytes, &form, trust) {
         Ok(_) => Judged::Counts(bytes),
         Err(problem) => {

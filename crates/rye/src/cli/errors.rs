@@ -171,7 +171,13 @@ impl From<IntegrityError> for Failure {
             Problem::BadSignature { fingerprint } => {
                 failure.detail("fingerprint", json!(fingerprint))
             }
-            Problem::Line(_) => failure,
+            Problem::Moved {
+                signed_for,
+                expected,
+            } => failure
+                .detail("signed_for", signed_for.to_string())
+                .detail("expected", expected.to_string()),
+            Problem::Line(_) | Problem::Unbound => failure,
         }
     }
 }

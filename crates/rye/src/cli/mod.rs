@@ -41,6 +41,15 @@ use printer::{Outcome, Printer};
 
 /// Reads the arguments, runs the command, prints how it ended.
 pub(crate) fn main() -> ExitCode {
+    // Tools run as the same user and could read the keys in our environment.
+    if let Err(error) = lillux::process::protect_memory() {
+        let printer = Printer {
+            json: false,
+            quiet: false,
+            color: early_color(&Options::default()),
+        };
+        return printer.finish(Err(Failure::failed("protect_memory", error)));
+    }
     let arguments = arguments();
     let mut keeper = commands::execute::keeper(&arguments);
     let cli = match commands::execute::plain(&arguments) {

@@ -17,7 +17,7 @@ struct Key {
     personal: bool,
 }
 
-const KEYS: [Key; 4] = [
+const KEYS: [Key; 5] = [
     Key {
         name: "cache_dir",
         // What is in the cache is believed, so no project says where it is.
@@ -34,6 +34,11 @@ const KEYS: [Key; 4] = [
     Key {
         name: "search.limit",
         personal: false,
+    },
+    Key {
+        name: "signatures",
+        // It says which signatures under a project's files count.
+        personal: true,
     },
 ];
 
@@ -55,6 +60,8 @@ pub(crate) struct ConfigFile {
     pub(super) color: Option<Setting<Color>>,
     pub(super) debug: Option<Setting<bool>>,
     pub(super) search_limit: Option<Setting<u32>>,
+    /// Whether signatures must be bound to the file they are under.
+    pub(super) bound_signatures: Option<Setting<bool>>,
 }
 
 /// A file that says something nobody knows.
@@ -141,6 +148,15 @@ impl ConfigFile {
                 self.debug = Some(Setting::new(*on, origin));
             }
             ("debug", _) => return Err(wrong("true or false")),
+            ("signatures", Value::Scalar(Scalar::Text(text))) => {
+                let bound = match text.as_str() {
+                    "bound" => true,
+                    "any" => false,
+                    _ => return Err(wrong("bound or any")),
+                };
+                self.bound_signatures = Some(Setting::new(bound, origin));
+            }
+            ("signatures", _) => return Err(wrong("bound or any")),
             (_, Value::Scalar(Scalar::Integer(number))) if (1..=MOST_HITS).contains(number) => {
                 let number = u32::try_from(*number).unwrap_or(u32::MAX);
                 self.search_limit = Some(Setting::new(number, origin));

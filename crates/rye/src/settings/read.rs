@@ -10,7 +10,7 @@ use super::file::ConfigFile;
 use super::{Ignored, Options, Places, SettingsError};
 
 /// The file with settings, relative to a space's `.ai/`.
-const CONFIG: &str = "config/rye.yaml";
+pub(crate) const CONFIG: &str = "config/rye.yaml";
 
 /// A variable of the environment; an empty one is none.
 pub(crate) fn variable(name: &str) -> Option<OsString> {
@@ -50,6 +50,20 @@ pub(crate) enum Judged {
         reason: String,
         hint: Option<String>,
     },
+}
+
+/// The user's own configuration file, which counts as it is.
+pub(crate) fn own_file(spaces: &Spaces) -> Result<Option<ConfigFile>, SettingsError> {
+    let home = variable("HOME").map(PathBuf::from);
+    let Some(root) = spaces.roots().find(|root| root.space() == Space::User) else {
+        return Ok(None);
+    };
+    let Some(raw) = root.read(CONFIG)? else {
+        return Ok(None);
+    };
+    let path = root.path_of(CONFIG);
+    let file = ConfigFile::parse(Space::User, &path, &raw.bytes, home.as_deref())?;
+    Ok(Some(file))
 }
 
 /// The configuration files that count, the most specific first, and those that do not.

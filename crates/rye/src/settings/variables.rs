@@ -33,7 +33,7 @@ const fn build(name: &'static str, says: &'static str) -> Variable {
 }
 
 /// All of them, those of a call first, each in alphabetical order.
-pub(crate) const VARIABLES: [Variable; 20] = [
+pub(crate) const VARIABLES: [Variable; 21] = [
     call(
         "HOME",
         "the folder with your `.ai/`, where `USER_SPACE` is not set; the cache and the state are below it",
@@ -79,6 +79,10 @@ pub(crate) const VARIABLES: [Variable; 20] = [
     call(
         "RYE_PROJECT",
         "the project's folder, where no `--project` is given",
+    ),
+    call(
+        "RYE_REQUIRE_BOUND_SIGNATURES",
+        "`1`: signatures that are not bound to the file they are under do not count, as `signatures: bound` in your `rye.yaml`",
     ),
     call(
         "RYE_STATE_DIR",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use lillux::Hash;
-use lillux::keys::Signature;
+use lillux::keys::{Purpose, Signature};
 
 #[derive(Debug, Args)]
 #[command(
@@ -42,6 +42,9 @@ pub(crate) struct SignArgs {
     /// The private key, a PEM file that only its owner may read.
     #[arg(long, value_name = "F")]
     pub(crate) key: PathBuf,
+    /// What the signature is for: it verifies with the same --purpose only.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) purpose: Option<Purpose>,
     #[command(flatten)]
     pub(crate) content: Content,
 }
@@ -60,6 +63,9 @@ pub(crate) struct VerifyArgs {
     // One in 64 signatures begins with a hyphen.
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub(crate) signature: Signature,
+    /// What the signature was made for.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) purpose: Option<Purpose>,
     #[command(flatten)]
     pub(crate) content: Content,
 }

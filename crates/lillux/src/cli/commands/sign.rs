@@ -9,8 +9,12 @@ use crate::cli::report::{Failure, Report};
 pub(crate) fn run(args: &SignArgs) -> Result<Report, Failure> {
     let key = SigningKey::read(&args.key)?;
     let hash = args.content.hash()?;
+    let signature = match args.purpose {
+        Some(purpose) => key.sign_for(purpose, &hash),
+        None => key.sign(&hash),
+    };
     Ok(Report::new(json!({
-        "signature": key.sign(&hash),
+        "signature": signature,
         "fingerprint": key.public().fingerprint(),
         "hash": hash,
     })))

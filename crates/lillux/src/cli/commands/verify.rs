@@ -9,7 +9,11 @@ use crate::cli::report::{Exit, Failure, Report};
 pub(crate) fn run(args: &VerifyArgs) -> Result<Report, Failure> {
     let key = PublicKey::read(&args.public_key)?;
     let hash = args.content.hash()?;
-    let valid = key.verify(&hash, &args.signature).is_ok();
+    let checked = match args.purpose {
+        Some(purpose) => key.verify_for(purpose, &hash, &args.signature),
+        None => key.verify(&hash, &args.signature),
+    };
+    let valid = checked.is_ok();
     let exit = if valid { Exit::Done } else { Exit::Integrity };
     Ok(Report::ending(
         exit,

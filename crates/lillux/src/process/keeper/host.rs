@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,8 +14,7 @@ use rustix::net::{
     send, sendmsg, socketpair,
 };
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, pidfd_open,
-    set_child_subreaper, wait, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid,
 };
 use tokio::io::Interest;
 use tokio::net::UnixStream;
@@ -23,7 +23,7 @@ use tokio::time::{sleep, timeout};
 
 use super::super::image::Image;
 use super::super::table;
-use super::keep::{self, GIVE_UP, Service};
+use super::keep::{GIVE_UP, KILL_AGAIN};
 use super::sys::{self, Reset};
 use super::warden;
 use super::wire::{Event, Run};
@@ -31,6 +31,12 @@ use crate::time::Deadline;
 
 /// How many keepers wait for another command. More are ended when their command has.
 const MAX_IDLE: usize = 64;
+
+/// What is added to the time that a keeper may take, for being scheduled late.
+pub(in super::super) const MARGIN: Duration = Duration::from_secs(2);
+
+/// How often a warden that has not ended yet is continued: its command may have stopped it.
+const WAKE_AGAIN: Duration = Duration::from_millis(100);
 
 /// A warden that takes longer to fork a keeper has been stopped, or worse.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -55,7 +61,8 @@ struct Shared {
     /// them must see them close before it is waited for.
     idle: Mutex<Vec<Keeper>>,
     warden: Mutex<Option<Warden>>,
-    lone_keeper: Mutex<Option<Forked>>,
+    /// The longest time, in milliseconds, that a command may take to end.
+    longest_grace: AtomicU64,
 }
 
 /// A keeper that waits for a command.
@@ -67,9 +74,9 @@ struct Keeper {
 /// Which process a keeper is, as far as we have heard.
 #[derive(Clone, Copy)]
 struct Identity {
-    pid: Option<i32>,
-    /// The warden, or this program.
-    parent: i32,
+    /// The keeper's number and start time, which together no other process has.
+    keeper: Option<(i32, u64)>,
+    warden: i32,
 }
 
 struct Warden {
@@ -92,74 +99,84 @@ impl Forked {
         Ok(Self { pid, process })
     }
 
-    fn wait(mut self) {
-        self.process.as_ref().map(wait_for);
-        self.process = None;
+    /// Waits until the process has ended. A command can stop it, so it is continued again
+    /// and again, and after `patience` killed with all that is below it.
+    fn wait(mut self, patience: Duration) {
+        if let Some(process) = self.process.take() {
+            wait_for(self.pid, &process, patience);
+        }
     }
 }
 
 impl Drop for Forked {
     fn drop(&mut self) {
+        let pid = self.pid;
         if let Some(process) = self.process.take() {
             // Without a thread it stays a zombie until the program ends: no reason to fail.
-            let _ = std::thread::Builder::new().spawn(move || wait_for(&process));
+            let _ =
+                std::thread::Builder::new().spawn(move || wait_for(pid, &process, Duration::MAX));
         }
     }
 }
 
-/// If somebody else in this program has reaped it already, that is as good.
-fn wait_for(process: &OwnedFd) {
-    let ended = || waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED);
-    while matches!(ended(), Err(rustix::io::Errno::INTR)) {}
+/// Waits for a child and reaps it. If somebody else in this program has reaped it already,
+/// that is as good.
+fn wait_for(pid: i32, process: &OwnedFd, patience: Duration) {
+    let deadline = Deadline::after(Some(patience));
+    while !has_ended(process, WAKE_AGAIN) {
+        if deadline.has_passed() {
+            end_by_force(pid, process);
+            break;
+        }
+        let _ = pidfd_send_signal(process, Signal::CONT);
+    }
+    let reaped = || waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED);
+    while matches!(reaped(), Err(rustix::io::Errno::INTR)) {}
+}
+
+/// Waits for the end of a process, at most for `time`.
+fn has_ended(process: &OwnedFd, time: Duration) -> bool {
+    let mut watched = [PollFd::new(process, PollFlags::IN)];
+    let time = Timespec::try_from(time).unwrap_or_default();
+    poll(&mut watched, Some(&time)).is_ok_and(|ready| ready > 0)
+}
+
+/// Kills a warden that does not end, and everything below it, without its help.
+fn end_by_force(pid: i32, process: &OwnedFd) {
+    let deadline = Deadline::after(Some(GIVE_UP));
+    while table::kill_below(pid) > 0 && !deadline.has_passed() {
+        std::thread::sleep(KILL_AGAIN);
+    }
+    let _ = pidfd_send_signal(process, Signal::KILL);
 }
 
 impl Supervisor {
     /// Forks off the process that all commands will hang from.
     pub fn start() -> io::Result<Self> {
-        let (warden, first_keeper) = start_warden()?;
-        Self::new(first_keeper, Some(warden), None)
+        Self::with_signals(Reset::All)
     }
 
-    /// For a program that runs one command and ends: it forks once where
-    /// [`Supervisor::start`] forks twice. The program itself is then what
-    /// stands behind the keeper: should that be killed, what it kept falls to
-    /// the program, which ends everything below it. So it is for a program
-    /// that has no other children. Should both be killed at once, what had
-    /// left the command stays.
+    /// For a program that runs one command and ends: signals that it ignores, as below
+    /// `nohup`, its command ignores too.
     pub fn for_one_command() -> io::Result<Self> {
-        set_child_subreaper(Some(getpid()))?;
-        let (socket, its_socket) = pair()?;
-        let program = pidfd_open(getpid(), PidfdFlags::empty())?;
-        let pid = sys::fork_off(|| match sys::keep_only([its_socket, program]) {
-            Ok([socket, program]) if sys::leave_program(Reset::Needed).is_ok() => {
-                keep::run(socket, program, Service::One)
-            }
-            _ => true,
-        })?;
-        let identity = Identity {
-            pid: Some(pid),
-            parent: getpid().as_raw_nonzero().get(),
-        };
-        Self::new(Keeper { socket, identity }, None, Some(Forked::new(pid)?))
+        Self::with_signals(Reset::Needed)
     }
 
-    fn new(
-        first_keeper: Keeper,
-        warden: Option<Warden>,
-        lone_keeper: Option<Forked>,
-    ) -> io::Result<Self> {
+    fn with_signals(signals: Reset) -> io::Result<Self> {
+        let (warden, first_keeper) = start_warden(signals)?;
         table::check()?;
         Ok(Self {
             shared: Arc::new(Shared {
                 idle: Mutex::new(vec![first_keeper]),
-                warden: Mutex::new(warden),
-                lone_keeper: Mutex::new(lone_keeper),
+                warden: Mutex::new(Some(warden)),
+                longest_grace: AtomicU64::new(0),
             }),
         })
     }
 
     /// Ends what was forked off and waits for it, if this is the last clone
-    /// and no command runs. Dropping does the same without waiting.
+    /// and no command runs. Dropping does the same without waiting. What does not end in
+    /// the time that its commands have for it, because one of them stops it, is killed.
     pub fn shut_down(self) {
         let Ok(shared) = Arc::try_unwrap(self.shared) else {
             return;
@@ -168,17 +185,18 @@ impl Supervisor {
         let warden = shared.warden.into_inner().unwrap_or_default();
         if let Some(Warden { socket, process }) = warden {
             drop(socket);
-            process.wait();
-        }
-        let lone_keeper = shared.lone_keeper.into_inner().unwrap_or_default();
-        if let Some(process) = lone_keeper {
-            process.wait();
+            let grace = Duration::from_millis(shared.longest_grace.into_inner());
+            process.wait(grace.saturating_add(GIVE_UP + MARGIN));
         }
     }
 
     /// Hands a command to an idle keeper, if there is one, as far as its socket
     /// takes it at once.
     pub(in super::super) fn order(&self, image: &Image, run: Run, stdio: [OwnedFd; 3]) -> Order {
+        let grace = u64::try_from(run.grace.as_millis()).unwrap_or(u64::MAX);
+        self.shared
+            .longest_grace
+            .fetch_max(grace, Ordering::Relaxed);
         let message = [run.to_bytes().as_slice(), image.block.as_slice()].concat();
         // One may have been killed while nobody looked.
         let taken = std::iter::from_fn(|| self.take_idle()).find_map(|keeper| {
@@ -203,8 +221,9 @@ impl Supervisor {
             _ => None,
         };
         drop(theirs);
-        if let Some(parent) = asked {
-            let identity = Identity { pid: None, parent };
+        if let Some(warden) = asked {
+            let keeper = None;
+            let identity = Identity { keeper, warden };
             let keeper = Keeper {
                 socket: ours,
                 identity,
@@ -214,11 +233,9 @@ impl Supervisor {
                 return Ok(job.into_keeper()?);
             }
             // Should it only have been stopped, it can end now.
-            if let Some(warden) = Pid::from_raw(parent) {
-                let _ = kill_process(warden, Signal::CONT);
-            }
+            job.wake();
         }
-        let (successor, keeper) = start_warden()?;
+        let (successor, keeper) = start_warden(Reset::All)?;
         *lock(&self.shared.warden) = Some(successor);
         Ok(keeper)
     }
@@ -334,57 +351,36 @@ impl Job {
         inbox.filled = 0;
         let event = Event::from_bytes(inbox.bytes)
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-        if let Event::Ready { pid } = event {
-            self.identity.pid = Some(pid);
+        if let Event::Ready { pid, start_time } = event {
+            self.identity.keeper = Some((pid, start_time));
         }
         Ok(event)
     }
 
-    /// Kills a keeper that does not answer. Its command dies with it; the rest
-    /// of the tree falls to the warden, or to us.
-    pub(in super::super) fn kill_keeper(&self) {
-        self.signal_keeper(Signal::KILL);
-    }
-
-    /// Wakes a keeper that has been stopped, unless that is the warden's task.
-    pub(in super::super) fn wake_keeper(&self) {
-        if self.is_ours() {
-            self.signal_keeper(Signal::CONT);
-        }
-    }
-
-    fn signal_keeper(&self, signal: Signal) {
-        let Identity { pid, parent } = self.identity;
-        // A number that is another's by now has another parent.
-        if let Some(pid) = pid
-            && let Ok(Some(stat)) = table::stat(pid)
-            && stat.parent == parent
-            && let Some(pid) = Pid::from_raw(pid)
-        {
-            let _ = kill_process(pid, signal);
-        }
-    }
-
-    /// Whether the keeper is a child of this program, not of a warden.
-    fn is_ours(&self) -> bool {
-        self.identity.parent == getpid().as_raw_nonzero().get()
-    }
-
-    /// After the loss of its keeper: ends what has fallen to this program, if
-    /// that is where it falls.
-    pub(in super::super) async fn sweep(&self) {
-        if !self.is_ours() {
-            return;
-        }
+    /// Continues the warden and the keeper, which the command may have stopped.
+    pub(in super::super) fn wake(&self) {
         let me = getpid().as_raw_nonzero().get();
-        let deadline = Deadline::after(Some(GIVE_UP));
-        while table::signal(Signal::KILL, |pid| table::is_descendant(pid, me)) > 0
-            && !deadline.has_passed()
-        {
-            // Those that have ended are ours to reap.
-            while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
-            sleep(Duration::from_millis(5)).await;
+        let Identity { keeper, warden } = self.identity;
+        if let Some((keeper, start_time)) = keeper {
+            table::signal_one(Signal::CONT, keeper, |stat| stat.start_time == start_time);
         }
+        table::signal_one(Signal::CONT, warden, |stat| stat.parent == me);
+    }
+
+    /// Ends a tree whose keeper does not answer, without the keeper's help: first what is
+    /// below it, which it holds together even if it is stopped, then the keeper.
+    pub(in super::super) async fn end_by_force(&self) {
+        let Some((keeper, start_time)) = self.identity.keeper else {
+            return;
+        };
+        let is_it = |stat: &table::Stat| stat.start_time == start_time;
+        let deadline = Deadline::after(Some(GIVE_UP));
+        let is_there = || table::stat(keeper).is_ok_and(|stat| stat.as_ref().is_some_and(is_it));
+        while is_there() && table::kill_below(keeper) > 0 && !deadline.has_passed() {
+            sleep(KILL_AGAIN).await;
+        }
+        table::signal_one(Signal::KILL, keeper, is_it);
+        self.wake();
     }
 
     fn into_keeper(self) -> io::Result<Keeper> {
@@ -394,12 +390,8 @@ impl Job {
         })
     }
 
-    /// Gives the keeper back, for another command. One of ours is for one
-    /// only: it may still be there to take the next, and end without it.
+    /// Gives the keeper back, for another command.
     pub(in super::super) fn release(self) {
-        if self.is_ours() {
-            return;
-        }
         let supervisor = self.supervisor.clone();
         if let Ok(keeper) = self.into_keeper() {
             let mut idle = supervisor.idle();
@@ -439,20 +431,20 @@ async fn send_rest(keeper: Keeper, mut rest: &[u8]) -> io::Result<Keeper> {
 }
 
 /// A warden, and a first keeper that it forks without being asked.
-fn start_warden() -> io::Result<(Warden, Keeper)> {
+fn start_warden(signals: Reset) -> io::Result<(Warden, Keeper)> {
     let (socket, its_socket) = pair()?;
     let (keeper, its_keeper) = pair()?;
     let program = pidfd_open(getpid(), PidfdFlags::empty())?;
     let pid = sys::fork_off(|| {
-        warden::run(its_socket, its_keeper, program);
+        warden::run(its_socket, its_keeper, program, signals);
         true
     })?;
     let process = Forked::new(pid)?;
     let keeper = Keeper {
         socket: keeper,
         identity: Identity {
-            pid: None,
-            parent: pid,
+            keeper: None,
+            warden: pid,
         },
     };
     Ok((Warden { socket, process }, keeper))

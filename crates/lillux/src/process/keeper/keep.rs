@@ -8,7 +8,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, read};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
-use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpid, getppid, kill_process, set_child_subreaper, wait,
+};
 
 use super::super::image::{Strings, pointers_needed};
 use super::super::table;
@@ -18,22 +20,23 @@ use crate::time::monotonic;
 
 /// How often a tree that does not die is killed again. What is left may have
 /// forked in the meantime.
-const KILL_AGAIN: Duration = Duration::from_millis(10);
+pub(super) const KILL_AGAIN: Duration = Duration::from_millis(10);
 
 /// What is not dead this long after being killed hangs in the kernel or belongs
 /// to another user; it is reported, not waited for.
 pub(in super::super) const GIVE_UP: Duration = Duration::from_secs(5);
 
-/// How many commands a keeper is for.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Service {
-    One,
-    Many,
-}
-
 /// Runs one command after the other until the program is gone. Gives `false`
 /// if something of the last one is left.
-pub(super) fn run(socket: OwnedFd, program: OwnedFd, service: Service) -> bool {
+pub(super) fn run(socket: OwnedFd, program: OwnedFd) -> bool {
+    let warden = getppid();
+    let is_clean = serve(socket, program);
+    // The warden may have been stopped by the command, and could not end.
+    wake(warden);
+    is_clean
+}
+
+fn serve(socket: OwnedFd, program: OwnedFd) -> bool {
     let (Ok(children), Ok(stack)) = (sys::child_events(), Stack::new()) else {
         return true;
     };
@@ -68,8 +71,8 @@ pub(super) fn run(socket: OwnedFd, program: OwnedFd, service: Service) -> bool {
             keeper.tell(Event::Started { pid, start_time });
         }
         match keeper.hold(pid, run) {
-            Held::AllGone if service == Service::Many => {}
-            Held::AllGone | Held::ProgramIsGone => return true,
+            Held::AllGone => {}
+            Held::ProgramIsGone => return true,
             Held::Stuck => return false,
         }
     }
@@ -249,6 +252,15 @@ impl Keeper {
     /// If the program is not there to hear it, the closed socket says so at the next wait.
     fn tell(&self, event: Event) {
         let _ = send(&self.socket, &event.to_bytes(), SendFlags::NOSIGNAL);
+    }
+}
+
+/// Continues the warden, unless it is gone: then this process has another parent.
+fn wake(warden: Option<Pid>) {
+    if let Some(warden) = warden
+        && getppid() == Some(warden)
+    {
+        let _ = kill_process(warden, Signal::CONT);
     }
 }
 

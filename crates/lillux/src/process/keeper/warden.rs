@@ -10,18 +10,21 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlag
 use rustix::process::{Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
 
 use super::super::table;
-use super::keep::{self, Service};
+use super::keep;
 use super::sys::{self, Reset};
 use super::wire::Event;
 
 /// More keepers than this at one time are refused.
 const MAX_KEEPERS: usize = 4096;
 
+/// A keeper that is stopped more often than this is being attacked by its command. The
+/// warden kills it, and with it the command.
+const MAX_STOPS: u8 = 8;
+
 /// Runs the warden until the program is gone and so is all that hung from it.
-pub(super) fn run(socket: OwnedFd, first_keeper: OwnedFd, program: OwnedFd) {
+pub(super) fn run(socket: OwnedFd, first_keeper: OwnedFd, program: OwnedFd, signals: Reset) {
     let kept = sys::keep_only([socket, first_keeper, program]);
-    let (Ok([socket, first_keeper, program]), Ok(())) = (kept, sys::leave_program(Reset::All))
-    else {
+    let (Ok([socket, first_keeper, program]), Ok(())) = (kept, sys::leave_program(signals)) else {
         return;
     };
     let Ok(children) = sys::child_events() else {
@@ -31,6 +34,7 @@ pub(super) fn run(socket: OwnedFd, first_keeper: OwnedFd, program: OwnedFd) {
     let mut warden = Warden {
         program,
         keepers: [0; MAX_KEEPERS],
+        stops: [0; MAX_KEEPERS],
     };
     warden.fork_keeper(&first_keeper);
     drop(first_keeper);
@@ -70,31 +74,38 @@ struct Warden {
     program: OwnedFd,
     /// 0 where there is none.
     keepers: [i32; MAX_KEEPERS],
+    /// How often each of them was stopped.
+    stops: [u8; MAX_KEEPERS],
 }
 
 impl Warden {
     /// Forks a keeper and says so. If there is no room or no process to be had,
     /// the socket is dropped, and the program, seeing its end close, knows.
     fn fork_keeper(&mut self, socket: &OwnedFd) {
-        let slot = self.keepers.iter_mut().find(|pid| **pid == 0);
-        let (Some(slot), Ok(its_socket), Ok(program)) = (slot, dup(socket), dup(&self.program))
+        let slots = self.keepers.iter_mut().zip(&mut self.stops);
+        let slot = slots.into_iter().find(|(pid, _)| **pid == 0);
+        let (Some((slot, stops)), Ok(its_socket), Ok(program)) =
+            (slot, dup(socket), dup(&self.program))
         else {
             return;
         };
         let keeper = || match sys::keep_only([its_socket, program]) {
-            Ok([socket, program]) => keep::run(socket, program, Service::Many),
+            Ok([socket, program]) => keep::run(socket, program),
             Err(_) => true,
         };
         if let Ok(pid) = sys::fork_off(keeper) {
-            *slot = pid;
-            let ready = Event::Ready { pid };
+            (*slot, *stops) = (pid, 0);
+            let start_time = table::stat(pid).ok().flatten();
+            let start_time = start_time.map_or(0, |stat| stat.start_time);
+            let ready = Event::Ready { pid, start_time };
             let _ = send(socket, &ready.to_bytes(), SendFlags::NOSIGNAL);
         }
     }
 
     /// Takes note of children that ended, and tells whether none is left. If a
     /// keeper did not end by itself, what it kept is now ours: children that
-    /// are no keepers, and all below them. A keeper that was stopped goes on.
+    /// are no keepers, and all below them. A stopped keeper is continued; one that is
+    /// stopped again and again could not end its tree, and is killed.
     fn reap(&mut self) -> bool {
         let mut all_in_order = true;
         let nobody_is_left = loop {
@@ -104,15 +115,23 @@ impl Warden {
                 Err(_) => break true,
             };
             let number = pid.as_raw_nonzero().get();
-            let slot = self.keepers.iter_mut().find(|keeper| **keeper == number);
+            let mut slots = self.keepers.iter_mut().zip(&mut self.stops);
+            let slot = slots.find(|(keeper, _)| **keeper == number);
             if status.stopped() {
-                if slot.is_some() {
-                    let _ = kill_process(pid, Signal::CONT);
+                if let Some((_, stops)) = slot {
+                    *stops = stops.saturating_add(1);
+                    let is_attacked = *stops > MAX_STOPS;
+                    let signal = if is_attacked {
+                        Signal::KILL
+                    } else {
+                        Signal::CONT
+                    };
+                    let _ = kill_process(pid, signal);
                 }
                 continue;
             }
             all_in_order &= slot.is_some() && status.exit_status() == Some(0);
-            if let Some(slot) = slot {
+            if let Some((slot, _)) = slot {
                 *slot = 0;
             }
         };

@@ -65,7 +65,7 @@ impl Run {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Event {
     /// The keeper is there: said once, by the warden.
-    Ready { pid: i32 },
+    Ready { pid: i32, start_time: u64 },
     /// The command runs. Said only if asked for.
     Started { pid: i32, start_time: u64 },
     /// It could not be started; the keeper is free again.
@@ -86,7 +86,7 @@ impl Event {
 
     pub(super) fn to_bytes(self) -> [u8; Self::SIZE] {
         let (tag, a, b): (u32, i32, u64) = match self {
-            Self::Ready { pid } => (1, pid, 0),
+            Self::Ready { pid, start_time } => (1, pid, start_time),
             Self::Started { pid, start_time } => (2, pid, start_time),
             Self::Refused { step, errno } => (3, errno, step as u64),
             Self::Ended { status, timed_out } => (4, status, timed_out.into()),
@@ -112,6 +112,7 @@ impl Event {
         Some(match u32_at(&bytes, 0) {
             1 => Self::Ready {
                 pid: a.cast_signed(),
+                start_time: b,
             },
             2 => Self::Started {
                 pid: a.cast_signed(),
@@ -173,7 +174,10 @@ mod tests {
             assert_eq!(Run::from_bytes(run.to_bytes()), run);
         }
         for event in [
-            Event::Ready { pid: 3 },
+            Event::Ready {
+                pid: 3,
+                start_time: u64::MAX,
+            },
             Event::Started {
                 pid: 7,
                 start_time: u64::MAX - 1,

@@ -12,7 +12,7 @@ use super::signatures::Signed;
 use super::{Check, Trouble};
 use crate::proof::elsewhere::Settled;
 use crate::proof::receipt::{difference, is_of_first_kind, receipt_hash};
-use crate::proof::{ARGS_HASH, CHAIN_HASH, question_hash};
+use crate::proof::{ARGS_HASH, CHAIN_HASH, RECEIPT, question_hash};
 
 impl<'a> Check<'a> {
     /// Each question that was asked is there, as it was asked. A branch shares the history of
@@ -111,6 +111,7 @@ impl<'a> Check<'a> {
                 self.verdict.of_first_kind += 1;
             }
             let wrong = self.signatures(&[Signed {
+                purpose: RECEIPT,
                 hash: receipt_hash(receipt),
                 key: &receipt.key,
                 signature: &receipt.signature,
@@ -181,7 +182,8 @@ pub fn check_receipt(
         )
     })?;
     let signature = receipt.signature.parse::<Signature>();
-    let is_signed = signature.is_ok_and(|it| public.verify(&receipt_hash(receipt), &it).is_ok());
+    let hash = receipt_hash(receipt);
+    let is_signed = signature.is_ok_and(|it| public.verify_for(RECEIPT, &hash, &it).is_ok());
     match difference(gate, resolution, receipt) {
         None if is_signed => Ok(true),
         None => Err("the receipt is for another decision".to_owned()),

@@ -3,7 +3,7 @@
 use std::thread;
 
 use lillux::Hash;
-use lillux::keys::{PublicKey, Signature};
+use lillux::keys::{PublicKey, Purpose, Signature};
 
 use super::{Check, Trouble};
 
@@ -12,6 +12,7 @@ const FEW: usize = 64;
 
 /// What somebody signed.
 pub(super) struct Signed<'a> {
+    pub(super) purpose: Purpose,
     pub(super) hash: Hash,
     /// The fingerprint of the key.
     pub(super) key: &'a str,
@@ -50,7 +51,10 @@ fn wrong(signed: &Signed<'_>, key: Option<&PublicKey>) -> Wrong {
         return Some((Trouble::UnknownKey, why));
     };
     let signature = signed.signature.parse::<Signature>();
-    let is_good = signature.is_ok_and(|signature| key.verify(&signed.hash, &signature).is_ok());
+    let is_good = signature.is_ok_and(|signature| {
+        key.verify_for(signed.purpose, &signed.hash, &signature)
+            .is_ok()
+    });
     (!is_good).then(|| (Trouble::Signature, "its signature is wrong".to_owned()))
 }
 

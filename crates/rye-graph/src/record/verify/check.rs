@@ -12,7 +12,7 @@ use super::{Fault, Trouble, Verdict};
 use crate::event::{Event, Outcome};
 use crate::model::{Graph, Kind};
 use crate::record::replay::EMPTY;
-use crate::record::{Trusting, Written, line_hash};
+use crate::record::{JOURNAL, Trusting, Written, line_hash};
 
 /// What is known after so many lines.
 pub(super) struct Check<'c> {
@@ -111,7 +111,9 @@ impl<'c> Check<'c> {
                 Trouble::UnknownKey,
                 format!("it is signed by {name}, which is not trusted"),
             ),
-            (Some(public), Ok(signature)) if public.verify(hash, &signature).is_ok() => {
+            (Some(public), Ok(signature))
+                if public.verify_for(JOURNAL, hash, &signature).is_ok() =>
+            {
                 self.verdict.signed += 1;
                 self.verdict.open = 0;
                 self.verdict.length = self.length;

@@ -9,7 +9,7 @@ use super::house::{House, Lines, ids};
 use crate::comment::Comment;
 use crate::id::ItemKind;
 use crate::search::{Answer, Catalogue, Place, Query};
-use crate::signature::sign;
+use crate::signature::{Binding, sign};
 use crate::space::{Embedded, EmbeddedFile, Space};
 
 static SYSTEM: Embedded = Embedded {
@@ -174,7 +174,9 @@ fn a_signer_is_found_by_the_fingerprint_in_the_line() {
     let house = House::new();
     let keys = [(); 2].map(|()| SigningKey::generate().unwrap());
     for (name, key) in [("one", &keys[0]), ("two", &keys[1])] {
-        let text = sign(b"word", &Comment::HASH, key, "2026-01-01T00:00:00Z", None).unwrap();
+        let binding = Binding::item(format!("tools/{name}.py"));
+        let time = "2026-01-01T00:00:00Z";
+        let text = sign(b"word", &Comment::HASH, &binding, key, time, None).unwrap();
         let text = String::from_utf8(text).unwrap();
         house.put(&format!("tools/{name}.py"), &text);
         house.put(
@@ -194,10 +196,7 @@ fn a_signer_is_found_by_the_fingerprint_in_the_line() {
     assert!(claims[0].intact && !claims[1].intact);
     for claim in claims {
         assert_eq!(claim.line.fingerprint, signer);
-        keys[1]
-            .public()
-            .verify(&claim.line.hash, &claim.line.signature)
-            .unwrap();
+        claim.line.verify(keys[1].public()).unwrap();
     }
     assert_eq!(
         house.ask_anew(&with("unsigned", |_| ())).hits[0].signature,

@@ -1,5 +1,6 @@
 use super::*;
 use crate::comment::Comment;
+use crate::signature::ITEM;
 
 fn state(inode: u64, changed: i128) -> FileIdentity {
     FileIdentity {
@@ -12,10 +13,7 @@ fn state(inode: u64, changed: i128) -> FileIdentity {
 }
 
 fn form() -> Form {
-    Form {
-        comment: Comment::HASH,
-        partial: false,
-    }
+    Form::config(ITEM, "tools/a.py")
 }
 
 fn seen(text: &str) -> Seen {
@@ -50,6 +48,8 @@ fn what_was_entered_is_found_in_the_same_state_and_in_no_other() {
         ..form()
     };
     assert_eq!(cache.get(&state(3, 7), &markup), None);
+    let elsewhere = Form::config(ITEM, "tools/b.py");
+    assert_eq!(cache.get(&state(3, 7), &elsewhere), None);
     cache.put(&state(3, 7), &form(), Tick(9), &seen("new"));
     cache.save();
     let cache = VerifiedCache::open(Some(folder.path()));

@@ -1,6 +1,6 @@
 //! What can be typed for settings.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -22,4 +22,21 @@ pub(crate) enum ConfigCommand {
         rye config variables --json | jq -r '.given[].name'"
     )]
     Variables,
+    /// Accept the project's configuration of agents for this directory.
+    #[command(
+        after_help = "What a project's files in `.ai/config/agent/` allow, and the models and programs that\n\
+        they name, count only where you have accepted them. Signing a file accepts it, too.\n\
+        A file that was changed, or a copy of it in another directory, is accepted anew.\n\n\
+        Examples:\n  \
+        rye config accept\n  \
+        rye config accept --yes"
+    )]
+    Accept(AcceptArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AcceptArgs {
+    /// Accept without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
 }

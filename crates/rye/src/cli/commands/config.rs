@@ -1,5 +1,6 @@
 //! `rye config`
 
+mod accept;
 mod variables;
 
 use std::path::Path;
@@ -17,6 +18,7 @@ pub(crate) fn run(command: &ConfigCommand, context: &Context) -> Outcome {
     Ok(match command {
         ConfigCommand::Show => Box::new(Shown(rows(&context.settings), ignored(&context.settings))),
         ConfigCommand::Variables => Box::new(variables::list()?),
+        ConfigCommand::Accept(args) => accept::run(args, context)?,
     })
 }
 
@@ -54,6 +56,15 @@ fn rows(settings: &Settings) -> Vec<Row> {
             settings.dev_mode.value.into(),
         ),
         row("debug", &settings.debug, settings.debug.value.into()),
+        row(
+            "signatures",
+            &settings.bound_signatures,
+            if settings.bound_signatures.value {
+                "bound".into()
+            } else {
+                "any".into()
+            },
+        ),
     ]
 }
 

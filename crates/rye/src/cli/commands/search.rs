@@ -59,7 +59,7 @@ pub(crate) fn found(args: &SearchArgs, context: &Context, catalogue: &Catalogue)
 
 /// What a hit's signature is worth: trusted by whom, or what is wrong with it.
 fn judged(hit: &Hit, library: &Library, trust: &Trust<'_>) -> Result<(), Problem> {
-    library.judge(hit.signature.as_ref(), trust).map(drop)
+    library.judge(hit, trust).map(drop)
 }
 
 /// The space, and those in which it hides an item of the same name.
@@ -84,6 +84,8 @@ fn word(hit: &Hit, judged: &Result<(), Problem>) -> &'static str {
         Err(Problem::Untrusted { .. }) => "untrusted",
         Err(Problem::Revoked(_)) => "revoked",
         Err(Problem::BadSignature { .. }) => "forged",
+        Err(Problem::Moved { .. }) => "moved",
+        Err(Problem::Unbound) => "unbound",
     }
 }
 
@@ -119,7 +121,7 @@ impl Report for Found {
         for (hit, judged) in hits.iter().zip(&self.judged) {
             let style = match judged {
                 Ok(()) => GOOD,
-                Err(Problem::Line(_) | Problem::Untrusted { .. }) => WARN,
+                Err(Problem::Line(_) | Problem::Untrusted { .. } | Problem::Unbound) => WARN,
                 Err(_) => BAD,
             };
             table.row([

@@ -48,7 +48,7 @@ fn what_a_file_may_not_say_is_told_with_its_place() {
         (
             Space::User,
             "a: 1\n",
-            "1:1 there is no setting `a`; there are `cache_dir`, `color`, `debug`, `search.limit`",
+            "1:1 there is no setting `a`; there are `cache_dir`, `color`, `debug`, `search.limit`, `signatures`",
         ),
         (
             Space::User,

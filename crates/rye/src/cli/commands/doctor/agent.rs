@@ -5,6 +5,7 @@ use rye_items::Library;
 use rye_items::trust::Ignored;
 
 use super::Health;
+use crate::cli::context::hint_of;
 use crate::cli::failure::Failure;
 
 pub(super) fn check(library: &Library, health: &mut Health) {
@@ -18,10 +19,9 @@ pub(super) fn check(library: &Library, health: &mut Health) {
 fn tell(name: &'static str, read: Result<Vec<Ignored>, ApprovalsError>, health: &mut Health) {
     match read {
         Ok(all) => {
-            for Ignored { path, why } in all {
-                let fix = format!("rye sign {}", lillux::shell_word(&path));
-                let about = format!("{} is ignored: {why}", path.display());
-                health.warn(name, about, fix);
+            for ignored in all {
+                let about = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
+                health.warn(name, about, hint_of(&ignored));
             }
         }
         Err(error) => health.broken(name, Failure::from(error)),

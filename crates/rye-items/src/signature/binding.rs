@@ -1,0 +1,153 @@
+//! What a signature is bound to: a purpose and the path of one file.
+
+use std::fmt::{self, Write as _};
+
+use lillux::keys::Purpose;
+
+/// The signature of a tool, a directive, a knowledge entry or a configuration file.
+pub const ITEM: Purpose = Purpose::new("item");
+/// The signature of a file that trusts a key.
+pub const TRUST: Purpose = Purpose::new("trust");
+/// The signature of a file that revokes a key.
+pub const REVOCATION: Purpose = Purpose::new("revocation");
+/// The signature of an answer that is remembered for a project.
+pub const APPROVAL: Purpose = Purpose::new("approval");
+/// The signature of the record that a user accepts a project's configuration.
+pub const ACCEPTANCE: Purpose = Purpose::new("acceptance");
+
+/// The purposes that a signature line can name.
+const PURPOSES: [Purpose; 5] = [ITEM, TRUST, REVOCATION, APPROVAL, ACCEPTANCE];
+/// The folders below `.ai/` whose files are signed for a purpose of their own.
+const FOLDERS: [(&str, Purpose); 4] = [
+    ("config/keys/trusted", TRUST),
+    ("config/keys/revoked", REVOCATION),
+    ("config/agent/approved", APPROVAL),
+    ("config/accepted", ACCEPTANCE),
+];
+const LONGEST_PATH: usize = 4096;
+
+/// The purpose of a signature, and the file it was made for: `item=tools/my/deploy.py`.
+///
+/// The path is relative to the space's `.ai/`, so it names the kind, the id and the
+/// extension, but not the space: a copy of an item in another space still verifies.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Binding {
+    purpose: Purpose,
+    path: String,
+}
+
+impl Binding {
+    /// The binding of a file with this path below `.ai/`.
+    pub fn new(purpose: Purpose, path: impl Into<String>) -> Self {
+        Self {
+            purpose,
+            path: path.into(),
+        }
+    }
+
+    /// The binding that a file of a space must have: its path says what it is for.
+    pub fn of(path: impl Into<String>) -> Self {
+        let path = path.into();
+        let is_in = |(folder, _): &&(&str, Purpose)| {
+            let inner = path.strip_prefix(*folder);
+            inner.is_some_and(|inner| inner.starts_with('/'))
+        };
+        let purpose = FOLDERS
+            .iter()
+            .find(is_in)
+            .map_or(ITEM, |(_, purpose)| *purpose);
+        Self::new(purpose, path)
+    }
+
+    /// The binding of an item's file.
+    pub fn item(path: impl Into<String>) -> Self {
+        Self::new(ITEM, path)
+    }
+
+    /// What the signature is for.
+    pub fn purpose(&self) -> Purpose {
+        self.purpose
+    }
+
+    /// The file, relative to `.ai/`.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Reads `item=tools/my/deploy.py`, exactly as [`Display`](fmt::Display) writes it.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (purpose, path) = text.split_once('=')?;
+        let purpose = PURPOSES.into_iter().find(|known| known.name() == purpose)?;
+        let binding = Self::new(purpose, decode(path)?);
+        let is_valid = !path.is_empty() && path.len() <= LONGEST_PATH;
+        (is_valid && binding.to_string() == text).then_some(binding)
+    }
+}
+
+/// Bytes that could end a comment, or that a line's other parts are separated by, are
+/// percent-encoded.
+impl fmt::Display for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}=", self.purpose.name())?;
+        for byte in self.path.bytes() {
+            if byte.is_ascii_alphanumeric() || b"/._-".contains(&byte) {
+                f.write_char(char::from(byte))?;
+            } else {
+                write!(f, "%{byte:02X}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte == b'%' {
+            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = rest.get(2..)?;
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn binding_reads_back_as_written() {
+        for path in ["tools/a.py", "tools/[page] -->.ts", "config/ä|;=%.yaml"] {
+            let binding = Binding::item(path);
+            let text = binding.to_string();
+            assert_eq!(Binding::parse(&text), Some(binding));
+            let after = text.strip_prefix("item=").unwrap();
+            let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-%".contains(&b);
+            assert!(after.bytes().all(plain), "{text}");
+        }
+    }
+
+    #[test]
+    fn binding_has_one_spelling() {
+        for text in [
+            "",
+            "item",
+            "item=",
+            "other=tools/a.py",
+            "item=tools/%61.py",
+            "item=tools/%2f",
+            "item=tools/%F",
+            "item=tools/%+1",
+            "item=tools/%FF",
+            "item=tools/a b",
+            " item=tools/a",
+        ] {
+            assert_eq!(Binding::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `rye config accept`
+
+use lillux::{quoted, visible_line};
+use rye_items::signature::ITEM;
+use rye_items::verify::{self, Form};
+use rye_items::{Acceptance, IntegrityError, Library, Space};
+use serde_json::{Map, json};
+
+use crate::cli::args::AcceptArgs;
+use crate::cli::batch::{Batch, Row};
+use crate::cli::commands::keys::ask;
+use crate::cli::context::Context;
+use crate::cli::failure::Failure;
+use crate::cli::printer::Outcome;
+
+/// The project's files that need to be accepted.
+const FOLDER: &str = "config/agent";
+
+pub(super) fn run(args: &AcceptArgs, context: &Context) -> Outcome {
+    let library = context.library()?;
+    let mut rows = Vec::new();
+    for root in library.spaces().of(Space::Project) {
+        for entry in root.walk(FOLDER) {
+            let relative = entry?.path;
+            if Acceptance::is_needed(root, &relative) {
+                rows.push(accept(&library, &relative, args, context)?);
+            }
+        }
+    }
+    Ok(Box::new(Batch {
+        good: &["accepted", "unchanged"],
+        not_done: "were not accepted",
+        about: "SHA-256",
+        rows,
+    }))
+}
+
+/// Shows one file and records that the user accepts it.
+fn accept(
+    library: &Library,
+    relative: &str,
+    args: &AcceptArgs,
+    context: &Context,
+) -> Result<Row, Failure> {
+    let trust = library.trust();
+    let root = library.spaces().of(Space::Project).next();
+    let raw = root.map(|root| root.read(relative)).transpose()?.flatten();
+    let (Some(root), Some(raw)) = (root, raw) else {
+        let failure = Failure::failed("not_found", format!("there is no {relative}"));
+        return Ok(Row::failed(relative, failure));
+    };
+    let path = root.path_of(relative);
+    let signed = match verify::check(&raw.bytes, &Form::config(ITEM, relative), &trust) {
+        Ok(signed) => signed,
+        Err(problem) => {
+            let item = path.display().to_string();
+            let space = Some(Space::Project);
+            let error = IntegrityError::new(item, path, space, problem, Some(&raw.bytes));
+            return Ok(Row::failed(relative, error.into()));
+        }
+    };
+    let hash = signed.line.hash;
+    let row = |state: &'static str| {
+        let mut fields = Map::new();
+        fields.insert("path".into(), json!(path));
+        fields.insert("hash".into(), json!(hash.to_hex()));
+        Row {
+            state,
+            item: relative.to_owned(),
+            about: hash.to_hex(),
+            fields,
+            failure: None,
+        }
+    };
+    let acceptance = Acceptance::new(root, relative, hash)
+        .ok_or_else(|| Failure::failed("project", "the project's directory cannot be resolved"))?;
+    if acceptance.is_recorded(library.spaces(), &trust) {
+        return Ok(row("unchanged"));
+    }
+    if !args.yes {
+        let owner = signed.key.owner.as_deref().unwrap_or("unknown");
+        let question = format!(
+            "{}\nsha256    {hash}\nsigned by {} ({})\n{}\naccept it for this project?",
+            visible_line(&path.to_string_lossy()),
+            signed.line.fingerprint,
+            visible_line(owner),
+            quoted(&String::from_utf8_lossy(&raw.bytes)),
+        );
+        ask(
+            context,
+            &question,
+            "accepting a project's configuration",
+            "rye config accept --yes",
+        )?;
+    }
+    let keys = context.own_keys()?;
+    acceptance.record(&keys, &keys.signing()?)?;
+    Ok(row("accepted"))
+}
