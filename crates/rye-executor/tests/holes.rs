@@ -245,7 +245,8 @@ async fn a_parameter_in_the_text_of_a_program_is_refused() {
         "{command: 'git-{p}'}",
     ] {
         let world = World::new();
-        let text = format!("version: \"1.0.0\"\nexecutor_id: subprocess\n{schema}config: {config}\n");
+        let text =
+            format!("version: \"1.0.0\"\nexecutor_id: subprocess\n{schema}config: {config}\n");
         world.signed("tools/it.yaml", &text);
         let hostile = if config.contains("['{p}'") {
             "-c"

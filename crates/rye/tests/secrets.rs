@@ -162,7 +162,8 @@ fn what_the_projects_env_calls_a_secret_does_not_come_back_from_a_tool() {
         &world,
         &world.run(&[&bash[..], &["--async"]].concat()),
     ));
-    let json = json!({ "command": ". ./.env; echo '{\"password\": \"'$DB_PASSWORD'\"}'" }).to_string();
+    let json =
+        json!({ "command": ". ./.env; echo '{\"password\": \"'$DB_PASSWORD'\"}'" }).to_string();
     is_masked(&both(&world.run(&[
         "execute",
         "rye/bash/bash",

@@ -29,7 +29,10 @@ impl Declared {
             let above = chain.links.get(index + 1..).unwrap_or_default();
             let is_program = !above.iter().any(|link| is_declared(link, "command"));
             names.extend(link.metadata.requires_env());
-            let env = link.metadata.value("env_config").and_then(|it| it.get("env"));
+            let env = link
+                .metadata
+                .value("env_config")
+                .and_then(|it| it.get("env"));
             template::variable_names(env.unwrap_or(&Value::Null), &mut names);
             let config = link.metadata.value("config").and_then(Value::as_object);
             let config = config.into_iter().flatten();

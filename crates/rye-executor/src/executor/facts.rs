@@ -226,8 +226,7 @@ pub(super) fn parameter_names(chain: &[&Metadata], parameters: &Value) -> Names 
             .iter()
             .any(|runtime| declared(runtime).any(|(n, _)| n == name));
         if !is_runtimes {
-            let own =
-                declared(tool).any(|(n, _)| n == name) && tool.tool_type() == Some("runtime");
+            let own = declared(tool).any(|(n, _)| n == name) && tool.tool_type() == Some("runtime");
             let origin = if own { Origin::Code } else { Origin::Parameter };
             names.set(name.clone(), value.clone(), origin);
         }

@@ -196,7 +196,11 @@ fn code_takes_configuration_and_facts_but_no_parameter_and_no_untrusted_variable
         ("echo $(( {p} ))", Some("{p}"), Some("{p}")),
         ("{p}", Some("{p}"), Some("{p}")),
         ("{script}", Some("{p}"), Some("{p}")),
-        ("x ${FROM_FILE:-1}", Some("${FROM_FILE}"), Some("${FROM_FILE}")),
+        (
+            "x ${FROM_FILE:-1}",
+            Some("${FROM_FILE}"),
+            Some("${FROM_FILE}"),
+        ),
         ("x $FROM_FILE ${p} {unknown}", None, None),
     ] {
         for (kind, refused) in [(CodeKind::Shell, shell), (CodeKind::Other, other)] {

@@ -55,7 +55,9 @@ fn what_is_wrong_with_a_graph_is_told_all_at_once_and_nothing_runs() {
 fn a_value_is_passed_to_a_command_and_never_becomes_part_of_it() {
     let world = ready();
     let node = |params: &str| {
-        format!("  start: one\n  nodes:\n    one: {{ action: {{ item_id: rye/bash/bash, params: {params} }} }}\n")
+        format!(
+            "  start: one\n  nodes:\n    one: {{ action: {{ item_id: rye/bash/bash, params: {params} }} }}\n"
+        )
     };
     let permissions = "[\"rye.execute.tool.rye.bash.*\"]";
     graph(
@@ -72,7 +74,11 @@ fn a_value_is_passed_to_a_command_and_never_becomes_part_of_it() {
     );
     let hostile = "--params={\"n\":\"a[$(touch ran)]\"}";
     let refused = world.run(&["graph", "run", "flows/text", hostile, "--json"]);
-    assert_eq!(json(&refused)["error"]["code"], "value_as_code", "{refused:?}");
+    assert_eq!(
+        json(&refused)["error"]["code"],
+        "value_as_code",
+        "{refused:?}"
+    );
     let done = world.run(&["graph", "run", "flows/argument", hostile]);
     assert!(done.status.success(), "{done:?}");
     assert_eq!(world.read("project/out"), "a[$(touch ran)]");
