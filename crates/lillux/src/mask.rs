@@ -10,9 +10,11 @@
 
 mod percent;
 mod stream;
+mod view;
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use base64ct::{Base64Unpadded, Base64UrlUnpadded, Encoding};
@@ -21,6 +23,7 @@ use serde_json::Value;
 use zeroize::Zeroizing;
 
 pub use stream::Stream;
+use view::{KINDS, Kind, View};
 
 /// What stands where a secret stood.
 pub const MASK: &str = "[masked]";
@@ -34,9 +37,15 @@ const SHORTEST_ENCODED: usize = 6;
 #[derive(Clone, Default)]
 pub struct Masks(Arc<RwLock<Forms>>);
 
-/// Secrets in all their forms, the longest first.
+/// Secrets in all their forms.
 type Forms = Arc<[Form]>;
-type Form = Zeroizing<Vec<u8>>;
+
+/// A way in which a secret is written. Where case makes no difference, it is in small letters.
+#[derive(Clone, PartialEq, Eq)]
+struct Form {
+    kind: Kind,
+    bytes: Zeroizing<Vec<u8>>,
+}
 
 impl Masks {
     /// These secrets.
@@ -48,23 +57,17 @@ impl Masks {
         masks
     }
 
-    /// One more, which is masked from now on; also as it is written in JSON, in base64, and
-    /// in addresses and forms.
+    /// One more, which is masked from now on: in any case, and as it is written in JSON, in
+    /// base64, in hexadecimal, and in addresses and forms.
     pub fn add(&self, secret: &str) {
         let secret = secret.trim_end_matches(['\r', '\n']);
         if secret.len() < SHORTEST {
             return;
         }
         let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if all
-            .iter()
-            .any(|known| known.as_slice() == secret.as_bytes())
-        {
-            return;
-        }
         let mut forms = all.to_vec();
         forms.extend(forms_of(secret));
-        forms.sort_by(|a, b| (b.len(), a.as_slice()).cmp(&(a.len(), b.as_slice())));
+        forms.sort_unstable_by(|a, b| (a.kind, &*a.bytes).cmp(&(b.kind, &*b.bytes)));
         forms.dedup();
         *all = forms.into();
     }
@@ -136,22 +139,39 @@ impl fmt::Debug for Masks {
 
 /// How a secret may be written.
 fn forms_of(secret: &str) -> Vec<Form> {
-    let json = Value::String(secret.to_owned()).to_string();
-    let json = json.get(1..json.len() - 1).unwrap_or_default().to_owned();
-    let mut forms = vec![secret.to_owned(), json];
-    let bytes = secret.as_bytes();
-    forms.extend(percent::forms(bytes));
-    if bytes.len() >= SHORTEST_ENCODED {
-        forms.push(Base64Unpadded::encode_string(bytes));
-        forms.push(Base64UrlUnpadded::encode_string(bytes));
-        for before in 0..3 {
-            forms.push(within::<Base64Unpadded>(bytes, before));
-            forms.push(within::<Base64UrlUnpadded>(bytes, before));
+    let mut forms = Vec::new();
+    let mut add = |kind, text: String| {
+        if text.len() >= SHORTEST {
+            let bytes = Zeroizing::new(text.into_bytes());
+            forms.push(Form { kind, bytes });
+        }
+    };
+    // Letters beyond ASCII have cases too.
+    let lower = secret.to_lowercase();
+    let upper = secret.to_uppercase();
+    for text in [secret, &lower, &upper] {
+        let json = Value::String(text.to_owned()).to_string();
+        add(Kind::Text, text.to_ascii_lowercase());
+        let json = json.get(1..json.len() - 1).unwrap_or_default();
+        add(Kind::Text, json.to_ascii_lowercase());
+        for encoded in percent::forms(text.as_bytes()) {
+            add(Kind::Text, encoded.to_ascii_lowercase());
         }
     }
-    forms.retain(|form| form.len() >= SHORTEST);
-    let forms = forms.into_iter().map(String::into_bytes);
-    forms.map(Zeroizing::new).collect()
+    let bytes = secret.as_bytes();
+    if bytes.len() >= SHORTEST_ENCODED {
+        for before in 0..3 {
+            add(Kind::Base64, within::<Base64Unpadded>(bytes, before));
+            add(Kind::Base64, within::<Base64UrlUnpadded>(bytes, before));
+        }
+        add(Kind::Base64, Base64Unpadded::encode_string(bytes));
+        add(Kind::Base64, Base64UrlUnpadded::encode_string(bytes));
+        for text in [secret, &lower, &upper] {
+            let digits = text.bytes().map(|byte| format!("{byte:02x}"));
+            add(Kind::Hex, digits.collect());
+        }
+    }
+    forms
 }
 
 /// What of a text in base64 is a secret's alone, where so many bytes stand before it and any
@@ -165,24 +185,52 @@ fn within<E: Encoding>(secret: &[u8], before: usize) -> String {
 
 /// A text without secrets, if there was one in it.
 fn replaced(text: &[u8], forms: &[Form]) -> Option<Vec<u8>> {
-    let mut masked: Option<Vec<u8>> = None;
-    for form in forms {
-        let text = masked.as_deref().unwrap_or(text);
-        let finder = memmem::Finder::new(form.as_slice());
-        let Some(first) = finder.find(text) else {
+    let found = spans(text, forms);
+    (!found.is_empty()).then(|| put_masks(text, 0..text.len(), &found))
+}
+
+/// Where secrets stand in a text, in order; those that overlap are one.
+fn spans(text: &[u8], forms: &[Form]) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    for kind in KINDS {
+        let mut of_kind = forms.iter().filter(|form| form.kind == kind).peekable();
+        if of_kind.peek().is_none() {
             continue;
-        };
-        let mut without = Vec::with_capacity(text.len());
-        let (mut from, mut at) = (0, Some(first));
-        while let Some(start) = at {
-            without.extend_from_slice(&text[from..start]);
-            without.extend_from_slice(MASK.as_bytes());
-            from = start + form.len();
-            at = finder.find(&text[from..]).map(|next| from + next);
         }
-        without.extend_from_slice(&text[from..]);
-        masked = Some(without);
+        let view = View::new(kind, text);
+        for form in of_kind {
+            let starts = memmem::find_iter(&view.bytes, form.bytes.as_slice());
+            found.extend(starts.map(|start| {
+                let last = start + form.bytes.len() - 1;
+                (view.place(start), view.place(last) + 1)
+            }));
+        }
     }
+    found.sort_unstable();
+    found.dedup_by(|(start, end), (_, before)| {
+        let overlaps = *start < *before;
+        if overlaps {
+            *before = (*before).max(*end);
+        }
+        overlaps
+    });
+    found
+}
+
+/// A part of a text, with masks where secrets stand.
+fn put_masks(text: &[u8], part: Range<usize>, found: &[(usize, usize)]) -> Vec<u8> {
+    let mut masked = Vec::with_capacity(part.len());
+    let mut from = part.start;
+    for (start, end) in found {
+        let (start, end) = ((*start).max(from), (*end).min(part.end));
+        if start >= end {
+            continue;
+        }
+        masked.extend_from_slice(&text[from..start]);
+        masked.extend_from_slice(MASK.as_bytes());
+        from = end;
+    }
+    masked.extend_from_slice(&text[from..part.end]);
     masked
 }
 

@@ -101,6 +101,11 @@ impl Chain {
             .collect()
     }
 
+    /// The metadata of the links, the tool's first.
+    pub(crate) fn metadata(&self) -> Vec<&Metadata> {
+        self.links.iter().map(|link| &*link.metadata).collect()
+    }
+
     /// From the primitive up to the tool: the order in which later wins.
     pub fn upwards(&self) -> impl Iterator<Item = &Link> {
         self.links.iter().rev()

@@ -1,20 +1,20 @@
 //! The variables of a call, and where each comes from.
 //!
-//! From the bottom up, later wins: what was inherited, the project's `.env`,
-//! and for each item from the primitive to the tool its interpreters, its
+//! From the bottom up, later wins: what was inherited, of the project's `.env` the
+//! names that the items declare, and for each item from the primitive to the tool its interpreters, its
 //! `env`, and the paths of its anchor.
 
+mod declared;
 mod own;
-mod unsigned;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+pub use declared::{Declared, is_reserved};
 pub use own::{OWN_SECRETS, WITHHELD_TOO};
-pub use unsigned::may_be_set_by_a_file;
 
 use crate::anchor::AnchorError;
 use crate::mask::{Masks, is_secret};
@@ -92,6 +92,12 @@ pub struct Environment {
     values: Arc<Variables>,
     /// Of what was not just inherited, which most variables are.
     origins: BTreeMap<String, Origin>,
+    /// The variables whose values contain text of the caller or of `.env`.
+    untrusted: BTreeSet<String>,
+    /// What `.env` sets and is not passed.
+    left_out: BTreeSet<String>,
+    /// The values of `.env` under names that hold secrets, passed or not.
+    dotenv_secrets: Vec<String>,
 }
 
 impl Environment {
@@ -109,7 +115,36 @@ impl Environment {
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>, origin: Origin) {
         let name = name.into();
         Arc::make_mut(&mut self.values).insert(name.clone(), value.into());
+        if origin == Origin::Dotenv {
+            self.untrusted.insert(name.clone());
+        } else {
+            self.untrusted.remove(&name);
+        }
         self.origins.insert(name, origin);
+    }
+
+    /// Sets the variables of a project's `.env` that are declared.
+    pub fn apply_dotenv(&mut self, variables: Vec<(String, String)>, declared: &Declared) {
+        for (name, value) in variables {
+            if is_secret(&name, &value) {
+                self.dotenv_secrets.push(value.clone());
+            }
+            if declared.may_set(&name) {
+                self.set(name, value, Origin::Dotenv);
+            } else {
+                self.left_out.insert(name);
+            }
+        }
+    }
+
+    /// The variables of `.env` that are not passed.
+    pub fn left_out(&self) -> &BTreeSet<String> {
+        &self.left_out
+    }
+
+    /// The variables whose values contain text of the caller or of `.env`.
+    pub fn untrusted(&self) -> &BTreeSet<String> {
+        &self.untrusted
     }
 
     /// A variable's value.
@@ -130,13 +165,9 @@ impl Environment {
         })
     }
 
-    /// What the project's `.env` says under names that hold secrets.
+    /// The secrets of the project's `.env`, passed or not.
     pub(crate) fn secrets(&self) -> Masks {
-        let own = self.origins.iter();
-        let own = own.filter(|(_, origin)| **origin == Origin::Dotenv);
-        let own = own.filter_map(|(name, _)| Some((name, self.values.get(name)?)));
-        let secrets = own.filter(|(name, value)| is_secret(name, value));
-        Masks::new(secrets.map(|(_, value)| value.as_str()))
+        Masks::new(self.dotenv_secrets.iter().map(String::as_str))
     }
 
     /// All of them, without where they come from.
@@ -153,7 +184,11 @@ impl Environment {
                 other => other.to_string(),
             };
             let rendered = template::render(&text, &self.values, names);
+            let is_untrusted = template::takes_untrusted(&text, &self.untrusted, names);
             self.set(name, as_text(&rendered), Origin::Item(id.to_owned()));
+            if is_untrusted {
+                self.untrusted.insert(name.clone());
+            }
         }
     }
 
@@ -201,7 +236,7 @@ impl From<Arc<Variables>> for Environment {
     fn from(values: Arc<Variables>) -> Self {
         Self {
             values,
-            origins: BTreeMap::new(),
+            ..Self::default()
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::anchor::AnchorError;
 use crate::chain::{ChainError, Pair};
 use crate::interpreter::InterpreterError;
 use crate::parameters::ParameterError;
-use crate::template::{LeadsElsewhere, UnknownPlaceholder};
+use crate::template::{LeadsElsewhere, UnknownPlaceholder, ValueAsCode};
 
 /// A call that is refused before anything runs.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +64,16 @@ pub enum ExecuteError {
         /// Which one.
         source: UnknownPlaceholder,
     },
+    /// A value of the call would become part of a program's text.
+    #[error("{id}: {place}: {source}")]
+    ValueAsCode {
+        /// The tool.
+        id: String,
+        /// Where in its configuration.
+        place: String,
+        /// Which value.
+        source: ValueAsCode,
+    },
     /// A parameter leads to another address than the tool means.
     #[error(transparent)]
     Address(#[from] LeadsElsewhere),
@@ -106,6 +116,7 @@ impl ExecuteError {
             Self::VerifyDeps(_) => "bad_verify_deps",
             Self::MissingVariables(_) => "missing_variables",
             Self::Placeholder { .. } => "unknown_placeholder",
+            Self::ValueAsCode { .. } => "value_as_code",
             Self::ApprovalRequired { .. } => "approval_required",
             Self::ApprovalVoid(_) => "approval_void",
             Self::Path(error) if error.is_permission() => "permission",
@@ -150,6 +161,11 @@ impl ExecuteError {
             Self::ApprovalRequired { tool, .. } => {
                 Some(format!("a person runs it: rye execute {tool}"))
             }
+            Self::ValueAsCode { .. } => Some(
+                "pass the value beside the program: as a further argument (a shell's \"$1\"), in \
+                 `config.env` (\"$NAME\"), or as JSON on standard input"
+                    .to_owned(),
+            ),
             Self::MissingVariables(names) => {
                 let name = names.first()?;
                 Some(format!(

@@ -2,6 +2,7 @@
 //! environment, configuration, template, primitive, result.
 
 mod approval;
+mod code;
 mod dependencies;
 mod facts;
 mod inherited;
@@ -30,6 +31,7 @@ use crate::primitive::{Execute, HttpClient, Listener, Primitives, Run, Spill};
 use crate::trace::Trace;
 
 pub use approval::Approval;
+pub use code::check_before_signing;
 pub use facts::CallAnchor;
 use inherited::Inherited;
 use resolved::{Known, Resolved};
@@ -73,6 +75,9 @@ pub struct Request {
     pub tool: ItemRef,
     /// Its parameters, a JSON object.
     pub parameters: Value,
+    /// The names of the parameters that the caller put together from values, such as the
+    /// results of other tools. None of them may be a program's text.
+    pub interpolated: Vec<String>,
     /// Find out whether it would run, and run nothing.
     pub dry_run: bool,
     /// When to give up, over what the chain says.
@@ -93,6 +98,7 @@ impl Request {
         Self {
             tool,
             parameters: Value::Object(Map::new()),
+            interpolated: Vec::new(),
             dry_run: false,
             timeout: None,
             environment: None,
@@ -195,6 +201,8 @@ impl Executor {
         let parameters = self
             .schemas
             .check(&chain.tool().metadata, request.parameters)?;
+        code::check_interpolated(&chain.tool().metadata, &request.interpolated)
+            .map_err(|misplaced| misplaced.of(chain))?;
         let anchored = self.anchor(library, chain)?;
         trace.anchor(&anchored);
         let dependencies = dependencies::verify(library, &trust, chain, &anchored)?;
@@ -211,6 +219,7 @@ impl Executor {
             self.inherited(request.environment, minimal, library, &trust)
         };
         if request.dry_run {
+            code::check_statically(&chain.metadata()).map_err(|misplaced| misplaced.of(chain))?;
             self.check_programs(chain, &env_configs, &anchored, &parameters, inherited)?;
             return Ok(Envelope::dry(chain, hash, pairs, start.elapsed()));
         }
@@ -230,11 +239,12 @@ impl Executor {
             .await?;
         trace.environment(&environment);
         let masks = environment.secrets();
+        let left_out = environment.left_out().clone();
         // There is one: the chain ends in it.
         let Some(primitive) = self.primitives.get(chain.primitive().id()) else {
             return Err(crate::chain::ChainError::NoExecutor(request.tool).into());
         };
-        let mut config = prepare::merged(chain);
+        let mut config = prepare::merged(&chain.metadata());
         standard::fill_in(&mut config, chain, library, &self.primitives);
         let watched = Watching::new(&masks, request.listener);
         let call = prepare::call(
@@ -261,6 +271,9 @@ impl Executor {
         watched.finish();
         if !masks.is_empty() {
             mask::mask_done(&masks, &mut done, self.spill().open().as_ref());
+        }
+        if done.failure.is_some() && !left_out.is_empty() {
+            warnings.push(prepare::left_out(&left_out, chain.tool()));
         }
         trace.done(start.elapsed());
         Ok(Envelope::done(chain, hash, done, warnings, start.elapsed()))

@@ -42,6 +42,7 @@ mod trace;
 
 pub use envelope::{Envelope, ErrorInfo, Status};
 pub use error::ExecuteError;
+pub use executor::check_before_signing;
 pub use executor::{Approval, CallAnchor, Executor, Places, Request, Standing};
 pub use primitive::{Listener, Run};
 pub use trace::{Step, Trace};

@@ -11,7 +11,7 @@ mod names;
 mod script;
 mod variables;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -21,6 +21,80 @@ pub use script::Script;
 
 /// Environment variables.
 pub type Variables = BTreeMap<String, String>;
+
+/// A value that would become part of a program's text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{reference}` is {source_name}, and a value never becomes part of a program's text")]
+pub struct ValueAsCode {
+    /// The placeholder, as it is written.
+    pub reference: String,
+    /// Where its value comes from, in words.
+    pub source_name: &'static str,
+}
+
+/// Where the text of a program may take values from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodeKind {
+    /// A shell, for which facts and variables can be quoted.
+    Shell,
+    /// Another interpreter, in whose text nothing can be quoted.
+    Other,
+}
+
+/// Refuses a program's text into which a parameter, or a variable with a value of the caller
+/// or of `.env`, would be put. Quoting is not enough: a shell evaluates what it finds in a
+/// variable where it expects arithmetic or a name.
+pub fn check_code(
+    text: &str,
+    untrusted: &BTreeSet<String>,
+    names: &Names,
+    kind: CodeKind,
+) -> Result<(), ValueAsCode> {
+    let origins: &[Origin] = match kind {
+        CodeKind::Shell => &[Origin::Parameter],
+        CodeKind::Other => &[Origin::Parameter, Origin::Fact],
+    };
+    for piece in variables::pieces(text, &Variables::new()) {
+        let variables::Piece::Text(text) = piece else {
+            continue;
+        };
+        if let Some((reference, origin)) = names.first_of(text, origins) {
+            let source_name = match origin {
+                Origin::Parameter => "a parameter",
+                _ => "a path or name of the call",
+            };
+            return Err(ValueAsCode {
+                reference,
+                source_name,
+            });
+        }
+    }
+    let mut variables = variables::names(text).into_iter();
+    match variables.find(|name| untrusted.contains(*name)) {
+        Some(name) => Err(ValueAsCode {
+            reference: format!("${{{name}}}"),
+            source_name: "a value of the call or of .env",
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Whether a template takes a parameter, or a variable with a value of the caller or of `.env`.
+pub fn takes_untrusted(text: &str, untrusted: &BTreeSet<String>, names: &Names) -> bool {
+    check_code(text, untrusted, names, CodeKind::Shell).is_err()
+}
+
+/// The names of all `${VAR}` in the texts of a value.
+pub fn variable_names(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => {
+            found.extend(variables::names(text).into_iter().map(str::to_owned));
+        }
+        Value::Array(items) => items.iter().for_each(|item| variable_names(item, found)),
+        Value::Object(fields) => fields.values().for_each(|it| variable_names(it, found)),
+        _ => {}
+    }
+}
 
 /// Both passes over one text. A text that is exactly one placeholder gives the
 /// value with its type.

@@ -132,6 +132,10 @@ impl Trace {
             });
             Value::Object(all.collect())
         });
+        let left_out = environment.left_out();
+        if !left_out.is_empty() {
+            self.step("left out of .env", None, || json!(left_out));
+        }
     }
 
     pub(crate) fn template(&mut self, config: &Map<String, Value>) {

@@ -362,6 +362,10 @@ async fn bash_runs_a_command_and_gives_what_it_said() {
         json!({"success": true, "stdout": stdout, "stderr": "no\n", "exit_code": 0})
     );
 
+    let arguments = json!({"command": "printf '%s|' \"$0\" \"$@\"", "args": ["$(id)", "b c"]});
+    let data = good(&world, bash, arguments).await;
+    assert_eq!(data["stdout"], "bash|$(id)|b c|");
+
     let envelope = world
         .run(bash, json!({"command": "echo out; exit 3"}))
         .await;

@@ -180,15 +180,17 @@ async fn parameters_named_as_options_are_the_tools_own() {
 async fn a_substitution_in_a_parameter_of_a_bash_tool_is_data() {
     let world = World::new();
     world.script("echo", ECHO);
+    // As a variable, beside the script.
     world.signed(
         "tools/said.yaml",
-        "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/bash/bash\nconfig: {command: \"echo {x}\"}\n",
-    );
-    // Also where the author has put quotes around it.
-    world.signed(
-        "tools/quoted.yaml",
         "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/bash/bash\n\
-         config: {command: \"printf '%s\\n' \\\"{x}\\\" '{x}' \\\"${FROM_ENV}\\\"\"}\n",
+         config: {command: 'printf \"%s\\n\" \"$X\" \"${FROM_ENV}\"', env: {X: \"{x}\"}}\n",
+    );
+    // As an argument.
+    world.signed(
+        "tools/argument.yaml",
+        "version: \"1.0.0\"\nexecutor_id: subprocess\n\
+         config: {command: bash, args: [-c, 'printf \"%s\\n\" \"$1\"', bash, \"{x}\"]}\n",
     );
     let value = "$(touch ran) `touch ran` '; touch ran; ' \"; touch ran; \"";
     fs::write(
@@ -199,14 +201,221 @@ async fn a_substitution_in_a_parameter_of_a_bash_tool_is_data() {
     let odd = json!({"x": value});
     assert_eq!(world.run("echo", odd.clone()).await.data, odd);
     let envelope = world.run("said", odd.clone()).await;
-    assert_eq!(envelope.data["stdout"], format!("{value}\n"));
-    let envelope = world.run("quoted", odd.clone()).await;
     let printed = envelope.data["stdout"].as_str().unwrap();
     assert!(
-        printed.starts_with(&format!("{value}\n{value}\n$(touch ran)")),
+        printed.starts_with(&format!("{value}\n$(touch ran)")),
         "{envelope:?}"
     );
+    let envelope = world.run("argument", odd.clone()).await;
+    assert_eq!(envelope.data["stdout"], format!("{value}\n"));
     assert!(!world.ran());
+}
+
+#[tokio::test]
+async fn a_parameter_in_the_text_of_a_program_is_refused() {
+    let schema = "config_schema: {type: object, properties: {p: {type: string}}}\n";
+    for config in [
+        "{command: bash, args: [-c, 'echo $(( {p} ))']}",
+        "{command: bash, args: [-c, '[[ {p} -eq 1 ]] || true']}",
+        "{command: bash, args: [-c, 'let x={p}']}",
+        "{command: bash, args: [-c, 'a=(1); echo ${a[{p}]}']}",
+        "{command: bash, args: [-c, 'printf -v {p} x']}",
+        "{command: bash, args: [-c, 'test -v {p} || true']}",
+        "{command: bash, args: [-c, 'declare {p}=1']}",
+        "{command: bash, args: [-c, 'read {p} < /dev/null || true']}",
+        "{command: bash, args: [-c, 'unset {p}']}",
+        "{command: bash, args: [-c, 'echo \"{p}\"']}",
+        "{command: bash, args: [-c, '{p}']}",
+        "{command: bash, args: [-c, 'echo {params_json}']}",
+        "{command: /bin/sh, args: [-ec, 'echo {p}']}",
+        "{command: bash, args: [-ce, 'echo {p}']}",
+        "{command: bash, args: [-c, -o, pipefail, 'echo {p}']}",
+        "{command: bash, args: [-o, pipefail, -c, 'echo {p}']}",
+        "{command: bash, args: ['{p}', 'echo {p}']}",
+        "{command: env, args: [A=1, bash, -c, 'echo {p}']}",
+        "{command: timeout, args: [5, sh, -c, 'echo {p}']}",
+        "{command: python3, args: [-c, 'print({p})']}",
+        "{command: python3, args: [-u, -c, 'print({p})']}",
+        "{command: python3, args: [-X, dev, '-cprint({p})']}",
+        "{command: /usr/bin/python3.12, args: [-Ic, 'print(\"{project_path}\")']}",
+        "{command: perl, args: [-ne, '{p}']}",
+        "{command: node, args: [--eval, '{p}']}",
+        "{command: node, args: ['--eval={p}']}",
+        "{command: ruby, args: [-e, 'puts {p}']}",
+        "{command: '{p}'}",
+        "{command: 'git-{p}'}",
+    ] {
+        let world = World::new();
+        let text =
+            format!("version: \"1.0.0\"\nexecutor_id: subprocess\n{schema}config: {config}\n");
+        world.signed("tools/it.yaml", &text);
+        let hostile = if config.contains("['{p}'") {
+            "-c"
+        } else {
+            "a[$(touch ran)]"
+        };
+        let refused = world.refused_at_last("it", json!({"p": hostile})).await;
+        assert_eq!(refused.code, "value_as_code", "{config}: {refused:?}");
+        assert!(refused.hint.is_some(), "{config}");
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_refuses_a_parameter_in_the_text_of_a_program() {
+    let world = World::new();
+    let schema = "config_schema: {type: object, properties: {p: {type: string}}}\n";
+    let bash = "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/bash/bash\n";
+    let config = "config: {command: 'touch $(( {p} ))'}\n";
+    world.signed("tools/it.yaml", &format!("{bash}{schema}{config}"));
+    let refused = world.refused("it", json!({"p": "1"})).await;
+    assert_eq!(refused.code, "value_as_code", "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_parameter_does_not_reach_the_text_of_a_program_through_a_variable() {
+    let world = World::new();
+    world.signed(
+        "tools/it.yaml",
+        "version: \"1.0.0\"\nexecutor_id: subprocess\nenv_config: {env: {ONE: \"{p}\", TWO: \"${ONE}\"}}\n\
+         config: {command: bash, args: [-c, 'echo $(( ${TWO} ))']}\n",
+    );
+    let refused = world.refused_at_last("it", json!({"p": "1"})).await;
+    assert_eq!(refused.code, "value_as_code", "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_parameter_that_is_code_takes_no_interpolated_values() {
+    let world = World::new();
+    let run = async |tool: &str, interpolated: &str| {
+        let parameters = json!({"command": "touch ran"});
+        let mut request = Request::new(tool.parse().unwrap()).parameters(parameters);
+        request.interpolated = vec![interpolated.to_owned()];
+        world.executor.execute(request).await
+    };
+    for tool in ["rye/bash/bash", "rye/core/runtimes/bash/bash"] {
+        let refused = run(tool, "command").await.error.unwrap();
+        assert_eq!(refused.code, "value_as_code", "{refused:?}");
+        assert!(!world.ran());
+    }
+    let envelope = run("rye/bash/bash", "args").await;
+    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
+}
+
+#[tokio::test]
+async fn a_value_of_dotenv_does_not_reach_the_text_of_a_program_nor_choose_one() {
+    let world = World::new();
+    fs::write(world.project().join(".env"), "CHOSEN=a[$(touch ran)]\n").unwrap();
+    for config in [
+        "{command: bash, args: [-c, 'echo $(( ${CHOSEN} ))']}",
+        "{command: '${CHOSEN:-true}'}",
+    ] {
+        let text = "version: \"1.0.0\"\nexecutor_id: subprocess\nrequires_env: [CHOSEN]\n";
+        world.signed("tools/it.yaml", &format!("{text}config: {config}\n"));
+        let refused = world.refused_at_last("it", json!({})).await;
+        assert_eq!(refused.code, "value_as_code", "{config}: {refused:?}");
+    }
+    // Named in `command` alone, the variable is not even taken from there.
+    world.signed(
+        "tools/it.yaml",
+        "version: \"1.0.0\"\nexecutor_id: subprocess\nconfig: {command: '${CHOSEN:-true}'}\n",
+    );
+    let envelope = world.run("it", json!({})).await;
+    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
+}
+
+#[tokio::test]
+async fn a_parameter_does_not_choose_where_code_is_loaded_from() {
+    let world = World::new();
+    for about in [
+        "anchor: {mode: always, env_paths: {PYTHONPATH: {prepend: [\"{p}\"]}}}\n",
+        "env_config: {interpreter: {type: local_binary, binary: sh, search_paths: [bin], search_roots: [\"{p}\"], var: SH, fallback: sh}}\n",
+    ] {
+        let text = "version: \"1.0.0\"\nexecutor_id: subprocess\nconfig: {command: \"true\"}\n";
+        world.signed("tools/it.yaml", &format!("{text}{about}"));
+        let refused = world.refused_at_last("it", json!({"p": "/tmp"})).await;
+        assert_eq!(refused.code, "value_as_code", "{about}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn options_that_are_not_code_take_parameters() {
+    let world = World::new();
+    for config in [
+        "{command: grep, args: [-c, \"{p}\", /etc/passwd]}",
+        "{command: python3, args: [no_such_tool.py, -c, \"{p}\"]}",
+        "{command: bash, args: [no_such_tool.sh, -c, \"{p}\"]}",
+        "{command: echo, args: [-e, \"{p}\"]}",
+    ] {
+        let text = "version: \"1.0.0\"\nexecutor_id: subprocess\n";
+        world.signed("tools/it.yaml", &format!("{text}config: {config}\n"));
+        let envelope = world.run("it", json!({"p": "root"})).await;
+        let refused = envelope.error.filter(|error| error.code == "value_as_code");
+        assert_eq!(refused, None, "{config}");
+    }
+}
+
+#[tokio::test]
+async fn dotenv_gives_a_tool_only_what_it_declares() {
+    let world = World::new();
+    let file = "TAR_OPTIONS=--checkpoint-action=exec=x\nPYTEST_ADDOPTS=-p x\nVIMINIT=x\n\
+                RSYNC_RSH=x\nRIPGREP_CONFIG_PATH=x\nhttps_proxy=http://127.0.0.1:1\n\
+                SSL_CERT_FILE=x\nA=1\nB=2\nC=3\nD=4\nPATH=/nowhere\nLD_PRELOAD=x\nNODE_OPTIONS=x\n";
+    fs::write(world.project().join(".env"), file).unwrap();
+    world.signed(
+        "tools/rt.yaml",
+        "version: \"1.0.0\"\ntool_type: runtime\nexecutor_id: subprocess\nrequires_env: [A]\n\
+         env_config: {env: {FROM_B: \"${B}\", PATH: \"${PATH}\"}}\n\
+         config: {command: env, args: [\"-0\", \"FROM_C=${C}\"]}\n",
+    );
+    world.signed(
+        "tools/it.yaml",
+        "version: \"1.0.0\"\nexecutor_id: rt\nrequires_env: [LD_PRELOAD]\n",
+    );
+    // `LD_PRELOAD` is never taken from the file, so it is missing.
+    let refused = world.refused_at_last("it", json!({})).await;
+    assert_eq!(refused.code, "missing_variables", "{refused:?}");
+    world.signed("tools/it.yaml", "version: \"1.0.0\"\nexecutor_id: rt\n");
+    let envelope = world.run("it", json!({})).await;
+    let printed = envelope.data["stdout"].as_str().unwrap();
+    let found: Vec<_> = printed.split('\0').collect();
+    for expected in ["A=1", "B=2", "C=3", "FROM_B=2", "FROM_C=3"] {
+        assert!(found.contains(&expected), "{expected}: {found:?}");
+    }
+    for name in [
+        "D",
+        "TAR_OPTIONS",
+        "PYTEST_ADDOPTS",
+        "VIMINIT",
+        "RSYNC_RSH",
+        "RIPGREP_CONFIG_PATH",
+        "https_proxy",
+        "SSL_CERT_FILE",
+        "LD_PRELOAD",
+        "NODE_OPTIONS",
+        "PATH",
+    ] {
+        let set = file.lines().find(|line| line.starts_with(name)).unwrap();
+        assert!(!found.contains(&set), "{name}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_fails_says_what_of_dotenv_it_did_not_get() {
+    let world = World::new();
+    fs::write(world.project().join(".env"), "NEEDED=1\nPATH=/x\n").unwrap();
+    world.script("it", "test -n \"$NEEDED\"\n");
+    let envelope = world.run("it", json!({})).await;
+    assert_eq!(envelope.status, Status::Error);
+    let warnings = envelope.metadata["warnings"].to_string();
+    for part in ["NEEDED", "requires_env", "PATH"] {
+        assert!(warnings.contains(part), "{part}: {warnings}");
+    }
+    world.signed(
+        "tools/it.sh",
+        &format!("{BASH}# requires_env: [NEEDED]\ntest -n \"$NEEDED\"\n"),
+    );
+    let envelope = world.run("it", json!({})).await;
+    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
 }
 
 #[tokio::test]

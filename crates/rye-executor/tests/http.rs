@@ -213,13 +213,41 @@ async fn redirects_are_followed_so_far_and_no_further() {
 }
 
 #[tokio::test]
-async fn a_redirect_to_another_server_does_not_take_keys_along() {
+async fn a_redirect_to_another_origin_is_not_followed() {
+    for (status, method) in [
+        ("301 x", "GET"),
+        ("302 x", "POST"),
+        ("303 x", "POST"),
+        ("307 x", "POST"),
+        ("308 x", "PUT"),
+        ("307 x", "HEAD"),
+    ] {
+        let other = Server::start(|_, _| Reply::new("200 OK", &[], "")).await;
+        let place = format!("location: {}/x", other.address);
+        let first = Server::start(move |_, _| Reply::new(status, &[&place], "")).await;
+        let config = json!({"url": first.address, "method": method, "body": "private"});
+        let envelope = ask(&config, json!({})).await;
+        assert_eq!(code(&envelope), "unsafe_redirect", "{envelope:?}");
+        let message = envelope.error.unwrap().message;
+        for origin in [&first.address, &other.address] {
+            assert!(message.contains(origin.as_str()), "{message}");
+        }
+        assert_eq!(other.asked().len(), 0, "{status} {method}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_may_follow_a_get_to_another_origin_without_its_headers() {
     let other = Server::start(|_, _| Reply::new("200 OK", &[], "")).await;
     let place = format!("location: {}/x", other.address);
     let first = Server::start(move |_, _| Reply::new("307 On", &[&place], "")).await;
     let config = json!({
         "url": first.address,
-        "headers": {"X-Api-Key": "secret", "Authorization": "secret", "Accept": "text/plain"},
+        "redirects": "follow",
+        "headers": {
+            "X-Api-Key": "secret", "Authorization": "secret", "Cookie": "secret",
+            "Accept": "text/plain",
+        },
     });
     let envelope = ask(&config, json!({})).await;
     assert_eq!(envelope.status, Status::Success, "{envelope:?}");
@@ -227,6 +255,15 @@ async fn a_redirect_to_another_server_does_not_take_keys_along() {
     let asked = &other.asked()[0];
     assert!(!asked.contains("secret"), "{asked}");
     assert!(asked.contains("accept: text/plain"), "{asked}");
+    // The body of a request stays where it was meant for.
+    for method in ["POST", "PUT", "DELETE"] {
+        let config = json!({
+            "url": first.address, "redirects": "follow", "method": method, "body": "private",
+        });
+        let envelope = ask(&config, json!({})).await;
+        assert_eq!(code(&envelope), "unsafe_redirect", "{envelope:?}");
+    }
+    assert_eq!(other.asked().len(), 1);
 }
 
 #[tokio::test]

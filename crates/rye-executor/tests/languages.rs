@@ -51,12 +51,12 @@ async fn a_bash_tool_runs_itself_with_its_parameters_on_standard_input() {
 }
 
 #[tokio::test]
-async fn a_bash_command_of_a_tool_gets_parameters_as_words() {
+async fn a_bash_command_of_a_tool_gets_parameters_as_variables() {
     let world = World::new();
     world.signed(
         "tools/echo.yaml",
         "version: \"1.0.0\"\ntool_type: tool\nexecutor_id: rye/core/runtimes/bash/bash\n\
-         config:\n  command: \"echo got {name}\"\n",
+         config:\n  command: 'echo got \"$NAME\"'\n  env: {NAME: \"{name}\"}\n",
     );
     let envelope = world.run("echo", json!({"name": "$(id); x"})).await;
     assert_eq!(envelope.data["stdout"], "got $(id); x\n", "{envelope:?}");
@@ -111,6 +111,7 @@ async fn a_projects_env_file_reaches_a_tool_but_cannot_make_it_load_code() {
     world.signed(
         "tools/show.py",
         "__version__ = \"1.0.0\"\n__executor_id__ = \"rye/core/runtimes/python/script\"\n\
+         __requires_env__ = [\"MINE\", \"PYTHONPATH\"]\n\
          import json, os\nprint(json.dumps({\"mine\": os.environ.get(\"MINE\")}))\n",
     );
     let project = world.project();

@@ -29,7 +29,10 @@ async fn what_one_call_sets_no_other_has() {
              config: {{command: env, args: [\"-0\"]{config}}}\n"
         )
     };
-    let own = tool("env_config: {env: {ONE: \"1\"}}\n", ", env: {TWO: \"2\"}");
+    let own = tool(
+        "requires_env: [THREE]\nenv_config: {env: {ONE: \"1\"}}\n",
+        ", env: {TWO: \"2\"}",
+    );
     world.signed("tools/own.yaml", &own);
     world.signed("tools/plain.yaml", &tool("", ""));
     let minimal = tool("env_config: {inherit: minimal}\n", "");

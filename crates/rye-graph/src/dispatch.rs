@@ -32,6 +32,8 @@ pub struct ToolCall {
     pub item: ItemId,
     /// Its parameters.
     pub params: Value,
+    /// The names of the parameters that contain interpolated values.
+    pub interpolated: Vec<String>,
     /// The name of the call, under which a graph writes itself down.
     pub run: Option<Run>,
 }
@@ -73,6 +75,7 @@ impl Dispatch for Items<'_> {
     fn call(&self, call: ToolCall) -> Later<'_, Result<Value, NodeError>> {
         Box::pin(async move {
             let mut request = Request::new(tool(&call.item)).parameters(call.params);
+            request.interpolated = call.interpolated;
             request.approval = self.approval.clone();
             request.listener = self.listener.clone();
             request.run = call.run;

@@ -18,7 +18,6 @@ pub struct Graph {
     pub(crate) hash: Hash,
     pub(crate) description: Option<String>,
     pub(crate) permissions: Vec<Permission>,
-    pub(crate) env_requires: Vec<String>,
     pub(crate) start: usize,
     pub(crate) max_steps: u64,
     pub(crate) policy: Policy,

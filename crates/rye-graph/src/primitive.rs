@@ -101,18 +101,6 @@ impl StateGraph {
             return Err(Failed::new("too_deep", message));
         }
         let graph = read(call)?;
-        let missing = graph.env_requires.iter();
-        let missing = missing.filter(|name| !call.environment.contains_key(*name));
-        let missing: Vec<_> = missing.map(String::as_str).collect();
-        if let Some(first) = missing.first() {
-            let message = format!(
-                "the graph needs variables that are not set: {}",
-                missing.join(", ")
-            );
-            return Err(Failed::new("missing_variables", message).hint(format!(
-                "export {first}=…, or put it into the project's .env"
-            )));
-        }
         let dispatch = Items {
             executor,
             approval: match call.approval {

@@ -61,7 +61,6 @@ pub(crate) type Names<'n> = HashMap<&'n str, usize>;
 fn read(tree: &Node, text: &[u8], problems: &mut Vec<Problem>) -> Option<(Graph, Option<usize>)> {
     let top = Fields::of(tree, "a graph", problems)?;
     let permissions = top.texts("permissions", problems);
-    let env_requires = top.texts("env_requires", problems);
     let description = top.text("description", problems).map(|(_, text)| text);
     let Some(config) = top.get("config") else {
         let message = "the graph has no `config` with its `start` and `nodes`";
@@ -114,7 +113,6 @@ fn read(tree: &Node, text: &[u8], problems: &mut Vec<Problem>) -> Option<(Graph,
         permissions: permissions
             .map(|(at, pattern)| Permission { pattern, at })
             .collect(),
-        env_requires: env_requires.into_iter().map(|(_, name)| name).collect(),
         start: start.unwrap_or_default(),
         max_steps: max_steps.unwrap_or(MAX_STEPS),
         policy,

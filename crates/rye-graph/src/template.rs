@@ -118,6 +118,21 @@ impl Template {
         }
     }
 
+    /// The fields of a mapping, given as it was filled in, that contain interpolated values.
+    pub(crate) fn interpolated(&self, filled: &Value) -> Vec<String> {
+        match self {
+            Self::Plain(_) => Vec::new(),
+            Self::Map(fields) => {
+                let fields = fields.iter().filter(|(_, it)| it.as_plain().is_none());
+                fields.map(|(name, _)| name.clone()).collect()
+            }
+            _ => {
+                let fields = filled.as_object().into_iter().flatten();
+                fields.map(|(name, _)| name.clone()).collect()
+            }
+        }
+    }
+
     /// Filled in for a person who decides by it. What comes from elsewhere looks like nothing
     /// that the graph says: it is on one line, or each of its lines behind a bar.
     pub(crate) fn shown(&self, scope: &Scope<'_>) -> String {

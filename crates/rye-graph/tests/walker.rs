@@ -77,6 +77,29 @@ async fn walked(nodes: &str, more: &str, inputs: Value) -> (Ended, Tools) {
 }
 
 #[tokio::test]
+async fn a_call_names_the_parameters_that_contain_values() {
+    struct Names(Mutex<Vec<Vec<String>>>);
+    impl Dispatch for Names {
+        fn look(&self, item: &ItemId) -> Result<Known, NodeError> {
+            Tools::default().look(item)
+        }
+        fn call(&self, call: ToolCall) -> Later<'_, Result<Value, NodeError>> {
+            self.0.lock().unwrap().push(call.interpolated);
+            Box::pin(async { Ok(json!({})) })
+        }
+    }
+    let nodes = "    a: { action: { item_id: echo, params: { x: \"ls ${inputs.d}\", y: ls, \
+                 z: [\"${inputs.d}\"] } }, next: b }\n    \
+                 b: { action: { item_id: echo, params: \"${inputs.all}\" }, next: c }\n    \
+                 c: { type: foreach, over: [1], as: n, action: { item_id: echo, params: { n: \"${n}\" } } }\n";
+    let names = Names(Mutex::default());
+    let inputs = json!({"d": "x", "all": {"p": 1}});
+    walk(&graph(nodes, ""), &names, inputs, Limits::default()).await;
+    let names = names.0.into_inner().unwrap();
+    assert_eq!(names, [vec!["x", "z"], vec!["p"], vec!["n"]]);
+}
+
+#[tokio::test]
 async fn results_are_assigned_edges_are_chosen_and_the_output_returned() {
     let nodes = r#"
     a: { action: { item_id: echo, params: { n: "${inputs.n}" } }, assign: { n: "${result.n}" },

@@ -329,7 +329,9 @@ fn handle(prepared: &Prepared) -> Result<&Handle, ActionError> {
     handle.ok_or(ActionError::Changed)
 }
 
-/// The variables that a server's configuration may take: as a tool's.
+/// The variables that a server's configuration may refer to. Of the project's `.env` it gets only
+/// what it names as `${NAME}`: its process is given the values of its configuration and the
+/// variables that every program needs, which a `.env` cannot set.
 pub fn server_environment(project: &Path) -> BTreeMap<String, String> {
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -338,7 +340,7 @@ pub fn server_environment(project: &Path) -> BTreeMap<String, String> {
     let mut all = environment::Environment::inherited(inherited, false);
     if let Ok(read) = dotenv::read(&project.join(".env")) {
         for (name, value) in read.variables {
-            if environment::may_be_set_by_a_file(&name) {
+            if !environment::is_reserved(&name) {
                 all.set(name, value, environment::Origin::Dotenv);
             }
         }

@@ -22,6 +22,7 @@
 //! ```
 
 mod check;
+mod encoding;
 mod error;
 mod extractors;
 mod found;
@@ -63,6 +64,13 @@ pub fn extract(
     read(bytes, extension, kind, extractors).map_err(|problem| problem.within(bytes))
 }
 
+/// Refuses a file that is not UTF-8, or that declares another encoding to its interpreter. The
+/// extension is written with its dot.
+pub fn check_encoding(bytes: &[u8], extension: &str) -> Result<(), MetadataError> {
+    let checked = text::checked(bytes).and_then(|text| encoding::check(text, extension));
+    checked.map_err(|problem| problem.within(bytes))
+}
+
 /// Reads a YAML file whose every value is wanted with its place.
 pub fn tree(bytes: &[u8]) -> Result<Node, MetadataError> {
     let read = text::checked(bytes).and_then(yaml::value);
@@ -87,6 +95,7 @@ fn read(
         .hint("keep data in a file of its own, and let the tool read it"));
     }
     let text = text::checked(bytes)?;
+    encoding::check(text, extension)?;
     let places = extractors.places(rule.parser);
     let found = parse(text, rule, kind, places)?;
     let fields = found.into_fields(places);

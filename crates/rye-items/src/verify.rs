@@ -163,24 +163,17 @@ pub(crate) fn trusted(line: &SignatureLine, trust: &Trust<'_>) -> Result<Arc<Tru
         })
 }
 
-/// Where the directive element of a text is, from `<directive` to the first
-/// `</directive>`.
+/// Where the directive element of a text is: from the first `<directive` tag to the last
+/// `</directive>`, as publishers hash it. An element may contain others of the same name.
 fn element(text: &[u8]) -> Option<Range<usize>> {
     const OPEN: &[u8] = b"<directive";
     const CLOSE: &[u8] = b"</directive>";
-    let find = |from: usize, what: &[u8]| {
-        let rest = text.get(from..)?;
-        rest.windows(what.len())
-            .position(|w| w == what)
-            .map(|at| from + at)
+    let is_tag = |at: usize| match text.get(at + OPEN.len()) {
+        Some(next) => next.is_ascii_whitespace() || *next == b'>',
+        None => false,
     };
-    let mut from = 0;
-    loop {
-        let start = find(from, OPEN)?;
-        from = start + OPEN.len();
-        let next = text.get(from)?;
-        if next.is_ascii_whitespace() || *next == b'>' {
-            return Some(start..find(from, CLOSE)? + CLOSE.len());
-        }
-    }
+    let mut opening = text.windows(OPEN.len()).enumerate();
+    let (start, _) = opening.find(|(at, letters)| *letters == OPEN && is_tag(*at))?;
+    let end = text.windows(CLOSE.len()).rposition(|it| it == CLOSE)? + CLOSE.len();
+    (start < end).then_some(start..end)
 }

@@ -278,6 +278,35 @@ fn of_a_partially_signed_directive_only_the_covered_element_is_there() {
 }
 
 #[test]
+fn a_partially_signed_element_ends_with_its_last_closing_tag() {
+    let home = Home::new();
+    let element = "<directive name=\"d\" version=\"1.0.0\">\n  <metadata>\n    <permissions>\n      \
+                   <sign><directive>*</directive><tool>*</tool></sign>\n    </permissions>\n  \
+                   </metadata>\n  <process>covered</process>\n</directive>";
+    let hash = lillux::Hash::of(element);
+    let signature = home.key.sign(&hash);
+    let fingerprint = home.key.public().fingerprint();
+    let line =
+        format!("<!-- rye:signed:2026-02-26T05:02:40Z:{hash}:{signature}:{fingerprint} -->\n");
+    let text = format!("{line}# Title\n\n```xml\n{element}\n```\n\nprose\n");
+    write(&home.at("directives/d.md"), text.as_bytes());
+    let library = home.open();
+    let item = library.load(&"directive:d".parse().unwrap()).unwrap();
+    assert_eq!(item.coverage, Coverage::Partial);
+    assert_eq!(item.bytes(), element.as_bytes());
+    let metadata = library.metadata(&item).unwrap();
+    assert_eq!(metadata.version(), Some("1.0.0"));
+    // Behind the inner closing tag, a change is seen as well.
+    for changed in [
+        text.replace("covered", "uncovered"),
+        text.replace("prose", "prose</directive>"),
+    ] {
+        write(&home.at("directives/d.md"), changed.as_bytes());
+        assert_eq!(code(&home, "directive:d"), "content_changed");
+    }
+}
+
+#[test]
 fn in_development_mode_items_of_project_and_user_pass_with_a_warning() {
     let home = Home::new();
     write(&home.at("tools/x.py"), TOOL.as_bytes());

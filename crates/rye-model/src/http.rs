@@ -56,7 +56,7 @@ impl HttpModel {
         let body = self.provider.api.body(request, &self.target);
         let client = client(&url).map_err(ModelError::Refused)?;
         let sent = client.post(url).headers(headers).body(body).send();
-        let response = self.in_time(sent).await?;
+        let response = self.in_time(Instant::now(), sent).await?;
         if !response.status().is_success() {
             return Err(self.refused(response).await);
         }
@@ -74,12 +74,13 @@ impl HttpModel {
         let mut reader = sse::Reader::default();
         let mut opening = Opening::of(response.headers(), self.longest_fault());
         let (mut trouble, mut told, mut whole_at) = (None, Told::default(), None);
+        let mut heard_at = Instant::now();
         while !decoder.is_done() && !opening.is_enough() {
             if decoder.is_whole() {
                 whole_at.get_or_insert_with(Instant::now);
             }
             let until = whole_at.map(|at| at + AFTERWARDS).or(opening.until());
-            let bytes = match before(until, self.in_time(response.chunk())).await {
+            let bytes = match before(until, self.in_time(heard_at, response.chunk())).await {
                 Some(Ok(Some(bytes))) => bytes,
                 Some(Ok(None)) | None => break,
                 Some(Err(error)) => {
@@ -90,6 +91,9 @@ impl HttpModel {
             opening.hear(&bytes);
             let pushed = reader.push(&bytes, |event| {
                 opening.end();
+                if !event.is_keep_alive() {
+                    heard_at = Instant::now();
+                }
                 let data = &*halves::readable(event.data);
                 decoder.take(Event { data, ..event }, &mut told)
             });
@@ -110,13 +114,15 @@ impl HttpModel {
         LONGEST_FAULT_TIME.min(self.provider.silence)
     }
 
-    /// Waits for something, but not for ever.
+    /// Waits for something, as long as the provider may say nothing since it was last heard.
     async fn in_time<T>(
         &self,
+        heard_at: Instant,
         work: impl Future<Output = Result<T, reqwest::Error>>,
     ) -> Result<T, ModelError> {
         let silence = self.provider.silence;
-        let Ok(outcome) = tokio::time::timeout(silence, work).await else {
+        let left = silence.saturating_sub(heard_at.elapsed());
+        let Ok(outcome) = tokio::time::timeout(left, work).await else {
             let seconds = silence.as_secs_f64();
             let message = format!(
                 "nothing came for {seconds} s from {}",

@@ -15,6 +15,19 @@ pub(crate) struct Event<'a> {
     pub(crate) data: &'a str,
 }
 
+impl Event<'_> {
+    /// Whether it says no more than that the connection is open. Comments say that too, and
+    /// are no events.
+    pub(crate) fn is_keep_alive(&self) -> bool {
+        let data = self.data.trim();
+        let is_ping = || {
+            let data: Option<serde_json::Value> = serde_json::from_str(data).ok();
+            data.is_some_and(|data| data["type"] == "ping")
+        };
+        self.name == "ping" || data.is_empty() || data.len() < 64 && is_ping()
+    }
+}
+
 /// Why no more can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an event is longer than {LONGEST} bytes")]

@@ -171,6 +171,41 @@ async fn a_slow_answer_is_waited_for_and_silence_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_keep_alives_is_silence() {
+    let keep_alives = [
+        ": keep-alive\n\n",
+        "event: ping\ndata: {\"type\": \"ping\"}\n\n",
+        "data: {\"type\":\"ping\"}\n\n",
+        "data:\n\n",
+        "\n",
+    ];
+    let tries = ALL.map(|(api, wire_api)| {
+        tokio::spawn(async move {
+            let events = wire_api.stream(&Said::text("one two three"));
+            let first = events.find("\n\n").map_or(0, |at| at + 2);
+            // For thirty seconds.
+            let body = events[..first].to_owned() + &keep_alives.concat().repeat(40);
+            let piece = body.len().div_ceil(300);
+            let reply = Reply::stream(body).in_pieces_of(piece);
+            let wire = Wire::of([reply.slowly(Duration::from_millis(100))]);
+            let mut provider = provider(api, &wire.url());
+            provider.silence = Duration::from_secs(1);
+            let model = HttpModel::new(provider, target(api), Price::default());
+            let begun = std::time::Instant::now();
+            let error = ask(&model, hello()).await.1.unwrap_err();
+            assert!(error.is_retriable(), "{error}");
+            assert!(
+                begun.elapsed() < Duration::from_secs(15),
+                "{api:?}: {error}"
+            );
+        })
+    });
+    for outcome in tries {
+        outcome.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn dropping_a_call_ends_it_at_once() {
     for (api, wire_api) in ALL {
         let events = wire_api.stream(&rich());

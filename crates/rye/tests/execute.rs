@@ -224,12 +224,37 @@ fn a_tool_that_takes_too_long_is_ended() {
 }
 
 #[test]
+fn a_tool_whose_script_contains_a_parameter_is_not_signed() {
+    let world = with_tools(&[]);
+    for command in ["echo $(( {n} ))", "echo {n}", "{n}"] {
+        let text =
+            bash(command) + "config_schema: {type: object, properties: {n: {type: string}}}\n";
+        world.write("project/.ai/tools/it.yaml", &text);
+        let output = world.run(&["sign", "it", "--json"]);
+        assert!(!output.status.success(), "{output:?}");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(printed.contains("value_as_code"), "{printed}");
+        assert!(
+            !world
+                .read("project/.ai/tools/it.yaml")
+                .contains("rye:signed")
+        );
+    }
+}
+
+#[test]
 fn the_trace_tells_how_a_tool_comes_to_run_and_no_secrets() {
     let mut world = with_tools(&[("mirror", MIRROR)]);
     world.write(
         "project/.env",
-        "API_TOKEN=s3cr3t-of-the-project\nMODE=fast\n",
+        "API_TOKEN=s3cr3t-of-the-project\nMODE=fast\nTAR_OPTIONS=--x\n",
     );
+    let declaring = "requires_env: [API_TOKEN, MODE]\nconfig:";
+    world.write(
+        "project/.ai/tools/mirror.yaml",
+        &MIRROR.replace("config:", declaring),
+    );
+    assert!(world.run(&["sign", "mirror"]).status.success());
     world.write("user/.ai/tools/mirror.yaml", MIRROR);
     let call = ["execute", "mirror", "--user-name", "Ada", "--trace"];
     let output = world.run(&call);

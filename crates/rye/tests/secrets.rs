@@ -151,7 +151,7 @@ fn what_the_projects_env_calls_a_secret_does_not_come_back_from_a_tool() {
     let world = ready();
     let text = "DB_PASSWORD=sesame-street\nGREETING=hello-there\nPIN_KEY=short\n";
     world.write("project/.env", text);
-    let command = "echo $DB_PASSWORD $GREETING $PIN_KEY; echo $DB_PASSWORD | base64; \
+    let command = ". ./.env; echo $DB_PASSWORD $GREETING $PIN_KEY; echo $DB_PASSWORD | base64; \
                    printf %s ${DB_PASSWORD%t} >&2; sleep 0.1; echo t >&2";
     let bash = ["execute", "rye/bash/bash", "--command", command];
     let output = both(&world.run(&bash));
@@ -162,7 +162,8 @@ fn what_the_projects_env_calls_a_secret_does_not_come_back_from_a_tool() {
         &world,
         &world.run(&[&bash[..], &["--async"]].concat()),
     ));
-    let json = json!({ "command": "echo '{\"password\": \"'$DB_PASSWORD'\"}'" }).to_string();
+    let json =
+        json!({ "command": ". ./.env; echo '{\"password\": \"'$DB_PASSWORD'\"}'" }).to_string();
     is_masked(&both(&world.run(&[
         "execute",
         "rye/bash/bash",
@@ -177,7 +178,7 @@ fn what_the_projects_env_calls_a_secret_does_not_come_back_from_a_tool() {
 fn output_that_is_too_long_is_kept_without_secrets() {
     let world = ready();
     world.write("project/.env", "DB_PASSWORD=sesame-street\n");
-    let command = "for i in $(seq 100000); do echo line $i $DB_PASSWORD; done";
+    let command = "for i in $(seq 100000); do echo line $i ${DB_PASSWORD}; done";
     mcp_support::tool(&world, "long", command);
     assert!(world.run(&["sign", "long"]).status.success());
     let output = world.run(&["execute", "long"]);

@@ -6,19 +6,17 @@ const PLAIN: &[u8] = b"-._~";
 const LEFT: [&[u8]; 4] = [b"", b"/", b"!'()*", b"*"];
 
 /// The ways in which bytes are encoded, where that changes them. Each writer leaves other
-/// letters as they are, and some write hex in small letters.
+/// letters as they are.
 pub(super) fn forms(bytes: &[u8]) -> Vec<String> {
     if bytes.iter().all(|byte| is_plain(*byte, b"")) {
         return Vec::new();
     }
     let mut forms = Vec::new();
     for left in LEFT {
-        for small in [false, true] {
-            let encoded = encode(bytes, left, small);
-            // A form has a plus where a space was.
-            forms.push(encoded.replace("%20", "+"));
-            forms.push(encoded);
-        }
+        let encoded = encode(bytes, left);
+        // A form has a plus where a space was.
+        forms.push(encoded.replace("%20", "+"));
+        forms.push(encoded);
     }
     forms.sort_unstable();
     forms.dedup();
@@ -29,13 +27,10 @@ fn is_plain(byte: u8, left: &[u8]) -> bool {
     byte.is_ascii_alphanumeric() || PLAIN.contains(&byte) || left.contains(&byte)
 }
 
-fn encode(bytes: &[u8], left: &[u8], small: bool) -> String {
-    let encoded = bytes
-        .iter()
-        .map(|byte| match (is_plain(*byte, left), small) {
-            (true, _) => char::from(*byte).to_string(),
-            (false, true) => format!("%{byte:02x}"),
-            (false, false) => format!("%{byte:02X}"),
-        });
+fn encode(bytes: &[u8], left: &[u8]) -> String {
+    let encoded = bytes.iter().map(|byte| match is_plain(*byte, left) {
+        true => char::from(*byte).to_string(),
+        false => format!("%{byte:02x}"),
+    });
     encoded.collect()
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rye_items::metadata::Metadata;
 use rye_items::{Item, Library, Space};
 use serde_json::Value;
 
@@ -103,36 +104,8 @@ impl Executor {
         anchor: &CallAnchor,
         parameters: &Value,
     ) -> Result<Names, ExecuteError> {
-        let mut names = Names::default();
         let tool = chain.tool();
-        // What a primitive declares is its configuration, no parameter.
-        let above = chain.links.get(1..).unwrap_or_default();
-        let runtimes = above.split_last().map_or(&[][..], |(_, runtimes)| runtimes);
-        for link in runtimes.iter().rev() {
-            for (name, about) in declared(link) {
-                if let Some(default) = about.get("default") {
-                    names.set(name, default.clone(), Origin::Configuration);
-                }
-                // What a runtime declares, the tool's configuration may set.
-                let config = tool.metadata.value("config");
-                if let Some(value) = config.and_then(|config| config.get(name)) {
-                    names.set(name, value.clone(), Origin::Configuration);
-                }
-            }
-        }
-        for (name, value) in parameters.as_object().into_iter().flatten() {
-            // A parameter is never code: a runtime's own name keeps its meaning,
-            // unless it is the runtime itself that was called.
-            let is_runtimes = runtimes
-                .iter()
-                .any(|link| declared(link).any(|(n, _)| n == name));
-            if !is_runtimes {
-                let own = declared(tool).any(|(n, _)| n == name)
-                    && tool.metadata.tool_type() == Some("runtime");
-                let origin = if own { Origin::Code } else { Origin::Fact };
-                names.set(name.clone(), value.clone(), origin);
-            }
-        }
+        let mut names = parameter_names(&chain.metadata(), parameters);
         let source = self.path_of(&tool.item)?;
         let primitive = self.primitives.get(chain.primitive().id());
         let runs_programs = primitive.is_none_or(|primitive| primitive.runs_programs());
@@ -171,7 +144,7 @@ impl Executor {
             let path = self.path_of(&link.item)?;
             names.set(format!("{key}_config_path"), text(&path)?, Origin::Fact);
         }
-        names.set("params_json", parameters.to_string(), Origin::Fact);
+        names.set("params_json", parameters.to_string(), Origin::Parameter);
         if names.get("tool_name").is_none() {
             names.set("tool_name", tool.id().name(), Origin::Fact);
         }
@@ -224,9 +197,46 @@ impl Executor {
     }
 }
 
+/// What the placeholders of a chain's own names stand for: defaults and configuration of what
+/// its runtimes declare, and the call's parameters. `chain` is the metadata of its links, the
+/// tool's first.
+pub(super) fn parameter_names(chain: &[&Metadata], parameters: &Value) -> Names {
+    let mut names = Names::default();
+    let Some((tool, above)) = chain.split_first() else {
+        return names;
+    };
+    // What a primitive declares is its configuration, no parameter.
+    let runtimes = above.split_last().map_or(&[][..], |(_, runtimes)| runtimes);
+    for runtime in runtimes.iter().rev() {
+        for (name, about) in declared(runtime) {
+            if let Some(default) = about.get("default") {
+                names.set(name, default.clone(), Origin::Configuration);
+            }
+            // What a runtime declares, the tool's configuration may set.
+            let config = tool.value("config");
+            if let Some(value) = config.and_then(|config| config.get(name)) {
+                names.set(name, value.clone(), Origin::Configuration);
+            }
+        }
+    }
+    for (name, value) in parameters.as_object().into_iter().flatten() {
+        // A parameter is never code: a runtime's own name keeps its meaning,
+        // unless it is the runtime itself that was called.
+        let is_runtimes = runtimes
+            .iter()
+            .any(|runtime| declared(runtime).any(|(n, _)| n == name));
+        if !is_runtimes {
+            let own = declared(tool).any(|(n, _)| n == name) && tool.tool_type() == Some("runtime");
+            let origin = if own { Origin::Code } else { Origin::Parameter };
+            names.set(name.clone(), value.clone(), origin);
+        }
+    }
+    names
+}
+
 /// The parameters that an item declares.
-fn declared(link: &Link) -> impl Iterator<Item = (&String, &Value)> {
-    let schema = link.metadata.config_schema();
+pub(super) fn declared(item: &Metadata) -> impl Iterator<Item = (&String, &Value)> {
+    let schema = item.config_schema();
     let properties = schema.and_then(|schema| schema.get("properties"));
     properties.and_then(Value::as_object).into_iter().flatten()
 }

@@ -1,30 +1,29 @@
 //! From a validated chain to a call that is ready.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rye_items::metadata;
+use rye_items::metadata::{self, Metadata};
 use rye_items::trust::{Ignored, Trust};
 use rye_items::{ItemKind, Library};
 use serde_json::{Map, Value};
 
-use super::facts::CallAnchor;
+use super::code;
+use super::facts::{self, CallAnchor};
 use super::program;
 use super::{Approval, Executor};
 use crate::chain::{Chain, Link};
 use crate::config::{self, Mode};
 use crate::dotenv;
-use crate::environment::{self, Environment, Origin};
+use crate::environment::{self, Declared, Environment, Origin};
 use crate::error::ExecuteError;
 use crate::interpreter::{self, InterpreterError, Resolver};
 use crate::parameters::Schemas;
 use crate::primitive::{Call, Listener, Run, Spill};
-use crate::template::{self, Names, Variables};
+use crate::template::{self, CodeKind, Names, Variables};
 use crate::trace::Trace;
-
-/// Programs that parse what follows `-c`.
-const SHELLS: [&str; 6] = ["sh", "bash", "dash", "zsh", "ksh", "ash"];
 
 /// What a call runs in.
 pub(super) struct Surroundings<'a> {
@@ -168,15 +167,8 @@ impl Executor {
         let file = self.places.project.join(".env");
         match dotenv::read(&file) {
             Ok(read) => {
-                for (name, value) in read.variables {
-                    if environment::may_be_set_by_a_file(&name) {
-                        environment.set(name, value, Origin::Dotenv);
-                    } else {
-                        let file = file.display();
-                        warnings.push(format!(
-                            "{file}: {name} is left out: an unsigned file cannot set it"
-                        ));
-                    }
+                if !read.variables.is_empty() {
+                    environment.apply_dotenv(read.variables, &Declared::of(chain));
                 }
                 let told = read.problems.into_iter().map(|(line, why)| match line {
                     0 => format!("{}: {why}", file.display()),
@@ -189,6 +181,8 @@ impl Executor {
         for (link, config) in chain.upwards().zip(configs) {
             let id = link.id().to_string();
             for resolver in &config.resolvers {
+                let untrusted = environment.untrusted();
+                code::check_roots(resolver, untrusted, facts).map_err(|it| it.of(chain))?;
                 let space = chain.tool().item.space;
                 let found = self.find(resolver, space, facts, &environment).await;
                 let found = found.map_err(|source| ExecuteError::Interpreter {
@@ -201,7 +195,9 @@ impl Executor {
             if let Some((declared, _, by)) = &anchor.declared
                 && *by == id
             {
-                environment.apply_paths(&declared.env_paths, facts, &id);
+                let (paths, untrusted) = (&declared.env_paths, environment.untrusted());
+                code::check_paths(paths, untrusted, facts).map_err(|it| it.of(chain))?;
+                environment.apply_paths(paths, facts, &id);
             }
         }
         let needed = chain.tool().metadata.requires_env();
@@ -215,6 +211,30 @@ impl Executor {
             Err(ExecuteError::MissingVariables(missing))
         }
     }
+}
+
+/// Says which variables of `.env` a tool did not get, and how it would.
+pub(super) fn left_out(names: &BTreeSet<String>, tool: &Link) -> String {
+    let (reserved, undeclared): (Vec<&str>, Vec<&str>) = names
+        .iter()
+        .map(String::as_str)
+        .partition(|name| environment::is_reserved(name));
+    let mut parts = Vec::new();
+    if !undeclared.is_empty() {
+        parts.push(format!(
+            "{} of .env not passed, since {} does not declare it; to pass a variable, add it to \
+             `requires_env` of the tool and sign it",
+            undeclared.join(", "),
+            tool.id()
+        ));
+    }
+    if !reserved.is_empty() {
+        parts.push(format!(
+            "{} of .env never passed; set it in your shell",
+            reserved.join(", ")
+        ));
+    }
+    parts.join("; ")
 }
 
 /// Where a call runs: as its anchor says, else in the project.
@@ -242,6 +262,13 @@ pub(super) fn call(
     trace.template(merged);
     let variables = environment.variables();
     let command = merged.get("command").and_then(Value::as_str);
+    let arguments = merged.get("args").and_then(Value::as_array);
+    let arguments = arguments.map_or(&[][..], Vec::as_slice);
+    let kinds = command
+        .map(|text| code::kinds(text, arguments, variables, environment.untrusted(), facts))
+        .transpose()
+        .map_err(|misplaced| misplaced.of(chain))?
+        .unwrap_or_default();
     let command = command
         .map(|text| template::render_command(text, variables, facts))
         .transpose()
@@ -264,7 +291,7 @@ pub(super) fn call(
         };
         let rendered = match (key.as_str(), &command) {
             ("command", Some(command)) => Value::String(command.clone()),
-            ("args", Some(command)) => arguments(command, value, variables, facts, &mut passed),
+            ("args", Some(_)) => rendered_arguments(&kinds, value, variables, facts, &mut passed),
             ("cwd" | "input_data", Some(_)) if value.is_string() => {
                 // A process gets text, whatever a placeholder stands for.
                 Value::String(word(template::render_value(value, variables, facts)))
@@ -311,39 +338,29 @@ pub(super) fn call(
     })
 }
 
-/// Merges the chain's configurations, the tool's over all. What a runtime
+/// Merges the configurations of a chain, the tool's first, which goes over all. What a runtime
 /// declares as its parameter is no configuration of the tool's: `command` of a
 /// bash tool is what bash runs, not what runs instead of bash.
-pub(super) fn merged(chain: &Chain) -> Map<String, Value> {
+pub(super) fn merged(chain: &[&Metadata]) -> Map<String, Value> {
     let mut merged = Map::new();
     let mut declared: Vec<&str> = Vec::new();
-    for link in chain.upwards() {
-        if let Some(Value::Object(own)) = link.metadata.value("config") {
+    for (index, item) in chain.iter().enumerate().rev() {
+        if let Some(Value::Object(own)) = item.value("config") {
             let mut own = own.clone();
             own.retain(|key, _| key == "timeout" || !declared.contains(&key.as_str()));
             merged = config::merge([&Value::Object(merged), &Value::Object(own)]);
         }
         // What a primitive declares is its configuration.
-        if !std::ptr::eq(link, chain.primitive()) {
-            declared.extend(properties(link));
+        if index + 1 < chain.len() {
+            declared.extend(facts::declared(item).map(|(name, _)| name.as_str()));
         }
     }
     merged
 }
 
-fn properties(link: &Link) -> Vec<&str> {
-    let schema = link.metadata.config_schema();
-    let properties = schema.and_then(|schema| schema.get("properties")?.as_object());
-    properties
-        .into_iter()
-        .flatten()
-        .map(|(name, _)| name.as_str())
-        .collect()
-}
-
 /// The arguments. The one that a shell parses gets its values as variables.
-fn arguments(
-    command: &str,
+fn rendered_arguments(
+    kinds: &[Option<CodeKind>],
     value: &Value,
     variables: &Variables,
     facts: &Names,
@@ -352,27 +369,20 @@ fn arguments(
     let Value::Array(items) = value else {
         return template::render_value(value, variables, facts);
     };
-    let name = command.rsplit('/').next().unwrap_or(command);
-    let is_shell = SHELLS.contains(&name);
-    let mut parsed_next = false;
-    items
-        .iter()
-        .map(|item| {
-            let Value::String(text) = item else {
-                return text_of(item.clone());
-            };
-            let parsed = std::mem::take(&mut parsed_next);
-            parsed_next =
-                is_shell && text.starts_with('-') && !text.starts_with("--") && text.ends_with('c');
-            if parsed {
-                let before = std::mem::take(passed);
-                let script = template::render_script(text, variables, facts, before);
-                *passed = script.values;
-                return Value::String(script.text);
-            }
-            Value::String(word(template::render(text, variables, facts)))
-        })
-        .collect()
+    let kinds = kinds.iter().copied().chain(std::iter::repeat(None));
+    let items = items.iter().zip(kinds).map(|(item, kind)| {
+        let Value::String(text) = item else {
+            return text_of(item.clone());
+        };
+        if kind == Some(CodeKind::Shell) {
+            let before = std::mem::take(passed);
+            let script = template::render_script(text, variables, facts, before);
+            *passed = script.values;
+            return Value::String(script.text);
+        }
+        Value::String(word(template::render(text, variables, facts)))
+    });
+    items.collect()
 }
 
 /// A value as text: a string as it is, other things as JSON.

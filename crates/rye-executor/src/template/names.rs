@@ -13,8 +13,10 @@ const ROUNDS: usize = 3;
 /// Where a value comes from, and so whether it is a template itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// A path, a parameter of the call: put in as it is.
+    /// A path or a name that Rye determined: put in as it is.
     Fact,
+    /// A parameter of the call: put in as it is, and never part of a program's text.
+    Parameter,
     /// A value of the chain's configuration: its placeholders count too.
     Configuration,
     /// What the caller asks a runtime itself to run: put in as it is, also
@@ -57,7 +59,7 @@ impl Names {
     pub(super) fn script(&self, text: &str, script: &mut Script) {
         self.put_in(text, ROUNDS, &mut |put| match put {
             Put::Text(text) => script.code(text),
-            Put::Value(value) => script.value(&as_text(value)),
+            Put::Value { value, .. } => script.value(&as_text(value)),
         });
     }
 
@@ -65,7 +67,7 @@ impl Names {
     pub(super) fn address(&self, text: &str, address: &mut Address) {
         self.put_in(text, ROUNDS, &mut |put| match put {
             Put::Text(text) => address.written(text),
-            Put::Value(value) => address.value(&as_text(value)),
+            Put::Value { value, .. } => address.value(&as_text(value)),
         });
     }
 
@@ -90,6 +92,21 @@ impl Names {
         only(text).is_some_and(|name| self.values.contains_key(name))
     }
 
+    /// The first placeholder in a text, or in the configuration that it refers to, whose
+    /// origin is one of these.
+    pub(super) fn first_of(&self, text: &str, origins: &[Origin]) -> Option<(String, Origin)> {
+        let mut found = None;
+        self.put_in(text, ROUNDS, &mut |put| {
+            if let Put::Value { name, origin, .. } = put
+                && found.is_none()
+                && origins.contains(&origin)
+            {
+                found = Some((format!("{{{name}}}"), origin));
+            }
+        });
+        found
+    }
+
     fn value_within(&self, text: &str, rounds: usize) -> Value {
         if let Some(name) = only(text)
             && let Some((value, origin)) = self.values.get(name)
@@ -108,7 +125,7 @@ impl Names {
         let mut result = String::new();
         self.put_in(text, rounds, &mut |put| match put {
             Put::Text(text) => result.push_str(text),
-            Put::Value(value) => result.push_str(&as_text(value)),
+            Put::Value { value, .. } => result.push_str(&as_text(value)),
         });
         result
     }
@@ -126,7 +143,13 @@ impl Names {
                     Some((value, Origin::Configuration | Origin::Code)) => {
                         put(Put::Text(&as_text(value)));
                     }
-                    Some((value, Origin::Fact)) => put(Put::Value(value)),
+                    Some((value, origin @ (Origin::Fact | Origin::Parameter))) => {
+                        put(Put::Value {
+                            name,
+                            value,
+                            origin: *origin,
+                        });
+                    }
                 },
             }
         }
@@ -137,8 +160,12 @@ impl Names {
 enum Put<'v> {
     /// What a template or the configuration says.
     Text(&'v str),
-    /// What the call gives.
-    Value(&'v Value),
+    /// What a fact or a parameter stands for.
+    Value {
+        name: &'v str,
+        value: &'v Value,
+        origin: Origin,
+    },
 }
 
 /// A value inside a text: a string as it is, everything else as JSON.

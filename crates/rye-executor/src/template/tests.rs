@@ -185,6 +185,33 @@ fn a_parameter_in_a_shells_string_is_data_and_configuration_is_code() {
 }
 
 #[test]
+fn code_takes_configuration_and_facts_but_no_parameter_and_no_untrusted_variable() {
+    let mut names = names();
+    names.set("p", "x", Origin::Parameter);
+    names.set("script", "echo {p}", Origin::Configuration);
+    let untrusted = BTreeSet::from(["FROM_FILE".to_owned()]);
+    for (text, shell, other) in [
+        ("echo {greeting}", None, Some("{count}")),
+        ("echo {tool_path} ${HOME}", None, Some("{tool_path}")),
+        ("echo $(( {p} ))", Some("{p}"), Some("{p}")),
+        ("{p}", Some("{p}"), Some("{p}")),
+        ("{script}", Some("{p}"), Some("{p}")),
+        (
+            "x ${FROM_FILE:-1}",
+            Some("${FROM_FILE}"),
+            Some("${FROM_FILE}"),
+        ),
+        ("x $FROM_FILE ${p} {unknown}", None, None),
+    ] {
+        for (kind, refused) in [(CodeKind::Shell, shell), (CodeKind::Other, other)] {
+            let checked = check_code(text, &untrusted, &names, kind);
+            let found = checked.err().map(|error| error.reference);
+            assert_eq!(found.as_deref(), refused, "{text} {kind:?}");
+        }
+    }
+}
+
+#[test]
 fn a_command_must_know_all_its_placeholders() {
     let variables = environment(&[("PY", "/bin/{x}")]);
     assert_eq!(

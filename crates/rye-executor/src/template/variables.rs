@@ -37,6 +37,22 @@ pub(super) fn pieces<'t>(text: &'t str, variables: &Variables) -> Vec<Piece<'t>>
     pieces
 }
 
+/// The names of the variables that a text refers to.
+pub(super) fn names(text: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        rest = match reference(&rest[at..]) {
+            Some((reference, length)) => {
+                names.push(reference.name);
+                &rest[at + length..]
+            }
+            None => &rest[at + 2..],
+        };
+    }
+    names
+}
+
 struct Reference<'t> {
     name: &'t str,
     default: Option<&'t str>,

@@ -20,6 +20,8 @@ use crate::record::RecordError;
 pub(super) struct Ready {
     pub(super) item: ItemId,
     pub(super) params: Value,
+    /// The names of the parameters that contain interpolated values.
+    pub(super) interpolated: Vec<String>,
 }
 
 impl<'g> Walk<'g> {
@@ -94,13 +96,18 @@ impl<'g> Walk<'g> {
         known: Option<&Known>,
     ) -> Result<Result<Value, NodeError>, RecordError> {
         let run = self.child(known, "");
-        let Ready { item, params } = ready;
+        let Ready {
+            item,
+            params,
+            interpolated,
+        } = ready;
         let mut attempt = 1;
         loop {
             let last = attempt > node.retry.max;
             let call = ToolCall {
                 item: item.clone(),
                 params: if last { Value::Null } else { params.clone() },
+                interpolated: interpolated.clone(),
                 run: attempt_of(run.clone(), attempt),
             };
             if last {
@@ -158,7 +165,12 @@ pub(super) fn ready(graph: &Graph, action: &Action, scope: &Scope<'_>) -> Result
         Value::Null => Value::Object(serde_json::Map::new()),
         params => params,
     };
-    Ok(Ready { item, params })
+    let interpolated = action.params.interpolated(&params);
+    Ok(Ready {
+        item,
+        params,
+        interpolated,
+    })
 }
 
 /// Each attempt of a graph is a run of its own.
@@ -177,7 +189,12 @@ fn attempt_of(run: Option<Run>, attempt: u32) -> Option<Run> {
 fn is_final(error: &NodeError) -> bool {
     matches!(
         error.code.as_str(),
-        "not_permitted" | "invalid_parameters" | "bad_item_id" | "not_found" | "approval_required"
+        "not_permitted"
+            | "invalid_parameters"
+            | "bad_item_id"
+            | "not_found"
+            | "approval_required"
+            | "value_as_code"
     )
 }
 
@@ -194,11 +211,16 @@ pub(super) async fn call_often(
     ready: Ready,
     run: Option<Run>,
 ) -> Result<Value, NodeError> {
-    let Ready { item, params } = ready;
+    let Ready {
+        item,
+        params,
+        interpolated,
+    } = ready;
     for attempt in 1..=retry.max {
         let call = ToolCall {
             item: item.clone(),
             params: params.clone(),
+            interpolated: interpolated.clone(),
             run: attempt_of(run.clone(), attempt),
         };
         match dispatch.call(call).await {
@@ -207,5 +229,11 @@ pub(super) async fn call_often(
         }
     }
     let run = attempt_of(run, retry.max + 1);
-    dispatch.call(ToolCall { item, params, run }).await
+    let call = ToolCall {
+        item,
+        params,
+        interpolated,
+        run,
+    };
+    dispatch.call(call).await
 }

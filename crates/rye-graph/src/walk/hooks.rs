@@ -90,10 +90,19 @@ impl Walk<'_> {
         });
         self.commit(!is_repeatable(effect))?;
         Ok(match ready {
-            Ok(Ready { item, params }) => {
+            Ok(Ready {
+                item,
+                params,
+                interpolated,
+            }) => {
                 let run = self.child(known.as_ref(), &format!("-hook{number}"));
-                let result = self.dispatch.call(ToolCall { item, params, run }).await;
-                result.map(drop)
+                let call = ToolCall {
+                    item,
+                    params,
+                    interpolated,
+                    run,
+                };
+                self.dispatch.call(call).await.map(drop)
             }
             Err(error) => Err(error),
         })

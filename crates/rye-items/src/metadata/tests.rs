@@ -1,5 +1,6 @@
 //! What each parser reads and refuses, and what no bytes may do.
 
+mod encoding;
 mod extractors;
 mod fields;
 mod header;

@@ -52,6 +52,40 @@ fn what_is_wrong_with_a_graph_is_told_all_at_once_and_nothing_runs() {
 }
 
 #[test]
+fn a_value_is_passed_to_a_command_and_never_becomes_part_of_it() {
+    let world = ready();
+    let node = |params: &str| {
+        format!(
+            "  start: one\n  nodes:\n    one: {{ action: {{ item_id: rye/bash/bash, params: {params} }} }}\n"
+        )
+    };
+    let permissions = "[\"rye.execute.tool.rye.bash.*\"]";
+    graph(
+        &world,
+        "text",
+        permissions,
+        &node("{ command: \"echo $(( ${inputs.n} ))\" }"),
+    );
+    graph(
+        &world,
+        "argument",
+        permissions,
+        &node("{ command: 'printf %s \"$1\" > \"$2\"', args: [\"${inputs.n}\", out] }"),
+    );
+    let hostile = "--params={\"n\":\"a[$(touch ran)]\"}";
+    let refused = world.run(&["graph", "run", "flows/text", hostile, "--json"]);
+    assert_eq!(
+        json(&refused)["error"]["code"],
+        "value_as_code",
+        "{refused:?}"
+    );
+    let done = world.run(&["graph", "run", "flows/argument", hostile]);
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(world.read("project/out"), "a[$(touch ran)]");
+    assert!(!world.path("project/ran").exists());
+}
+
+#[test]
 fn what_goes_wrong_on_the_way_keeps_the_state_and_says_how_to_go_on() {
     let world = ready();
     graph(

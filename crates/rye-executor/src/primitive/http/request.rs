@@ -19,6 +19,8 @@ pub(super) struct Request {
     pub(super) body: Option<Vec<u8>>,
     /// How often it may be sent again.
     pub(super) retries: u64,
+    /// Whether a redirect to another origin is followed.
+    leaves_origin: bool,
 }
 
 impl Request {
@@ -43,6 +45,7 @@ impl Request {
             headers,
             body,
             retries: config.get("retries").and_then(Value::as_u64).unwrap_or(0),
+            leaves_origin: config.get("redirects").and_then(Value::as_str) == Some("follow"),
         })
     }
 
@@ -51,7 +54,8 @@ impl Request {
         self.method.is_idempotent()
     }
 
-    /// The request that an answer asks for instead, if it is a redirect.
+    /// The request that an answer asks for instead, if it is a redirect. The body stays within
+    /// the origin (scheme, host and port) that it was meant for, and so do the headers.
     pub(super) fn redirected(&self, response: &Response) -> Result<Option<Self>, Failed> {
         let status = response.status().as_u16();
         let place = response.headers().get(LOCATION);
@@ -61,11 +65,16 @@ impl Request {
         let place = String::from_utf8_lossy(place.as_bytes());
         let mut next = self.clone();
         next.url = address(&place, Some(&self.url))?;
-        if self.url.scheme() == "https" && next.url.scheme() == "http" {
-            return Err(Failed::new(
+        let (from, to) = (self.url.origin(), next.url.origin());
+        let refused = |why: &str| {
+            let (from, to) = (from.ascii_serialization(), to.ascii_serialization());
+            Failed::new(
                 "unsafe_redirect",
-                "it was sent on from https to http",
-            ));
+                format!("the redirect from {from} to {to} is not followed: {why}"),
+            )
+        };
+        if self.url.scheme() == "https" && next.url.scheme() == "http" {
+            return Err(refused("it leaves https"));
         }
         let becomes_get = status == 303 && self.method != Method::HEAD
             || matches!(status, 301 | 302) && self.method == Method::POST;
@@ -74,15 +83,21 @@ impl Request {
             next.body = None;
             next.headers.remove(CONTENT_TYPE);
         }
-        if next.url.origin() != self.url.origin() {
-            // What was meant for one server, keys above all, is not for another.
-            let harmless = [ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE];
-            next.headers = std::mem::take(&mut next.headers)
-                .into_iter()
-                .filter_map(|(name, value)| Some((name?, value)))
-                .filter(|(name, _)| harmless.contains(name))
-                .collect();
+        if from == to {
+            return Ok(Some(next));
         }
+        if !self.leaves_origin {
+            let hint = "a tool that means it sets `redirects: follow` in its `config`";
+            return Err(refused("it leads to another origin").hint(hint));
+        }
+        if !matches!(next.method, Method::GET | Method::HEAD) || next.body.is_some() {
+            return Err(refused("what was to be sent is meant for the first origin"));
+        }
+        next.headers = std::mem::take(&mut next.headers)
+            .into_iter()
+            .filter_map(|(name, value)| Some((name?, value)))
+            .filter(|(name, _)| [ACCEPT, ACCEPT_LANGUAGE].contains(name))
+            .collect();
         Ok(Some(next))
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use lillux::keys::SigningKey;
 use lillux::{Hash, shell_word};
+use rye_executor::ExecuteError;
 use rye_items::{Found, Library, SignError, SignOutcome, Space};
 use serde_json::{Map, json};
 
@@ -100,7 +102,20 @@ fn sign(args: &SignArgs, context: &Context, shown: Option<&BTreeMap<PathBuf, Has
             Err(error) => Row::failed(relative, error.into()),
         }
     }));
-    let items: Vec<_> = targets.items.into_iter().map(|(_, found)| found).collect();
+    let items = targets.items.into_iter().map(|(_, found)| found);
+    let (items, refused): (Vec<_>, Vec<_>) = items
+        .map(|found| {
+            let checked = check(&library, &found, &key);
+            (found, checked)
+        })
+        .partition(|(_, checked)| checked.is_ok());
+    rows.extend(refused.into_iter().filter_map(|(found, checked)| {
+        let error = checked.err()?;
+        let failure = Failure::failed(error.code(), error.to_string()).at(found.path());
+        let failure = failure.maybe_hint(error.hint());
+        Some(Row::failed(found.reference.to_string(), failure))
+    }));
+    let items: Vec<_> = items.into_iter().map(|(found, _)| found).collect();
     let progress = Progress::new(context.printer, "signing", items.len());
     let provenance = args.provenance.as_deref();
     let outcomes = match shown {
@@ -130,6 +145,15 @@ fn sign(args: &SignArgs, context: &Context, shown: Option<&BTreeMap<PathBuf, Has
         about: "FILE",
         rows,
     }))
+}
+
+/// Refuses a tool whose program would contain a parameter.
+fn check(library: &Library, found: &Found<'_>, key: &SigningKey) -> Result<(), ExecuteError> {
+    match library.unsigned(found, key) {
+        Ok(Some(content)) => rye_executor::check_before_signing(library, found, &content),
+        // There is nothing to sign, or signing says why it cannot be signed.
+        _ => Ok(()),
+    }
 }
 
 /// What puts a file into the project, in the folder of its kind.

@@ -15,7 +15,18 @@ __requires_approval__ = True
 CONFIG_SCHEMA = {
     "type": "object",
     "properties": {
-        "command": {"type": "string", "minLength": 1, "description": "What bash runs"},
+        "command": {
+            "type": "string",
+            "minLength": 1,
+            "description": "What bash runs",
+            "x-code": True,
+        },
+        "args": {
+            "type": "array",
+            "items": {"type": "string"},
+            "default": [],
+            "description": "Values for the command, which it has as \"$1\", \"$2\" and so on",
+        },
         "cwd": {
             "type": "string",
             "default": ".",
@@ -88,12 +99,13 @@ def execute(params, project_path):
         return {"success": False, "error": "%s is outside the project" % params["cwd"]}
     if not os.path.isdir(cwd):
         return {"success": False, "error": "%s is no folder" % params["cwd"]}
-    if "\0" in params["command"]:
+    words = [params["command"], "bash", *params["args"]]
+    if any("\0" in word for word in words):
         return {"success": False, "error": "a command cannot hold a NUL character"}
     # Files rather than pipes: nothing waits for what the command leaves running.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
-            ["/bin/bash", "-c", params["command"].encode("utf-8", "replace")],
+            ["/bin/bash", "-c", *(word.encode("utf-8", "replace") for word in words)],
             cwd=cwd,
             env=environment(),
             stdin=subprocess.DEVNULL,

@@ -40,6 +40,12 @@ pub(super) fn shown(item: &ItemRef, steps: &[Step], level: TraceChoice) -> Strin
             ("environment", Value::Object(variables)) => {
                 tree.environment(step, last, variables, level);
             }
+            ("left out of .env", Value::Array(names)) => {
+                let names = names.iter().filter_map(Value::as_str);
+                let names = names.collect::<Vec<_>>().join(", ");
+                let why = "the tool does not declare it in `requires_env`";
+                tree.step(step, last, &format!("{names} ({why})"));
+            }
             // Shown with what became of it.
             ("template", _) if steps.iter().any(|step| step.what == "rendered") => {}
             ("template" | "rendered", Value::Object(rendered)) => {
