@@ -1,6 +1,8 @@
-//! Whose word counts in the runs of graphs: the keys that a project's spaces trust.
+//! Whose word counts: the keys that the spaces trust. Records of graphs may be signed by any of
+//! them; decisions only by those that the user or the system trusts, for a project must not
+//! name who may approve what it does.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lillux::keys::{Fingerprint, PublicKey};
 use rye_engine::proof;
@@ -29,23 +31,27 @@ impl Trusted {
             embedded: places.embedded,
         }
     }
+
+    /// The public key of a fingerprint, if the user or the system trusts it.
+    pub(crate) fn user_key(&self, name: &str) -> Option<PublicKey> {
+        self.key_in(None, name)
+    }
+
+    fn key_in(&self, project: Option<&Path>, name: &str) -> Option<PublicKey> {
+        let fingerprint: Fingerprint = name.parse().ok()?;
+        let (user, bundles) = (self.user.as_deref(), &self.bundles);
+        let spaces = Spaces::open(project, user, bundles, self.embedded).ok()?;
+        let trusted = Trust::new(&spaces).standing(fingerprint).ok()?;
+        Some(trusted.key.clone())
+    }
 }
 
 impl Trusting for Trusted {
     fn key(&self, name: &str) -> Option<PublicKey> {
-        let fingerprint: Fingerprint = name.parse().ok()?;
-        let spaces = Spaces::open(
-            Some(&self.project),
-            self.user.as_deref(),
-            &self.bundles,
-            self.embedded,
-        );
-        let spaces = spaces.ok()?;
-        let trusted = Trust::new(&spaces).standing(fingerprint).ok()?;
-        Some(trusted.key.clone())
+        self.key_in(Some(&self.project), name)
     }
 
     fn receipt(&self, gate: &Gate, resolution: &Resolution) -> Result<bool, String> {
-        proof::check_receipt(gate, resolution, |name| self.key(name))
+        proof::check_receipt(gate, resolution, |name| self.user_key(name))
     }
 }

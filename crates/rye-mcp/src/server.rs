@@ -7,6 +7,7 @@ mod definitions;
 mod execute;
 pub mod http;
 mod items;
+mod load;
 mod project;
 mod relay;
 mod sign;
@@ -36,7 +37,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::gateway::Gateway;
 use approval::Pending;
-use project::Root;
+use project::Roots;
 
 pub use stdio::serve_stdio;
 
@@ -92,7 +93,7 @@ struct Shared {
 )]
 struct Session {
     level: Mutex<Option<LoggingLevel>>,
-    root: tokio::sync::Mutex<Root>,
+    roots: tokio::sync::Mutex<Roots>,
 }
 
 impl Server {
@@ -268,6 +269,6 @@ impl ServerHandler for Server {
     }
 
     async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
-        *self.session.root.lock().await = Root::Unknown;
+        *self.session.roots.lock().await = None;
     }
 }
