@@ -124,7 +124,10 @@ impl CallGates {
     }
 
     async fn write(&self, gate: &Gate, project: &Path) -> Result<(), StoreError> {
-        let lease = self.store.claim(&gate.origin.session, Claim::IfFree).await?;
+        let lease = self
+            .store
+            .claim(&gate.origin.session, Claim::IfFree)
+            .await?;
         let written = self.store.commit(&lease, records::asked(gate, project));
         let written = written.await;
         self.store.release(&lease).await?;

@@ -94,6 +94,8 @@ struct Shared {
 struct Session {
     level: Mutex<Option<LoggingLevel>>,
     roots: tokio::sync::Mutex<Roots>,
+    /// Whether anybody may be at the other end, and not the program that started the server.
+    is_remote: bool,
 }
 
 impl Server {
@@ -110,12 +112,17 @@ impl Server {
         }
     }
 
-    /// The same server for another connection.
+    /// The same server for a client that connects over a network. Its roots count within the
+    /// server's own project only.
     #[must_use]
     pub fn connection(&self) -> Self {
+        let session = Session {
+            is_remote: true,
+            ..Session::default()
+        };
         Self {
             shared: Arc::clone(&self.shared),
-            session: Arc::default(),
+            session: Arc::new(session),
         }
     }
 

@@ -61,4 +61,3 @@ fn changed_parameters(before: &Value, now: &Value) -> Vec<String> {
     });
     changed.collect()
 }
-

@@ -80,13 +80,23 @@ pub(super) fn asked(gate: &Gate, project: &Path) -> Batch {
     let mut batch = Batch::default();
     batch.push(Op::PutSession(Arc::new(session)));
     batch.push(Op::PutThread(Arc::new(thread)));
-    batch.tell(&id, EventKind::ThreadStart { key: THREAD.to_owned() });
+    batch.tell(
+        &id,
+        EventKind::ThreadStart {
+            key: THREAD.to_owned(),
+        },
+    );
     batch.push(Op::PutGate(Arc::new(gate.clone())));
     let asked = Gate {
         status: GateStatus::Pending,
         ..gate.clone()
     };
-    batch.tell(&id, EventKind::DecisionGate { gate: Box::new(asked) });
+    batch.tell(
+        &id,
+        EventKind::DecisionGate {
+            gate: Box::new(asked),
+        },
+    );
     if let GateStatus::Resolved { resolution } = &gate.status {
         let (gate, resolution) = (gate.id.clone(), resolution.clone());
         batch.tell(&id, EventKind::DecisionGateResolved { gate, resolution });

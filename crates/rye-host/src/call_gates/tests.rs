@@ -16,7 +16,9 @@ struct World {
 fn world() -> World {
     let folder = tempfile::tempdir().unwrap();
     let user = folder.path().join("user");
-    let key = OwnKeys::of(&user).generate("ada", Existing::Refuse).unwrap();
+    let key = OwnKeys::of(&user)
+        .generate("ada", Existing::Refuse)
+        .unwrap();
     let gates = open(folder.path());
     World { folder, key, gates }
 }

@@ -83,11 +83,17 @@ impl Gateway for System {
     }
 
     fn new_copy(&self, _: &Path, _: &Load) -> Result<NewCopy, Refusal> {
-        Err(Refusal::new("no_copies", "the fixture server copies nothing"))
+        Err(Refusal::new(
+            "no_copies",
+            "the fixture server copies nothing",
+        ))
     }
 
     fn copy(&self, _: &Path, _: &Load, _: &NewCopy) -> Answer {
-        Err(Refusal::new("no_copies", "the fixture server copies nothing"))
+        Err(Refusal::new(
+            "no_copies",
+            "the fixture server copies nothing",
+        ))
     }
 
     fn unsigned(&self, _: &Path, _: &Sign) -> Result<Vec<Unsigned>, Refusal> {

@@ -210,8 +210,6 @@ fn printed(data: &Value) -> Option<String> {
 fn approval(answer: Answered) -> Result<Approval, Refusal> {
     match answer {
         Answered::Yes(hash) => Ok(Approval::OfChain(hash)),
-        Answered::No => {
-            Err(Refusal::new("approval_declined", DECLINED))
-        }
+        Answered::No => Err(Refusal::new("approval_declined", DECLINED)),
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The server works in the project that the user chose for it, else in the client's roots, else
 //! in the directory in which it was started. A call may name one of these directories or one
-//! below them.
+//! below them. A client that connects over a network may be anybody: its roots count only within
+//! the directory in which the server was started.
 
 use std::path::{Path, PathBuf};
 
@@ -29,6 +30,8 @@ impl Server {
         context: &RequestContext<RoleServer>,
     ) -> Result<PathBuf, Refusal> {
         let workplace = self.shared.gateway.workplace();
+        let own = workplace.project;
+        let own = own.canonicalize().unwrap_or(own);
         let mut bounds = Vec::new();
         if !workplace.is_fixed {
             let mut roots = self.session.roots.lock().await;
@@ -36,17 +39,23 @@ impl Server {
                 *roots = Some(Box::pin(ask(context)).await);
             }
             bounds.extend(roots.iter().flatten().cloned());
+            if self.session.is_remote {
+                bounds.retain(|root| root.starts_with(&own));
+            }
         }
         if bounds.is_empty() {
-            let project = workplace.project;
-            bounds.push(project.canonicalize().unwrap_or(project));
+            bounds.push(own);
         }
         choose(named, &bounds, &workplace.private)
     }
 }
 
 /// The named directory if it is within the bounds, else the first bound.
-fn choose(named: Option<&Path>, bounds: &[PathBuf], private: &[PathBuf]) -> Result<PathBuf, Refusal> {
+fn choose(
+    named: Option<&Path>,
+    bounds: &[PathBuf],
+    private: &[PathBuf],
+) -> Result<PathBuf, Refusal> {
     let project = match (named, bounds.first()) {
         (Some(named), _) => directory(named)?,
         (None, Some(first)) => first.clone(),
@@ -59,8 +68,9 @@ fn choose(named: Option<&Path>, bounds: &[PathBuf], private: &[PathBuf]) -> Resu
             "project {shown} is outside of the directories that this server works in: {}",
             all.join(", ")
         );
-        return Err(Refusal::new(OUT_OF_BOUNDS, message)
-            .hint("start the server with `rye mcp serve --project DIR`, or add DIR to the client's roots"));
+        return Err(Refusal::new(OUT_OF_BOUNDS, message).hint(
+            "start the server with `rye mcp serve --project DIR`, or add DIR to the client's roots",
+        ));
     }
     let is_part = |it: &std::path::Component<'_>| {
         let name = it.as_os_str();

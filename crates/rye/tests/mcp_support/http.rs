@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -29,6 +29,24 @@ impl Server {
         let mut command = world.command();
         command.args(["mcp", "serve", "--http", "127.0.0.1:0"]);
         Self::run(command.args(options), &world.path("project"))
+    }
+
+    /// Serves the project, with at most so many open files.
+    pub fn with_open_files(world: &World, files: u32) -> Self {
+        let like = world.command();
+        let mut command = Command::new("/bin/sh");
+        let script = format!("ulimit -n {files}; exec \"$0\" mcp serve --http 127.0.0.1:0");
+        command
+            .args(["-c", script.as_str()])
+            .arg(like.get_program());
+        command
+            .env_clear()
+            .envs(like.get_envs().filter_map(|(n, v)| Some((n, v?))));
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Self::run(&mut command, &world.path("project"))
     }
 
     fn run(command: &mut Command, folder: &Path) -> Self {

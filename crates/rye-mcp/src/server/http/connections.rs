@@ -286,7 +286,9 @@ impl HttpBody for ReceivedBody {
             return Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)));
         }
         let timeout = this.timeout;
-        let deadline = this.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        let deadline = this
+            .deadline
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         ready!(deadline.as_mut().poll(context));
         let error = io::Error::new(io::ErrorKind::TimedOut, "the request body is incomplete");
         Poll::Ready(Some(Err(axum::Error::new(error))))
@@ -407,7 +409,11 @@ mod tests {
         .await;
         let mut half = Vec::new();
         for number in 0..40 {
-            let request = if number % 2 == 0 { HALF_HEAD } else { HALF_BODY };
+            let request = if number % 2 == 0 {
+                HALF_HEAD
+            } else {
+                HALF_BODY
+            };
             half.push(send(&server, request).await);
         }
         let answer = received(send(&server, WHOLE).await).await;

@@ -107,8 +107,13 @@ pub(crate) struct ServeArgs {
     pub(crate) allow_origin: Vec<String>,
     /// Who approves calls that need it: client (the person at the client, where it has a form,
     /// else a terminal) or terminal (`rye gate` alone).
-    #[arg(long, value_name = "WHO", value_enum, default_value = "client",
-          hide_possible_values = true)]
+    #[arg(
+        long,
+        value_name = "WHO",
+        value_enum,
+        default_value = "client",
+        hide_possible_values = true
+    )]
     pub(crate) approvals: ApprovalsChoice,
     /// The longest request, in MiB.
     #[arg(long, value_name = "N", default_value = "16", requires = "http",

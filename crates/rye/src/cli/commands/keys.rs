@@ -162,7 +162,12 @@ fn revoke(args: &RevokeArgs, context: &Context) -> Outcome {
 }
 
 /// A person decides; without one it takes `--yes`.
-pub(super) fn ask(context: &Context, question: &str, what: &str, hint: &str) -> Result<(), Failure> {
+pub(super) fn ask(
+    context: &Context,
+    question: &str,
+    what: &str,
+    hint: &str,
+) -> Result<(), Failure> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         let message = format!("{what} is asked for on a terminal, and this is none");
         return Err(Failure::new(Exit::Permission, "needs_yes", message).hint(hint));
