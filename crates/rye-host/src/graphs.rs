@@ -55,3 +55,53 @@ impl Trusting for Trusted {
         proof::check_receipt(gate, resolution, |name| self.user_key(name))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lillux::durable::Existing;
+    use lillux::keys::SigningKey;
+    use rye_items::OwnKeys;
+    use rye_items::trust::TrustFile;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_decision_counts_only_with_a_key_that_the_user_trusts() {
+        let folder = tempfile::tempdir().unwrap();
+        let [user, project] = ["user", "project"].map(|name| folder.path().join(name));
+        let own = OwnKeys::of(&user)
+            .generate("ada", Existing::Refuse)
+            .unwrap();
+        let foreign = SigningKey::generate().unwrap();
+        let file = TrustFile {
+            key: foreign.public().clone(),
+            owner: None,
+            attestation: None,
+        };
+        OwnKeys::of(&project).trust(&file, &own).unwrap();
+        let mut places = Places::new(&project, folder.path().join("cache"));
+        places.user = Some(user);
+        let trust = Trusted::of(&places);
+        let name = foreign.public().fingerprint().to_string();
+        assert!(trust.key(&name).is_some());
+        let gate: Gate = serde_json::from_value(json!({
+            "id": "gate:g", "kind": "approval", "title": "go on?", "body": "", "actions": [],
+            "status": { "type": "pending" }, "expires_at": null, "created_at": 1,
+            "origin": {
+                "session": "s", "thread": "t", "item": "i", "call": "c", "tool": "flow",
+                "resume_key": "k",
+            },
+        }))
+        .unwrap();
+        let mut resolution: Resolution = serde_json::from_value(json!({
+            "action": "approve", "by": "ada", "at": 2, "source": "cli",
+        }))
+        .unwrap();
+        assert_eq!(trust.receipt(&gate, &resolution), Ok(false));
+        resolution.receipt = Some(Box::new(proof::receipt(&gate, &resolution, &foreign)));
+        assert!(trust.receipt(&gate, &resolution).is_err());
+        resolution.receipt = Some(Box::new(proof::receipt(&gate, &resolution, &own)));
+        assert_eq!(trust.receipt(&gate, &resolution), Ok(true));
+    }
+}

@@ -63,12 +63,8 @@ fn saw(client: &mut Command) -> Value {
 
 fn python(over: Over, mode: &str, roots: bool) -> Value {
     let (world, sdk) = (world(), kept("python-sdk"));
-    let serve = if roots {
-        Server::start
-    } else {
-        Server::of_project
-    };
-    let server = (over == Over::Http).then(|| serve(&world, &[]));
+    let directory = if roots { "project" } else { "" };
+    let server = (over == Over::Http).then(|| Server::start_in(&world, directory, &[]));
     let plan = plan(&world, server.as_ref(), mode, roots);
     let mut client = Command::new(sdk.join("bin/python"));
     client.arg(script("python_sdk.py")).arg(plan.to_string());
@@ -79,7 +75,7 @@ fn python(over: Over, mode: &str, roots: bool) -> Value {
 
 fn typescript(over: Over) -> Value {
     let (world, sdk) = (world(), kept("typescript-sdk"));
-    let server = (over == Over::Http).then(|| Server::start(&world, &[]));
+    let server = (over == Over::Http).then(|| Server::of_project(&world, &[]));
     let plan = plan(&world, server.as_ref(), "", true);
     let mut client = Command::new(kept("node").join("bin/node"));
     client

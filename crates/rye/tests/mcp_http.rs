@@ -258,6 +258,32 @@ fn told_to_end_twice_it_ends_at_once_and_leaves_no_process() {
 }
 
 #[test]
+fn the_roots_of_a_client_over_http_do_not_lead_out_of_the_servers_project() {
+    let world = world();
+    let server = Server::of_project(&world, &[]);
+    let hello = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": { "roots": {} },
+        "clientInfo": { "name": "test", "version": "1.0.0" },
+    });
+    let hello = server.post(&[], &request(1, "initialize", &hello));
+    let session = hello.header("mcp-session-id").unwrap().to_owned();
+    let headers = [("Mcp-Session-Id", session.as_str())];
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    assert_eq!(server.post(&headers, &ready).status, 202);
+    let arguments = json!({ "query": "greet", "project_path": "/" });
+    let params = json!({ "name": "search", "arguments": arguments });
+    let mut called = server.post(&headers, &request(2, "tools/call", &params));
+    let asked = called.request("roots/list");
+    let roots = json!({ "roots": [{ "uri": "file:///" }] });
+    let reply = json!({ "jsonrpc": "2.0", "id": asked, "result": roots });
+    assert_eq!(server.post(&headers, &reply).status, 202);
+    let answer = called.message(2);
+    let error = &answer["result"]["structuredContent"]["error"];
+    assert_eq!(error["code"], "project_out_of_bounds", "{answer}");
+}
+
+#[test]
 fn half_requests_do_not_keep_other_clients_out() {
     let world = world();
     // Fewer files than there are half requests.

@@ -19,16 +19,19 @@ pub struct Server {
 impl Server {
     /// Serves from the folder that has no project.
     pub fn start(world: &World, options: &[&str]) -> Self {
-        let mut command = world.command();
-        command.args(["mcp", "serve", "--http", "127.0.0.1:0"]);
-        Self::run(command.args(options), &world.path("elsewhere"))
+        Self::start_in(world, "elsewhere", options)
     }
 
     /// Serves the project.
     pub fn of_project(world: &World, options: &[&str]) -> Self {
+        Self::start_in(world, "project", options)
+    }
+
+    /// Serves from a directory.
+    pub fn start_in(world: &World, directory: &str, options: &[&str]) -> Self {
         let mut command = world.command();
         command.args(["mcp", "serve", "--http", "127.0.0.1:0"]);
-        Self::run(command.args(options), &world.path("project"))
+        Self::run(command.args(options), &world.path(directory))
     }
 
     /// Serves the project, with at most so many open files.
@@ -191,6 +194,18 @@ impl Response {
             let message: Value = serde_json::from_str(data).unwrap_or_default();
             if message["id"] == id {
                 return message;
+            }
+        }
+    }
+
+    /// The id of the next request of the server's of this method.
+    pub fn request(&mut self, method: &str) -> Value {
+        loop {
+            let line = self.line().expect("the stream ended without a request");
+            let data = line.strip_prefix("data: ").unwrap_or(&line);
+            let message: Value = serde_json::from_str(data).unwrap_or_default();
+            if message["method"] == method {
+                return message["id"].clone();
             }
         }
     }
