@@ -20,7 +20,10 @@ use rye_executor::primitive::{Call, Done, Outcome, Primitive};
 use rye_executor::{Executor, Places, Request};
 use rye_items::OwnKeys;
 use rye_mcp::server::{Server, http, serve_stdio};
-use rye_mcp::{Answer, Decided, Gated, Gateway, Listed, Load, Refusal, Search, Sign, Unsigned};
+use rye_mcp::{
+    Answer, Approvals, Decided, Gated, Gateway, Listed, Load, NewCopy, Refusal, Search, Sign,
+    Unsigned, Workplace,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::executor::write_signed;
@@ -185,8 +188,16 @@ fn no<T>() -> Result<T, Refusal> {
 }
 
 impl Gateway for Nothing {
-    fn project(&self) -> (PathBuf, bool) {
-        (self.project.clone(), true)
+    fn workplace(&self) -> Workplace {
+        Workplace {
+            project: self.project.clone(),
+            is_fixed: true,
+            private: Vec::new(),
+        }
+    }
+
+    fn approvals(&self) -> Approvals {
+        Approvals::Client
     }
 
     fn search(&self, _: &Path, _: &Search) -> Answer {
@@ -194,6 +205,14 @@ impl Gateway for Nothing {
     }
 
     fn load(&self, _: &Path, _: &Load) -> Answer {
+        no()
+    }
+
+    fn new_copy(&self, _: &Path, _: &Load) -> Result<NewCopy, Refusal> {
+        no()
+    }
+
+    fn copy(&self, _: &Path, _: &Load, _: &NewCopy) -> Answer {
         no()
     }
 
@@ -214,6 +233,10 @@ impl Gateway for Nothing {
     }
 
     fn decided(&self, _: &Path, _: &Gated) -> Result<Decided, Refusal> {
+        no()
+    }
+
+    fn record(&self, _: &Path, _: &Gated, _: bool) -> Result<(), Refusal> {
         no()
     }
 

@@ -72,6 +72,9 @@ pub enum StoreError {
     /// The thread takes no prompts: nothing was written.
     #[error("thread {0} is archived and takes no prompts")]
     Archived(String),
+    /// The session records a single call and takes no prompts: nothing was written.
+    #[error("session {0} records a single call and takes no prompts")]
+    SingleCall(SessionId),
     /// The disk is full, or the database does not answer: it may work later.
     #[error("the store cannot be used now: {0}")]
     Unavailable(String),

@@ -1,6 +1,8 @@
-//! Whose word counts in the runs of graphs: the keys that a project's spaces trust.
+//! Whose word counts: the keys that the spaces trust. Records of graphs may be signed by any of
+//! them; decisions only by those that the user or the system trusts, for a project must not
+//! name who may approve what it does.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lillux::keys::{Fingerprint, PublicKey};
 use rye_engine::proof;
@@ -29,23 +31,77 @@ impl Trusted {
             embedded: places.embedded,
         }
     }
+
+    /// The public key of a fingerprint, if the user or the system trusts it.
+    pub(crate) fn user_key(&self, name: &str) -> Option<PublicKey> {
+        self.key_in(None, name)
+    }
+
+    fn key_in(&self, project: Option<&Path>, name: &str) -> Option<PublicKey> {
+        let fingerprint: Fingerprint = name.parse().ok()?;
+        let (user, bundles) = (self.user.as_deref(), &self.bundles);
+        let spaces = Spaces::open(project, user, bundles, self.embedded).ok()?;
+        let trusted = Trust::new(&spaces).standing(fingerprint).ok()?;
+        Some(trusted.key.clone())
+    }
 }
 
 impl Trusting for Trusted {
     fn key(&self, name: &str) -> Option<PublicKey> {
-        let fingerprint: Fingerprint = name.parse().ok()?;
-        let spaces = Spaces::open(
-            Some(&self.project),
-            self.user.as_deref(),
-            &self.bundles,
-            self.embedded,
-        );
-        let spaces = spaces.ok()?;
-        let trusted = Trust::new(&spaces).standing(fingerprint).ok()?;
-        Some(trusted.key.clone())
+        self.key_in(Some(&self.project), name)
     }
 
     fn receipt(&self, gate: &Gate, resolution: &Resolution) -> Result<bool, String> {
-        proof::check_receipt(gate, resolution, |name| self.key(name))
+        proof::check_receipt(gate, resolution, |name| self.user_key(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lillux::durable::Existing;
+    use lillux::keys::SigningKey;
+    use rye_items::OwnKeys;
+    use rye_items::trust::TrustFile;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_decision_counts_only_with_a_key_that_the_user_trusts() {
+        let folder = tempfile::tempdir().unwrap();
+        let [user, project] = ["user", "project"].map(|name| folder.path().join(name));
+        let own = OwnKeys::of(&user)
+            .generate("ada", Existing::Refuse)
+            .unwrap();
+        let foreign = SigningKey::generate().unwrap();
+        let file = TrustFile {
+            key: foreign.public().clone(),
+            owner: None,
+            attestation: None,
+        };
+        OwnKeys::of(&project).trust(&file, &own).unwrap();
+        let mut places = Places::new(&project, folder.path().join("cache"));
+        places.user = Some(user);
+        let trust = Trusted::of(&places);
+        let name = foreign.public().fingerprint().to_string();
+        assert!(trust.key(&name).is_some());
+        let gate: Gate = serde_json::from_value(json!({
+            "id": "gate:g", "kind": "approval", "title": "go on?", "body": "", "actions": [],
+            "status": { "type": "pending" }, "expires_at": null, "created_at": 1,
+            "origin": {
+                "session": "s", "thread": "t", "item": "i", "call": "c", "tool": "flow",
+                "resume_key": "k",
+            },
+        }))
+        .unwrap();
+        let mut resolution: Resolution = serde_json::from_value(json!({
+            "action": "approve", "by": "ada", "at": 2, "source": "cli",
+        }))
+        .unwrap();
+        assert_eq!(trust.receipt(&gate, &resolution), Ok(false));
+        resolution.receipt = Some(Box::new(proof::receipt(&gate, &resolution, &foreign)));
+        assert!(trust.receipt(&gate, &resolution).is_err());
+        resolution.receipt = Some(Box::new(proof::receipt(&gate, &resolution, &own)));
+        assert_eq!(trust.receipt(&gate, &resolution), Ok(true));
     }
 }

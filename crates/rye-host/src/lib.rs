@@ -66,6 +66,7 @@
 mod approvals;
 mod approved;
 mod bridge;
+mod call_gates;
 mod commands;
 mod compaction;
 mod config;
@@ -93,6 +94,7 @@ use rye_store::FileBlobs;
 
 pub use approvals::{APPROVALS, ApprovalsError, approvals};
 pub use bridge::{ASKING, Bridge, BridgeError, bridge, executor, executor_with};
+pub use call_gates::{CallGateError, CallGates};
 pub use commands::{COMMANDS, commands};
 pub use compaction::{COMPACTION, CompactionError, compaction};
 pub use credentials::{Credentials, masks};

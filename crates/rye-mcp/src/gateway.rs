@@ -167,12 +167,12 @@ pub struct Listed {
     pub parameters: Vec<(String, bool)>,
 }
 
-/// A call that needs a person's approval, of a client through which nobody can be asked.
+/// A call that needs a person's approval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gated {
     /// What is asked, in a line.
     pub title: String,
-    /// The tool's id, or `sign` and what is to be signed.
+    /// The tool's id; `sign` or `copy` and an item's id for what is no run of a tool.
     pub tool: String,
     /// What it is called with.
     pub parameters: Value,
@@ -206,6 +206,42 @@ pub struct Unsigned {
     pub text: String,
 }
 
+/// A copy of an item that would be made in another space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewCopy {
+    /// The item.
+    pub item: String,
+    /// The file that is copied.
+    pub from: PathBuf,
+    /// The file that would be written.
+    pub to: PathBuf,
+    /// The hash of its bytes.
+    pub hash: Hash,
+    /// Its text.
+    pub text: String,
+}
+
+/// Where a server works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workplace {
+    /// The project of calls that name none, if the client has no roots.
+    pub project: PathBuf,
+    /// Whether the user chose that project: then the client's roots do not count.
+    pub is_fixed: bool,
+    /// Directories with keys, secrets and state: no project is one of them or lies below one.
+    pub private: Vec<PathBuf>,
+}
+
+/// Who approves calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Approvals {
+    /// The person at the client, through its form; from a terminal where it has none.
+    #[default]
+    Client,
+    /// A person at a terminal, with `rye gate`, whatever the client can do.
+    Terminal,
+}
+
 /// How it stands with such a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decided {
@@ -222,14 +258,24 @@ pub enum Decided {
 
 /// What a server serves.
 pub trait Gateway: Send + Sync + 'static {
-    /// The project of calls that name none, and whether a person chose it.
-    fn project(&self) -> (PathBuf, bool);
+    /// Where the server works.
+    fn workplace(&self) -> Workplace;
+
+    /// Who approves calls.
+    fn approvals(&self) -> Approvals;
 
     /// Finds items.
     fn search(&self, project: &Path, ask: &Search) -> Answer;
 
-    /// Reads an item: `content`, `metadata`, `schema`, `verification`.
+    /// Reads an item: `content`, `metadata`, `schema`, `verification`. A `destination` is
+    /// ignored.
     fn load(&self, project: &Path, ask: &Load) -> Answer;
+
+    /// The copy that `load` with a `destination` would make.
+    fn new_copy(&self, project: &Path, ask: &Load) -> Result<NewCopy, Refusal>;
+
+    /// Makes this copy, if it is still the one that would be made.
+    fn copy(&self, project: &Path, ask: &Load, approved: &NewCopy) -> Answer;
 
     /// What would be signed: files that have no signature of the person's for what is in
     /// them now.
@@ -248,6 +294,9 @@ pub trait Gateway: Send + Sync + 'static {
     /// is written down, for somebody to decide on. An answer is given once: who is told
     /// that it is approved must run it, or it is asked about again.
     fn decided(&self, project: &Path, call: &Gated) -> Result<Decided, Refusal>;
+
+    /// Records what the person at the client decided about a call.
+    fn record(&self, project: &Path, call: &Gated, is_approved: bool) -> Result<(), Refusal>;
 
     /// Starts a tool that runs on its own.
     fn start(&self, project: &Path, request: Request) -> Answer;

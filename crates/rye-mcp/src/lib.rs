@@ -14,7 +14,7 @@ mod primitive;
 pub mod server;
 
 pub use gateway::{
-    Answer, Decided, Execute, Gated, Gateway, Help, Listed, Load, Piece, Refusal, Reply, Search,
-    Sign, Unsigned,
+    Answer, Approvals, Decided, Execute, Gated, Gateway, Help, Listed, Load, NewCopy, Piece,
+    Refusal, Reply, Search, Sign, Unsigned, Workplace,
 };
 pub use primitive::{Mcp, tool_result};

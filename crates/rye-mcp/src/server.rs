@@ -7,6 +7,7 @@ mod definitions;
 mod execute;
 pub mod http;
 mod items;
+mod load;
 mod project;
 mod relay;
 mod sign;
@@ -36,7 +37,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::gateway::Gateway;
 use approval::Pending;
-use project::Root;
+use project::Roots;
 
 pub use stdio::serve_stdio;
 
@@ -92,7 +93,9 @@ struct Shared {
 )]
 struct Session {
     level: Mutex<Option<LoggingLevel>>,
-    root: tokio::sync::Mutex<Root>,
+    roots: tokio::sync::Mutex<Roots>,
+    /// Whether anybody may be at the other end, and not the program that started the server.
+    is_remote: bool,
 }
 
 impl Server {
@@ -109,12 +112,17 @@ impl Server {
         }
     }
 
-    /// The same server for another connection.
+    /// The same server for a client that connects over a network. Its roots count within the
+    /// server's own project only.
     #[must_use]
     pub fn connection(&self) -> Self {
+        let session = Session {
+            is_remote: true,
+            ..Session::default()
+        };
         Self {
             shared: Arc::clone(&self.shared),
-            session: Arc::default(),
+            session: Arc::new(session),
         }
     }
 
@@ -268,6 +276,6 @@ impl ServerHandler for Server {
     }
 
     async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
-        *self.session.root.lock().await = Root::Unknown;
+        *self.session.roots.lock().await = None;
     }
 }

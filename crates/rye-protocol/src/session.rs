@@ -57,6 +57,8 @@ pub enum Purpose {
     Workflow,
     /// Another session made it.
     Child,
+    /// It records one call, which no model makes.
+    Run,
 }
 
 /// How a session stands.

@@ -156,12 +156,12 @@ fn a_file_of_the_items_is_written_only_if_a_person_agrees() {
 #[test]
 fn a_folder_that_is_no_project_is_not_written_to_without_asking() {
     let world = world();
-    let mut client = Client::connect(&world);
     for folder in ["elsewhere", "user"] {
+        let mut client = Client::start_in(&world, folder, &[]);
+        client.initialize(&json!({}));
         let arguments = json!({
             "item_type": "tool", "item_id": "rye/file-system/write",
             "parameters": { "path": "profile", "content": "touch ran" },
-            "project_path": world.path(folder),
         });
         gate(&call(&mut client, "execute", &arguments));
         assert!(!world.path(folder).join("profile").exists(), "{folder}");

@@ -40,8 +40,8 @@ fn plan(world: &World, server: Option<&Server>, mode: &str, roots: bool) -> Valu
     let all = all.filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)));
     plan["env"] = all.map(|(name, value)| (name, json!(value))).collect();
     plan["command"] = json!([env!("CARGO_BIN_EXE_rye"), "mcp", "serve"]);
-    // Which project it is about, the client's root or its word must tell.
-    plan["cwd"] = json!(world.path("elsewhere"));
+    // A client without roots names a project below the directory of the server.
+    plan["cwd"] = json!(world.path(if roots { "elsewhere" } else { "" }));
     plan
 }
 
@@ -63,7 +63,8 @@ fn saw(client: &mut Command) -> Value {
 
 fn python(over: Over, mode: &str, roots: bool) -> Value {
     let (world, sdk) = (world(), kept("python-sdk"));
-    let server = (over == Over::Http).then(|| Server::start(&world, &[]));
+    let directory = if roots { "project" } else { "" };
+    let server = (over == Over::Http).then(|| Server::start_in(&world, directory, &[]));
     let plan = plan(&world, server.as_ref(), mode, roots);
     let mut client = Command::new(sdk.join("bin/python"));
     client.arg(script("python_sdk.py")).arg(plan.to_string());
@@ -74,7 +75,7 @@ fn python(over: Over, mode: &str, roots: bool) -> Value {
 
 fn typescript(over: Over) -> Value {
     let (world, sdk) = (world(), kept("typescript-sdk"));
-    let server = (over == Over::Http).then(|| Server::start(&world, &[]));
+    let server = (over == Over::Http).then(|| Server::of_project(&world, &[]));
     let plan = plan(&world, server.as_ref(), "", true);
     let mut client = Command::new(kept("node").join("bin/node"));
     client

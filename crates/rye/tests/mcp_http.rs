@@ -4,6 +4,7 @@ mod mcp_support;
 mod support;
 
 use std::fs;
+use std::io::Write as _;
 use std::net::TcpStream;
 use std::sync::Arc;
 
@@ -254,4 +255,56 @@ fn told_to_end_twice_it_ends_at_once_and_leaves_no_process() {
     assert_eq!(server.status().code(), Some(0));
     ends(&pid);
     assert_eq!(processes_in(&world.path("project")), [""; 0]);
+}
+
+#[test]
+fn the_roots_of_a_client_over_http_do_not_lead_out_of_the_servers_project() {
+    let world = world();
+    let server = Server::of_project(&world, &[]);
+    let hello = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": { "roots": {} },
+        "clientInfo": { "name": "test", "version": "1.0.0" },
+    });
+    let hello = server.post(&[], &request(1, "initialize", &hello));
+    let session = hello.header("mcp-session-id").unwrap().to_owned();
+    let headers = [("Mcp-Session-Id", session.as_str())];
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    assert_eq!(server.post(&headers, &ready).status, 202);
+    let arguments = json!({ "query": "greet", "project_path": "/" });
+    let params = json!({ "name": "search", "arguments": arguments });
+    let mut called = server.post(&headers, &request(2, "tools/call", &params));
+    let asked = called.request("roots/list");
+    let roots = json!({ "roots": [{ "uri": "file:///" }] });
+    let reply = json!({ "jsonrpc": "2.0", "id": asked, "result": roots });
+    assert_eq!(server.post(&headers, &reply).status, 202);
+    let answer = called.message(2);
+    let error = &answer["result"]["structuredContent"]["error"];
+    assert_eq!(error["code"], "project_out_of_bounds", "{answer}");
+}
+
+#[test]
+fn half_requests_do_not_keep_other_clients_out() {
+    let world = world();
+    // Fewer files than there are half requests.
+    let server = Server::with_open_files(&world, 256);
+    let session = server.session();
+    let half = [
+        "",
+        "POST /mcp HTTP/1.1\r\nHost: 127",
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{",
+    ];
+    let open: Vec<_> = (0..300)
+        .map(|number| {
+            let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+            // One that made room for others may be closed already.
+            let _ = stream.write_all(half[number % half.len()].as_bytes());
+            stream
+        })
+        .collect();
+    for id in 2..12 {
+        let mut answer = call(&server, &session, id, "greet");
+        assert_eq!(text(&answer.message(id)), "hello\n{}");
+    }
+    drop(open);
 }

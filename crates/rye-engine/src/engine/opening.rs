@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, Weak};
 
-use rye_protocol::{Archive, CallState, Phase, Session as SessionData, SessionId, SessionStatus};
+use rye_protocol::{
+    Archive, CallState, Phase, Purpose, Session as SessionData, SessionId, SessionStatus,
+};
 
 use super::{Above, Inner, Session};
 use crate::child;
@@ -97,6 +99,10 @@ impl Inner {
             let (what, id) = ("session", id.to_string());
             return Err(StoreError::NotFound { what, id });
         };
+        if record.session.purpose == Purpose::Run {
+            self.store.release(&lease).await?;
+            return Err(StoreError::SingleCall(id.clone()));
+        }
         let opened = self.restore(lease, record, above).await?;
         drop(alone);
         self.opened(opened).await

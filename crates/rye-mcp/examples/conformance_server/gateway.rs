@@ -7,7 +7,8 @@ use lillux::process::Supervisor;
 use rye_executor::{Executor, Places, Request};
 use rye_items::{ItemKind, ItemRef, Library, Options, SYSTEM};
 use rye_mcp::{
-    Answer, Decided, Gated, Gateway, Listed, Load, Refusal, Reply, Search, Sign, Unsigned,
+    Answer, Approvals, Decided, Gated, Gateway, Listed, Load, NewCopy, Refusal, Reply, Search,
+    Sign, Unsigned, Workplace,
 };
 use serde_json::{Value, json};
 
@@ -52,8 +53,16 @@ impl System {
 }
 
 impl Gateway for System {
-    fn project(&self) -> (PathBuf, bool) {
-        (self.project.clone(), true)
+    fn workplace(&self) -> Workplace {
+        Workplace {
+            project: self.project.clone(),
+            is_fixed: true,
+            private: Vec::new(),
+        }
+    }
+
+    fn approvals(&self) -> Approvals {
+        Approvals::Client
     }
 
     fn search(&self, _: &Path, ask: &Search) -> Answer {
@@ -70,6 +79,20 @@ impl Gateway for System {
         let item = library.load(&ItemRef::new(kind, id)).map_err(refused)?;
         Ok(told(
             json!({ "content": String::from_utf8_lossy(item.content()) }),
+        ))
+    }
+
+    fn new_copy(&self, _: &Path, _: &Load) -> Result<NewCopy, Refusal> {
+        Err(Refusal::new(
+            "no_copies",
+            "the fixture server copies nothing",
+        ))
+    }
+
+    fn copy(&self, _: &Path, _: &Load, _: &NewCopy) -> Answer {
+        Err(Refusal::new(
+            "no_copies",
+            "the fixture server copies nothing",
         ))
     }
 
@@ -94,6 +117,10 @@ impl Gateway for System {
             "no_gates",
             "the fixture server has nobody to ask",
         ))
+    }
+
+    fn record(&self, _: &Path, _: &Gated, _: bool) -> Result<(), Refusal> {
+        Ok(())
     }
 
     fn start(&self, _: &Path, _: Request) -> Answer {

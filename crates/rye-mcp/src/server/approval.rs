@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::asked::has_forms;
 use super::{Server, is_stateless};
-use crate::gateway::{Decided, Gated, Piece, Refusal};
+use crate::gateway::{Approvals, Decided, Gated, Piece, Refusal};
 
 /// How many questions may be open. The oldest is forgotten, and asked again.
 const OPEN: usize = 256;
@@ -26,15 +26,19 @@ const OPEN: usize = 256;
 /// The question's name, where a client answers several.
 const QUESTION: &str = "approval";
 
+/// What a client is told if the person does not let a tool run.
+pub(super) const DECLINED: &str = "the person declined to let it run";
+
 /// Questions that were asked, by the word that the client gives back.
 #[derive(Debug, Default)]
 pub(super) struct Pending(VecDeque<(String, Question)>);
 
-/// What was asked: this chain, with these parameters.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A question to a client that answers with its next call.
+#[derive(Debug, Clone)]
 struct Question {
-    chain: Hash,
+    /// The call that was asked about.
     call: Hash,
+    gated: Gated,
 }
 
 /// What a client answered to a question of ours.
@@ -48,12 +52,12 @@ pub(super) enum Answered {
 /// What is asked about.
 pub(super) struct Ask {
     pub(super) gated: Gated,
-    /// The call, by its content.
-    pub(super) call: Hash,
     /// What somebody ticks who approves.
     pub(super) tick: &'static str,
     /// What needs the approval, as words.
     pub(super) what: String,
+    /// What a client is told if the person declines.
+    pub(super) declined: &'static str,
 }
 
 /// What came of asking.
@@ -66,22 +70,76 @@ pub(super) enum Way {
 impl Server {
     /// What the client answers with this call, if it answers a question that is open and
     /// was about this very call. A question is answered once.
-    pub(super) fn approved(
+    pub(super) async fn approved(
         &self,
+        project: &Path,
         call: &CallToolRequestParams,
         about: impl FnOnce() -> Hash,
-    ) -> Option<Answered> {
+    ) -> Result<Option<Answered>, Refusal> {
+        let Some((question, answer)) = self.answer_to(call) else {
+            return Ok(None);
+        };
+        if question.call != about() {
+            return Ok(None);
+        }
+        let Ok(answer) = serde_json::from_value::<ElicitResult>(answer) else {
+            return Ok(None);
+        };
+        let answered = answered(&answer, question.gated.chain);
+        self.record(project, question.gated, answered).await?;
+        Ok(Some(answered))
+    }
+
+    /// Takes the open question that a call answers, and the answer.
+    fn answer_to(&self, call: &CallToolRequestParams) -> Option<(Question, Value)> {
         let state = call.request_state.as_deref()?;
         let answer = call.input_responses.as_ref()?.get(QUESTION)?;
         let pending = self.shared.pending.lock();
         let question = pending
             .unwrap_or_else(PoisonError::into_inner)
             .take(state)?;
-        if question.call != about() {
-            return None;
+        Some((question, answer.clone()))
+    }
+
+    /// Records what the person at the client decided, before anything comes of it.
+    async fn record(
+        &self,
+        project: &Path,
+        gated: Gated,
+        answered: Answered,
+    ) -> Result<(), Refusal> {
+        let project = project.to_owned();
+        let is_approved = matches!(answered, Answered::Yes(_));
+        self.blocking(move |gateway| gateway.record(&project, &gated, is_approved))
+            .await
+    }
+
+    /// Returns when a person has approved exactly this, or gives the response that asks for
+    /// the approval.
+    pub(super) async fn need_approval(
+        &self,
+        call: &CallToolRequestParams,
+        project: &Path,
+        ask: Ask,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Option<CallToolResponse>, Refusal> {
+        let (chain, declined) = (ask.gated.chain, ask.declined);
+        let about = || hash(project, &ask.gated.tool, &ask.gated.parameters);
+        let answered = match self.approved(project, call, about).await? {
+            Some(answered) => answered,
+            None => match self.ask_for_approval(project, ask, context).await? {
+                Way::Answered(answered) => answered,
+                Way::Ask(response) => return Ok(Some(response)),
+            },
+        };
+        match answered {
+            Answered::Yes(approved) if approved == chain => Ok(None),
+            Answered::Yes(_) => {
+                let message = "it is not what was approved: a file has changed since";
+                Err(Refusal::new("approval_void", message))
+            }
+            Answered::No => Err(Refusal::new("approval_declined", declined)),
         }
-        let answer: ElicitResult = serde_json::from_value(answer.clone()).ok()?;
-        Some(answered(&answer, question.chain))
     }
 
     /// Asks about the run of a tool.
@@ -117,9 +175,9 @@ impl Server {
         };
         let ask = Ask {
             gated,
-            call: hash(request),
             tick: "Let it run",
             what: id.to_string(),
+            declined: DECLINED,
         };
         self.ask_for_approval(project, ask, context).await
     }
@@ -131,19 +189,20 @@ impl Server {
         ask: Ask,
         context: &RequestContext<RoleServer>,
     ) -> Result<Way, Refusal> {
-        if !has_forms(context) {
+        let is_terminal = self.shared.gateway.approvals() == Approvals::Terminal;
+        if is_terminal || !has_forms(context) {
             return self.ask_elsewhere(project, ask).await;
         }
-        let chain = ask.gated.chain;
         let form = ElicitRequestParams::FormElicitationParams {
             meta: None,
             message: ask.gated.question.clone(),
             requested_schema: schema(ask.tick)?,
         };
         if is_stateless(context) {
+            let gated = ask.gated;
             let question = Question {
-                chain,
-                call: ask.call,
+                call: hash(project, &gated.tool, &gated.parameters),
+                gated,
             };
             let pending = self.shared.pending.lock();
             let state = pending
@@ -161,7 +220,11 @@ impl Server {
             }
         };
         match answer {
-            Ok(answer) => Ok(Way::Answered(answered(&answer, chain))),
+            Ok(answer) => {
+                let answered = answered(&answer, ask.gated.chain);
+                self.record(project, ask.gated, answered).await?;
+                Ok(Way::Answered(answered))
+            }
             // It said that it could.
             Err(_) => self.ask_elsewhere(project, ask).await,
         }
@@ -178,8 +241,8 @@ impl Server {
             Decided::Waits { gate } => gate,
         };
         let message = format!(
-            "{what} needs a person's approval, and this client cannot ask for it: the call waits \
-             at gate {gate}, and nothing has been done"
+            "{what} needs a person's approval from a terminal: the call waits at gate {gate}, and \
+             nothing has been done"
         );
         let hint = format!(
             "a person runs `rye gate approve {gate}` in a terminal; then make the same call again"
@@ -213,8 +276,8 @@ impl Pending {
 }
 
 /// A call by its content.
-pub(super) fn hash(request: &Request) -> Hash {
-    let call = json!([request.tool.to_string(), request.parameters]);
+pub(super) fn hash(project: &Path, tool: &str, parameters: &Value) -> Hash {
+    let call = json!([project, tool, parameters]);
     Hash::of(call.to_string().as_bytes())
 }
 

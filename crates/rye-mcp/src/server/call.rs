@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::Server;
 use super::definitions::Five;
-use crate::gateway::{Answer, Gateway, Help, Load, Refusal, Reply, Search};
+use crate::gateway::{Answer, Gateway, Help, Refusal, Reply, Search};
 
 impl Server {
     /// Carries out a call. What a model can put right is a result that says so, not an
@@ -26,6 +26,7 @@ impl Server {
         let outcome = match tool {
             Five::Execute => Box::pin(self.execute(request, &context)).await,
             Five::Sign => Box::pin(self.sign(request, &context)).await,
+            Five::Load => Box::pin(self.load(request, &context)).await,
             _ => Box::pin(self.ask(tool, request, &context)).await.map(told),
         };
         Ok(outcome.unwrap_or_else(|refusal| refused(&refusal)))
@@ -47,15 +48,7 @@ impl Server {
                 self.blocking(move |gateway| gateway.search(&project, &ask))
                     .await
             }
-            Five::Load => {
-                let ask: Load = read(tool, arguments)?;
-                let project = self
-                    .project_of(ask.project_path.as_deref(), context)
-                    .await?;
-                self.blocking(move |gateway| gateway.load(&project, &ask))
-                    .await
-            }
-            Five::Help | Five::Execute | Five::Sign => {
+            Five::Help | Five::Execute | Five::Sign | Five::Load => {
                 let ask: Help = read(tool, arguments)?;
                 self.shared.gateway.help(ask.topic.as_deref())
             }

@@ -11,7 +11,7 @@ use rye_executor::{Approval, Envelope, ExecuteError, Executor, Request, Status, 
 use rye_items::{ItemId, ItemKind, ItemRef};
 use serde_json::{Value, json};
 
-use super::approval::{Answered, Way, hash};
+use super::approval::{Answered, DECLINED, Way, hash};
 use super::call::{read, result, told};
 use super::definitions::Five;
 use super::relay::Relay;
@@ -43,7 +43,8 @@ impl Server {
         if background {
             return Box::pin(self.start(project, &executor, request)).await;
         }
-        if let Some(answer) = self.approved(&call, || hash(&request)) {
+        let about = || hash(&project, request.tool.id.as_str(), &request.parameters);
+        if let Some(answer) = self.approved(&project, &call, about).await? {
             request.approval = approval(answer)?;
         }
         let start = Instant::now();
@@ -209,9 +210,6 @@ fn printed(data: &Value) -> Option<String> {
 fn approval(answer: Answered) -> Result<Approval, Refusal> {
     match answer {
         Answered::Yes(hash) => Ok(Approval::OfChain(hash)),
-        Answered::No => {
-            let message = "the person declined to let it run";
-            Err(Refusal::new("approval_declined", message))
-        }
+        Answered::No => Err(Refusal::new("approval_declined", DECLINED)),
     }
 }

@@ -5,6 +5,7 @@
 //! browser cannot be made to call a server on its own machine.
 
 mod answers;
+mod connections;
 mod guard;
 mod rate;
 mod sessions;
@@ -16,13 +17,13 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::middleware;
-use axum::serve::ListenerExt as _;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use answers::Answers;
+use connections::Limits;
 pub use guard::Tokens;
 use sessions::Sessions;
 
@@ -60,6 +61,10 @@ pub fn threads() -> usize {
     processors.map_or(1, |processors| (processors.get() / 2).max(1))
 }
 
+/// How long a client may take to send the head of a request or the next part of its body, and
+/// how long a connection may be idle.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Where clients find the server.
 pub const PATH: &str = "/mcp";
 
@@ -86,21 +91,20 @@ pub async fn serve<H: ServerHandler>(
             (guard, answers.clone()),
             guard::check,
         ));
-    let router = router.into_make_service_with_connect_info::<SocketAddr>();
-    // Without it a small answer waits for an acknowledgement, some 40 ms.
-    let listener = listener.tap_io(|stream| {
-        let _ = stream.set_nodelay(true);
-    });
-    axum::serve(listener, router)
-        .with_graceful_shutdown(async move {
-            stop.cancelled().await;
-            tokio::spawn(async move {
-                finish.await;
-                answers.sent().await;
-                streams.cancel();
-            });
-        })
-        .await
+    let serving = connections::serve(
+        listener,
+        router,
+        Limits::with_timeout(READ_TIMEOUT),
+        stop.clone(),
+    );
+    let ending = async move {
+        stop.cancelled().await;
+        finish.await;
+        answers.sent().await;
+        streams.cancel();
+    };
+    tokio::join!(serving, ending);
+    Ok(())
 }
 
 fn config(

@@ -1,5 +1,9 @@
-//! Which project a call is about: the one it names, the one that a person chose for the
-//! server, the client's first root, or the one in which the server was started.
+//! Which project a call is about, and which projects it may be about.
+//!
+//! The server works in the project that the user chose for it, else in the client's roots, else
+//! in the directory in which it was started. A call may name one of these directories or one
+//! below them. A client that connects over a network may be anybody: its roots count only within
+//! the directory in which the server was started.
 
 use std::path::{Path, PathBuf};
 
@@ -9,72 +13,121 @@ use rmcp::service::RequestContext;
 use super::{Server, is_stateless};
 use crate::gateway::Refusal;
 
-/// The client's first root that is a folder here.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) enum Root {
-    /// It has not been asked.
-    #[default]
-    Unknown,
-    /// It has none.
-    None,
-    At(PathBuf),
-}
+/// The code of a refused project.
+const OUT_OF_BOUNDS: &str = "project_out_of_bounds";
+
+/// Directories that hold items or history: what is in them is part of the project above.
+const PARTS_OF_PROJECTS: [&str; 2] = [".ai", ".git"];
+
+/// The client's roots that are directories here, canonical; none until it was asked.
+pub(super) type Roots = Option<Vec<PathBuf>>;
 
 impl Server {
+    /// The project of a call. All calls pass here, whatever they do.
     pub(super) async fn project_of(
         &self,
         named: Option<&Path>,
         context: &RequestContext<RoleServer>,
     ) -> Result<PathBuf, Refusal> {
-        if let Some(named) = named {
-            return folder(named);
+        let workplace = self.shared.gateway.workplace();
+        let own = workplace.project;
+        let own = own.canonicalize().unwrap_or(own);
+        let mut bounds = Vec::new();
+        if !workplace.is_fixed {
+            let mut roots = self.session.roots.lock().await;
+            if roots.is_none() {
+                *roots = Some(Box::pin(ask(context)).await);
+            }
+            bounds.extend(roots.iter().flatten().cloned());
+            if self.session.is_remote {
+                bounds.retain(|root| root.starts_with(&own));
+            }
         }
-        let (project, chosen) = self.shared.gateway.project();
-        if chosen {
-            return Ok(project);
+        if bounds.is_empty() {
+            bounds.push(own);
         }
-        let mut root = self.session.root.lock().await;
-        if *root == Root::Unknown {
-            *root = Box::pin(ask(context)).await;
-        }
-        match &*root {
-            Root::At(folder) => Ok(folder.clone()),
-            Root::Unknown | Root::None => Ok(project),
-        }
+        choose(named, &bounds, &workplace.private)
     }
 }
 
-fn folder(named: &Path) -> Result<PathBuf, Refusal> {
+/// The named directory if it is within the bounds, else the first bound.
+fn choose(
+    named: Option<&Path>,
+    bounds: &[PathBuf],
+    private: &[PathBuf],
+) -> Result<PathBuf, Refusal> {
+    let project = match (named, bounds.first()) {
+        (Some(named), _) => directory(named)?,
+        (None, Some(first)) => first.clone(),
+        (None, None) => return Err(Refusal::new(OUT_OF_BOUNDS, "the server has no project")),
+    };
+    let shown = project.display();
+    if !bounds.iter().any(|bound| project.starts_with(bound)) {
+        let all: Vec<_> = bounds.iter().map(|it| it.display().to_string()).collect();
+        let message = format!(
+            "project {shown} is outside of the directories that this server works in: {}",
+            all.join(", ")
+        );
+        return Err(Refusal::new(OUT_OF_BOUNDS, message).hint(
+            "start the server with `rye mcp serve --project DIR`, or add DIR to the client's roots",
+        ));
+    }
+    let is_part = |it: &std::path::Component<'_>| {
+        let name = it.as_os_str();
+        PARTS_OF_PROJECTS.iter().any(|part| name == *part)
+    };
+    if project.components().any(|it| is_part(&it)) {
+        let message = format!("{shown} is part of a project and no project itself");
+        return Err(Refusal::new(OUT_OF_BOUNDS, message));
+    }
+    let private = private.iter().map(|it| real(it));
+    if private.into_iter().any(|it| project.starts_with(it)) {
+        let message = format!("{shown} holds keys, secrets or state of the user and is no project");
+        return Err(Refusal::new(OUT_OF_BOUNDS, message));
+    }
+    Ok(project)
+}
+
+/// A path without links, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    for existing in path.ancestors() {
+        if let Ok(real) = existing.canonicalize() {
+            let rest = path.strip_prefix(existing).unwrap_or(Path::new(""));
+            return real.join(rest);
+        }
+    }
+    path.to_owned()
+}
+
+fn directory(named: &Path) -> Result<PathBuf, Refusal> {
     let wrong = |why: &str| {
         let message = format!("`project_path` {} {why}", named.display());
-        Err(Refusal::new("bad_project", message).hint("give the absolute path of a folder"))
+        Err(Refusal::new("bad_project", message).hint("give the absolute path of a directory"))
     };
     if !named.is_absolute() {
         return wrong("is not absolute");
     }
     match named.canonicalize() {
-        Ok(folder) if folder.is_dir() => Ok(folder),
-        Ok(_) => wrong("is not a folder"),
+        Ok(directory) if directory.is_dir() => Ok(directory),
+        Ok(_) => wrong("is not a directory"),
         Err(error) => wrong(&format!("cannot be used: {error}")),
     }
 }
 
-/// Clients of 2026-07-28 and later take no requests; they name the project.
+/// Asks a client for its roots. Clients of 2026-07-28 and later take no requests.
 #[expect(deprecated, reason = "clients of earlier revisions have roots")]
-async fn ask(context: &RequestContext<RoleServer>) -> Root {
+async fn ask(context: &RequestContext<RoleServer>) -> Vec<PathBuf> {
     let capabilities = context.client_capabilities();
     let has_roots = capabilities.is_some_and(|capabilities| capabilities.roots.is_some());
     if is_stateless(context) || !has_roots {
-        return Root::None;
+        return Vec::new();
     }
     let Ok(answer) = context.peer.list_roots().await else {
-        return Root::None;
+        return Vec::new();
     };
-    let folders = answer.roots.iter().filter_map(|root| path_of(&root.uri));
-    match folders.into_iter().find(|folder| folder.is_dir()) {
-        Some(folder) => Root::At(folder),
-        None => Root::None,
-    }
+    let paths = answer.roots.iter().filter_map(|root| path_of(&root.uri));
+    let paths = paths.filter_map(|path| path.canonicalize().ok());
+    paths.filter(|path| path.is_dir()).collect()
 }
 
 /// The path of a `file:` address on this machine.
@@ -116,5 +169,42 @@ mod tests {
         for (uri, path) in cases {
             assert_eq!(path_of(uri), path.map(PathBuf::from), "{uri}");
         }
+    }
+
+    fn code(outcome: Result<PathBuf, Refusal>) -> String {
+        outcome.map_or_else(|refusal| refusal.code, |path| path.display().to_string())
+    }
+
+    #[test]
+    fn a_project_is_within_the_bounds_and_not_in_a_private_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for part in ["one/sub/.ai/tools", "two", "three", "home/state/gates"] {
+            std::fs::create_dir_all(root.join(part)).unwrap();
+        }
+        std::os::unix::fs::symlink(root.join("three"), root.join("one/out")).unwrap();
+        std::os::unix::fs::symlink(root.join("home/state"), root.join("one/state")).unwrap();
+        let private = [root.join("home/state"), root.join("home/none/keys")];
+        let bounds = [root.join("one"), root.join("two"), root.join("home")];
+        let choose = |named: &str| choose(Some(&root.join(named)), &bounds, &private);
+        for good in ["one", "one/sub", "two", "home", "one/../two"] {
+            assert!(choose(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "three",
+            "one/out",
+            "one/../three",
+            "one/state",
+            "home/state",
+            "home/state/gates",
+            "one/sub/.ai",
+            "one/sub/.ai/tools",
+        ] {
+            assert_eq!(code(choose(bad)), OUT_OF_BOUNDS, "{bad}");
+        }
+        assert_eq!(code(choose("nothing")), "bad_project");
+        let first = super::choose(None, &bounds, &private).unwrap();
+        assert_eq!(first, bounds[0]);
     }
 }

@@ -10,7 +10,7 @@ use rmcp::service::RequestContext;
 use serde_json::json;
 
 use super::Server;
-use super::approval::{Answered, Ask, Way, shown};
+use super::approval::{Ask, shown};
 use super::call::{read, told};
 use super::definitions::Five;
 use crate::gateway::{Gated, Piece, Refusal, Sign, Unsigned};
@@ -32,29 +32,12 @@ impl Server {
         let unsigned = self
             .blocking(move |gateway| gateway.unsigned(&here, &wanted))
             .await?;
-        let all = hash(&unsigned);
         // Where nothing would be signed there is nothing to vouch for, and the answer says why.
         if !unsigned.is_empty() {
-            let about = Hash::of(json!([project, ask.item_type, ask.item_id]).to_string());
-            let answered = if let Some(answered) = self.approved(&call, || about) {
-                answered
-            } else {
-                let ask = question(&ask, &unsigned, all, about);
-                match self.ask_for_approval(&project, ask, context).await? {
-                    Way::Answered(answered) => answered,
-                    Way::Ask(response) => return Ok(response),
-                }
-            };
-            match answered {
-                Answered::Yes(approved) if approved == all => {}
-                Answered::Yes(_) => {
-                    let message = "it is not what was approved: a file has changed since";
-                    return Err(Refusal::new("approval_void", message));
-                }
-                Answered::No => {
-                    let message = "the person declined to sign it";
-                    return Err(Refusal::new("approval_declined", message));
-                }
+            let question = question(&ask, &unsigned);
+            let asked = self.need_approval(&call, &project, question, context);
+            if let Some(response) = asked.await? {
+                return Ok(response);
             }
         }
         self.blocking(move |gateway| gateway.sign(&project, &ask, &unsigned))
@@ -70,7 +53,7 @@ fn hash(unsigned: &[Unsigned]) -> Hash {
     Hash::of(json!(["sign", all]).to_string())
 }
 
-fn question(ask: &Sign, unsigned: &[Unsigned], chain: Hash, call: Hash) -> Ask {
+fn question(ask: &Sign, unsigned: &[Unsigned]) -> Ask {
     let meant = format!("{}:{}", ask.item_type, ask.item_id);
     let mut question = format!(
         "Sign {meant}?\n\nA signature says that you vouch for what is in a file: it may then run.\n"
@@ -99,12 +82,12 @@ fn question(ask: &Sign, unsigned: &[Unsigned], chain: Hash, call: Hash) -> Ask {
             // No id has a space in it.
             tool: format!("sign {meant}"),
             parameters: json!({ "item_type": ask.item_type, "item_id": ask.item_id }),
-            chain,
+            chain: hash(unsigned),
             pieces: pieces.collect(),
             question,
         },
-        call,
         tick: "Sign it",
         what: format!("a signature for {meant}"),
+        declined: "the person declined to sign it",
     }
 }

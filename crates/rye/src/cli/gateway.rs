@@ -11,20 +11,23 @@ use clap::builder::PossibleValue;
 use lillux::Hash;
 use lillux::process::Supervisor;
 use rye_executor::{Executor, Request};
+use rye_host::{CallGates, Trusted};
 use rye_items::metadata::Metadata;
 use rye_items::search::Catalogue;
 use rye_items::{Found, ItemKind, ItemRef};
 use rye_mcp::client::Pool;
 use rye_mcp::{
-    Answer, Decided, Gated, Gateway, Listed, Load, Refusal, Reply, Search, Sign, Unsigned,
+    Answer, Approvals, Decided, Gated, Gateway, Listed, Load, NewCopy, Refusal, Reply, Search,
+    Sign, Unsigned, Workplace,
 };
 use serde_json::{Value, json};
+use tokio::runtime::Handle;
 
-use super::args::{LoadArgs, SearchArgs, SignArgs};
-use super::call_gates::CallGates;
+use super::args::{LoadArgs, SearchArgs, SignArgs, SpaceChoice};
 use super::commands::run::record::{Asked, Runs};
 use super::commands::{execute, help, load, search, sign};
 use super::context::Context;
+use super::engine::{database, person, signing_key};
 use super::failure::Failure;
 use super::page::Page;
 use super::printer::{Outcome, Printer, Report};
@@ -43,9 +46,10 @@ const SILENT: Printer = Printer {
 /// The items of all projects that clients ask for.
 pub(crate) struct Items {
     options: Options,
-    project: PathBuf,
-    /// Whether a person said which project it is.
-    chosen: bool,
+    workplace: Workplace,
+    approvals: Approvals,
+    /// Opened when the first call needs an approval.
+    gates: Mutex<Option<Arc<CallGates>>>,
     supervisor: Arc<Supervisor>,
     pool: Pool,
     projects: Mutex<HashMap<PathBuf, Arc<Project>>>,
@@ -58,12 +62,22 @@ struct Project {
 }
 
 impl Items {
-    pub(crate) fn new(options: &Options, context: &Context, supervisor: Arc<Supervisor>) -> Self {
+    pub(crate) fn new(
+        options: &Options,
+        context: &Context,
+        supervisor: Arc<Supervisor>,
+        approvals: Approvals,
+    ) -> Self {
         let project = &context.settings.places.project;
         Self {
             options: options.clone(),
-            project: project.value.clone(),
-            chosen: matches!(project.origin, Origin::Option(_) | Origin::Variable(_)),
+            workplace: Workplace {
+                project: project.value.clone(),
+                is_fixed: matches!(project.origin, Origin::Option(_) | Origin::Variable(_)),
+                private: context.settings.private_dirs(),
+            },
+            approvals,
+            gates: Mutex::default(),
             // Servers of all projects are kept warm for as long as this one runs. What they
             // ask, the person at the client is asked whose call it is about.
             pool: Pool::asking(&supervisor, None),
@@ -100,6 +114,35 @@ impl Items {
         }
         projects.insert(folder.to_owned(), Arc::clone(&project));
         Ok(project)
+    }
+
+    /// Runs work on the calls that wait or were decided about. The server calls this where it
+    /// may block.
+    fn with_gates<T>(
+        &self,
+        project: &Path,
+        work: impl AsyncFnOnce(&CallGates, &Context) -> Result<T, Failure>,
+    ) -> Result<T, Refusal> {
+        let context = self.context(project).map_err(|failure| refusal(&failure))?;
+        let gates = self.gates(&context).map_err(|failure| refusal(&failure))?;
+        let worked = Handle::current().block_on(work(&gates, &context));
+        worked.map_err(|failure| {
+            // A store that was moved away is opened anew next time.
+            *self.gates.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            refusal(&failure)
+        })
+    }
+
+    fn gates(&self, context: &Context) -> Result<Arc<CallGates>, Failure> {
+        let gates = self.gates.lock();
+        let mut gates = gates.unwrap_or_else(PoisonError::into_inner);
+        if let Some(gates) = &*gates {
+            return Ok(Arc::clone(gates));
+        }
+        let store = rye_host::store(&database(context)?)?;
+        let trust = Trusted::of(&execute::places(context)?);
+        let opened = Arc::new(CallGates::new(store, trust));
+        Ok(Arc::clone(gates.insert(opened)))
     }
 
     fn found(&self, folder: &Path, ask: &Search) -> Outcome {
@@ -156,8 +199,12 @@ impl Items {
 }
 
 impl Gateway for Items {
-    fn project(&self) -> (PathBuf, bool) {
-        (self.project.clone(), self.chosen)
+    fn workplace(&self) -> Workplace {
+        self.workplace.clone()
+    }
+
+    fn approvals(&self) -> Approvals {
+        self.approvals
     }
 
     fn search(&self, project: &Path, ask: &Search) -> Answer {
@@ -166,15 +213,34 @@ impl Gateway for Items {
 
     fn load(&self, project: &Path, ask: &Load) -> Answer {
         let load = || {
-            let to = ask.destination.as_deref().map(choice).transpose()?;
             let args = LoadArgs {
                 item: reference(&ask.item_type, &ask.item_id)?.to_string(),
                 content: false,
-                to,
+                to: None,
+                yes: false,
             };
             load::run(&args, &self.context(project)?)
         };
         answer(load())
+    }
+
+    fn new_copy(&self, project: &Path, ask: &Load) -> Result<NewCopy, Refusal> {
+        let copy = self.context(project).and_then(|it| new_copy(ask, &it));
+        copy.map(|copy| shown_copy(&copy))
+            .map_err(|failure| refusal(&failure))
+    }
+
+    fn copy(&self, project: &Path, ask: &Load, approved: &NewCopy) -> Answer {
+        let copy = || {
+            let context = self.context(project)?;
+            let copy = new_copy(ask, &context)?;
+            if shown_copy(&copy) != *approved {
+                let message = "it is not what was approved: the item has changed since";
+                return Err(Failure::failed("approval_void", message));
+            }
+            copy.make(&context.library()?, &context)
+        };
+        answer(copy())
     }
 
     fn unsigned(&self, project: &Path, ask: &Sign) -> Result<Vec<Unsigned>, Refusal> {
@@ -212,10 +278,18 @@ impl Gateway for Items {
     }
 
     fn decided(&self, project: &Path, call: &Gated) -> Result<Decided, Refusal> {
-        let gates = self.context(project);
-        let gates = gates.and_then(|context| CallGates::of(&context));
-        let decided = gates.and_then(|gates| gates.decided(project, call));
-        decided.map_err(|failure| refusal(&failure))
+        self.with_gates(project, async |gates, _| {
+            Ok(gates.decided(project, call).await?)
+        })
+    }
+
+    fn record(&self, project: &Path, call: &Gated, is_approved: bool) -> Result<(), Refusal> {
+        self.with_gates(project, async |gates, context| {
+            let key = signing_key(context)?;
+            let by = person();
+            let recorded = gates.record(project, call, is_approved, &by, key.as_ref());
+            Ok(recorded.await?)
+        })
     }
 
     fn start(&self, project: &Path, request: Request) -> Answer {
@@ -272,6 +346,22 @@ fn to_sign(ask: &Sign) -> Result<SignArgs, Failure> {
         space: None,
         provenance: None,
     })
+}
+
+fn new_copy(ask: &Load, context: &Context) -> Result<load::NewCopy, Failure> {
+    let space: SpaceChoice = choice(ask.destination.as_deref().unwrap_or_default())?;
+    let item = reference(&ask.item_type, &ask.item_id)?;
+    load::new_copy(&item, space.into(), context)
+}
+
+fn shown_copy(copy: &load::NewCopy) -> NewCopy {
+    NewCopy {
+        item: copy.item.reference.to_string(),
+        from: copy.item.path.clone(),
+        to: copy.to.clone(),
+        hash: copy.hash(),
+        text: copy.text(),
+    }
 }
 
 fn reference(kind: &str, id: &str) -> Result<ItemRef, Failure> {

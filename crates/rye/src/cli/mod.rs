@@ -2,7 +2,6 @@
 
 mod args;
 mod batch;
-mod call_gates;
 mod commands;
 mod context;
 mod engine;

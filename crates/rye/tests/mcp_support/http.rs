@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -19,16 +19,37 @@ pub struct Server {
 impl Server {
     /// Serves from the folder that has no project.
     pub fn start(world: &World, options: &[&str]) -> Self {
-        let mut command = world.command();
-        command.args(["mcp", "serve", "--http", "127.0.0.1:0"]);
-        Self::run(command.args(options), &world.path("elsewhere"))
+        Self::start_in(world, "elsewhere", options)
     }
 
     /// Serves the project.
     pub fn of_project(world: &World, options: &[&str]) -> Self {
+        Self::start_in(world, "project", options)
+    }
+
+    /// Serves from a directory.
+    pub fn start_in(world: &World, directory: &str, options: &[&str]) -> Self {
         let mut command = world.command();
         command.args(["mcp", "serve", "--http", "127.0.0.1:0"]);
-        Self::run(command.args(options), &world.path("project"))
+        Self::run(command.args(options), &world.path(directory))
+    }
+
+    /// Serves the project, with at most so many open files.
+    pub fn with_open_files(world: &World, files: u32) -> Self {
+        let like = world.command();
+        let mut command = Command::new("/bin/sh");
+        let script = format!("ulimit -n {files}; exec \"$0\" mcp serve --http 127.0.0.1:0");
+        command
+            .args(["-c", script.as_str()])
+            .arg(like.get_program());
+        command
+            .env_clear()
+            .envs(like.get_envs().filter_map(|(n, v)| Some((n, v?))));
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Self::run(&mut command, &world.path("project"))
     }
 
     fn run(command: &mut Command, folder: &Path) -> Self {
@@ -173,6 +194,18 @@ impl Response {
             let message: Value = serde_json::from_str(data).unwrap_or_default();
             if message["id"] == id {
                 return message;
+            }
+        }
+    }
+
+    /// The id of the next request of the server's of this method.
+    pub fn request(&mut self, method: &str) -> Value {
+        loop {
+            let line = self.line().expect("the stream ended without a request");
+            let data = line.strip_prefix("data: ").unwrap_or(&line);
+            let message: Value = serde_json::from_str(data).unwrap_or_default();
+            if message["method"] == method {
+                return message["id"].clone();
             }
         }
     }

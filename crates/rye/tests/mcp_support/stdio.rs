@@ -20,9 +20,15 @@ pub struct Client {
 impl Client {
     /// Starts a server in the project, and says nothing yet.
     pub fn start(world: &World) -> Self {
+        Self::start_in(world, "project", &[])
+    }
+
+    /// The same in another directory, with these options.
+    pub fn start_in(world: &World, directory: &str, options: &[&str]) -> Self {
         let mut command = world.command();
-        command.args(["mcp", "serve"]).stdin(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command.args(["mcp", "serve"]).args(options);
+        command.current_dir(world.path(directory));
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
@@ -44,15 +50,46 @@ impl Client {
     /// The same, and has shaken hands.
     pub fn connect(world: &World) -> Self {
         let mut client = Self::start(world);
+        client.initialize(&json!({}));
+        client
+    }
+
+    /// Shakes hands, with these capabilities.
+    pub fn initialize(&mut self, capabilities: &Value) {
         let hello = json!({
             "protocolVersion": "2025-11-25",
-            "capabilities": {},
+            "capabilities": capabilities,
             "clientInfo": { "name": "test", "version": "1.0.0" },
         });
-        let answer = client.ask("initialize", &hello);
+        let answer = self.ask("initialize", &hello);
         assert_eq!(answer["result"]["serverInfo"]["name"], "rye", "{answer}");
-        client.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
-        client
+        self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    }
+
+    /// Calls a tool, and answers what the server asks meanwhile: `reply` gives the result of
+    /// a request by its method.
+    pub fn call(
+        &mut self,
+        tool: &str,
+        arguments: &Value,
+        mut reply: impl FnMut(&str) -> Value,
+    ) -> Value {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let id = self.request("tools/call", &params);
+        loop {
+            let message = self.next().expect("the server hung up");
+            match message["method"].as_str() {
+                Some(method) if !message["id"].is_null() => {
+                    let result = reply(method);
+                    let answer = json!({
+                        "jsonrpc": "2.0", "id": message["id"], "result": result,
+                    });
+                    self.say(&answer);
+                }
+                None if message["id"] == id => return message["result"].clone(),
+                _ => {}
+            }
+        }
     }
 
     pub fn say(&mut self, message: &Value) {

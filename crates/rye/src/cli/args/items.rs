@@ -70,7 +70,8 @@ pub(crate) struct VerifyArgs {
 #[command(after_help = "Examples:\n  \
     rye load hello\n  \
     rye load knowledge:rye/writing-tools --content\n  \
-    rye load rye/core/runtimes/bash/bash --to project")]
+    rye load rye/core/runtimes/bash/bash --to project\n  \
+    rye load config:agent/approvals --to user --yes")]
 pub(crate) struct LoadArgs {
     /// The item: `ID`, `directive:ID`, `knowledge:ID`, `config:ID`.
     #[arg(value_name = "ID")]
@@ -78,9 +79,12 @@ pub(crate) struct LoadArgs {
     /// Write the content alone, byte for byte.
     #[arg(long, conflicts_with = "to")]
     pub(crate) content: bool,
-    /// Copy the item, with its signature, into this space.
+    /// Copy the item, with its signature, into this space. Asks before it copies configuration.
     #[arg(long, value_name = "SPACE", value_enum)]
     pub(crate) to: Option<SpaceChoice>,
+    /// Copy configuration without asking.
+    #[arg(long, requires = "to")]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]

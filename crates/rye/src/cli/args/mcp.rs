@@ -5,7 +5,8 @@ mod servers;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use rye_mcp::Approvals;
 
 pub(crate) use servers::{
     AddArgs, DiscoverArgs, ImportArgs, LoginArgs, LogoutArgs, McpCallArgs, RemoveArgs, ServerName,
@@ -80,6 +81,7 @@ pub(crate) enum McpCommand {
     SIGTERM lets running calls end; a second one does not wait.\n\n\
     Examples:\n  \
     rye mcp serve\n  \
+    rye mcp serve --project ~/work/notes --approvals terminal\n  \
     rye mcp serve --http 127.0.0.1:8080\n  \
     rye mcp serve --http 0.0.0.0:8080 --token-file tokens --allow-host rye.example.org"
 )]
@@ -103,6 +105,16 @@ pub(crate) struct ServeArgs {
     /// A web page that may call: `https://example.org:443`. May be repeated.
     #[arg(long, value_name = "ORIGIN", requires = "http")]
     pub(crate) allow_origin: Vec<String>,
+    /// Who approves calls that need it: client (the person at the client, where it has a form,
+    /// else a terminal) or terminal (`rye gate` alone).
+    #[arg(
+        long,
+        value_name = "WHO",
+        value_enum,
+        default_value = "client",
+        hide_possible_values = true
+    )]
+    pub(crate) approvals: ApprovalsChoice,
     /// The longest request, in MiB.
     #[arg(long, value_name = "N", default_value = "16", requires = "http",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -111,6 +123,24 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", requires = "http",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) rate: Option<u32>,
+}
+
+/// Who approves calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ApprovalsChoice {
+    /// The person at the client
+    Client,
+    /// A person at a terminal
+    Terminal,
+}
+
+impl From<ApprovalsChoice> for Approvals {
+    fn from(choice: ApprovalsChoice) -> Self {
+        match choice {
+            ApprovalsChoice::Client => Self::Client,
+            ApprovalsChoice::Terminal => Self::Terminal,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

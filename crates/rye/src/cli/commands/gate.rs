@@ -7,14 +7,13 @@ use std::path::{Path, PathBuf};
 
 use rye_engine::arguments::ARGUMENTS;
 use rye_engine::bridge::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
-use rye_engine::protocol::{Gate, Session};
+use rye_engine::protocol::{Gate, Purpose, Session};
 use rye_engine::store::Posted;
 use serde_json::{Value, json};
 
 use crate::cli::args::{GateArgs, GateCommand, Holds};
-use crate::cli::call_gates::{ANSWERS, Answer, CallGate, CallGates, Given};
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, decide, how_to_answer, person, with_engine};
+use crate::cli::engine::{Wanted, decide, how_to_answer, with_engine};
 use crate::cli::failure::Failure;
 use crate::cli::gate_words;
 use crate::cli::going_on::PROJECT;
@@ -61,7 +60,6 @@ fn list(context: &Context) -> Outcome {
             here: here.to_owned(),
             gates,
             asked,
-            calls: CallGates::of(context)?.pending()?,
         };
         Ok(Box::new(list) as Box<dyn Report>)
     })
@@ -76,12 +74,10 @@ fn made_in(session: &Session) -> Option<PathBuf> {
 struct List {
     /// The project in which they are listed.
     here: PathBuf,
-    /// Of agents, with the project where that is another.
+    /// Of agents and MCP clients' calls, with the project where that is another.
     gates: Vec<(Gate, Option<PathBuf>)>,
     /// Of graphs.
     asked: Vec<Asked>,
-    /// Of MCP clients.
-    calls: Vec<CallGate>,
 }
 
 impl Report for List {
@@ -94,12 +90,11 @@ impl Report for List {
             gate
         });
         let asked = self.asked.iter().map(|asked| asked.json(&self.here));
-        let calls = self.calls.iter().map(CallGate::json);
-        json!({ "gates": gates.chain(asked).chain(calls).collect::<Vec<_>>() })
+        json!({ "gates": gates.chain(asked).collect::<Vec<_>>() })
     }
 
     fn show(&self, page: &mut Page) {
-        if self.gates.is_empty() && self.asked.is_empty() && self.calls.is_empty() {
+        if self.gates.is_empty() && self.asked.is_empty() {
             page.line("nothing waits for a decision");
         }
         for (gate, elsewhere) in &self.gates {
@@ -109,12 +104,6 @@ impl Report for List {
         for asked in &self.asked {
             let (gate, origin) = (&asked.question.gate, Some(asked.origin()));
             show(page, &gate.title, &gate.body, origin, &how_to_answer(gate));
-        }
-        for gate in &self.calls {
-            let answer = format!("rye gate approve {}", gate.id);
-            let elsewhere = Some(gate.project.as_path()).filter(|it| *it != self.here);
-            let origin = elsewhere.map(in_project);
-            show(page, &gate.title, &gate.body, origin, &answer);
         }
     }
 }
@@ -131,42 +120,6 @@ fn show(page: &mut Page, title: &str, body: &str, origin: Option<String>, answer
         page.line(paint(DIM, format_args!("  {}", one_line(&origin))));
     }
     page.line(paint(DIM, format_args!("  {answer}")));
-}
-
-fn answer_call(gate: &CallGate, action: &str, value: &Value, context: &Context) -> Outcome {
-    let id = gate.id.as_str();
-    if value.get(ARGUMENTS).is_some() {
-        return Err(fixed());
-    }
-    if [APPROVE_SESSION, APPROVE_PROJECT].contains(&action) {
-        let message = "an approval of an MCP client's call is for that call alone";
-        return Err(Failure::usage(message).hint(format!("rye gate approve {id}")));
-    }
-    if !ANSWERS.contains(&action) {
-        let message = format!("the answer to {id} is {}", ANSWERS.join(" or "));
-        return Err(Failure::usage(message).hint(format!("rye gate approve {id}")));
-    }
-    let answer = Answer {
-        action: action.to_owned(),
-        by: person(),
-        at: lillux::time::now().iso,
-    };
-    match CallGates::of(context)?.give(id, &answer)? {
-        Given::Written => {
-            let mut json = gate.json();
-            json["status"] = json!({ "type": "resolved", "resolution": answer });
-            Ok(Box::new(Answered {
-                title: gate.title.clone(),
-                body: gate.body.clone(),
-                gate: json,
-                action: action.to_owned(),
-                before: false,
-                next: None,
-            }))
-        }
-        Given::Conflict(first) => Err(conflict(&first.by, &first.action)),
-        Given::Gone => Err(gone()),
-    }
 }
 
 /// Whether an answer counts, and whether it did before.
@@ -194,7 +147,6 @@ fn gone() -> Failure {
 
 fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Outcome {
     match meant::meant(&args.gate, context)? {
-        Meant::Call(gate, _) => answer_call(&gate, action, &value, context),
         Meant::Graph(asked) => graphs::answer(&asked, action, value, context),
         Meant::Agent(gate) => answer_agent(gate, action, value, context),
     }
@@ -202,13 +154,24 @@ fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Out
 
 fn answer_agent(gate: Gate, action: &str, value: Value, context: &Context) -> Outcome {
     with_engine(context, Wanted::default(), async |engine| {
-        let before = accepted(decide(engine, &gate.id, action, value).await?)?;
         let session = &gate.origin.session;
+        let data = engine.session_data(session).await?;
+        let is_call = data.is_some_and(|data| data.purpose == Purpose::Run);
+        // The server takes only what the user signed.
+        if is_call && engine.public_key().is_none() {
+            return Err(no_key("a decision about an MCP client's call"));
+        }
+        let before = accepted(decide(engine, &gate.id, action, value).await?)?;
         let next = format!("rye session resume {session}, if no process runs it");
-        let next = (!before).then_some(next);
+        let next = (!before && !is_call).then_some(next);
         let gate = engine.gate(&gate.id).await?.unwrap_or(gate);
         Ok(Box::new(Answered::of(&gate, action, before, next)) as Box<dyn Report>)
     })
+}
+
+fn no_key(what: &str) -> Failure {
+    let message = format!("{what} is signed, and there is no key to sign it with");
+    Failure::failed("no_key", message).hint("rye init")
 }
 
 /// What was decided, and about what.

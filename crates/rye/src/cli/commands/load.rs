@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lillux::durable::{self, Existing};
+use lillux::durable::{self, Existing, WriteError};
+use lillux::{Hash, quoted, shell_word};
 use rye_items::metadata::Metadata;
-use rye_items::{Coverage, Item, ItemRef, Library, Space, SpaceError, Spaces, Verified};
+use rye_items::{Coverage, Item, ItemKind, ItemRef, Library, Space, SpaceError, Spaces, Verified};
 use serde_json::{Map, Value, json};
 
+use super::keys;
 use crate::cli::args::LoadArgs;
 use crate::cli::context::Context;
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Exit, Failure};
 use crate::cli::page::{BOLD, DIM, GOOD, Page, WARN, paint, plain};
 use crate::cli::printer::{Outcome, Printer, Report, Written};
 
@@ -33,7 +35,13 @@ pub(crate) fn run(args: &LoadArgs, context: &Context) -> Outcome {
         return Ok(Box::new(Written));
     }
     if let Some(space) = args.to {
-        return copy(&item, &found.relative, space.into(), &library, context);
+        let copy = NewCopy::of(item, &found.relative, space.into(), context)?;
+        if copy.item.reference.kind == ItemKind::Config && !args.yes {
+            let question = copy.question();
+            let hint = format!("rye load {} --to {} --yes", copy.item.reference, copy.space);
+            keys::ask(context, &question, "copying configuration", &hint)?;
+        }
+        return copy.make(&library, context);
     }
     let metadata = library.metadata(&item)?;
     let shadowed = library.shadowed(&found);
@@ -147,47 +155,112 @@ fn verification(item: &Item) -> Value {
     }
 }
 
-/// Copies the verified bytes, which keep their signature, into another space.
-fn copy(
-    item: &Verified<Item>,
-    relative: &str,
+/// The copy that an item's `--to` or `destination` would make.
+pub(crate) fn new_copy(
+    reference: &ItemRef,
     space: Space,
-    library: &Library,
     context: &Context,
-) -> Outcome {
-    if item.coverage == Coverage::Partial {
-        let message = "only a part of it is signed, so it is not copied";
-        return Err(Failure::failed("partial", message).at(&item.path));
+) -> Result<NewCopy, Failure> {
+    let library = context.library()?;
+    let found = library.find(reference)?;
+    let item = library.verify(&found, &library.trust())?;
+    NewCopy::of(item, &found.relative, space, context)
+}
+
+/// A copy of an item, with its signature, that would be made in another space.
+pub(crate) struct NewCopy {
+    pub(crate) item: Verified<Item>,
+    /// Where it would be.
+    pub(crate) to: PathBuf,
+    space: Space,
+    relative: String,
+}
+
+impl NewCopy {
+    fn of(
+        item: Verified<Item>,
+        relative: &str,
+        space: Space,
+        context: &Context,
+    ) -> Result<Self, Failure> {
+        if item.coverage == Coverage::Partial {
+            let message = "only a part of it is signed, so it is not copied";
+            return Err(Failure::failed("partial", message).at(&item.path));
+        }
+        // RYE_DEV_MODE is for running a draft where it is.
+        if let Some(waived) = &item.waived {
+            return Err(waived.clone().into());
+        }
+        if item.reference.is_about_keys() {
+            let message = format!("{} is about a key and is not copied", item.reference);
+            let hint = format!("rye keys trust {}", shell_word(&item.path));
+            return Err(Failure::new(Exit::Permission, "about_keys", message).hint(hint));
+        }
+        let folder = match space {
+            Space::User => context.settings.user_space()?,
+            _ => context.settings.project(),
+        };
+        let to = folder.join(".ai").join(relative);
+        if to.symlink_metadata().is_ok() {
+            return Err(WriteError::Exists(to).into());
+        }
+        Ok(Self {
+            item,
+            to,
+            space,
+            relative: relative.to_owned(),
+        })
     }
-    let folder = match space {
-        Space::User => context.settings.user_space()?,
-        _ => context.settings.project(),
-    };
-    if library.spaces().of(space).next().is_none() {
-        durable::create_folder(&folder.join(".ai"), 0o755)?;
+
+    /// The hash of all bytes that would be written.
+    pub(crate) fn hash(&self) -> Hash {
+        Hash::of(self.item.bytes())
     }
-    let spaces = Spaces::open(
-        Some(context.settings.project()),
-        context.user(),
-        &[],
-        &rye_items::Embedded::EMPTY,
-    )?;
-    let root = spaces.of(space).next();
-    let root = root.ok_or_else(|| {
-        let message = "the project's folder is the user's: there is no project space";
-        Failure::failed("not_found", message).hint("rye load ID --to user")
-    })?;
-    let (above, name) = relative.rsplit_once('/').unwrap_or(("", relative));
-    if root.real_path(above)?.is_none() {
-        durable::create_folder(&root.path_of(above), 0o755)?;
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(self.item.bytes()).into_owned()
     }
-    // No link on the way leads out of the space.
-    let real = root.real_path(above)?;
-    let real = real.ok_or_else(|| SpaceError::NotAFolder(root.path_of(above)))?;
-    let path = real.join(name);
-    durable::write(&path, item.bytes(), 0o644, Existing::Refuse)?;
-    let item = item.reference.clone();
-    Ok(Box::new(Copied { item, space, path }))
+
+    fn question(&self) -> String {
+        let (item, space) = (&self.item.reference, self.space);
+        let (from, to) = (self.item.path.display(), self.to.display());
+        let (hash, text) = (self.hash(), quoted(&self.text()));
+        format!("{text}\nfrom: {from}\nto: {to}\nhash: {hash}\nCopy {item} to the {space} space?")
+    }
+
+    /// Writes the verified bytes, which keep their signature.
+    pub(crate) fn make(self, library: &Library, context: &Context) -> Outcome {
+        let (space, relative) = (self.space, self.relative.as_str());
+        if library.spaces().of(space).next().is_none() {
+            let folder = match space {
+                Space::User => context.settings.user_space()?,
+                _ => context.settings.project(),
+            };
+            durable::create_folder(&folder.join(".ai"), 0o755)?;
+        }
+        let spaces = Spaces::open(
+            Some(context.settings.project()),
+            context.user(),
+            &[],
+            &rye_items::Embedded::EMPTY,
+        )?;
+        let root = spaces.of(space).next();
+        let root = root.ok_or_else(|| {
+            let message = "the project's folder is the user's: there is no project space";
+            Failure::failed("not_found", message).hint("rye load ID --to user")
+        })?;
+        let (above, name) = relative.rsplit_once('/').unwrap_or(("", relative));
+        if root.real_path(above)?.is_none() {
+            durable::create_folder(&root.path_of(above), 0o755)?;
+        }
+        // No link on the way leads out of the space.
+        let real = root.real_path(above)?;
+        let real = real.ok_or_else(|| SpaceError::NotAFolder(root.path_of(above)))?;
+        let path = real.join(name);
+        durable::write(&path, self.item.bytes(), 0o644, Existing::Refuse)?;
+        let item = self.item.reference.clone();
+        Ok(Box::new(Copied { item, space, path }))
+    }
 }
 
 struct Copied {

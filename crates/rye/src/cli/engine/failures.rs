@@ -2,7 +2,7 @@
 
 use rye_engine::DecideError;
 use rye_engine::store::StoreError;
-use rye_host::{ApprovalsError, BridgeError, CompactionError, HostError};
+use rye_host::{ApprovalsError, BridgeError, CallGateError, CompactionError, HostError};
 use rye_items::Space;
 
 use crate::cli::failure::{Exit, Failure};
@@ -21,6 +21,7 @@ impl From<StoreError> for Failure {
             StoreError::Conflict { .. } => Self::failed("conflict", error),
             StoreError::Archived(_) => Self::failed("archived", error),
             StoreError::GateEnded(_) => Self::failed("gate_ended", error),
+            StoreError::SingleCall(_) => Self::usage(error),
             StoreError::Unavailable(_) => Self::failed("store", error).hint(ELSEWHERE),
             StoreError::Broken(_) => Self::failed("broken", error)
                 .hint("rye session resume SESSION goes on from the record"),
@@ -74,6 +75,16 @@ impl From<HostError> for Failure {
         match error {
             HostError::Store(error) => error.into(),
             other => Self::failed("host", other),
+        }
+    }
+}
+
+impl From<CallGateError> for Failure {
+    fn from(error: CallGateError) -> Self {
+        match error {
+            CallGateError::Store(error) => error.into(),
+            CallGateError::TooMany => Self::failed("too_many_gates", error).hint("rye gate list"),
+            other => Self::failed("call_gates", other),
         }
     }
 }

@@ -10,7 +10,7 @@ use rye_graph::{Asking, Posted as Heard, Question, Runs};
 use rye_host::{ASKING, Trusted};
 use serde_json::{Value, json};
 
-use super::{Answered, accepted, fixed};
+use super::{Answered, accepted, fixed, no_key};
 use crate::cli::commands::execute;
 use crate::cli::context::Context;
 use crate::cli::engine::{how_to_answer, person, signing_key};
@@ -114,8 +114,7 @@ pub(super) fn answer(asked: &Asked, action: &str, value: Value, context: &Contex
         return Err(Failure::usage(message).hint(how_to_answer(gate)));
     }
     let Some(key) = signing_key(context)? else {
-        let message = "what is decided in a graph is signed, and there is no key to sign it with";
-        return Err(Failure::failed("no_key", message).hint("rye init"));
+        return Err(no_key("a decision in a graph"));
     };
     let millis = u64::try_from(lillux::time::now().epoch_ms).unwrap_or_default();
     let mut resolution = Resolution {

@@ -1,4 +1,5 @@
-//! Which gate is meant, among those of agents, of graphs and of MCP clients' calls.
+//! Which gate is meant: those of agents and MCP clients' calls are in the session store, those
+//! of graphs beside their runs.
 //!
 //! One that has ended counts as one that waits does: a part of an id that was enough once must
 //! not mean another gate later, which nobody has looked at.
@@ -6,7 +7,6 @@
 use rye_engine::protocol::Gate;
 
 use super::graphs::{self, Asked};
-use crate::cli::call_gates::{Answer, CallGate, CallGates, OF_CALLS};
 use crate::cli::context::Context;
 use crate::cli::engine::{gates_with, is_late};
 use crate::cli::entry_line::decided;
@@ -16,7 +16,6 @@ use crate::cli::failure::Failure;
 pub(super) enum Meant {
     Agent(Gate),
     Graph(Asked),
-    Call(CallGate, Option<Answer>),
 }
 
 /// Finds it by its id, or by a part that no other has.
@@ -30,19 +29,15 @@ pub(super) fn meant(words: &str, context: &Context) -> Result<Meant, Failure> {
         let failure = Failure::failed("ambiguous", message).fitting(fitting.iter().map(line));
         return Err(failure.hint("rye gate list shows what waits, with the whole ids"));
     }
-    fitting.pop().ok_or_else(|| match words {
-        // What was asked for a call is forgotten once the call is made.
-        it if it.starts_with(OF_CALLS) => super::gone(),
-        it => Failure::failed("not_found", format!("there is no gate {it}")).hint("rye gate list"),
+    fitting.pop().ok_or_else(|| {
+        Failure::failed("not_found", format!("there is no gate {words}")).hint("rye gate list")
     })
 }
 
 fn fitting(words: &str, context: &Context) -> Result<Vec<Meant>, Failure> {
-    let calls = CallGates::of(context)?.with_answers()?.into_iter();
-    let calls = calls.map(|(gate, answer)| Meant::Call(gate, answer));
     let graphs = graphs::all(context)?.into_iter().map(Meant::Graph);
     let agents = gates_with(context, words)?.into_iter().map(Meant::Agent);
-    let all = calls.chain(graphs).chain(agents);
+    let all = graphs.chain(agents);
     Ok(all.filter(|gate| gate.id().contains(words)).collect())
 }
 
@@ -51,7 +46,6 @@ impl Meant {
         match self {
             Self::Agent(gate) => gate.id.as_str(),
             Self::Graph(asked) => asked.question.gate.id.as_str(),
-            Self::Call(gate, _) => &gate.id,
         }
     }
 
@@ -59,7 +53,6 @@ impl Meant {
         match self {
             Self::Agent(gate) => &gate.title,
             Self::Graph(asked) => &asked.question.gate.title,
-            Self::Call(gate, _) => &gate.title,
         }
     }
 
@@ -69,10 +62,6 @@ impl Meant {
             Self::Agent(gate) if is_late(gate) => Some("expired".to_owned()),
             Self::Agent(gate) => decided(gate),
             Self::Graph(asked) => decided(&asked.as_it_stands()),
-            Self::Call(_, answer) => {
-                let answer = answer.as_ref()?;
-                Some(format!("{} by {}, {}", answer.action, answer.by, answer.at))
-            }
         }
     }
 }

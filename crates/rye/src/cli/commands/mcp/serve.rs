@@ -29,6 +29,7 @@ pub(crate) fn run(args: &ServeArgs, options: &Options, context: &Context) -> Out
         options,
         context,
         Arc::clone(&supervisor),
+        args.approvals.into(),
     )));
     // Before there are threads, which would be ended by a signal.
     let ends = Ends::new()?;

@@ -36,7 +36,6 @@ pub(crate) struct Asked {
     pub(super) timeout_s: Option<f64>,
     pub(super) project: PathBuf,
     pub(super) started_at: String,
-    #[serde(default)]
     by: By,
     /// That a run of a graph goes on under its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,10 +46,9 @@ pub(crate) struct Asked {
 }
 
 /// Who wants a run: what needs an approval runs only for a person.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum By {
-    #[default]
     Person,
     Client,
 }

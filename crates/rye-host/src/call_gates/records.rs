@@ -1,0 +1,118 @@
+//! What is committed for a call.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rye_engine::protocol::{
+    Batch, CallId, EventKind, Gate, GateOrigin, GateStatus, Limits, Op, Purpose, QueueItemId,
+    QueueMode, Session, SessionId, SessionStatus, Thread, ThreadId, ThreadStatus, Usage,
+};
+use rye_mcp::Gated;
+use serde_json::{Map, json};
+
+use super::{PROJECT, now};
+
+/// The key of a call's thread.
+const THREAD: &str = "mcp";
+
+/// Where the gate of a call is: its session has one thread, one prompt and one call.
+pub(super) fn origin(session: &SessionId, call: &Gated) -> GateOrigin {
+    let item = QueueItemId::from(session.clone());
+    // What is a session's id is an id of all other kinds too.
+    let same = |id: &str| String::from(id);
+    GateOrigin {
+        session: session.clone(),
+        thread: ThreadId::try_from(same(session.as_str())).unwrap_or_else(|_| ThreadId::new()),
+        call: CallId::try_from(same(session.as_str())).unwrap_or_else(|_| CallId::new()),
+        item,
+        tool: call.tool.clone(),
+        resume_key: String::from("call"),
+    }
+}
+
+/// A new session with its gate, pending or decided. With the decision of a person at a client
+/// it is terminated from the start.
+pub(super) fn asked(gate: &Gate, project: &Path) -> Batch {
+    let at = gate.created_at;
+    let project = project.to_string_lossy();
+    let session = Session {
+        id: gate.origin.session.clone(),
+        user_id: None,
+        org_id: None,
+        workspace: Some(project.clone().into_owned()),
+        purpose: Purpose::Run,
+        status: if gate.status.is_pending() {
+            SessionStatus::Running
+        } else {
+            SessionStatus::Terminated
+        },
+        sandbox: None,
+        snapshot_id: None,
+        parent: None,
+        depth: 0,
+        model: None,
+        limits: Limits::default(),
+        usage: Usage::default(),
+        metadata: Map::from_iter([(PROJECT.to_owned(), json!(project))]),
+        created_at: at,
+        updated_at: at,
+    };
+    let thread = Thread {
+        id: gate.origin.thread.clone(),
+        session: session.id.clone(),
+        key: THREAD.to_owned(),
+        status: ThreadStatus::Active,
+        leaf: None,
+        leaf_hash: String::new(),
+        seal: String::new(),
+        mode: QueueMode::default(),
+        model: None,
+        summary: None,
+        tokens: 0,
+        compacting: None,
+        turn: None,
+        last_order: None,
+        metadata: Map::new(),
+        created_at: at,
+        updated_at: at,
+    };
+    let id = thread.id.clone();
+    let mut batch = Batch::default();
+    batch.push(Op::PutSession(Arc::new(session)));
+    batch.push(Op::PutThread(Arc::new(thread)));
+    batch.tell(
+        &id,
+        EventKind::ThreadStart {
+            key: THREAD.to_owned(),
+        },
+    );
+    batch.push(Op::PutGate(Arc::new(gate.clone())));
+    let asked = Gate {
+        status: GateStatus::Pending,
+        ..gate.clone()
+    };
+    batch.tell(
+        &id,
+        EventKind::DecisionGate {
+            gate: Box::new(asked),
+        },
+    );
+    if let GateStatus::Resolved { resolution } = &gate.status {
+        let (gate, resolution) = (gate.id.clone(), resolution.clone());
+        batch.tell(&id, EventKind::DecisionGateResolved { gate, resolution });
+    }
+    batch
+}
+
+/// The decision about a call is used.
+pub(super) fn used(gate: &Gate, session: Session) -> Batch {
+    let mut batch = Batch::default();
+    batch.push(Op::PutSession(Arc::new(Session {
+        status: SessionStatus::Terminated,
+        updated_at: now(),
+        ..session
+    })));
+    let (call, tool) = (gate.origin.call.clone(), gate.origin.tool.clone());
+    batch.tell(&gate.origin.thread, EventKind::ToolStart { call, tool });
+    batch
+}
