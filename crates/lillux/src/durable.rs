@@ -42,8 +42,8 @@ pub enum WriteError {
 /// A folder that cannot be used below the folder that it must stay in.
 #[derive(Debug, thiserror::Error)]
 pub enum BeneathError {
-    /// A link on the way leads to no folder in there.
-    #[error("{} is a link that does not lead to a folder in {}", link.display(), root.display())]
+    /// A link is in the place of a file, or leads to no folder in there.
+    #[error("{} is a link that leads out of {}, or to what is no folder", link.display(), root.display())]
     Leaves {
         /// The link.
         link: PathBuf,

@@ -138,7 +138,11 @@ impl Approved {
         let path = self
             .folder
             .join(format!("{}-{place:.16}.yaml", prepared.hash));
-        durable::create_folder(&self.folder, 0o755).map_err(|error| unusable(&error))?;
+        let project = Path::new(&self.project);
+        durable::create_folder_beneath(project, FOLDER, 0o755).map_err(|error| {
+            let hint = error.hint().map(|hint| format!("\nhint: {hint}"));
+            unusable(&format!("{error}{}", hint.unwrap_or_default()))
+        })?;
         durable::write(&path, &signed, 0o644, durable::Existing::Replace)
             .map_err(|error| unusable(&error))
     }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lillux::path_policy::{Class, Classified, PathPolicy, Private, Protected, Sensitive};
 use lillux::process::{Command, Environment, ExecError, Exit, Handle, Stream, Supervisor};
 use rye_engine::sandbox::{
     Done, Exec, Executed, FileInfo, LeadsTo, Sandbox, SandboxError, Walk, Walked, Watcher,
@@ -30,10 +31,14 @@ const GRACE: Duration = Duration::from_millis(100);
 /// it ends, when its time is up, when nobody waits for it any more, and when this process
 /// dies, of whatever cause.
 ///
+/// Its own reads and writes refuse the [protected](Local::protected) directories of the user;
+/// a program that it runs does not know of them.
+///
 /// Programs see `PATH`, `HOME` and a few more of this process's variables, not its keys.
 #[derive(Clone)]
 pub struct Local {
     workspace: PathBuf,
+    policy: Arc<PathPolicy>,
     supervisor: Arc<Supervisor>,
     environment: Environment,
     shell: &'static str,
@@ -52,6 +57,7 @@ impl Local {
         let shells = ["/bin/bash", "/usr/bin/bash"];
         let shell = shells.into_iter().find(|path| Path::new(path).exists());
         Ok(Self {
+            policy: Arc::new(PathPolicy::new(&workspace, Protected::default())),
             workspace,
             supervisor: supervisor.into(),
             environment: Environment::Minimal,
@@ -66,22 +72,37 @@ impl Local {
         self
     }
 
+    /// With private directories, which it refuses to use, with the user's home directories,
+    /// and with the project that the workspace is a part of.
+    #[must_use]
+    pub fn protected(mut self, protected: Protected, project: impl Into<PathBuf>) -> Self {
+        let policy = PathPolicy::new(&self.workspace, protected);
+        self.policy = Arc::new(policy.within_project(project));
+        self
+    }
+
     fn place(&self, path: &str) -> Place {
+        self.place_among(path, &Arc::new(self.policy.private()))
+    }
+
+    fn place_among(&self, path: &str, private: &Arc<Private>) -> Place {
         Place {
             shown: path.to_owned(),
             path: self.workspace.join(path),
+            private: Arc::clone(private),
         }
     }
 
     async fn run(&self, exec: Exec, watcher: &dyn Watcher) -> Result<Executed, SandboxError> {
         let cwd = self.place(exec.cwd.as_deref().unwrap_or_default());
+        let cwd = cwd.real()?;
         let mut out = Kept::new(exec.max_output, exec.max_told);
         let mut err = Kept::new(exec.max_output, exec.max_told);
         let started = AtomicBool::new(false);
         let output = {
             let mut command = Command::new(self.shell)
                 .args(["-c", &exec.command])
-                .cwd(&cwd.path)
+                .cwd(&cwd)
                 .environment(self.environment)
                 .stdin(exec.stdin)
                 .grace(GRACE)
@@ -142,27 +163,22 @@ impl Sandbox for Local {
     }
 
     fn leads_to<'a>(&'a self, path: &'a str) -> Later<'a, LeadsTo> {
-        let (full, workspace) = (self.workspace.join(path), self.workspace.clone());
+        let (policy, workspace) = (Arc::clone(&self.policy), self.workspace.clone());
         let given = path.to_owned();
         let looked = spawn_blocking(move || {
-            let real = place::real(&full);
-            let straight = place::without_links(&full) == real;
-            let named = |real: &Path| {
-                if straight {
-                    given
-                } else {
-                    real.to_string_lossy().into_owned()
-                }
-            };
-            match real.strip_prefix(workspace) {
-                Ok(inside) => LeadsTo::Inside(named(inside)),
-                Err(_) => LeadsTo::Outside(named(&real)),
+            let Classified { real, class } = policy.classify(&given);
+            if place::without_links(&workspace.join(&given)) == real {
+                return LeadsTo { real: given, class };
             }
+            let shown = real.strip_prefix(workspace).unwrap_or(&real);
+            let real = shown.to_string_lossy().into_owned();
+            LeadsTo { real, class }
         });
-        // What nobody could look at is not known to be inside.
         Box::pin(async move {
-            let unknown = |_| LeadsTo::Outside(path.to_owned());
-            looked.await.unwrap_or_else(unknown)
+            looked.await.unwrap_or_else(|_| LeadsTo {
+                real: path.to_owned(),
+                class: Class::Sensitive(Sensitive::Unresolvable),
+            })
         })
     }
 
@@ -176,7 +192,9 @@ impl Sandbox for Local {
         paths: &'a [String],
         longest: u64,
     ) -> Later<'a, Vec<Result<Vec<u8>, SandboxError>>> {
-        let places: Vec<_> = paths.iter().map(|path| self.place(path)).collect();
+        let private = Arc::new(self.policy.private());
+        let places = paths.iter().map(|path| self.place_among(path, &private));
+        let places: Vec<_> = places.collect();
         Box::pin(async move {
             let read = move || {
                 let bytes = places.iter().map(|place| place.read(longest));
@@ -221,8 +239,8 @@ impl Sandbox for Local {
     fn mkdir<'a>(&'a self, path: &'a str) -> Done<'a, ()> {
         let place = self.place(path);
         blocking(move || {
-            let made = fs::create_dir_all(&place.path);
-            made.map_err(|error| place.wrong(&error))
+            let made = PathPolicy::create_folder(&place.real()?);
+            made.map(drop).map_err(|error| place.wrong(&error))
         })
     }
 
