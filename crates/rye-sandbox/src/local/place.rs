@@ -147,8 +147,8 @@ impl Place {
     }
 
     pub(super) fn remove(&self, workspace: &Path) -> Result<(), SandboxError> {
-        let about = fs::symlink_metadata(&self.path).map_err(|error| self.wrong(&error))?;
         let real = self.real()?;
+        let about = fs::symlink_metadata(&self.path).map_err(|error| self.wrong(&error))?;
         if self.private.is_within(&real) {
             return Err(SandboxError::Private(self.shown.clone()));
         }
