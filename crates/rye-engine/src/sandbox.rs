@@ -23,6 +23,9 @@ pub enum SandboxError {
     /// A path in a private directory of the user.
     #[error("{0} is in a private directory, which no tool or agent may use")]
     Private(String),
+    /// A path that leads to another place than when its use was permitted.
+    #[error("{0} leads to another place than when it was asked about")]
+    Moved(String),
     /// There is no such file or folder.
     #[error("there is no {0}")]
     NotFound(String),
@@ -160,6 +163,21 @@ pub trait Sandbox: Send + Sync + 'static {
     fn read<'a>(&'a self, path: &'a str) -> Done<'a, Vec<u8>>;
     /// Writes a file, whole, and makes the folders it needs.
     fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> Done<'a, ()>;
+    /// Writes a file, like [`write`](Self::write), if its path still leads to where it led
+    /// when the write was permitted.
+    fn write_to<'a>(
+        &'a self,
+        path: &'a str,
+        permitted: &'a LeadsTo,
+        bytes: &'a [u8],
+    ) -> Done<'a, ()> {
+        Box::pin(async move {
+            if self.leads_to(path).await != *permitted {
+                return Err(SandboxError::Moved(path.to_owned()));
+            }
+            self.write(path, bytes).await
+        })
+    }
     /// What is in a folder, in order.
     fn list<'a>(&'a self, path: &'a str) -> Done<'a, Vec<FileInfo>>;
     /// The bytes of many files, each its own success. One that is longer than `longest`

@@ -163,17 +163,8 @@ impl Sandbox for Local {
     }
 
     fn leads_to<'a>(&'a self, path: &'a str) -> Later<'a, LeadsTo> {
-        let (policy, workspace) = (Arc::clone(&self.policy), self.workspace.clone());
-        let given = path.to_owned();
-        let looked = spawn_blocking(move || {
-            let Classified { real, class } = policy.classify(&given);
-            if place::without_links(&workspace.join(&given)) == real {
-                return LeadsTo { real: given, class };
-            }
-            let shown = real.strip_prefix(workspace).unwrap_or(&real);
-            let real = shown.to_string_lossy().into_owned();
-            LeadsTo { real, class }
-        });
+        let (policy, given) = (Arc::clone(&self.policy), path.to_owned());
+        let looked = spawn_blocking(move || target(&policy, &given).0);
         Box::pin(async move {
             looked.await.unwrap_or_else(|_| LeadsTo {
                 real: path.to_owned(),
@@ -226,6 +217,24 @@ impl Sandbox for Local {
         blocking(move || place.write(&bytes))
     }
 
+    fn write_to<'a>(
+        &'a self,
+        path: &'a str,
+        permitted: &'a LeadsTo,
+        bytes: &'a [u8],
+    ) -> Done<'a, ()> {
+        let (place, bytes) = (self.place(path), bytes.to_vec());
+        let (policy, permitted) = (Arc::clone(&self.policy), permitted.clone());
+        blocking(move || {
+            let (found, real) = target(&policy, &place.shown);
+            if found != permitted {
+                return Err(SandboxError::Moved(place.shown));
+            }
+            // What was compared is what is written to: no link is followed from here on.
+            place.write_at(&real, &bytes)
+        })
+    }
+
     fn list<'a>(&'a self, path: &'a str) -> Done<'a, Vec<FileInfo>> {
         let place = self.place(path);
         blocking(move || place.list())
@@ -262,6 +271,19 @@ impl Sandbox for Local {
     fn exec<'a>(&'a self, exec: Exec, watcher: &'a dyn Watcher) -> Done<'a, Executed> {
         Box::pin(self.run(exec, watcher))
     }
+}
+
+/// Where a path leads, as it is shown, and its real path.
+fn target(policy: &PathPolicy, path: &str) -> (LeadsTo, PathBuf) {
+    let Classified { real, class } = policy.classify(path);
+    let workspace = policy.workspace();
+    let shown = if place::without_links(&workspace.join(path)) == real {
+        path.to_owned()
+    } else {
+        let shown = real.strip_prefix(workspace).unwrap_or(&real);
+        shown.to_string_lossy().into_owned()
+    };
+    (LeadsTo { real: shown, class }, real)
 }
 
 /// Does what may wait for a disk where nobody else waits.

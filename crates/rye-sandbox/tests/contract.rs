@@ -370,6 +370,30 @@ async fn the_local_one_refuses_private_directories_by_every_way_to_them() {
     assert_eq!(std::fs::read_dir(&keys).unwrap().count(), 1);
 }
 
+#[tokio::test]
+async fn a_file_is_written_only_where_its_path_led_when_it_was_permitted() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let sandbox = local(&folder);
+    for name in ["plain", ".git"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    let link = folder.path().join("link");
+    symlink("plain", &link).unwrap();
+    let permitted = sandbox.leads_to("link/config").await;
+    sandbox
+        .write_to("link/config", &permitted, b"x")
+        .await
+        .unwrap();
+    assert!(folder.path().join("plain/config").exists());
+    std::fs::remove_file(&link).unwrap();
+    symlink(".git", &link).unwrap();
+    let moved = Err(SandboxError::Moved("link/config".to_owned()));
+    let written = sandbox.write_to("link/config", &permitted, b"x").await;
+    assert_eq!(written, moved);
+    assert!(!folder.path().join(".git/config").exists());
+}
+
 fn walk(path: &str) -> Walk {
     Walk {
         path: path.to_owned(),

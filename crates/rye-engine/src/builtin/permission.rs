@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::arguments::Instead;
 use crate::bridge::{Mode, Risk};
 use crate::proof;
-use crate::sandbox::{Sandbox, SandboxError};
+use crate::sandbox::{LeadsTo, Sandbox, SandboxError};
 use crate::text::quoted;
 use crate::tool::{DecisionRequest, LEADS_TO, ToolContext, ToolDef, ToolError, decided};
 
@@ -37,16 +37,40 @@ pub(super) async fn begins(tool: &ToolDef, context: &ToolContext) -> Result<(), 
     Ok(())
 }
 
-/// Waits until a person agrees to a change of a file, where they must. What they want
-/// instead, where they want something else.
+/// A change of a file that may be made.
+#[derive(Default)]
+pub(super) struct Permitted {
+    /// What a person wants instead, where they want something else.
+    pub(super) instead: Option<Instead>,
+    /// Where the path leads, if it is the one that was looked at.
+    target: Option<LeadsTo>,
+}
+
+impl Permitted {
+    /// Writes the file that was permitted.
+    pub(super) async fn write(
+        &self,
+        path: &str,
+        bytes: &[u8],
+        context: &ToolContext,
+    ) -> Result<(), ToolError> {
+        let written = match &self.target {
+            Some(target) => context.sandbox.write_to(path, target, bytes),
+            None => context.sandbox.write(path, bytes),
+        };
+        written.await.map_err(super::failed)
+    }
+}
+
+/// Waits until a person agrees to a change of a file, where they must.
 pub(super) async fn to_change(
     tool: &ToolDef,
     path: &str,
     args: &Value,
     context: &ToolContext,
-) -> Result<Option<Instead>, ToolError> {
+) -> Result<Permitted, ToolError> {
     if !asks(&*context.sandbox) {
-        return Ok(None);
+        return Ok(Permitted::default());
     }
     let place = context.sandbox.leads_to(path).await;
     let reason = match place.class {
@@ -86,10 +110,11 @@ pub(super) async fn to_change(
     let instead = decided(mode, tool, request, args, context).await?;
     // Somebody may have thought about it for long.
     if instead.is_none() && context.sandbox.leads_to(path).await != place {
-        let message = format!("{path} leads to another place than when it was asked about");
-        return Err(ToolError::failed(message));
+        return Err(super::failed(SandboxError::Moved(path.to_owned())));
     }
-    Ok(instead)
+    // Whoever wrote other arguments has chosen their path.
+    let target = instead.is_none().then_some(place);
+    Ok(Permitted { instead, target })
 }
 
 /// Where a folder really is that a command is to run in, if a link leads there and nothing

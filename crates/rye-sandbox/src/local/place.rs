@@ -51,7 +51,14 @@ impl Place {
 
     /// Writes the file, so that it is there whole, old or new, whatever happens meanwhile.
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), SandboxError> {
-        let real = self.real()?;
+        self.write_at(&self.real()?, bytes)
+    }
+
+    /// The same at a path without links, which is this one's.
+    pub(super) fn write_at(&self, real: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
+        if self.private.contains(real) {
+            return Err(SandboxError::Private(self.shown.clone()));
+        }
         let (Some(above), Some(name)) = (real.parent(), real.file_name()) else {
             return Err(unusable(&self.shown, "it is a folder"));
         };
@@ -63,7 +70,7 @@ impl Place {
                 let written = durable::write(&path, bytes, 0o666, Existing::Replace);
                 written.map_err(|error| self.not_written(error))
             }
-            _ => self.overwrite(&real, &path, bytes),
+            _ => self.overwrite(real, &path, bytes),
         }
     }
 

@@ -182,7 +182,7 @@ impl From<BeneathError> for Failure {
         match error {
             BeneathError::Path(error) => error.into(),
             link @ BeneathError::Leaves { .. } => {
-                Self::failed("leaves_project", link).maybe_hint(hint)
+                Self::new(Exit::Integrity, "leaves_project", link).maybe_hint(hint)
             }
         }
     }
