@@ -9,9 +9,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, open, openat2};
+use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
 use crate::error::{At, PathError};
+use crate::text::shell_word;
 
 /// What to do where a file already stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +37,32 @@ pub enum WriteError {
     /// The operating system refused.
     #[error(transparent)]
     Path(#[from] PathError),
+}
+
+/// A folder that cannot be used below the folder that it must stay in.
+#[derive(Debug, thiserror::Error)]
+pub enum BeneathError {
+    /// A link is in the place of a file, or leads to no folder in there.
+    #[error("{} is a link that leads out of {}, or to what is no folder", link.display(), root.display())]
+    Leaves {
+        /// The link.
+        link: PathBuf,
+        /// What it must stay in.
+        root: PathBuf,
+    },
+    /// The operating system refused.
+    #[error(transparent)]
+    Path(#[from] PathError),
+}
+
+impl BeneathError {
+    /// The command that removes the link.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Leaves { link, .. } => Some(format!("rm {}", shell_word(link))),
+            Self::Path(_) => None,
+        }
+    }
 }
 
 /// Writes one file. Its mode is `mode` less the umask.
@@ -171,6 +200,46 @@ pub fn create_folder(folder: &Path, mode: u32) -> Result<(), PathError> {
     Ok(())
 }
 
+/// Makes a folder below another, like [`create_folder`], by no link that leads out of that.
+pub fn create_folder_beneath(
+    root: &Path,
+    relative: impl AsRef<Path>,
+    mode: u32,
+) -> Result<(), BeneathError> {
+    let relative = relative.as_ref();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let top = open(root, flags, Mode::empty()).at("open the folder", root)?;
+    let mut above = top.try_clone().at("open the folder", root)?;
+    let mut parts: Vec<_> = relative.ancestors().collect();
+    parts.retain(|part| !part.as_os_str().is_empty());
+    for part in parts.into_iter().rev() {
+        let path = root.join(part);
+        let opened = |_| openat2(&top, part, flags, Mode::empty(), resolve);
+        let opened = opened(()).or_else(|error| match (error, part.file_name()) {
+            (Errno::NOENT, Some(name)) => {
+                let mode = if part == relative { mode } else { 0o777 };
+                match mkdirat(&above, name, Mode::from_raw_mode(mode)) {
+                    Ok(()) => rustix::fs::fsync(&above)?,
+                    Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error),
+                }
+                opened(())
+            }
+            _ => Err(error),
+        });
+        above = match opened {
+            Ok(folder) => folder,
+            Err(_) if path.is_symlink() => {
+                let root = root.to_owned();
+                return Err(BeneathError::Leaves { link: path, root });
+            }
+            Err(error) => return Err(error).at("use the folder", &path)?,
+        };
+    }
+    Ok(())
+}
+
 fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -260,6 +329,43 @@ mod tests {
         let mode = |p: &Path| fs::metadata(p).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&inner), 0o700);
         assert_ne!(mode(&dir.path().join("a")) & 0o050, 0);
+    }
+
+    #[test]
+    fn a_folder_beneath_another_is_made_by_no_link_that_leads_out() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let (root, outside) = (dir.path().join("root"), dir.path().join("outside"));
+        fs::create_dir_all(root.join("inside")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        symlink("inside", root.join("stays")).unwrap();
+        symlink(&outside, root.join("leaves")).unwrap();
+        symlink("../outside", root.join("inside/up")).unwrap();
+        symlink("nowhere", root.join("dangling")).unwrap();
+        symlink("/proc/self/cwd", root.join("magic")).unwrap();
+        fs::write(root.join("file"), "").unwrap();
+        for path in ["a/b/c", "inside/new", "stays/too", "a"] {
+            create_folder_beneath(&root, path, 0o700).unwrap();
+            assert!(root.join(path).is_dir(), "{path}");
+        }
+        for (path, link) in [
+            ("leaves", "leaves"),
+            ("leaves/x", "leaves"),
+            ("stays/up/x", "stays/up"),
+            ("dangling", "dangling"),
+            ("dangling/x", "dangling"),
+            ("magic/x", "magic"),
+        ] {
+            match create_folder_beneath(&root, path, 0o700) {
+                Err(BeneathError::Leaves { link: found, .. }) => {
+                    assert_eq!(found, root.join(link), "{path}");
+                }
+                other => panic!("{path}: {other:?}"),
+            }
+        }
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+        let file = create_folder_beneath(&root, "file/x", 0o700);
+        assert!(matches!(file, Err(BeneathError::Path(_))), "{file:?}");
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! | [`envelope`] | secrets sealed to one or several public keys |
 //! | [`mask`] | secrets taken out of texts and streams, however they are written |
 //! | [`durable`] | files that are there whole or not at all, also after a power cut |
+//! | [`path_policy`] | which paths of this machine may be read and written for somebody else |
 //! | [`watch`] | waiting for a file, or for the end of a recorded run |
 //! | [`time`] | wall clock and monotonic clock, read together |
 //!
@@ -51,6 +52,7 @@ mod error;
 pub mod hash;
 pub mod keys;
 pub mod mask;
+pub mod path_policy;
 pub mod process;
 mod shown;
 mod text;

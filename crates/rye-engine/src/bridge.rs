@@ -20,6 +20,7 @@ use rye_protocol::ErrorInfo;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::sandbox::Sandbox;
 use crate::store::Later;
 use crate::tool::{Effect, Tool, ToolContext, ToolOutput};
 
@@ -111,6 +112,36 @@ pub struct Prepared {
     pub handle: Arc<dyn Any + Send + Sync>,
 }
 
+/// What is known of a call with certain parameters before it is made.
+#[derive(Clone)]
+pub struct Review {
+    /// Why a person must approve it, beside what the action says of itself.
+    pub reasons: Vec<Reason>,
+    /// What its source wants to remember until it is called.
+    pub handle: Arc<dyn Any + Send + Sync>,
+}
+
+impl Default for Review {
+    fn default() -> Self {
+        Self {
+            reasons: Vec::new(),
+            handle: Arc::new(()),
+        }
+    }
+}
+
+/// Why a person must approve a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reason {
+    /// The reason, in a line.
+    pub text: String,
+    /// Whether a rule of the policy may allow the call all the same.
+    pub may_be_allowed_by_rule: bool,
+    /// Whether it is about the action, whatever its parameters are: then an approval for the
+    /// session or the project holds for the next call too.
+    pub is_about_action: bool,
+}
+
 /// One file of what would run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
@@ -175,10 +206,22 @@ pub trait ActionSource: Send + Sync + 'static {
     /// An action as it would run now. Nothing is run.
     fn prepare<'a>(&'a self, id: &'a str) -> Later<'a, Result<Prepared, ActionError>>;
 
-    /// Runs an action, if it is still the one that was prepared.
+    /// Looks at what a call with these parameters would do. Nothing is run. The error is a
+    /// call that no approval can allow.
+    fn review<'a>(
+        &'a self,
+        _: &'a Prepared,
+        _params: &'a Value,
+        _: &'a dyn Sandbox,
+    ) -> Later<'a, Result<Review, ActionError>> {
+        Box::pin(std::future::ready(Ok(Review::default())))
+    }
+
+    /// Runs an action, if it is still the one that was prepared and reviewed.
     fn call<'a>(
         &'a self,
         prepared: &'a Prepared,
+        review: &'a Review,
         params: Value,
         context: &'a ToolContext,
     ) -> Later<'a, Result<ToolOutput, ActionError>>;

@@ -6,6 +6,7 @@ mod walk;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lillux::path_policy::Class;
 use rye_protocol::{ErrorCode, ErrorInfo};
 
 use crate::store::Later;
@@ -19,6 +20,12 @@ pub enum SandboxError {
     /// A path that leads out of the workspace.
     #[error("{0} is not in the workspace")]
     Outside(String),
+    /// A path in a private directory of the user.
+    #[error("{0} is in a private directory, which no tool or agent may use")]
+    Private(String),
+    /// A path that leads to another place than when its use was permitted.
+    #[error("{0} leads to another place than when it was asked about")]
+    Moved(String),
     /// There is no such file or folder.
     #[error("there is no {0}")]
     NotFound(String),
@@ -43,6 +50,7 @@ impl From<SandboxError> for ErrorInfo {
     fn from(error: SandboxError) -> Self {
         let code = match error {
             SandboxError::Interrupted(_) => ErrorCode::Interrupted,
+            SandboxError::Private(_) => ErrorCode::Denied,
             _ => ErrorCode::ToolFailed,
         };
         Self::new(code, error.to_string())
@@ -133,15 +141,16 @@ pub type Done<'a, T> = Later<'a, Result<T, SandboxError>>;
 
 /// Where a path really leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LeadsTo {
-    /// To a place in the workspace: the path itself, or, where there is a link on it, the
-    /// place's own, from the workspace.
-    Inside(String),
-    /// Out of it: the path itself, or where a link leads.
-    Outside(String),
+pub struct LeadsTo {
+    /// The path itself; where there is a link on it, the path of the place that it leads to,
+    /// relative to the workspace if it is in there.
+    pub real: String,
+    /// How it may be used.
+    pub class: Class,
 }
 
-/// Where tools work. Paths are relative to the workspace.
+/// Where tools work. Paths are relative to the workspace. A sandbox on this machine refuses
+/// every use of a private directory with [`SandboxError::Private`].
 pub trait Sandbox: Send + Sync + 'static {
     /// Its kind: `virtual`, `local` and so on.
     fn kind(&self) -> &'static str;
@@ -154,6 +163,21 @@ pub trait Sandbox: Send + Sync + 'static {
     fn read<'a>(&'a self, path: &'a str) -> Done<'a, Vec<u8>>;
     /// Writes a file, whole, and makes the folders it needs.
     fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> Done<'a, ()>;
+    /// Writes a file, like [`write`](Self::write), if its path still leads to where it led
+    /// when the write was permitted.
+    fn write_to<'a>(
+        &'a self,
+        path: &'a str,
+        permitted: &'a LeadsTo,
+        bytes: &'a [u8],
+    ) -> Done<'a, ()> {
+        Box::pin(async move {
+            if self.leads_to(path).await != *permitted {
+                return Err(SandboxError::Moved(path.to_owned()));
+            }
+            self.write(path, bytes).await
+        })
+    }
     /// What is in a folder, in order.
     fn list<'a>(&'a self, path: &'a str) -> Done<'a, Vec<FileInfo>>;
     /// The bytes of many files, each its own success. One that is longer than `longest`

@@ -51,6 +51,8 @@ pub enum Origin {
     Item(String),
     /// The anchor of an item.
     Anchor(String),
+    /// The executor itself.
+    Executor,
 }
 
 impl fmt::Display for Origin {
@@ -61,6 +63,7 @@ impl fmt::Display for Origin {
             Self::Interpreter(id) => write!(f, "interpreter of {id}"),
             Self::Item(id) => write!(f, "env of {id}"),
             Self::Anchor(id) => write!(f, "anchor of {id}"),
+            Self::Executor => f.write_str("executor"),
         }
     }
 }

@@ -88,6 +88,14 @@ pub enum ExecuteError {
     /// What was approved is not what would run.
     #[error("{0} is not what was approved: it, or what it runs on, has changed since")]
     ApprovalVoid(String),
+    /// A parameter names a path that no tool may use.
+    #[error("{tool}: {path} is in a private directory, which no tool may use")]
+    PrivatePath {
+        /// The tool.
+        tool: String,
+        /// The path, as it was given.
+        path: String,
+    },
     /// A folder or file cannot be used.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -119,6 +127,7 @@ impl ExecuteError {
             Self::ValueAsCode { .. } => "value_as_code",
             Self::ApprovalRequired { .. } => "approval_required",
             Self::ApprovalVoid(_) => "approval_void",
+            Self::PrivatePath { .. } => "private_path",
             Self::Path(error) if error.is_permission() => "permission",
             Self::Path(_) | Self::NotText(_) => "io",
         }

@@ -12,11 +12,12 @@ mod resolved;
 mod standard;
 mod system;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lillux::Hash;
+use lillux::path_policy::{PathPolicy, Protected};
 use lillux::process::Supervisor;
 use rye_items::metadata::Metadata;
 use rye_items::{Embedded, ItemError, ItemKind, ItemRef, Library, Memory, Options, SYSTEM};
@@ -24,13 +25,15 @@ use serde_json::{Map, Value};
 
 use crate::chain::{self, Chain, ChainError, Link};
 use crate::envelope::Envelope;
+use crate::environment::Origin;
 use crate::error::ExecuteError;
 use crate::mask::{self, Watching};
 use crate::parameters::Schemas;
 use crate::primitive::{Execute, HttpClient, Listener, Primitives, Run, Spill};
 use crate::trace::Trace;
 
-pub use approval::Approval;
+use approval::CheckedPaths;
+pub use approval::{Approval, Need, SensitiveWrite};
 pub use code::check_before_signing;
 pub use facts::CallAnchor;
 use inherited::Inherited;
@@ -52,6 +55,9 @@ pub struct Places {
     pub cache: PathBuf,
     /// Let project and user items pass that do not verify, with a warning.
     pub dev_mode: bool,
+    /// Further private directories and home directories of the user. The keys and secrets of
+    /// `user` and the `cache` are private, and `user` is a home, without being named here.
+    pub protected: Protected,
 }
 
 impl Places {
@@ -64,7 +70,21 @@ impl Places {
             embedded: &SYSTEM,
             cache: cache.into(),
             dev_mode: false,
+            protected: Protected::default(),
         }
+    }
+
+    /// Which paths tools may use.
+    fn path_policy(&self) -> PathPolicy {
+        let mut protected = self.protected.clone();
+        if let Some(user) = &self.user {
+            protected
+                .private
+                .extend(rye_items::private_directories(user));
+            protected.homes.push(user.clone());
+        }
+        protected.private.push(self.cache.clone());
+        PathPolicy::new(&self.project, protected)
     }
 }
 
@@ -131,6 +151,7 @@ pub struct Standing {
 #[derive(Debug, Clone)]
 pub struct Executor {
     places: Places,
+    paths: PathPolicy,
     primitives: Primitives,
     supervisor: Arc<Supervisor>,
     memory: Arc<Memory>,
@@ -158,6 +179,7 @@ impl Executor {
             primitives.register(http, aliases, Arc::new(HttpClient::default()));
         }
         Self {
+            paths: places.path_policy(),
             places,
             primitives,
             supervisor,
@@ -208,10 +230,16 @@ impl Executor {
         let dependencies = dependencies::verify(library, &trust, chain, &anchored)?;
         trace.dependencies(dependencies, start.elapsed());
         let hash = chain.hash_with(dependencies);
+        let paths = CheckedPaths::of(
+            &chain.tool().metadata,
+            &parameters,
+            &self.paths,
+            request.approval.workspace(),
+        );
+        let paths = paths.map_err(|path| private_path(chain, path))?;
         if !request.dry_run {
-            let places = &self.places;
             let approval = &request.approval;
-            approval.check(chain, dependencies, &parameters, places)?;
+            approval.check(chain, dependencies, &paths)?;
         }
         let env_configs = prepare::env_configs(chain)?;
         let inherited = || {
@@ -227,7 +255,7 @@ impl Executor {
         let parameters =
             prepare::with_resolved_config(library, &trust, chain, parameters, &mut warnings)?;
         let facts = self.facts(chain, &anchored, &parameters)?;
-        let environment = self
+        let mut environment = self
             .environment(
                 chain,
                 &env_configs,
@@ -237,6 +265,9 @@ impl Executor {
                 &mut warnings,
             )
             .await?;
+        if let Some(text) = paths.for_program(&self.paths) {
+            environment.set(approval::PATH_POLICY, text, Origin::Executor);
+        }
         trace.environment(&environment);
         let masks = environment.secrets();
         let left_out = environment.left_out().clone();
@@ -293,12 +324,29 @@ impl Executor {
         Ok(Link { item, metadata })
     }
 
+    /// Why a call would have to be approved by a person, if it is made by an agent that works
+    /// in `workspace`. A call that names a private path is an error, as it is when it is made.
+    pub fn review(
+        &self,
+        tool: &ItemRef,
+        parameters: &Value,
+        workspace: Option<&Path>,
+    ) -> Result<Vec<Need>, ExecuteError> {
+        let tool = self.tool(tool)?;
+        let parameters = self.schemas.check(&tool.metadata, parameters.clone())?;
+        let paths = CheckedPaths::of(&tool.metadata, &parameters, &self.paths, workspace);
+        let paths = paths.map_err(|path| ExecuteError::PrivatePath {
+            tool: tool.id().to_string(),
+            path,
+        })?;
+        Ok(approval::needs(&tool.metadata, &paths))
+    }
+
     /// Whether a call would have to be approved by a person, if it is nobody's who is one.
     pub fn asks_first(&self, request: &Request) -> Result<bool, ExecuteError> {
-        let tool = self.tool(&request.tool)?;
-        let needed = approval::needed(&tool.metadata, &request.parameters, &self.places);
-        if needed.is_some() || !self.places.dev_mode {
-            return Ok(needed.is_some());
+        let needs = self.review(&request.tool, &request.parameters, None)?;
+        if !needs.is_empty() || !self.places.dev_mode {
+            return Ok(!needs.is_empty());
         }
         let chain = self.chain(&request.tool)?;
         Ok(chain.waived(chain.dependencies) > 0)
@@ -355,6 +403,11 @@ impl Executor {
     fn spill(&self) -> Spill {
         Spill::new(self.places.cache.join("output"))
     }
+}
+
+fn private_path(chain: &Chain, path: String) -> ExecuteError {
+    let tool = chain.tool().id().to_string();
+    ExecuteError::PrivatePath { tool, path }
 }
 
 /// Pairs that all fit.

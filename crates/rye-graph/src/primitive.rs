@@ -106,7 +106,9 @@ impl StateGraph {
             approval: match call.approval {
                 Approval::Asked => Approval::Asked,
                 // What a person saw is the graph; of its tools they have seen nothing.
-                Approval::Missing | Approval::OfChain(_) => Approval::Missing,
+                Approval::Missing | Approval::OfChain(_) | Approval::OfCall { .. } => {
+                    Approval::Missing
+                }
             },
             listener: call.listener.clone(),
         };

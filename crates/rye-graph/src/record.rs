@@ -28,7 +28,7 @@ pub use verify::{Fault, Trouble, Verdict};
 
 use std::io::ErrorKind;
 
-use lillux::durable::WriteError;
+use lillux::durable::{BeneathError, WriteError};
 use lillux::keys::Purpose;
 use lillux::{Hash, PathError, hash::Hasher};
 use serde::{Deserialize, Serialize};
@@ -75,6 +75,9 @@ pub enum RecordError {
     /// A file cannot be used.
     #[error(transparent)]
     Path(#[from] PathError),
+    /// A link leads to another folder than that of the runs.
+    #[error(transparent)]
+    Link(BeneathError),
     /// A file cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -111,6 +114,15 @@ pub enum RecordError {
     NoKey(String),
 }
 
+impl From<BeneathError> for RecordError {
+    fn from(error: BeneathError) -> Self {
+        match error {
+            BeneathError::Path(error) => Self::Path(error),
+            link @ BeneathError::Leaves { .. } => Self::Link(link),
+        }
+    }
+}
+
 fn place(line: usize) -> String {
     match line {
         0 => String::new(),
@@ -129,6 +141,7 @@ impl RecordError {
             Self::Unsigned(_) => "record_unsigned",
             Self::OfStrangers { .. } => "record_untrusted",
             Self::NoKey(_) => "no_key",
+            Self::Link(_) => "leaves_project",
             Self::Path(_) | Self::Write(_) | Self::Store(_) => match self.path() {
                 Some(error) if error.is_permission() => "permission",
                 Some(error) if error.source.kind() == ErrorKind::StorageFull => "disk_full",
@@ -149,6 +162,7 @@ impl RecordError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotFound(_) | Self::Ambiguous(..) => Some("rye run list".to_owned()),
+            Self::Link(error) => error.hint(),
             Self::InUse(run) => Some(format!("rye run tail {run} --follow")),
             Self::Altered { run, .. } => Some(format!("rye run verify {run}")),
             Self::Unsigned(run) => Some(format!(

@@ -133,7 +133,11 @@ impl Approved {
         let signed = signature::sign(text.as_bytes(), &comment, &binding, key, &time, None);
         let signed = signed.map_err(|error| unusable(&error))?;
         let path = self.folder.join(name);
-        durable::create_folder(&self.folder, 0o755).map_err(|error| unusable(&error))?;
+        let project = Path::new(&self.project);
+        durable::create_folder_beneath(project, &format!(".ai/{FOLDER}"), 0o755).map_err(|error| {
+            let hint = error.hint().map(|hint| format!("\nhint: {hint}"));
+            unusable(&format!("{error}{}", hint.unwrap_or_default()))
+        })?;
         durable::write(&path, &signed, 0o644, durable::Existing::Replace)
             .map_err(|error| unusable(&error))
     }

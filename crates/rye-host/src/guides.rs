@@ -7,6 +7,7 @@ mod page;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use lillux::path_policy::{Class, PathPolicy, Protected, Sensitive};
 use rye_engine::guides::{Found, Guides, Role, Skill};
 use rye_engine::sandbox::Sandbox;
 use rye_engine::store::Later;
@@ -72,7 +73,7 @@ impl Files {
         }
         for (name, path) in of_sandbox(kind, sandbox).await {
             if !known.contains_key(&name)
-                && let Ok(bytes) = sandbox.read(&path).await
+                && let Some(bytes) = read_inside(sandbox, &path).await
             {
                 known.insert(name, text(&bytes));
             }
@@ -136,9 +137,9 @@ impl Guides for Files {
 
     fn rules<'a>(&'a self, sandbox: &'a dyn Sandbox) -> Later<'a, Option<String>> {
         Box::pin(async move {
-            let bytes = match sandbox.read(RULES).await {
-                Ok(bytes) => Some(bytes),
-                Err(_) => std::fs::read(self.workspace.join(RULES)).ok(),
+            let bytes = match read_inside(sandbox, RULES).await {
+                Some(bytes) => Some(bytes),
+                None => read_below(&self.workspace, Path::new(RULES)),
             };
             let rules = text(&bytes?);
             (!rules.trim().is_empty()).then_some(rules)
@@ -180,10 +181,35 @@ fn of_folder(folder: &Path) -> Vec<(String, String)> {
         } else {
             (file.path(), name)
         };
-        let bytes = std::fs::read(path).ok()?;
+        let bytes = read_below(folder, &path)?;
         Some((name_of(&name)?, text(&bytes)))
     });
     files.collect()
+}
+
+/// A file of a sandbox, unless a link leads out of the workspace: nobody asked for what lies
+/// there, and what is read here goes to a model.
+async fn read_inside(sandbox: &dyn Sandbox, path: &str) -> Option<Vec<u8>> {
+    if leads_out(sandbox.leads_to(path).await.class) {
+        return None;
+    }
+    sandbox.read(path).await.ok()
+}
+
+/// The same for a regular file of a folder of this machine.
+fn read_below(folder: &Path, path: &Path) -> Option<Vec<u8>> {
+    let found = PathPolicy::new(folder, Protected::default()).classify(path);
+    if leads_out(found.class) || !std::fs::metadata(&found.real).ok()?.is_file() {
+        return None;
+    }
+    std::fs::read(found.real).ok()
+}
+
+fn leads_out(class: Class) -> bool {
+    matches!(
+        class,
+        Class::Private | Class::Sensitive(Sensitive::Outside | Sensitive::Unresolvable)
+    )
 }
 
 /// The files of a kind that the sandbox has, and their names.
@@ -206,4 +232,48 @@ async fn of_sandbox(kind: &str, sandbox: &dyn Sandbox) -> Vec<(String, String)> 
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use lillux::process::Supervisor;
+    use rye_items::SYSTEM;
+    use rye_sandbox::{Local, Virtual};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn rules_and_skills_are_read_through_no_link_that_leads_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let [work, skills] = ["work", "skills"].map(|it| folder.path().join(it));
+        fs::create_dir_all(work.join(".ai/skills")).unwrap();
+        fs::create_dir(&skills).unwrap();
+        let secret = folder.path().join("secret.md");
+        fs::write(&secret, "secret").unwrap();
+        fs::write(skills.join("own.md"), "mine").unwrap();
+        for link in [
+            work.join(RULES),
+            work.join(".ai/skills/x.md"),
+            skills.join("y.md"),
+        ] {
+            symlink(&secret, link).unwrap();
+        }
+        let spaces = Spaces::open(Some(&work), None, &[], &SYSTEM).unwrap();
+        let files = Files::new(spaces, &work, vec![skills]);
+        let local = Local::new(&work, Supervisor::start().unwrap()).unwrap();
+        let sandboxes: [&dyn Sandbox; 2] = [&local, &Virtual::new()];
+        for sandbox in sandboxes {
+            assert_eq!(files.rules(sandbox).await, None);
+            let names: Vec<_> = files.all(SKILLS, sandbox).await.into_keys().collect();
+            assert_eq!(names, ["own"], "{}", sandbox.kind());
+        }
+        fs::remove_file(work.join(RULES)).unwrap();
+        fs::write(work.join(RULES), "be brief").unwrap();
+        for sandbox in sandboxes {
+            assert_eq!(files.rules(sandbox).await.as_deref(), Some("be brief"));
+        }
+    }
 }

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use lillux::Hash;
 use lillux::keys::SigningKey;
 use rye_engine::bridge::{
-    ActionError, ActionSource, Listed, Listing, Piece, Prepared, Remembered, Risk,
+    ActionError, ActionSource, Listed, Listing, Piece, Prepared, Reason, Remembered, Review, Risk,
 };
 use rye_engine::protocol::{ErrorCode, ErrorInfo};
+use rye_engine::sandbox::Sandbox;
 use rye_engine::store::Later;
 use rye_engine::tool::{Effect, ToolContext, ToolOutput};
 use rye_executor::chain::{Chain, Link};
-use rye_executor::{Approval, Envelope, ExecuteError, Executor, Listener, Request, Status};
+use rye_executor::{
+    Approval, Envelope, ExecuteError, Executor, Listener, Need, Request, SensitiveWrite, Status,
+};
 use rye_items::metadata::Effect as Said;
 use rye_items::search::{Catalogue, Hit, Query};
 use rye_items::{ItemId, ItemKind, ItemRef};
@@ -21,12 +24,29 @@ use serde_json::Value;
 use crate::approved::Approved;
 use crate::credentials::secrets_of;
 
+/// The primitive that only sends requests: its tools neither run programs nor use files.
+const HTTP_CLIENT: &str = "rye/core/primitives/http_client";
+
 /// The items of a project, as actions.
 pub struct Items {
     executor: Arc<Executor>,
     catalogue: Catalogue,
     project: PathBuf,
     approved: Approved,
+}
+
+/// What is remembered of an item until it is called.
+struct Handle {
+    tool: ItemRef,
+    hash: Hash,
+    /// Whether it runs a program here that may use files.
+    uses_machine: bool,
+}
+
+/// What a call may write to.
+struct Permitted {
+    writes: Vec<SensitiveWrite>,
+    workspace: Option<PathBuf>,
 }
 
 impl Items {
@@ -71,6 +91,9 @@ impl Items {
         let chain = self.executor.chain(&reference);
         let chain = chain.map_err(|error| refused(&error))?;
         let metadata = &chain.tool().metadata;
+        // A tool that changes nothing and is given no paths may run beside any sandbox.
+        let is_pure = metadata.effect() == Some(Said::Pure) && metadata.reads().is_empty();
+        let is_remote = chain.primitive().id().as_str() == HTTP_CLIENT;
         Ok(Prepared {
             id: id.to_owned(),
             description: metadata.description().unwrap_or_default().to_owned(),
@@ -82,18 +105,67 @@ impl Items {
             drift: None,
             hash: chain.hash.to_hex(),
             pieces: pieces(&chain),
-            handle: Arc::new((reference, chain.hash)),
+            handle: Arc::new(Handle {
+                tool: reference,
+                hash: chain.hash,
+                uses_machine: !is_pure && !is_remote,
+            }),
         })
+    }
+
+    /// Why a call must be approved: what its parameters lead to, and that it runs outside of
+    /// a sandbox that is not a folder of this machine.
+    fn reviewed(
+        &self,
+        prepared: &Prepared,
+        params: &Value,
+        sandbox: &dyn Sandbox,
+    ) -> Result<Review, ActionError> {
+        let Some(handle) = prepared.handle.downcast_ref::<Handle>() else {
+            return Err(ActionError::Changed);
+        };
+        let workspace = sandbox.folder().map(PathBuf::from);
+        let needs = self
+            .executor
+            .review(&handle.tool, params, workspace.as_deref());
+        let needs = needs.map_err(|error| refused(&error))?;
+        let mut reasons = Vec::new();
+        if workspace.is_none() && handle.uses_machine {
+            let kind = sandbox.kind();
+            reasons.push(Reason {
+                text: format!("it runs on this machine, outside of the {kind} sandbox"),
+                may_be_allowed_by_rule: true,
+                is_about_action: true,
+            });
+        }
+        let mut writes = Vec::new();
+        for need in needs {
+            reasons.extend(need.reason().map(|text| Reason {
+                text,
+                may_be_allowed_by_rule: match &need {
+                    Need::Write(write) => write.reason.may_be_allowed_by_rule(),
+                    _ => true,
+                },
+                is_about_action: false,
+            }));
+            if let Need::Write(write) = need {
+                writes.push(write);
+            }
+        }
+        let handle = Arc::new(Permitted { writes, workspace });
+        Ok(Review { reasons, handle })
     }
 
     async fn run(
         &self,
         prepared: &Prepared,
+        review: &Review,
         params: Value,
         context: &ToolContext,
     ) -> Result<ToolOutput, ActionError> {
-        let handle = prepared.handle.downcast_ref::<(ItemRef, Hash)>();
-        let Some((tool, hash)) = handle else {
+        let handle = prepared.handle.downcast_ref::<Handle>();
+        let permitted = review.handle.downcast_ref::<Permitted>();
+        let (Some(Handle { tool, hash, .. }), Some(permitted)) = (handle, permitted) else {
             return Err(ActionError::Changed);
         };
         // As it is now: it may have been written since the last call.
@@ -102,7 +174,11 @@ impl Items {
         }
         let live = context.clone();
         let mut request = Request::new(tool.clone()).parameters(params);
-        request.approval = Approval::OfChain(*hash);
+        request.approval = Approval::OfCall {
+            chain: *hash,
+            writes: permitted.writes.clone(),
+            workspace: permitted.workspace.clone(),
+        };
         request.listener = Some(Listener::new(move |_, bytes: &[u8]| {
             live.output(String::from_utf8_lossy(bytes));
         }));
@@ -212,7 +288,11 @@ pub(crate) fn refused(error: &ExecuteError) -> ActionError {
         Some(hint) => format!("{error}\nhint: {hint}"),
         None => error.to_string(),
     };
-    ActionError::Failed(ErrorInfo::new(ErrorCode::ToolFailed, message))
+    let code = match error {
+        ExecuteError::PrivatePath { .. } => ErrorCode::Denied,
+        _ => ErrorCode::ToolFailed,
+    };
+    ActionError::Failed(ErrorInfo::new(code, message))
 }
 
 pub(crate) fn unusable(error: &impl ToString) -> ActionError {
@@ -236,13 +316,23 @@ impl ActionSource for Items {
         Box::pin(async move { self.prepared(id) })
     }
 
+    fn review<'a>(
+        &'a self,
+        prepared: &'a Prepared,
+        params: &'a Value,
+        sandbox: &'a dyn Sandbox,
+    ) -> Later<'a, Result<Review, ActionError>> {
+        Box::pin(async move { self.reviewed(prepared, params, sandbox) })
+    }
+
     fn call<'a>(
         &'a self,
         prepared: &'a Prepared,
+        review: &'a Review,
         params: Value,
         context: &'a ToolContext,
     ) -> Later<'a, Result<ToolOutput, ActionError>> {
-        Box::pin(self.run(prepared, params, context))
+        Box::pin(self.run(prepared, review, params, context))
     }
 
     fn remembered<'a>(&'a self, prepared: &'a Prepared) -> Later<'a, Remembered> {

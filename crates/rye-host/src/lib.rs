@@ -84,6 +84,7 @@ pub mod transfer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use lillux::path_policy::Protected;
 use lillux::process::Supervisor;
 use rye_engine::sandbox::Sandbox;
 use rye_engine::store::StoreError;
@@ -131,6 +132,9 @@ pub struct Options {
     pub sandbox: SandboxKind,
     /// Where secrets are, and the key that credentials are sealed to.
     pub vault: Option<Vault>,
+    /// Private directories, which no agent may use, and home directories of the user. The
+    /// database and its blobs are private without being named here.
+    pub protected: Protected,
 }
 
 /// Why there is no engine.
@@ -169,6 +173,17 @@ pub fn builder(
     builder_on(store(&options.database)?, options, models, supervisor)
 }
 
+/// The files with all sessions, and what is kept beside them.
+fn records(database: &Path) -> impl Iterator<Item = PathBuf> {
+    let database = std::path::absolute(database).unwrap_or_else(|_| database.to_owned());
+    let beside = ["", "-wal", "-shm"].map(|suffix| {
+        let mut name = database.clone().into_os_string();
+        name.push(suffix);
+        PathBuf::from(name)
+    });
+    beside.into_iter().chain([database.with_file_name("blobs")])
+}
+
 /// The same on a [store] that is open already, which is that of the options.
 pub fn builder_on(
     store: Sqlite,
@@ -180,10 +195,13 @@ pub fn builder_on(
         SandboxKind::Virtual => Arc::new(Virtual::new()),
         SandboxKind::Local => {
             let local = Local::new(&options.workspace, supervisor);
-            Arc::new(local.map_err(|source| HostError::Workspace {
+            let local = local.map_err(|source| HostError::Workspace {
                 folder: options.workspace.clone(),
                 source,
-            })?)
+            })?;
+            let mut protected = options.protected.clone();
+            protected.private.extend(records(&options.database));
+            Arc::new(local.protected(protected, &options.project))
         }
     };
     Ok(Engine::builder()

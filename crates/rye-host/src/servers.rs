@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::Hash;
-use rye_engine::bridge::{self, ActionError, ActionSource, Listing, Piece, Prepared};
+use rye_engine::bridge::{self, ActionError, ActionSource, Listing, Piece, Prepared, Review};
 use rye_engine::protocol::{ErrorCode, ErrorInfo};
 use rye_engine::store::Later;
 use rye_engine::tool::{ToolContext, ToolOutput};
@@ -378,6 +378,7 @@ impl ActionSource for Servers {
     fn call<'a>(
         &'a self,
         prepared: &'a Prepared,
+        _: &'a Review,
         params: Value,
         context: &'a ToolContext,
     ) -> Later<'a, Result<ToolOutput, ActionError>> {

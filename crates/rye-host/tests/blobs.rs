@@ -26,6 +26,7 @@ async fn answer(folder: &Path, script: &str) -> String {
         project: folder.to_owned(),
         workspace: folder.to_owned(),
         sandbox: SandboxKind::Virtual,
+        protected: lillux::path_policy::Protected::default(),
         vault: None,
     };
     let models = Catalogue::new(&options.workspace).default_model("scripted:script.yaml");

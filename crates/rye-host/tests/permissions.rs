@@ -6,6 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use lillux::path_policy::Protected;
 use lillux::process::Supervisor;
 use rye_engine::arguments::is_editable;
 use rye_engine::bridge::{Mode, Policy, Risk, Rule};
@@ -29,6 +30,8 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let workspace = folder.path().join("workspace");
         fs::create_dir_all(workspace.join(".git/hooks")).unwrap();
+        fs::create_dir(workspace.join(".ai")).unwrap();
+        fs::create_dir_all(folder.path().join("home/.keys")).unwrap();
         fs::create_dir(folder.path().join("outside")).unwrap();
         let links = [
             (folder.path().join("outside"), "link"),
@@ -43,6 +46,19 @@ impl World {
         Self { folder, workspace }
     }
 
+    fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    fn sandbox(&self, supervisor: Supervisor) -> Local {
+        let protected = Protected {
+            private: vec![self.home().join(".keys")],
+            homes: vec![self.home()],
+        };
+        let local = Local::new(&self.workspace, supervisor).unwrap();
+        local.protected(protected, &self.workspace)
+    }
+
     /// Has an agent write a file; whether a person was asked, and whether it is there.
     async fn write(&self, path: &str, answer: &'static str, rules: Vec<Rule>) -> (bool, bool) {
         let args = json!({ "path": path, "content": "two\n" });
@@ -55,7 +71,7 @@ impl World {
         let engine = Engine::builder()
             .store(Memory::new())
             .models(Catalogue::new(".").with("scripted:test", script))
-            .sandbox(Arc::new(Local::new(&self.workspace, supervisor).unwrap()))
+            .sandbox(Arc::new(self.sandbox(supervisor)))
             .tools(rye_engine::builtin::tools())
             .policy(policy)
             .build()
@@ -110,6 +126,17 @@ async fn files_of_the_workspace_are_written_and_others_asked_about() {
         (".git/hooks/pre-commit".to_owned(), true),
         ("innocent/hooks/pre-push".to_owned(), true),
         ("sub/.ai/tools/x.yaml".to_owned(), true),
+        (".GIT/config".to_owned(), true),
+        (".venv/bin/python".to_owned(), true),
+        ("lib/site-packages/x.pth".to_owned(), true),
+        ("node_modules/x/index.js".to_owned(), true),
+        ("src/__pycache__/x.pyc".to_owned(), true),
+        (".env".to_owned(), true),
+        (".env.local".to_owned(), true),
+        (".envrc".to_owned(), true),
+        (".vscode/tasks.json".to_owned(), true),
+        (".claude/settings.json".to_owned(), true),
+        (".husky/pre-commit".to_owned(), true),
     ];
     for (path, asks) in table {
         let (asked, written) = absolute.write(&path, "approve", Vec::new()).await;
@@ -137,6 +164,40 @@ async fn rules_say_otherwise_but_for_what_is_outside() {
     assert_eq!(world.write("a.txt", "approve", ask).await, (true, true));
     let deny = rule("builtin:write", Mode::Deny);
     assert_eq!(world.write("b.txt", "approve", deny).await, (false, false));
+}
+
+#[tokio::test]
+async fn every_write_asks_in_a_home_and_where_there_is_no_project() {
+    let allow = || rule("builtin:*", Mode::Allow);
+    let mut world = World::new();
+    world.workspace = world.home();
+    for (path, is_hidden) in [(".bashrc", true), (".ssh/config", true), ("x.txt", false)] {
+        assert_eq!(world.write(path, "approve", Vec::new()).await, (true, true));
+        // A rule may allow what is not hidden.
+        let by_rule = world.write(path, "approve", allow()).await;
+        assert_eq!(by_rule, (is_hidden, true), "{path}");
+    }
+    // Also above a home, and in a directory that is no project.
+    world.workspace = world.folder.path().to_owned();
+    assert_eq!(
+        world.write("home/.profile", "deny", allow()).await,
+        (true, false)
+    );
+    world.workspace = world.folder.path().join("outside");
+    assert_eq!(world.write("x", "deny", Vec::new()).await, (true, false));
+}
+
+#[tokio::test]
+async fn nobody_is_asked_about_a_private_path_and_nothing_is_written() {
+    let world = World::new();
+    let private = world.home().join(".keys/new").display().to_string();
+    for path in [private.as_str(), "../home/.keys/new"] {
+        for rules in [Vec::new(), rule("builtin:*", Mode::Allow)] {
+            let outcome = world.write(path, "approve", rules).await;
+            assert_eq!(outcome, (false, false), "{path}");
+        }
+    }
+    assert!(!world.home().join(".keys/new").exists());
 }
 
 /// A tool of a host, that says itself when it is asked about.

@@ -58,7 +58,7 @@ pub use lookup::{Found, LookupError};
 pub use materialise::private_copy;
 pub use memory::Memory;
 pub use own_folder::{is_own_folder, own_folder};
-pub use own_keys::{OwnKeyError, OwnKeys, read_key_file};
+pub use own_keys::{OwnKeyError, OwnKeys, private_directories, read_key_file};
 pub use place::{Excerpt, Position};
 pub use space::{Embedded, Space, SpaceError, Spaces};
 pub use system::SYSTEM;

@@ -160,6 +160,12 @@ impl OwnKeys {
     }
 }
 
+/// The directories of a user that no tool, client or agent may use: their keys, whom they
+/// trust, and their secrets.
+pub fn private_directories(user: &Path) -> [PathBuf; 2] {
+    ["config/keys", "vault"].map(|name| user.join(".ai").join(name))
+}
+
 /// Reads a public key from a PEM file or a trust file.
 pub fn read_key_file(path: &Path) -> Result<TrustFile, OwnKeyError> {
     const LARGEST: u64 = 64 << 10;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lillux::path_policy::{Class, Classified, PathPolicy, Private, Protected, Sensitive};
 use lillux::process::{Command, Environment, ExecError, Exit, Handle, Stream, Supervisor};
 use rye_engine::sandbox::{
     Done, Exec, Executed, FileInfo, LeadsTo, Sandbox, SandboxError, Walk, Walked, Watcher,
@@ -30,10 +31,14 @@ const GRACE: Duration = Duration::from_millis(100);
 /// it ends, when its time is up, when nobody waits for it any more, and when this process
 /// dies, of whatever cause.
 ///
+/// Its own reads and writes refuse the [protected](Local::protected) directories of the user;
+/// a program that it runs does not know of them.
+///
 /// Programs see `PATH`, `HOME` and a few more of this process's variables, not its keys.
 #[derive(Clone)]
 pub struct Local {
     workspace: PathBuf,
+    policy: Arc<PathPolicy>,
     supervisor: Arc<Supervisor>,
     environment: Environment,
     shell: &'static str,
@@ -52,6 +57,7 @@ impl Local {
         let shells = ["/bin/bash", "/usr/bin/bash"];
         let shell = shells.into_iter().find(|path| Path::new(path).exists());
         Ok(Self {
+            policy: Arc::new(PathPolicy::new(&workspace, Protected::default())),
             workspace,
             supervisor: supervisor.into(),
             environment: Environment::Minimal,
@@ -66,22 +72,37 @@ impl Local {
         self
     }
 
+    /// With private directories, which it refuses to use, with the user's home directories,
+    /// and with the project that the workspace is a part of.
+    #[must_use]
+    pub fn protected(mut self, protected: Protected, project: impl Into<PathBuf>) -> Self {
+        let policy = PathPolicy::new(&self.workspace, protected);
+        self.policy = Arc::new(policy.within_project(project));
+        self
+    }
+
     fn place(&self, path: &str) -> Place {
+        self.place_among(path, &Arc::new(self.policy.private()))
+    }
+
+    fn place_among(&self, path: &str, private: &Arc<Private>) -> Place {
         Place {
             shown: path.to_owned(),
             path: self.workspace.join(path),
+            private: Arc::clone(private),
         }
     }
 
     async fn run(&self, exec: Exec, watcher: &dyn Watcher) -> Result<Executed, SandboxError> {
         let cwd = self.place(exec.cwd.as_deref().unwrap_or_default());
+        let cwd = cwd.real()?;
         let mut out = Kept::new(exec.max_output, exec.max_told);
         let mut err = Kept::new(exec.max_output, exec.max_told);
         let started = AtomicBool::new(false);
         let output = {
             let mut command = Command::new(self.shell)
                 .args(["-c", &exec.command])
-                .cwd(&cwd.path)
+                .cwd(&cwd)
                 .environment(self.environment)
                 .stdin(exec.stdin)
                 .grace(GRACE)
@@ -142,27 +163,13 @@ impl Sandbox for Local {
     }
 
     fn leads_to<'a>(&'a self, path: &'a str) -> Later<'a, LeadsTo> {
-        let (full, workspace) = (self.workspace.join(path), self.workspace.clone());
-        let given = path.to_owned();
-        let looked = spawn_blocking(move || {
-            let real = place::real(&full);
-            let straight = place::without_links(&full) == real;
-            let named = |real: &Path| {
-                if straight {
-                    given
-                } else {
-                    real.to_string_lossy().into_owned()
-                }
-            };
-            match real.strip_prefix(workspace) {
-                Ok(inside) => LeadsTo::Inside(named(inside)),
-                Err(_) => LeadsTo::Outside(named(&real)),
-            }
-        });
-        // What nobody could look at is not known to be inside.
+        let (policy, given) = (Arc::clone(&self.policy), path.to_owned());
+        let looked = spawn_blocking(move || target(&policy, &given).0);
         Box::pin(async move {
-            let unknown = |_| LeadsTo::Outside(path.to_owned());
-            looked.await.unwrap_or_else(unknown)
+            looked.await.unwrap_or_else(|_| LeadsTo {
+                real: path.to_owned(),
+                class: Class::Sensitive(Sensitive::Unresolvable),
+            })
         })
     }
 
@@ -176,7 +183,9 @@ impl Sandbox for Local {
         paths: &'a [String],
         longest: u64,
     ) -> Later<'a, Vec<Result<Vec<u8>, SandboxError>>> {
-        let places: Vec<_> = paths.iter().map(|path| self.place(path)).collect();
+        let private = Arc::new(self.policy.private());
+        let places = paths.iter().map(|path| self.place_among(path, &private));
+        let places: Vec<_> = places.collect();
         Box::pin(async move {
             let read = move || {
                 let bytes = places.iter().map(|place| place.read(longest));
@@ -208,6 +217,24 @@ impl Sandbox for Local {
         blocking(move || place.write(&bytes))
     }
 
+    fn write_to<'a>(
+        &'a self,
+        path: &'a str,
+        permitted: &'a LeadsTo,
+        bytes: &'a [u8],
+    ) -> Done<'a, ()> {
+        let (place, bytes) = (self.place(path), bytes.to_vec());
+        let (policy, permitted) = (Arc::clone(&self.policy), permitted.clone());
+        blocking(move || {
+            let (found, real) = target(&policy, &place.shown);
+            if found != permitted {
+                return Err(SandboxError::Moved(place.shown));
+            }
+            // What was compared is what is written to: no link is followed from here on.
+            place.write_at(&real, &bytes)
+        })
+    }
+
     fn list<'a>(&'a self, path: &'a str) -> Done<'a, Vec<FileInfo>> {
         let place = self.place(path);
         blocking(move || place.list())
@@ -221,8 +248,8 @@ impl Sandbox for Local {
     fn mkdir<'a>(&'a self, path: &'a str) -> Done<'a, ()> {
         let place = self.place(path);
         blocking(move || {
-            let made = fs::create_dir_all(&place.path);
-            made.map_err(|error| place.wrong(&error))
+            let made = PathPolicy::create_folder(&place.real()?);
+            made.map(drop).map_err(|error| place.wrong(&error))
         })
     }
 
@@ -244,6 +271,19 @@ impl Sandbox for Local {
     fn exec<'a>(&'a self, exec: Exec, watcher: &'a dyn Watcher) -> Done<'a, Executed> {
         Box::pin(self.run(exec, watcher))
     }
+}
+
+/// Where a path leads, as it is shown, and its real path.
+fn target(policy: &PathPolicy, path: &str) -> (LeadsTo, PathBuf) {
+    let Classified { real, class } = policy.classify(path);
+    let workspace = policy.workspace();
+    let shown = if place::without_links(&workspace.join(path)) == real {
+        path.to_owned()
+    } else {
+        let shown = real.strip_prefix(workspace).unwrap_or(&real);
+        shown.to_string_lossy().into_owned()
+    };
+    (LeadsTo { real: shown, class }, real)
 }
 
 /// Does what may wait for a disk where nobody else waits.

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lillux::path_policy::Class;
 use rye_engine::sandbox::{Done, Exec, FileInfo, LeadsTo, Sandbox, SandboxError, Watcher};
 use rye_engine::store::Later;
 
@@ -129,7 +130,10 @@ impl Sandbox for Virtual {
 
     fn leads_to<'a>(&'a self, path: &'a str) -> Later<'a, LeadsTo> {
         // There are no links in it, and nothing is around it.
-        Box::pin(std::future::ready(LeadsTo::Inside(path.to_owned())))
+        Box::pin(std::future::ready(LeadsTo {
+            real: path.to_owned(),
+            class: Class::Plain,
+        }))
     }
 
     fn exec<'a>(

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use lillux::path_policy::{Class, Protected};
 use lillux::process::{Handle, Supervisor};
-use rye_engine::sandbox::{Exec, Executed, Sandbox, SandboxError, Watcher};
+use rye_engine::sandbox::{Exec, Executed, Sandbox, SandboxError, Walk, Watcher};
 use rye_sandbox::{Local, Virtual};
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -307,6 +308,100 @@ async fn only_the_local_one_lets_paths_lead_out() {
         assert!(sandbox.rm(above).await.is_err(), "{above}");
     }
     assert!(work.is_dir());
+}
+
+#[tokio::test]
+async fn the_local_one_refuses_private_directories_by_every_way_to_them() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let [work, keys] = ["work", "home/keys"].map(|it| folder.path().join(it));
+    std::fs::create_dir_all(work.join("sub")).unwrap();
+    std::fs::create_dir_all(&keys).unwrap();
+    std::fs::write(keys.join("key"), "secret").unwrap();
+    symlink("../home/keys", work.join("keys")).unwrap();
+    symlink("../../home", work.join("sub/up")).unwrap();
+    std::fs::hard_link(keys.join("key"), work.join("hard")).unwrap();
+    let protected = Protected {
+        private: vec![keys.clone()],
+        homes: Vec::new(),
+    };
+    let sandbox = Local::new(&work, Supervisor::start().unwrap()).unwrap();
+    let sandbox = sandbox.protected(protected, &work);
+    let absolute = keys.join("key").display().to_string();
+    let through_proc = format!("/proc/self/root{absolute}");
+    let paths = [
+        "keys/key",
+        "keys/new/deep",
+        "keys",
+        "sub/up/keys/key",
+        "../home/keys/key",
+        "hard",
+        &absolute,
+        &through_proc,
+    ];
+    for path in paths {
+        let private = SandboxError::Private(path.to_owned());
+        assert_eq!(sandbox.read(path).await, Err(private.clone()));
+        assert_eq!(sandbox.write(path, b"x").await, Err(private.clone()));
+        assert_eq!(sandbox.list(path).await, Err(private.clone()));
+        assert_eq!(sandbox.stat(path).await, Err(private.clone()));
+        assert_eq!(sandbox.mkdir(path).await, Err(private.clone()));
+        assert_eq!(sandbox.rm(path).await, Err(private.clone()));
+        assert_eq!(sandbox.walk(&walk(path)).await, Err(private.clone()));
+        let many = sandbox.read_many(&[path.to_owned()], 100).await;
+        assert_eq!(many, [Err(private.clone())]);
+        let exec = Exec {
+            cwd: Some(path.to_owned()),
+            ..script("true")
+        };
+        let refused = sandbox.exec(exec, &Ear::default()).await;
+        assert_eq!(refused, Err(private.clone()));
+        assert_eq!(sandbox.leads_to(path).await.class, Class::Private);
+    }
+    // What is above a private directory is neither removed nor searched through it.
+    assert!(sandbox.rm("../home").await.is_err());
+    let found = sandbox.walk(&walk("..")).await.unwrap().files;
+    let names: Vec<_> = found.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(names, ["../work/hard"]);
+    let listed = sandbox.list("").await.unwrap();
+    let names: Vec<_> = listed.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(names, ["sub"]);
+    assert_eq!(std::fs::read(keys.join("key")).unwrap(), b"secret");
+    assert_eq!(std::fs::read_dir(&keys).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn a_file_is_written_only_where_its_path_led_when_it_was_permitted() {
+    use std::os::unix::fs::symlink;
+    let folder = tempfile::tempdir().unwrap();
+    let sandbox = local(&folder);
+    for name in ["plain", ".git"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    let link = folder.path().join("link");
+    symlink("plain", &link).unwrap();
+    let permitted = sandbox.leads_to("link/config").await;
+    sandbox
+        .write_to("link/config", &permitted, b"x")
+        .await
+        .unwrap();
+    assert!(folder.path().join("plain/config").exists());
+    std::fs::remove_file(&link).unwrap();
+    symlink(".git", &link).unwrap();
+    let moved = Err(SandboxError::Moved("link/config".to_owned()));
+    let written = sandbox.write_to("link/config", &permitted, b"x").await;
+    assert_eq!(written, moved);
+    assert!(!folder.path().join(".git/config").exists());
+}
+
+fn walk(path: &str) -> Walk {
+    Walk {
+        path: path.to_owned(),
+        hidden: true,
+        ignored: true,
+        most: 100,
+        time: Duration::from_mins(1),
+    }
 }
 
 #[tokio::test]

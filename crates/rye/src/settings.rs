@@ -278,6 +278,11 @@ const STATE: Folder = Folder {
     default: ".local/state/rye",
 };
 
+/// Where the state and the cache of a user are if nothing names other folders.
+pub(crate) fn default_folders(home: &Path) -> [PathBuf; 2] {
+    [STATE.default, CACHE.default].map(|folder| home.join(folder))
+}
+
 /// A folder of the person's that is not for items.
 struct Folder {
     /// The variable that names it.

@@ -320,7 +320,8 @@ fn a_mask_is_not_written_over_a_secret() {
         let calls = [("read", "{ path: .env }"), (tool, args)];
         world.write("project/agent.yaml", &script(&calls));
         let model = ["--model", "scripted:agent.yaml", "--sandbox", "local"];
-        let output = world.run(&[&["prompt", "go"][..], &model].concat());
+        // A person must approve a change of that file.
+        let output = world.run(&[&["prompt", "go", "--yes"][..], &model].concat());
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(said.contains(says), "{args}: {output:?}");
         assert!(!said.contains("nobody-else-has-it"), "{said}");

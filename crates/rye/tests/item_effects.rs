@@ -8,7 +8,14 @@ use std::process::Command;
 
 use support::{World, json, waits_at_a_gate};
 
-const PROMPT: &[&str] = &["prompt", "go", "--model", "scripted:agent.yaml"];
+const PROMPT: &[&str] = &[
+    "prompt",
+    "go",
+    "--sandbox",
+    "local",
+    "--model",
+    "scripted:agent.yaml",
+];
 const AGENT: &str = "\
 steps:
   - tool_calls: [{ name: call_tool, args: { tool_id: 'rye:work', params: { to: bob }, summary: work } }]
@@ -133,7 +140,7 @@ fn what_is_cut_off_is_not_told_as_what_did_not_run() {
         let script =
             format!("steps:\n  - tool_calls: [{call}]\n  - text: '${{last_tool_result}}'\n");
         world.write("project/agent.yaml", &script);
-        let output = world.run(&[PROMPT, &["--sandbox", "local", "--yes"]].concat());
+        let output = world.run(&[PROMPT, &["--yes"]].concat());
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(
             said.contains("it was interrupted; whether"),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, Question, key};
-use super::{ActionError, ActionSource, Bridge, Mode, Prepared, Remembered};
+use super::{ActionError, ActionSource, Bridge, Mode, Prepared, Reason, Remembered};
 use crate::arguments::{self, Instead};
 use crate::proof;
 use crate::sandbox::Sandbox;
@@ -96,7 +96,17 @@ impl CallTool {
                 let message = format!("the parameters do not fit: {wrong}");
                 return Err(failed(ErrorCode::InvalidArguments, message));
             }
-            let question = asked_about(words, source, folder, &action, (&params, &args_hash));
+            let sandbox = &*context.sandbox;
+            let review = source.review(&action, &params, sandbox).await;
+            let mut review = review.map_err(told)?;
+            let reasons = review.reasons.clone();
+            let question = asked_about(
+                words,
+                source,
+                folder,
+                (&action, &reasons),
+                (&params, &args_hash),
+            );
             let (mode, why) = self.mode(source, &question, asked, context).await?;
             if mode == Mode::Deny {
                 let message = format!("the policy does not let {} be called", args.tool_id);
@@ -129,6 +139,10 @@ impl CallTool {
                     params = other.clone();
                     args_hash = proof::args_hash(&params);
                     instead = Some(written);
+                    // A person wrote them, so what they lead to is approved with them.
+                    let sandbox = &*context.sandbox;
+                    let anew = source.review(&action, &params, sandbox).await;
+                    review = anew.map_err(told)?;
                 }
                 let next = key(context.call.as_str(), asked);
                 if !is_same || context.was_asked(&next).await? {
@@ -149,7 +163,8 @@ impl CallTool {
                 effect = action.effect;
                 context.effect(effect).await?;
             }
-            match source.call(&action, params.clone(), context).await {
+            let called = source.call(&action, &review, params.clone(), context);
+            match called.await {
                 Ok(output) => {
                     let output = proven(output, &action, &args_hash);
                     return Ok(match instead {
@@ -158,8 +173,13 @@ impl CallTool {
                     });
                 }
                 Err(ActionError::Changed) => {
-                    let question =
-                        asked_about(words, source, folder, &action, (&params, &args_hash));
+                    let question = asked_about(
+                        words,
+                        source,
+                        folder,
+                        (&action, &review.reasons),
+                        (&params, &args_hash),
+                    );
                     before = Some(question.request("", 0, None).context);
                 }
                 Err(error) => given(error, &mut wanted, context).await?,
@@ -192,7 +212,9 @@ impl CallTool {
     ) -> Result<(Mode, Option<String>), ToolError> {
         let action = question.action;
         let default = source.default_mode();
-        let mode = self.bridge.policy.decide(question.tool, action, default);
+        let reasons = question.reasons;
+        let policy = &self.bridge.policy;
+        let mode = policy.decide(question.tool, action, reasons, default);
         if mode == Mode::Deny {
             return Ok((mode, None));
         }
@@ -204,6 +226,10 @@ impl CallTool {
         }
         if mode == Mode::Allow {
             return Ok((mode, None));
+        }
+        // What was remembered is about the action, and not about these parameters.
+        if !reasons.iter().all(|reason| reason.is_about_action) {
+            return Ok((Mode::Ask, None));
         }
         let why = match source.remembered(action).await {
             Remembered::Yes => return Ok((Mode::Allow, None)),
@@ -230,13 +256,14 @@ fn asked_about<'a>(
     [tool, summary]: [&'a str; 2],
     source: &dyn ActionSource,
     folder: Option<&'a str>,
-    action: &'a Prepared,
+    (action, reasons): (&'a Prepared, &'a [Reason]),
     (params, args_hash): (&'a Value, &'a str),
 ) -> Question<'a> {
     Question {
         tool,
         summary,
         action,
+        reasons,
         params,
         args_hash,
         folder,

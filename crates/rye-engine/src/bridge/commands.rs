@@ -11,7 +11,7 @@ use rye_protocol::{ErrorCode, ErrorInfo, ProcessRef};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{ActionError, ActionSource, Listed, Listing, Piece, Prepared, Risk};
+use super::{ActionError, ActionSource, Listed, Listing, Piece, Prepared, Review, Risk};
 use crate::sandbox::{Exec, Watcher};
 use crate::store::Later;
 use crate::tool::{Effect, ToolContext, ToolOutput};
@@ -251,6 +251,7 @@ impl ActionSource for Commands {
     fn call<'a>(
         &'a self,
         prepared: &'a Prepared,
+        _: &'a Review,
         params: Value,
         context: &'a ToolContext,
     ) -> Later<'a, Result<ToolOutput, ActionError>> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Prepared, Risk};
+use super::{Prepared, Reason, Risk};
 
 /// What becomes of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,15 +70,33 @@ impl Rule {
 
 impl Policy {
     /// What becomes of a call of `tool`. Where no rule fits, what says that it needs an
-    /// approval is asked about, as is what can do much harm, or does not say how much.
-    pub(super) fn decide(&self, tool: &str, action: &Prepared, otherwise: Mode) -> Mode {
+    /// approval is asked about, as is what can do much harm, or does not say how much, and
+    /// what there is a reason to ask about. A reason in the parameters makes the risk high.
+    pub(super) fn decide(
+        &self,
+        tool: &str,
+        action: &Prepared,
+        reasons: &[Reason],
+        otherwise: Mode,
+    ) -> Mode {
         let space = action.space.as_ref();
-        if let Some(mode) = self.of_rules(tool, action.risk, space) {
-            return mode;
+        let is_risky = reasons.iter().any(|reason| !reason.is_about_action);
+        let risk = if is_risky {
+            action.risk.max(Some(Risk::High))
+        } else {
+            action.risk
+        };
+        let must_ask = reasons.iter().any(|reason| !reason.may_be_allowed_by_rule);
+        match self.of_rules(tool, risk, space) {
+            Some(Mode::Allow) if must_ask => return Mode::Ask,
+            Some(mode) => return mode,
+            None => {}
         }
         let harmless = matches!(action.risk, Some(Risk::Low | Risk::Medium));
         match otherwise {
-            Mode::Allow if !harmless || action.requires_approval => Mode::Ask,
+            Mode::Allow if !harmless || action.requires_approval || !reasons.is_empty() => {
+                Mode::Ask
+            }
             other => other,
         }
     }
@@ -180,15 +198,62 @@ mod tests {
         ];
         for (risk, expected) in table {
             let action = action(risk, "project");
-            assert_eq!(policy.decide("rye:deploy", &action, Mode::Allow), expected);
-            assert_eq!(policy.decide("rye:deploy", &action, Mode::Deny), Mode::Deny);
+            assert_eq!(
+                policy.decide("rye:deploy", &action, &[], Mode::Allow),
+                expected
+            );
+            assert_eq!(
+                policy.decide("rye:deploy", &action, &[], Mode::Deny),
+                Mode::Deny
+            );
         }
         let mut careful = action(Some(Risk::Low), "project");
         careful.requires_approval = true;
         assert_eq!(
-            policy.decide("rye:deploy", &careful, Mode::Allow),
+            policy.decide("rye:deploy", &careful, &[], Mode::Allow),
             Mode::Ask
         );
+    }
+
+    #[test]
+    fn a_reason_asks_and_only_some_reasons_may_be_allowed_by_a_rule() {
+        let reason = |may_be_allowed_by_rule, is_about_action| Reason {
+            text: String::new(),
+            may_be_allowed_by_rule,
+            is_about_action,
+        };
+        let rule = |risk: &[Risk], action| Policy {
+            rules: vec![Rule {
+                risk: risk.to_vec(),
+                action,
+                ..Rule::default()
+            }],
+            limits: None,
+        };
+        let low = action(Some(Risk::Low), "project");
+        let decide =
+            |policy: &Policy, reason| policy.decide("rye:write", &low, &[reason], Mode::Allow);
+        let low_risks = [Risk::Low, Risk::Medium];
+        for (policy, hard, of_parameters, of_action) in [
+            (Policy::default(), Mode::Ask, Mode::Ask, Mode::Ask),
+            (rule(&[], Mode::Allow), Mode::Ask, Mode::Allow, Mode::Allow),
+            (
+                rule(&low_risks, Mode::Allow),
+                Mode::Ask,
+                Mode::Ask,
+                Mode::Allow,
+            ),
+            (
+                rule(&[Risk::High], Mode::Deny),
+                Mode::Deny,
+                Mode::Deny,
+                Mode::Ask,
+            ),
+        ] {
+            assert_eq!(decide(&policy, reason(false, false)), hard);
+            assert_eq!(decide(&policy, reason(true, false)), of_parameters);
+            assert_eq!(decide(&policy, reason(true, true)), of_action);
+        }
     }
 
     #[test]
@@ -208,15 +273,15 @@ mod tests {
         };
         let high = |space| action(Some(Risk::High), space);
         assert_eq!(
-            policy.decide("rye:deploy", &high("user"), Mode::Allow),
+            policy.decide("rye:deploy", &high("user"), &[], Mode::Allow),
             Mode::Deny
         );
         assert_eq!(
-            policy.decide("rye:deploy", &high("project"), Mode::Allow),
+            policy.decide("rye:deploy", &high("project"), &[], Mode::Allow),
             Mode::Allow
         );
         assert_eq!(
-            policy.decide("rye:other", &high("project"), Mode::Allow),
+            policy.decide("rye:other", &high("project"), &[], Mode::Allow),
             Mode::Ask
         );
     }

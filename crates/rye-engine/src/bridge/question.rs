@@ -6,7 +6,7 @@ use lillux::{quoted, visible_line};
 use rye_protocol::Action;
 use serde_json::{Map, Value, json};
 
-use super::{Piece, Prepared};
+use super::{Piece, Prepared, Reason};
 use crate::proof::{ARGS_HASH, CHAIN_HASH};
 use crate::tool::{DecisionRequest, FOLDER};
 use crate::{arguments, text};
@@ -22,6 +22,9 @@ pub const DENY: &str = "deny";
 
 /// Where a gate's context says that something is not what was accepted.
 pub const DRIFT: &str = "drift";
+
+/// Where a gate's context says why it asks.
+const REASONS: &str = "reasons";
 
 /// How much of the arguments a person is shown.
 const LONGEST: usize = 4000;
@@ -41,6 +44,8 @@ pub(super) struct Question<'a> {
     pub(super) tool: &'a str,
     pub(super) summary: &'a str,
     pub(super) action: &'a Prepared,
+    /// Why it is asked about, beside what the action says of itself.
+    pub(super) reasons: &'a [Reason],
     pub(super) params: &'a Value,
     pub(super) args_hash: &'a str,
     /// Where it would run.
@@ -76,11 +81,12 @@ impl Question<'_> {
             id: id.to_owned(),
             label: label.to_owned(),
         };
-        let mut actions = vec![
-            action(APPROVE, "Approve"),
-            action(APPROVE_SESSION, "Approve for this session"),
-        ];
-        if self.remembers {
+        let mut actions = vec![action(APPROVE, "Approve")];
+        let can_be_remembered = self.reasons.iter().all(|reason| reason.is_about_action);
+        if can_be_remembered {
+            actions.push(action(APPROVE_SESSION, "Approve for this session"));
+        }
+        if can_be_remembered && self.remembers {
             actions.push(action(APPROVE_PROJECT, "Approve for this project"));
         }
         actions.push(action(DENY, "Deny"));
@@ -98,6 +104,9 @@ impl Question<'_> {
         if let Some(drift) = &action.drift {
             let drift = quoted(drift);
             let _ = writeln!(body, "It is not what was accepted before:\n{drift}");
+        }
+        for reason in self.reasons {
+            let _ = writeln!(body, "reason: {}", visible_line(&reason.text));
         }
         let risk = action.risk.map_or("not stated", super::Risk::as_str);
         let _ = writeln!(body, "risk: {risk}");
@@ -130,6 +139,9 @@ impl Question<'_> {
         context.insert("risk".to_owned(), json!(action.risk));
         context.insert("space".to_owned(), json!(action.space));
         context.insert("pieces".to_owned(), json!(action.pieces));
+        if !self.reasons.is_empty() {
+            context.insert(REASONS.to_owned(), self.reasons());
+        }
         if let Some(folder) = self.folder {
             context.insert(FOLDER.to_owned(), json!(folder));
         }
@@ -144,7 +156,15 @@ impl Question<'_> {
     pub(super) fn is_about(&self, context: &Map<String, Value>) -> bool {
         let same = |key: &str, now: &str| context.get(key).and_then(Value::as_str) == Some(now);
         let is_it = same(CHAIN_HASH, &self.action.hash) && same(ARGS_HASH, self.args_hash);
-        is_it && self.is_there(context)
+        let reasons = context.get(REASONS).cloned().unwrap_or_else(|| json!([]));
+        is_it && self.is_there(context) && reasons == self.reasons()
+    }
+
+    fn reasons(&self) -> Value {
+        self.reasons
+            .iter()
+            .map(|reason| json!(reason.text))
+            .collect()
     }
 
     /// Whether an earlier gate was about the same folder.
@@ -186,6 +206,9 @@ impl Question<'_> {
             let was = before.get(FOLDER).and_then(Value::as_str);
             let [was, now] = [was, self.folder].map(|it| visible_line(it.unwrap_or("none")));
             let _ = writeln!(text, "- its folder was {was} and is {now}");
+        }
+        if before.get(REASONS) != self.context().get(REASONS) {
+            text += "- the reason for asking is another\n";
         }
         if text.is_empty() {
             text += "- something that it reads\n";

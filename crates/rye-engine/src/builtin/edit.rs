@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 
 use self::apply::{Change, apply};
 use self::document::Document;
-use super::{counted, failed, masked, parse, permission, read};
+use super::{counted, masked, parse, permission, read};
 use crate::sandbox::Sandbox;
 use crate::store::Later;
 use crate::text::without_middle;
@@ -130,8 +130,9 @@ impl Tool for Edit {
             let given = args;
             let mut args: Args = parse(given.clone())?;
             let mut changes = args.changes()?;
-            let instead = permission::to_change(&self.def, &args.path, &given, &context).await?;
-            if let Some(instead) = &instead {
+            let path = &args.path;
+            let permitted = permission::to_change(&self.def, path, &given, &context).await?;
+            if let Some(instead) = &permitted.instead {
                 args = parse(instead.args.clone())?;
                 changes = args.changes()?;
             }
@@ -154,9 +155,9 @@ impl Tool for Edit {
             })?;
             masked::kept(&context.masks, &document.text, &edited.text).map_err(wrong)?;
             permission::begins(&self.def, &context).await?;
-            sandbox.write(path, &edited.bytes()).await.map_err(failed)?;
+            permitted.write(path, &edited.bytes(), &context).await?;
             let output = report(path, &document.text, &edited.text, places);
-            Ok(match instead {
+            Ok(match permitted.instead {
                 Some(instead) => instead.told(output),
                 None => output,
             })

@@ -1,25 +1,26 @@
 //! What a built-in tool may do where nothing confines it.
 //!
-//! A command can do anything, so it is asked about. A file of the workspace is what an agent
-//! is there to change; what is outside of it, or says what programs do (`.git`, `.ai`), is
-//! asked about. The [policy](crate::bridge::Policy) says otherwise by the names
-//! `builtin:bash`, `builtin:write` and `builtin:edit`; what is outside is never allowed
-//! without asking.
+//! A command can do anything, so a person must approve it. A plain file of the workspace is
+//! what an agent is there to change; a [sensitive](lillux::path_policy::Sensitive) path must be
+//! approved. Rules of the [policy](crate::bridge::Policy) for `builtin:bash`, `builtin:write`
+//! and `builtin:edit` say otherwise, where the reason lets a rule do so. A private path is
+//! refused.
 
+use lillux::path_policy::Class;
 use lillux::visible_line;
 use serde_json::{Value, json};
 
 use crate::arguments::Instead;
 use crate::bridge::{Mode, Risk};
 use crate::proof;
-use crate::sandbox::{LeadsTo, Sandbox};
+use crate::sandbox::{LeadsTo, Sandbox, SandboxError};
 use crate::text::quoted;
 use crate::tool::{DecisionRequest, LEADS_TO, ToolContext, ToolDef, ToolError, decided};
 
 /// The kind of sandbox that confines nothing.
 const UNCONFINED: &str = "local";
-/// Folders whose files say what programs do.
-const BEHAVIOUR: [&str; 2] = [".git", ".ai"];
+/// Where a gate's context says why a path is sensitive.
+const REASON: &str = "reason";
 /// How much of what would be written a person is shown.
 const SHOWN: usize = 4000;
 
@@ -36,38 +37,56 @@ pub(super) async fn begins(tool: &ToolDef, context: &ToolContext) -> Result<(), 
     Ok(())
 }
 
-/// Waits until a person agrees to a change of a file, where they must. What they want
-/// instead, where they want something else.
+/// A change of a file that may be made.
+#[derive(Default)]
+pub(super) struct Permitted {
+    /// What a person wants instead, where they want something else.
+    pub(super) instead: Option<Instead>,
+    /// Where the path leads, if it is the one that was looked at.
+    target: Option<LeadsTo>,
+}
+
+impl Permitted {
+    /// Writes the file that was permitted.
+    pub(super) async fn write(
+        &self,
+        path: &str,
+        bytes: &[u8],
+        context: &ToolContext,
+    ) -> Result<(), ToolError> {
+        let written = match &self.target {
+            Some(target) => context.sandbox.write_to(path, target, bytes),
+            None => context.sandbox.write(path, bytes),
+        };
+        written.await.map_err(super::failed)
+    }
+}
+
+/// Waits until a person agrees to a change of a file, where they must.
 pub(super) async fn to_change(
     tool: &ToolDef,
     path: &str,
     args: &Value,
     context: &ToolContext,
-) -> Result<Option<Instead>, ToolError> {
+) -> Result<Permitted, ToolError> {
     if !asks(&*context.sandbox) {
-        return Ok(None);
+        return Ok(Permitted::default());
     }
     let place = context.sandbox.leads_to(path).await;
-    let (outside, real) = match &place {
-        LeadsTo::Inside(real) => (false, real),
-        LeadsTo::Outside(real) => (true, real),
+    let reason = match place.class {
+        Class::Private => return Err(super::failed(SandboxError::Private(path.to_owned()))),
+        Class::Sensitive(reason) => Some(reason),
+        Class::Plain => None,
     };
     // A link may lead to what its name does not tell of.
-    let link = (real != path).then(|| named(real));
-    let mut names = path.split('/').chain(real.split('/'));
-    let behaves = names.any(|name| BEHAVIOUR.contains(&name));
-    let risk = if outside || behaves {
-        Risk::High
-    } else {
-        Risk::Medium
+    let link = (place.real != path).then(|| named(&place.real));
+    let (risk, why) = match reason {
+        Some(reason) => (Risk::High, reason.reason()),
+        None => (Risk::Medium, "the policy asks about it"),
     };
-    let where_it_is = match (outside, behaves) {
-        (true, _) => "It is outside of the workspace.",
-        (false, true) => "What is in there says what programs do.",
-        (false, false) => "The policy asks about it.",
-    };
+    let must_ask = reason.is_some_and(|reason| !reason.may_be_allowed_by_rule());
     let mode = match mode(tool, risk, context)? {
-        Mode::Allow if outside => Mode::Ask,
+        Mode::Allow if must_ask => Mode::Ask,
         mode => mode,
     };
     // What was agreed to is this file, and not what a link leads to later.
@@ -84,22 +103,25 @@ pub(super) async fn to_change(
         Some(real) => format!("It leads to {}.\n", visible_line(real)),
         None => String::new(),
     };
-    request.body = format!("{where_it_is}\n{leads}risk: {}\n{shown}", risk.as_str());
+    request.body = format!("{leads}reason: {why}\nrisk: {}\n{shown}", risk.as_str());
+    let reason = reason.map(|reason| (REASON.to_owned(), json!(reason)));
+    request.context.extend(reason);
     leading_to(&mut request, link);
     let instead = decided(mode, tool, request, args, context).await?;
     // Somebody may have thought about it for long.
     if instead.is_none() && context.sandbox.leads_to(path).await != place {
-        let message = format!("{path} leads to another place than when it was asked about");
-        return Err(ToolError::failed(message));
+        return Err(super::failed(SandboxError::Moved(path.to_owned())));
     }
-    Ok(instead)
+    // Whoever wrote other arguments has chosen their path.
+    let target = instead.is_none().then_some(place);
+    Ok(Permitted { instead, target })
 }
 
 /// Where a folder really is that a command is to run in, if a link leads there and nothing
 /// confines the command.
 pub(super) async fn link(folder: Option<&str>, context: &ToolContext) -> Option<String> {
     let path = folder.filter(|_| asks(&*context.sandbox))?;
-    let (LeadsTo::Inside(real) | LeadsTo::Outside(real)) = context.sandbox.leads_to(path).await;
+    let real = context.sandbox.leads_to(path).await.real;
     (real != path).then(|| named(&real).to_owned())
 }
 

@@ -62,8 +62,8 @@ impl Tool for Write {
                 mut path,
                 mut content,
             } = parse(args.clone())?;
-            let instead = permission::to_change(&self.def, &path, &args, &context).await?;
-            if let Some(instead) = &instead {
+            let permitted = permission::to_change(&self.def, &path, &args, &context).await?;
+            if let Some(instead) = &permitted.instead {
                 Args { path, content } = parse(instead.args.clone())?;
             }
             let _alone = self.alone.lock().await;
@@ -78,10 +78,10 @@ impl Tool for Write {
                 let kept = masked::kept(&context.masks, &there, &content);
                 kept.map_err(|why| ToolError::failed(format!("{path}: {why}")))?;
             }
-            let written = context.sandbox.write(&path, content.as_bytes()).await;
-            written.map_err(failed)?;
+            let bytes = content.as_bytes();
+            permitted.write(&path, bytes, &context).await?;
             let output = report(&path, &content, before);
-            Ok(match instead {
+            Ok(match permitted.instead {
                 Some(instead) => instead.told(output),
                 None => output,
             })

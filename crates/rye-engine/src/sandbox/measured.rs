@@ -34,6 +34,15 @@ impl Sandbox for Measured {
         self.inner.write(path, bytes)
     }
 
+    fn write_to<'a>(
+        &'a self,
+        path: &'a str,
+        permitted: &'a LeadsTo,
+        bytes: &'a [u8],
+    ) -> Done<'a, ()> {
+        self.inner.write_to(path, permitted, bytes)
+    }
+
     fn list<'a>(&'a self, path: &'a str) -> Done<'a, Vec<FileInfo>> {
         self.inner.list(path)
     }

@@ -48,6 +48,7 @@ pub(super) fn enter(
     metadata: &mut Map<String, Value>,
 ) -> Result<Entered, Failed> {
     let folder = runs.folder(name);
+    runs.create(Some(name)).map_err(|error| failed(&error))?;
     if going.resume.is_some() || runs.has_begun(name, key.is_some()) {
         return again(walk, runs, name, going, key, metadata);
     }

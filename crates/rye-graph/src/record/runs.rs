@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use lillux::At as _;
-use lillux::durable::{self, Existing, WriteError};
+use lillux::durable::{self, BeneathError, Existing, WriteError};
 use lillux::process::Handle;
 use rye_protocol::Gate;
 use serde_json::{Map, Value};
@@ -20,10 +20,15 @@ pub(super) const EVENTS: &str = "events.jsonl";
 pub(super) const PROCESS: &str = "process";
 pub(super) const SNAPSHOT: &str = "snapshot";
 const STORE: &str = "store";
+/// The folder in a run with its questions.
+const GATES: &str = "gates";
+/// What a project keeps of its runs.
+const STATE: &str = ".ai/state";
 
 /// All runs of graphs in a project.
 #[derive(Debug, Clone)]
 pub struct Runs {
+    project: PathBuf,
     root: PathBuf,
 }
 
@@ -76,8 +81,36 @@ impl Runs {
     /// Those of a project.
     pub fn of(project: &Path) -> Self {
         Self {
-            root: project.join(".ai/state/graphs"),
+            project: project.to_owned(),
+            root: project.join(STATE).join("graphs"),
         }
+    }
+
+    /// Makes the folders that runs write to, by no link that leads out of the project.
+    pub(crate) fn create(&self, run: Option<&str>) -> Result<(), RecordError> {
+        let below = |path: &Path| {
+            let relative = path.strip_prefix(&self.project).unwrap_or(path);
+            durable::create_folder_beneath(&self.project, relative, 0o700)
+        };
+        below(&self.root)?;
+        // What is made later, where it is there already.
+        let mut later = vec![self.store(), self.cache()];
+        if let Some(run) = run {
+            let folder = self.folder(run);
+            let files = [EVENTS, PROCESS, SNAPSHOT, "snapshot.new"];
+            let mut files = files.into_iter().map(|name| folder.join(name));
+            if let Some(link) = files.find(|path| path.is_symlink()) {
+                let root = self.project.clone();
+                return Err(BeneathError::Leaves { link, root }.into());
+            }
+            later.extend([folder.clone(), folder.join(GATES)]);
+        }
+        for folder in &later {
+            if folder.symlink_metadata().is_ok() {
+                below(folder)?;
+            }
+        }
+        Ok(())
     }
 
     /// Where a run is kept.
@@ -103,14 +136,11 @@ impl Runs {
 
     /// Keeps what runs write down out of what a repository holds: it is this machine's.
     pub fn hide(&self) -> Result<(), RecordError> {
-        let Some(state) = self.root.parent() else {
-            return Ok(());
-        };
-        let path = state.join(".gitignore");
+        durable::create_folder_beneath(&self.project, STATE, 0o700)?;
+        let path = self.project.join(STATE).join(".gitignore");
         if path.symlink_metadata().is_ok() {
             return Ok(());
         }
-        durable::create_folder(state, 0o700)?;
         match durable::write(&path, b"*\n", 0o644, Existing::Refuse) {
             Ok(()) | Err(WriteError::Exists(_)) => Ok(()),
             Err(error) => Err(error.into()),
@@ -121,7 +151,7 @@ impl Runs {
     /// names runs are in the order in which they began.
     pub fn new_id(&self) -> Result<String, RecordError> {
         self.hide()?;
-        durable::create_folder(&self.root, 0o700)?;
+        self.create(None)?;
         let mut id = lillux::time::stamp();
         loop {
             let folder = self.folder(&id);
@@ -140,6 +170,9 @@ impl Runs {
 
     /// All runs, the newest first.
     pub fn all(&self) -> Result<Vec<Found>, RecordError> {
+        if self.root.symlink_metadata().is_ok() {
+            self.create(None)?;
+        }
         let entries = match fs::read_dir(&self.root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.at("list", &self.root)?,

@@ -38,6 +38,7 @@ const FIELDS: &[(&str, Shape)] = &[
     ("inputs", Shape::Declarations),
     ("name", Shape::Text),
     ("outputs", Shape::Declarations),
+    ("reads", Shape::Texts),
     ("requires_approval", Shape::Flag),
     ("requires_env", Shape::Texts),
     ("risk_level", Shape::RiskLevel),

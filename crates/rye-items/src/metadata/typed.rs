@@ -121,6 +121,11 @@ impl Metadata {
         self.texts("requires_env")
     }
 
+    /// The parameters that name files or directories which a call reads.
+    pub fn reads(&self) -> Vec<String> {
+        self.texts("reads")
+    }
+
     /// The parameters that name files which a call changes.
     pub fn writes(&self) -> Vec<String> {
         self.texts("writes")

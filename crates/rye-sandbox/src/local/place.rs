@@ -1,19 +1,18 @@
 //! A path of this machine, and what is done there.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use lillux::durable::{self, Existing, WriteError};
+use lillux::path_policy::{PathPolicy, Private, resolve};
 use rustix::fs::OFlags;
 use rye_engine::sandbox::{FileInfo, SandboxError};
 
 use crate::files::unusable;
-
-/// How many links are followed to where a path leads.
-const LINKS: usize = 40;
 
 /// The longest file that is read.
 pub(super) const LONGEST: u64 = 64 * 1024 * 1024;
@@ -22,11 +21,12 @@ pub(super) const LONGEST: u64 = 64 * 1024 * 1024;
 pub(super) struct Place {
     pub(super) shown: String,
     pub(super) path: PathBuf,
+    pub(super) private: Arc<Private>,
 }
 
 impl Place {
     pub(super) fn read(&self, longest: u64) -> Result<Vec<u8>, SandboxError> {
-        let (file, about) = self.open(OpenOptions::new().read(true))?;
+        let (file, about) = self.open(&self.real()?, OFlags::RDONLY)?;
         let room = about.len().min(longest).saturating_add(1);
         let mut bytes = Vec::with_capacity(usize::try_from(room).unwrap_or_default());
         file.take(longest.saturating_add(1))
@@ -39,28 +39,48 @@ impl Place {
         Ok(bytes)
     }
 
+    /// The path without links, if it is not private.
+    pub(super) fn real(&self) -> Result<PathBuf, SandboxError> {
+        let real = resolve(&self.path);
+        let real = real.ok_or_else(|| unusable(&self.shown, "its links form a loop"))?;
+        if self.private.contains(&real) {
+            return Err(SandboxError::Private(self.shown.clone()));
+        }
+        Ok(real)
+    }
+
     /// Writes the file, so that it is there whole, old or new, whatever happens meanwhile.
     pub(super) fn write(&self, bytes: &[u8]) -> Result<(), SandboxError> {
-        if let Some(above) = self.path.parent() {
-            fs::create_dir_all(above).map_err(|error| self.wrong(&error))?;
+        self.write_at(&self.real()?, bytes)
+    }
+
+    /// The same at a path without links, which is this one's.
+    pub(super) fn write_at(&self, real: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
+        if self.private.contains(real) {
+            return Err(SandboxError::Private(self.shown.clone()));
         }
-        match fs::symlink_metadata(&self.path) {
+        let (Some(above), Some(name)) = (real.parent(), real.file_name()) else {
+            return Err(unusable(&self.shown, "it is a folder"));
+        };
+        // From here on the file is reached through this very folder.
+        let folder = PathPolicy::create_folder(above).map_err(|error| self.wrong(&error))?;
+        let path = folder.join(name);
+        match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let written = durable::write(&self.path, bytes, 0o666, Existing::Replace);
+                let written = durable::write(&path, bytes, 0o666, Existing::Replace);
                 written.map_err(|error| self.not_written(error))
             }
-            _ => self.overwrite(bytes),
+            _ => self.overwrite(real, &path, bytes),
         }
     }
 
     /// A file that has other names, or is in a folder that takes no new ones, is written
     /// where it is.
-    fn overwrite(&self, bytes: &[u8]) -> Result<(), SandboxError> {
+    fn overwrite(&self, real: &Path, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
         // Whoever may not write to it may not replace it, either.
-        let (mut file, about) = self.open(OpenOptions::new().write(true).create(true))?;
-        let real = fs::canonicalize(&self.path).map_err(|error| self.wrong(&error))?;
+        let (mut file, about) = self.open(real, OFlags::WRONLY)?;
         if about.nlink() == 1 {
-            match durable::rewrite(&real, bytes) {
+            match durable::rewrite(path, bytes) {
                 Ok(()) => return Ok(()),
                 Err(WriteError::Path(error)) if error.is_permission() => {}
                 Err(error) => return Err(self.not_written(error)),
@@ -78,9 +98,8 @@ impl Place {
     }
 
     /// Opens a regular file: a pipe or a device could keep one waiting for ever.
-    fn open(&self, options: &mut OpenOptions) -> Result<(File, Metadata), SandboxError> {
-        let flags = OFlags::NONBLOCK.bits().cast_signed();
-        let file = options.custom_flags(flags).open(&self.path);
+    fn open(&self, real: &Path, flags: OFlags) -> Result<(File, Metadata), SandboxError> {
+        let file = PathPolicy::open(&self.private, real, flags | OFlags::NONBLOCK);
         let file = file.map_err(|error| self.wrong(&error))?;
         let about = file.metadata().map_err(|error| self.wrong(&error))?;
         match (about.is_file(), about.is_dir()) {
@@ -92,7 +111,11 @@ impl Place {
 
     pub(super) fn info(&self) -> Result<FileInfo, SandboxError> {
         // A link that leads nowhere is there all the same.
-        let about = fs::metadata(&self.path).or_else(|_| fs::symlink_metadata(&self.path));
+        let about = match self.real() {
+            Ok(real) => fs::metadata(real).or_else(|_| fs::symlink_metadata(&self.path)),
+            Err(private @ SandboxError::Private(_)) => return Err(private),
+            Err(_) => fs::symlink_metadata(&self.path),
+        };
         let about = about.map_err(|error| self.wrong(&error))?;
         let is_folder = about.is_dir();
         let detours = |path: &&str| !matches!(*path, "" | ".");
@@ -107,7 +130,8 @@ impl Place {
     }
 
     pub(super) fn list(&self) -> Result<Vec<FileInfo>, SandboxError> {
-        let files = fs::read_dir(&self.path).map_err(|error| self.wrong(&error))?;
+        let real = self.real()?;
+        let files = fs::read_dir(&real).map_err(|error| self.wrong(&error))?;
         let mut all = Vec::new();
         for file in files {
             let file = file.map_err(|error| self.wrong(&error))?;
@@ -116,18 +140,26 @@ impl Place {
                 "" => name,
                 above => format!("{}/{name}", above.trim_end_matches('/')),
             };
-            let path = file.path();
-            // One that is gone meanwhile is not there.
-            all.extend(Self { shown, path }.info().ok());
+            let (path, private) = (file.path(), Arc::clone(&self.private));
+            let entry = Self {
+                shown,
+                path,
+                private,
+            };
+            // One that is gone meanwhile, or is private, is not there.
+            all.extend(entry.info().ok());
         }
         all.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(all)
     }
 
     pub(super) fn remove(&self, workspace: &Path) -> Result<(), SandboxError> {
+        let real = self.real()?;
         let about = fs::symlink_metadata(&self.path).map_err(|error| self.wrong(&error))?;
+        if self.private.is_within(&real) {
+            return Err(SandboxError::Private(self.shown.clone()));
+        }
         let removed = if about.is_dir() {
-            let real = fs::canonicalize(&self.path).map_err(|error| self.wrong(&error))?;
             if workspace.starts_with(real) {
                 return Err(unusable("the workspace", "it is not removed"));
             }
@@ -163,36 +195,6 @@ pub(super) fn without_links(path: &Path) -> PathBuf {
         }
     }
     all
-}
-
-/// Where a path really leads, also if its end is not there yet.
-pub(super) fn real(path: &Path) -> PathBuf {
-    led(path, LINKS)
-}
-
-fn led(path: &Path, links: usize) -> PathBuf {
-    if let Ok(real) = fs::canonicalize(path) {
-        return real;
-    }
-    // What is written to a link that leads nowhere is written where it leads.
-    if let Ok(target) = fs::read_link(path) {
-        let above = path.parent().unwrap_or(path);
-        return match links {
-            0 => PathBuf::from("/"),
-            more => led(&above.join(target), more - 1),
-        };
-    }
-    let (Some(above), Some(name)) = (path.parent(), path.components().next_back()) else {
-        return path.to_owned();
-    };
-    let mut above = led(above, links);
-    match name {
-        Component::ParentDir => {
-            above.pop();
-        }
-        name => above.push(name),
-    }
-    above
 }
 
 /// When a file last changed, in nanoseconds.

@@ -1,6 +1,5 @@
 //! A tree of files of this machine, walked by as many threads as it has cores.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -42,7 +41,7 @@ pub(super) fn walk(
     }
     let (found, whole) = (Mutex::new(Vec::new()), AtomicBool::new(true));
     let count = AtomicUsize::new(0);
-    builder(&place.path, walk).build_parallel().run(|| {
+    builder(place, walk).build_parallel().run(|| {
         let mut batch = Batch {
             files: Vec::new(),
             all: &found,
@@ -87,8 +86,9 @@ impl Drop for Batch<'_> {
 
 /// The rules are those of the workspace: nothing that only this machine or this user
 /// leaves out, so that an agent finds the same everywhere.
-fn builder(folder: &Path, walk: &Walk) -> WalkBuilder {
-    let mut builder = WalkBuilder::new(folder);
+fn builder(place: &Place, walk: &Walk) -> WalkBuilder {
+    let mut builder = WalkBuilder::new(&place.path);
+    let private = Arc::clone(&place.private);
     builder
         .hidden(!walk.hidden)
         .ignore(!walk.ignored)
@@ -98,7 +98,16 @@ fn builder(folder: &Path, walk: &Walk) -> WalkBuilder {
         .git_exclude(false)
         .require_git(false)
         .threads(std::thread::available_parallelism().map_or(1, |it| it.get().min(THREADS)))
-        .filter_entry(|entry| entry.depth() == 0 || entry.file_name() != ".git");
+        .filter_entry(move |entry| {
+            let is_private = || {
+                let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+                is_folder
+                    && entry
+                        .metadata()
+                        .is_ok_and(|about| private.is_private(&about))
+            };
+            entry.depth() == 0 || (entry.file_name() != ".git" && !is_private())
+        });
     builder
 }
 

@@ -94,6 +94,7 @@ pub(super) fn run<T>(
         },
         sandbox: wanted.sandbox.unwrap_or_default(),
         vault: vault(context),
+        protected: execute::protected(context),
     };
     let mut models = if wanted.goes_on {
         catalogue(context, &options.workspace)?

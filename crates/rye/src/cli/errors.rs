@@ -269,8 +269,13 @@ impl From<rye_graph::RecordError> for Failure {
             RecordError::NotFound(_) => Self::failed("not_found", error).maybe_hint(hint),
             RecordError::Altered { .. }
             | RecordError::Unsigned(_)
-            | RecordError::OfStrangers { .. } => {
-                Self::new(Exit::Integrity, "integrity", error).maybe_hint(hint)
+            | RecordError::OfStrangers { .. }
+            | RecordError::Link(_) => {
+                let code = match error {
+                    RecordError::Link(_) => "leaves_project",
+                    _ => "integrity",
+                };
+                Self::new(Exit::Integrity, code, error).maybe_hint(hint)
             }
             _ => Self::failed(error.code(), error).maybe_hint(hint),
         }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use lillux::durable::BeneathError;
 use lillux::{PathError, shell_word};
 use rye_items::Excerpt;
 use serde_json::{Value, json};
@@ -172,6 +173,18 @@ impl Failure {
             let _ = writeln!(text, "  {help}hint{help:#}: {}", one_line(hint));
         }
         text
+    }
+}
+
+impl From<BeneathError> for Failure {
+    fn from(error: BeneathError) -> Self {
+        let hint = error.hint();
+        match error {
+            BeneathError::Path(error) => error.into(),
+            link @ BeneathError::Leaves { .. } => {
+                Self::new(Exit::Integrity, "leaves_project", link).maybe_hint(hint)
+            }
+        }
     }
 }
 

@@ -119,7 +119,7 @@ fn adapted(name: &str, mut node: Node) -> Node {
                 }
             }
         }
-        "tags" | "requires_env" | "writes" => items(&mut node),
+        "tags" | "requires_env" | "reads" | "writes" => items(&mut node),
         "timeout" | "requires_approval" => scalar(&mut node),
         _ => {}
     }

@@ -203,7 +203,7 @@ fn what_is_wrong_in_a_table_is_told_with_its_place() {
     3:5: there is no field `versoin`
       3 |     versoin: [__version__]
         |     ^
-      hint: the fields are anchor, category, child_constraints, config, config_resolve, config_schema, description, effect, env_config, executor_id, inputs, name, outputs, requires_approval, requires_env, risk_level, sandbox, tags, timeout, title, tool_type, verify_deps, version, writes
+      hint: the fields are anchor, category, child_constraints, config, config_resolve, config_schema, description, effect, env_config, executor_id, inputs, name, outputs, reads, requires_approval, requires_env, risk_level, sandbox, tags, timeout, title, tool_type, verify_deps, version, writes
 
     3:14: `version` must have a list here, not a text
       3 |     version: __version__

@@ -9,9 +9,11 @@ mod trace;
 mod words;
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lillux::path_policy::Protected;
 use lillux::process::{Ask, Asks, Supervisor};
 use rye_executor::{Envelope, ExecuteError, Executor, Listener, Places, Request, Trace};
 use rye_graph::{Going, StateGraph};
@@ -27,6 +29,7 @@ use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::printer::{Outcome, Printer, Report};
 use crate::cli::terminal_asker;
+use crate::settings;
 pub(super) use options::Own;
 use outcome::Refused;
 pub(super) use outcome::report;
@@ -206,7 +209,26 @@ pub(crate) fn places(context: &Context) -> Result<Places, Failure> {
         embedded: &SYSTEM,
         cache: cache.to_owned(),
         dev_mode: context.settings.dev_mode.value,
+        protected: protected(context),
     })
+}
+
+/// The directories of the user that no tool, client or agent may use, and their homes.
+pub(crate) fn protected(context: &Context) -> Protected {
+    let settings = &context.settings;
+    let home = settings::variable("HOME").map(PathBuf::from);
+    let home = home.filter(|home| home.is_absolute());
+    let user = context.user().map(Path::to_owned);
+    let homes: Vec<_> = home.into_iter().chain(user).collect();
+    let kept = [&settings.state_dir, &settings.cache_dir];
+    let kept = kept.into_iter().flatten().map(|it| it.value.clone());
+    // Those of a home count also where a variable names others.
+    let keys = homes
+        .iter()
+        .flat_map(|it| rye_items::private_directories(it));
+    let defaults = homes.iter().flat_map(|it| settings::default_folders(it));
+    let private = keys.chain(kept).chain(defaults).collect();
+    Protected { private, homes }
 }
 
 /// The parameters that were typed after an id, by the schema of its tool.

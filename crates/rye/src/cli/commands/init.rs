@@ -97,16 +97,20 @@ fn own_trust(
 }
 
 fn folders(project: &Path, made: &mut Made) -> Result<(), Failure> {
+    durable::create_folder(project, 0o755)?;
     for name in FOLDERS {
-        let path = project.join(".ai").join(name);
+        let relative = Path::new(".ai").join(name);
+        let path = project.join(&relative);
         // Whether anything is there is asked first: another call may make it meanwhile.
-        if path.symlink_metadata().is_err() {
-            durable::create_folder(&path, 0o755)?;
-            made.made("folder", path);
-        } else if path.is_dir() {
-            made.there("folder", path);
-        } else {
+        let is_new = path.symlink_metadata().is_err();
+        if !is_new && !path.is_dir() && !path.is_symlink() {
             return Err(SpaceError::NotAFolder(path).into());
+        }
+        durable::create_folder_beneath(project, relative, 0o755)?;
+        if is_new {
+            made.made("folder", path);
+        } else {
+            made.there("folder", path);
         }
     }
     Ok(())
@@ -115,11 +119,12 @@ fn folders(project: &Path, made: &mut Made) -> Result<(), Failure> {
 /// What runs of graphs write down is this machine's, and stays out of the repository.
 fn hide(project: &Path, made: &mut Made) -> Result<(), Failure> {
     let path = project.join(".ai/state/.gitignore");
-    if path.symlink_metadata().is_ok() {
-        made.there("gitignore", path);
-    } else {
-        Runs::of(project).hide()?;
+    let is_new = path.symlink_metadata().is_err();
+    Runs::of(project).hide()?;
+    if is_new {
         made.made("gitignore", path);
+    } else {
+        made.there("gitignore", path);
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ __category__ = "rye/bash"
 __tool_description__ = "Runs a command with bash in the project"
 __risk_level__ = "high"
 __effect__ = "at_most_once"
+__reads__ = ["cwd"]
 
 # The call's own time is the parameter's; this one is for what it leaves behind.
 __timeout__ = 3630
@@ -56,7 +57,7 @@ GRACE = 2
 
 def environment():
     """What the call has, without what the runtime of this tool put in for itself."""
-    own = {"RYE_PYTHON", "PROJECT_VENV_PYTHON", "PYTHONUNBUFFERED", "PYTHONPYCACHEPREFIX"}
+    own = {"RYE_PATH_POLICY", "RYE_PYTHON", "PROJECT_VENV_PYTHON", "PYTHONUNBUFFERED", "PYTHONPYCACHEPREFIX"}
     env = {name: value for name, value in os.environ.items() if name not in own}
     paths = env.pop("PYTHONPATH", "").split(os.pathsep)
     paths = [path for path in paths if path and not path.endswith("/.ai/tools/rye/bash")]

@@ -50,7 +50,7 @@ def execute(params, project):
         raise Refused("a text holds half of a character") from None
     if old == new:
         raise Refused("old and new are the same")
-    with open_file(real, path) as file:
+    with open_file(project, real, path) as file:
         if os.fstat(file.fileno()).st_size > LARGEST:
             raise Refused("%s is larger than %d MiB" % (path, LARGEST >> 20))
         content = file.read()
@@ -62,7 +62,7 @@ def execute(params, project):
             "the text occurs %d times in %s, first in the lines %s; give more of what "
             "stands around it, or set replace_all" % (count, path, where(content, old))
         )
-    replace(real, content.replace(old, new))
+    replace(project, real, path, content.replace(old, new))
     return {"path": shown(project, real), "replaced": count}
 
 

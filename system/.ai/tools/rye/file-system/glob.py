@@ -7,6 +7,7 @@ __category__ = "rye/file-system"
 __tool_description__ = "Finds files of the project by a pattern of their paths"
 __risk_level__ = "low"
 __effect__ = "pure"
+__reads__ = ["path"]
 
 CONFIG_SCHEMA = {
     "type": "object",

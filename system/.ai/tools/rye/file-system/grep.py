@@ -7,6 +7,7 @@ __category__ = "rye/file-system"
 __tool_description__ = "Finds lines in files of the project by a regular expression"
 __risk_level__ = "low"
 __effect__ = "pure"
+__reads__ = ["path"]
 
 __timeout__ = 60
 
@@ -63,9 +64,9 @@ LONGEST_LINE = 500
 MOST_CHARACTERS = 200 * 1024
 
 
-def text_lines(real, path):
+def text_lines(project, real, path):
     """The lines of a file, none if it is binary or large."""
-    with open_file(real, path) as file:
+    with open_file(project, real, path) as file:
         if os.fstat(file.fileno()).st_size > LARGEST:
             return None
         content = file.read()
@@ -100,7 +101,7 @@ def execute(params, project):
             continue
         path = shown(project, real)
         try:
-            lines = text_lines(real, path)
+            lines = text_lines(project, real, path)
         except (Refused, OSError):
             lines = None
         if lines is None:

@@ -7,6 +7,7 @@ __category__ = "rye/file-system"
 __tool_description__ = "Lists a folder of the project"
 __risk_level__ = "low"
 __effect__ = "pure"
+__reads__ = ["path"]
 
 CONFIG_SCHEMA = {
     "type": "object",
@@ -29,7 +30,7 @@ CONFIG_SCHEMA = {
 
 import os
 
-from project_files import Refused, inside, shown, text, tool
+from project_files import Refused, folder_of, inside, shown, text, tool
 
 
 def entry(found):
@@ -50,9 +51,13 @@ def execute(params, project):
     if not os.path.isdir(real):
         what = "is no folder" if os.path.exists(real) else "is not there"
         raise Refused("%s %s" % (path, what))
-    with os.scandir(real) as found:
-        entries = sorted(found, key=lambda one: one.name)
-    kept = [entry(one) for one in entries[: params["limit"]]]
+    folder = folder_of(project, os.path.join(real, "entry"), path)
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda one: one.name)
+        kept = [entry(one) for one in entries[: params["limit"]]]
+    finally:
+        os.close(folder)
     return {
         "path": shown(project, real),
         "entries": kept,

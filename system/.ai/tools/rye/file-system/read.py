@@ -7,6 +7,7 @@ __category__ = "rye/file-system"
 __tool_description__ = "Reads a text file of the project, whole or some of its lines"
 __risk_level__ = "low"
 __effect__ = "pure"
+__reads__ = ["path"]
 
 CONFIG_SCHEMA = {
     "type": "object",
@@ -63,7 +64,7 @@ def execute(params, project):
     path = params["path"]
     real = inside(project, path)
     kept, size, was_cut, following = [], 0, False, None
-    with open_file(real, path) as file:
+    with open_file(project, real, path) as file:
         total = os.fstat(file.fileno()).st_size
         if b"\0" in file.read(8192):
             raise Refused("%s is binary, %d bytes" % (path, total))

@@ -41,6 +41,5 @@ def execute(params, project):
     if path.endswith("/"):
         raise Refused("%s names a folder" % path)
     is_new = not os.path.lexists(real)
-    os.makedirs(os.path.dirname(real), exist_ok=True)
-    replace(real, content)
+    replace(project, real, path, content)
     return {"path": shown(project, real), "bytes": len(content), "created": is_new}

@@ -71,7 +71,7 @@ impl Asked {
             by: match request.approval {
                 Approval::Asked => By::Person,
                 // What somebody approved is a call, and not what runs on its own later.
-                Approval::Missing | Approval::OfChain(_) => By::Client,
+                Approval::Missing | Approval::OfChain(_) | Approval::OfCall { .. } => By::Client,
             },
             resumes: None,
             is_graph: is_graph(&request.tool, context),
