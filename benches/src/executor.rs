@@ -15,7 +15,8 @@ use lillux::durable::Existing;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_executor::{Executor, Places, Request, Status};
-use rye_items::{Comment, OwnKeys, signature};
+use rye_items::signature::{self, Binding};
+use rye_items::{Comment, OwnKeys};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -241,7 +242,10 @@ impl World {
 pub fn write_signed(path: &Path, text: &str, key: &SigningKey) -> Result<()> {
     fs::create_dir_all(path.parent().context("no folder")?)?;
     let time = "2026-01-01T00:00:00Z";
-    let signed = signature::sign(text.as_bytes(), &Comment::HASH, key, time, None)?;
+    let below = path.to_str().and_then(|path| path.rsplit_once("/.ai/"));
+    let binding = Binding::of(below.context("not below .ai/")?.1);
+    let comment = Comment::HASH;
+    let signed = signature::sign(text.as_bytes(), &comment, &binding, key, time, None)?;
     fs::write(path, signed)?;
     Ok(())
 }

@@ -11,7 +11,8 @@ use anyhow::{Context, Result, ensure};
 use lillux::Hash;
 use lillux::durable::Existing;
 use lillux::keys::{PublicKey, Signature, SigningKey};
-use rye_items::{Comment, ItemKind, Library, Options, OwnKeys, SYSTEM, Space, signature};
+use rye_items::signature::{self, Binding};
+use rye_items::{Comment, ItemKind, Library, Options, OwnKeys, SYSTEM, Space};
 use tempfile::TempDir;
 
 use crate::measure::try_interleaved;
@@ -28,7 +29,7 @@ const STARTS: usize = 101;
 struct Tree {
     folder: TempDir,
     key: SigningKey,
-    /// The files, with the signature each carries.
+    /// The files, with a signature over the hash of each.
     files: Vec<(PathBuf, Signature)>,
 }
 
@@ -97,22 +98,20 @@ impl Tree {
         let key = OwnKeys::of(&user).generate("bench", Existing::Refuse)?;
         let mut files = Vec::new();
         for number in 0..FILES {
-            let path = folder.path().join(format!(
-                "project/.ai/tools/group{}/tool{number}.py",
-                number % 100
-            ));
+            let relative = format!("tools/group{}/tool{number}.py", number % 100);
+            let path = folder.path().join("project/.ai").join(&relative);
             let text = tool(number);
             let signed = signature::sign(
                 text.as_bytes(),
                 &Comment::HASH,
+                &Binding::of(relative),
                 &key,
                 "2026-01-01T00:00:00Z",
                 None,
             )?;
-            let line = signature::split(&signed, &Comment::HASH)?.line;
             fs::create_dir_all(path.parent().context("no folder")?)?;
             fs::write(&path, signed)?;
-            files.push((path, line.signature));
+            files.push((path, key.sign(&Hash::of(text.as_bytes()))));
         }
         Ok(Self { folder, key, files })
     }

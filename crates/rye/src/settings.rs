@@ -162,18 +162,6 @@ impl Settings {
         })
     }
 
-    /// Directories with the user's keys, trust, secrets, state and cache. No program that an MCP
-    /// client or a model directs has anything to do there.
-    pub(crate) fn private_dirs(&self) -> Vec<PathBuf> {
-        let user = self.places.user_space.iter();
-        let user = user.flat_map(|user| {
-            let ai = user.value.join(".ai");
-            ["config/keys", "vault"].map(|part| ai.join(part))
-        });
-        let own = [&self.state_dir, &self.cache_dir].into_iter().flatten();
-        user.chain(own.map(|it| it.value.clone())).collect()
-    }
-
     /// The project's folder.
     pub(crate) fn project(&self) -> &Path {
         &self.places.project.value

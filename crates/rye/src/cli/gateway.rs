@@ -74,7 +74,7 @@ impl Items {
             workplace: Workplace {
                 project: project.value.clone(),
                 is_fixed: matches!(project.origin, Origin::Option(_) | Origin::Variable(_)),
-                private: context.settings.private_dirs(),
+                private: execute::protected(context).private,
             },
             approvals,
             gates: Mutex::default(),
