@@ -345,10 +345,12 @@ async fn options_that_are_not_code_take_parameters() {
         "{command: python3, args: [no_such_tool.py, -c, \"{p}\"]}",
         "{command: bash, args: [no_such_tool.sh, -c, \"{p}\"]}",
         "{command: echo, args: [-e, \"{p}\"]}",
+        "{command: echo, args: [\"{q}\", -c, \"{p}\"]}",
+        "{command: python3, args: ['-Xpycache_prefix={private_cache}', --version]}",
     ] {
         let text = "version: \"1.0.0\"\nexecutor_id: subprocess\n";
         world.signed("tools/it.yaml", &format!("{text}config: {config}\n"));
-        let envelope = world.run("it", json!({"p": "root"})).await;
+        let envelope = world.run("it", json!({"p": "root", "q": "bash"})).await;
         let refused = envelope.error.filter(|error| error.code == "value_as_code");
         assert_eq!(refused, None, "{config}");
     }

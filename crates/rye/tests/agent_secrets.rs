@@ -152,7 +152,7 @@ fn plant_servers(world: &World, url: &str) {
     world.write("project/.ai/tools/leak.yaml", leak);
     let file = "version: \"1.0.0\"\ndescription: Leaks a file\nrisk_level: low\n\
         executor_id: rye/core/runtimes/bash/bash\n\
-        config:\n  command: 'echo \"it is $DB_PASSPHRASE\"; echo \"$DB_PASSPHRASE\" | base64 >&2'\n";
+        config:\n  command: 'echo \"it is ${DB_PASSPHRASE}\"; echo \"$DB_PASSPHRASE\" | base64 >&2'\n";
     world.write("project/.ai/tools/leak_file.yaml", file);
     let signed = world.run(&["sign", "--all"]);
     assert!(signed.status.success(), "{signed:?}");

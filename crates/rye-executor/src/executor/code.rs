@@ -20,23 +20,50 @@ const SHELLS: [&str; 11] = [
     "sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "yash", "fish", "su",
 ];
 
-/// Other interpreters, with the letters of their options that are followed by code.
-const LANGUAGES: [(&str, &str); 14] = [
-    ("python", "c"),
-    ("pypy", "c"),
-    ("perl", "eE"),
-    ("ruby", "e"),
-    ("node", "ep"),
-    ("nodejs", "ep"),
-    ("bun", "ep"),
-    ("tsx", "ep"),
-    ("php", "rBRE"),
-    ("lua", "e"),
-    ("luajit", "e"),
-    ("rscript", "e"),
-    ("osascript", "e"),
-    ("pwsh", "cC"),
+/// Other interpreters, with the letters of their options that are followed by code, and of those
+/// that are followed by something else.
+const LANGUAGES: [(&str, Letters); 14] = [
+    ("python", Letters::new("c", "XWmQ")),
+    ("pypy", Letters::new("c", "XWmQ")),
+    ("perl", Letters::new("eE", "IMmxDCF")),
+    ("ruby", Letters::new("e", "IrCxEKTWF")),
+    ("node", Letters::new("ep", "rC")),
+    ("nodejs", Letters::new("ep", "rC")),
+    ("bun", Letters::new("ep", "rC")),
+    ("tsx", Letters::new("ep", "rC")),
+    ("php", Letters::new("rBRE", "dcfzt")),
+    ("lua", Letters::new("e", "l")),
+    ("luajit", Letters::new("e", "ljbO")),
+    ("rscript", Letters::new("e", "")),
+    ("osascript", Letters::new("e", "l")),
+    ("pwsh", Letters::new("cC", "")),
 ];
+
+/// The letters of an interpreter's options.
+#[derive(Debug, Clone, Copy)]
+struct Letters {
+    code: &'static str,
+    other: &'static str,
+}
+
+impl Letters {
+    const fn new(code: &'static str, other: &'static str) -> Self {
+        Self { code, other }
+    }
+
+    /// What follows the letter for code in a word of options, such as `-uc`.
+    fn code_in<'w>(&self, word: &'w str) -> Option<&'w str> {
+        for (at, letter) in word.char_indices().skip(1) {
+            if self.code.contains(letter) {
+                return Some(&word[at + letter.len_utf8()..]);
+            }
+            if self.other.contains(letter) {
+                return None;
+            }
+        }
+        None
+    }
+}
 
 /// Names of facts, for a check that is made before there is a call.
 const FACTS: [&str; 10] = [
@@ -59,7 +86,7 @@ const DEEPEST: usize = 10;
 #[derive(Debug, Clone, Copy)]
 enum Interpreter {
     Shell,
-    Language(&'static str),
+    Language(Letters),
 }
 
 impl Interpreter {
@@ -71,7 +98,7 @@ impl Interpreter {
             return Some(Self::Shell);
         }
         let (_, letters) = LANGUAGES.iter().find(|(language, _)| *language == name)?;
-        Some(Self::Language(letters))
+        Some(Self::Language(*letters))
     }
 
     fn kind(self) -> CodeKind {
@@ -94,10 +121,11 @@ struct Scan {
 }
 
 impl Scan {
-    /// Looks at the next word, and says whether it is code.
-    fn next(&mut self, word: &str) -> Option<CodeKind> {
+    /// Looks at the next word, and says whether it is code. A word with a value of the call
+    /// names no interpreter: it may be anything.
+    fn next(&mut self, word: &str, has_value: bool) -> Option<CodeKind> {
         let Some(interpreter) = self.interpreter else {
-            self.interpreter = Interpreter::named(word);
+            self.interpreter = Interpreter::named(word).filter(|_| !has_value);
             return None;
         };
         let kind = Some(interpreter.kind());
@@ -135,12 +163,9 @@ impl Scan {
                     return if is_code { kind } else { None };
                 }
                 // `-c CODE`, `-uc CODE`, `-cCODE`
-                self.code_follows = word.ends_with(|c| letters.contains(c));
-                if word.contains(|c| letters.contains(c)) {
-                    kind
-                } else {
-                    None
-                }
+                let attached = letters.code_in(word)?;
+                self.code_follows = attached.is_empty();
+                kind
             }
             Interpreter::Language(_) => {
                 // The file that it runs, unless it may belong to an option.
@@ -196,15 +221,16 @@ pub(super) fn kinds(
     };
     check(command, CodeKind::Shell, &|| "command".to_owned())?;
     let mut scan = Scan::default();
-    scan.next(&word(template::render(command, variables, names)));
+    scan.next(&word(template::render(command, variables, names)), false);
     let mut kinds = Vec::new();
     for (index, argument) in arguments.iter().enumerate() {
         let Value::String(text) = argument else {
-            scan.next(&argument.to_string());
+            scan.next(&argument.to_string(), false);
             kinds.push(None);
             continue;
         };
-        let kind = scan.next(&word(template::render(text, variables, names)));
+        let has_value = template::takes_untrusted(text, untrusted, names);
+        let kind = scan.next(&word(template::render(text, variables, names)), has_value);
         if let Some(kind) = kind {
             check(text, kind, &|| format!("args[{index}]"))?;
         }
