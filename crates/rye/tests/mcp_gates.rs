@@ -113,6 +113,23 @@ fn other_parameters_or_bytes_are_asked_about_again_with_what_changed() {
 }
 
 #[test]
+fn the_order_of_the_parameters_does_not_matter() {
+    let world = ready();
+    let mut client = Client::connect(&world);
+    let mut call = |parameters: Value| {
+        let arguments =
+            json!({ "item_type": "tool", "item_id": "count", "parameters": parameters });
+        client.call("execute", &arguments, |method| panic!("asks {method}"))
+    };
+    let waits = gate(&call(json!({ "a": 1, "b": { "c": 1, "d": 2 } })));
+    let reordered = json!({ "b": { "d": 2, "c": 1 }, "a": 1 });
+    assert_eq!(gate(&call(reordered.clone())), waits);
+    approve(&world, &waits);
+    assert_eq!(call(reordered)["isError"], false);
+    assert_eq!(runs(&world), 1);
+}
+
+#[test]
 fn of_many_calls_at_once_an_approval_lets_one_run() {
     let world = ready();
     let mut client = Client::connect(&world);

@@ -313,7 +313,10 @@ fn question(chain: &Chain, request: &Request, why: Option<&str>) -> String {
     };
     let risk = tool.metadata.risk_level();
     let risk = risk.map_or("not stated", rye_items::metadata::RiskLevel::as_str);
-    let parameters = serde_json::to_string_pretty(&request.parameters).unwrap_or_default();
+    // The same call reads the same, in whatever order a client writes its parameters.
+    let mut parameters = request.parameters.clone();
+    parameters.sort_all_objects();
+    let parameters = serde_json::to_string_pretty(&parameters).unwrap_or_default();
     let why = why.map_or_else(String::new, |why| format!("why it asks: {why}\n"));
     format!(
         "Run {}?\n\n{why}signed by: {signer}\nrisk: {risk}\nchain: {}\nhash: {}\nparameters:\n{}",
