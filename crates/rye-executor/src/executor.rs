@@ -4,6 +4,7 @@
 mod approval;
 mod dependencies;
 mod facts;
+mod guard;
 mod inherited;
 mod prepare;
 mod program;
@@ -30,7 +31,9 @@ use crate::primitive::{Execute, HttpClient, Listener, Primitives, Run, Spill};
 use crate::trace::Trace;
 
 pub use approval::Approval;
+pub use dependencies::dependency_scopes;
 pub use facts::CallAnchor;
+use guard::Guard;
 use inherited::Inherited;
 use resolved::{Known, Resolved};
 
@@ -197,7 +200,8 @@ impl Executor {
             .check(&chain.tool().metadata, request.parameters)?;
         let anchored = self.anchor(library, chain)?;
         trace.anchor(&anchored);
-        let dependencies = dependencies::verify(library, &trust, chain, &anchored)?;
+        let loadable = dependencies::verify(library, &trust, chain, &anchored)?;
+        let dependencies = loadable.dependencies();
         trace.dependencies(dependencies, start.elapsed());
         let hash = chain.hash_with(dependencies);
         if !request.dry_run {
@@ -211,19 +215,28 @@ impl Executor {
             self.inherited(request.environment, minimal, library, &trust)
         };
         if request.dry_run {
-            self.check_programs(chain, &env_configs, &anchored, &parameters, inherited)?;
+            self.check_programs(
+                chain,
+                &env_configs,
+                &anchored,
+                &loadable,
+                &parameters,
+                inherited,
+            )?;
             return Ok(Envelope::dry(chain, hash, pairs, start.elapsed()));
         }
         let mut warnings = Vec::from_iter(dependencies::warning(dependencies));
         let parameters =
             prepare::with_resolved_config(library, &trust, chain, parameters, &mut warnings)?;
-        let facts = self.facts(chain, &anchored, &parameters)?;
+        let facts = self.facts(chain, &anchored, &loadable, &parameters)?;
+        let guard = Guard::new(library, &trust, &self.places, &loadable);
         let environment = self
             .environment(
                 chain,
                 &env_configs,
                 &anchored,
                 &facts,
+                &guard,
                 inherited(),
                 &mut warnings,
             )
@@ -299,7 +312,7 @@ impl Executor {
         valid(chain)?;
         let trust = library.trust_since_opened();
         let anchored = self.anchor(library, chain)?;
-        let dependencies = dependencies::verify(library, &trust, chain, &anchored)?;
+        let dependencies = dependencies::verify(library, &trust, chain, &anchored)?.dependencies();
         let nothing = Value::Object(Map::new());
         let with = prepare::with_resolved_config(library, &trust, chain, nothing, &mut Vec::new())?;
         Ok(Standing {
@@ -315,7 +328,7 @@ impl Executor {
         let trust = library.trust();
         let chain = chain::build(&library, &trust, tool, &self.primitives)?;
         let anchored = self.anchor(&library, &chain)?;
-        let dependencies = dependencies::verify(&library, &trust, &chain, &anchored)?;
+        let dependencies = dependencies::verify(&library, &trust, &chain, &anchored)?.dependencies();
         Ok(chain.with(dependencies))
     }
 

@@ -12,7 +12,8 @@ use crate::Comment;
 use crate::lookup::Found;
 use crate::metadata;
 use crate::signature;
-use crate::space::{Space, SpaceError};
+use crate::integrity::list;
+use crate::space::{Deviation, Space, SpaceError};
 use crate::trust;
 use crate::verify;
 
@@ -50,6 +51,14 @@ pub enum SignError {
     /// `provider@user` is malformed.
     #[error("{0}")]
     Provenance(String),
+    /// A directory holds what no manifest can list.
+    #[error("cannot sign {}: {}", directory.display(), list(refused))]
+    Unlistable {
+        /// The directory.
+        directory: PathBuf,
+        /// What cannot be listed, and why.
+        refused: Vec<(String, Deviation)>,
+    },
     /// It is not what somebody was shown who wanted it signed.
     #[error("{} is not what was approved: it has changed since", .0.display())]
     NotShown(PathBuf),
