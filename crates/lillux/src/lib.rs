@@ -9,6 +9,7 @@
 //! | [`canonical`] | one text for each JSON value, so that it has one hash |
 //! | [`keys`] | Ed25519 key files, signatures over hashes, fingerprints |
 //! | [`envelope`] | secrets sealed to one or several public keys |
+//! | [`lease`] | files that cannot change without new times, for caches keyed by them |
 //! | [`mask`] | secrets taken out of texts and streams, however they are written |
 //! | [`durable`] | files that are there whole or not at all, also after a power cut |
 //! | [`path_policy`] | which paths of this machine may be read and written for somebody else |
@@ -51,6 +52,7 @@ pub mod envelope;
 mod error;
 pub mod hash;
 pub mod keys;
+pub mod lease;
 pub mod mask;
 pub mod path_policy;
 pub mod process;

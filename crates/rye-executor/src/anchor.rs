@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rye_items::MANIFEST;
 use serde_json::Value;
 
 use crate::shape;
@@ -42,8 +43,8 @@ enum RootOf {
 pub struct Anchored {
     /// The folder.
     pub path: PathBuf,
-    /// Whether a marker, or the description, says so. Where neither does the
-    /// folder serves for paths only, and no dependencies are looked for in it.
+    /// Whether a marker, a manifest or the description says so. Where none does, the tool
+    /// brings nothing along.
     pub is_marked: bool,
 }
 
@@ -74,6 +75,18 @@ pub enum AnchorError {
 }
 
 impl Anchor {
+    /// The anchor of a tool whose links declare none: only a manifest marks it.
+    pub(crate) fn undeclared() -> Self {
+        Self {
+            mode: Mode::Auto,
+            markers: Vec::new(),
+            root: RootOf::ToolDir,
+            lib: None,
+            cwd: None,
+            env_paths: Value::Null,
+        }
+    }
+
     /// Reads the description of an anchor.
     pub fn read(about: &Value) -> Result<Option<Self>, AnchorError> {
         let wrong = |why: String| AnchorError::Description(why);
@@ -138,9 +151,9 @@ impl Anchor {
             &start
         };
         let has_marker = |folder: &Path| {
-            self.markers
-                .iter()
-                .any(|marker| folder.join(marker).exists())
+            let mut markers = self.markers.iter().map(String::as_str);
+            let is_there = |marker: &str| folder.join(marker).exists();
+            markers.any(is_there) || (folder.starts_with(tools) && is_there(MANIFEST))
         };
         let marked = start
             .ancestors()

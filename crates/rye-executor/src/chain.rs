@@ -222,6 +222,35 @@ pub fn build(
     })
 }
 
+/// The links of a tool's chain as far as they are items, each verified. A primitive that only
+/// an executor knows, and an executor that is missing, end it.
+pub(crate) fn known_links(
+    library: &Library,
+    trust: &Trust<'_>,
+    tool: &ItemRef,
+) -> Result<Vec<Link>, ChainError> {
+    let primitives = Primitives::default();
+    let mut links: Vec<Link> = Vec::new();
+    let mut next = Some(tool.clone());
+    while let Some(reference) = next {
+        let found = match library.find(&reference) {
+            Ok(found) => found,
+            Err(source) if links.is_empty() => return Err(ChainError::Item(source.into())),
+            Err(_) => break,
+        };
+        let is_known = links.iter().any(|link| *link.id() == found.reference.id);
+        if is_known || links.len() == DEEPEST {
+            break;
+        }
+        let item = library.verify(&found, trust)?;
+        let metadata = library.metadata(&item)?;
+        let link = Link { item, metadata };
+        next = executor_of(&link, &primitives)?;
+        links.push(link);
+    }
+    Ok(links)
+}
+
 fn executor_of(link: &Link, primitives: &Primitives) -> Result<Option<ItemRef>, ChainError> {
     let Some(executor) = link.metadata.executor_id() else {
         return Ok(None);

@@ -5,6 +5,7 @@ mod approval;
 mod code;
 mod dependencies;
 mod facts;
+mod guard;
 mod inherited;
 mod prepare;
 mod program;
@@ -35,7 +36,9 @@ use crate::trace::Trace;
 use approval::CheckedPaths;
 pub use approval::{Approval, Need, SensitiveWrite};
 pub use code::check_before_signing;
+pub use dependencies::dependency_scopes;
 pub use facts::CallAnchor;
+use guard::Guard;
 use inherited::Inherited;
 use resolved::{Known, Resolved};
 
@@ -227,7 +230,8 @@ impl Executor {
             .map_err(|misplaced| misplaced.of(chain))?;
         let anchored = self.anchor(library, chain)?;
         trace.anchor(&anchored);
-        let dependencies = dependencies::verify(library, &trust, chain, &anchored)?;
+        let loadable = dependencies::verify(library, &trust, chain, &anchored)?;
+        let dependencies = loadable.dependencies();
         trace.dependencies(dependencies, start.elapsed());
         let hash = chain.hash_with(dependencies);
         let paths = CheckedPaths::of(
@@ -248,19 +252,28 @@ impl Executor {
         };
         if request.dry_run {
             code::check_statically(&chain.metadata()).map_err(|misplaced| misplaced.of(chain))?;
-            self.check_programs(chain, &env_configs, &anchored, &parameters, inherited)?;
+            self.check_programs(
+                chain,
+                &env_configs,
+                &anchored,
+                &loadable,
+                &parameters,
+                inherited,
+            )?;
             return Ok(Envelope::dry(chain, hash, pairs, start.elapsed()));
         }
         let mut warnings = Vec::from_iter(dependencies::warning(dependencies));
         let parameters =
             prepare::with_resolved_config(library, &trust, chain, parameters, &mut warnings)?;
-        let facts = self.facts(chain, &anchored, &parameters)?;
+        let facts = self.facts(chain, &anchored, &loadable, &parameters)?;
+        let guard = Guard::new(library, &trust, &self.places, &loadable);
         let mut environment = self
             .environment(
                 chain,
                 &env_configs,
                 &anchored,
                 &facts,
+                &guard,
                 inherited(),
                 &mut warnings,
             )
@@ -360,7 +373,7 @@ impl Executor {
         valid(chain)?;
         let trust = library.trust_since_opened();
         let anchored = self.anchor(library, chain)?;
-        let dependencies = dependencies::verify(library, &trust, chain, &anchored)?;
+        let dependencies = dependencies::verify(library, &trust, chain, &anchored)?.dependencies();
         let nothing = Value::Object(Map::new());
         let with = prepare::with_resolved_config(library, &trust, chain, nothing, &mut Vec::new())?;
         Ok(Standing {
@@ -376,7 +389,7 @@ impl Executor {
         let trust = library.trust();
         let chain = chain::build(&library, &trust, tool, &self.primitives)?;
         let anchored = self.anchor(&library, &chain)?;
-        let dependencies = dependencies::verify(&library, &trust, &chain, &anchored)?;
+        let dependencies = dependencies::verify(&library, &trust, &chain, &anchored)?.dependencies();
         Ok(chain.with(dependencies))
     }
 

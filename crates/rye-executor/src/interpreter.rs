@@ -163,16 +163,19 @@ fn list(fields: &Map<String, Value>, key: &str) -> Vec<String> {
 
 impl Resolver {
     /// Looks for the program: for one of [`Way::Local`] below the roots, and for one of
-    /// [`Way::Command`] where `answer` is, which the command printed.
+    /// [`Way::Command`] where `answer` is, which the command printed. A program that is not
+    /// admitted is passed over.
     pub fn find(
         &self,
         roots: &[PathBuf],
         search_path: &str,
         answer: Option<&str>,
+        admits: &dyn Fn(&Path) -> bool,
     ) -> Result<PathBuf, InterpreterError> {
         let mut tried = Vec::new();
         let mut runs = |path: PathBuf| {
-            let good = path.is_file() && access(&path, Access::EXEC_OK).is_ok();
+            let good =
+                path.is_file() && access(&path, Access::EXEC_OK).is_ok() && admits(&path);
             if !good {
                 tried.push(path.display().to_string());
             }
@@ -323,12 +326,12 @@ mod tests {
         let path = project.join("path").display().to_string();
         let local = one(&json!({"type": "local_binary", "var": "V", "binary": "python", "candidates": ["python3"], "search_paths": ["venv/bin"], "fallback": "python3"})).unwrap();
         assert_eq!(
-            local.find(&roots, &path, None).unwrap(),
+            local.find(&roots, &path, None, &|_| true).unwrap(),
             project.join("path/python3")
         );
         program("venv/bin/python3", 0o755);
         assert_eq!(
-            local.find(&roots, &path, None).unwrap(),
+            local.find(&roots, &path, None, &|_| true).unwrap(),
             project.join("venv/bin/python3")
         );
 
@@ -336,15 +339,15 @@ mod tests {
             one(&json!({"type": "command", "var": "V", "resolve_cmd": ["which-python", "x"]}))
                 .unwrap();
         let there = project.join("path/python3").display().to_string();
-        assert!(ask.find(&roots, "", Some(&there)).is_ok());
-        let error = ask.find(&roots, "", None).unwrap_err().to_string();
+        assert!(ask.find(&roots, "", Some(&there), &|_| true).is_ok());
+        let error = ask.find(&roots, "", None, &|_| true).unwrap_err().to_string();
         assert_eq!(
             error,
             "no interpreter for V was found; tried `which-python x`"
         );
         let none = one(&json!({"type": "system_binary", "var": "V", "binary": "none", "fallback": "/no/where"})).unwrap();
         let error = none
-            .find(&roots, "/bin:relative", None)
+            .find(&roots, "/bin:relative", None, &|_| true)
             .unwrap_err()
             .to_string();
         assert_eq!(

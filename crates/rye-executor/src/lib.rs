@@ -42,9 +42,9 @@ mod trace;
 
 pub use envelope::{Envelope, ErrorInfo, Status};
 pub use error::ExecuteError;
-pub use executor::check_before_signing;
 pub use executor::{
     Approval, CallAnchor, Executor, Need, Places, Request, SensitiveWrite, Standing,
+    check_before_signing, dependency_scopes,
 };
 pub use primitive::{Listener, Run};
 pub use trace::{Step, Trace};

@@ -101,8 +101,8 @@ impl Trace {
         self.step("anchor", None, || {
             json!({
                 "path": anchor.path().display().to_string(),
-                "marked": anchor.declared.as_ref().is_some_and(|(_, anchored, _)| anchored.is_marked),
-                "declared_by": anchor.declared.as_ref().map(|(.., id)| id),
+                "marked": anchor.anchored.is_marked,
+                "declared_by": anchor.declared.as_ref().map(|(_, id)| id),
             })
         });
     }

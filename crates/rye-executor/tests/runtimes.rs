@@ -45,29 +45,33 @@ async fn a_python_script_reads_parameters_and_knows_the_project() {
 }
 
 #[tokio::test]
-async fn the_python_of_the_projects_own_environment_is_used() {
+async fn the_python_of_the_projects_own_environment_is_used_once_it_is_signed() {
     let world = World::new();
+    let environment = world.project().join(".venv");
     let stand_in = "#!/bin/sh\nexport STAND_IN=yes\nexec python3 \"$@\"\n";
-    program(&world.project().join(".venv/bin/python"), stand_in);
-    world.signed(
-        "tools/which.py",
-        "__executor_id__ = \"rye/core/runtimes/python/function\"\nimport os\n\
-         async def main(**given):\n    return {\"own\": os.environ.get(\"STAND_IN\"), **given}\n",
-    );
+    program(&environment.join("bin/python"), stand_in);
+    let tool = "__executor_id__ = \"rye/core/runtimes/python/function\"\nimport os\n\
+         async def main(**given):\n    return {\"own\": os.environ.get(\"STAND_IN\"), **given}\n";
+    world.signed("tools/which.py", tool);
+    world.signed_for_user("tools/mine.py", tool);
+    let envelope = world.run("which", json!({"a": 1})).await;
+    assert_eq!(envelope.data, json!({"own": null, "a": 1}), "{envelope:?}");
+    let hint = format!("rye sign --manifest {}", environment.display());
+    assert!(support::warnings(&envelope).iter().any(|text| text.contains(&hint)), "{envelope:?}");
+
+    world.sign_environment(&environment);
     let envelope = world.run("which", json!({"a": 1})).await;
     assert_eq!(envelope.data, json!({"own": "yes", "a": 1}), "{envelope:?}");
-    // Nobody vouches for it, so it is for the project's own tools only.
-    world.signed_for_user(
-        "tools/mine.py",
-        "__executor_id__ = \"rye/core/runtimes/python/function\"\nimport os\n\
-         def main(**given):\n    return {\"own\": os.environ.get(\"STAND_IN\")}\n",
-    );
+    assert!(support::warnings(&envelope).is_empty(), "{envelope:?}");
+    // It is for the project's own tools only.
     let envelope = world.run("mine", json!({})).await;
     assert_eq!(envelope.data, json!({"own": null}), "{envelope:?}");
-    program(
-        &world.project().join(".venv/bin/python"),
-        "#!/bin/sh\ntouch ran\n",
-    );
+
+    program(&environment.join("bin/python"), "#!/bin/sh\ntouch ran\n");
+    let error = world.refused_at_last("which", json!({})).await;
+    assert_eq!(error.code, "content_changed", "{error:?}");
+    assert!(error.message.contains("changed bin/python"), "{error:?}");
+    assert!(error.hint.unwrap().ends_with(&hint));
     let envelope = world
         .run("rye/file-system/list", json!({"path": "."}))
         .await;
@@ -75,8 +79,8 @@ async fn the_python_of_the_projects_own_environment_is_used() {
     assert!(!world.ran());
 }
 
-#[tokio::test]
-async fn a_node_tool_imports_from_its_own_folder() {
+/// Two tools for Node, each in a folder with a helper and an installed package.
+fn node_tools() -> World {
     let world = World::new();
     world.signed(
         "tools/esm/tool.mjs",
@@ -84,47 +88,122 @@ async fn a_node_tool_imports_from_its_own_folder() {
          import { word } from \"./lib/word.mjs\";\nimport other from \"other\";\n\
          console.log(JSON.stringify({ word, other }));\n",
     );
-    world.signed("tools/esm/lib/word.mjs", "export const word = \"esm\";\n");
+    world.write("tools/esm/lib/word.mjs", "export const word = \"esm\";\n");
     world.signed(
         "tools/cjs/tool.cjs",
         "/** @executor_id rye/core/runtimes/node/node */\n\
          const word = require(\"./word.cjs\");\n\
          if (require.main === module) console.log(JSON.stringify({ word, other: require(\"other\") }));\n",
     );
-    world.signed("tools/cjs/word.cjs", "module.exports = \"cjs\";\n");
+    world.write("tools/cjs/word.cjs", "module.exports = \"cjs\";\n");
+    world
+}
+
+fn install(world: &World, folder: &str, text: &str) {
+    let package = format!("{folder}/node_modules/other");
+    let about = "{\"name\": \"other\", \"main\": \"index.js\"}";
+    world.write(&format!("{package}/package.json"), about);
+    world.write(&format!("{package}/index.js"), text);
+}
+
+const INSTALLED: &str = "module.exports = \"installed\";";
+const PLANTED: &str =
+    "require(\"fs\").writeFileSync(process.argv.at(-1) + \"/ran\", \"\"); module.exports = 1;";
+
+#[tokio::test]
+async fn a_node_tool_imports_what_was_signed_with_it() {
+    let world = node_tools();
     for folder in ["esm", "cjs"] {
-        let package = format!("tools/{folder}/node_modules/other");
-        world.write(
-            &format!("{package}/package.json"),
-            "{\"name\": \"other\", \"main\": \"index.js\"}",
-        );
-        world.write(
-            &format!("{package}/index.js"),
-            "module.exports = \"installed\";",
-        );
-        let envelope = world.run(&format!("{folder}/tool"), json!({})).await;
+        let tool = format!("{folder}/tool");
+        let place = world.at(&format!("tools/{folder}"));
+        install(&world, &format!("tools/{folder}"), INSTALLED);
+        let fails = world.run(&tool, json!({})).await;
+        let text = fails.data["stderr"].as_str().unwrap().to_owned();
+        let hint = format!("rye sign --manifest '{}'", place.display());
+        assert!(text.contains(&hint), "{text}");
+        world.sign_directory(&format!("tools/{folder}"));
+        let fails = world.run(&tool, json!({})).await;
+        let text = fails.data["stderr"].as_str().unwrap().to_owned();
+        let hint = format!("rye sign --manifest '{}/node_modules'", place.display());
+        assert!(text.contains(&hint), "{text}");
+        world.sign_environment(&place.join("node_modules"));
+        let envelope = world.run(&tool, json!({})).await;
         let expected = json!({"word": folder, "other": "installed"});
         assert_eq!(envelope.data, expected, "{envelope:?}");
+
+        install(&world, &format!("tools/{folder}"), PLANTED);
+        let error = world.refused(&tool, json!({})).await;
+        assert_eq!(error.code, "content_changed", "{error:?}");
+        assert!(error.message.contains("other/index.js"), "{error:?}");
     }
+}
+
+#[tokio::test]
+async fn a_node_tool_loads_nothing_from_directories_above_it() {
+    for above in ["tools", ".", "..", "../.."] {
+        let world = node_tools();
+        install(&world, above, PLANTED);
+        for folder in ["esm", "cjs"] {
+            world.sign_directory(&format!("tools/{folder}"));
+            let envelope = world.run(&format!("{folder}/tool"), json!({})).await;
+            assert_eq!(envelope.status, Status::Error, "{envelope:?}");
+            // Also from a package that was signed.
+            let nested = format!("tools/{folder}/node_modules/other");
+            world.write(&format!("{nested}/package.json"), "{}");
+            world.write(&format!("{nested}/index.js"), "require(\"third\");");
+            let third = format!("{above}/node_modules/third");
+            world.write(&format!("{third}/index.js"), PLANTED);
+            world.sign_environment(&world.at(&format!("tools/{folder}/node_modules")));
+            let envelope = world.run(&format!("{folder}/tool"), json!({})).await;
+            assert_eq!(envelope.status, Status::Error, "{envelope:?}");
+            assert!(!world.ran(), "{above} {folder}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_without_extension_does_not_take_the_place_of_a_signed_one() {
+    let world = World::new();
+    world.signed(
+        "tools/pack/tool.cjs",
+        "/** @executor_id rye/core/runtimes/node/node */\n\
+         console.log(JSON.stringify({ word: require(\"./helper\") }));\n",
+    );
+    world.write("tools/pack/helper.js", "module.exports = \"signed\";\n");
+    world.write("tools/pack/package.json", "{}");
+    world.sign_dependencies("pack/tool");
+    let envelope = world.run("pack/tool", json!({})).await;
+    assert_eq!(envelope.data, json!({"word": "signed"}), "{envelope:?}");
+    world.write("tools/pack/helper", PLANTED);
+    let error = world.refused("pack/tool", json!({})).await;
+    assert!(error.message.contains("added helper"), "{error:?}");
+    fs::remove_file(world.at("tools/pack/helper")).unwrap();
+    // Without the marker and the manifest, neither is loaded.
+    fs::remove_file(world.at("tools/pack/package.json")).unwrap();
+    fs::remove_file(world.at("tools/pack/rye.manifest")).unwrap();
+    world.write("tools/pack/helper.js", PLANTED);
+    let envelope = world.run("pack/tool", json!({})).await;
+    assert_eq!(envelope.status, Status::Error, "{envelope:?}");
+    assert!(!world.ran());
 }
 
 #[tokio::test]
 async fn a_package_says_whether_its_scripts_are_modules() {
     let world = World::new();
     world.write("tools/pack/package.json", "{\"type\": \"module\"}");
-    world.sign_beside("tools/pack/package.json");
     world.signed(
         "tools/pack/tool.js",
         "export const __executor_id__ = \"rye/core/runtimes/node/node\";\n\
          import fs from \"node:fs\";\n\
          console.log(JSON.stringify({ given: JSON.parse(fs.readFileSync(0, \"utf8\")) }));\n",
     );
+    world.sign_dependencies("pack/tool");
     let envelope = world.run("pack/tool", json!({"a": 1})).await;
     assert_eq!(envelope.data, json!({"given": {"a": 1}}), "{envelope:?}");
     // A helper that nothing vouches for.
     world.write("tools/pack/dist/helper.js", "");
     let error = world.fails("pack/tool", json!({})).await;
-    assert!(error.starts_with("unsigned: "), "{error}");
+    assert!(error.starts_with("content_changed: "), "{error}");
 }
 
 #[tokio::test]
@@ -146,7 +225,7 @@ async fn typescript_runs_or_says_what_to_install() {
 }
 
 #[tokio::test]
-async fn typescript_is_run_by_the_tsx_of_its_package() {
+async fn typescript_is_run_by_the_tsx_of_its_package_once_it_is_signed() {
     let world = World::new();
     world.signed(
         "tools/typed.ts",
@@ -154,6 +233,9 @@ async fn typescript_is_run_by_the_tsx_of_its_package() {
     );
     let tsx = world.at("tools/node_modules/.bin/tsx");
     program(&tsx, "#!/bin/sh\nprintf '{\"tsx\": \"%s\"}' \"$3\"\n");
+    let envelope = world.run("typed", json!({})).await;
+    assert!(envelope.data.get("tsx").is_none(), "{envelope:?}");
+    world.sign_environment(&world.at("tools/node_modules"));
     let envelope = world.run("typed", json!({})).await;
     let file = envelope.data["tsx"].as_str().unwrap_or_default();
     assert!(file.ends_with("/typed.ts"), "{envelope:?}");
@@ -233,7 +315,8 @@ async fn a_project_adds_ruby_with_one_file() {
     world.write("tools/text/Gemfile", "");
     world.signed("tools/text/greet.rb", RUBY_TOOL);
     let helper = "module Helper\n  def self.processed(name) = \"Processed #{name}\"\nend\n";
-    world.signed("tools/text/lib/ruby/helper.rb", helper);
+    world.write("tools/text/lib/ruby/helper.rb", helper);
+    world.sign_dependencies("text/greet");
     let envelope = world
         .run("text/greet", json!({"name": "#{`id`} Ada"}))
         .await;
@@ -246,7 +329,7 @@ async fn a_project_adds_ruby_with_one_file() {
     assert_eq!(envelope.data, expected, "{envelope:?}");
     world.write("tools/text/lib/ruby/helper.rb", "exit\n");
     let error = world.fails("text/greet", json!({"name": "x"})).await;
-    assert!(error.starts_with("unsigned: "), "{error}");
+    assert!(error.starts_with("content_changed: "), "{error}");
 }
 
 #[tokio::test]
@@ -377,13 +460,14 @@ async fn a_colon_in_the_projects_path_does_not_lead_imports_elsewhere() {
         "tools/pk/tool.py",
         "__executor_id__ = \"rye/core/runtimes/python/script\"\nimport helper\n",
     );
-    world.signed("tools/pk/helper.py", "print('{}')\n");
-    fs::write(world.at("tools/pk/pyproject.toml"), "").unwrap();
+    world.write("tools/pk/helper.py", "print('{\"own\": true}')\n");
+    world.write("tools/pk/pyproject.toml", "");
+    world.sign_dependencies("pk/tool");
     let planted = world.project().join("lon/.ai/tools/pk/helper.py");
     fs::create_dir_all(planted.parent().unwrap()).unwrap();
     fs::write(&planted, "open('ran', 'w')\n").unwrap();
-    let error = world.refused("pk/tool", json!({})).await;
-    assert!(error.message.contains("has a colon in it"), "{error:?}");
+    let envelope = world.run("pk/tool", json!({})).await;
+    assert_eq!(envelope.data, json!({"own": true}), "{envelope:?}");
     assert!(!world.ran());
 }
 

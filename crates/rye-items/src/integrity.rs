@@ -9,7 +9,7 @@ use lillux::{Hash, shell_word};
 
 use crate::place::Excerpt;
 use crate::signature::{self, Binding, Part, SignatureError};
-use crate::space::Space;
+use crate::space::{Deviation, Space};
 use crate::trust::{Ignored, Revocation, TrustedKey};
 
 /// An item whose bytes are not vouched for: which, where, what was expected and
@@ -24,8 +24,10 @@ pub struct IntegrityError {
     pub space: Option<Space>,
     /// What is wrong.
     pub problem: Problem,
-    /// Where in the file; none for one that is signed beside it.
+    /// Where in the file; none for a directory.
     pub excerpt: Option<Excerpt>,
+    /// What `rye sign` is to be given, where that is not the item.
+    sign_with: Option<String>,
 }
 
 /// What is wrong with an item's signature.
@@ -60,6 +62,12 @@ pub enum Problem {
     },
     /// The signature does not say what it was made for, and that is required.
     Unbound,
+    /// A directory that a tool loads from has no manifest: all files in it.
+    NoManifest(Vec<String>),
+    /// A manifest cannot be read, or is one of another directory.
+    Manifest(String),
+    /// A directory is not as its manifest says: all differences.
+    Files(Vec<(String, Deviation)>),
     /// The signature is not the key's.
     BadSignature {
         /// The key that it claims to be of.
@@ -76,12 +84,23 @@ impl Problem {
             Self::Line(SignatureError::Two { .. }) => "two_signatures",
             Self::Line(SignatureError::WrongComment { .. }) => "wrong_comment",
             Self::Line(SignatureError::Misplaced { .. }) => "misplaced_signature",
-            Self::Changed { .. } => "content_changed",
+            Self::Changed { .. } | Self::Files(_) => "content_changed",
+            Self::NoManifest(_) => "unsigned",
+            Self::Manifest(_) => "malformed_signature",
             Self::Untrusted { .. } => "untrusted_key",
             Self::Revoked(_) => "revoked_key",
             Self::BadSignature { .. } => "bad_signature",
             Self::Moved { .. } => "signed_for_another_file",
             Self::Unbound => "unbound_signature",
+        }
+    }
+
+    /// How many files it is about.
+    pub(crate) fn files(&self) -> usize {
+        match self {
+            Self::NoManifest(files) => files.len(),
+            Self::Files(files) => files.len(),
+            _ => 1,
         }
     }
 }
@@ -112,6 +131,17 @@ impl fmt::Display for Problem {
                 }
                 Ok(())
             }
+            Self::NoManifest(files) => write!(
+                f,
+                "the files that it can load are not signed: {}",
+                files.join(", ")
+            ),
+            Self::Manifest(why) => write!(f, "the manifest of its files is not valid: {why}"),
+            Self::Files(files) => write!(
+                f,
+                "the files that it can load are not the signed ones: {}",
+                list(files)
+            ),
             Self::Revoked(revocation) => write!(f, "it is signed by a revoked key: {revocation}"),
             Self::Moved {
                 signed_for,
@@ -131,6 +161,13 @@ impl fmt::Display for Problem {
             }
         }
     }
+}
+
+/// `added a.py, changed b.py`.
+pub(crate) fn list(files: &[(String, Deviation)]) -> String {
+    let files = files.iter();
+    let files = files.map(|(path, deviation)| format!("{} {path}", deviation.as_str()));
+    files.collect::<Vec<_>>().join(", ")
 }
 
 fn listed(trusted: &[Arc<TrustedKey>]) -> String {
@@ -161,7 +198,7 @@ impl fmt::Display for IntegrityError {
 impl std::error::Error for IntegrityError {}
 
 impl IntegrityError {
-    /// About a file of these bytes, or one that is signed beside it.
+    /// About a file of these bytes, or a directory.
     pub fn new(
         item: String,
         path: PathBuf,
@@ -177,6 +214,7 @@ impl IntegrityError {
             Problem::BadSignature { .. } => at(Part::Signature),
             Problem::Moved { .. } => at(Part::Binding),
             Problem::Unbound => at(Part::Fingerprint),
+            Problem::NoManifest(_) | Problem::Manifest(_) | Problem::Files(_) => None,
         };
         Self {
             item,
@@ -184,7 +222,15 @@ impl IntegrityError {
             space,
             problem,
             excerpt,
+            sign_with: None,
         }
+    }
+
+    /// The same, with what `rye sign` is to be given to put it right.
+    #[must_use]
+    pub(crate) fn signed_with(mut self, word: &str) -> Self {
+        self.sign_with = Some(word.to_owned());
+        self
     }
 
     /// The command that puts it right, if the content is as it should be.
@@ -213,6 +259,12 @@ impl IntegrityError {
                 "ask its author for a signed copy".to_owned()
             }
             (None, _) => "ask its author for a good copy".to_owned(),
+            (Some(_), Problem::NoManifest(_)) => {
+                format!("after reading them: rye sign {}", self.signed_as())
+            }
+            (Some(_), Problem::Files(_)) => {
+                format!("if they are what you want: rye sign {}", self.signed_as())
+            }
             (Some(_), Problem::Line(SignatureError::Unsigned)) => {
                 format!("after reading it: rye sign {}", self.signed_as())
             }
@@ -225,9 +277,10 @@ impl IntegrityError {
 
     /// What to call it so that this file is meant: a project's may have the same name.
     fn signed_as(&self) -> String {
-        match self.space {
-            Some(Space::User) => shell_word(&self.path),
-            _ => self.item.clone(),
+        match (&self.sign_with, self.space) {
+            (Some(word), _) => word.clone(),
+            (None, Some(Space::User)) => shell_word(&self.path),
+            (None, _) => self.item.clone(),
         }
     }
 }

@@ -31,6 +31,7 @@ mod integrity;
 mod item;
 mod library;
 mod lookup;
+mod manifest;
 mod materialise;
 mod memory;
 pub mod metadata;
@@ -39,6 +40,7 @@ mod own_keys;
 mod place;
 pub mod search;
 pub mod signature;
+mod snapshot;
 pub mod space;
 mod system;
 pub mod trust;
@@ -51,14 +53,16 @@ pub use id::{IdError, IdProblem, ItemId, ItemKind, ItemRef};
 pub use integrity::{IntegrityError, Problem};
 pub use item::{Coverage, Item, Verified};
 pub use library::{
-    Checked, Dependencies, Good, ItemError, Library, Options, PathItem, Scope, SignError,
-    SignOutcome,
+    Checked, Dependencies, EXCLUDED_DIRS, Good, ItemError, Library, LockedEnvironment, Options,
+    Owner, PathItem, Scope, SignError, SignOutcome,
 };
 pub use lookup::{Found, LookupError};
+pub use manifest::MANIFEST;
 pub use materialise::private_copy;
 pub use memory::Memory;
 pub use own_folder::{is_own_folder, own_folder};
 pub use own_keys::{OwnKeyError, OwnKeys, private_directories, read_key_file};
 pub use place::{Excerpt, Position};
+pub use snapshot::Snapshot;
 pub use space::{Embedded, Space, SpaceError, Spaces};
 pub use system::SYSTEM;

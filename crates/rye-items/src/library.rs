@@ -14,7 +14,6 @@
 //! # }
 //! ```
 
-mod beside;
 mod dependencies;
 mod many;
 mod path;
@@ -42,7 +41,8 @@ use crate::space::{Embedded, Entry, RawFile, Root, Space, SpaceError, Spaces};
 use crate::trust::{Ignored, Standing, Trust};
 use crate::verify::{self, Form, Signed};
 
-pub use dependencies::{Dependencies, Scope};
+pub(crate) use dependencies::compare;
+pub use dependencies::{Dependencies, EXCLUDED_DIRS, LockedEnvironment, Owner, Scope};
 pub use many::{Checked, Good};
 pub use path::PathItem;
 pub use sign::{SignError, SignOutcome};

@@ -4,8 +4,7 @@
 //! a signature is a key's, what a trust file says, what a table or a file's
 //! metadata parses to. Whether a key counts, and which file an id means, is
 //! asked anew in every call, or everything that told is looked at again
-//! ([`Library::is_still_so`](crate::Library::is_still_so)). What a file held is also kept by the state of the
-//! file, under the rules of [`VerifiedCache`](crate::verify::VerifiedCache); the
+//! ([`Library::is_still_so`](crate::Library::is_still_so)). The
 //! files inside the program cannot change while it runs.
 
 use std::collections::HashMap;
@@ -14,14 +13,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use lillux::Hash;
 use lillux::keys::{BadSignature, PublicKey};
 
-use crate::comment::Comment;
 use crate::integrity::Problem;
 use crate::metadata::{Extractors, Metadata};
 use crate::signature::{self, SignatureLine};
-use crate::space::{EmbeddedFile, FileIdentity};
+use crate::space::EmbeddedFile;
 use crate::system;
 use crate::trust::{Trust, TrustFile, TrustedKey};
-use crate::verify::{self, Claim, Form, Seen, Tick};
+use crate::verify::{self, Claim, Form};
 
 /// How many entries of a kind are kept; when there are more, all go.
 const MOST: usize = 20_000;
@@ -33,7 +31,6 @@ pub struct Memory {
     pub(crate) trust_files: Kept<Arc<TrustFile>>,
     pub(crate) extractors: Kept<Arc<Extractors>>,
     pub(crate) metadata: Kept<Arc<Metadata>>,
-    pub(crate) states: States,
     pub(crate) embedded: EmbeddedFiles,
 }
 
@@ -135,35 +132,6 @@ impl EmbeddedFiles {
         });
         kept().insert(place, Arc::clone(&known));
         Ok(known)
-    }
-}
-
-/// What was found out about files, by their states.
-#[derive(Debug, Default)]
-pub(crate) struct States(Mutex<HashMap<FileIdentity, (Form, Seen)>>);
-
-impl States {
-    /// What is known of a tool's file in this state and with this path, whose signature
-    /// line is in such a comment.
-    pub(crate) fn get(&self, state: &FileIdentity, comment: &Comment, path: &str) -> Option<Seen> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (form, seen) = kept.get(state)?;
-        let is_same = form.comment == *comment
-            && !form.partial
-            && form.binding.as_ref().is_some_and(|it| it.path() == path);
-        is_same.then_some(*seen)
-    }
-
-    /// Enters what was found out, unless the file could still change unnoticed.
-    pub(crate) fn put(&self, state: FileIdentity, form: Form, tick: Tick, seen: Seen) {
-        if !tick.is_after(&state) {
-            return;
-        }
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= MOST {
-            kept.clear();
-        }
-        kept.insert(state, (form, seen));
     }
 }
 

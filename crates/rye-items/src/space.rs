@@ -5,6 +5,7 @@
 //! for, and a change on the disk is seen at the next call: what is kept for one is
 //! kept with all that was looked at, which must be found the same.
 
+mod directory;
 mod embedded;
 mod error;
 mod folder;
@@ -18,6 +19,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+pub use directory::Deviation;
+pub(crate) use directory::{Directory, Filter, Links, Name, Scan};
 pub use embedded::{Embedded, EmbeddedFile};
 pub use error::SpaceError;
 pub use folder::{FileIdentity, LARGEST_FILE, RawFile};

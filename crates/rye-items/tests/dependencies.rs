@@ -1,106 +1,206 @@
-//! The files that a tool brings with it.
+//! Manifests: what a tool can load, and interpreters' environments.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod support;
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
-use rye_items::{ItemError, Library, Scope, Space};
+use rye_items::{ItemError, Library, Owner, Problem, Scope, SignOutcome, Snapshot, Space};
 use support::{Home, TOOL, write};
 
 fn scope(recursive: bool) -> Scope {
     Scope {
         folder: "tools/pack".to_owned(),
         recursive,
-        extensions: vec![".py".to_owned(), ".json".to_owned()],
         exclude_dirs: vec!["build".to_owned()],
     }
 }
 
-fn verify(library: &Library, recursive: bool) -> Result<usize, String> {
+fn snapshot(library: &Library, scope: &Scope) -> Result<Snapshot, ItemError> {
     let root = library.spaces().of(Space::Project).next().unwrap();
-    match library.verify_dependencies(root, &scope(recursive), &library.trust()) {
-        Ok(good) => Ok(good.files),
-        Err(ItemError::Integrity(error)) => Err(error.problem.code().to_owned()),
+    let owner = Owner {
+        item: "pack/main",
+        sign: "pack/main",
+        file: None,
+    };
+    library.verify_dependencies(root, scope, owner, &library.trust())
+}
+
+fn verify(home: &Home, recursive: bool) -> Result<usize, String> {
+    match snapshot(&home.open(), &scope(recursive)) {
+        Ok(good) => Ok(good.dependencies().files),
+        Err(ItemError::Integrity(error)) => Err(match &error.problem {
+            Problem::Files(files) => {
+                let files = files.iter();
+                let files = files.map(|(path, why)| format!("{} {path}", why.as_str()));
+                files.collect::<Vec<_>>().join(", ")
+            }
+            problem => problem.code().to_owned(),
+        }),
         Err(other) => Err(other.to_string()),
     }
 }
 
-#[test]
-fn every_listed_file_must_verify_and_no_other_counts() {
-    let home = Home::new();
-    home.signed("tools/pack/main.py", TOOL);
-    home.signed("tools/pack/deep/lib.py", "X = 1\n");
-    write(&home.at("tools/pack/README.txt"), b"unsigned, not listed");
-    write(&home.at("tools/pack/build/out.py"), b"unsigned, excluded");
-    write(&home.at("tools/packing/other.py"), b"unsigned, elsewhere");
-    assert_eq!(verify(&home.open(), true), Ok(2));
-    assert_eq!(verify(&home.open(), false), Ok(1));
-
-    write(&home.at("tools/pack/deep/lib.py"), b"X = 2\n");
-    assert_eq!(verify(&home.open(), true), Err("unsigned".to_owned()));
-    assert_eq!(verify(&home.open(), false), Ok(1));
-    write(&home.at("tools/pack/.hidden.py"), b"X = 1\n");
-    assert_eq!(verify(&home.open(), false), Err("unsigned".to_owned()));
-    fs::remove_file(home.at("tools/pack/.hidden.py")).unwrap();
-    write(&home.at("tools/pack/a name.py"), b"");
-    assert_eq!(verify(&home.open(), false), Err("unsigned".to_owned()));
-}
-
-#[test]
-fn a_file_without_comments_is_signed_beside_it() {
-    let home = Home::new();
-    home.signed("tools/pack/main.py", TOOL);
-    write(&home.at("tools/pack/package.json"), b"{}\n");
-    assert_eq!(verify(&home.open(), true), Err("unsigned".to_owned()));
+fn sign(home: &Home, scope: &Scope) -> SignOutcome {
     let library = home.open();
     let root = library.spaces().of(Space::Project).next().unwrap();
-    assert!(library.is_signed_beside("tools/pack/package.json"));
+    library.sign_manifest(root, scope, &home.key, None).unwrap()
+}
+
+fn package() -> Home {
+    let home = Home::new();
+    home.signed("tools/pack/main.py", TOOL);
+    write(&home.at("tools/pack/deep/lib.py"), b"X = 1\n");
+    write(&home.at("tools/pack/package.json"), b"{}\n");
+    write(&home.at("tools/pack/build/out.py"), b"not covered");
+    home
+}
+
+#[test]
+fn everything_in_a_scope_is_listed_and_must_stay_as_it_is() {
+    let home = package();
+    assert_eq!(verify(&home, true), Err("unsigned".to_owned()));
+    assert_eq!(sign(&home, &scope(true)), SignOutcome::Signed);
+    assert_eq!(sign(&home, &scope(true)), SignOutcome::Unchanged);
+    assert_eq!(verify(&home, true), Ok(3));
+    // A scope that does not enter directories needs less of the same manifest.
+    assert_eq!(verify(&home, false), Ok(2));
+
+    write(&home.at("tools/pack/deep/lib.py"), b"X = 2\n");
+    write(&home.at("tools/pack/deep/more"), b"");
+    fs::remove_file(home.at("tools/pack/package.json")).unwrap();
+    let all = "changed deep/lib.py, added deep/more, missing package.json";
+    assert_eq!(verify(&home, true), Err(all.to_owned()));
+    assert_eq!(verify(&home, false), Err("missing package.json".to_owned()));
+    write(&home.at("tools/pack/build/out.py"), b"changed");
+    sign(&home, &scope(true));
+    assert_eq!(verify(&home, true), Ok(3));
+}
+
+#[test]
+fn a_manifest_keeps_covering_what_tools_of_other_runtimes_need() {
+    let home = package();
+    let other = Scope {
+        exclude_dirs: vec!["deep".to_owned()],
+        ..scope(true)
+    };
+    sign(&home, &scope(true));
+    sign(&home, &other);
+    assert_eq!(verify(&home, true), Ok(3));
+    sign(&home, &scope(false));
+    assert_eq!(verify(&home, true), Ok(3));
+}
+
+#[test]
+fn links_are_listed_by_their_targets_and_stay_inside() {
+    let home = package();
+    symlink("main.py", home.at("tools/pack/same.py")).unwrap();
+    symlink("deep", home.at("tools/pack/also")).unwrap();
+    sign(&home, &scope(true));
+    assert_eq!(verify(&home, true), Ok(5));
+    fs::remove_file(home.at("tools/pack/same.py")).unwrap();
+    symlink("deep/lib.py", home.at("tools/pack/same.py")).unwrap();
+    assert_eq!(verify(&home, true), Err("changed same.py".to_owned()));
+    fs::remove_file(home.at("tools/pack/same.py")).unwrap();
+    symlink("../../tools/pack/main.py", home.at("tools/pack/same.py")).unwrap();
+    let error = "link out of the directory: same.py";
+    assert_eq!(verify(&home, true), Err(error.to_owned()));
+    let library = home.open();
+    let root = library.spaces().of(Space::Project).next().unwrap();
+    let refused = library.sign_manifest(root, &scope(true), &home.key, None);
+    assert!(refused.is_err());
+}
+
+#[test]
+fn a_copy_holds_what_was_verified_and_nothing_else() {
+    let home = package();
+    symlink("deep/lib.py", home.at("tools/pack/link.py")).unwrap();
+    sign(&home, &scope(true));
+    let (library, cache) = (home.open(), home.path().join("cache"));
+    let snapshot = snapshot(&library, &scope(true)).unwrap();
+    // What changes between the check and the copy is noticed.
+    write(&home.at("tools/pack/deep/lib.py"), b"X = 2\n");
+    assert!(snapshot.materialise(&cache, "pack").is_err());
+    write(&home.at("tools/pack/deep/lib.py"), b"X = 1\n");
+    let copy = snapshot.materialise(&cache, "pack").unwrap();
+    assert_eq!(fs::read(copy.join("deep/lib.py")).unwrap(), b"X = 1\n");
+    assert_eq!(fs::read(copy.join("link.py")).unwrap(), b"X = 1\n");
+    for not_copied in ["build", "rye.manifest"] {
+        assert!(!copy.join(not_copied).exists(), "{not_copied}");
+    }
+    // Once made, it does not depend on what is there.
+    write(&home.at("tools/pack/deep/lib.py"), b"X = 2\n");
+    assert_eq!(snapshot.materialise(&cache, "pack").unwrap(), copy);
+    assert_eq!(fs::read(copy.join("deep/lib.py")).unwrap(), b"X = 1\n");
+}
+
+#[test]
+fn what_would_be_listed_is_signed_only_if_it_was_shown() {
+    let home = package();
+    let library = home.open();
+    let root = library.spaces().of(Space::Project).next().unwrap();
+    let unsigned = library.unsigned_manifest(root, &scope(true), &home.key);
+    let (_, shown) = unsigned.unwrap().unwrap();
+    let hash = Some(lillux::Hash::of(&shown));
+    write(&home.at("tools/pack/deep/lib.py"), b"X = 2\n");
+    let refused = library.sign_manifest(root, &scope(true), &home.key, hash);
+    assert!(matches!(refused, Err(rye_items::SignError::NotShown(_))));
+    write(&home.at("tools/pack/deep/lib.py"), b"X = 1\n");
     library
-        .sign_beside(root, "tools/pack/package.json", &home.key)
+        .sign_manifest(root, &scope(true), &home.key, hash)
         .unwrap();
-    assert_eq!(verify(&library, true), Ok(2));
-    assert_eq!(
-        fs::read(home.at("tools/pack/package.json")).unwrap(),
-        b"{}\n"
-    );
+    let unsigned = library.unsigned_manifest(root, &scope(true), &home.key);
+    assert!(unsigned.unwrap().is_none());
+}
 
-    write(&home.at("tools/pack/package.json"), b"{ }\n");
-    assert_eq!(verify(&library, true), Err("content_changed".to_owned()));
-    write(
-        &home.at("tools/pack/package.json.sig"),
-        b"rye:signed:garbage\n",
-    );
-    assert_eq!(
-        verify(&library, true),
-        Err("malformed_signature".to_owned())
-    );
+fn locked(home: &Home, path: &Path) -> Result<bool, String> {
+    let library = home.open();
+    let found = library.verify_environment(path, &library.trust());
+    found.map(|found| found.is_some()).map_err(|e| e.to_string())
 }
 
 #[test]
-fn a_link_that_leaves_the_scope_is_refused() {
+fn an_environment_is_verified_from_anywhere_inside_it() {
     let home = Home::new();
-    home.signed("tools/pack/main.py", TOOL);
-    home.signed("tools/other/lib.py", "X = 1\n");
-    std::os::unix::fs::symlink("main.py", home.at("tools/pack/same.py")).unwrap();
-    assert_eq!(verify(&home.open(), true), Ok(2));
-    std::os::unix::fs::symlink("../other/lib.py", home.at("tools/pack/lib.py")).unwrap();
-    let error = verify(&home.open(), true).unwrap_err();
-    assert!(error.contains("leads out of its space"), "{error}");
+    let environment = home.project().join("env");
+    write(&environment.join("bin/tool"), b"a");
+    // Large enough for its state to be kept.
+    write(&environment.join("lib/large"), &vec![7; 5 << 20]);
+    symlink("/bin/sh", environment.join("bin/sh")).unwrap();
+    assert_eq!(locked(&home, &environment.join("bin")), Ok(false));
+    let library = home.open();
+    let (manifest, _) = library.sign_environment(&environment, &home.key).unwrap();
+    assert_eq!(manifest, environment.join("rye.manifest"));
+    for _ in 0..3 {
+        assert_eq!(locked(&home, &environment.join("bin")), Ok(true));
+    }
+    // Not under another name, nor for a directory beside it.
+    assert_eq!(locked(&home, &home.project().join("other")), Ok(false));
+    fs::rename(&environment, home.project().join("moved")).unwrap();
+    assert!(locked(&home, &home.project().join("moved/bin")).is_err());
+    fs::rename(home.project().join("moved"), &environment).unwrap();
+
+    let mut bytes = vec![7; 5 << 20];
+    bytes[1 << 20] = 8;
+    write(&environment.join("lib/large"), &bytes);
+    let error = locked(&home, &environment).unwrap_err();
+    assert!(error.contains("changed lib/large"), "{error}");
+    bytes[1 << 20] = 7;
+    write(&environment.join("lib/large"), &bytes);
+    assert_eq!(locked(&home, &environment), Ok(true));
+    fs::remove_file(environment.join("bin/sh")).unwrap();
+    symlink("/bin/cat", environment.join("bin/sh")).unwrap();
+    assert!(locked(&home, &environment).is_err());
 }
 
 #[test]
-fn folders_that_do_not_count_are_not_looked_into_and_all_others_are() {
+fn neither_a_project_nor_a_space_is_an_environment() {
     let home = Home::new();
-    home.signed("tools/pack/main.py", TOOL);
-    std::os::unix::fs::symlink("/", home.at("tools/pack/build")).unwrap();
-    assert_eq!(verify(&home.open(), true), Ok(1));
-    for folder in ["node_modules", "__pycache__", ".deps"] {
-        write(&home.at(&format!("tools/pack/{folder}/x.py")), b"X = 1\n");
-        assert_eq!(verify(&home.open(), false), Ok(1), "{folder}");
-        let outcome = verify(&home.open(), true);
-        assert_eq!(outcome, Err("unsigned".to_owned()), "{folder}");
-        fs::remove_dir_all(home.at(&format!("tools/pack/{folder}"))).unwrap();
+    let library = home.open();
+    for path in [home.project(), home.at(""), home.path().to_owned()] {
+        assert!(library.sign_environment(&path, &home.key).is_err());
     }
 }

@@ -11,7 +11,7 @@ use lillux::keys::SigningKey;
 use rye_items::search::{Catalogue, Query};
 use rye_items::signature::SignatureLine;
 use rye_items::trust::{Revocation, TrustFile};
-use rye_items::{Coverage, ItemKind, SignError, Space, SpaceError};
+use rye_items::{Coverage, ItemKind, SignError, SpaceError};
 use support::{Home, TOOL, write};
 
 /// A directive as others publish it: signed over its element alone.
@@ -93,10 +93,6 @@ fn what_speaks_of_a_key_is_not_signed_under_whatever_name() {
             "{item}: {error}"
         );
     }
-    let project = library.spaces().of(Space::Project).next().unwrap();
-    let beside = library.sign_beside(project, "tools/data.json", &home.key);
-    let error = beside.unwrap_err();
-    assert!(matches!(error, SignError::AboutKeys { .. }), "{error}");
     assert!(library.trust().standing(fingerprint).is_err());
 }
 

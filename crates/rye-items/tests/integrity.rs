@@ -182,37 +182,6 @@ fn moved_file_does_not_verify_from_a_warm_cache() {
 }
 
 #[test]
-fn file_signed_beside_does_not_verify_under_another_path() {
-    let home = Home::new();
-    write(&home.at("tools/pack/a.json"), b"{}");
-    let library = home.open();
-    let project = || {
-        library
-            .spaces()
-            .roots()
-            .find(|it| it.space() == Space::Project)
-    };
-    let root = project().unwrap();
-    library
-        .sign_beside(root, "tools/pack/a.json", &home.key)
-        .unwrap();
-    let copy = |to: &str| {
-        for suffix in ["", ".sig"] {
-            let from = home.at(&format!("tools/pack/a.json{suffix}"));
-            fs::copy(from, home.at(&format!("{to}{suffix}"))).unwrap();
-        }
-    };
-    copy("tools/pack/b.json");
-    let trust = library.trust();
-    let verify = |path: &str| library.verify_beside(root, path, &trust);
-    assert!(verify("tools/pack/a.json").is_ok());
-    let Err(ItemError::Integrity(error)) = verify("tools/pack/b.json") else {
-        panic!("a copy under another name verifies");
-    };
-    assert_eq!(error.problem.code(), "signed_for_another_file");
-}
-
-#[test]
 fn any_flipped_byte_of_a_document_shows() {
     let home = Home::new();
     let place = home.at("knowledge/k.md");

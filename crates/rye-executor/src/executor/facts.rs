@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use rye_items::metadata::Metadata;
-use rye_items::{Item, Library, Space};
+use rye_items::{Item, Library, Scope, Space};
 use serde_json::Value;
 
 use super::Executor;
+use super::dependencies::{self, Copies, Loadable};
 use super::system;
 use crate::anchor::{Anchor, Anchored};
 use crate::chain::{Chain, Link};
@@ -19,81 +20,74 @@ use crate::template::{Names, Origin};
 pub struct CallAnchor {
     /// The folder that has the tool.
     pub tool_dir: PathBuf,
-    /// The declaration and where it leads, if there is one.
-    pub declared: Option<(Anchor, Anchored, String)>,
-    /// The folder that `lib` of the declaration names.
-    pub runtime_lib: Option<PathBuf>,
+    /// The folder `tools/` of its space.
+    pub tools: PathBuf,
+    /// Where the anchor is: the tool's folder if nothing says otherwise.
+    pub anchored: Anchored,
+    /// The declaration and the id of the link that has it, if there is one.
+    pub declared: Option<(Anchor, String)>,
+    /// The runtime whose anchor names a `lib`, and the directory that it is.
+    pub runtime_lib: Option<(String, Scope)>,
 }
 
 impl CallAnchor {
-    /// The anchor, or the tool's folder where there is none.
+    /// Finds the anchor that the nearest link to the tool declares. `tools` is the folder of
+    /// that name in the tool's space.
+    pub(super) fn find(
+        links: &[Link],
+        tool_path: &Path,
+        tools: PathBuf,
+        project: &Path,
+    ) -> Result<Self, ExecuteError> {
+        let tool_dir = parent(tool_path);
+        let mut links = links.iter();
+        let declaring = links.find_map(|link| Some((link, link.metadata.value("anchor")?)));
+        let (mut declared, mut runtime_lib) = (None, None);
+        if let Some((link, about)) = declaring {
+            let id = link.id().to_string();
+            let wrong = |source| ExecuteError::Anchor {
+                id: id.clone(),
+                source,
+            };
+            if let Some(anchor) = Anchor::read(about).map_err(wrong)? {
+                let lib = dependencies::lib_scope(&link.item, &anchor).map_err(wrong)?;
+                runtime_lib = lib.map(|scope| (id.clone(), scope));
+                declared = Some((anchor, id));
+            }
+        }
+        let undeclared = Anchor::undeclared();
+        let anchor = declared.as_ref().map_or(&undeclared, |(anchor, _)| anchor);
+        let anchored = anchor
+            .find(&tool_dir, &tools, project)
+            .map_err(|source| ExecuteError::Anchor {
+                id: declared.as_ref().map(|(_, id)| id.clone()).unwrap_or_default(),
+                source,
+            })?;
+        Ok(Self {
+            tool_dir,
+            tools,
+            anchored,
+            declared,
+            runtime_lib,
+        })
+    }
+
+    /// The anchor.
     pub fn path(&self) -> &Path {
-        self.declared
-            .as_ref()
-            .map_or(&self.tool_dir, |(_, anchored, _)| &anchored.path)
+        &self.anchored.path
     }
 }
 
 impl Executor {
-    /// Finds the anchor that the nearest link to the tool declares.
+    /// Finds the anchor of a call.
     pub(super) fn anchor(
         &self,
         library: &Library,
         chain: &Chain,
     ) -> Result<CallAnchor, ExecuteError> {
         let tool_path = self.path_of(&chain.tool().item)?;
-        let tool_dir = parent(&tool_path);
-        let declaring = chain
-            .links
-            .iter()
-            .find_map(|link| Some((link, link.metadata.value("anchor")?)));
-        let Some((link, about)) = declaring else {
-            return Ok(CallAnchor {
-                tool_dir,
-                declared: None,
-                runtime_lib: None,
-            });
-        };
-        let id = link.id().to_string();
-        let wrong = |source| ExecuteError::Anchor {
-            id: id.clone(),
-            source,
-        };
-        let Some(anchor) = Anchor::read(about).map_err(wrong)? else {
-            return Ok(CallAnchor {
-                tool_dir,
-                declared: None,
-                runtime_lib: None,
-            });
-        };
         let tools = self.tools_folder(library, chain.tool())?;
-        let anchored = anchor
-            .find(&tool_dir, &tools, &self.places.project)
-            .map_err(wrong)?;
-        let runtime_lib = self.runtime_lib(link, &anchor)?;
-        let folders = [
-            ("anchor_path", anchored.path.as_path()),
-            (
-                "runtime_lib",
-                runtime_lib.as_deref().unwrap_or(Path::new("")),
-            ),
-            ("tool_dir", &tool_dir),
-            ("tool_parent", &parent(&tool_dir)),
-            ("project_path", &self.places.project),
-        ];
-        let with_colon = |path: &Path| path.as_os_str().as_encoded_bytes().contains(&b':');
-        if folders.iter().any(|(_, path)| with_colon(path)) {
-            let mut names = Names::default();
-            for (name, path) in folders {
-                names.set(name, text(path)?, Origin::Fact);
-            }
-            environment::are_single_folders(&anchor.env_paths, &names).map_err(wrong)?;
-        }
-        Ok(CallAnchor {
-            tool_dir,
-            declared: Some((anchor, anchored, id)),
-            runtime_lib,
-        })
+        CallAnchor::find(&chain.links, &tool_path, tools, &self.places.project)
     }
 
     /// What the placeholders stand for: parameters and defaults of the runtimes,
@@ -102,6 +96,7 @@ impl Executor {
         &self,
         chain: &Chain,
         anchor: &CallAnchor,
+        loadable: &Loadable,
         parameters: &Value,
     ) -> Result<Names, ExecuteError> {
         let tool = chain.tool();
@@ -109,26 +104,59 @@ impl Executor {
         let source = self.path_of(&tool.item)?;
         let primitive = self.primitives.get(chain.primitive().id());
         let runs_programs = primitive.is_none_or(|primitive| primitive.runs_programs());
-        let copy = if runs_programs {
-            tool.item.materialise(&self.places.cache)?
+        let copies = if runs_programs {
+            loadable.copy(&self.places.cache)?
         } else {
-            source.clone()
+            Copies {
+                tool: Some((source.clone(), anchor.path().to_owned())),
+                lib: None,
+            }
         };
-        for (name, path) in [
-            ("tool_path", copy.as_path()),
-            ("tool_source", &source),
-            ("tool_dir", &anchor.tool_dir),
-            ("tool_parent", &parent(&anchor.tool_dir)),
+        let (tool_path, tool_dir, anchor_path) = match copies.tool {
+            Some((copy, folder)) => {
+                // An anchor outside the tools is a place to work in, not one to load from.
+                let is_outside = !anchor.path().starts_with(&anchor.tools);
+                let folder = if is_outside { anchor.path().to_owned() } else { folder };
+                let tool_dir = parent(&copy);
+                (copy, tool_dir, folder)
+            }
+            None => (
+                tool.item.materialise(&self.places.cache)?,
+                anchor.tool_dir.clone(),
+                anchor.path().to_owned(),
+            ),
+        };
+        let runtime_lib = match (copies.lib, &anchor.runtime_lib) {
+            (Some(lib), _) => Some(lib),
+            (None, Some((id, scope))) if runs_programs => self.embedded_lib(chain, id, scope)?,
+            (None, _) => None,
+        };
+        let folders = [
+            ("tool_dir", tool_dir.as_path()),
+            ("tool_parent", &parent(&tool_dir)),
             ("project_path", &self.places.project),
-            ("anchor_path", anchor.path()),
-        ] {
+            ("anchor_path", &anchor_path),
+            (
+                "runtime_lib",
+                runtime_lib.as_deref().unwrap_or(Path::new("")),
+            ),
+        ];
+        for (name, path) in [("tool_path", tool_path.as_path()), ("tool_source", &source)]
+            .into_iter()
+            .chain(folders)
+        {
             names.set(name, text(path)?, Origin::Fact);
         }
-        let lib = anchor
-            .runtime_lib
-            .as_deref()
-            .map_or(Ok(String::new()), text)?;
-        names.set("runtime_lib", lib, Origin::Fact);
+        let with_colon = |path: &Path| path.as_os_str().as_encoded_bytes().contains(&b':');
+        if let Some((declared, id)) = &anchor.declared
+            && folders.iter().any(|(_, path)| with_colon(path))
+        {
+            let checked = environment::are_single_folders(&declared.env_paths, &names);
+            checked.map_err(|source| ExecuteError::Anchor {
+                id: id.clone(),
+                source,
+            })?;
+        }
         let user = self.places.user.as_ref().map(|user| user.join(".ai"));
         names.set(
             "user_space",
@@ -187,12 +215,21 @@ impl Executor {
         })
     }
 
-    /// `lib` is relative to the folder of the runtime that declares it.
-    fn runtime_lib(&self, link: &Link, anchor: &Anchor) -> Result<Option<PathBuf>, ExecuteError> {
-        let Some(lib) = &anchor.lib else {
+    /// The `lib` of a runtime inside the program, as it is written to the cache.
+    fn embedded_lib(
+        &self,
+        chain: &Chain,
+        runtime: &str,
+        scope: &Scope,
+    ) -> Result<Option<PathBuf>, ExecuteError> {
+        let link = chain.links.iter().find(|link| link.id().as_str() == runtime);
+        let is_embedded = link.is_some_and(|link| {
+            link.space() == Space::System && !link.item.path.is_absolute()
+        });
+        if !is_embedded {
             return Ok(None);
-        };
-        let folder = parent(&self.path_of(&link.item)?).join(lib);
+        }
+        let folder = self.system_folder()?.join(".ai").join(&scope.folder);
         Ok(folder.is_dir().then_some(folder))
     }
 }

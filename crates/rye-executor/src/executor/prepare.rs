@@ -11,7 +11,9 @@ use rye_items::{ItemKind, Library};
 use serde_json::{Map, Value};
 
 use super::code;
+use super::dependencies::Loadable;
 use super::facts::{self, CallAnchor};
+use super::guard::Guard;
 use super::program;
 use super::{Approval, Executor};
 use crate::chain::{Chain, Link};
@@ -131,6 +133,7 @@ impl Executor {
         chain: &Chain,
         configs: &[EnvConfig<'_>],
         anchor: &CallAnchor,
+        loadable: &Loadable,
         parameters: &Value,
         inherited: impl FnOnce() -> Arc<Variables>,
     ) -> Result<(), ExecuteError> {
@@ -138,7 +141,7 @@ impl Executor {
         if !configs.iter().any(is_own) {
             return Ok(());
         }
-        let facts = self.facts(chain, anchor, parameters)?;
+        let facts = self.facts(chain, anchor, loadable, parameters)?;
         let inherited = inherited();
         let path = inherited.get("PATH").map_or("", String::as_str);
         for (link, config) in chain.upwards().zip(configs) {
@@ -160,6 +163,7 @@ impl Executor {
         configs: &[EnvConfig<'_>],
         anchor: &CallAnchor,
         facts: &Names,
+        guard: &Guard<'_>,
         inherited: Arc<Variables>,
         warnings: &mut Vec<String>,
     ) -> Result<Environment, ExecuteError> {
@@ -184,20 +188,35 @@ impl Executor {
                 let untrusted = environment.untrusted();
                 code::check_roots(resolver, untrusted, facts).map_err(|it| it.of(chain))?;
                 let space = chain.tool().item.space;
-                let found = self.find(resolver, space, facts, &environment).await;
+                let found = self.find(resolver, space, facts, &environment, guard).await;
+                warnings.extend(guard.take_warnings());
+                if let Some(error) = guard.take_error() {
+                    return Err(ExecuteError::Dependency(error));
+                }
                 let found = found.map_err(|source| ExecuteError::Interpreter {
                     id: id.clone(),
                     source,
                 })?;
-                environment.set(&resolver.var, found, Origin::Interpreter(id.clone()));
+                let origin = Origin::Interpreter(id.clone());
+                // Interpreters keep compiled code by the path of its source.
+                if let Some(hash) = guard.environment_of(Path::new(&found)) {
+                    let name = format!("{}_ENVIRONMENT", resolver.var);
+                    environment.set(name, hash.to_hex(), origin.clone());
+                }
+                environment.set(&resolver.var, found, origin);
             }
             environment.apply_env(config.env, facts, &id);
-            if let Some((declared, _, by)) = &anchor.declared
+            if let Some((declared, by)) = &anchor.declared
                 && *by == id
             {
                 let (paths, untrusted) = (&declared.env_paths, environment.untrusted());
                 code::check_paths(paths, untrusted, facts).map_err(|it| it.of(chain))?;
+                let path = environment.get("PATH").unwrap_or_default().to_owned();
                 environment.apply_paths(paths, facts, &id);
+                guard
+                    .strip_unverified(&mut environment, paths, &path, &id)
+                    .map_err(ExecuteError::Dependency)?;
+                warnings.extend(guard.take_warnings());
             }
         }
         let needed = chain.tool().metadata.requires_env();
@@ -242,7 +261,7 @@ pub(super) fn cwd(anchor: &CallAnchor, facts: &Names, project: &Path) -> PathBuf
     let template = anchor
         .declared
         .as_ref()
-        .and_then(|(declared, ..)| declared.cwd.as_ref());
+        .and_then(|(declared, _)| declared.cwd.as_ref());
     template.map_or_else(
         || project.to_owned(),
         |text| PathBuf::from(word(template::render(text, &Variables::new(), facts))),

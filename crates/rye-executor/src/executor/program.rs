@@ -10,6 +10,7 @@ use rye_items::Space;
 use serde_json::Value;
 
 use super::Executor;
+use super::guard::Guard;
 use super::prepare::word;
 use crate::environment::Environment;
 use crate::interpreter::{InterpreterError, Resolver, Way};
@@ -26,6 +27,7 @@ impl Executor {
         space: Space,
         facts: &Names,
         environment: &Environment,
+        guard: &Guard<'_>,
     ) -> Result<String, InterpreterError> {
         let roots = self.roots(&resolver.way, space, facts, environment);
         let answer = match &resolver.way {
@@ -36,14 +38,13 @@ impl Executor {
         let path = environment.get("PATH").unwrap_or_default();
         let found = match own_program(&resolver.way, facts) {
             Some(own) => self.own(&own, resolver, path)?,
-            None => resolver.find(&roots, path, answer.as_deref())?,
+            None => resolver.find(&roots, path, answer.as_deref(), &|path| guard.admits(path, space))?,
         };
         Ok(found.to_string_lossy().into_owned())
     }
 
     /// Below which folders an interpreter is looked for. A project's own is for its own
-    /// tools: nobody vouches for it, and those of the user and the system need nothing of a
-    /// project that was only cloned.
+    /// tools: those of the user and the system need nothing of a project that was only cloned.
     fn roots(
         &self,
         way: &Way,
@@ -100,7 +101,7 @@ impl Executor {
                 way: Way::System { names },
                 ..resolver.clone()
             };
-            resolver.find(&[], path, None)?
+            resolver.find(&[], path, None, &|_| true)?
         };
         match &own.sha256 {
             Some(expected) => self.vouched(&found, expected),
@@ -169,7 +170,7 @@ fn own_program(way: &Way, facts: &Names) -> Option<OwnProgram> {
     let text = |name: &str| facts.get(name).and_then(Value::as_str).map(str::to_owned);
     Some(OwnProgram {
         name: word(rendered),
-        tool_dir: text("tool_dir").map(PathBuf::from)?,
+        tool_dir: Path::new(&text("tool_source")?).parent()?.to_owned(),
         sha256: text("sha256"),
     })
 }

@@ -11,8 +11,10 @@ use std::sync::{Arc, LazyLock};
 use lillux::durable::Existing;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_executor::{Envelope, ErrorInfo, Executor, Places, Request, Status};
-use rye_items::{Library, Options, OwnKeys, PathItem, SYSTEM, Space};
+use rye_executor::{
+    Envelope, ErrorInfo, Executor, Places, Request, Status, dependency_scopes,
+};
+use rye_items::{EXCLUDED_DIRS, Library, Options, OwnKeys, PathItem, SYSTEM, Scope, Space};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -99,29 +101,68 @@ impl World {
                     library.sign(&found, &self.key, None).unwrap();
                 }
             }
-            PathItem::Beside(root, relative) => {
-                library.sign_beside(root, &relative, &self.key).unwrap();
-            }
             PathItem::Outside(path) => panic!("{} is in no space", path.display()),
         }
     }
 
-    /// Signs a file that has no place for a signature.
-    pub(crate) fn sign_beside(&self, relative: &str) {
-        let user = self.user();
-        let library = Library::open(&Options {
-            project: Some(&self.project),
-            user: Some(&user),
-            ..Options::new(&SYSTEM)
-        })
-        .unwrap();
+    fn library(&self) -> Library {
+        self.executor.library().unwrap()
+    }
+
+    /// Signs what a tool can load, as `rye sign` does.
+    pub(crate) fn sign_dependencies(&self, tool: &str) {
+        let library = self.library();
+        let tool = tool.parse().unwrap();
+        let scopes = dependency_scopes(&library, &tool, &self.project).unwrap();
+        assert!(!scopes.is_empty(), "{tool} loads nothing");
+        let found = library.find(&tool).unwrap();
+        for scope in scopes {
+            library
+                .sign_manifest(found.root, &scope, &self.key, None)
+                .unwrap();
+        }
+    }
+
+    /// Signs a directory of the project's tools, as `rye sign --manifest` does.
+    pub(crate) fn sign_directory(&self, relative: &str) {
+        let library = self.library();
         let root = library.spaces().of(Space::Project).next().unwrap();
-        library.sign_beside(root, relative, &self.key).unwrap();
+        let scope = Scope {
+            folder: relative.to_owned(),
+            recursive: true,
+            exclude_dirs: EXCLUDED_DIRS.map(str::to_owned).to_vec(),
+        };
+        library.sign_manifest(root, &scope, &self.key, None).unwrap();
+    }
+
+    /// Signs an environment of an interpreter, as `rye sign --manifest` does.
+    pub(crate) fn sign_environment(&self, path: &Path) {
+        self.library().sign_environment(path, &self.key).unwrap();
+    }
+
+    /// The same project and user in development mode.
+    pub(crate) fn in_dev_mode(mut self) -> Self {
+        let places = Places {
+            user: Some(self.user()),
+            dev_mode: true,
+            ..Places::new(&self.project, self.cache())
+        };
+        self.executor = Executor::new(places, Arc::new(Supervisor::start().unwrap()));
+        self
     }
 
     pub(crate) async fn run(&self, tool: &str, parameters: Value) -> Envelope {
         let mut request = Request::new(tool.parse().unwrap()).parameters(parameters);
         request.environment = Some(environment());
+        self.executor.execute(request).await
+    }
+
+    /// Runs a tool without parameters and with more variables.
+    pub(crate) async fn run_with(&self, tool: &str, more: &[(&str, &str)]) -> Envelope {
+        let mut request = Request::new(tool.parse().unwrap());
+        let mut all = environment();
+        all.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        request.environment = Some(all);
         self.executor.execute(request).await
     }
 
@@ -215,6 +256,12 @@ fn environment() -> Vec<(String, String)> {
         *path = format!("{folder}:{path}");
     }
     all
+}
+
+/// The warnings on a result.
+pub(crate) fn warnings(envelope: &Envelope) -> Vec<String> {
+    let warnings = envelope.metadata.get("warnings").cloned();
+    serde_json::from_value(warnings.unwrap_or(Value::Array(Vec::new()))).unwrap()
 }
 
 fn write(path: &Path, text: &str) {

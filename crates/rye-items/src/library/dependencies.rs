@@ -1,72 +1,76 @@
-//! The files that a tool brings with it: all of them must verify before it runs.
+//! What a tool can load beside itself: verified as a whole, by the manifest of its directory.
 
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use lillux::Hash;
+use lillux::durable::{self, Existing};
 use lillux::hash::Hasher;
-use rustix::fs::FileType;
+use lillux::keys::{Purpose, SigningKey};
+use lillux::{Hash, shell_word};
 
-use super::beside::verify_beside;
-use super::{Good, ItemError, Library};
+use super::many::parallel;
+use super::{ItemError, Library, SignError, SignOutcome};
+use crate::derived::Derived;
 use crate::id::ItemKind;
 use crate::integrity::{IntegrityError, Problem};
 use crate::lookup;
-use crate::signature::SignatureError;
-use crate::space::{Entry, Observer, Root, Space, SpaceError};
+use crate::manifest::{
+    self, DEPENDENCIES, ENVIRONMENT, Entries, Entry, MANIFEST, Manifest, payload,
+};
+use crate::snapshot::Snapshot;
+use crate::space::{Deviation, Directory, Filter, Links, Name, Root, Scan, Space, SpaceError};
 use crate::trust::Trust;
-use crate::verify::Seen;
 
-/// Which files of a folder are dependencies.
+/// A directory with fewer bytes is hashed by every call; of a larger one, the state in which
+/// it was verified is kept.
+const WORTH_A_CACHE: u64 = 4 << 20;
+
+/// Directories that are passed over where a runtime does not say which.
+pub const EXCLUDED_DIRS: [&str; 4] = [".git", "__pycache__", "node_modules", ".venv"];
+
+/// The file that makes a directory a Python environment.
+const PYVENV: &str = "pyvenv.cfg";
+
+/// The directory from which a tool can load code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
-    /// The folder, relative to the root's `.ai/`; within `tools`.
+    /// Relative to the root's `.ai/`; within `tools`.
     pub folder: String,
-    /// Whether folders in it count too.
+    /// Whether directories in it are loaded from.
     pub recursive: bool,
-    /// With their dots.
-    pub extensions: Vec<String>,
-    /// Names of folders that do not count.
+    /// Names of directories that are never loaded from.
     pub exclude_dirs: Vec<String>,
 }
 
 impl Scope {
-    fn wants(&self, path: &str) -> bool {
-        let Some(inner) = path
-            .strip_prefix(&self.folder)
-            .and_then(|rest| rest.strip_prefix('/'))
-        else {
-            return false;
-        };
-        let (folders, name) = inner.rsplit_once('/').unwrap_or(("", inner));
-        let listed = self
-            .extensions
-            .iter()
-            .any(|extension| name.ends_with(extension.as_str()));
-        let excluded = folders
+    fn filter(&self) -> Filter<'_> {
+        Filter {
+            recursive: self.recursive,
+            exclude_dirs: &self.exclude_dirs,
+            nested_manifests: true,
+            links: Links::Inside,
+        }
+    }
+
+    /// Whether a path relative to the directory is in the scope.
+    fn covers(&self, path: &str) -> bool {
+        let (folders, _) = path.rsplit_once('/').unwrap_or(("", path));
+        let excluded = path
             .split('/')
-            .any(|folder| self.exclude_dirs.iter().any(|dir| dir == folder));
-        listed && !excluded && (self.recursive || folders.is_empty())
+            .any(|name| self.exclude_dirs.iter().any(|dir| dir == name));
+        !excluded && (self.recursive || folders.is_empty())
     }
 }
 
-/// Walks what is in a scope: hidden files too, since a program can read them,
-/// and no folder that does not count.
-struct Within<'s>(&'s Scope);
-
-impl Observer for Within<'_> {
-    fn folder(&mut self, _: BorrowedFd<'_>) {}
-    fn loose_link(&mut self) {}
-
-    fn passes_by(&self, name: &str, kind: FileType) -> bool {
-        let Self(scope) = self;
-        match kind {
-            FileType::RegularFile => false,
-            FileType::Directory if !scope.recursive => true,
-            _ => scope.exclude_dirs.iter().any(|dir| dir == name),
-        }
-    }
+/// What is verified, for messages.
+#[derive(Debug, Clone, Copy)]
+pub struct Owner<'a> {
+    /// The item that loads the files.
+    pub item: &'a str,
+    /// What `rye sign` is to be given so that it signs them.
+    pub sign: &'a str,
+    /// The item's own file in the directory and its bytes, verified by themselves.
+    pub file: Option<(&'a str, &'a [u8])>,
 }
 
 /// What was verified.
@@ -80,115 +84,420 @@ pub struct Dependencies {
     pub hash: Hash,
 }
 
+/// A signed environment of an interpreter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockedEnvironment {
+    /// The directory.
+    pub path: PathBuf,
+    /// The hash of its content.
+    pub hash: Hash,
+}
+
 impl Library {
-    /// Verifies every dependency in a scope. The first that does not hold is the
-    /// error, unless it is let pass in development mode; and so is a link that leads
-    /// out of the scope. A file in a state in which this process has verified it is
-    /// only looked at.
+    /// Whether items that do not verify pass with a warning.
+    pub fn dev_mode(&self) -> bool {
+        self.dev_mode
+    }
+
+    /// Verifies everything in a scope against its manifest. In development mode, what is there
+    /// is taken as it is, outside the system space.
+    ///
+    /// A bundle of the system space may do without a manifest if every file in the scope
+    /// carries a signature line that verifies.
     pub fn verify_dependencies(
         &self,
         root: &Root,
         scope: &Scope,
+        owner: Owner<'_>,
         trust: &Trust<'_>,
-    ) -> Result<Dependencies, ItemError> {
-        let real_scope = root.real_path(&scope.folder)?;
-        let mut known = Known::new(self, trust);
-        let (mut hashes, mut unknown) = (BTreeMap::new(), Vec::new());
-        let mut waived = 0;
-        let mut hash_of = |path: &str, outcome: Result<Good, ItemError>| match outcome {
-            Err(ItemError::Integrity(_)) if self.dev_mode && root.space() != Space::System => {
-                waived += 1;
-                let raw = root.read(path)?;
-                Ok(Hash::of(raw.map(|raw| raw.bytes).unwrap_or_default()))
+    ) -> Result<Snapshot, ItemError> {
+        let missing = || SpaceError::Changing(root.path_of(&scope.folder));
+        let directory = Directory::of(root, &scope.folder)?.ok_or_else(missing)?;
+        let scan = directory.scan(&scope.filter())?;
+        let manifest = directory.read(MANIFEST)?;
+        let is_own = |path: &str| owner.file.is_some_and(|(own, _)| own == path);
+        let verified = match &manifest {
+            Some(bytes) => self.check_manifest(&directory, &scan, bytes, scope, trust),
+            None if root.space() == Space::System => {
+                self.check_lines(root, &scan, &scope.folder, trust)?
             }
-            other => other.map(|good| good.hash),
+            None => match all_names(&scan) {
+                alone if alone.iter().all(|path| is_own(path)) => Ok(Entries::new()),
+                names => Err(Problem::NoManifest(names)),
+            },
         };
-        for entry in root.observed_walk(&scope.folder, &mut Within(scope)) {
-            let entry = entry?;
-            if !scope.wants(&entry.path) {
-                continue;
+        // The manifest must list the bytes that were verified as the item.
+        let verified = verified.and_then(|entries| match owner.file {
+            Some((path, bytes)) if differs(entries.get(path), bytes) => {
+                let changed = (path.to_owned(), Deviation::Changed);
+                Err(Problem::Files(vec![changed]))
             }
-            if entry.linked
-                && let (Some(scope), Some(real)) = (&real_scope, root.real_path(&entry.path)?)
-                && !real.starts_with(scope)
-            {
-                return Err(SpaceError::LeavesSpace(root.path_of(&entry.path)))?;
+            _ => Ok(entries),
+        });
+        let (entries, waived) = match verified {
+            Ok(entries) => (entries, 0),
+            Err(problem) if self.dev_mode && root.space() != Space::System => {
+                let waived = problem.files();
+                (present(&directory, &scan), waived)
             }
-            if let Some(hash) = known.hash(&entry) {
-                hashes.insert(entry.path, hash);
-            } else if self.is_signed_beside(&entry.path) {
-                let hash = hash_of(&entry.path, verify_beside(root, &entry.path, trust))?;
-                hashes.insert(entry.path, hash);
-            } else if let Some(found) =
-                lookup::name_of(root, ItemKind::Tool, &entry.path, &self.extractors)
-            {
-                unknown.push((entry, found));
-            } else {
-                let hash = hash_of(&entry.path, Err(no_name(root, &entry.path)))?;
-                hashes.insert(entry.path, hash);
+            Err(problem) => {
+                let path = root.path_of(&format!("{}/{MANIFEST}", scope.folder));
+                let space = Some(root.space());
+                let error =
+                    IntegrityError::new(owner.item.to_owned(), path, space, problem, None)
+                        .signed_with(owner.sign);
+                return Err(ItemError::Integrity(Box::new(error)));
+            }
+        };
+        let mut snapshot = Snapshot::new(directory, entries, waived);
+        if let Some((path, bytes)) = owner.file {
+            snapshot.add_file(path, bytes.into());
+        }
+        Ok(snapshot)
+    }
+
+    /// What a valid manifest lists of a scope, if that is exactly what is there.
+    fn check_manifest(
+        &self,
+        directory: &Directory,
+        scan: &Scan,
+        manifest: &[u8],
+        scope: &Scope,
+        trust: &Trust<'_>,
+    ) -> Result<Entries, Problem> {
+        let manifest = Manifest::parse(manifest)?;
+        manifest.verify(DEPENDENCIES, trust)?;
+        let mut entries = manifest.entries(&scope.folder)?;
+        entries.retain(|path, _| scope.covers(path));
+        let deviations = compare(directory, scan, &entries, &self.derived);
+        if deviations.is_empty() {
+            Ok(entries)
+        } else {
+            Err(Problem::Files(deviations))
+        }
+    }
+
+    /// The entries of a directory in which every file carries a signature line that verifies.
+    fn check_lines(
+        &self,
+        root: &Root,
+        scan: &Scan,
+        folder: &str,
+        trust: &Trust<'_>,
+    ) -> Result<Result<Entries, Problem>, ItemError> {
+        let mut deviations = scan.refused.clone();
+        let mut entries = Entries::new();
+        for (path, name) in &scan.names {
+            let relative = format!("{folder}/{path}");
+            let found = match name {
+                Name::File(_) => {
+                    lookup::name_of(root, ItemKind::Tool, &relative, &self.extractors)
+                }
+                Name::Link(_) => None,
+            };
+            match found.map(|found| self.verify(&found, trust)) {
+                Some(Ok(item)) => {
+                    entries.insert(path.clone(), Entry::File(Hash::of(item.bytes())));
+                }
+                Some(Err(ItemError::Integrity(_))) | None => {
+                    deviations.push((path.clone(), Deviation::Unsigned));
+                }
+                Some(Err(error)) => return Err(error),
             }
         }
-        if !unknown.is_empty() {
-            for (found, outcome) in self.verify_all(unknown, trust, &|_| ()) {
-                let hash = hash_of(&found.relative, outcome)?;
-                hashes.insert(found.relative, hash);
-            }
-        }
-        let mut hasher = Hasher::default();
-        for (path, hash) in &hashes {
-            hasher.update(path.as_bytes());
-            hasher.update(hash.as_bytes());
-        }
-        Ok(Dependencies {
-            files: hashes.len(),
-            waived,
-            hash: hasher.finish().0,
+        Ok(if deviations.is_empty() {
+            Ok(entries)
+        } else {
+            Err(Problem::Files(deviations))
         })
     }
+
+    /// What the manifest of a scope would say, signed with this key: its path, and its payload.
+    /// None if this key has signed exactly that.
+    pub fn unsigned_manifest(
+        &self,
+        root: &Root,
+        scope: &Scope,
+        key: &SigningKey,
+    ) -> Result<Option<(PathBuf, String)>, SignError> {
+        let (directory, payload) = self.manifest_of(root, scope)?;
+        let path = directory.real_path()?.join(MANIFEST);
+        let there = directory.read(MANIFEST)?.unwrap_or_default();
+        let is_signed = Manifest::parse(&there)
+            .is_ok_and(|there| there.payload == payload && there.is_signed_by(key, DEPENDENCIES));
+        Ok((!is_signed).then_some((path, payload)))
+    }
+
+    /// Signs everything in a scope: writes its manifest. With `shown`, only if what it lists
+    /// has this hash.
+    pub fn sign_manifest(
+        &self,
+        root: &Root,
+        scope: &Scope,
+        key: &SigningKey,
+        shown: Option<Hash>,
+    ) -> Result<SignOutcome, SignError> {
+        if root.space() == Space::System {
+            return Err(SignError::System(scope.folder.clone()));
+        }
+        let Some((path, payload)) = self.unsigned_manifest(root, scope, key)? else {
+            return Ok(SignOutcome::Unchanged);
+        };
+        if shown.is_some_and(|shown| shown != Hash::of(&payload)) {
+            return Err(SignError::NotShown(path));
+        }
+        write_manifest(path, &payload, DEPENDENCIES, key)
+    }
+
+    fn manifest_of(&self, root: &Root, scope: &Scope) -> Result<(Directory, String), SignError> {
+        let missing = || SpaceError::Changing(root.path_of(&scope.folder));
+        let directory = Directory::of(root, &scope.folder)?.ok_or_else(missing)?;
+        // Tools of several runtimes may share the directory: what an earlier manifest lists
+        // stays listed.
+        let before = directory.read(MANIFEST)?.unwrap_or_default();
+        let before = Manifest::parse(&before).and_then(|before| before.entries(&scope.folder));
+        let before = before.unwrap_or_default();
+        let is_listed = |dir: &String| {
+            let names = before.keys().flat_map(|path| path.split('/').rev().skip(1));
+            names.into_iter().any(|name| name == dir)
+        };
+        let mut scope = scope.clone();
+        scope.recursive |= before.keys().any(|path| path.contains('/'));
+        scope.exclude_dirs.retain(|dir| !is_listed(dir));
+        let payload = listed(&directory, &scope.filter(), &scope.folder)?;
+        Ok((directory, payload))
+    }
+
+    /// Signs an environment of an interpreter, or any other directory of a project outside its
+    /// space: writes its manifest.
+    pub fn sign_environment(
+        &self,
+        path: &Path,
+        key: &SigningKey,
+    ) -> Result<(PathBuf, SignOutcome), SignError> {
+        let outside = || SpaceError::OutsideSpaces(path.to_owned());
+        let (name, boundary) = self.environment_name(path).ok_or_else(outside)?;
+        let directory = Directory::open(path)?;
+        let directory = directory.ok_or_else(|| SpaceError::NotAFolder(path.to_owned()))?;
+        let excluded = environment_excludes(&directory)?;
+        let filter = environment_filter(&excluded, &boundary);
+        let payload = listed(&directory, &filter, &name)?;
+        let manifest = path.join(MANIFEST);
+        let there = directory.read(MANIFEST)?.unwrap_or_default();
+        let is_signed = Manifest::parse(&there)
+            .is_ok_and(|there| there.payload == payload && there.is_signed_by(key, ENVIRONMENT));
+        if is_signed {
+            return Ok((manifest, SignOutcome::Unchanged));
+        }
+        let outcome = write_manifest(manifest.clone(), &payload, ENVIRONMENT, key)?;
+        Ok((manifest, outcome))
+    }
+
+    /// The environment that a directory is in, or is, verified; none if it is in none that was
+    /// signed.
+    pub fn verify_environment(
+        &self,
+        inside: &Path,
+        trust: &Trust<'_>,
+    ) -> Result<Option<LockedEnvironment>, ItemError> {
+        for path in inside.ancestors() {
+            let Some((name, boundary)) = self.environment_name(path) else {
+                return Ok(None);
+            };
+            if !path.join(MANIFEST).is_file() {
+                continue;
+            }
+            let Some(directory) = Directory::open(path)? else {
+                return Ok(None);
+            };
+            let bytes = directory.read(MANIFEST)?.unwrap_or_default();
+            let manifest = Manifest::parse(&bytes);
+            if manifest
+                .as_ref()
+                .is_ok_and(|manifest| !manifest.is_for(ENVIRONMENT))
+            {
+                return Ok(None);
+            }
+            let checked = manifest.and_then(|manifest| {
+                manifest.verify(ENVIRONMENT, trust)?;
+                let entries = manifest.entries(&name)?;
+                Ok((entries, Hash::of(manifest.payload)))
+            });
+            let excluded = environment_excludes(&directory)?;
+            let scan = directory.scan(&environment_filter(&excluded, &boundary))?;
+            let checked = checked.and_then(|(entries, hash)| {
+                let deviations = compare(&directory, &scan, &entries, &self.derived);
+                if deviations.is_empty() {
+                    Ok(hash)
+                } else {
+                    Err(Problem::Files(deviations))
+                }
+            });
+            let hash = checked.map_err(|problem| {
+                let item = path.display().to_string();
+                let word = format!("--manifest {}", shell_word(path));
+                let error = IntegrityError::new(
+                    item,
+                    path.join(MANIFEST),
+                    Some(Space::Project),
+                    problem,
+                    None,
+                );
+                ItemError::Integrity(Box::new(error.signed_with(&word)))
+            })?;
+            let path = path.to_owned();
+            return Ok(Some(LockedEnvironment { path, hash }));
+        }
+        Ok(None)
+    }
+
+    /// How a manifest names an environment, and the directory around the space it belongs to.
+    /// None for what is in no project, for a directory that holds a space, and for `.ai` itself.
+    fn environment_name(&self, path: &Path) -> Option<(String, PathBuf)> {
+        let path = std::path::absolute(path).ok()?;
+        let real = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
+        for root in self.spaces.roots() {
+            let Some(space) = root.as_folder().and_then(|it| it.canonicalize().ok()) else {
+                continue;
+            };
+            let boundary = space.parent()?.to_owned();
+            for path in [&path, &real] {
+                if let Ok(inner) = path.strip_prefix(&space) {
+                    let inner = inner.to_str().filter(|inner| !inner.is_empty())?;
+                    return Some((inner.to_owned(), boundary));
+                }
+                if let Ok(inner) = path.strip_prefix(&boundary) {
+                    let inner = inner.to_str().filter(|inner| !inner.is_empty())?;
+                    let holds_a_space = space.starts_with(path);
+                    return (!holds_a_space).then(|| (format!("../{inner}"), boundary));
+                }
+            }
+        }
+        None
+    }
 }
 
-/// What this process knows of files, and whether it still counts.
-struct Known<'a> {
-    library: &'a Library,
-    trust: &'a Trust<'a>,
-    /// The keys that were asked for, by their hashes.
-    keys: Vec<(Hash, bool)>,
+/// Whether a file is listed with other content. An item may also be reached through a link.
+fn differs(listed: Option<&Entry>, bytes: &[u8]) -> bool {
+    matches!(listed, Some(Entry::File(hash)) if *hash != Hash::of(bytes))
 }
 
-impl<'a> Known<'a> {
-    fn new(library: &'a Library, trust: &'a Trust<'a>) -> Self {
-        Self {
-            library,
-            trust,
-            keys: Vec::new(),
+/// Bytecode beside the sources of a Python environment is written whenever Python runs, and
+/// never read by the runtimes that ship.
+fn environment_excludes(directory: &Directory) -> Result<Vec<String>, SpaceError> {
+    let is_python = directory.path().join(PYVENV).is_file();
+    Ok(is_python
+        .then(|| "__pycache__".to_owned())
+        .into_iter()
+        .collect())
+}
+
+fn environment_filter<'a>(exclude_dirs: &'a [String], boundary: &'a Path) -> Filter<'a> {
+    Filter {
+        recursive: true,
+        exclude_dirs,
+        nested_manifests: false,
+        links: Links::OutOf(boundary),
+    }
+}
+
+/// The payload of a manifest of what is in a directory now.
+fn listed(directory: &Directory, filter: &Filter<'_>, name: &str) -> Result<String, SignError> {
+    let scan = directory.scan(filter)?;
+    if !scan.refused.is_empty() {
+        return Err(SignError::Unlistable {
+            directory: directory.path().to_owned(),
+            refused: scan.refused,
+        });
+    }
+    let entries = present(directory, &scan);
+    if let Some(path) = scan.names.keys().find(|path| !entries.contains_key(*path)) {
+        return Err(SpaceError::Changing(directory.path().join(path)))?;
+    }
+    Ok(payload(name, &entries))
+}
+
+/// What is in a directory now. What cannot be read is left out.
+fn present(directory: &Directory, scan: &Scan) -> Entries {
+    let names: Vec<_> = scan.names.iter().collect();
+    let entries = parallel(&names, &|_| (), |(path, name)| {
+        let entry = match name {
+            Name::File(state) => Entry::File(directory.hash(path, state, false).ok()?.0),
+            Name::Link(target) => Entry::Link(target.clone()),
+        };
+        Some(((*path).clone(), entry))
+    });
+    entries.into_iter().flatten().collect()
+}
+
+/// How a directory differs from what is expected of it: everything, sorted by path.
+pub(crate) fn compare(
+    directory: &Directory,
+    scan: &Scan,
+    expected: &Entries,
+    derived: &Derived,
+) -> Vec<(String, Deviation)> {
+    let mut deviations: BTreeMap<_, _> = scan.refused.iter().cloned().collect();
+    let mut files = Vec::new();
+    let (mut bytes, mut state) = (0, Hasher::default());
+    for (path, name) in &scan.names {
+        match (name, expected.get(path)) {
+            (Name::File(identity), Some(Entry::File(hash))) => {
+                bytes += identity.size;
+                state.update(format!("{path}\0{hash}\0{identity:?}\n").as_bytes());
+                files.push((path, identity, *hash));
+            }
+            (Name::Link(target), Some(Entry::Link(listed))) if target == listed => {}
+            (_, Some(_)) => {
+                deviations.insert(path.clone(), Deviation::Changed);
+            }
+            (_, None) => {
+                deviations.insert(path.clone(), Deviation::Added);
+            }
         }
     }
-
-    /// The hash of a file that was verified in this state, by a key that counts now.
-    fn hash(&mut self, entry: &Entry) -> Option<Hash> {
-        let extension = &entry.path[entry.path.rfind('.')?..];
-        let rule = self.library.extractors.rule(extension)?;
-        let states = &self.library.memory.states;
-        let seen = states.get(entry.identity.as_ref()?, &rule.comment, &entry.path)?;
-        self.counts(&seen).then_some(seen.hash)
-    }
-
-    fn counts(&mut self, seen: &Seen) -> bool {
-        if let Some((_, counts)) = self.keys.iter().find(|(key, _)| *key == seen.key) {
-            return *counts;
+    for path in expected.keys() {
+        if !scan.names.contains_key(path) && !deviations.contains_key(path) {
+            deviations.insert(path.clone(), Deviation::Missing);
         }
-        let standing = self.trust.standing(seen.fingerprint());
-        let counts = standing.is_ok_and(|signer| Seen::key_hash(&signer.key) == seen.key);
-        self.keys.push((seen.key, counts));
-        counts
     }
+    // What could change without a new state is not kept: it counts as a failure without
+    // deviations.
+    let is_cached = bytes >= WORTH_A_CACHE;
+    let hash_all = || {
+        let outcomes = parallel(&files, &|_| (), |(path, identity, listed)| {
+            match directory.hash(path, identity, is_cached) {
+                Ok((hash, is_settled)) if hash == *listed => Ok(is_settled),
+                Ok(_) => Err(((*path).clone(), Deviation::Changed)),
+                Err(_) => Err(((*path).clone(), Deviation::Unreadable)),
+            }
+        });
+        let are_settled = outcomes.iter().all(|outcome| *outcome == Ok(true));
+        let changed: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+        if are_settled { Ok(()) } else { Err(changed) }
+    };
+    let hashed = if is_cached {
+        derived.get("directory", &state.finish().0, hash_all)
+    } else {
+        hash_all()
+    };
+    deviations.extend(hashed.err().into_iter().flatten());
+    deviations.into_iter().collect()
 }
 
-/// A file whose name is none that an item can have, so that nothing vouches for it.
-fn no_name(root: &Root, relative: &str) -> ItemError {
-    let path: PathBuf = root.path_of(relative);
-    let item = path.display().to_string();
-    let problem = Problem::Line(SignatureError::Unsigned);
-    let error = IntegrityError::new(item, path, Some(root.space()), problem, None);
-    ItemError::Integrity(Box::new(error))
+fn all_names(scan: &Scan) -> Vec<String> {
+    let refused = scan.refused.iter().map(|(path, _)| path);
+    scan.names.keys().chain(refused).cloned().collect()
+}
+
+fn write_manifest(
+    path: PathBuf,
+    payload: &str,
+    purpose: Purpose,
+    key: &SigningKey,
+) -> Result<SignOutcome, SignError> {
+    let text = manifest::signed(payload, purpose, key);
+    durable::write(&path, text.as_bytes(), 0o644, Existing::Replace)
+        .map_err(|source| SignError::Write { path, source })?;
+    Ok(SignOutcome::Signed)
 }

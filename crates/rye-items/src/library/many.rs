@@ -42,15 +42,7 @@ impl Library {
         files: Vec<(Entry, Found<'a>)>,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Vec<Checked<'a>> {
-        self.verify_all(files, &self.trust(), progress)
-    }
-
-    pub(super) fn verify_all<'a>(
-        &'a self,
-        files: Vec<(Entry, Found<'a>)>,
-        trust: &Trust<'_>,
-        progress: &(dyn Fn(usize) + Sync),
-    ) -> Vec<Checked<'a>> {
+        let trust = &self.trust();
         let worth_it = files.len() >= WORTH_A_CACHE;
         let cache = VerifiedCache::open(self.derived.cache().filter(|_| worth_it));
         let outcomes = parallel(&files, progress, |(entry, found)| {
@@ -78,25 +70,26 @@ impl Library {
             && let Ok(signer) = trust.standing(seen.fingerprint())
             && Seen::key_hash(&signer.key) == seen.key
         {
-            self.memory.states.put(state, form, tick, seen);
             return Ok(Good {
                 hash: seen.hash,
                 signer,
                 coverage: seen.coverage,
             });
         }
+        let settled = cache.is_open().then(|| found.root.settled_state(&found.relative));
         let raw = read(found)?;
         let signed = verify::check(&raw.bytes, &form, trust).map_err(|problem: Problem| {
             ItemError::Integrity(Box::new(integrity_error(found, problem, &raw.bytes)))
         })?;
-        if let Some(identity) = raw.identity {
+        if let Some(identity) = raw.identity
+            && settled.flatten() == Some(identity)
+        {
             let seen = Seen {
                 hash: signed.line.hash,
                 key: Seen::key_hash(&signed.key.key),
                 coverage: signed.coverage,
             };
             cache.put(&identity, &form, tick, &seen);
-            self.memory.states.put(identity, form, tick, seen);
         }
         Ok(Good {
             hash: signed.line.hash,

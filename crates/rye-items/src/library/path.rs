@@ -11,7 +11,7 @@ use crate::integrity::{IntegrityError, Problem};
 use crate::lookup::{self, Found};
 use crate::metadata::Extractors;
 use crate::signature::SignatureError;
-use crate::space::{Entry, LARGEST_FILE, Root, SpaceError};
+use crate::space::{Entry, LARGEST_FILE, SpaceError};
 use crate::trust::Trust;
 use crate::verify::{self, Form, Signed};
 
@@ -20,8 +20,6 @@ use crate::verify::{self, Form, Signed};
 pub enum PathItem<'a> {
     /// Items of a space: the file, or all files below the folder.
     Items(Vec<(Entry, Found<'a>)>),
-    /// A file of the tools that cannot hold a signature, and is signed beside it.
-    Beside(&'a Root, String),
     /// A regular file in no space.
     Outside(PathBuf),
 }
@@ -61,12 +59,6 @@ impl Library {
             if items.is_empty() && errors.is_empty() && !there.is_dir() {
                 // A link may lead nowhere.
                 let is_file = absolute.metadata().at("look at", path)?.is_file();
-                if is_file && self.is_signed_beside(inner) {
-                    return Ok((PathItem::Beside(root, inner.to_owned()), errors));
-                }
-                if is_file && let Some(hidden) = self.hidden(root, inner)? {
-                    return Ok((PathItem::Items(vec![hidden]), errors));
-                }
                 return Err(if is_file {
                     SpaceError::NotAnItem(absolute)
                 } else {
@@ -79,25 +71,6 @@ impl Library {
             return Err(SpaceError::OutsideSpaces(absolute));
         }
         Ok((PathItem::Outside(absolute), Vec::new()))
-    }
-
-    /// A file of the tools that no walk comes by: nobody can call it, but a tool
-    /// may bring it along, and then it must be signed.
-    fn hidden<'a>(
-        &self,
-        root: &'a Root,
-        relative: &str,
-    ) -> Result<Option<(Entry, Found<'a>)>, SpaceError> {
-        let found = lookup::name_of(root, ItemKind::Tool, relative, &self.extractors);
-        let identity = root.look(relative)?;
-        Ok(found.zip(identity).map(|(found, identity)| {
-            let entry = Entry {
-                path: relative.to_owned(),
-                identity,
-                linked: true,
-            };
-            (entry, found)
-        }))
     }
 
     /// Verifies a file that is in no space, whatever its comment style is.

@@ -11,9 +11,10 @@ use super::{ItemError, Library, read};
 use crate::acceptance::Acceptance;
 use crate::lookup::Found;
 use crate::metadata;
+use crate::integrity::list;
 use crate::own_keys::{OwnKeyError, OwnKeys};
 use crate::signature::{self, Binding, ITEM};
-use crate::space::{Space, SpaceError};
+use crate::space::{Deviation, Space, SpaceError};
 use crate::trust;
 use crate::verify::{self, Form};
 
@@ -62,6 +63,14 @@ pub enum SignError {
     /// `provider@user` is malformed.
     #[error("{0}")]
     Provenance(String),
+    /// A directory holds what no manifest can list.
+    #[error("cannot sign {}: {}", directory.display(), list(refused))]
+    Unlistable {
+        /// The directory.
+        directory: PathBuf,
+        /// What cannot be listed, and why.
+        refused: Vec<(String, Deviation)>,
+    },
     /// It is not what somebody was shown who wanted it signed.
     #[error("{} is not what was approved: it has changed since", .0.display())]
     NotShown(PathBuf),

@@ -5,11 +5,12 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lillux::At as _;
+use lillux::lease::updates_times;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -178,6 +179,12 @@ impl Folder {
         }
     }
 
+    /// A folder in this one, confined to itself; none where there is none.
+    pub(super) fn subfolder(&self, relative: &str) -> Result<Option<Self>, SpaceError> {
+        let fd = self.open_beneath(relative, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        Ok(fd.map(|fd| Self::new(self.join(relative), fd)))
+    }
+
     /// Where a path in the folder is.
     pub(super) fn join(&self, relative: &str) -> PathBuf {
         self.path.join(relative)
@@ -259,6 +266,15 @@ impl Folder {
             }
         }
         Err(SpaceError::Changing(path()))
+    }
+
+    /// The state of a file whose content cannot change from now on without a new state; none
+    /// while somebody has it open for writing, and where that cannot be determined.
+    pub(super) fn settled_state(&self, relative: &str) -> Option<FileIdentity> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let fd = self.open_beneath(relative, flags).ok()??;
+        let state = FileIdentity::of(&fstat(&fd).ok()?);
+        updates_times(fd.as_fd()).then_some(state)
     }
 
     /// Where a file really is, after all links on the way to it. Whoever asks may

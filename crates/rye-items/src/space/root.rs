@@ -108,6 +108,14 @@ impl Root {
         }
     }
 
+    /// The state of a file whose content cannot change from now on without a new state.
+    pub(crate) fn settled_state(&self, relative: &str) -> Option<FileIdentity> {
+        match &self.tree {
+            Tree::Folder(folder) => folder.settled_state(relative),
+            Tree::Embedded(_) => None,
+        }
+    }
+
     /// The regular files whose paths are this stem and one of the extensions.
     pub fn with_extension<'e>(
         &self,
@@ -166,6 +174,14 @@ impl Root {
     pub fn real_path(&self, relative: &str) -> Result<Option<PathBuf>, SpaceError> {
         match &self.tree {
             Tree::Folder(folder) => folder.real_path(relative),
+            Tree::Embedded(_) => Ok(None),
+        }
+    }
+
+    /// A directory of the tree on the disk, confined to itself; none where there is none.
+    pub(super) fn subfolder(&self, relative: &str) -> Result<Option<Folder>, SpaceError> {
+        match &self.tree {
+            Tree::Folder(folder) => folder.subfolder(relative),
             Tree::Embedded(_) => Ok(None),
         }
     }

@@ -7,10 +7,11 @@
 //! that any later write gives the file another one. Whether the key still
 //! counts is asked anew each time.
 //!
-//! What the kernel itself stamps late or not at all is not seen here either: a
-//! write through a mapping that was writable before, or a disk that was changed
-//! elsewhere by somebody who could set its clock. So this is for looking over
-//! many files; an item that is loaded is always read and verified.
+//! A write through a mapping that was writable before gets no new time; so a state is
+//! entered only if nobody had the file open for writing or mapped writable when it was read
+//! ([`lillux::lease`]). A disk that was changed elsewhere by somebody who could set its clock
+//! is not noticed: this is for looking over many files, and an item that is loaded is always
+//! read and verified.
 
 use std::cmp::Ordering;
 use std::fs;
@@ -98,6 +99,11 @@ impl VerifiedCache {
             old: old.unwrap_or_default(),
             new: Mutex::default(),
         }
+    }
+
+    /// Whether entries are kept at all.
+    pub(crate) fn is_open(&self) -> bool {
+        self.file.is_some()
     }
 
     /// What is known of a file in this state.

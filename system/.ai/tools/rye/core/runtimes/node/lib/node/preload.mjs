@@ -1,6 +1,7 @@
 /**
- * What Node loads before a tool. Node runs a private copy of the tool, so that
- * what was verified is what runs; the tool's imports are those of its own folder.
+ * What Node loads before a tool. Node runs the private copy of the tool and of the files
+ * beside it; here it is kept from loading anything else: Node would look for packages and
+ * package.json files in every directory above.
  * TypeScript is run where this Node, or tsx, can; elsewhere it says what to install.
  *
  * @description What Node loads before a tool
@@ -12,9 +13,11 @@ import { spawnSync } from "node:child_process";
 import fs from "node:fs";
 import module from "node:module";
 import path from "node:path";
-import { pathToFileURL } from "node:url";
+import { fileURLToPath } from "node:url";
+import { checked, explained } from "./resolve.mjs";
 
 const copy = process.argv[1];
+const anchor = process.env.RYE_TOOL_ANCHOR;
 const source = process.env.RYE_TOOL_SOURCE;
 
 function typescript() {
@@ -29,20 +32,10 @@ function typescript() {
   }
   const error =
     `this tool is TypeScript, which Node ${process.versions.node} does not run by itself: ` +
-    "run `npm install tsx` in the folder that has its package.json, or use Node 22.6 or newer";
+    "run `npm install tsx` in the folder that has its package.json and sign its node_modules " +
+    "with `rye sign --manifest`, or use Node 22.6 or newer";
   console.log(JSON.stringify({ success: false, error }));
   process.exit(0);
-}
-
-/** What the nearest package.json above a file says about .js files. */
-function packageType(file) {
-  for (let folder = path.dirname(file); ; folder = path.dirname(folder)) {
-    try {
-      return JSON.parse(fs.readFileSync(path.join(folder, "package.json"), "utf8")).type;
-    } catch (error) {
-      if (error.code !== "ENOENT" || folder === path.dirname(folder)) return undefined;
-    }
-  }
 }
 
 /** Whether a text imports more than Node's own modules. */
@@ -53,26 +46,30 @@ function importsOthers(text) {
   return others || computed.test(text) || text.includes("createRequire");
 }
 
-function imports() {
-  const text = fs.readFileSync(copy, "utf8");
-  const isModule = /\.[jt]s$/.test(copy) && packageType(source) === "module";
-  if (!isModule && !importsOthers(text)) return;
-  const data = {
-    copy: pathToFileURL(copy).href,
-    source: pathToFileURL(source).href,
-    format: isModule && copy.endsWith(".js") ? "module" : undefined,
-  };
+/** The directories that were verified: the copy, and the environments that it links to. */
+function verifiedRoots() {
+  const links = fs.readdirSync(anchor, { withFileTypes: true }).filter((entry) => entry.isSymbolicLink());
+  const linked = links.map((entry) => path.join(anchor, entry.name)).filter((link) => fs.existsSync(link));
+  const own = fileURLToPath(new URL(".", import.meta.url));
+  return [anchor, own, ...linked].map((folder) => fs.realpathSync(folder));
+}
+
+function confine() {
+  if (!importsOthers(fs.readFileSync(copy, "utf8"))) return;
+  const data = { roots: verifiedRoots(), source };
   module.register("./resolve.mjs", import.meta.url, { data });
 
-  const own = module._resolveFilename;
-  module._resolveFilename = function (request, parent, ...rest) {
-    if (parent?.filename !== copy) return own.call(this, request, parent, ...rest);
-    const paths = module._nodeModulePaths(path.dirname(source));
-    const there = { ...parent, id: source, filename: source, paths };
-    const found = own.call(this, request, there, ...rest);
-    return found === source ? copy : found;
+  const resolve = module._resolveFilename;
+  module._resolveFilename = function (request, ...rest) {
+    let found;
+    try {
+      found = resolve.call(this, request, ...rest);
+    } catch (error) {
+      throw explained(error, request, data);
+    }
+    return path.isAbsolute(found) ? checked(found, request, data) : found;
   };
 }
 
 if (copy) typescript();
-if (copy && source) imports();
+if (copy && anchor) confine();

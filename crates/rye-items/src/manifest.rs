@@ -1,0 +1,211 @@
+//! Signed lists of a directory's content.
+//!
+//! A manifest is the file `rye.manifest` in the directory that it lists. Its first line
+//! carries the signature, the rest is what the signature covers:
+//!
+//! ```text
+//! rye-manifest:v1:dependencies:<fingerprint>:<signature>
+//! directory tools/pack
+//! file <sha256> helper.py
+//! link lib/latest	v2
+//! ```
+//!
+//! The directory is relative to the `.ai/` that it belongs to, so that a manifest is worth
+//! nothing in another place. Its purpose tells what a tool brings along from an interpreter's
+//! environment.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use lillux::Hash;
+use lillux::keys::{Fingerprint, Purpose, Signature, SigningKey};
+
+use crate::integrity::Problem;
+use crate::trust::{Distrust, Trust, TrustedKey};
+
+/// The name of a manifest in the directory that it lists.
+pub const MANIFEST: &str = "rye.manifest";
+
+/// What a tool brings along: the files beside it that it can load.
+pub(crate) const DEPENDENCIES: Purpose = Purpose::new("dependencies");
+/// An interpreter's environment, such as `.venv` or `node_modules`.
+pub(crate) const ENVIRONMENT: Purpose = Purpose::new("environment");
+
+const MAGIC: &str = "rye-manifest:v1";
+
+/// One name of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// A regular file, by the SHA-256 of its bytes.
+    File(Hash),
+    /// A symbolic link, by its target as written.
+    Link(String),
+}
+
+/// The files and links of a directory, by their paths relative to it.
+pub(crate) type Entries = BTreeMap<String, Entry>;
+
+/// What a signature covers: a directory and its entries.
+pub(crate) fn payload(directory: &str, entries: &Entries) -> String {
+    let mut text = format!("directory {directory}\n");
+    for (path, entry) in entries {
+        let _ = match entry {
+            Entry::File(hash) => writeln!(text, "file {hash} {path}"),
+            Entry::Link(target) => writeln!(text, "link {path}\t{target}"),
+        };
+    }
+    text
+}
+
+/// Whether a path can stand in a manifest: each entry is one line.
+pub(crate) fn is_listable(path: &str) -> bool {
+    !path.chars().any(char::is_control)
+}
+
+/// The text of a manifest, signed.
+pub(crate) fn signed(payload: &str, purpose: Purpose, key: &SigningKey) -> String {
+    let signature = key.sign_for(purpose, &Hash::of(payload));
+    let fingerprint = key.public().fingerprint();
+    let purpose = purpose.name();
+    format!("{MAGIC}:{purpose}:{fingerprint}:{signature}\n{payload}")
+}
+
+/// A manifest as read; nothing in it counts before [`verify`](Self::verify).
+#[derive(Debug)]
+pub(crate) struct Manifest<'b> {
+    purpose: &'b str,
+    pub(crate) fingerprint: Fingerprint,
+    signature: Signature,
+    pub(crate) payload: &'b str,
+}
+
+impl<'b> Manifest<'b> {
+    pub(crate) fn parse(bytes: &'b [u8]) -> Result<Self, Problem> {
+        let malformed = || Problem::Manifest("its first line is not one of a manifest".to_owned());
+        let text = std::str::from_utf8(bytes)
+            .map_err(|_| Problem::Manifest("it is not UTF-8".to_owned()))?;
+        let (line, payload) = text.split_once('\n').ok_or_else(malformed)?;
+        let line = line
+            .strip_prefix(MAGIC)
+            .and_then(|line| line.strip_prefix(':'))
+            .ok_or_else(malformed)?;
+        let mut parts = line.split(':');
+        let (Some(purpose), Some(fingerprint), Some(signature), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(malformed());
+        };
+        Ok(Self {
+            purpose,
+            fingerprint: fingerprint.parse().map_err(|_| malformed())?,
+            signature: signature.parse().map_err(|_| malformed())?,
+            payload,
+        })
+    }
+
+    /// Whether it was made for a purpose; says nothing about the signature.
+    pub(crate) fn is_for(&self, purpose: Purpose) -> bool {
+        self.purpose == purpose.name()
+    }
+
+    /// Whether this key signed exactly this payload.
+    pub(crate) fn is_signed_by(&self, key: &SigningKey, purpose: Purpose) -> bool {
+        let hash = Hash::of(self.payload);
+        self.is_for(purpose)
+            && self.fingerprint == key.public().fingerprint()
+            && key
+                .public()
+                .verify_for(purpose, &hash, &self.signature)
+                .is_ok()
+    }
+
+    /// Verifies the signature and that its key is trusted.
+    pub(crate) fn verify(
+        &self,
+        purpose: Purpose,
+        trust: &Trust<'_>,
+    ) -> Result<Arc<TrustedKey>, Problem> {
+        let fingerprint = self.fingerprint;
+        let key = trust
+            .standing(fingerprint)
+            .map_err(|distrust| match distrust {
+                Distrust::Revoked(revocation) => Problem::Revoked(revocation),
+                Distrust::Unknown { ignored } => Problem::Untrusted {
+                    fingerprint,
+                    trusted: trust.trusted(),
+                    ignored,
+                },
+            })?;
+        let hash = Hash::of(self.payload);
+        if !self.is_for(purpose)
+            || key
+                .key
+                .verify_for(purpose, &hash, &self.signature)
+                .is_err()
+        {
+            return Err(Problem::BadSignature { fingerprint });
+        }
+        Ok(key)
+    }
+
+    /// What it lists, if it is the manifest of this directory.
+    pub(crate) fn entries(&self, directory: &str) -> Result<Entries, Problem> {
+        let mut lines = self.payload.lines();
+        let of = lines.next().and_then(|line| line.strip_prefix("directory "));
+        if of != Some(directory) {
+            let of = of.unwrap_or_default();
+            return Err(Problem::Manifest(format!(
+                "it lists the directory `{of}`, not `{directory}`"
+            )));
+        }
+        let entry = |line: &str| -> Option<(String, Entry)> {
+            if let Some(file) = line.strip_prefix("file ") {
+                let (hash, path) = file.split_once(' ')?;
+                return Some((path.to_owned(), Entry::File(hash.parse().ok()?)));
+            }
+            let (path, target) = line.strip_prefix("link ")?.split_once('\t')?;
+            Some((path.to_owned(), Entry::Link(target.to_owned())))
+        };
+        lines
+            .map(|line| {
+                entry(line).ok_or_else(|| Problem::Manifest(format!("`{line}` is not an entry")))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_lists_its_own_directory_for_its_own_purpose() {
+        let key = SigningKey::generate().unwrap();
+        let entries = Entries::from([
+            ("a b.py".to_owned(), Entry::File(Hash::of("x"))),
+            ("lib/latest".to_owned(), Entry::Link("v 2".to_owned())),
+        ]);
+        let payload = payload("tools/pack", &entries);
+        let text = signed(&payload, DEPENDENCIES, &key);
+        let manifest = Manifest::parse(text.as_bytes()).unwrap();
+        assert!(manifest.is_signed_by(&key, DEPENDENCIES));
+        assert!(!manifest.is_signed_by(&key, ENVIRONMENT));
+        assert_eq!(manifest.entries("tools/pack").unwrap(), entries);
+        assert!(manifest.entries("tools/other").is_err());
+        let relabelled = text.replacen("dependencies", "environment", 1);
+        let relabelled = Manifest::parse(relabelled.as_bytes()).unwrap();
+        assert!(!relabelled.is_signed_by(&key, ENVIRONMENT));
+        let changed = text.replace("a b.py", "a c.py");
+        let changed = Manifest::parse(changed.as_bytes()).unwrap();
+        assert!(!changed.is_signed_by(&key, DEPENDENCIES));
+    }
+
+    #[test]
+    fn what_is_no_manifest_is_an_error() {
+        for text in ["", "\n", "rye-manifest:v1:dependencies\n", "rye-manifest:v1:a:b:c\n"] {
+            assert!(Manifest::parse(text.as_bytes()).is_err(), "{text:?}");
+        }
+        assert!(Manifest::parse(b"\xff\n").is_err());
+    }
+}
