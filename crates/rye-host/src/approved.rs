@@ -28,8 +28,8 @@ const FOLDER: &str = "config/agent/approved";
 struct Said {
     tool: String,
     chain_hash: String,
-    /// The folder of the project; a file without it says nothing of where it holds.
-    project: Option<String>,
+    /// The folder of the project.
+    project: String,
 }
 
 /// The answers of a project.
@@ -75,28 +75,22 @@ impl Approved {
                 continue;
             }
             match said.project {
-                Some(project) if project == self.project => return Remembered::Yes,
+                project if project == self.project => return Remembered::Yes,
                 other => elsewhere = Some(other),
             }
         }
         match elsewhere {
             None => Remembered::No,
-            Some(other) => Remembered::NotHere(self.why(other.as_deref())),
+            Some(other) => Remembered::NotHere(self.why(&other)),
         }
     }
 
-    fn why(&self, other: Option<&str>) -> String {
-        let here = visible_line(&self.project);
-        match other {
-            Some(other) => format!(
-                "It was approved for the project in {}, and this one is in {here}.",
-                visible_line(other)
-            ),
-            None => format!(
-                "It was approved for a project, and the file does not say that it is the one \
-                 in {here}."
-            ),
-        }
+    fn why(&self, other: &str) -> String {
+        format!(
+            "It was approved for the project in {}, and this one is in {}.",
+            visible_line(other),
+            visible_line(&self.project)
+        )
     }
 
     /// The files that may speak of a hash: each place has one of its own, so that those who

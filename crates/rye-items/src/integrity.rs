@@ -210,10 +210,11 @@ impl IntegrityError {
         let excerpt = match &problem {
             Problem::Line(error) => error.excerpt().cloned().or_else(|| at(Part::Line)),
             Problem::Changed { .. } => at(Part::Hash),
-            Problem::Untrusted { .. } | Problem::Revoked(_) => at(Part::Fingerprint),
+            Problem::Untrusted { .. } | Problem::Revoked(_) | Problem::Unbound => {
+                at(Part::Fingerprint)
+            }
             Problem::BadSignature { .. } => at(Part::Signature),
             Problem::Moved { .. } => at(Part::Binding),
-            Problem::Unbound => at(Part::Fingerprint),
             Problem::NoManifest(_) | Problem::Manifest(_) | Problem::Files(_) => None,
         };
         Self {

@@ -179,7 +179,7 @@ fn models_of_a_copied_project_count_once_they_are_accepted_there() {
 }
 
 #[test]
-fn an_answer_that_names_no_project_is_asked_again() {
+fn remembered_answer_that_was_changed_is_asked_again_and_cannot_be_signed() {
     let world = approved();
     let folder = world.path("project/.ai/config/agent/approved");
     let file = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap();
@@ -187,14 +187,10 @@ fn an_answer_that_names_no_project_is_asked_again() {
     let without = text.lines().filter(|line| !line.starts_with("project: "));
     let without: Vec<_> = without.skip(1).collect();
     std::fs::write(file.path(), without.join("\n") + "\n").unwrap();
-    // What nobody signed says nothing, not even why.
-    let body = asked_in(&world, "project");
-    assert!(!body.contains("It was approved"), "{body}");
     let signed = world.run(&["sign", file.path().to_str().unwrap()]);
-    assert!(signed.status.success(), "{signed:?}");
-    let body = asked_in(&world, "project");
-    let why = "It was approved for a project, and the file does not say";
-    assert!(body.starts_with(why), "{body}");
+    assert_eq!(signed.status.code(), Some(1), "{signed:?}");
+    asked_in(&world, "project");
+    assert_eq!(world.read("project/ran.txt"), "once\nonce\n");
 }
 
 /// A command that says of itself what only the gate may say.

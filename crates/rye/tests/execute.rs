@@ -1,5 +1,7 @@
 //! `rye execute`: what runs, what is refused, and what is printed where.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod support;
 
 use std::fs;
