@@ -28,9 +28,12 @@ fn is_plain(byte: u8, left: &[u8]) -> bool {
 }
 
 fn encode(bytes: &[u8], left: &[u8]) -> String {
-    let encoded = bytes.iter().map(|byte| match is_plain(*byte, left) {
-        true => char::from(*byte).to_string(),
-        false => format!("%{byte:02x}"),
+    let encoded = bytes.iter().map(|byte| {
+        if is_plain(*byte, left) {
+            char::from(*byte).to_string()
+        } else {
+            format!("%{byte:02x}")
+        }
     });
     encoded.collect()
 }

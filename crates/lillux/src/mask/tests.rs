@@ -58,6 +58,11 @@ fn a_secret_in_an_address_or_a_form_is_masked() {
     assert_eq!(percent::forms(b"plain-secret"), Vec::<String>::new());
 }
 
+fn hex(text: &str) -> String {
+    let digits: Vec<_> = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
+}
+
 /// A text cut into lines.
 fn wrapped(text: &str, column: usize, line_break: &str) -> String {
     let lines: Vec<_> = text.as_bytes().chunks(column).collect();
@@ -156,8 +161,8 @@ proptest! {
         let encoded = match encoding {
             0 => Base64Unpadded::encode_string(whole.as_bytes()),
             1 => Base64UrlUnpadded::encode_string(whole.as_bytes()),
-            2 => whole.bytes().map(|byte| format!("{byte:02x}")).collect(),
-            _ => whole.bytes().map(|byte| format!("{byte:02X}")).collect(),
+            2 => hex(&whole),
+            _ => hex(&whole).to_uppercase(),
         };
         let text = wrapped(&encoded, column, line_break);
         // What the neighbours of the secret share with it may remain, and no more.

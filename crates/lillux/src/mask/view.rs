@@ -112,9 +112,8 @@ fn escaped_break(text: &[u8]) -> usize {
 
 fn base64_gap(text: &[u8]) -> usize {
     match text {
-        [b' ' | b'\t' | b'\r' | b'\n', ..] => 1,
         // A slash may be escaped in JSON.
-        [b'\\', b'/', ..] => 1,
+        [b' ' | b'\t' | b'\r' | b'\n', ..] | [b'\\', b'/', ..] => 1,
         [b'\\', ..] => escaped_break(text),
         _ => 0,
     }

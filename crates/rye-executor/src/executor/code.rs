@@ -132,13 +132,13 @@ impl Scan {
         let is_option = word.len() > 1 && word.starts_with(['-', '+']);
         match interpreter {
             Interpreter::Shell if is_option => {
-                if !word.starts_with("--") {
+                if word.starts_with("--") {
+                    self.after_option = matches!(word, "--rcfile" | "--init-file");
+                    self.code_follows |= word == "--command";
+                } else {
                     self.code_follows |= word.contains('c');
                     // `-o NAME`
                     self.after_option = word.ends_with(['o', 'O']);
-                } else {
-                    self.after_option = matches!(word, "--rcfile" | "--init-file");
-                    self.code_follows |= word == "--command";
                 }
                 // `--command=…`
                 word.starts_with("--command=").then_some(CodeKind::Shell)
