@@ -114,7 +114,7 @@ impl CallGates {
             return Err(CallGateError::TooMany);
         }
         let body = self.body(alike, call).await?;
-        let session: SessionId = id(format!("{CALL}{}-{}", short(&hash), number + 1))?;
+        let session = session_id(format!("{CALL}{}-{}", short(&hash), number + 1))?;
         let gate = gate(&session, project, call, &hash, body);
         match self.write(&gate, project).await {
             // Another server has just asked the same.
@@ -144,7 +144,7 @@ impl CallGates {
         by: &str,
         key: Option<&SigningKey>,
     ) -> Result<(), CallGateError> {
-        let session: SessionId = id(format!("{FORM}{}", SessionId::new()))?;
+        let session = session_id(format!("{FORM}{}", SessionId::new()))?;
         let hash = call_hash(project, call);
         let mut gate = gate(&session, project, call, &hash, call.question.clone());
         let mut resolution = Resolution {
@@ -271,9 +271,8 @@ fn after(start: Millis) -> Millis {
     Millis(start.0.saturating_add(holds))
 }
 
-fn id<T: std::str::FromStr<Err: std::fmt::Display>>(text: String) -> Result<T, StoreError> {
-    text.parse()
-        .map_err(|error| StoreError::Broken(format!("{error}")))
+fn session_id(text: String) -> Result<SessionId, StoreError> {
+    SessionId::try_from(text).map_err(|error| StoreError::Broken(error.to_string()))
 }
 
 /// As much of a hash as an id has.

@@ -255,3 +255,37 @@ async fn the_decision_of_a_person_at_the_client_is_recorded_and_not_used_again()
     assert_eq!(resolutions, expected);
     world.waits(&call).await;
 }
+
+#[tokio::test]
+async fn calls_and_decisions_hold_for_a_day() {
+    let world = world();
+    let project = Path::new("/p");
+    let old = |call: &Gated| {
+        let hash = call_hash(project, call);
+        let session = format!("{CALL}{}-1", short(&hash)).parse().unwrap();
+        let gate = gate(&session, project, call, &hash, call.question.clone());
+        Gate {
+            created_at: Millis(1),
+            expires_at: Some(after(Millis(1))),
+            ..gate
+        }
+    };
+    let (decided, pending) = (call("x", json!({ "n": 1 })), call("x", json!({ "n": 2 })));
+    let mut approved = old(&decided);
+    let mut resolution = Resolution {
+        action: APPROVE.to_owned(),
+        value: Value::Null,
+        by: "ada".to_owned(),
+        at: Millis(2),
+        source: "cli".to_owned(),
+        receipt: None,
+    };
+    resolution.receipt = Some(Box::new(receipt(&approved, &resolution, &world.key)));
+    approved.status = GateStatus::Resolved { resolution };
+    world.gates.write(&approved, project).await.unwrap();
+    let forgotten = old(&pending);
+    world.gates.write(&forgotten, project).await.unwrap();
+    assert_ne!(world.waits(&decided).await, approved.id.to_string());
+    let found = world.gates.store.gate(&forgotten.id).await.unwrap();
+    assert_eq!(found, None);
+}
