@@ -136,7 +136,7 @@ async fn a_manifest_counts_only_for_its_own_directory_and_by_a_trusted_key() {
     let stranger = lillux::keys::SigningKey::generate().unwrap();
     let library = world.executor.library().unwrap();
     let found = library.find(&"pack/function".parse().unwrap()).unwrap();
-    let scopes = rye_executor::dependency_scopes(&library, &found.reference, world.project());
+    let scopes = rye_executor::dependency_scopes(&library, &found, world.project());
     let scope = &scopes.unwrap()[0];
     library
         .sign_manifest(found.root, scope, &stranger, None)
