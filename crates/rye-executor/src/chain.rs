@@ -11,7 +11,8 @@ use lillux::hash::Hasher;
 use rye_items::metadata::Metadata;
 use rye_items::trust::Trust;
 use rye_items::{
-    Dependencies, Item, ItemError, ItemId, ItemKind, ItemRef, Library, LookupError, Space, Verified,
+    Dependencies, Found, Item, ItemError, ItemId, ItemKind, ItemRef, Library, LookupError, Space,
+    Verified,
 };
 
 use crate::primitive::Primitives;
@@ -227,26 +228,22 @@ pub fn build(
 pub(crate) fn known_links(
     library: &Library,
     trust: &Trust<'_>,
-    tool: &ItemRef,
+    tool: &Found<'_>,
 ) -> Result<Vec<Link>, ChainError> {
     let primitives = Primitives::default();
-    let mut links: Vec<Link> = Vec::new();
-    let mut next = Some(tool.clone());
-    while let Some(reference) = next {
-        let found = match library.find(&reference) {
-            Ok(found) => found,
-            Err(source) if links.is_empty() => return Err(ChainError::Item(source.into())),
-            Err(_) => break,
-        };
-        let is_known = links.iter().any(|link| *link.id() == found.reference.id);
-        if is_known || links.len() == DEEPEST {
-            break;
-        }
-        let item = library.verify(&found, trust)?;
+    let link = |found: &Found<'_>| -> Result<Link, ChainError> {
+        let item = library.verify(found, trust)?;
         let metadata = library.metadata(&item)?;
-        let link = Link { item, metadata };
-        next = executor_of(&link, &primitives)?;
-        links.push(link);
+        Ok(Link { item, metadata })
+    };
+    let mut links = vec![link(tool)?];
+    while let Some(last) = links.last()
+        && links.len() < DEEPEST
+        && let Some(reference) = executor_of(last, &primitives)?
+        && let Ok(found) = library.find(&reference)
+        && !links.iter().any(|link| *link.id() == found.reference.id)
+    {
+        links.push(link(&found)?);
     }
     Ok(links)
 }

@@ -428,6 +428,7 @@ async fn a_python_tool_imports_what_is_beside_it_while_that_is_as_signed() {
         "__executor_id__ = \"rye/core/runtimes/python/function\"\nimport sibling\n\
          def execute(params, project_path):\n    return {\"word\": sibling.WORD}\n",
     );
+    world.sign_dependencies("pack/deep/it");
     let envelope = world.run("pack/deep/it", json!({})).await;
     assert_eq!(envelope.data, json!({"word": "good"}), "{envelope:?}");
     // Warm, and then with a change that keeps the size.

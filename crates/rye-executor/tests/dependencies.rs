@@ -136,7 +136,7 @@ async fn a_manifest_counts_only_for_its_own_directory_and_by_a_trusted_key() {
     let stranger = lillux::keys::SigningKey::generate().unwrap();
     let library = world.executor.library().unwrap();
     let found = library.find(&"pack/function".parse().unwrap()).unwrap();
-    let scopes = rye_executor::dependency_scopes(&library, &found.reference, world.project());
+    let scopes = rye_executor::dependency_scopes(&library, &found, world.project());
     let scope = &scopes.unwrap()[0];
     library
         .sign_manifest(found.root, scope, &stranger, None)
@@ -192,11 +192,14 @@ async fn a_file_that_becomes_something_else_is_refused() {
 async fn directories_that_are_passed_over_cannot_be_loaded_from() {
     for folder in ["__pycache__", "node_modules", ".venv", ".git"] {
         let world = package();
-        world.write(
+        world.signed(
             "tools/pack/function.py",
-            &tool("function").replace("helper", &format!("importlib, sys\nhelper = importlib.import_module('{folder}.planted')")).replace("json, ", ""),
+            &format!(
+                "__executor_id__ = \"rye/core/runtimes/python/function\"\nimport importlib\n\
+                 def execute(params, project_path):\n    \
+                 return importlib.import_module(\"{folder}.planted\").WORD\n"
+            ),
         );
-        world.sign(&world.at("tools/pack/function.py"));
         world.sign_dependencies("pack/function");
         world.write(&format!("tools/pack/{folder}/planted.py"), PLANTED);
         let envelope = world.run("pack/function", json!({})).await;

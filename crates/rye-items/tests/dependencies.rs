@@ -204,3 +204,89 @@ fn neither_a_project_nor_a_space_is_an_environment() {
         assert!(library.sign_environment(&path, &home.key).is_err());
     }
 }
+
+/// Another process that has the first byte of a file mapped shared and writable, and wrote to
+/// it once, so that the page is dirty.
+struct Mapping {
+    process: std::process::Child,
+    answers: std::io::BufReader<std::process::ChildStdout>,
+}
+
+impl Mapping {
+    fn new(path: &Path, byte: u8) -> Self {
+        let script = "import mmap, sys\n\
+            file = open(sys.argv[1], 'r+b')\nmapping = mmap.mmap(file.fileno(), 0)\nfile.close()\n\
+            for line in sys.stdin:\n    mapping[0] = int(line)\n    print('written', flush=True)\n";
+        let mut process = std::process::Command::new("python3")
+            .args(["-c", script])
+            .arg(path)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let answers = std::io::BufReader::new(process.stdout.take().unwrap());
+        let mut mapping = Self { process, answers };
+        mapping.write(byte);
+        mapping
+    }
+
+    fn write(&mut self, byte: u8) {
+        use std::io::{BufRead as _, Write as _};
+        let input = self.process.stdin.as_mut().unwrap();
+        writeln!(input, "{byte}").unwrap();
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).unwrap();
+        assert_eq!(answer, "written\n");
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_change_through_an_earlier_mapping_of_an_environment_is_seen() {
+    let home = Home::new();
+    let environment = home.project().join("env");
+    let large = environment.join("large");
+    write(&large, &vec![7; 5 << 20]);
+    let mut mapping = Mapping::new(&large, 8);
+    let library = home.open();
+    library.sign_environment(&environment, &home.key).unwrap();
+    // Often enough that the clock of the file system advances, so that a state would be kept.
+    for _ in 0..20 {
+        assert_eq!(locked(&home, &environment), Ok(true));
+    }
+    let state = || fs::metadata(&large).unwrap().modified().unwrap();
+    let before = state();
+    mapping.write(9);
+    assert_eq!(state(), before);
+    let error = locked(&home, &environment).unwrap_err();
+    assert!(error.contains("changed large"), "{error}");
+}
+
+#[test]
+fn a_change_through_an_earlier_mapping_of_an_item_is_seen() {
+    let home = Home::new();
+    for number in 0..40 {
+        home.signed(&format!("tools/t{number}.py"), TOOL);
+    }
+    let verify = || {
+        let library = home.open();
+        let items = library.list_within(rye_items::ItemKind::Tool, |space| space == Space::Project);
+        let items = items.into_iter().map(Result::unwrap).collect();
+        let checked = library.verify_many(items, &|_| ());
+        checked.iter().filter(|(_, outcome)| outcome.is_ok()).count()
+    };
+    let path = home.at("tools/t7.py");
+    let first = fs::read(&path).unwrap()[0];
+    let mut mapping = Mapping::new(&path, first);
+    for _ in 0..20 {
+        assert_eq!(verify(), 40);
+    }
+    mapping.write(b'!');
+    assert_eq!(verify(), 39);
+}

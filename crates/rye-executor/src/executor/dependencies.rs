@@ -7,7 +7,7 @@ use lillux::shell_word;
 use rye_items::space::Root;
 use rye_items::trust::Trust;
 use rye_items::{
-    Dependencies, EXCLUDED_DIRS, Item, ItemRef, Library, LockedEnvironment, MANIFEST, Owner, Scope,
+    Dependencies, EXCLUDED_DIRS, Found, Item, Library, LockedEnvironment, MANIFEST, Owner, Scope,
     Snapshot, Space, SpaceError,
 };
 use serde_json::Value;
@@ -254,7 +254,7 @@ fn verify_lib(
 /// the `lib` of a runtime. Links of its chain must verify.
 pub fn dependency_scopes(
     library: &Library,
-    tool: &ItemRef,
+    tool: &Found<'_>,
     project: &Path,
 ) -> Result<Vec<Scope>, ExecuteError> {
     let trust = library.trust();

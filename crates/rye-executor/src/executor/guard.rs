@@ -66,17 +66,20 @@ impl<'a> Guard<'a> {
             Ok(false) => {
                 let waived = self.library.dev_mode() && space != Space::System;
                 let environment = environment_dir(program);
-                let word = shell_word(&environment);
                 let text = if waived {
                     format!("RYE_DEV_MODE lets the unsigned {} run", program.display())
                 } else {
                     format!(
-                        "{} is not used: it is in the project and not signed; \
-                         to use it: rye sign --manifest {word}",
-                        program.display()
+                        "programs in {} are not used: it is not signed; to use them: \
+                         rye sign --manifest {}",
+                        environment.display(),
+                        shell_word(&environment)
                     )
                 };
-                self.findings().warnings.push(text);
+                let warnings = &mut self.findings().warnings;
+                if !warnings.contains(&text) {
+                    warnings.push(text);
+                }
                 waived
             }
             Err(error) => {

@@ -113,9 +113,9 @@ impl World {
     pub(crate) fn sign_dependencies(&self, tool: &str) {
         let library = self.library();
         let tool = tool.parse().unwrap();
-        let scopes = dependency_scopes(&library, &tool, &self.project).unwrap();
-        assert!(!scopes.is_empty(), "{tool} loads nothing");
         let found = library.find(&tool).unwrap();
+        let scopes = dependency_scopes(&library, &found, &self.project).unwrap();
+        assert!(!scopes.is_empty(), "{tool} loads nothing");
         for scope in scopes {
             library
                 .sign_manifest(found.root, &scope, &self.key, None)

@@ -9,7 +9,7 @@ use lillux::keys::{Purpose, SigningKey};
 use lillux::{Hash, shell_word};
 
 use super::many::parallel;
-use super::{ItemError, Library, SignError, SignOutcome};
+use super::{ItemError, Library, PathItem, SignError, SignOutcome};
 use crate::derived::Derived;
 use crate::id::ItemKind;
 use crate::integrity::{IntegrityError, Problem};
@@ -17,6 +17,7 @@ use crate::lookup;
 use crate::manifest::{
     self, DEPENDENCIES, ENVIRONMENT, Entries, Entry, MANIFEST, Manifest, payload,
 };
+use crate::metadata;
 use crate::snapshot::Snapshot;
 use crate::space::{Deviation, Directory, Filter, Links, Name, Root, Scan, Space, SpaceError};
 use crate::trust::Trust;
@@ -268,6 +269,45 @@ impl Library {
         Ok((directory, payload))
     }
 
+    /// Signs everything in a directory: as what its tools can load if there are tools in it,
+    /// else as an environment. Gives the path of the manifest.
+    pub fn sign_directory(
+        &self,
+        path: &Path,
+        key: &SigningKey,
+    ) -> Result<(PathBuf, SignOutcome), SignError> {
+        let is_excluded = path
+            .file_name()
+            .is_some_and(|name| EXCLUDED_DIRS.iter().any(|dir| name == *dir));
+        let Some(Place { root, name, .. }) = self.place_of(path) else {
+            return Err(SpaceError::OutsideSpaces(path.to_owned()))?;
+        };
+        if is_excluded || !is_tools(&name) || !self.has_tools(path)? {
+            return self.sign_environment(path, key);
+        }
+        let scope = Scope {
+            folder: name,
+            recursive: true,
+            exclude_dirs: EXCLUDED_DIRS.map(str::to_owned).to_vec(),
+        };
+        let outcome = self.sign_manifest(root, &scope, key, None)?;
+        Ok((path.join(MANIFEST), outcome))
+    }
+
+    /// Whether something in a directory can be called.
+    fn has_tools(&self, path: &Path) -> Result<bool, SpaceError> {
+        let (PathItem::Items(items), _) = self.at_path(path)? else {
+            return Ok(false);
+        };
+        Ok(items.into_iter().any(|(_, found)| {
+            let bytes = found.root.read(&found.relative).ok().flatten();
+            let bytes = bytes.map(|raw| raw.bytes).unwrap_or_default();
+            let kind = found.reference.kind;
+            metadata::extract(&bytes, &found.extension, kind, &self.extractors)
+                .is_ok_and(|about| about.executor_id().is_some())
+        }))
+    }
+
     /// Signs an environment of an interpreter, or any other directory of a project outside its
     /// space: writes its manifest.
     pub fn sign_environment(
@@ -276,7 +316,7 @@ impl Library {
         key: &SigningKey,
     ) -> Result<(PathBuf, SignOutcome), SignError> {
         let outside = || SpaceError::OutsideSpaces(path.to_owned());
-        let (name, boundary) = self.environment_name(path).ok_or_else(outside)?;
+        let Place { name, boundary, .. } = self.place_of(path).ok_or_else(outside)?;
         let directory = Directory::open(path)?;
         let directory = directory.ok_or_else(|| SpaceError::NotAFolder(path.to_owned()))?;
         let excluded = environment_excludes(&directory)?;
@@ -301,7 +341,7 @@ impl Library {
         trust: &Trust<'_>,
     ) -> Result<Option<LockedEnvironment>, ItemError> {
         for path in inside.ancestors() {
-            let Some((name, boundary)) = self.environment_name(path) else {
+            let Some(Place { name, boundary, .. }) = self.place_of(path) else {
                 return Ok(None);
             };
             if !path.join(MANIFEST).is_file() {
@@ -351,30 +391,51 @@ impl Library {
         Ok(None)
     }
 
-    /// How a manifest names an environment, and the directory around the space it belongs to.
-    /// None for what is in no project, for a directory that holds a space, and for `.ai` itself.
-    fn environment_name(&self, path: &Path) -> Option<(String, PathBuf)> {
+    /// The place of a directory in a project or a space. None for what is in neither, for a
+    /// directory that holds a space, and for `.ai` itself.
+    fn place_of(&self, path: &Path) -> Option<Place<'_>> {
         let path = std::path::absolute(path).ok()?;
         let real = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
         for root in self.spaces.roots() {
-            let Some(space) = root.as_folder().and_then(|it| it.canonicalize().ok()) else {
+            let Some(space) = root.as_folder() else {
                 continue;
             };
-            let boundary = space.parent()?.to_owned();
-            for path in [&path, &real] {
-                if let Ok(inner) = path.strip_prefix(&space) {
-                    let inner = inner.to_str().filter(|inner| !inner.is_empty())?;
-                    return Some((inner.to_owned(), boundary));
-                }
-                if let Ok(inner) = path.strip_prefix(&boundary) {
-                    let inner = inner.to_str().filter(|inner| !inner.is_empty())?;
-                    let holds_a_space = space.starts_with(path);
-                    return (!holds_a_space).then(|| (format!("../{inner}"), boundary));
-                }
+            let real_space = space.canonicalize().ok()?;
+            for (path, space) in [(&path, space), (&real, real_space.as_path())] {
+                let boundary = space.parent()?;
+                let name = match (path.strip_prefix(space), path.strip_prefix(boundary)) {
+                    (Ok(inner), _) if inner.as_os_str().is_empty() => return None,
+                    (Ok(inner), _) => inner.to_str()?.to_owned(),
+                    (Err(_), Ok(inner)) if !space.starts_with(path) => {
+                        format!("../{}", inner.to_str()?)
+                    }
+                    (Err(_), Ok(_)) => return None,
+                    (Err(_), Err(_)) => continue,
+                };
+                let boundary = real_space.parent()?.to_owned();
+                return Some(Place {
+                    root,
+                    name,
+                    boundary,
+                });
             }
         }
         None
     }
+}
+
+/// Where a directory is, for its manifest.
+struct Place<'l> {
+    root: &'l Root,
+    /// Relative to `.ai/`: with `../` in front outside of it.
+    name: String,
+    /// The directory around `.ai/`, without links on the way.
+    boundary: PathBuf,
+}
+
+/// Whether a directory is one of tools.
+fn is_tools(name: &str) -> bool {
+    name == "tools" || name.starts_with("tools/")
 }
 
 /// Whether a file is listed with other content. An item may also be reached through a link.

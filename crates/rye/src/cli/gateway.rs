@@ -342,6 +342,7 @@ fn to_sign(ask: &Sign) -> Result<SignArgs, Failure> {
     }
     Ok(SignArgs {
         targets: vec![format!("{kind}:{}", ask.item_id)],
+        manifest: Vec::new(),
         all: false,
         space: None,
         provenance: None,

@@ -5,7 +5,7 @@ mod glob;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use rye_items::space::{Entry, Root};
+use rye_items::space::Entry;
 use rye_items::{Found, ItemKind, ItemRef, Library, LookupError, PathItem, Space, SpaceError};
 
 use super::failure::Failure;
@@ -14,8 +14,6 @@ use super::failure::Failure;
 #[derive(Default)]
 pub(crate) struct Targets<'a> {
     pub(crate) items: Vec<(Entry, Found<'a>)>,
-    /// Files that are signed beside them.
-    pub(crate) beside: Vec<(&'a Root, String)>,
     /// Files in no space.
     pub(crate) outside: Vec<PathBuf>,
     /// What was named, or listed, and cannot be had.
@@ -96,7 +94,6 @@ impl<'a> Targets<'a> {
                     .extend(items.filter(|(_, found)| !found.reference.is_about_keys()));
             }
             PathItem::Items(items) => self.items.extend(items),
-            PathItem::Beside(root, relative) => self.beside.push((root, relative)),
             PathItem::Outside(path) => self.outside.push(path),
         }
         Ok(())

@@ -29,12 +29,17 @@ pub(crate) struct InitArgs {
     rye sign hello\n  \
     rye sign .ai/tools/hello.py knowledge:style\n  \
     rye sign 'text/**'\n  \
+    rye sign --manifest .venv\n  \
     rye sign --all --provenance github@ada"
 )]
 pub(crate) struct SignArgs {
     /// Ids, globs, files or folders.
-    #[arg(value_name = "ID|PATH", required_unless_present = "all")]
+    #[arg(value_name = "ID|PATH", required_unless_present_any = ["all", "manifest"])]
     pub(crate) targets: Vec<String>,
+    /// Sign everything in a directory as it is: the environment of an interpreter, such as
+    /// `.venv` or `node_modules`, or a directory of tools that load each other.
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["targets", "all"])]
+    pub(crate) manifest: Vec<PathBuf>,
     /// Sign every item of the space.
     #[arg(long, conflicts_with = "targets")]
     pub(crate) all: bool,

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 
 use lillux::keys::SigningKey;
 use lillux::{Hash, shell_word};
-use rye_executor::ExecuteError;
-use rye_items::{Found, Library, SignError, SignOutcome, Space};
+use rye_executor::{ExecuteError, dependency_scopes};
+use rye_items::space::Root;
+use rye_items::{
+    Found, ItemKind, Library, MANIFEST, Scope, SignError, SignOutcome, Space,
+};
 use serde_json::{Map, json};
 
 use crate::cli::args::SignArgs;
@@ -83,23 +86,10 @@ fn sign(args: &SignArgs, context: &Context, shown: Option<&BTreeMap<PathBuf, Has
             .hint(copy_command(&path, context));
         Row::failed(path.display().to_string(), failure)
     }));
-    rows.extend(targets.beside.into_iter().map(|(root, relative)| {
-        let path = root.path_of(&relative).display().to_string();
-        match library.sign_beside(root, &relative, &key) {
-            Ok(()) => {
-                let mut fields = Map::new();
-                fields.insert("space".into(), json!(root.space()));
-                fields.insert("path".into(), path.as_str().into());
-                fields.insert("signature".into(), format!("{path}.sig").into());
-                Row {
-                    state: "signed",
-                    item: relative,
-                    about: format!("{path}.sig"),
-                    fields,
-                    failure: None,
-                }
-            }
-            Err(error) => Row::failed(relative, error.into()),
+    rows.extend(args.manifest.iter().map(|path| {
+        match library.sign_directory(path, &key) {
+            Ok((manifest, outcome)) => manifest_row(path.display().to_string(), &manifest, outcome),
+            Err(error) => Row::failed(path.display().to_string(), error.into()),
         }
     }));
     let items = targets.items.into_iter().map(|(_, found)| found);
@@ -133,12 +123,18 @@ fn sign(args: &SignArgs, context: &Context, shown: Option<&BTreeMap<PathBuf, Has
         }
     };
     drop(progress);
+    // What was shown are the items alone.
+    let manifests = match shown {
+        None => manifests(&library, &items, &key, context),
+        Some(_) => Vec::new(),
+    };
     rows.extend(
         items
             .iter()
             .zip(outcomes)
             .map(|(found, outcome)| row(found, outcome)),
     );
+    rows.extend(manifests);
     Ok(Box::new(Batch {
         good: &["signed", "unchanged"],
         not_done: "were not signed",
@@ -153,6 +149,61 @@ fn check(library: &Library, found: &Found<'_>, key: &SigningKey) -> Result<(), E
         Ok(Some(content)) => rye_executor::check_before_signing(library, found, &content),
         // There is nothing to sign, or signing says why it cannot be signed.
         _ => Ok(()),
+    }
+}
+
+/// Signs what the tools among some items can load, each directory once.
+fn manifests(
+    library: &Library,
+    items: &[Found<'_>],
+    key: &SigningKey,
+    context: &Context,
+) -> Vec<Row> {
+    let mut scopes: Vec<(&Root, Scope)> = Vec::new();
+    let tools = items
+        .iter()
+        .filter(|found| found.reference.kind == ItemKind::Tool && found.root.as_folder().is_some());
+    for found in tools {
+        match dependency_scopes(library, found, context.settings.project()) {
+            Ok(all) => scopes.extend(all.into_iter().map(|scope| (found.root, scope))),
+            // That the item itself is not signed is said already.
+            Err(error) if error.integrity().is_some_and(|it| it.path == found.path()) => {}
+            Err(error) => {
+                let item = &found.reference;
+                let text = format!("what {item} can load is not signed: {error}");
+                context.printer.warn(&text, error.hint().as_deref());
+            }
+        }
+    }
+    let mut seen: Vec<(PathBuf, Scope)> = Vec::new();
+    let mut rows = Vec::new();
+    for (root, scope) in scopes {
+        let path = root.path_of(&scope.folder);
+        if seen.contains(&(path.clone(), scope.clone())) {
+            continue;
+        }
+        rows.push(match library.sign_manifest(root, &scope, key, None) {
+            Ok(outcome) => manifest_row(scope.folder.clone(), &path.join(MANIFEST), outcome),
+            Err(error) => Row::failed(scope.folder.clone(), error.into()),
+        });
+        seen.push((path, scope));
+    }
+    rows
+}
+
+fn manifest_row(item: String, manifest: &Path, outcome: SignOutcome) -> Row {
+    let path = manifest.display().to_string();
+    let mut fields = Map::new();
+    fields.insert("path".into(), path.as_str().into());
+    Row {
+        state: match outcome {
+            SignOutcome::Signed => "signed",
+            SignOutcome::Unchanged => "unchanged",
+        },
+        item,
+        about: path,
+        fields,
+        failure: None,
     }
 }
 

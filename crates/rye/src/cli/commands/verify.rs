@@ -1,9 +1,11 @@
 //! `rye verify`
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use lillux::shell_word;
+use rye_executor::dependency_scopes;
 use rye_items::trust::{Trust, TrustedKey};
-use rye_items::{Coverage, Found, Good, ItemError, ItemKind, Library, Space};
+use rye_items::{Coverage, Found, Good, ItemError, ItemKind, Library, Owner, Scope, Space};
 use serde_json::{Map, Value, json};
 
 use crate::cli::args::VerifyArgs;
@@ -29,27 +31,12 @@ pub(crate) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
     let trust = library.trust();
     let outside = targets.outside.iter();
     rows.extend(outside.map(|path| verify_outside(&library, path, &trust)));
-    rows.extend(targets.beside.iter().map(|(root, relative)| {
-        let mut fields = Map::new();
-        fields.insert("space".into(), json!(root.space()));
-        fields.insert(
-            "path".into(),
-            json!(root.path_of(relative).to_string_lossy()),
-        );
-        match library.verify_beside(root, relative, &trust) {
-            Ok(good) => {
-                let hash = good.hash.to_string();
-                verified(relative.clone(), fields, good.coverage, &hash, &good.signer)
-            }
-            Err(error) => Row {
-                fields,
-                ..Row::failed(relative.clone(), error.into())
-            },
-        }
-    }));
     let progress = Progress::new(context.printer, "verifying", targets.items.len());
+    let tools = targets.items.iter().map(|(_, found)| found.clone());
+    let tools: Vec<_> = tools.collect();
     let checked = library.verify_many(targets.items, &|done| progress.reach(done));
     drop(progress);
+    rows.extend(manifests(&library, &tools, &trust, context));
     rows.extend(
         checked
             .into_iter()
@@ -61,6 +48,45 @@ pub(crate) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
         about: "SIGNED BY",
         rows,
     }))
+}
+
+/// Verifies what tools can load, and tells of what does not verify.
+fn manifests(
+    library: &Library,
+    items: &[Found<'_>],
+    trust: &Trust<'_>,
+    context: &Context,
+) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut seen: Vec<(PathBuf, Scope)> = Vec::new();
+    let tools = items
+        .iter()
+        .filter(|found| found.reference.kind == ItemKind::Tool && found.root.as_folder().is_some());
+    for found in tools {
+        // A tool that cannot be run, or does not verify itself, has a row of its own.
+        let scopes = dependency_scopes(library, found, context.settings.project());
+        for scope in scopes.unwrap_or_default() {
+            let path = found.root.path_of(&scope.folder);
+            if seen.contains(&(path.clone(), scope.clone())) {
+                continue;
+            }
+            let item = found.reference.to_string();
+            let sign = match found.root.space() {
+                Space::User => shell_word(&found.path()),
+                _ => found.reference.id.to_string(),
+            };
+            let owner = Owner {
+                item: &item,
+                sign: &sign,
+                file: None,
+            };
+            if let Err(error) = library.verify_dependencies(found.root, &scope, owner, trust) {
+                rows.push(Row::failed(scope.folder.clone(), error.into()));
+            }
+            seen.push((path, scope));
+        }
+    }
+    rows
 }
 
 /// All that must verify: the user's own configuration counts as it is.
