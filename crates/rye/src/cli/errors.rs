@@ -10,7 +10,7 @@ use rye_items::{
     IdError, IntegrityError, ItemError, LookupError, OwnKeyError, Problem, SignError, SpaceError,
 };
 use rye_mcp::client::ClientError;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::failure::{Exit, Failure};
 use crate::settings::SettingsError;
@@ -177,7 +177,15 @@ impl From<IntegrityError> for Failure {
             } => failure
                 .detail("signed_for", signed_for.to_string())
                 .detail("expected", expected.to_string()),
-            Problem::Line(_) | Problem::Unbound => failure,
+            Problem::NoManifest(files) => failure.detail("files", json!(files)),
+            Problem::Files(files) => {
+                let files = files.iter().map(|(path, deviation)| {
+                    let deviation = deviation.as_str().trim_end_matches(':');
+                    json!({ "path": path, "deviation": deviation })
+                });
+                failure.detail("files", files.collect::<Value>())
+            }
+            Problem::Line(_) | Problem::Unbound | Problem::Manifest(_) => failure,
         }
     }
 }

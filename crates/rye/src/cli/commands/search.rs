@@ -80,7 +80,12 @@ fn word(hit: &Hit, judged: &Result<(), Problem>) -> &'static str {
         Ok(()) => "verified",
         Err(Problem::Line(SignatureError::Unsigned)) => "unsigned",
         Err(Problem::Line(_)) => "malformed",
-        Err(Problem::Changed { .. }) => "changed",
+        Err(
+            Problem::Changed { .. }
+            | Problem::NoManifest(_)
+            | Problem::Manifest(_)
+            | Problem::Files(_),
+        ) => "changed",
         Err(Problem::Untrusted { .. }) => "untrusted",
         Err(Problem::Revoked(_)) => "revoked",
         Err(Problem::BadSignature { .. }) => "forged",
