@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use lillux::keys::SigningKey;
+use lillux::keys::{PublicKey, SigningKey};
 use rye_protocol::{
     Entry, Gate, GateId, GateKind, Limits, Millis, Purpose, Resolution, SandboxId, SandboxRef,
     Session as SessionData, SessionId, SessionStatus, Thread, Usage,
@@ -60,6 +60,9 @@ pub struct Engine {
     inner: Arc<Inner>,
 }
 
+/// Finds the public key of a fingerprint whose decisions count.
+pub(crate) type DecisionKeys = Arc<dyn Fn(&str) -> Option<PublicKey> + Send + Sync>;
+
 pub(crate) struct Inner {
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) blobs: Option<Arc<dyn BlobStore>>,
@@ -76,6 +79,8 @@ pub(crate) struct Inner {
     asks_for_more: bool,
     system: String,
     key: Option<Arc<SigningKey>>,
+    /// If set, the engine acts only on decisions that one of these keys signed.
+    decision_keys: Option<DecisionKeys>,
     metrics: Arc<Metrics>,
     open: Mutex<HashMap<SessionId, Session>>,
     /// One for each session that somebody is opening.
@@ -84,6 +89,23 @@ pub(crate) struct Inner {
     told: tokio::sync::broadcast::Sender<ToAll>,
     /// Held while a child is made or ended, so that none is left between the two.
     children: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Inner {
+    /// Whether a decision carries the signature that the engine requires; if not, why.
+    pub(crate) fn check_signature(
+        &self,
+        gate: &Gate,
+        resolution: &Resolution,
+    ) -> Result<(), String> {
+        let Some(keys) = &self.decision_keys else {
+            return Ok(());
+        };
+        match proof::check_receipt(gate, resolution, |name| keys(name))? {
+            true => Ok(()),
+            false => Err("it is not signed".to_owned()),
+        }
+    }
 }
 
 /// What all threads of a session have in common.

@@ -206,7 +206,10 @@ impl ToolContext {
         self.mail.send(mail).map_err(|_| gone())?;
         let gate = answer.await.map_err(|_| gone())?;
         let code = match gate.status {
-            GateStatus::Resolved { resolution } => return Ok((resolution, gate.context)),
+            GateStatus::Resolved { ref resolution } => {
+                self.check_signature(&gate, resolution)?;
+                return Ok((resolution.clone(), gate.context));
+            }
             GateStatus::Expired { .. } => ErrorCode::GateExpired,
             GateStatus::Withdrawn { .. } | GateStatus::Pending => ErrorCode::GateWithdrawn,
         };
@@ -217,6 +220,19 @@ impl ToolContext {
         let mut error = ErrorInfo::new(code, message);
         error.ids.gate = Some(gate.id);
         Err(ToolError(error))
+    }
+
+    /// Refuses a decision that no trusted key signed, where the engine requires signatures.
+    /// Whoever can write to the store could write any decision into it.
+    fn check_signature(&self, gate: &Gate, resolution: &Resolution) -> Result<(), ToolError> {
+        let gone = || ToolError::failed("the session is closed");
+        let engine = self.engine.upgrade().ok_or_else(gone)?;
+        engine.check_signature(gate, resolution).map_err(|why| {
+            let message = format!("the decision at gate {} does not count: {why}", gate.id);
+            let mut error = ErrorInfo::new(ErrorCode::Denied, message);
+            error.ids.gate = Some(gate.id.clone());
+            ToolError(error)
+        })
     }
 
     /// Whether a person was asked this before: there is a gate that has this key.
@@ -240,8 +256,12 @@ impl ToolContext {
         };
         let mut gates = std::mem::take(&mut archive.gates);
         gates.retain(|gate| {
-            matches!(&gate.status, GateStatus::Resolved { resolution } if resolution.action == action)
+            let GateStatus::Resolved { resolution } = &gate.status else {
+                return false;
+            };
+            resolution.action == action
                 && !proof::is_doubted(&archive, &gate.id)
+                && engine.check_signature(gate, resolution).is_ok()
         });
         Ok(gates)
     }

@@ -33,7 +33,7 @@ impl Trusted {
     }
 
     /// The public key of a fingerprint, if the user or the system trusts it.
-    pub(crate) fn user_key(&self, name: &str) -> Option<PublicKey> {
+    pub fn user_key(&self, name: &str) -> Option<PublicKey> {
         self.key_in(None, name)
     }
 

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lillux::keys::SigningKey;
+use lillux::keys::{PublicKey, SigningKey};
 
-use super::{Engine, Inner, look_after};
+use super::{DecisionKeys, Engine, Inner, look_after};
 use crate::blob::BlobStore;
 use crate::bridge::Policy;
 use crate::builtin::Skill;
@@ -51,6 +51,7 @@ pub struct Builder {
     guides: Option<Arc<dyn Guides>>,
     system: String,
     key: Option<SigningKey>,
+    decision_keys: Option<DecisionKeys>,
     credentials: Option<Arc<dyn CredentialStore>>,
     refresher: Option<Arc<dyn Refresher>>,
     masks: Masks,
@@ -145,6 +146,17 @@ impl Builder {
         self
     }
 
+    /// Acts only on decisions whose receipt verifies with a key that this function returns
+    /// for the receipt's fingerprint. Without it, decisions need no signature.
+    #[must_use]
+    pub fn require_signed_decisions(
+        mut self,
+        keys: impl Fn(&str) -> Option<PublicKey> + Send + Sync + 'static,
+    ) -> Self {
+        self.decision_keys = Some(Arc::new(keys));
+        self
+    }
+
     /// Where keys and passwords for tools are kept. Without it, there are none.
     #[must_use]
     pub fn credentials(mut self, store: Arc<dyn CredentialStore>) -> Self {
@@ -214,6 +226,7 @@ impl Builder {
             guides: self.guides,
             system: self.system,
             key: self.key.map(Arc::new),
+            decision_keys: self.decision_keys,
             open: Mutex::new(HashMap::new()),
             told: crate::bus::all(),
             doors: Mutex::default(),

@@ -119,7 +119,10 @@ pub(super) fn run<T>(
             builder = builder.guides(guides);
         }
         if let Some(key) = signing_key(context)? {
-            builder = builder.sign_with(key);
+            let trusted = rye_host::Trusted::of(&execute::places(context)?);
+            builder = builder
+                .sign_with(key)
+                .require_signed_decisions(move |name| trusted.user_key(name));
         }
         let engine = builder.build();
         let engine = engine.map_err(HostError::from)?;
