@@ -215,8 +215,8 @@ pub fn create_folder_beneath(
     parts.retain(|part| !part.as_os_str().is_empty());
     for part in parts.into_iter().rev() {
         let path = root.join(part);
-        let opened = |_| openat2(&top, part, flags, Mode::empty(), resolve);
-        let opened = opened(()).or_else(|error| match (error, part.file_name()) {
+        let open_part = || openat2(&top, part, flags, Mode::empty(), resolve);
+        let opened = open_part().or_else(|error| match (error, part.file_name()) {
             (Errno::NOENT, Some(name)) => {
                 let mode = if part == relative { mode } else { 0o777 };
                 match mkdirat(&above, name, Mode::from_raw_mode(mode)) {
@@ -224,7 +224,7 @@ pub fn create_folder_beneath(
                     Err(Errno::EXIST) => {}
                     Err(error) => return Err(error),
                 }
-                opened(())
+                open_part()
             }
             _ => Err(error),
         });

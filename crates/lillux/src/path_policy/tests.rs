@@ -65,6 +65,8 @@ fn asks(reason: Sensitive) -> Class {
 
 #[test]
 fn a_path_in_a_project_is_classified_by_what_its_file_is_for() {
+    use Sensitive::{Behaviour, Dependency, Outside, Unresolvable, Variables};
+
     let world = World::new();
     let work = world.at("home/work");
     symlink(".git", work.join("innocent")).unwrap();
@@ -88,7 +90,6 @@ fn a_path_in_a_project_is_classified_by_what_its_file_is_for() {
     ] {
         assert_eq!(world.class("home/work", path), Class::Plain, "{path}");
     }
-    use Sensitive::{Behaviour, Dependency, Outside, Unresolvable, Variables};
     for (path, reason) in [
         (".ai/tools/x.py", Behaviour),
         (".AI/tools/x.py", Behaviour),
@@ -175,8 +176,9 @@ fn a_private_directory_is_known_by_every_way_to_it() {
 
 #[test]
 fn every_write_asks_in_a_home_above_it_and_where_there_is_no_project() {
-    let world = World::new();
     use Sensitive::{HiddenInHome, Home, NoProject};
+
+    let world = World::new();
     for (workspace, path, reason) in [
         ("home", ".bashrc", HiddenInHome),
         ("home", ".ssh/authorized_keys", HiddenInHome),

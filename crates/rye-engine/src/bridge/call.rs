@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, Question, key};
-use super::{ActionError, ActionSource, Bridge, Mode, Prepared, Reason, Remembered};
+use super::{ActionError, ActionSource, Bridge, Mode, Prepared, Reason, Remembered, Review};
 use crate::arguments::{self, Instead};
 use crate::proof;
 use crate::sandbox::Sandbox;
@@ -78,9 +78,8 @@ impl CallTool {
         let (mut asked, mut wanted) = (0, 0);
         // It asks first: nothing is done before it says what it does.
         let mut effect = Effect::Idempotent;
-        let words = [args.tool_id.as_str(), args.summary.as_str()];
         let folder = source.folder().or_else(|| context.sandbox.folder());
-        let folder = folder.as_deref();
+        let about = About::new([&args.tool_id, &args.summary], source, folder.as_deref());
         let mut before: Option<Map<String, Value>> = None;
         // What a person wrote in place of what the model did, and what is wrong with it.
         let (mut instead, mut unfit) = (None::<Instead>, None::<String>);
@@ -96,17 +95,9 @@ impl CallTool {
                 let message = format!("the parameters do not fit: {wrong}");
                 return Err(failed(ErrorCode::InvalidArguments, message));
             }
-            let sandbox = &*context.sandbox;
-            let review = source.review(&action, &params, sandbox).await;
-            let mut review = review.map_err(told)?;
+            let mut review = reviewed(source, &action, &params, context).await?;
             let reasons = review.reasons.clone();
-            let question = asked_about(
-                words,
-                source,
-                folder,
-                (&action, &reasons),
-                (&params, &args_hash),
-            );
+            let question = about.question((&action, &reasons), (&params, &args_hash));
             let (mode, why) = self.mode(source, &question, asked, context).await?;
             if mode == Mode::Deny {
                 let message = format!("the policy does not let {} be called", args.tool_id);
@@ -140,9 +131,7 @@ impl CallTool {
                     args_hash = proof::args_hash(&params);
                     instead = Some(written);
                     // A person wrote them, so what they lead to is approved with them.
-                    let sandbox = &*context.sandbox;
-                    let anew = source.review(&action, &params, sandbox).await;
-                    review = anew.map_err(told)?;
+                    review = reviewed(source, &action, &params, context).await?;
                 }
                 let next = key(context.call.as_str(), asked);
                 if !is_same || context.was_asked(&next).await? {
@@ -173,13 +162,8 @@ impl CallTool {
                     });
                 }
                 Err(ActionError::Changed) => {
-                    let question = asked_about(
-                        words,
-                        source,
-                        folder,
-                        (&action, &review.reasons),
-                        (&params, &args_hash),
-                    );
+                    let call = (&params, args_hash.as_str());
+                    let question = about.question((&action, &review.reasons), call);
                     before = Some(question.request("", 0, None).context);
                 }
                 Err(error) => given(error, &mut wanted, context).await?,
@@ -251,24 +235,59 @@ impl CallTool {
     }
 }
 
-/// A call, named by the tool and what the model says that it is for, as it is asked about.
-fn asked_about<'a>(
-    [tool, summary]: [&'a str; 2],
-    source: &dyn ActionSource,
+/// What does not change of a call while it is asked about.
+struct About<'a> {
+    tool: &'a str,
+    /// What the model says that it is for.
+    summary: &'a str,
     folder: Option<&'a str>,
-    (action, reasons): (&'a Prepared, &'a [Reason]),
-    (params, args_hash): (&'a Value, &'a str),
-) -> Question<'a> {
-    Question {
-        tool,
-        summary,
-        action,
-        reasons,
-        params,
-        args_hash,
-        folder,
-        remembers: source.remembers(),
+    remembers: bool,
+}
+
+impl<'a> About<'a> {
+    fn new(
+        [tool, summary]: [&'a str; 2],
+        source: &dyn ActionSource,
+        folder: Option<&'a str>,
+    ) -> Self {
+        Self {
+            tool,
+            summary,
+            folder,
+            remembers: source.remembers(),
+        }
     }
+
+    fn question<'q>(
+        &self,
+        (action, reasons): (&'q Prepared, &'q [Reason]),
+        (params, args_hash): (&'q Value, &'q str),
+    ) -> Question<'q>
+    where
+        'a: 'q,
+    {
+        Question {
+            tool: self.tool,
+            summary: self.summary,
+            action,
+            reasons,
+            params,
+            args_hash,
+            folder: self.folder,
+            remembers: self.remembers,
+        }
+    }
+}
+
+/// Looks at what a call with these parameters would do.
+async fn reviewed(
+    source: &dyn ActionSource,
+    action: &Prepared,
+    params: &Value,
+    context: &ToolContext,
+) -> Result<Review, ToolError> {
+    let review = source.review(action, params, &*context.sandbox).await;
+    review.map_err(told)
 }
 
 /// Waits for the credential that is missing, if that is what is wrong.
