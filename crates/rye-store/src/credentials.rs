@@ -62,7 +62,9 @@ fn get(
     service: &str,
 ) -> Result<Option<Credential>, CredentialError> {
     let text = "SELECT sealed FROM engine_credentials WHERE owner = ?1 AND service = ?2";
-    let sealed = db.db.query_row(text, [owner, service], |row| row.get::<_, String>(0));
+    let sealed = db
+        .db
+        .query_row(text, [owner, service], |row| row.get::<_, String>(0));
     let Some(sealed) = sealed.optional().map_err(unusable)? else {
         return Ok(None);
     };

@@ -33,7 +33,7 @@ const fn build(name: &'static str, says: &'static str) -> Variable {
 }
 
 /// All of them, those of a call first, each in alphabetical order.
-pub(crate) const VARIABLES: [Variable; 20] = [
+pub(crate) const VARIABLES: [Variable; 21] = [
     call(
         "HOME",
         "the folder with your `.ai/`, where `USER_SPACE` is not set; the cache and the state are below it",
@@ -67,6 +67,10 @@ pub(crate) const VARIABLES: [Variable; 20] = [
     call(
         "RYE_MAX_TOKENS",
         "tokens that a model writes at most, in place of what `models.yaml` says",
+    ),
+    call(
+        "RYE_MAX_TOOL_CALLS",
+        "tool calls of one answer of a model that are run; 128 unless set",
     ),
     call(
         "RYE_MCP_TOKEN",
