@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use lillux::keys::{PublicKey, SigningKey};
 use rye_protocol::{
-    Entry, Gate, GateId, GateKind, Limits, Millis, Purpose, Resolution, SandboxId, SandboxRef,
-    Session as SessionData, SessionId, SessionStatus, Thread, Usage,
+    Batch, Entry, Gate, GateId, GateKind, Limits, Millis, Op, Purpose, Resolution, SandboxId,
+    SandboxRef, Session as SessionData, SessionId, SessionStatus, Thread, Usage,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,7 @@ use crate::clock::Clock;
 use crate::compaction::Settings;
 use crate::credential::Credentials;
 use crate::guides::{Guides, Role};
-use crate::machine::is_no_amount;
+use crate::machine::{CallLimits, is_no_amount};
 use crate::metrics::Metrics;
 use crate::model::{Models, ToolSpec};
 use crate::proof;
@@ -45,6 +45,7 @@ use lillux::mask::Masks;
 
 pub(crate) use budget::{Above, Budget};
 pub use builder::{BuildError, Builder};
+pub(crate) use fatal::BEFORE;
 pub use prompt::{Answer, Prompt, ThreadView};
 pub use session::Session;
 pub use threads::{ThreadChange, ThreadSettings};
@@ -73,6 +74,7 @@ pub(crate) struct Inner {
     pub(crate) credentials: Credentials,
     pub(crate) policy: Policy,
     masks: Masks,
+    calls: CallLimits,
     collect: Duration,
     compaction: Arc<Settings>,
     pub(crate) guides: Option<Arc<dyn Guides>>,
@@ -116,6 +118,7 @@ pub(crate) struct Shared {
     pub(crate) tools: Arc<Toolbox>,
     pub(crate) sandbox: Arc<dyn Sandbox>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) calls: CallLimits,
     pub(crate) collect: Duration,
     /// When and how histories are summed up.
     pub(crate) compaction: Arc<Settings>,
@@ -162,6 +165,14 @@ impl Shared {
     pub(crate) fn sealed(&self, hash: &str) {
         let last = self.last_seal.lock();
         *last.unwrap_or_else(PoisonError::into_inner) = Some(hash.to_owned());
+    }
+
+    /// The event that seals what a batch writes outside of any thread's history.
+    pub(crate) fn seal_rows(&self, batch: &Batch) -> Option<Op> {
+        let key = self.key.as_ref()?;
+        let (session, now) = (&self.lease.session, self.clock.now());
+        let kind = proof::seal_rows(session, &batch.ops, now, key);
+        Some(Op::Event(None, Arc::new(kind)))
     }
 
     /// The session as it is.

@@ -52,5 +52,6 @@ pub use engine::{
     ThreadChange, ThreadSettings, ThreadView,
 };
 pub use lillux::mask;
+pub use machine::CallLimits;
 pub use runner::Compaction;
 pub use rye_protocol as protocol;

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rye_protocol::{
-    Call, CallId, CallState, Compacting, Entry, EntryId, EntryKind, EventKind, Gate, GateId,
+    Batch, Call, CallId, CallState, Compacting, Entry, EntryId, EntryKind, EventKind, Gate, GateId,
     ItemStatus, Op, Part, Phase, QueueItem, QueueItemId, StatusKind, Thread, ThreadStatus, Usage,
 };
 use serde_json::Value;
@@ -37,6 +37,7 @@ use more::Whose;
 pub(crate) use more::{Raise, is_no_amount};
 
 pub(crate) use compaction::{Compacted, Windows};
+pub use env::CallLimits;
 pub(crate) use env::{Children, Env, Fact, Facts};
 pub(crate) use input::{Artifact, Input, PostedOrder};
 pub(crate) use kept::Kept;
@@ -89,6 +90,7 @@ impl Machine {
     /// Takes in what happened.
     pub(crate) fn handle(&mut self, input: Input, env: &Env<'_>) -> Output {
         let before = self.thread.clone();
+        let gates = self.gates.clone();
         let mut step = Step {
             machine: self,
             env,
@@ -97,12 +99,34 @@ impl Machine {
         step.take(input);
         step.drive();
         let mut out = step.out;
+        proof::fold_events(&mut self.thread, &out.batch.ops);
         if !self.thread.is(&before) && self.thread != before {
             self.thread.updated_at = env.now;
+            self.seal(&mut out.batch, &gates, env);
             // The thread goes first: whoever reads the batch sees where it leads.
             out.batch.ops.insert(0, Op::PutThread(self.thread.share()));
         }
         out
+    }
+
+    /// Signs what a batch writes, where it leaves the thread at rest or ends something.
+    fn seal(&mut self, batch: &mut Batch, before: &BTreeMap<GateId, Kept<Gate>>, env: &Env<'_>) {
+        let Some(key) = env.signer else {
+            return;
+        };
+        let gates = before.values().map(|gate| &**gate);
+        let ended = gates.filter(|gate| !gate.status.is_pending());
+        let last = env.last_seal.clone();
+        let turn = self.thread.turn.as_ref();
+        let mut items = self.items.iter().map(|item| &**item);
+        let running = turn.and_then(|turn| items.find(|item| item.id == turn.item));
+        let seal = proof::thread_seal(&self.thread, &batch.ops, ended, running, last, env.now);
+        if let Some(seal) = seal {
+            let (seal, hash) = proof::sign_seal(seal, key);
+            self.thread.seal = hash;
+            let seal = Box::new(seal);
+            batch.tell(&self.thread.id, EventKind::Sealed { seal });
+        }
     }
 
     /// What the thread is doing.

@@ -2,6 +2,9 @@
 //! and receipts under decisions. Whoever has the record and the public keys can tell whether
 //! anything in it was altered, removed, reordered or added since.
 //!
+//! Everything else of a session, its row and those of its threads, prompts and gates, is
+//! covered by seals: each names the hashes of the rows that its commit has written.
+//!
 //! What the hash of an entry covers is its JSON text without the ids of its session and
 //! thread, which the seal binds, so that a branch shares its past; and without `elided`,
 //! which says what a model is shown and not what happened.
@@ -10,20 +13,26 @@ mod blobs;
 mod check;
 mod elsewhere;
 mod receipt;
+mod rows;
 mod tasks;
+
+use std::collections::BTreeMap;
 
 use lillux::Hash;
 use lillux::keys::{Purpose, SigningKey};
 use rye_protocol::{
-    Entry, EntryId, EntryKind, Millis, Part, QueueItemId, Seal, SessionId, Thread, ThreadId,
+    Archive, Entry, EntryId, EntryKind, EventKind, Gate, Millis, Op, Part, QueueItem, QueueItemId,
+    Seal, SessionId, Thread, ThreadId,
 };
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::machine::Kept as Shared;
+
 pub use blobs::{Kept, check_blobs};
 pub use check::{Fault, Trouble, Verdict, check, check_receipt};
 pub use elsewhere::Doubt;
-pub(crate) use elsewhere::{doubt, is_doubted};
+pub(crate) use elsewhere::{doubt, is_doubted, seal_changes};
 pub use receipt::{question_hash, receipt};
 pub use tasks::check_all;
 
@@ -32,6 +41,8 @@ const SEAL: Purpose = Purpose::new("seal");
 /// The purpose of the signature under a receipt of a decision.
 const RECEIPT: Purpose = Purpose::new("receipt");
 
+/// Where a session says that it was imported though it could not be verified, and why.
+pub const UNVERIFIED: &str = "unverified_import";
 /// Where a gate's context keeps the hash of what would run.
 pub const CHAIN_HASH: &str = "chain_hash";
 /// Where it keeps that of the arguments.
@@ -85,20 +96,22 @@ fn seal_hash(seal: &Seal) -> Hash {
     #[derive(Serialize)]
     struct Hashed<'a> {
         session: &'a SessionId,
-        thread: &'a ThreadId,
-        leaf: &'a EntryId,
+        thread: &'a Option<ThreadId>,
+        leaf: &'a Option<EntryId>,
         hash: &'a str,
+        rows: &'a BTreeMap<String, String>,
         after: &'a [String],
         at: Millis,
         key: &'a str,
     }
     hash(
-        "rye seal 1",
+        "rye seal 2",
         &Hashed {
             session: &seal.session,
             thread: &seal.thread,
             leaf: &seal.leaf,
             hash: &seal.hash,
+            rows: &seal.rows,
             after: &seal.after,
             at: seal.at,
             key: &seal.key,
@@ -106,20 +119,94 @@ fn seal_hash(seal: &Seal) -> Hash {
     )
 }
 
-/// What is signed of a thread, with the session's last seal; nothing of an empty one.
-pub(crate) fn unsigned_seal(thread: &Thread, last: Option<String>, at: Millis) -> Option<Seal> {
+/// Takes the events of a commit into the rolling hash of their thread.
+pub(crate) fn fold_events(thread: &mut Shared<Thread>, ops: &[Op]) {
+    for op in ops {
+        if let Op::Event(Some(of), kind) = op
+            && *of == thread.id
+            && let Some(told) = rows::fold(&thread.told, kind)
+        {
+            thread.told = told;
+        }
+    }
+}
+
+/// The seal of a commit of a thread's host, unsigned; none if it needs none. `last` is the hash
+/// of the session's last seal, `ended` are gates that have ended before, and `running` is the
+/// prompt of the turn.
+pub(crate) fn thread_seal<'a>(
+    thread: &Thread,
+    ops: &[Op],
+    ended: impl Iterator<Item = &'a Gate>,
+    running: Option<&QueueItem>,
+    last: Option<String>,
+    at: Millis,
+) -> Option<Seal> {
+    if !rows::needs_seal(thread, ops) {
+        return None;
+    }
+    let mut rows = BTreeMap::new();
+    for gate in ended {
+        rows.insert(format!("gate:{}", gate.id), rows::of_gate(gate));
+    }
+    if let Some(item) = running {
+        rows.insert(format!("item:{}", item.id), rows::of_item(item));
+    }
+    ops.iter().for_each(|op| rows::add(&mut rows, op));
+    rows.insert(format!("thread:{}", thread.id), rows::of_thread(thread));
     let own = Some(thread.seal.clone()).filter(|seal| !seal.is_empty());
     let last = last.filter(|last| own.as_ref() != Some(last));
     Some(Seal {
         session: thread.session.clone(),
-        thread: thread.id.clone(),
-        leaf: thread.leaf.clone()?,
+        thread: Some(thread.id.clone()),
+        leaf: thread.leaf.clone(),
         hash: thread.leaf_hash.clone(),
+        rows,
         after: own.into_iter().chain(last).collect(),
         at,
         key: String::new(),
         signature: String::new(),
     })
+}
+
+/// The event that seals the rows which a commit writes outside of any thread's history.
+pub(crate) fn seal_rows(
+    session: &SessionId,
+    ops: &[Op],
+    at: Millis,
+    key: &SigningKey,
+) -> EventKind {
+    let mut rows = BTreeMap::new();
+    ops.iter().for_each(|op| rows::add(&mut rows, op));
+    sealed_rows(session, rows, at, key)
+}
+
+/// The same for all rows of a session that nobody has sealed yet.
+pub(crate) fn seal_archive(archive: &Archive, at: Millis, key: &SigningKey) -> EventKind {
+    sealed_rows(&archive.session.id, rows::of_archive(archive), at, key)
+}
+
+fn sealed_rows(
+    session: &SessionId,
+    rows: BTreeMap<String, String>,
+    at: Millis,
+    key: &SigningKey,
+) -> EventKind {
+    let seal = Seal {
+        session: session.clone(),
+        thread: None,
+        leaf: None,
+        hash: String::new(),
+        rows,
+        after: Vec::new(),
+        at,
+        key: String::new(),
+        signature: String::new(),
+    };
+    let (seal, _) = sign_seal(seal, key);
+    EventKind::Sealed {
+        seal: Box::new(seal),
+    }
 }
 
 /// Signs, and gives the hash that the next seal names.

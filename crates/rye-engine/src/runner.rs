@@ -454,6 +454,10 @@ impl Runner {
         data.updated_at = shared.clock.now();
         let data = Arc::new(data);
         batch.push(Op::PutSession(Arc::clone(&data)));
+        // Before the events of the thread, which are told by their distance from the last.
+        if let Some(seal) = shared.seal_rows(&batch) {
+            batch.ops.insert(0, seal);
+        }
         let last = self.write(batch).await?;
         shared.budget.set_limits(data.limits);
         shared.put(data);
@@ -471,6 +475,7 @@ impl Runner {
     fn env(&self) -> Env<'_> {
         Env {
             now: self.shared.clock.now(),
+            calls: self.shared.calls,
             collect: self.shared.collect,
             model: &self.shared.model,
             paused: self.shared.is_paused(),

@@ -14,6 +14,10 @@ use crate::sse::Event;
 /// The longest answer that is kept.
 const LONGEST: usize = 8 * 1024 * 1024;
 
+/// The most texts, thoughts and calls that are kept of one answer. Calls beyond it are dropped:
+/// the engine runs far fewer.
+const MOST_BLOCKS: usize = 4096;
+
 /// Why an answer stops that is a refusal, where the provider has no word for it.
 pub(crate) const REFUSAL: &str = "refusal";
 
@@ -172,7 +176,7 @@ impl Assembly {
 
     /// A call begins. An id that cannot be kept, or is another call's, is made anew.
     pub(crate) fn call(&mut self, at: usize, id: &str, tool: &str, tell: &mut Told) {
-        if self.blocks.contains_key(&at) {
+        if self.blocks.contains_key(&at) || self.blocks.len() >= MOST_BLOCKS {
             return;
         }
         let id = id.parse().ok().filter(|id| !self.ids.contains(id));
@@ -206,6 +210,10 @@ impl Assembly {
 
     fn grow(&mut self, more: &str) -> Result<(), ModelError> {
         self.size += more.len();
+        if self.blocks.len() > MOST_BLOCKS {
+            let message = format!("it was ended after {MOST_BLOCKS} parts; ask for less at a time");
+            return Err(ModelError::TooLong(message));
+        }
         if self.size > LONGEST {
             let message = format!(
                 "it was ended after {} MiB; ask for less at a time",

@@ -1,6 +1,8 @@
 //! What makes a record prove itself: seals under histories, receipts of decisions, and the
 //! record as a whole, to be taken elsewhere.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -8,19 +10,26 @@ use crate::{
     Suspended, Thread, ThreadId,
 };
 
-/// A signature under a history, made at the end of a turn. Each entry names the hash of the
-/// one before it, so that of the last one stands for all.
+/// A signature under a part of a session, written in the commit that changes it. It covers the
+/// history of a thread, since each entry names the hash of the one before it, and rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Seal {
     /// The session.
     pub session: SessionId,
-    /// The thread.
-    pub thread: ThreadId,
-    /// The last entry.
-    pub leaf: EntryId,
-    /// Its hash.
+    /// The thread; none where only rows are sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<ThreadId>,
+    /// The last entry of the thread, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaf: Option<EntryId>,
+    /// The hash of that entry.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hash: String,
+    /// The hashes of rows as they are from now on: `session`, `thread:ID`, `item:ID`,
+    /// `gate:ID` and so on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rows: BTreeMap<String, String>,
     /// The hashes of the seals before it: the last one of the thread, and the last one of
     /// the session. A seal that is gone is missed by those after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -27,6 +27,12 @@ pub struct Thread {
     /// The hash of the last seal under its history.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub seal: String,
+    /// A rolling hash of the events of this thread.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub told: String,
+    /// What its prompts have used up, children included.
+    #[serde(default, skip_serializing_if = "Usage::is_zero")]
+    pub used: Usage,
     /// What becomes of a prompt that comes while it is busy.
     pub mode: QueueMode,
     /// Its model, where it has one of its own.

@@ -50,6 +50,8 @@ pub fn thread(session: &str, name: &str) -> Thread {
         status: ThreadStatus::Active,
         leaf: None,
         leaf_hash: String::new(),
+        told: String::new(),
+        used: Usage::default(),
         seal: String::new(),
         mode: QueueMode::Followup,
         model: None,

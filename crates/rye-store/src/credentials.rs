@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lillux::envelope::{Envelope, OpeningKey, Secret, seal};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{OptionalExtension as _, params};
 use rye_engine::clock::{Clock as _, SystemClock};
 use rye_engine::credential::{Credential, CredentialError, CredentialStore, Held, Owner};
 use tokio::task::spawn_blocking;
 use zeroize::Zeroizing;
 
-use crate::sqlite;
+use crate::sqlite::Connection;
 
 /// Gives the key that seals and opens, and makes one where there is none if it is told to.
 pub type KeyOf = Arc<dyn Fn(bool) -> Result<Option<OpeningKey>, String> + Send + Sync>;
@@ -37,7 +37,7 @@ impl SealedCredentials {
         let (path, key) = (Arc::clone(&self.path), Arc::clone(&self.key));
         Box::pin(async move {
             let done = spawn_blocking(move || {
-                let db = sqlite::connection(&path).map_err(unusable)?;
+                let db = Connection::open(&path).map_err(unusable)?;
                 work(&db, &key)
             });
             done.await.map_err(unusable)?
@@ -62,7 +62,9 @@ fn get(
     service: &str,
 ) -> Result<Option<Credential>, CredentialError> {
     let text = "SELECT sealed FROM engine_credentials WHERE owner = ?1 AND service = ?2";
-    let sealed = db.query_row(text, [owner, service], |row| row.get::<_, String>(0));
+    let sealed = db
+        .db
+        .query_row(text, [owner, service], |row| row.get::<_, String>(0));
     let Some(sealed) = sealed.optional().map_err(unusable)? else {
         return Ok(None);
     };
@@ -93,7 +95,7 @@ fn put(
     let text = "INSERT INTO engine_credentials (owner, service, updated_at, sealed)
                 VALUES (?1, ?2, ?3, ?4)
                 ON CONFLICT (owner, service) DO UPDATE SET updated_at = ?3, sealed = ?4";
-    let put = db.execute(text, params![owner, service, now, sealed]);
+    let put = db.write(|db| db.execute(text, params![owner, service, now, sealed]));
     put.map(drop).map_err(unusable)
 }
 
@@ -121,7 +123,7 @@ impl CredentialStore for SealedCredentials {
         let (owner, service) = (owner.to_string(), service.to_owned());
         self.blocking(move |db, _| {
             let text = "DELETE FROM engine_credentials WHERE owner = ?1 AND service = ?2";
-            let gone = db.execute(text, [owner, service]);
+            let gone = db.write(|db| db.execute(text, [owner, service]));
             gone.map(|rows| rows > 0).map_err(unusable)
         })
     }
@@ -129,7 +131,7 @@ impl CredentialStore for SealedCredentials {
     fn list(&self) -> Held<'_, Vec<(Owner, String)>> {
         self.blocking(|db, _| {
             let text = "SELECT owner, service FROM engine_credentials ORDER BY owner, service";
-            let mut find = db.prepare(text).map_err(unusable)?;
+            let mut find = db.db.prepare(text).map_err(unusable)?;
             let rows = find.query_map([], |row| {
                 Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
             });

@@ -14,6 +14,7 @@ mod log;
 mod news;
 mod post;
 mod prompts;
+mod queue;
 mod read;
 mod readers;
 mod reading;
@@ -45,6 +46,7 @@ use damage::Health;
 use error::Failure;
 use holder::Holder;
 use post::Letter;
+use queue::Queue;
 use readers::Readers;
 use wake::Bell;
 use writer::{Writer, Written};
@@ -53,8 +55,29 @@ pub use damage::Soundness;
 pub use examine::{Condition, examine};
 
 /// A connection to the file for what is no session.
-pub(crate) fn connection(path: &Path) -> Result<rusqlite::Connection, StoreError> {
-    file::writer(path).map_err(|failure| failure.explain(path))
+pub(crate) struct Connection {
+    pub(crate) db: rusqlite::Connection,
+    queue: Queue,
+    path: PathBuf,
+}
+
+impl Connection {
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let opened = file::writer(path).map_err(|failure| failure.explain(path));
+        let (db, queue) = opened?;
+        let path = path.to_owned();
+        Ok(Self { db, queue, path })
+    }
+
+    /// Writes, when it is this connection's turn.
+    pub(crate) fn write<T>(
+        &self,
+        work: impl FnOnce(&rusqlite::Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let turn = self.queue.turn();
+        let written = turn.and_then(|_turn| Ok(work(&self.db)?));
+        written.map_err(|failure| failure.explain(&self.path))
+    }
 }
 
 /// A store in a file.
@@ -65,7 +88,10 @@ pub(crate) fn connection(path: &Path) -> Result<rusqlite::Connection, StoreError
 /// that has died is known to have.
 ///
 /// Beside `NAME` lie `NAME-wal` and `NAME-shm`, which are SQLite's and belong to it, and
-/// `NAME-wake` and `NAME-seen`, which may go.
+/// `NAME-wake`, `NAME-seen`, `NAME-queue` and `NAME-lock`, which may go.
+///
+/// Writers of all processes take turns. One that waits fails only after a minute in which no
+/// other has made progress.
 ///
 /// A file that a crash left, or that somebody else has written to, is checked before anything
 /// is added to it. Once it is found damaged nothing more is.
@@ -142,12 +168,12 @@ impl Sqlite {
     pub fn open_with(path: impl AsRef<Path>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let path = absolute(&path).map_err(|error| unavailable(path.as_ref(), &error))?;
         let failed = |error: io::Error| unavailable(&path, &error);
-        let db = file::writer(&path).map_err(|failure| failure.explain(&path))?;
+        let (db, queue) = file::writer(&path).map_err(|failure| failure.explain(&path))?;
         let holder = Arc::new(Holder::new(&path)?);
         let bell = Arc::new(Bell::new(&path, holder.source())?);
         let health: Arc<Health> = Arc::default();
         let (own, its) = (Arc::clone(&holder), Arc::clone(&health));
-        let writer = Writer::start(db, path.clone(), own, Arc::clone(&bell), its);
+        let writer = Writer::start((db, queue), path.clone(), own, Arc::clone(&bell), its);
         Ok(Self {
             readers: Readers::new(&path, health),
             way: Way::Writes(Writing {

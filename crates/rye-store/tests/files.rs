@@ -218,7 +218,7 @@ fn what_was_asked_for_is_written_though_nobody_waits_and_leases_end_with_the_sto
 }
 
 #[test]
-fn a_store_that_is_closed_leaves_one_file_with_its_bell_and_how_it_was_left() {
+fn closed_store_leaves_its_database_and_no_log_of_sqlite() {
     let (folder, file) = place();
     run(async {
         let store = Sqlite::open(&file).unwrap();
@@ -230,7 +230,8 @@ fn a_store_that_is_closed_leaves_one_file_with_its_bell_and_how_it_was_left() {
         .into_iter()
         .map(|file| file.0)
         .collect();
-    assert_eq!(names, ["s.db", "s.db-seen", "s.db-wake"]);
+    let left = ["s.db", "s.db-lock", "s.db-queue", "s.db-seen", "s.db-wake"];
+    assert_eq!(names, left);
 }
 
 #[test]

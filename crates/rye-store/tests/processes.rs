@@ -4,14 +4,15 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
+use std::thread;
 use std::time::Duration;
 
 use lillux::process::Handle;
-use rye_engine::store::{Claim, Post, Posted, SessionStore, StoreError};
+use rye_engine::store::{Claim, Post, Posted, SessionFilter, SessionStore, StoreError};
 use rye_protocol::Batch;
 use rye_store::Sqlite;
 use rye_store_contract::sample::{self, append, begin, eid, item, put_item, sid, told, told_of};
@@ -99,6 +100,12 @@ fn second_process() {
     let (Ok(role), Ok(file)) = (env::var(ROLE), env::var(FILE)) else {
         return;
     };
+    if let Some(session) = role.strip_prefix("turn ") {
+        // All begin at once: when the test closes their input.
+        std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        rye_store_contract::run(commit_turn(Path::new(&file), session));
+        return;
+    }
     rye_store_contract::run(async {
         let store = Arc::new(Sqlite::open(file).unwrap());
         match role.as_str() {
@@ -117,6 +124,80 @@ fn second_process() {
             other => unreachable!("{other}"),
         }
     });
+}
+
+/// What a short-lived process does with the database: it opens it, claims a session, posts to
+/// it, commits, reads, and closes it.
+async fn commit_turn(file: &Path, name: &str) {
+    let store = Sqlite::open(file).unwrap();
+    let lease = begin(&store, name).await;
+    let prompt = Post::Prompt(Box::new(item(name, "q1", 1)));
+    store.post(&sid(name), prompt).await.unwrap();
+    let entry = sample::entry(name, "e1", None);
+    let ops = vec![append(entry.clone()), told_of(&entry)];
+    sample::write(&store, &lease, ops).await.unwrap();
+    let record = store.record(&sid(name)).await.unwrap().unwrap();
+    assert_eq!((record.items.len(), record.sequence), (1, 1));
+    store.release(&lease).await.unwrap();
+}
+
+async fn has_all_turns(file: &Path, count: usize) {
+    let store = Sqlite::open(file).unwrap();
+    let filter = SessionFilter {
+        limit: usize::MAX,
+        ..SessionFilter::default()
+    };
+    let all = store.sessions(filter).await.unwrap();
+    assert_eq!(all.len(), count);
+    for session in all {
+        let events = store.events(&session.id, 0, usize::MAX).await.unwrap();
+        assert_eq!(events.len(), 1, "{}", session.id);
+    }
+}
+
+#[test]
+fn two_hundred_processes_write_to_a_new_database_at_once() {
+    const COUNT: usize = 200;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.db");
+    let start = |number| {
+        Command::new(env::current_exe().unwrap())
+            .args(["--exact", "second_process"])
+            .env(ROLE, format!("turn s{number}"))
+            .env(FILE, &file)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let mut all: Vec<_> = (0..COUNT).map(start).collect();
+    all.iter_mut().for_each(|it| drop(it.stdin.take()));
+    let ends = all.into_iter().map(|it| it.wait_with_output().unwrap());
+    let failed: Vec<_> = ends
+        .filter(|end| !end.status.success())
+        .map(|end| String::from_utf8_lossy(&end.stdout).into_owned())
+        .collect();
+    assert!(failed.is_empty(), "{} failed: {}", failed.len(), failed[0]);
+    rye_store_contract::run(has_all_turns(&file, COUNT));
+}
+
+#[test]
+fn threads_of_one_process_open_and_write_one_database_at_once() {
+    const COUNT: usize = 50;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.db");
+    let start = Barrier::new(COUNT);
+    thread::scope(|scope| {
+        for number in 0..COUNT {
+            let (file, start) = (&file, &start);
+            scope.spawn(move || {
+                start.wait();
+                rye_store_contract::run(commit_turn(file, &format!("s{number}")));
+            });
+        }
+    });
+    rye_store_contract::run(has_all_turns(&file, COUNT));
 }
 
 const SESSIONS: usize = 8;

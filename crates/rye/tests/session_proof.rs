@@ -114,6 +114,118 @@ fn a_database_in_which_somebody_wrote_is_found_out() {
 }
 
 #[test]
+fn altered_rows_of_the_database_are_found() {
+    let world = ready();
+    let id = answered(&world);
+    assert!(world.run(&["session", "verify", &id]).status.success());
+    let sessions = "UPDATE engine_sessions SET doc = json_set(doc, ";
+    let threads = "UPDATE engine_threads SET doc = json_set(doc, ";
+    let items = "UPDATE engine_log SET doc = json_set(doc, ";
+    for (statement, back) in [
+        (sessions, "'$.workspace', '/elsewhere')"),
+        (sessions, "'$.sandbox.kind', 'local')"),
+        (sessions, "'$.model', 'other')"),
+        (sessions, "'$.metadata.role', 'other')"),
+        (sessions, "'$.limits.turns', 1000)"),
+        (sessions, "'$.status', 'paused')"),
+        (threads, "'$.model', 'other')"),
+        (threads, "'$.metadata.role', 'other')"),
+        (threads, "'$.status', 'archived')"),
+        (threads, "'$.used.micro_dollars', 7)"),
+        (items, "'$.content', 'something else') WHERE kind = 'item'"),
+        (
+            items,
+            "'$.author', json_object('name', 'bob')) WHERE kind = 'item'",
+        ),
+    ] {
+        let copy = ["engine_sessions", "engine_threads", "engine_log"];
+        let copies = copy.map(|it| format!("CREATE TABLE copy_{it} AS SELECT * FROM {it};"));
+        batch_in(&world, &copies.concat());
+        write_in(&world, &format!("{statement}{back}"));
+        let output = world.run(&["session", "verify", &id]);
+        assert_eq!(output.status.code(), Some(3), "{statement}{back}");
+        let restore = |it: &str| {
+            let key = "number";
+            format!(
+                "UPDATE {it} SET doc = (SELECT doc FROM copy_{it} AS c WHERE c.{key} = {it}.{key}); \
+                 DROP TABLE copy_{it};"
+            )
+        };
+        batch_in(&world, &copy.map(restore).concat());
+        let output = world.run(&["session", "verify", &id]);
+        assert!(output.status.success(), "{output:?}");
+    }
+    write_in(
+        &world,
+        "UPDATE engine_threads SET usage = json_set(usage, '$.micro_dollars', 9)",
+    );
+    let output = world.run(&["session", "verify", &id]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+}
+
+#[test]
+fn altered_file_is_not_imported_unless_that_is_allowed() {
+    let world = ready();
+    let id = answered(&world);
+    let file = world.run(&["session", "export", &id]).stdout;
+    assert!(world.run(&["session", "rm", &id]).status.success());
+    // Altered by somebody who knows the format: the checksum is right, the signatures are not.
+    let text = String::from_utf8(file).unwrap();
+    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    let mut session: Value = serde_json::from_str(&lines[1]).unwrap();
+    session["session"]["sandbox"]["kind"] = "local".into();
+    lines[1] = session.to_string();
+    let last = lines.pop().unwrap();
+    let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let mut end: Value = serde_json::from_str(&last).unwrap();
+    end["end"]["hash"] = lillux::Hash::of(&body).to_hex().into();
+    let altered = format!("{body}{end}\n");
+    let refused = world.feed(&["session", "import", "-", "--json"], altered.as_bytes());
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    assert!(!world.run(&["session", "show", &id]).status.success());
+    let allow = ["session", "import", "-", "--allow-unverified"];
+    let imported = world.feed(&allow, altered.as_bytes());
+    assert!(imported.status.success(), "{imported:?}");
+    for args in [&["session", "list"][..], &["session", "show", &id]] {
+        let shown = world.run(args);
+        let shown = String::from_utf8_lossy(&shown.stdout);
+        assert!(shown.contains("imported unverified"), "{shown}");
+    }
+    // It stays so, whatever is signed in it from now on.
+    let more = [
+        "prompt",
+        "more",
+        "--session",
+        &id,
+        "--model",
+        "scripted:agent.yaml",
+    ];
+    world.run(&more);
+    let output = world.run(&["session", "verify", &id]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+}
+
+#[test]
+fn many_prompts_at_once_on_one_database_all_succeed() {
+    const COUNT: usize = 32;
+    let world = ready();
+    world.write("project/agent.yaml", "steps: [{ text: hello }]\n");
+    let start = |_| {
+        let mut prompt = world.command();
+        prompt.args(["prompt", "go", "--model", "scripted:agent.yaml"]);
+        let piped = std::process::Stdio::piped;
+        prompt.stdout(piped()).stderr(piped()).spawn().unwrap()
+    };
+    let all: Vec<_> = (0..COUNT).map(start).collect();
+    for one in all {
+        let output = one.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), COUNT);
+}
+
+#[test]
 fn what_was_altered_so_that_nobody_can_read_it_is_found_out_with_its_place() {
     let world = ready();
     let id = answered(&world);
@@ -218,6 +330,13 @@ steps:
     assert_eq!(twice.status.code(), Some(1), "{twice:?}");
 }
 
+/// Runs several statements.
+fn batch_in(world: &World, statements: &str) {
+    let database = find(&world.path("user"), "sessions.db").unwrap();
+    let db = rusqlite::Connection::open(database).unwrap();
+    db.execute_batch(statements).unwrap();
+}
+
 /// Changes the database as nobody should.
 fn write_in(world: &World, statement: &str) {
     let database = find(&world.path("user"), "sessions.db").unwrap();
@@ -318,12 +437,13 @@ fn a_session_goes_on_on_another_machine() {
     let id = answered(&here);
     let file = here.run(&["session", "export", &id]).stdout;
     let there = ready();
+    // Whose key signed it, nobody knows here.
+    let refused = there.feed(&["session", "import", "-"], &file);
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    assert!(!there.run(&["session", "show", &id]).status.success());
+    trust(&there, &here);
     let imported = there.feed(&["session", "import", "-"], &file);
     assert!(imported.status.success(), "{imported:?}");
-    // Whose key signed it, nobody knows here.
-    let output = there.run(&["session", "verify", &id]);
-    assert_eq!(output.status.code(), Some(3));
-    trust(&there, &here);
     let output = there.run(&["session", "verify", &id]);
     assert!(output.status.success(), "{output:?}");
     let more = there.run(&[
@@ -378,7 +498,10 @@ fn what_a_stranger_approved_is_asked_again() {
         assert_eq!(verified.status.code(), Some(3));
         let told = String::from_utf8_lossy(&verified.stdout);
         assert!(told.contains(why), "{told}");
-        let imported = there.feed(&["session", "import", "-"], &file);
+        let refused = there.feed(&["session", "import", "-"], &file);
+        assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+        let allow = ["session", "import", "-", "--allow-unverified"];
+        let imported = there.feed(&allow, &file);
         assert!(imported.status.success(), "{imported:?}");
         let told = String::from_utf8_lossy(&imported.stdout);
         assert!(told.contains("1 decision is asked again here:"), "{told}");

@@ -14,6 +14,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::compaction::Settings;
 use crate::credential::{CredentialStore, Credentials, Refresher};
 use crate::guides::Guides;
+use crate::machine::CallLimits;
 use crate::metrics::Metrics;
 use crate::model::Models;
 use crate::runner::Toolbox;
@@ -57,6 +58,7 @@ pub struct Builder {
     masks: Masks,
     asks_for_more: bool,
     policy: Policy,
+    calls: CallLimits,
 }
 
 impl Builder {
@@ -193,6 +195,13 @@ impl Builder {
         self
     }
 
+    /// How many tool calls of one answer are run, and how many of them at once.
+    #[must_use]
+    pub fn call_limits(mut self, limits: CallLimits) -> Self {
+        self.calls = limits;
+        self
+    }
+
     /// Puts it together. Must be called within a Tokio runtime.
     pub fn build(self) -> Result<Engine, BuildError> {
         let store = self.store.ok_or(BuildError::Missing("store"))?;
@@ -221,6 +230,7 @@ impl Builder {
             masks: self.masks,
             asks_for_more: self.asks_for_more,
             policy: self.policy,
+            calls: self.calls,
             collect: self.collect.unwrap_or(COLLECT),
             compaction: Arc::new(compaction),
             guides: self.guides,

@@ -37,7 +37,26 @@ impl Engine {
     /// are asked again, and are given back.
     pub async fn import(
         &self,
+        archive: Archive,
+        key: impl Fn(&str) -> Option<PublicKey>,
+    ) -> Result<Vec<Doubt>, StoreError> {
+        self.write_archive(archive, None, key).await
+    }
+
+    /// The same for a session that could not be verified. It is marked with the reason for as
+    /// long as it is there, and no decision in it counts.
+    pub async fn import_unverified(
+        &self,
+        archive: Archive,
+        why: &str,
+    ) -> Result<Vec<Doubt>, StoreError> {
+        self.write_archive(archive, Some(why), |_| None).await
+    }
+
+    async fn write_archive(
+        &self,
         mut archive: Archive,
+        unverified: Option<&str>,
         key: impl Fn(&str) -> Option<PublicKey>,
     ) -> Result<Vec<Doubt>, StoreError> {
         let store = &self.inner.store;
@@ -46,7 +65,15 @@ impl Engine {
             let (what, id) = ("session", id.to_string());
             return Err(StoreError::Conflict { what, id });
         }
-        let doubts = proof::doubt(&mut archive, key, self.inner.clock.now());
+        let (before, now) = (archive.clone(), self.inner.clock.now());
+        if let Some(why) = unverified {
+            let metadata = &mut archive.session.metadata;
+            metadata.insert(proof::UNVERIFIED.to_owned(), why.into());
+        }
+        let doubts = proof::doubt(&mut archive, key, now);
+        if let Some(key) = &self.inner.key {
+            proof::seal_changes(&mut archive, &before, now, key);
+        }
         let lease = store.claim(&id, Claim::IfFree).await?;
         let written = store.commit(&lease, batch(archive)).await;
         store.release(&lease).await?;
@@ -101,27 +128,28 @@ impl Engine {
             thread.leaf = Some(last.id.clone());
             thread.leaf_hash.clone_from(&last.hash);
         }
-        let seal = self.inner.key.as_ref().and_then(|key| {
-            let seal = proof::unsigned_seal(&thread, None, thread.created_at)?;
-            Some(proof::sign_seal(seal, key))
-        });
-        if let Some((_, hash)) = &seal {
-            thread.seal.clone_from(hash);
-        }
-        batch.push(Op::PutThread(Arc::new(thread)));
-        batch.tell(&id, EventKind::ThreadStart { key });
+        let mut past = Batch::default();
+        past.tell(&id, EventKind::ThreadStart { key });
         for entry in path {
             let entry = Entry {
                 session: session.clone(),
                 thread: id.clone(),
                 ..entry
             };
-            batch.push(Op::AppendEntry(Arc::new(entry)));
+            past.push(Op::AppendEntry(Arc::new(entry)));
         }
-        if let Some((seal, _)) = seal {
-            let seal = Box::new(seal);
-            batch.tell(&id, EventKind::Sealed { seal });
+        if let Some(key) = &self.inner.key {
+            let ops = [&batch.ops[..], &past.ops].concat();
+            let at = thread.created_at;
+            if let Some(seal) = proof::thread_seal(&thread, &ops, [].into_iter(), None, None, at) {
+                let (seal, hash) = proof::sign_seal(seal, key);
+                thread.seal = hash;
+                let seal = Box::new(seal);
+                past.tell(&id, EventKind::Sealed { seal });
+            }
         }
+        batch.push(Op::PutThread(Arc::new(thread)));
+        batch.ops.append(&mut past.ops);
         batch
     }
 }

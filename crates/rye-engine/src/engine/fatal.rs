@@ -14,7 +14,7 @@ use crate::bus::Notice;
 use crate::store::StoreError;
 
 /// Where a session that broke down keeps how it stood before.
-const BEFORE: &str = "status_before_error";
+pub(crate) const BEFORE: &str = "status_before_error";
 
 impl Shared {
     /// Stops all threads where they are, and says so in the record as far as that can still
@@ -65,6 +65,10 @@ impl Shared {
         let mut batch = Batch::default();
         batch.push(Op::PutSession(Arc::clone(&data)));
         batch.push(Op::Event(thread.cloned(), Arc::new(kind.clone())));
+        // Before the error, whose number is that of the last event.
+        if let Some(seal) = self.seal_rows(&batch) {
+            batch.ops.insert(1, seal);
+        }
         let number = self.store.commit(&self.lease, batch).await?;
         let event = Event {
             sequence: Some(number),
@@ -94,6 +98,7 @@ impl Session {
         let data = Arc::new(data);
         let mut batch = Batch::default();
         batch.push(Op::PutSession(Arc::clone(&data)));
+        batch.ops.extend(shared.seal_rows(&batch));
         shared.store.commit(&shared.lease, batch).await?;
         let paused = data.status == SessionStatus::Paused;
         shared.paused.store(paused, Ordering::Release);

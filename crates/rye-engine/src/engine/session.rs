@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rye_protocol::{
     Batch, Entry, EntryId, Event, EventKind, Gate, ItemStatus, Millis, Op, Phase, QueueItem,
     QueueItemId, QueueMode, Session as SessionData, SessionId, SessionStatus, StatusKind, Thread,
-    ThreadId, ThreadStatus,
+    ThreadId, ThreadStatus, Usage,
 };
 use serde_json::Map;
 use tokio::sync::{mpsc, oneshot};
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Above, Budget, Inner, Prompt, Shared, ThreadChange, ThreadView};
 use crate::bus::{Bus, Notice, Subscription};
 use crate::machine::{Machine, PostedOrder};
+use crate::proof;
 use crate::result::SCHEMA;
 use crate::runner::{Mail, ROLE, Runner};
 use crate::store::{Control, Lease, Order, Post, Record, StoreError};
@@ -73,8 +74,29 @@ impl Session {
         let mut batch = Batch::default();
         batch.push(Op::PutSession(Arc::new(data)));
         let shared = &session.open.shared;
+        batch.ops.extend(shared.seal_rows(&batch));
         shared.store.commit(&shared.lease, batch).await?;
         Ok(session)
+    }
+
+    /// Seals all that was written before there was a key.
+    async fn seal_first(&self) -> Result<(), StoreError> {
+        let shared = self.shared();
+        let Some(key) = &shared.key else {
+            return Ok(());
+        };
+        let Some(archive) = shared.store.archive(self.id()).await? else {
+            return Ok(());
+        };
+        let mut events = archive.events.iter();
+        if events.any(|event| matches!(event.kind, EventKind::Sealed { .. })) {
+            return Ok(());
+        }
+        let kind = proof::seal_archive(&archive, shared.clock.now(), key);
+        let ops = vec![Op::Event(None, Arc::new(kind))];
+        let last = shared.store.commit(&shared.lease, Batch { ops }).await?;
+        shared.bus.go_on(last);
+        Ok(())
     }
 
     /// Lets the threads go on that were written down.
@@ -83,6 +105,8 @@ impl Session {
         let signed = record.threads.iter().filter(|it| !it.seal.is_empty());
         if let Some(last) = signed.max_by_key(|thread| thread.updated_at) {
             self.open.shared.sealed(&last.seal);
+        } else {
+            self.seal_first().await?;
         }
         for thread in record.threads {
             let own = record.items.iter().filter(|item| item.thread == thread.id);
@@ -123,6 +147,7 @@ impl Session {
             tools: Arc::clone(&inner.tools),
             sandbox: Arc::clone(&inner.sandbox),
             clock: Arc::clone(&inner.clock),
+            calls: inner.calls,
             collect: inner.collect,
             compaction: Arc::clone(&inner.compaction),
             guides: inner.guides.clone(),
@@ -405,6 +430,7 @@ impl Session {
         });
         let mut batch = Batch::default();
         batch.push(Op::PutSession(Arc::clone(&data)));
+        batch.ops.extend(shared.seal_rows(&batch));
         shared.store.commit(&shared.lease, batch).await?;
         shared.put(data);
         drop(alone);
@@ -567,6 +593,8 @@ pub(super) fn thread(session: &SessionId, key: &str, now: Millis) -> Thread {
         status: ThreadStatus::Active,
         leaf: None,
         leaf_hash: String::new(),
+        told: String::new(),
+        used: Usage::default(),
         seal: String::new(),
         mode: QueueMode::default(),
         model: None,

@@ -114,6 +114,7 @@ impl Session {
         let shared = self.shared();
         let mut batch = Batch::default();
         batch.push(Op::PutGateRef(shown));
+        batch.ops.extend(shared.seal_rows(&batch));
         shared.store.commit(&shared.lease, batch).await.map(drop)
     }
 

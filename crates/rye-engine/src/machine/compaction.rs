@@ -151,11 +151,8 @@ impl Step<'_> {
             }
             return;
         }
-        if is_summed_up {
-            self.seal();
-            if why == Compacting::Full && self.env.compaction.auto_continue {
-                self.go_on(continuation);
-            }
+        if is_summed_up && why == Compacting::Full && self.env.compaction.auto_continue {
+            self.go_on(continuation);
         }
     }
 
@@ -196,6 +193,5 @@ impl Step<'_> {
         }
         self.append(EntryKind::CompactionUndone { compaction });
         self.machine.thread.tokens = tokens;
-        self.seal();
     }
 }

@@ -172,8 +172,8 @@ impl Step<'_> {
         }
     }
 
-    /// Starts a call, unless one that runs alone stands in the way, or it runs alone itself.
-    /// Whether it did.
+    /// Starts a call, unless one that runs alone stands in the way, or it runs alone itself, or
+    /// as many run as may at once. Whether it did.
     fn start_if_free(&mut self, call: &Call) -> bool {
         let Some(Fact { exclusive, .. }) = self.env.tools.of(&call.tool) else {
             self.unknown_tool(call);
@@ -184,6 +184,10 @@ impl Step<'_> {
             matches!(other.state, CallState::Started | CallState::Blocked { .. })
         };
         let calls = self.machine.calls();
+        let running = calls.iter().filter(|it| it.state == CallState::Started);
+        if running.count() >= self.env.calls.parallel {
+            return false;
+        }
         let mut active = calls.iter_mut().filter(active);
         let alone = |other: &mut Call| tools.of(&other.tool).is_some_and(|it| it.exclusive);
         let in_the_way = active.any(|other| exclusive || alone(other));

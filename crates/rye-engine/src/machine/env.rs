@@ -12,6 +12,8 @@ use crate::tool::Effect as ToolEffect;
 /// What a machine must know of the world.
 pub(crate) struct Env<'a> {
     pub(crate) now: Millis,
+    /// How many tool calls are run.
+    pub(crate) calls: CallLimits,
     /// How long prompts are collected.
     pub(crate) collect: Duration,
     /// The model of a thread that names none.
@@ -37,6 +39,25 @@ pub(crate) struct Env<'a> {
     pub(crate) windows: &'a dyn Windows,
     pub(crate) tools: &'a dyn Facts,
     pub(crate) children: &'a dyn Children,
+}
+
+/// Bounds on the tool calls of one answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a plain pair of numbers")]
+pub struct CallLimits {
+    /// How many are run. Each one beyond gets a result that says that it was not.
+    pub per_answer: usize,
+    /// How many run at once.
+    pub parallel: usize,
+}
+
+impl Default for CallLimits {
+    fn default() -> Self {
+        Self {
+            per_answer: 128,
+            parallel: 16,
+        }
+    }
 }
 
 /// What a machine must know of tools.

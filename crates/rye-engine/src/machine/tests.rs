@@ -16,7 +16,7 @@ use rye_protocol::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Children, Effect, Env, Fact, Facts, Input, Machine};
+use super::{CallLimits, Children, Effect, Env, Fact, Facts, Input, Machine};
 use crate::compaction::Settings;
 use crate::model::ModelAnswer;
 use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolError, ToolOutput};
@@ -155,6 +155,8 @@ impl World {
             status: ThreadStatus::Active,
             leaf: None,
             leaf_hash: String::new(),
+            told: String::new(),
+            used: Usage::default(),
             seal: String::new(),
             mode: QueueMode::Followup,
             model: None,
@@ -193,6 +195,10 @@ impl World {
     fn input(&mut self, input: Input) -> Option<QueueItemId> {
         let env = Env {
             now: self.now,
+            calls: CallLimits {
+                per_answer: 5,
+                parallel: 4,
+            },
             collect: Duration::from_secs(5),
             model: "test",
             paused: false,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use rye_protocol::{
     Call, CallState, Compacting, EntryKind, ErrorCode, ErrorInfo, EventKind, ItemStatus, Message,
-    Op, Part, Phase, QueueItem, Role, Thread, Turn, TurnEnd, Usage,
+    Op, Part, Phase, QueueItem, ResultStatus, Role, Thread, Turn, TurnEnd, Usage,
 };
 use serde_json::{Value, json};
 
@@ -15,7 +15,10 @@ use super::kept::Kept;
 use super::{Effect, Live, Step};
 use crate::compaction::CONTINUE;
 use crate::model::ModelAnswer;
-use crate::proof;
+
+/// How many calls of one answer get a result that says that they were not run. Those beyond
+/// are not even written down.
+const MOST_REFUSED: usize = 256;
 
 impl Step<'_> {
     /// The model's answer, or why there is none.
@@ -41,7 +44,12 @@ impl Step<'_> {
                 return self.fail(error, TurnEnd::Error);
             }
         };
-        let mut message = Message::of(Role::Assistant, answer.parts);
+        let mut parts = answer.parts;
+        let wanted = drop_calls(
+            &mut parts,
+            self.env.calls.per_answer.saturating_add(MOST_REFUSED),
+        );
+        let mut message = Message::of(Role::Assistant, parts);
         message.model = Some(model);
         message.stop_reason = answer.stop_reason;
         let calls: Vec<_> = message.parts.iter().filter_map(requested).collect();
@@ -71,6 +79,21 @@ impl Step<'_> {
         if let Some(turn) = &mut self.machine.thread.turn {
             turn.phase = Phase::Tools { entry, calls };
         }
+        self.refuse_excess(wanted);
+    }
+
+    /// Ends the calls of an answer that has too many of them: each has a result, as providers
+    /// demand, and none is run.
+    fn refuse_excess(&mut self, wanted: usize) {
+        let most = self.env.calls.per_answer;
+        let excess: Vec<_> = self.machine.calls().iter().skip(most).cloned().collect();
+        for call in excess {
+            let message = format!(
+                "not run: the answer has {wanted} tool calls, and only the first {most} are run. \
+                 Ask for the others again, a few at a time."
+            );
+            self.refuse(&call, ResultStatus::Error, ErrorCode::Limit, message);
+        }
     }
 
     /// Writes down what the model was told beside the history, where that is news.
@@ -95,6 +118,8 @@ impl Step<'_> {
         if let Some(turn) = &mut self.machine.thread.turn {
             turn.used = turn.used.plus(usage);
         }
+        let used = &mut self.machine.thread.used;
+        *used = used.plus(usage);
         self.out.batch.push(Op::AddUsage(usage));
     }
 
@@ -183,6 +208,8 @@ impl Step<'_> {
         };
         // A call of the model that was cut off was paid for.
         if !turn.reserved.is_zero() {
+            let used = &mut self.machine.thread.used;
+            *used = used.plus(turn.reserved);
             self.out.batch.push(Op::AddUsage(turn.reserved));
         }
         self.withdraw_gates("ended", |_| true);
@@ -203,28 +230,22 @@ impl Step<'_> {
         }
         let item = turn.item;
         self.tell(EventKind::TurnEnd { item, reason });
-        self.seal();
         if let Some(continuation) = begins {
             continuation.keep(&mut self.machine.thread);
             self.begin_compaction(Compacting::Full);
         }
     }
+}
 
-    /// Signs the history as it is.
-    pub(super) fn seal(&mut self) {
-        let thread = &mut self.machine.thread;
-        let Some(key) = self.env.signer else {
-            return;
-        };
-        let last = self.env.last_seal.clone();
-        let Some(seal) = proof::unsigned_seal(thread, last, self.env.now) else {
-            return;
-        };
-        let (seal, hash) = proof::sign_seal(seal, key);
-        thread.seal = hash;
-        let seal = Box::new(seal);
-        self.tell(EventKind::Sealed { seal });
-    }
+/// Drops the calls of an answer beyond the first `most`. Gives how many there were.
+fn drop_calls(parts: &mut Vec<Part>, most: usize) -> usize {
+    let mut count = 0;
+    parts.retain(|part| {
+        let is_call = matches!(part, Part::ToolCall { .. });
+        count += usize::from(is_call);
+        !is_call || count <= most
+    });
+    count
 }
 
 /// A call of an assistant's message, with its arguments.

@@ -1,12 +1,13 @@
 //! Whether a record is as it was signed.
 
 mod decisions;
+mod rows;
 mod signatures;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use lillux::keys::PublicKey;
-use rye_protocol::{Archive, Entry, EntryId, EventKind, Seal};
+use rye_protocol::{Archive, Entry, EntryId, EventKind, Millis, Seal};
 
 use super::{SEAL, entry_hash, seal_hash};
 
@@ -28,6 +29,11 @@ pub struct Verdict {
     pub of_first_kind: usize,
     /// How many blobs it refers to that are there and as they were.
     pub blobs: usize,
+    /// The names of rows that were changed after the last seal that covers them, or that none
+    /// does: what they say cannot be checked yet.
+    pub unsealed: Vec<String>,
+    /// When the last seal was made.
+    pub sealed_at: Option<Millis>,
     /// The fingerprints of the keys that signed.
     pub keys: BTreeSet<String>,
     /// What is wrong.
@@ -35,6 +41,11 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Whether all of it is as it was signed.
+    pub fn is_verified(&self) -> bool {
+        self.faults.is_empty() && self.unsealed.is_empty()
+    }
+
     /// Whether nobody signed any of it, and nothing else is wrong: then there is nothing that
     /// it could be compared with.
     pub fn is_unsigned(&self) -> bool {
@@ -85,10 +96,20 @@ pub fn check(archive: &Archive, key: impl Fn(&str) -> Option<PublicKey>) -> Verd
     let seals = check.seals();
     let sealed = check.sealed(&known, &seals);
     check.ends(&known, &seals, &sealed);
-    check.events();
     check.gates();
     check.receipts();
     check.told();
+    check.events();
+    check.origin();
+    if !seals.is_empty() {
+        let mut in_order = Vec::new();
+        for event in &archive.events {
+            if let EventKind::Sealed { seal } = &event.kind {
+                in_order.push(&**seal);
+            }
+        }
+        check.rows(&known, &in_order);
+    }
     check.verdict
 }
 
@@ -161,14 +182,15 @@ impl<'a> Check<'a> {
         let wrong = self.signatures(&signed.collect::<Vec<_>>());
         let mut seals = BTreeMap::new();
         for ((seal, hash), wrong) in hashed.into_iter().zip(wrong) {
-            self.note(wrong, &seal.leaf);
+            let place = place(seal);
+            self.note(wrong, &place);
             if seal.session != archive.session.id {
-                self.fault(Trouble::Added, &seal.leaf, "its seal is another session's");
+                self.fault(Trouble::Added, &place, "its seal is another session's");
             }
             for before in &seal.after {
                 if !seals.contains_key(before) {
                     let why = "a seal that was made before this one's is not there";
-                    self.fault(Trouble::Missing, &seal.leaf, why);
+                    self.fault(Trouble::Missing, &place, why);
                 }
             }
             seals.insert(hash.to_hex(), seal);
@@ -185,18 +207,21 @@ impl<'a> Check<'a> {
     ) -> HashSet<&'a EntryId> {
         let mut sealed = HashSet::new();
         for seal in seals.values() {
-            match known.get(&seal.leaf) {
-                None => self.fault(
-                    Trouble::Missing,
-                    &seal.leaf,
-                    "it was signed and is not there",
-                ),
+            let Some(id) = &seal.leaf else {
+                continue;
+            };
+            match known.get(id) {
+                None => self.fault(Trouble::Missing, id, "it was signed and is not there"),
                 Some(leaf) if leaf.hash != seal.hash => {
-                    self.fault(Trouble::Altered, &seal.leaf, "it is not what was signed");
+                    self.fault(Trouble::Altered, id, "it is not what was signed");
                 }
                 Some(leaf) => {
                     let mut next = Some(*leaf);
                     while let Some(entry) = next.filter(|entry| sealed.insert(&entry.id)) {
+                        let is_own = entry.session == seal.session;
+                        if !is_own || Some(&entry.thread) != seal.thread.as_ref() {
+                            self.fault(Trouble::Altered, &entry.id, "it is another thread's");
+                        }
                         next = entry.parent.as_ref().and_then(|id| known.get(id)).copied();
                     }
                 }
@@ -245,7 +270,7 @@ impl<'a> Check<'a> {
         let unsigned: Vec<_> = entries
             .filter(|it| !sealed.contains(&it.id) && !open.contains(&it.id))
             .collect();
-        if seals.is_empty() && !unsigned.is_empty() {
+        if seals.is_empty() {
             // Without a key nothing is: that is no sign that something was added.
             let session = &self.archive.session.id;
             return self.fault(Trouble::Signature, session, "nobody signed anything of it");
@@ -254,14 +279,12 @@ impl<'a> Check<'a> {
             self.fault(Trouble::Added, &entry.id, "nobody signed it");
         }
     }
+}
 
-    /// Numbers without gaps.
-    fn events(&mut self) {
-        for (event, number) in self.archive.events.iter().zip(1..) {
-            if event.sequence != Some(number) {
-                let why = format!("event {number} is not there");
-                return self.fault(Trouble::Missing, &self.archive.session.id.clone(), why);
-            }
-        }
+/// What a seal is about: the last entry, or the session.
+fn place(seal: &Seal) -> String {
+    match &seal.leaf {
+        Some(leaf) => leaf.to_string(),
+        None => seal.session.to_string(),
     }
 }

@@ -6,18 +6,18 @@
 
 use std::collections::HashSet;
 
-use lillux::keys::PublicKey;
+use lillux::keys::{PublicKey, SigningKey};
 use rye_protocol::{
     Archive, CallId, EntryKind, Event, EventKind, Gate, GateId, GateStatus, Millis, Part,
     QueueItemId, ThreadId,
 };
 use serde_json::Value;
 
-use super::check_receipt;
+use super::{check_receipt, rows, sealed_rows};
 use crate::bridge::APPROVE_SESSION;
 
 /// Where a session names the gates whose decisions hold for nothing else in it.
-const DOUBTED: &str = "doubted_decisions";
+pub(super) const DOUBTED: &str = "doubted_decisions";
 
 /// A decision that does not count here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,14 +44,21 @@ pub(crate) fn doubt(
         if doubts.any(|it| it.is_asked_again && it.gate == gate.id) {
             gate.status = GateStatus::Pending;
             // Who follows the session hears that it is open.
+            let kind = EventKind::DecisionGate {
+                gate: Box::new(gate.clone()),
+            };
+            let mut threads = archive.threads.iter_mut();
+            if let Some(thread) = threads.find(|it| it.id == gate.origin.thread)
+                && let Some(told) = rows::fold(&thread.told, &kind)
+            {
+                thread.told = told;
+            }
             archive.events.push(Event {
                 sequence: archive.events.last().map_or(Some(1), following),
                 session: archive.session.id.clone(),
                 thread: Some(gate.origin.thread.clone()),
                 at: now,
-                kind: EventKind::DecisionGate {
-                    gate: Box::new(gate.clone()),
-                },
+                kind,
             });
         }
     }
@@ -64,6 +71,23 @@ pub(crate) fn doubt(
         metadata.insert(DOUBTED.to_owned(), Value::Array(past));
     }
     doubts
+}
+
+/// Seals the rows that were changed by an import.
+pub(crate) fn seal_changes(archive: &mut Archive, before: &Archive, now: Millis, key: &SigningKey) {
+    let known = rows::of_archive(before);
+    let mut changed = rows::of_archive(archive);
+    changed.retain(|name, hash| known.get(name) != Some(hash));
+    if changed.is_empty() {
+        return;
+    }
+    archive.events.push(Event {
+        sequence: archive.events.last().map_or(Some(1), following),
+        session: archive.session.id.clone(),
+        thread: None,
+        at: now,
+        kind: sealed_rows(&archive.session.id, changed, now, key),
+    });
 }
 
 fn following(event: &Event) -> Option<u64> {

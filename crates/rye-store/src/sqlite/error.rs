@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::{Error, ErrorCode};
 use rye_engine::store::StoreError;
 
-use super::damage;
+use super::{damage, queue};
 
 /// Why a piece of work on the database ended.
 #[derive(Debug)]
@@ -48,6 +48,9 @@ impl Failure {
         let place = path.display();
         match error.sqlite_error_code() {
             // What it was asked makes no sense to it: another has changed the tables.
+            Some(ErrorCode::DatabaseBusy | ErrorCode::FileLockingProtocolFailed) => {
+                queue::locked(path)
+            }
             Some(ErrorCode::Unknown) | None => StoreError::Unreadable(format!("{place}: {error}")),
             Some(_) => StoreError::Unavailable(format!("{place}: {error}")),
         }

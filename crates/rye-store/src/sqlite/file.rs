@@ -3,20 +3,20 @@
 //! The migrations are numbered files of this crate, and the file says in its header
 //! (`user_version`) how many it has seen. That is all that is needed, so no library does it.
 
-use std::cell::Cell;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use rye_engine::store::StoreError;
 
 use super::error::{Failure, Outcome};
-use super::{damage, seen};
+use super::queue::{PATIENCE, Queue};
+use super::{damage, reading, seen};
 
 const MIGRATIONS: [(u32, &str); 6] = [
     (1, include_str!("../../migrations/0001_sessions.sql")),
@@ -33,35 +33,29 @@ pub(super) const VERSION: u32 = MIGRATIONS[MIGRATIONS.len() - 1].0;
 /// In the file's header: whose it is. The letters `RyeE`.
 const APPLICATION: i32 = i32::from_be_bytes(*b"RyeE");
 
-/// Another process has the file for as long as one of its commits takes. Nothing tells
-/// when it is done, so one looks again, often and for long enough.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
-const LOOKS: i32 = 30_000;
+/// How often the switch to a write-ahead log is tried again: SQLite does not wait there.
+const SWITCH_AGAIN: Duration = Duration::from_millis(10);
 
-thread_local! {
-    static WAITS: Cell<bool> = const { Cell::new(true) };
-}
-
-fn is_busy(looks: i32) -> bool {
-    if !WAITS.get() {
-        return false;
-    }
-    thread::sleep(LOOK_AGAIN);
-    looks < LOOKS
-}
-
-/// Does something on this thread that fails at once if another process has the file.
-pub(super) fn without_waiting<T>(work: impl FnOnce() -> T) -> T {
-    WAITS.set(false);
+/// Runs something that fails at once if another process has the database locked.
+pub(super) fn without_waiting<T>(db: &Connection, work: impl FnOnce() -> T) -> T {
+    // Neither call can fail: both only set a number.
+    let _ = db.busy_timeout(Duration::ZERO);
     let outcome = work();
-    WAITS.set(true);
+    let _ = db.busy_timeout(PATIENCE);
     outcome
 }
 
-/// A connection that writes. The file is made if it is not there.
-pub(super) fn writer(path: &Path) -> Outcome<Connection> {
+/// A connection that writes, and the queue in which it waits for its turns. The file is made
+/// if it is not there.
+pub(super) fn writer(path: &Path) -> Outcome<(Connection, Queue)> {
     damage::is_missing(path)?;
     make(path)?;
+    if !Queue::is_there(path) && fs::metadata(path).is_ok_and(|it| it.len() > 0) {
+        // The database of another program is left alone, and so is its folder.
+        check(&reading::connect(path)?, path)?;
+    }
+    let queue = Queue::open(path)?;
+    let turn = queue.turn()?;
     damage::look(path)?;
     let mut db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     if db.is_readonly("main")? {
@@ -74,7 +68,8 @@ pub(super) fn writer(path: &Path) -> Outcome<Connection> {
     use_wal(&db)?;
     migrate(&mut db, path)?;
     keep_log(&db, false)?;
-    Ok(db)
+    drop(turn);
+    Ok((db, queue))
 }
 
 /// Whether the last one to close the file leaves its log as it is, rather than put it into the
@@ -109,8 +104,8 @@ fn make(path: &Path) -> Outcome<()> {
 }
 
 fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
-    let mut db = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    db.busy_handler(Some(is_busy))?;
+    let db = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    db.busy_timeout(PATIENCE)?;
     db.set_prepared_statement_cache_capacity(64);
     // Else SQLite plans anew at every call, in case another value had a better plan.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -143,15 +138,15 @@ pub(super) fn version(db: &Connection) -> rusqlite::Result<u32> {
 }
 
 fn use_wal(db: &Connection) -> Outcome<()> {
-    // Whoever is first changes the file's mode, and those beside it are refused at once
-    // rather than asked to wait.
-    let mut looks = 0;
+    // A connection that closes the file at this moment may refuse the switch.
+    let start = Instant::now();
     let mode: String = loop {
         match db.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0)) {
             Err(error)
-                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && is_busy(looks) =>
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && start.elapsed() < PATIENCE =>
             {
-                looks += 1;
+                thread::sleep(SWITCH_AGAIN);
             }
             mode => break mode?,
         }

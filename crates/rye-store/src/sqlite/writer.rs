@@ -29,6 +29,7 @@ use super::damage::{self, Health};
 use super::error::{Failure, Outcome};
 use super::file;
 use super::holder::Holder;
+use super::queue::{Queue, Turn};
 use super::seen::Note;
 use super::wake::Bell;
 
@@ -117,7 +118,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn start(
-        db: Connection,
+        (db, queue): (Connection, Queue),
         path: PathBuf,
         holder: Arc<Holder>,
         bell: Arc<Bell>,
@@ -128,6 +129,8 @@ impl Writer {
         let note = Note::new(&path, Arc::clone(&health));
         let desk = Arc::new(Mutex::new(Desk {
             db: Book::new(db),
+            leaving: None,
+            queue,
             path,
             file,
             bell,
@@ -230,6 +233,9 @@ impl Place {
 /// What is worked with.
 struct Desk {
     db: Book,
+    /// After the database: that is closed in this turn.
+    leaving: Option<Turn>,
+    queue: Queue,
     path: PathBuf,
     /// Which file that was.
     file: Place,
@@ -270,6 +276,10 @@ impl Desk {
         if let Some(damage) = self.health.damage() {
             return vec![Err(damage.clone()); group.len()];
         }
+        let _turn = match self.queue.turn() {
+            Ok(turn) => turn,
+            Err(failure) => return vec![Err(self.explain(failure)); group.len()],
+        };
         let written = begin(&self.db).and_then(|()| self.is_there());
         match written.and_then(|()| transact(&self.db, &self.path, group)) {
             Ok(ends) => {
@@ -302,10 +312,18 @@ impl Desk {
             return Ok(Err(damage.clone()));
         }
         let start = Instant::now();
-        if file::without_waiting(|| begin(&self.db)).is_err() {
+        let Some(turn) = self.queue.try_turn() else {
+            return Err(work);
+        };
+        if file::without_waiting(&self.db, || begin(&self.db)).is_err() {
             return Err(work);
         }
         let end = self.write_one(work);
+        if !self.db.is_autocommit() {
+            // As in `write`.
+            let _ = self.db.execute_batch("ROLLBACK");
+        }
+        drop(turn);
         self.last = Some((session.clone(), start.elapsed()));
         let end = match end {
             Ok(written) => {
@@ -314,10 +332,6 @@ impl Desk {
                 Ok(written.answer)
             }
             Err(failure) => {
-                if !self.db.is_autocommit() {
-                    // As in `write`.
-                    let _ = self.db.execute_batch("ROLLBACK");
-                }
                 self.bell.ring(&[]);
                 Err(self.explain(failure))
             }
@@ -353,7 +367,9 @@ impl Desk {
 
     /// Whoever closes the store has done with its sessions. Should it fail, the end of the
     /// process says the same.
-    fn leave(&self, holder: &Holder) {
+    fn leave(&mut self, holder: &Holder) {
+        // Whoever cannot wait for the turn leaves the log as it is.
+        self.leaving = self.queue.turn().ok();
         if self.health.damage().is_none() {
             let _ = holder.release_all(&self.db);
         } else if damage::has_log(&self.path) {

@@ -26,7 +26,7 @@ use tokio::runtime::Runtime;
 use super::commands::execute;
 use super::context::Context;
 use super::failure::Failure;
-use super::models::catalogue;
+use super::models::{call_limits, catalogue};
 use crate::settings;
 
 pub(super) use which::meant_root;
@@ -114,7 +114,9 @@ pub(super) fn run<T>(
                 .tools(bridge.tools)
                 .policy(bridge.policy)
                 .ask_for_more(bridge.asks_for_more);
-            builder = builder.compaction(compaction(context)?);
+            builder = builder
+                .compaction(compaction(context)?)
+                .call_limits(call_limits()?);
             let guides = Files::new(context.spaces()?, &options.workspace, wanted.skills);
             builder = builder.guides(guides);
         }

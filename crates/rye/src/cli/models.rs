@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use lillux::shell_word;
+use rye_engine::CallLimits;
 use rye_engine::model::Models as _;
 use rye_host::{Catalogue, ModelsError, Overrides, Said, Script, ScriptCall, Step};
 use rye_items::vault::Vault;
@@ -61,16 +62,30 @@ fn demo() -> rye_host::Script {
 
 /// A number of tokens that a variable says.
 fn tokens(name: &'static str) -> Result<Option<u64>, SettingsError> {
+    number(name, "a number of tokens, above 0")
+}
+
+/// How many tool calls of one answer are run.
+pub(super) fn call_limits() -> Result<CallLimits, SettingsError> {
+    let most = number("RYE_MAX_TOOL_CALLS", "a number of tool calls, above 0")?;
+    let mut limits = CallLimits::default();
+    if let Some(most) = most {
+        limits.per_answer = usize::try_from(most).unwrap_or(usize::MAX);
+    }
+    Ok(limits)
+}
+
+fn number(name: &'static str, expected: &'static str) -> Result<Option<u64>, SettingsError> {
     let Some(value) = settings::variable(name) else {
         return Ok(None);
     };
     let value = value.to_string_lossy().into_owned();
     match value.parse() {
-        Ok(tokens) if tokens > 0 => Ok(Some(tokens)),
+        Ok(number) if number > 0 => Ok(Some(number)),
         _ => Err(SettingsError::Variable {
             name,
             value,
-            expected: "a number of tokens, above 0",
+            expected,
         }),
     }
 }

@@ -69,6 +69,10 @@ pub(crate) const VARIABLES: [Variable; 21] = [
         "tokens that a model writes at most, in place of what `models.yaml` says",
     ),
     call(
+        "RYE_MAX_TOOL_CALLS",
+        "tool calls of one answer of a model that are run; 128 unless set",
+    ),
+    call(
         "RYE_MCP_TOKEN",
         "the token of those who may call `rye mcp serve --http`, where no `--token-file` is given",
     ),

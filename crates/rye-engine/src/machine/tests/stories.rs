@@ -371,3 +371,40 @@ fn calls_without_end_are_ended() {
     world.say("and on");
     assert_eq!(world.story().last().unwrap(), "model: and on");
 }
+
+#[test]
+fn calls_beyond_the_limit_of_an_answer_are_not_run_and_have_results() {
+    let mut world = World::new();
+    world.prompt(QueueMode::Followup);
+    let calls = world.want(&["pure"; 10_000]);
+    let started = |world: &World| {
+        let starts = world.record.events.iter();
+        starts
+            .filter(|it| matches!(it, EventKind::ToolStart { .. }))
+            .count()
+    };
+    assert_eq!(started(&world), 4, "as many as run at once");
+    for (at, call) in calls.iter().take(5).enumerate() {
+        assert!(!world.model, "{at} have ended");
+        world.end(call, "done");
+    }
+    assert_eq!(started(&world), 5, "as many as an answer may have");
+    assert!(world.model, "all calls have results");
+    let results = world
+        .story()
+        .iter()
+        .filter(|it| it.starts_with("tool:"))
+        .count();
+    assert!((6..1000).contains(&results), "{results}");
+    let entries = world.record.entries.iter();
+    let parts = entries.filter_map(|entry| match &entry.kind {
+        EntryKind::Message(message) => Some(&message.parts),
+        _ => None,
+    });
+    let wanted = parts
+        .flatten()
+        .filter(|it| matches!(it, Part::ToolCall { .. }));
+    assert_eq!(wanted.count(), results, "each call has a result");
+    world.say("fewer, then");
+    assert_eq!(world.story().last().unwrap(), "model: fewer, then");
+}

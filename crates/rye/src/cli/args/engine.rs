@@ -336,6 +336,9 @@ pub(crate) struct ImportSessionArgs {
     /// The file, or `-` for standard input.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+    /// Import sessions that cannot be verified; they stay marked, and no approval in them counts.
+    #[arg(long)]
+    pub(crate) allow_unverified: bool,
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,7 @@ pub(super) use proof::failure as unreadable;
 use std::collections::BTreeMap;
 
 use rye_engine::Engine;
+use rye_engine::proof::UNVERIFIED;
 use rye_engine::protocol::{
     Entry, EntryKind, Gate, GateId, ItemStatus, QueueItem, Session, SessionId, SessionStatus,
     Thread,
@@ -122,6 +123,9 @@ impl Report for List {
                 _ if session.metadata.contains_key(UNREADABLE) => {
                     Cell::styled(BAD, "cannot be read")
                 }
+                0 if session.metadata.contains_key(UNVERIFIED) => {
+                    Cell::styled(BAD, "imported unverified")
+                }
                 0 if session.status == SessionStatus::Error => {
                     Cell::styled(BAD, "rye session resume")
                 }
@@ -153,6 +157,8 @@ fn show(args: &SessionArgs, context: &Context) -> Outcome {
 
 struct Show {
     id: SessionId,
+    /// Why it could not be verified when it was imported, if it could not.
+    unverified: Option<String>,
     children: Vec<Session>,
     threads: Vec<(Thread, Vec<Entry>)>,
     /// Those of the history, ended or not.
@@ -188,8 +194,12 @@ impl Show {
             }
         }
         let queue = engine.unfinished(&id).await?;
+        let session = engine.session_data(&id).await?;
+        let unverified = session.as_ref().and_then(|it| it.metadata.get(UNVERIFIED));
+        let unverified = unverified.map(|why| why.as_str().unwrap_or_default().to_owned());
         Ok(Self {
             id,
+            unverified,
             children,
             threads,
             gates,
@@ -208,6 +218,7 @@ impl Report for Show {
             .collect();
         json!({
             "session": self.id,
+            "unverified_import": self.unverified,
             "threads": threads,
             "children": self.children,
             "gates": self.gates.values().collect::<Vec<_>>(),
@@ -222,6 +233,12 @@ impl Report for Show {
 
     fn show(&self, page: &mut Page) {
         page.line(paint(BOLD, &self.id));
+        if let Some(why) = &self.unverified {
+            page.line(paint(
+                BAD,
+                format_args!("imported unverified: {}", plain(why)),
+            ));
+        }
         for (thread, entries) in &self.threads {
             page.line(paint(DIM, format_args!("thread {}", plain(&thread.key))));
             for entry in entries {

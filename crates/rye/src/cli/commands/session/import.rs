@@ -1,6 +1,7 @@
 //! `rye session import`
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufReader, Seek as _};
 use std::path::Path;
@@ -13,34 +14,59 @@ use rye_engine::protocol::{Archive, SessionId};
 use rye_host::transfer::{self, Reader, Transfer, TransferError};
 use serde_json::{Value, json};
 
-use super::proof::{count, failure, trusted};
+use super::proof::{Verified, count, failure, trusted, verify_file};
 use crate::cli::args::ImportSessionArgs;
 use crate::cli::context::Context;
 use crate::cli::engine::{Wanted, with_engine};
-use crate::cli::failure::Failure;
-use crate::cli::page::{Page, plain};
+use crate::cli::failure::{Exit, Failure};
+use crate::cli::page::{BAD, Page, paint, plain};
 use crate::cli::printer::{Outcome, Report};
+
+/// How many faults of a file are listed.
+const MOST_COMPLAINTS: usize = 10;
 
 pub(crate) fn import(args: &ImportSessionArgs, context: &Context) -> Outcome {
     let bad = |error: TransferError| failure(&args.file, &error);
     let mut file = seekable(&args.file).map_err(|error| bad(error.into()))?;
     let transfer = transfer::read(BufReader::new(&file)).map_err(bad)?;
-    let altered = transfer.blobs.as_ref().map(|it| &it.altered);
-    if let Some(hash) = altered.and_then(|it| it.first()) {
-        let why = format!("blob {hash} is not what its hash says");
-        return Err(bad(TransferError::Damaged(why)));
-    }
     let library = context.library()?;
     let trust = library.trust();
+    let verified = verify_file(&args.file, &transfer, |name| trusted(&trust, name));
+    let complaints = verified.complaints();
+    if !complaints.is_empty() && !args.allow_unverified {
+        return Err(unverified(&args.file, &verified));
+    }
     with_engine(context, Wanted::default(), async |engine| {
         all_new(engine, &transfer).await?;
         if transfer.blobs.is_some() {
             file.rewind().map_err(|error| bad(error.into()))?;
             keep_blobs(engine, &file, bad).await?;
         }
-        let imported = sessions(engine, transfer, |name| trusted(&trust, name)).await?;
+        let key = |name: &str| trusted(&trust, name);
+        let imported = sessions(engine, transfer, complaints, key).await?;
         Ok(Box::new(imported) as Box<dyn Report>)
     })
+}
+
+/// Nothing is written of a file that does not hold.
+fn unverified(path: &Path, verified: &Verified) -> Failure {
+    let complaints = verified.complaints();
+    let mut message = format!("{} cannot be verified:", path.display());
+    for line in complaints.iter().take(MOST_COMPLAINTS) {
+        let _ = write!(message, "\n  {}", plain(line));
+    }
+    if complaints.len() > MOST_COMPLAINTS {
+        let more = complaints.len() - MOST_COMPLAINTS;
+        let _ = write!(message, "\n  and {more} more: rye session verify shows all");
+    }
+    let failure = Failure::new(Exit::Integrity, "unverified", message);
+    let file = lillux::shell_word(path);
+    if verified.is_by_strangers() {
+        return failure.hint(
+            "its owner shows the key with `rye keys show`; then: rye keys trust FILE".to_owned(),
+        );
+    }
+    failure.hint(format!("rye session import {file} --allow-unverified"))
 }
 
 /// A file that can be read twice: once to see that it is whole, and then to use it.
@@ -94,12 +120,14 @@ async fn keep_blobs(
 async fn sessions(
     engine: &Engine,
     transfer: Transfer,
+    unverified: Vec<String>,
     key: impl Fn(&str) -> Option<PublicKey>,
 ) -> Result<Imported, Failure> {
     let found = engine.look_at_blobs(&transfer.archives).await;
     let mut imported = Imported {
         sessions: Vec::new(),
         doubts: Vec::new(),
+        unverified: Vec::new(),
         blobs: transfer.blobs.map_or(0, |it| it.whole.len()),
         missing: found
             .into_iter()
@@ -110,8 +138,12 @@ async fn sessions(
     imported.sessions = ids(&transfer.archives);
     // Whoever is killed meanwhile has not taken in a session that misses something.
     for archive in transfer.archives.into_iter().rev() {
-        imported.doubts.extend(engine.import(archive, &key).await?);
+        imported.doubts.extend(match unverified.first() {
+            Some(why) => engine.import_unverified(archive, why).await?,
+            None => engine.import(archive, &key).await?,
+        });
     }
+    imported.unverified = unverified;
     Ok(imported)
 }
 
@@ -130,6 +162,8 @@ struct Imported {
     sessions: Vec<SessionId>,
     /// Decisions that do not count here.
     doubts: Vec<Doubt>,
+    /// Why they could not be verified; nothing where they were.
+    unverified: Vec<String>,
     /// How many blobs came along.
     blobs: usize,
     /// Those that did not, and are needed.
@@ -152,6 +186,7 @@ impl Report for Imported {
         let doubts: Vec<_> = doubts.collect();
         json!({
             "sessions": self.sessions,
+            "unverified": self.unverified,
             "decisions_not_counted": doubts,
             "blobs": self.blobs,
             "missing_blobs": self.missing,
@@ -161,6 +196,10 @@ impl Report for Imported {
     fn show(&self, page: &mut Page) {
         for id in &self.sessions {
             page.line(id);
+        }
+        if let Some(why) = self.unverified.first() {
+            let why = format!("imported unverified: {}", plain(why));
+            page.line(paint(BAD, why));
         }
         if !self.missing.is_empty() {
             let what = count(self.missing.len(), "blob is", "blobs are");

@@ -9,9 +9,9 @@ use lillux::Hash;
 use lillux::keys::{Fingerprint, PublicKey};
 use rye_engine::blob::needed;
 use rye_engine::proof::{self, Fault, Kept, Trouble, Verdict};
-use rye_engine::protocol::{Archive, SessionId};
+use rye_engine::protocol::{Archive, Millis, SessionId};
 use rye_engine::store::StoreError;
-use rye_host::transfer::{self, TransferError};
+use rye_host::transfer::{self, Transfer, TransferError};
 use rye_items::trust::Trust;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use crate::cli::args::VerifySessionArgs;
 use crate::cli::context::Context;
 use crate::cli::engine::{Wanted, find, with_engine};
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::page::{BAD, GOOD, Page, paint, plain};
+use crate::cli::page::{BAD, GOOD, Page, WARN, paint, plain};
 use crate::cli::printer::{Outcome, Report};
 
 pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
@@ -41,21 +41,7 @@ pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
             })
         })?
     };
-    let mut report = Verified::default();
-    let verdicts = proof::check_all(&checked.archives, key);
-    for (archive, mut verdict) in checked.archives.iter().zip(verdicts) {
-        match &checked.blobs {
-            None => report.left += needed(archive).len(),
-            Some(found) => proof::check_blobs(archive, &mut verdict, |hash| {
-                found.get(hash).copied().unwrap_or(Kept::Missing)
-            }),
-        }
-        if report.sessions.is_empty() {
-            verdict.faults.extend(checked.fault.clone());
-        }
-        report.sessions.push((archive.session.id.clone(), verdict));
-    }
-    Ok(Box::new(report))
+    Ok(Box::new(checked.verify(key)))
 }
 
 /// What is to be checked.
@@ -65,6 +51,27 @@ struct Checked {
     fault: Option<Fault>,
     /// How the blobs are found; none where the file is of a form that has none.
     blobs: Option<BTreeMap<Hash, Kept>>,
+}
+
+impl Checked {
+    /// Checks seals, receipts, rows and blobs.
+    fn verify(&self, key: impl Fn(&str) -> Option<PublicKey>) -> Verified {
+        let mut report = Verified::default();
+        let verdicts = proof::check_all(&self.archives, key);
+        for (archive, mut verdict) in self.archives.iter().zip(verdicts) {
+            match &self.blobs {
+                None => report.left += needed(archive).len(),
+                Some(found) => proof::check_blobs(archive, &mut verdict, |hash| {
+                    found.get(hash).copied().unwrap_or(Kept::Missing)
+                }),
+            }
+            if report.sessions.is_empty() {
+                verdict.faults.extend(self.fault.clone());
+            }
+            report.sessions.push((archive.session.id.clone(), verdict));
+        }
+        report
+    }
 }
 
 /// What cannot be read any more is not what was written.
@@ -81,39 +88,54 @@ pub(super) fn trusted(trust: &Trust<'_>, name: &str) -> Option<PublicKey> {
     Some(trust.standing(fingerprint).ok()?.key.clone())
 }
 
-/// What a file says, and what is wrong with its signature.
 fn from_file(path: &Path, key: &impl Fn(&str) -> Option<PublicKey>) -> Result<Checked, Failure> {
     let read = File::open(path)
         .map_err(TransferError::from)
         .and_then(|file| transfer::read(BufReader::new(file)));
     let transfer = read.map_err(|error| failure(path, &error))?;
-    let fault = |trouble, why: String| {
-        Some(Fault {
-            trouble,
-            place: path.display().to_string(),
-            why,
-        })
-    };
-    let fault = match &transfer.signed_by {
-        None => fault(Trouble::Signature, "nobody signed the file".to_owned()),
-        Some(signed) => match key(&signed.key) {
-            None => {
-                let why = format!("it is signed by {}, which is not trusted", signed.key);
-                fault(Trouble::UnknownKey, why)
-            }
-            Some(public) if signed.is_by(&public) => None,
-            Some(_) => fault(Trouble::Signature, "its signature is wrong".to_owned()),
-        },
-    };
-    let blobs = transfer.blobs.as_ref().map(|blobs| {
-        let needed = transfer.archives.iter().flat_map(needed);
-        needed.map(|(hash, _)| (hash, blobs.find(&hash))).collect()
-    });
-    Ok(Checked {
-        archives: transfer.archives,
-        fault,
-        blobs,
-    })
+    Ok(Checked::of_file(path, &transfer, key))
+}
+
+/// Checks what a file says, before anything of it is written here.
+pub(super) fn verify_file(
+    path: &Path,
+    transfer: &Transfer,
+    key: impl Fn(&str) -> Option<PublicKey>,
+) -> Verified {
+    Checked::of_file(path, transfer, &key).verify(key)
+}
+
+impl Checked {
+    /// What a file says, and what is wrong with its signature.
+    fn of_file(path: &Path, transfer: &Transfer, key: &impl Fn(&str) -> Option<PublicKey>) -> Self {
+        let fault = |trouble, why: String| {
+            Some(Fault {
+                trouble,
+                place: path.display().to_string(),
+                why,
+            })
+        };
+        let fault = match &transfer.signed_by {
+            None => fault(Trouble::Signature, "nobody signed the file".to_owned()),
+            Some(signed) => match key(&signed.key) {
+                None => {
+                    let why = format!("it is signed by {}, which is not trusted", signed.key);
+                    fault(Trouble::UnknownKey, why)
+                }
+                Some(public) if signed.is_by(&public) => None,
+                Some(_) => fault(Trouble::Signature, "its signature is wrong".to_owned()),
+            },
+        };
+        let blobs = transfer.blobs.as_ref().map(|blobs| {
+            let needed = transfer.archives.iter().flat_map(needed);
+            needed.map(|(hash, _)| (hash, blobs.find(&hash))).collect()
+        });
+        Self {
+            archives: transfer.archives.clone(),
+            fault,
+            blobs,
+        }
+    }
 }
 
 /// A file that is no session, or not all of one.
@@ -132,13 +154,30 @@ pub(in crate::cli::commands) fn failure(path: &Path, error: &TransferError) -> F
 }
 
 #[derive(Default)]
-struct Verified {
+pub(super) struct Verified {
     sessions: Vec<(SessionId, Verdict)>,
     /// How many blobs they refer to that a file of an older form does not have.
     left: usize,
 }
 
 impl Verified {
+    /// What is wrong, a line for each.
+    pub(super) fn complaints(&self) -> Vec<String> {
+        let line =
+            |fault: &Fault| format!("{} {}: {}", word(fault.trouble), fault.place, fault.why);
+        self.faults().map(line).collect()
+    }
+
+    /// Whether all that is wrong is that the keys are not trusted here.
+    pub(super) fn is_by_strangers(&self) -> bool {
+        self.faults().all(|it| it.trouble == Trouble::UnknownKey)
+    }
+
+    fn unsealed(&self) -> usize {
+        let sessions = self.sessions.iter();
+        sessions.map(|(_, verdict)| verdict.unsealed.len()).sum()
+    }
+
     fn faults(&self) -> impl Iterator<Item = &Fault> {
         self.sessions
             .iter()
@@ -161,6 +200,8 @@ impl Report for Verified {
                 "receipts_without_the_words_of_the_question": verdict.of_first_kind,
                 "blobs": verdict.blobs,
                 "keys": verdict.keys,
+                "sealed_at": verdict.sealed_at,
+                "unsealed": verdict.unsealed,
                 "faults": faults.collect::<Vec<_>>(),
             })
         });
@@ -169,8 +210,10 @@ impl Report for Verified {
 
     fn show(&self, page: &mut Page) {
         for (id, verdict) in &self.sessions {
-            let said = if verdict.faults.is_empty() {
+            let said = if verdict.is_verified() {
                 paint(GOOD, "verified")
+            } else if verdict.faults.is_empty() {
+                paint(WARN, "verified up to its last seal")
             } else if verdict.is_unsigned() {
                 paint(BAD, "not signed")
             } else {
@@ -212,6 +255,17 @@ impl Report for Verified {
                     count(*of_first_kind, "receipt covers", "receipts cover")
                 ));
             }
+            if !verdict.unsealed.is_empty() {
+                let since = verdict.sealed_at.map(moment);
+                page.line(format_args!(
+                    "  {} since {}:",
+                    paint(WARN, "unsealed changes"),
+                    since.unwrap_or_else(|| "the beginning".to_owned())
+                ));
+                for row in &verdict.unsealed {
+                    page.line(format_args!("    {}", plain(row)));
+                }
+            }
             for fault in &verdict.faults {
                 let (word, why) = (word(fault.trouble), plain(&fault.why));
                 page.line(format_args!(
@@ -231,8 +285,14 @@ impl Report for Verified {
 
     fn failure(&self) -> Option<Failure> {
         let faults = self.faults().count();
-        if faults == 0 {
+        if faults == 0 && self.unsealed() == 0 {
             return None;
+        }
+        if faults == 0 {
+            let message = "not all of it is sealed yet: a turn is under way, or its host died";
+            let failure = Failure::new(Exit::Integrity, "unsealed", message);
+            let id = self.sessions.first().map(|it| it.0.to_string());
+            return Some(failure.hint(format!("rye session show {}", id.unwrap_or_default())));
         }
         let mut faulty = self.sessions.iter().filter(|it| !it.1.faults.is_empty());
         let unsigned = faulty.all(|(_, verdict)| verdict.is_unsigned());
@@ -253,6 +313,10 @@ impl Report for Verified {
             failure
         })
     }
+}
+
+fn moment(at: Millis) -> String {
+    lillux::time::seconds((at.0 / 1000).cast_signed())
 }
 
 fn word(trouble: Trouble) -> &'static str {
