@@ -171,7 +171,16 @@ impl From<IntegrityError> for Failure {
             Problem::BadSignature { fingerprint } => {
                 failure.detail("fingerprint", json!(fingerprint))
             }
-            Problem::Line(_) => failure,
+            Problem::NoManifest(files) => {
+                let file = |path: &String| json!({ "path": path, "state": "unsigned" });
+                failure.detail("files", files.iter().map(file).collect::<Vec<_>>())
+            }
+            Problem::Files(files) => {
+                let files = files.iter();
+                let files = files.map(|(path, it)| json!({ "path": path, "state": it.code() }));
+                failure.detail("files", files.collect::<Vec<_>>())
+            }
+            Problem::Line(_) | Problem::Manifest(_) => failure,
         }
     }
 }
