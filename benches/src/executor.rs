@@ -14,7 +14,7 @@ use lillux::Hash;
 use lillux::durable::Existing;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_executor::{Executor, Places, Request, Status};
+use rye_executor::{Executor, Places, Request, Status, dependency_scopes};
 use rye_items::signature::{self, Binding};
 use rye_items::{Comment, OwnKeys};
 use tempfile::TempDir;
@@ -107,7 +107,7 @@ impl World {
         write_signed(&tool, text, &key)?;
         let runtime = "version: \"1.0.0\"\ntool_type: runtime\nexecutor_id: subprocess\n\
                        anchor: {markers_any: [mark]}\n\
-                       verify_deps: {scope: anchor, extensions: [.py, .sh]}\n\
+                       verify_deps: {scope: anchor}\n\
                        config: {command: /bin/true}\n";
         write_signed(&tools.join("rt.yaml"), runtime, &key)?;
         write_signed(&tools.join("pack/it.sh"), "# executor_id: rt\n", &key)?;
@@ -141,8 +141,14 @@ impl World {
             .enable_io()
             .enable_time()
             .build()?;
+        let executor = Executor::new(places, Arc::new(Supervisor::start()?));
+        let library = executor.library()?;
+        let pack = library.find(&"pack/it".parse()?)?;
+        for scope in dependency_scopes(&library, &pack, &project)? {
+            library.sign_manifest(pack.root, &scope, &key, None)?;
+        }
         Ok(Self {
-            executor: Executor::new(places, Arc::new(Supervisor::start()?)),
+            executor,
             folder,
             runtime,
             tool,

@@ -289,12 +289,40 @@ fn what_is_wrong_with_one_space_is_not_told_of_another() {
 }
 
 #[test]
-fn a_file_without_comments_is_signed_and_verified_beside_it() {
+fn what_a_tool_can_load_is_signed_with_it() {
     let world = ready();
-    world.write("project/.ai/tools/pack/package.json", "{}\n");
-    let path = ".ai/tools/pack/package.json";
-    let (sign, verify) = (format!("sign {path}"), format!("verify {path}"));
-    let first = world.transcript(&[&verify, &sign, &verify]);
-    world.write("project/.ai/tools/pack/package.json", "{ }\n");
-    assert_transcript!(first + &world.transcript(&[&verify]));
+    let tool = "__version__ = \"1.0.0\"\n__executor_id__ = \"rye/core/runtimes/python/function\"\n\
+        import helper\n\ndef execute(params, project_path):\n    return helper.WORD\n";
+    world.write("project/.ai/tools/pack/it.py", tool);
+    world.write("project/.ai/tools/pack/__init__.py", "");
+    world.write("project/.ai/tools/pack/helper.py", "WORD = 1\n");
+    let mut transcript = world.transcript(&[
+        "sign pack/it",
+        "sign pack/it",
+        "verify pack/it",
+        "execute pack/it",
+    ]);
+    world.write("project/.ai/tools/pack/helper.py", "WORD = 2\n");
+    world.write("project/.ai/tools/pack/helper", "planted");
+    std::fs::remove_file(world.path("project/.ai/tools/pack/__init__.py")).unwrap();
+    transcript += &world.transcript(&["verify pack/it", "execute pack/it", "sign pack/it"]);
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn a_directory_is_signed_as_it_is() {
+    let world = ready();
+    world.write("project/env/bin/python", "");
+    world.write("project/.ai/tools/nm/it.sh", "# executor_id: rye/core/runtimes/bash/bash\n");
+    let mut transcript = world.transcript(&[
+        "sign --manifest env",
+        "sign --manifest env --json",
+        "sign --manifest .ai/tools/nm",
+        "sign --manifest .",
+        "sign --manifest nowhere",
+        "sign --manifest /etc",
+    ]);
+    std::os::unix::fs::symlink("../..", world.path("project/env/bin/out")).unwrap();
+    transcript += &world.transcript(&["sign --manifest env"]);
+    assert_transcript!(transcript);
 }

@@ -22,9 +22,10 @@ use crate::snapshot::Snapshot;
 use crate::space::{Deviation, Directory, Filter, Links, Name, Root, Scan, Space, SpaceError};
 use crate::trust::Trust;
 
-/// A directory with fewer bytes is hashed by every call; of a larger one, the state in which
-/// it was verified is kept.
-const WORTH_A_CACHE: u64 = 4 << 20;
+/// A directory with fewer bytes and files is hashed by every call; of a larger one, the state
+/// in which it was verified is kept.
+const CACHED_BYTES: u64 = 1 << 20;
+const CACHED_FILES: usize = 64;
 
 /// Directories that are passed over where a runtime does not say which.
 pub const EXCLUDED_DIRS: [&str; 4] = [".git", "__pycache__", "node_modules", ".venv"];
@@ -505,7 +506,10 @@ pub(crate) fn compare(
         match (name, expected.get(path)) {
             (Name::File(identity), Some(Entry::File(hash))) => {
                 bytes += identity.size;
-                state.update(format!("{path}\0{hash}\0{identity:?}\n").as_bytes());
+                state.update(path.as_bytes());
+                state.update(&[0]);
+                state.update(hash.as_bytes());
+                state.update(&identity.to_bytes());
                 files.push((path, identity, *hash));
             }
             (Name::Link(target), Some(Entry::Link(listed))) if target == listed => {}
@@ -524,7 +528,7 @@ pub(crate) fn compare(
     }
     // What could change without a new state is not kept: it counts as a failure without
     // deviations.
-    let is_cached = bytes >= WORTH_A_CACHE;
+    let is_cached = bytes >= CACHED_BYTES || files.len() >= CACHED_FILES;
     let hash_all = || {
         let outcomes = parallel(&files, &|_| (), |(path, identity, listed)| {
             match directory.hash(path, identity, is_cached) {

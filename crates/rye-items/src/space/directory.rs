@@ -77,16 +77,25 @@ pub enum Deviation {
 }
 
 impl Deviation {
-    /// For messages: `added helper.py`.
-    pub fn as_str(self) -> &'static str {
+    /// A stable word for scripts.
+    pub fn code(self) -> &'static str {
         match self {
             Self::Added => "added",
             Self::Missing => "missing",
             Self::Changed => "changed",
-            Self::NotRegular => "not a regular file:",
-            Self::LeavesDirectory => "link out of the directory:",
+            Self::NotRegular => "not_regular",
+            Self::LeavesDirectory => "leaves_directory",
             Self::Unreadable => "unreadable",
             Self::Unsigned => "unsigned",
+        }
+    }
+
+    /// For messages: `added helper.py`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotRegular => "not a regular file:",
+            Self::LeavesDirectory => "link out of the directory:",
+            other => other.code(),
         }
     }
 }

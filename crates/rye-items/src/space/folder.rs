@@ -60,6 +60,17 @@ impl FileIdentity {
         }
     }
 
+    /// All of it, for hashing.
+    pub(crate) fn to_bytes(self) -> [u8; 56] {
+        let mut bytes = [0; 56];
+        bytes[..8].copy_from_slice(&self.device.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.inode.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.size.to_le_bytes());
+        bytes[24..40].copy_from_slice(&self.modified.to_le_bytes());
+        bytes[40..].copy_from_slice(&self.changed.to_le_bytes());
+        bytes
+    }
+
     /// Whether a file that was read after this tick of the clock, and looked so,
     /// would look different after any later change.
     ///

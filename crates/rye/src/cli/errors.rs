@@ -10,7 +10,7 @@ use rye_items::{
     IdError, IntegrityError, ItemError, LookupError, OwnKeyError, Problem, SignError, SpaceError,
 };
 use rye_mcp::client::ClientError;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::failure::{Exit, Failure};
 use crate::settings::SettingsError;
@@ -177,13 +177,14 @@ impl From<IntegrityError> for Failure {
             } => failure
                 .detail("signed_for", signed_for.to_string())
                 .detail("expected", expected.to_string()),
-            Problem::NoManifest(files) => failure.detail("files", json!(files)),
+            Problem::NoManifest(files) => {
+                let file = |path: &String| json!({ "path": path, "state": "unsigned" });
+                failure.detail("files", files.iter().map(file).collect::<Vec<_>>())
+            }
             Problem::Files(files) => {
-                let files = files.iter().map(|(path, deviation)| {
-                    let deviation = deviation.as_str().trim_end_matches(':');
-                    json!({ "path": path, "deviation": deviation })
-                });
-                failure.detail("files", files.collect::<Value>())
+                let files = files.iter();
+                let files = files.map(|(path, it)| json!({ "path": path, "state": it.code() }));
+                failure.detail("files", files.collect::<Vec<_>>())
             }
             Problem::Line(_) | Problem::Unbound | Problem::Manifest(_) => failure,
         }

@@ -78,14 +78,9 @@ fn word(hit: &Hit, judged: &Result<(), Problem>) -> &'static str {
     match judged {
         Err(Problem::Line(SignatureError::Unsigned)) if hit.problem.is_some() => "unreadable",
         Ok(()) => "verified",
-        Err(Problem::Line(SignatureError::Unsigned)) => "unsigned",
-        Err(Problem::Line(_)) => "malformed",
-        Err(
-            Problem::Changed { .. }
-            | Problem::NoManifest(_)
-            | Problem::Manifest(_)
-            | Problem::Files(_),
-        ) => "changed",
+        Err(Problem::Line(SignatureError::Unsigned) | Problem::NoManifest(_)) => "unsigned",
+        Err(Problem::Line(_) | Problem::Manifest(_)) => "malformed",
+        Err(Problem::Changed { .. } | Problem::Files(_)) => "changed",
         Err(Problem::Untrusted { .. }) => "untrusted",
         Err(Problem::Revoked(_)) => "revoked",
         Err(Problem::BadSignature { .. }) => "forged",
