@@ -124,9 +124,9 @@ pub(crate) fn fold_events(thread: &mut Shared<Thread>, ops: &[Op]) {
     for op in ops {
         if let Op::Event(Some(of), kind) = op
             && *of == thread.id
-            && let Some(told) = rows::fold(&thread.told, kind)
+            && let Some(told) = rows::fold(&thread.events_hash, kind)
         {
-            thread.told = told;
+            thread.events_hash = told;
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct Thread {
     pub seal: String,
     /// A rolling hash of the events of this thread.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub told: String,
+    pub events_hash: String,
     /// What its prompts have used up, children included.
     #[serde(default, skip_serializing_if = "Usage::is_zero")]
     pub used: Usage,

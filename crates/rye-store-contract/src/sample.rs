@@ -50,7 +50,7 @@ pub fn thread(session: &str, name: &str) -> Thread {
         status: ThreadStatus::Active,
         leaf: None,
         leaf_hash: String::new(),
-        told: String::new(),
+        events_hash: String::new(),
         used: Usage::default(),
         seal: String::new(),
         mode: QueueMode::Followup,

@@ -593,7 +593,7 @@ pub(super) fn thread(session: &SessionId, key: &str, now: Millis) -> Thread {
         status: ThreadStatus::Active,
         leaf: None,
         leaf_hash: String::new(),
-        told: String::new(),
+        events_hash: String::new(),
         used: Usage::default(),
         seal: String::new(),
         mode: QueueMode::default(),

@@ -155,7 +155,7 @@ impl World {
             status: ThreadStatus::Active,
             leaf: None,
             leaf_hash: String::new(),
-            told: String::new(),
+            events_hash: String::new(),
             used: Usage::default(),
             seal: String::new(),
             mode: QueueMode::Followup,

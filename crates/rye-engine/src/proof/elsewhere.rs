@@ -49,9 +49,9 @@ pub(crate) fn doubt(
             };
             let mut threads = archive.threads.iter_mut();
             if let Some(thread) = threads.find(|it| it.id == gate.origin.thread)
-                && let Some(told) = rows::fold(&thread.told, &kind)
+                && let Some(told) = rows::fold(&thread.events_hash, &kind)
             {
-                thread.told = told;
+                thread.events_hash = told;
             }
             archive.events.push(Event {
                 sequence: archive.events.last().map_or(Some(1), following),

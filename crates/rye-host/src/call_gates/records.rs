@@ -65,6 +65,8 @@ pub(super) fn asked(gate: &Gate, project: &Path) -> Batch {
         leaf: None,
         leaf_hash: String::new(),
         seal: String::new(),
+        events_hash: String::new(),
+        used: Usage::default(),
         mode: QueueMode::default(),
         model: None,
         summary: None,

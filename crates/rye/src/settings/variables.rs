@@ -33,7 +33,7 @@ const fn build(name: &'static str, says: &'static str) -> Variable {
 }
 
 /// All of them, those of a call first, each in alphabetical order.
-pub(crate) const VARIABLES: [Variable; 21] = [
+pub(crate) const VARIABLES: [Variable; 22] = [
     call(
         "HOME",
         "the folder with your `.ai/`, where `USER_SPACE` is not set; the cache and the state are below it",

@@ -196,7 +196,7 @@ impl<'a> Check<'a> {
             }
         }
         for thread in &archive.threads {
-            if told.get(&thread.id).map_or("", String::as_str) != thread.told {
+            if told.get(&thread.id).map_or("", String::as_str) != thread.events_hash {
                 let why = "its events are not what its host wrote";
                 self.fault(Trouble::Altered, &thread.id, why);
             }
