@@ -61,13 +61,14 @@ pub(crate) enum Tool {
 }
 
 /// Programs that tests call, with the Debian package of each.
-const TEST_PROGRAMS: [(&str, &str); 7] = [
+const TEST_PROGRAMS: [(&str, &str); 8] = [
     ("node", "nodejs"),
     ("npm", "npm"),
     ("openssl", "openssl"),
     ("ps", "procps"),
     ("python3", "python3"),
     ("ruby", "ruby"),
+    ("strace", "strace"),
     ("unshare", "util-linux"),
 ];
 

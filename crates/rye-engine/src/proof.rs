@@ -17,11 +17,12 @@ mod rows;
 mod tasks;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use lillux::Hash;
 use lillux::keys::{Purpose, SigningKey};
 use rye_protocol::{
-    Archive, Entry, EntryId, EntryKind, EventKind, Gate, Millis, Op, Part, QueueItem, QueueItemId,
+    Archive, Batch, Entry, EntryId, EntryKind, EventKind, Gate, Millis, Op, Part, QueueItem, QueueItemId,
     Seal, SessionId, Thread, ThreadId,
 };
 use serde::Serialize;
@@ -179,6 +180,28 @@ pub(crate) fn seal_rows(
     let mut rows = BTreeMap::new();
     ops.iter().for_each(|op| rows::add(&mut rows, op));
     sealed_rows(session, rows, at, key)
+}
+
+/// Completes a commit to a session that no runner drives: adds the thread, with the events of
+/// the commit in its rolling hash, and seals the rows if there is a key.
+pub fn seal_commit(batch: &mut Batch, mut thread: Thread, at: Millis, key: Option<&SigningKey>) {
+    let session = thread.session.clone();
+    for op in &batch.ops {
+        if let Op::Event(Some(of), kind) = op
+            && *of == thread.id
+            && let Some(hash) = rows::fold(&thread.events_hash, kind)
+        {
+            thread.events_hash = hash;
+        }
+    }
+    let is_event = |op: &Op| matches!(op, Op::Event(..));
+    let first_event = batch.ops.iter().position(is_event);
+    let place = first_event.unwrap_or(batch.ops.len());
+    batch.ops.insert(place, Op::PutThread(Arc::new(thread)));
+    if let Some(key) = key {
+        let kind = seal_rows(&session, &batch.ops, at, key);
+        batch.push(Op::Event(None, Arc::new(kind)));
+    }
 }
 
 /// The same for all rows of a session that nobody has sealed yet.

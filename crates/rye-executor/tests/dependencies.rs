@@ -124,6 +124,10 @@ async fn a_manifest_counts_only_for_its_own_directory_and_by_a_trusted_key() {
         fs::copy(entry.path(), other.join(entry.file_name())).unwrap();
     }
     let error = world.refused("other/function", json!({})).await;
+    assert_eq!(error.code, "signed_for_another_file", "{error:?}");
+    // The item itself signed there, with the manifest of the other directory.
+    world.sign(&other.join("function.py"));
+    let error = world.refused("other/function", json!({})).await;
     assert_eq!(error.code, "malformed_signature", "{error:?}");
     for (from, to, code) in [
         ("helper.py", "helped.py", "bad_signature"),

@@ -64,16 +64,19 @@ pub enum CallGateError {
 pub struct CallGates {
     store: Sqlite,
     trust: Trusted,
+    /// Seals the records, and signs what the person at a client decided.
+    key: Option<SigningKey>,
     /// One call of this process is looked at after the other.
     alone: Mutex<()>,
 }
 
 impl CallGates {
     /// Those in a store. A decision counts with a receipt of a key that this trusts.
-    pub fn new(store: Sqlite, trust: Trusted) -> Self {
+    pub fn new(store: Sqlite, trust: Trusted, key: Option<SigningKey>) -> Self {
         Self {
             store,
             trust,
+            key,
             alone: Mutex::default(),
         }
     }
@@ -128,7 +131,7 @@ impl CallGates {
             .store
             .claim(&gate.origin.session, Claim::IfFree)
             .await?;
-        let written = self.store.commit(&lease, records::asked(gate, project));
+        let written = self.store.commit(&lease, records::asked(gate, project, self.key.as_ref()));
         let written = written.await;
         self.store.release(&lease).await?;
         written.map(drop)
@@ -142,7 +145,6 @@ impl CallGates {
         call: &Gated,
         is_approved: bool,
         by: &str,
-        key: Option<&SigningKey>,
     ) -> Result<(), CallGateError> {
         let session = session_id(format!("{FORM}{}", SessionId::new()))?;
         let hash = call_hash(project, call);
@@ -155,6 +157,7 @@ impl CallGates {
             source: ELICITATION.to_owned(),
             receipt: None,
         };
+        let key = self.key.as_ref();
         resolution.receipt = key.map(|key| Box::new(receipt(&gate, &resolution, key)));
         gate.status = GateStatus::Resolved { resolution };
         Ok(self.write(&gate, project).await?)
@@ -204,7 +207,7 @@ impl CallGates {
             if record.session.status == SessionStatus::Terminated {
                 return Ok(false);
             }
-            let batch = records::used(gate, record.session);
+            let batch = records::used(gate, record, self.key.as_ref());
             self.store.commit(&lease, batch).await?;
             Ok(true)
         };

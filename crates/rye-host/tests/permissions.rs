@@ -31,7 +31,7 @@ impl World {
         let workspace = folder.path().join("workspace");
         fs::create_dir_all(workspace.join(".git/hooks")).unwrap();
         fs::create_dir(workspace.join(".ai")).unwrap();
-        fs::create_dir_all(folder.path().join("home/.keys")).unwrap();
+        fs::create_dir_all(folder.path().join("user/.keys")).unwrap();
         fs::create_dir(folder.path().join("outside")).unwrap();
         let links = [
             (folder.path().join("outside"), "link"),
@@ -47,7 +47,7 @@ impl World {
     }
 
     fn home(&self) -> PathBuf {
-        self.folder.path().join("home")
+        self.folder.path().join("user")
     }
 
     fn sandbox(&self, supervisor: Supervisor) -> Local {
@@ -180,7 +180,7 @@ async fn every_write_asks_in_a_home_and_where_there_is_no_project() {
     // Also above a home, and in a directory that is no project.
     world.workspace = world.folder.path().to_owned();
     assert_eq!(
-        world.write("home/.profile", "deny", allow()).await,
+        world.write("user/.profile", "deny", allow()).await,
         (true, false)
     );
     world.workspace = world.folder.path().join("outside");
@@ -191,7 +191,7 @@ async fn every_write_asks_in_a_home_and_where_there_is_no_project() {
 async fn nobody_is_asked_about_a_private_path_and_nothing_is_written() {
     let world = World::new();
     let private = world.home().join(".keys/new").display().to_string();
-    for path in [private.as_str(), "../home/.keys/new"] {
+    for path in [private.as_str(), "../user/.keys/new"] {
         for rules in [Vec::new(), rule("builtin:*", Mode::Allow)] {
             let outcome = world.write(path, "approve", rules).await;
             assert_eq!(outcome, (false, false), "{path}");

@@ -314,12 +314,12 @@ async fn only_the_local_one_lets_paths_lead_out() {
 async fn the_local_one_refuses_private_directories_by_every_way_to_them() {
     use std::os::unix::fs::symlink;
     let folder = tempfile::tempdir().unwrap();
-    let [work, keys] = ["work", "home/keys"].map(|it| folder.path().join(it));
+    let [work, keys] = ["work", "user/keys"].map(|it| folder.path().join(it));
     std::fs::create_dir_all(work.join("sub")).unwrap();
     std::fs::create_dir_all(&keys).unwrap();
     std::fs::write(keys.join("key"), "secret").unwrap();
-    symlink("../home/keys", work.join("keys")).unwrap();
-    symlink("../../home", work.join("sub/up")).unwrap();
+    symlink("../user/keys", work.join("keys")).unwrap();
+    symlink("../../user", work.join("sub/up")).unwrap();
     std::fs::hard_link(keys.join("key"), work.join("hard")).unwrap();
     let protected = Protected {
         private: vec![keys.clone()],
@@ -334,7 +334,7 @@ async fn the_local_one_refuses_private_directories_by_every_way_to_them() {
         "keys/new/deep",
         "keys",
         "sub/up/keys/key",
-        "../home/keys/key",
+        "../user/keys/key",
         "hard",
         &absolute,
         &through_proc,
@@ -359,7 +359,7 @@ async fn the_local_one_refuses_private_directories_by_every_way_to_them() {
         assert_eq!(sandbox.leads_to(path).await.class, Class::Private);
     }
     // What is above a private directory is neither removed nor searched through it.
-    assert!(sandbox.rm("../home").await.is_err());
+    assert!(sandbox.rm("../user").await.is_err());
     let found = sandbox.walk(&walk("..")).await.unwrap().files;
     let names: Vec<_> = found.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(names, ["../work/hard"]);

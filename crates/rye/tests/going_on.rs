@@ -257,7 +257,7 @@ fn a_session_whose_folder_is_not_there_goes_on_in_the_project_that_one_is_in() {
 
     let second = World::new();
     second.write("project/agent.yaml", SCRIPT);
-    let imported = second.run(&["session", "import", file]);
+    let imported = second.run(&["session", "import", file, "--allow-unverified"]);
     assert!(imported.status.success(), "{imported:?}");
     let approved = second.run(&["gate", "approve", &session]);
     assert!(approved.status.success(), "{approved:?}");

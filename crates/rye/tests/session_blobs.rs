@@ -131,6 +131,10 @@ fn long_output_can_be_read_on_another_machine() {
     assert_eq!(counts, [1, 1]);
 
     let there = ready();
+    let key = here.run(&["keys", "show"]).stdout;
+    there.write("project/here.pem", &String::from_utf8(key).unwrap());
+    let trusted = there.run(&["keys", "trust", "here.pem", "--yes"]);
+    assert!(trusted.status.success(), "{trusted:?}");
     let file = fs::read(here.path("project/work.jsonl")).unwrap();
     let imported = json(&there.feed(&["session", "import", "-", "--json"], &file));
     assert_eq!(imported["blobs"], 2, "{imported}");
@@ -218,7 +222,7 @@ fn a_file_of_the_form_without_blobs_is_taken_in_as_it_is() {
     assert_eq!(troubles(&there, "old.jsonl"), []);
     let verified = json(&there.run(&["session", "verify", "old.jsonl", "--json"]));
     assert_eq!(verified["blobs_not_in_the_file"], 2);
-    let imported = there.run(&["session", "import", "old.jsonl"]);
+    let imported = there.run(&["session", "import", "old.jsonl", "--allow-unverified"]);
     assert!(imported.status.success(), "{imported:?}");
     let told = String::from_utf8_lossy(&imported.stdout);
     assert!(told.contains("2 blobs are not in the file"), "{told}");

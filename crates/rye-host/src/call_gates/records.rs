@@ -3,10 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use lillux::keys::SigningKey;
+use rye_engine::proof::seal_commit;
 use rye_engine::protocol::{
     Batch, CallId, EventKind, Gate, GateOrigin, GateStatus, Limits, Op, Purpose, QueueItemId,
     QueueMode, Session, SessionId, SessionStatus, Thread, ThreadId, ThreadStatus, Usage,
 };
+use rye_engine::store::Record;
 use rye_mcp::Gated;
 use serde_json::{Map, json};
 
@@ -32,7 +35,7 @@ pub(super) fn origin(session: &SessionId, call: &Gated) -> GateOrigin {
 
 /// A new session with its gate, pending or decided. With the decision of a person at a client
 /// it is terminated from the start.
-pub(super) fn asked(gate: &Gate, project: &Path) -> Batch {
+pub(super) fn asked(gate: &Gate, project: &Path, key: Option<&SigningKey>) -> Batch {
     let at = gate.created_at;
     let project = project.to_string_lossy();
     let session = Session {
@@ -81,7 +84,6 @@ pub(super) fn asked(gate: &Gate, project: &Path) -> Batch {
     let id = thread.id.clone();
     let mut batch = Batch::default();
     batch.push(Op::PutSession(Arc::new(session)));
-    batch.push(Op::PutThread(Arc::new(thread)));
     batch.tell(
         &id,
         EventKind::ThreadStart {
@@ -103,18 +105,23 @@ pub(super) fn asked(gate: &Gate, project: &Path) -> Batch {
         let (gate, resolution) = (gate.id.clone(), resolution.clone());
         batch.tell(&id, EventKind::DecisionGateResolved { gate, resolution });
     }
+    seal_commit(&mut batch, thread, at, key);
     batch
 }
 
 /// The decision about a call is used.
-pub(super) fn used(gate: &Gate, session: Session) -> Batch {
+pub(super) fn used(gate: &Gate, record: Record, key: Option<&SigningKey>) -> Batch {
+    let at = now();
     let mut batch = Batch::default();
     batch.push(Op::PutSession(Arc::new(Session {
         status: SessionStatus::Terminated,
-        updated_at: now(),
-        ..session
+        updated_at: at,
+        ..record.session
     })));
     let (call, tool) = (gate.origin.call.clone(), gate.origin.tool.clone());
     batch.tell(&gate.origin.thread, EventKind::ToolStart { call, tool });
+    if let Some(thread) = record.threads.into_iter().next() {
+        seal_commit(&mut batch, thread, at, key);
+    }
     batch
 }

@@ -19,15 +19,19 @@ fn world() -> World {
     let key = OwnKeys::of(&user)
         .generate("ada", Existing::Refuse)
         .unwrap();
-    let gates = open(folder.path());
+    let gates = open(folder.path(), Some(copy(&key)));
     World { folder, key, gates }
 }
 
-fn open(folder: &Path) -> CallGates {
+fn copy(key: &SigningKey) -> SigningKey {
+    SigningKey::from_pem(key.to_pem().as_bytes()).unwrap()
+}
+
+fn open(folder: &Path, key: Option<SigningKey>) -> CallGates {
     let mut places = Places::new(folder.join("project"), folder.join("cache"));
     places.user = Some(folder.join("user"));
     let store = Sqlite::open(folder.join("sessions.db")).unwrap();
-    CallGates::new(store, Trusted::of(&places))
+    CallGates::new(store, Trusted::of(&places), key)
 }
 
 fn call(chain: &str, parameters: Value) -> Gated {
@@ -175,7 +179,7 @@ async fn a_receipt_for_another_question_does_not_count() {
 #[tokio::test]
 async fn of_many_that_make_an_approved_call_one_may() {
     let world = world();
-    let other = open(world.folder.path());
+    let other = open(world.folder.path(), Some(copy(&world.key)));
     let call = call("x", json!({}));
     let gate = world.waits(&call).await;
     world.approve(&gate).await;
@@ -232,8 +236,9 @@ async fn the_decision_of_a_person_at_the_client_is_recorded_and_not_used_again()
     let world = world();
     let call = call("x", json!({}));
     let project = Path::new("/p");
-    for (is_approved, key) in [(true, Some(&world.key)), (false, None)] {
-        let recorded = world.gates.record(project, &call, is_approved, "ada", key);
+    let without_key = open(world.folder.path(), None);
+    for (is_approved, gates) in [(true, &world.gates), (false, &without_key)] {
+        let recorded = gates.record(project, &call, is_approved, "ada");
         recorded.await.unwrap();
     }
     let gates = world.gates.store.gates_with("gate:form-").await.unwrap();

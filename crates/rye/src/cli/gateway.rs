@@ -141,7 +141,7 @@ impl Items {
         }
         let store = rye_host::store(&database(context)?)?;
         let trust = Trusted::of(&execute::places(context)?);
-        let opened = Arc::new(CallGates::new(store, trust));
+        let opened = Arc::new(CallGates::new(store, trust, signing_key(context)?));
         Ok(Arc::clone(gates.insert(opened)))
     }
 
@@ -284,10 +284,9 @@ impl Gateway for Items {
     }
 
     fn record(&self, project: &Path, call: &Gated, is_approved: bool) -> Result<(), Refusal> {
-        self.with_gates(project, async |gates, context| {
-            let key = signing_key(context)?;
+        self.with_gates(project, async |gates, _| {
             let by = person();
-            let recorded = gates.record(project, call, is_approved, &by, key.as_ref());
+            let recorded = gates.record(project, call, is_approved, &by);
             Ok(recorded.await?)
         })
     }

@@ -125,7 +125,12 @@ fn sign(args: &SignArgs, context: &Context, shown: Option<&BTreeMap<PathBuf, Has
     drop(progress);
     // What was shown are the items alone.
     let manifests = match shown {
-        None => manifests(&library, &items, &key, context),
+        None => {
+            let signed = items.iter().zip(&outcomes);
+            let signed = signed.filter(|(_, outcome)| outcome.is_ok());
+            let signed: Vec<_> = signed.map(|(found, _)| found).collect();
+            manifests(&library, &signed, &key, context)
+        }
         Some(_) => Vec::new(),
     };
     rows.extend(
@@ -155,7 +160,7 @@ fn check(library: &Library, found: &Found<'_>, key: &SigningKey) -> Result<(), E
 /// Signs what the tools among some items can load, each directory once.
 fn manifests(
     library: &Library,
-    items: &[Found<'_>],
+    items: &[&Found<'_>],
     key: &SigningKey,
     context: &Context,
 ) -> Vec<Row> {
