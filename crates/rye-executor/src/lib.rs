@@ -42,8 +42,6 @@ mod trace;
 
 pub use envelope::{Envelope, ErrorInfo, Status};
 pub use error::ExecuteError;
-pub use executor::{
-    Approval, CallAnchor, Executor, Places, Request, Standing, dependency_scopes,
-};
+pub use executor::{Approval, CallAnchor, Executor, Places, Request, Standing, dependency_scopes};
 pub use primitive::{Listener, Run};
 pub use trace::{Step, Trace};

@@ -133,7 +133,10 @@ pub(super) fn verify(
     if let Some(embedded) = root.as_embedded() {
         let folder = within.map(|(folder, _)| folder);
         let files = folder.as_ref().map_or(0, |folder| {
-            embedded.below(&format!("{folder}/")).len().saturating_sub(1)
+            embedded
+                .below(&format!("{folder}/"))
+                .len()
+                .saturating_sub(1)
         });
         let mut hasher = Hasher::default();
         hasher.update(embedded.hash.as_bytes());
@@ -202,8 +205,7 @@ fn neighbours(
                 snapshot.add_environment(name, environment);
             }
         } else if waived && declared.is_anchored && path.is_dir() {
-            let hash = lillux::Hash::of("unsigned");
-            snapshot.add_environment(name, LockedEnvironment { path, hash });
+            snapshot.add_unsigned_environment(name, path);
         }
     }
     let above = folder.split('/').rev().take(depth + 1).collect::<Vec<_>>();
@@ -224,7 +226,10 @@ fn verify_lib(
     runtime: &str,
     scope: &Scope,
 ) -> Result<Option<Copied>, ExecuteError> {
-    let link = chain.links.iter().find(|link| link.id().as_str() == runtime);
+    let link = chain
+        .links
+        .iter()
+        .find(|link| link.id().as_str() == runtime);
     let root = link.and_then(|link| root_of(library, &link.item));
     let (Some(link), Some(root)) = (link, root) else {
         return Ok(None);
@@ -382,7 +387,9 @@ impl Declared {
         }
         let wrong = |dir: &&String| matches!(dir.as_str(), "" | "." | "..") || dir.contains('/');
         if let Some(dir) = declared.exclude_dirs.iter().find(wrong) {
-            return Err(format!("`{dir}` in `exclude_dirs` is not the name of a directory"));
+            return Err(format!(
+                "`{dir}` in `exclude_dirs` is not the name of a directory"
+            ));
         }
         declared.reach = match shape::text(about, "scope")?.unwrap_or("anchor") {
             "tool_file" => Reach::Tool,

@@ -56,12 +56,16 @@ impl CallAnchor {
         }
         let undeclared = Anchor::undeclared();
         let anchor = declared.as_ref().map_or(&undeclared, |(anchor, _)| anchor);
-        let anchored = anchor
-            .find(&tool_dir, &tools, project)
-            .map_err(|source| ExecuteError::Anchor {
-                id: declared.as_ref().map(|(_, id)| id.clone()).unwrap_or_default(),
-                source,
-            })?;
+        let anchored =
+            anchor
+                .find(&tool_dir, &tools, project)
+                .map_err(|source| ExecuteError::Anchor {
+                    id: declared
+                        .as_ref()
+                        .map(|(_, id)| id.clone())
+                        .unwrap_or_default(),
+                    source,
+                })?;
         Ok(Self {
             tool_dir,
             tools,
@@ -143,7 +147,11 @@ impl Executor {
             Some((copy, folder)) => {
                 // An anchor outside the tools is a place to work in, not one to load from.
                 let is_outside = !anchor.path().starts_with(&anchor.tools);
-                let folder = if is_outside { anchor.path().to_owned() } else { folder };
+                let folder = if is_outside {
+                    anchor.path().to_owned()
+                } else {
+                    folder
+                };
                 let tool_dir = parent(&copy);
                 (copy, tool_dir, folder)
             }
@@ -249,10 +257,12 @@ impl Executor {
         runtime: &str,
         scope: &Scope,
     ) -> Result<Option<PathBuf>, ExecuteError> {
-        let link = chain.links.iter().find(|link| link.id().as_str() == runtime);
-        let is_embedded = link.is_some_and(|link| {
-            link.space() == Space::System && !link.item.path.is_absolute()
-        });
+        let link = chain
+            .links
+            .iter()
+            .find(|link| link.id().as_str() == runtime);
+        let is_embedded =
+            link.is_some_and(|link| link.space() == Space::System && !link.item.path.is_absolute());
         if !is_embedded {
             return Ok(None);
         }

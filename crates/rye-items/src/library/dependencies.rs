@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lillux::durable::{self, Existing};
 use lillux::hash::Hasher;
 use lillux::keys::{Purpose, SigningKey};
-use lillux::{Hash, shell_word};
+use lillux::{At as _, Hash, shell_word};
 
 use super::many::parallel;
 use super::{ItemError, Library, PathItem, SignError, SignOutcome};
@@ -145,9 +145,8 @@ impl Library {
             Err(problem) => {
                 let path = root.path_of(&format!("{}/{MANIFEST}", scope.folder));
                 let space = Some(root.space());
-                let error =
-                    IntegrityError::new(owner.item.to_owned(), path, space, problem, None)
-                        .signed_with(owner.sign);
+                let error = IntegrityError::new(owner.item.to_owned(), path, space, problem, None)
+                    .signed_with(owner.sign);
                 return Err(ItemError::Integrity(Box::new(error)));
             }
         };
@@ -192,9 +191,7 @@ impl Library {
         for (path, name) in &scan.names {
             let relative = format!("{folder}/{path}");
             let found = match name {
-                Name::File(_) => {
-                    lookup::name_of(root, ItemKind::Tool, &relative, &self.extractors)
-                }
+                Name::File(_) => lookup::name_of(root, ItemKind::Tool, &relative, &self.extractors),
                 Name::Link(_) => None,
             };
             match found.map(|found| self.verify(&found, trust)) {
@@ -277,11 +274,17 @@ impl Library {
         path: &Path,
         key: &SigningKey,
     ) -> Result<(PathBuf, SignOutcome), SignError> {
+        if !path.is_dir() {
+            return Err(SignError::NoDirectory(path.to_owned()));
+        }
+        let path = &std::path::absolute(path)
+            .at("look at", path)
+            .map_err(SpaceError::from)?;
         let is_excluded = path
             .file_name()
             .is_some_and(|name| EXCLUDED_DIRS.iter().any(|dir| name == *dir));
         let Some(Place { root, name, .. }) = self.place_of(path) else {
-            return Err(SpaceError::OutsideSpaces(path.to_owned()))?;
+            return Err(SignError::NotSignable(path.to_owned()));
         };
         if is_excluded || !is_tools(&name) || !self.has_tools(path)? {
             return self.sign_environment(path, key);
@@ -316,10 +319,10 @@ impl Library {
         path: &Path,
         key: &SigningKey,
     ) -> Result<(PathBuf, SignOutcome), SignError> {
-        let outside = || SpaceError::OutsideSpaces(path.to_owned());
-        let Place { name, boundary, .. } = self.place_of(path).ok_or_else(outside)?;
+        let not_signable = || SignError::NotSignable(path.to_owned());
+        let Place { name, boundary, .. } = self.place_of(path).ok_or_else(not_signable)?;
         let directory = Directory::open(path)?;
-        let directory = directory.ok_or_else(|| SpaceError::NotAFolder(path.to_owned()))?;
+        let directory = directory.ok_or_else(|| SignError::NoDirectory(path.to_owned()))?;
         let excluded = environment_excludes(&directory)?;
         let filter = environment_filter(&excluded, &boundary);
         let payload = listed(&directory, &filter, &name)?;
@@ -530,12 +533,12 @@ pub(crate) fn compare(
     // deviations.
     let is_cached = bytes >= CACHED_BYTES || files.len() >= CACHED_FILES;
     let hash_all = || {
-        let outcomes = parallel(&files, &|_| (), |(path, identity, listed)| {
-            match directory.hash(path, identity, is_cached) {
-                Ok((hash, is_settled)) if hash == *listed => Ok(is_settled),
-                Ok(_) => Err(((*path).clone(), Deviation::Changed)),
-                Err(_) => Err(((*path).clone(), Deviation::Unreadable)),
-            }
+        let outcomes = parallel(&files, &|_| (), |(path, identity, listed)| match directory
+            .hash(path, identity, is_cached)
+        {
+            Ok((hash, is_settled)) if hash == *listed => Ok(is_settled),
+            Ok(_) => Err(((*path).clone(), Deviation::Changed)),
+            Err(_) => Err(((*path).clone(), Deviation::Unreadable)),
         });
         let are_settled = outcomes.iter().all(|outcome| *outcome == Ok(true));
         let changed: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
