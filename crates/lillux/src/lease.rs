@@ -30,7 +30,6 @@ pub fn updates_times(file: BorrowedFd<'_>) -> bool {
     #[expect(
         clippy::cast_sign_loss,
         clippy::cast_possible_truncation,
-        clippy::unnecessary_cast,
         reason = "the magic numbers have 32 bits; the width of the field depends on the platform"
     )]
     let known = fstatfs(file).is_ok_and(|about| {

@@ -229,12 +229,18 @@ impl Executor {
         let parameters =
             prepare::with_resolved_config(library, &trust, chain, parameters, &mut warnings)?;
         let facts = self.facts(chain, &anchored, &loadable, &parameters)?;
-        let guard = Guard::new(library, &trust, &self.places, &loadable, &request.approval);
+        let guard = Guard::new(
+            library,
+            &trust,
+            &self.places,
+            &anchored,
+            &loadable,
+            &request.approval,
+        );
         let environment = self
             .environment(
                 chain,
                 &env_configs,
-                &anchored,
                 &facts,
                 &guard,
                 inherited(),

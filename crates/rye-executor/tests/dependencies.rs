@@ -149,13 +149,16 @@ async fn a_manifest_counts_only_for_its_own_directory_and_by_a_trusted_key() {
     assert_eq!(error.code, "untrusted_key", "{error:?}");
 }
 
+/// A name, what the refusal says of it, and how it is made.
+type Plant<'a> = (&'a str, &'a str, &'a dyn Fn(&Path));
+
 #[tokio::test]
 async fn whatever_is_added_to_a_signed_directory_is_refused() {
     let fifo = |path: &Path| {
         assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
     };
     let file = |path: &Path| fs::write(path, PLANTED).unwrap();
-    let plant: [(&str, &str, &dyn Fn(&Path)); 8] = [
+    let plant: [Plant; 8] = [
         ("helper", "added helper", &file),
         (".hidden", "added .hidden", &file),
         ("helper.so", "added helper.so", &file),
@@ -163,7 +166,7 @@ async fn whatever_is_added_to_a_signed_directory_is_refused() {
         ("pipe.py", "not a regular file: pipe.py", &fifo),
         ("line\nbreak.py", "unreadable line", &file),
         ("link.py", "added link.py", &|path| {
-            symlink("helper.py", path).unwrap()
+            symlink("helper.py", path).unwrap();
         }),
         ("out.py", "link out of the directory: out.py", &|path| {
             symlink("/etc/passwd", path).unwrap();

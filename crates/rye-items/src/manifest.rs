@@ -7,7 +7,7 @@
 //! rye-manifest:v1:dependencies:<fingerprint>:<signature>
 //! directory tools/pack
 //! file <sha256> helper.py
-//! link lib/latest	v2
+//! link lib/latest<TAB>v2
 //! ```
 //!
 //! The directory is relative to the `.ai/` that it belongs to, so that a manifest is worth

@@ -11,7 +11,7 @@ use lillux::keys::SigningKey;
 use rye_items::search::{Catalogue, Query};
 use rye_items::signature::SignatureLine;
 use rye_items::trust::{Revocation, TrustFile};
-use rye_items::{Coverage, ItemKind, SignError, Space, SpaceError};
+use rye_items::{Coverage, ItemKind, SignError, SpaceError};
 use support::{Home, TOOL, write};
 
 /// A directive as others publish it: signed over its element alone.

@@ -9,6 +9,7 @@ use rye_items::{ItemError, Library, LockedEnvironment, Space};
 use serde_json::Value;
 
 use super::dependencies::Loadable;
+use super::facts::CallAnchor;
 use super::{Approval, Places};
 use crate::environment::{Environment, Origin};
 
@@ -16,6 +17,7 @@ use crate::environment::{Environment, Origin};
 pub(super) struct Guard<'a> {
     library: &'a Library,
     trust: &'a Trust<'a>,
+    pub(super) anchor: &'a CallAnchor,
     cache: &'a Path,
     /// Whether unsigned interpreters pass with a warning.
     waives: bool,
@@ -38,6 +40,7 @@ impl<'a> Guard<'a> {
         library: &'a Library,
         trust: &'a Trust<'a>,
         places: &'a Places,
+        anchor: &'a CallAnchor,
         loadable: &Loadable,
         approval: &Approval,
     ) -> Self {
@@ -49,6 +52,7 @@ impl<'a> Guard<'a> {
         Self {
             library,
             trust,
+            anchor,
             cache: &places.cache,
             // Development mode is for the person at the terminal.
             waives: places.dev_mode && matches!(approval, Approval::Asked),

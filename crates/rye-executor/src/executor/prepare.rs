@@ -162,7 +162,6 @@ impl Executor {
         &self,
         chain: &Chain,
         configs: &[EnvConfig<'_>],
-        anchor: &CallAnchor,
         facts: &Names,
         guard: &Guard<'_>,
         inherited: Arc<Variables>,
@@ -212,7 +211,7 @@ impl Executor {
                 environment.set(&resolver.var, found, origin);
             }
             environment.apply_env(config.env, facts, &id);
-            if let Some((declared, by)) = &anchor.declared
+            if let Some((declared, by)) = &guard.anchor.declared
                 && *by == id
             {
                 let path = environment.get("PATH").unwrap_or_default().to_owned();

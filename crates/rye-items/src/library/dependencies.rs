@@ -219,7 +219,7 @@ impl Library {
         scope: &Scope,
         key: &SigningKey,
     ) -> Result<Option<(PathBuf, String)>, SignError> {
-        let (directory, payload) = self.manifest_of(root, scope)?;
+        let (directory, payload) = manifest_of(root, scope)?;
         let path = directory.real_path()?.join(MANIFEST);
         let there = directory.read(MANIFEST)?.unwrap_or_default();
         let is_signed = Manifest::parse(&there)
@@ -246,25 +246,6 @@ impl Library {
             return Err(SignError::NotShown(path));
         }
         write_manifest(path, &payload, DEPENDENCIES, key)
-    }
-
-    fn manifest_of(&self, root: &Root, scope: &Scope) -> Result<(Directory, String), SignError> {
-        let missing = || SpaceError::Changing(root.path_of(&scope.folder));
-        let directory = Directory::of(root, &scope.folder)?.ok_or_else(missing)?;
-        // Tools of several runtimes may share the directory: what an earlier manifest lists
-        // stays listed.
-        let before = directory.read(MANIFEST)?.unwrap_or_default();
-        let before = Manifest::parse(&before).and_then(|before| before.entries(&scope.folder));
-        let before = before.unwrap_or_default();
-        let is_listed = |dir: &String| {
-            let names = before.keys().flat_map(|path| path.split('/').rev().skip(1));
-            names.into_iter().any(|name| name == dir)
-        };
-        let mut scope = scope.clone();
-        scope.recursive |= before.keys().any(|path| path.contains('/'));
-        scope.exclude_dirs.retain(|dir| !is_listed(dir));
-        let payload = listed(&directory, &scope.filter(), &scope.folder)?;
-        Ok((directory, payload))
     }
 
     /// Signs everything in a directory: as what its tools can load if there are tools in it,
@@ -323,7 +304,7 @@ impl Library {
         let Place { name, boundary, .. } = self.place_of(path).ok_or_else(not_signable)?;
         let directory = Directory::open(path)?;
         let directory = directory.ok_or_else(|| SignError::NoDirectory(path.to_owned()))?;
-        let excluded = environment_excludes(&directory)?;
+        let excluded = environment_excludes(&directory);
         let filter = environment_filter(&excluded, &boundary);
         let payload = listed(&directory, &filter, &name)?;
         let manifest = path.join(MANIFEST);
@@ -367,7 +348,7 @@ impl Library {
                 let entries = manifest.entries(&name)?;
                 Ok((entries, Hash::of(manifest.payload)))
             });
-            let excluded = environment_excludes(&directory)?;
+            let excluded = environment_excludes(&directory);
             let scan = directory.scan(&environment_filter(&excluded, &boundary))?;
             let checked = checked.and_then(|(entries, hash)| {
                 let deviations = compare(&directory, &scan, &entries, &self.derived);
@@ -449,12 +430,10 @@ fn differs(listed: Option<&Entry>, bytes: &[u8]) -> bool {
 
 /// Bytecode beside the sources of a Python environment is written whenever Python runs, and
 /// never read by the runtimes that ship.
-fn environment_excludes(directory: &Directory) -> Result<Vec<String>, SpaceError> {
+fn environment_excludes(directory: &Directory) -> Vec<String> {
     let is_python = directory.path().join(PYVENV).is_file();
-    Ok(is_python
-        .then(|| "__pycache__".to_owned())
-        .into_iter()
-        .collect())
+    let excluded = is_python.then(|| "__pycache__".to_owned());
+    excluded.into_iter().collect()
 }
 
 fn environment_filter<'a>(exclude_dirs: &'a [String], boundary: &'a Path) -> Filter<'a> {
@@ -464,6 +443,26 @@ fn environment_filter<'a>(exclude_dirs: &'a [String], boundary: &'a Path) -> Fil
         nested_manifests: false,
         links: Links::OutOf(boundary),
     }
+}
+
+/// The directory of a scope, and what its manifest is to say.
+fn manifest_of(root: &Root, scope: &Scope) -> Result<(Directory, String), SignError> {
+    let missing = || SpaceError::Changing(root.path_of(&scope.folder));
+    let directory = Directory::of(root, &scope.folder)?.ok_or_else(missing)?;
+    // Tools of several runtimes may share the directory: what an earlier manifest lists
+    // stays listed.
+    let before = directory.read(MANIFEST)?.unwrap_or_default();
+    let before = Manifest::parse(&before).and_then(|before| before.entries(&scope.folder));
+    let before = before.unwrap_or_default();
+    let is_listed = |dir: &String| {
+        let names = before.keys().flat_map(|path| path.split('/').rev().skip(1));
+        names.into_iter().any(|name| name == dir)
+    };
+    let mut scope = scope.clone();
+    scope.recursive |= before.keys().any(|path| path.contains('/'));
+    scope.exclude_dirs.retain(|dir| !is_listed(dir));
+    let payload = listed(&directory, &scope.filter(), &scope.folder)?;
+    Ok((directory, payload))
 }
 
 /// The payload of a manifest of what is in a directory now.
@@ -477,7 +476,7 @@ fn listed(directory: &Directory, filter: &Filter<'_>, name: &str) -> Result<Stri
     }
     let entries = present(directory, &scan);
     if let Some(path) = scan.names.keys().find(|path| !entries.contains_key(*path)) {
-        return Err(SpaceError::Changing(directory.path().join(path)))?;
+        Err(SpaceError::Changing(directory.path().join(path)))?;
     }
     Ok(payload(name, &entries))
 }
