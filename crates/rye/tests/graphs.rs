@@ -94,12 +94,7 @@ fn development_mode_lets_a_graph_and_what_it_calls_pass_with_warnings() {
     assert!(output.status.success(), "{output:?}");
     assert!(world.path("project/ran").exists());
     let told = String::from_utf8_lossy(&output.stderr);
-    for words in [
-        "tool:draft/go cannot be trusted",
-        "a file that the tool brings along",
-    ] {
-        assert!(told.contains(words), "{told}");
-    }
+    assert!(told.contains("tool:draft/go cannot be trusted"), "{told}");
 }
 
 #[test]
