@@ -30,7 +30,6 @@ pub fn updates_times(file: BorrowedFd<'_>) -> bool {
     #[expect(
         clippy::cast_sign_loss,
         clippy::cast_possible_truncation,
-        clippy::unnecessary_cast,
         reason = "the magic numbers have 32 bits; the width of the field depends on the platform"
     )]
     let known = fstatfs(file).is_ok_and(|about| {
@@ -78,7 +77,11 @@ mod tests {
 
     impl Mapping {
         fn new(path: &Path) -> Self {
-            let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(path)
+                .unwrap();
             // SAFETY: a new mapping of an open file; the kernel chooses the address.
             let base = unsafe {
                 let prot = libc::PROT_READ | libc::PROT_WRITE;
@@ -186,7 +189,11 @@ mod tests {
     #[test]
     fn a_descriptor_that_can_write_is_never_quiet() {
         let (_folder, path) = file();
-        let both = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let both = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
         assert!(!updates_times(both.as_fd()));
     }
 }

@@ -266,12 +266,18 @@ impl Executor {
         let parameters =
             prepare::with_resolved_config(library, &trust, chain, parameters, &mut warnings)?;
         let facts = self.facts(chain, &anchored, &loadable, &parameters)?;
-        let guard = Guard::new(library, &trust, &self.places, &loadable);
+        let guard = Guard::new(
+            library,
+            &trust,
+            &self.places,
+            &anchored,
+            &loadable,
+            &request.approval,
+        );
         let mut environment = self
             .environment(
                 chain,
                 &env_configs,
-                &anchored,
                 &facts,
                 &guard,
                 inherited(),
@@ -389,7 +395,8 @@ impl Executor {
         let trust = library.trust();
         let chain = chain::build(&library, &trust, tool, &self.primitives)?;
         let anchored = self.anchor(&library, &chain)?;
-        let dependencies = dependencies::verify(&library, &trust, &chain, &anchored)?.dependencies();
+        let dependencies =
+            dependencies::verify(&library, &trust, &chain, &anchored)?.dependencies();
         Ok(chain.with(dependencies))
     }
 

@@ -174,8 +174,7 @@ impl Resolver {
     ) -> Result<PathBuf, InterpreterError> {
         let mut tried = Vec::new();
         let mut runs = |path: PathBuf| {
-            let good =
-                path.is_file() && access(&path, Access::EXEC_OK).is_ok() && admits(&path);
+            let good = path.is_file() && access(&path, Access::EXEC_OK).is_ok() && admits(&path);
             if !good {
                 tried.push(path.display().to_string());
             }
@@ -340,7 +339,10 @@ mod tests {
                 .unwrap();
         let there = project.join("path/python3").display().to_string();
         assert!(ask.find(&roots, "", Some(&there), &|_| true).is_ok());
-        let error = ask.find(&roots, "", None, &|_| true).unwrap_err().to_string();
+        let error = ask
+            .find(&roots, "", None, &|_| true)
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             error,
             "no interpreter for V was found; tried `which-python x`"

@@ -131,7 +131,11 @@ async fn a_manifest_counts_only_for_its_own_directory_and_by_a_trusted_key() {
     assert_eq!(error.code, "malformed_signature", "{error:?}");
     for (from, to, code) in [
         ("helper.py", "helped.py", "bad_signature"),
-        ("rye-manifest:v1:dependencies", "rye-manifest:v1:environment", "bad_signature"),
+        (
+            "rye-manifest:v1:dependencies",
+            "rye-manifest:v1:environment",
+            "bad_signature",
+        ),
         ("rye-manifest:v1", "rye-manifest:v0", "malformed_signature"),
     ] {
         world.write("tools/pack/rye.manifest", &text.replace(from, to));
@@ -149,20 +153,25 @@ async fn a_manifest_counts_only_for_its_own_directory_and_by_a_trusted_key() {
     assert_eq!(error.code, "untrusted_key", "{error:?}");
 }
 
+/// A name, what the refusal says of it, and how it is made.
+type Plant<'a> = (&'a str, &'a str, &'a dyn Fn(&Path));
+
 #[tokio::test]
 async fn whatever_is_added_to_a_signed_directory_is_refused() {
     let fifo = |path: &Path| {
         assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
     };
     let file = |path: &Path| fs::write(path, PLANTED).unwrap();
-    let plant: [(&str, &str, &dyn Fn(&Path)); 8] = [
+    let plant: [Plant; 8] = [
         ("helper", "added helper", &file),
         (".hidden", "added .hidden", &file),
         ("helper.so", "added helper.so", &file),
         ("deep/module.py", "added deep/module.py", &file),
         ("pipe.py", "not a regular file: pipe.py", &fifo),
         ("line\nbreak.py", "unreadable line", &file),
-        ("link.py", "added link.py", &|path| symlink("helper.py", path).unwrap()),
+        ("link.py", "added link.py", &|path| {
+            symlink("helper.py", path).unwrap();
+        }),
         ("out.py", "link out of the directory: out.py", &|path| {
             symlink("/etc/passwd", path).unwrap();
         }),
@@ -188,7 +197,13 @@ async fn a_file_that_becomes_something_else_is_refused() {
     symlink("function.py", &helper).unwrap();
     refused(&world, "content_changed", "changed helper.py").await;
     fs::remove_file(&helper).unwrap();
-    assert!(Command::new("mkfifo").arg(&helper).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&helper)
+            .status()
+            .unwrap()
+            .success()
+    );
     refused(&world, "content_changed", "not a regular file: helper.py").await;
 }
 
@@ -244,7 +259,10 @@ async fn a_private_copy_that_was_changed_is_made_anew() {
     let copies = copies(&world);
     assert_eq!(copies.len(), 1, "{copies:?}");
     let copy = &copies[0];
-    assert_eq!(fs::metadata(copy).unwrap().permissions().mode() & 0o777, 0o500);
+    assert_eq!(
+        fs::metadata(copy).unwrap().permissions().mode() & 0o777,
+        0o500
+    );
     fs::set_permissions(copy, fs::Permissions::from_mode(0o700)).unwrap();
     fs::remove_file(copy.join("helper.py")).unwrap();
     fs::write(copy.join("helper.py"), PLANTED).unwrap();
@@ -309,7 +327,9 @@ async fn an_environment_is_loaded_from_only_if_it_is_signed_and_unchanged() {
 
     // Python itself writes bytecode there when it runs without us.
     let python = world.project().join(".venv/bin/python");
-    let wrote = Command::new(&python).args(["-c", "import installed"]).status();
+    let wrote = Command::new(&python)
+        .args(["-c", "import installed"])
+        .status();
     assert!(wrote.unwrap().success());
     let envelope = world.run("it", json!({})).await;
     assert_eq!(envelope.data["said"], "installed", "{envelope:?}");
@@ -321,6 +341,21 @@ async fn an_environment_is_loaded_from_only_if_it_is_signed_and_unchanged() {
     for part in ["y.pth", "installed.py"] {
         assert!(error.message.contains(part), "{error:?}");
     }
+}
+
+#[tokio::test]
+async fn development_mode_uses_an_unsigned_environment_for_a_person_only() {
+    let world = World::new();
+    with_environment(&world);
+    world.signed("tools/it.py", WITH_PACKAGE);
+    let world = world.in_dev_mode();
+    let envelope = world.run("it", json!({})).await;
+    assert_eq!(envelope.data["said"], "installed", "{envelope:?}");
+    assert!(!support::warnings(&envelope).is_empty(), "{envelope:?}");
+    let mut request = rye_executor::Request::new("it".parse().unwrap());
+    request.approval = rye_executor::Approval::Missing;
+    let envelope = world.executor.execute(request).await;
+    assert_eq!(envelope.status, Status::Error, "{envelope:?}");
 }
 
 #[tokio::test]
@@ -366,13 +401,17 @@ async fn variables_do_not_add_directories_of_the_project_to_the_path() {
     );
     world.sign_dependencies("pack/function");
     let path = format!("{}:src:.", source.display());
-    let envelope = world.run_with("pack/function", &[("PYTHONPATH", &path)]).await;
+    let envelope = world
+        .run_with("pack/function", &[("PYTHONPATH", &path)])
+        .await;
     assert_eq!(envelope.status, Status::Error, "{envelope:?}");
     assert!(!world.ran());
     assert!(!support::warnings(&envelope).is_empty(), "{envelope:?}");
     // Signed, it may be used.
     world.sign_environment(&source);
-    world.run_with("pack/function", &[("PYTHONPATH", &path)]).await;
+    world
+        .run_with("pack/function", &[("PYTHONPATH", &path)])
+        .await;
     assert!(world.ran());
 }
 
@@ -403,7 +442,11 @@ async fn the_library_of_a_projects_runtime_is_signed_with_the_runtime() {
 
 #[tokio::test]
 async fn a_runtime_without_verify_deps_loads_nothing_that_is_not_signed() {
-    for more in ["", "verify_deps: {enabled: false}\n", "verify_deps: {scope: tool_file}\n"] {
+    for more in [
+        "",
+        "verify_deps: {enabled: false}\n",
+        "verify_deps: {scope: tool_file}\n",
+    ] {
         let world = World::new();
         world.signed(
             "tools/rt.yaml",
@@ -413,7 +456,10 @@ async fn a_runtime_without_verify_deps_loads_nothing_that_is_not_signed() {
                  config: {{command: python3, args: [\"{{tool_path}}\"]}}\n"
             ),
         );
-        world.signed("tools/pack/it.py", "__executor_id__ = \"rt\"\nimport helper\n");
+        world.signed(
+            "tools/pack/it.py",
+            "__executor_id__ = \"rt\"\nimport helper\n",
+        );
         world.write("tools/pack/helper.py", PLANTED);
         let envelope = world.run("pack/it", json!({})).await;
         assert_eq!(envelope.status, Status::Error, "{more}: {envelope:?}");

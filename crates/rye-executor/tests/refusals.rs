@@ -327,15 +327,18 @@ async fn what_a_tool_brings_along_must_be_signed_and_unchanged() {
 
 #[tokio::test]
 async fn a_link_out_of_the_anchor_is_refused() {
-    let world =
-        with_runtime("anchor: {markers_any: [mark]}\nverify_deps: {scope: anchor}");
+    let world = with_runtime("anchor: {markers_any: [mark]}\nverify_deps: {scope: anchor}");
     world.write("tools/pack/mark", "");
     world.signed("tools/other/a.py", "A = 1\n");
     world.sign_dependencies("pack/it");
     for target in ["../other/a.py", "../other", "/", "../../../../.."] {
         symlink(target, world.at("tools/pack/lib")).unwrap();
         let error = world.refused("pack/it", json!({})).await;
-        says(&error, "content_changed", &["link out of the directory: lib"]);
+        says(
+            &error,
+            "content_changed",
+            &["link out of the directory: lib"],
+        );
         fs::remove_file(world.at("tools/pack/lib")).unwrap();
     }
 }

@@ -57,7 +57,12 @@ async fn the_python_of_the_projects_own_environment_is_used_once_it_is_signed() 
     let envelope = world.run("which", json!({"a": 1})).await;
     assert_eq!(envelope.data, json!({"own": null, "a": 1}), "{envelope:?}");
     let hint = format!("rye sign --manifest {}", environment.display());
-    assert!(support::warnings(&envelope).iter().any(|text| text.contains(&hint)), "{envelope:?}");
+    assert!(
+        support::warnings(&envelope)
+            .iter()
+            .any(|text| text.contains(&hint)),
+        "{envelope:?}"
+    );
 
     world.sign_environment(&environment);
     let envelope = world.run("which", json!({"a": 1})).await;

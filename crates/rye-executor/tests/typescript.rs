@@ -43,7 +43,10 @@ fn with_tsx(world: &World) {
     let tsx = support::kept("tsx-", "tsx");
     let modules = world.at("tools/pack/node_modules");
     let kept = tsx.parent().unwrap().parent().unwrap().join("node_modules");
-    let copied = Command::new("cp").arg("-a").args([&kept, &modules]).status();
+    let copied = Command::new("cp")
+        .arg("-a")
+        .args([&kept, &modules])
+        .status();
     assert!(copied.unwrap().success());
     world.sign_environment(&modules);
 }
@@ -123,11 +126,17 @@ async fn hidden_files_and_those_with_strange_names_count_and_can_be_signed() {
         world.write(&format!("tools/pack/{name}"), "\n");
         let error = world.refused("pack/say", json!({"word": "hi"})).await;
         assert_eq!(error.code, "content_changed", "{error:?}");
-        assert!(error.message.contains(&format!("added {name}")), "{error:?}");
+        assert!(
+            error.message.contains(&format!("added {name}")),
+            "{error:?}"
+        );
         world.sign_dependencies("pack/say");
         world.write(&format!("tools/pack/{name}"), "\n\n");
         let error = world.refused("pack/say", json!({"word": "hi"})).await;
-        assert!(error.message.contains(&format!("changed {name}")), "{error:?}");
+        assert!(
+            error.message.contains(&format!("changed {name}")),
+            "{error:?}"
+        );
         world.sign_dependencies("pack/say");
     }
     let envelope = run_with_node(&world, json!({"word": "hi"}), &node).await;

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use lillux::keys::{PublicKey, SigningKey};
 use rye_engine::proof::{self, Trouble, Verdict};
-use rye_engine::protocol::{Archive, EventKind, Gate, GateKind, GateStatus, Millis, Resolution};
+use rye_engine::protocol::{
+    Archive, EntryKind, EventKind, Gate, GateKind, GateStatus, Millis, Part, Resolution,
+};
 use rye_engine::store::Later;
 use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Decision, Engine, NewSession};
 use rye_model::Catalogue;
 use rye_sandbox::Virtual;
-use rye_store::Memory;
+use rye_store::{Memory, Sqlite};
 use serde_json::{Value, json};
 
 /// Asks which colour.
@@ -173,9 +175,81 @@ async fn what_was_told_of_a_question_or_an_answer_is_what_it_was() {
         tell_the_same(&mut altered);
         altered.gates.clone_from(&whole.gates);
         let found = check(&altered, key.public()).faults;
-        assert_eq!(found.len(), 1, "{name}: {found:?}");
-        assert!(found[0].why.contains("told of"), "{name}: {found:?}");
+        let is_gate = |it: &&proof::Fault| it.place == whole.gates[0].id.as_str();
+        let of_gate: Vec<_> = found.iter().filter(is_gate).collect();
+        assert_eq!(of_gate.len(), 1, "{name}: {found:?}");
+        assert_eq!(of_gate[0].trouble, Trouble::Altered, "{name}: {found:?}");
     }
+}
+
+/// Somebody who can write to the store writes a decision into it.
+#[tokio::test]
+async fn decision_without_a_trusted_signature_is_not_acted_on() {
+    let trusted = SigningKey::generate().unwrap();
+    let stranger = SigningKey::generate().unwrap();
+    for (signer, expected) in [
+        (Some(&trusted), "approve null"),
+        (Some(&stranger), "denied"),
+        (None, "denied"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = |key: Option<&SigningKey>| {
+            let store = Sqlite::open(folder.path().join("sessions.db")).unwrap();
+            let def = ToolDef::new("paint", "asks", json!({ "type": "object" }));
+            let models = Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap());
+            let builder = Engine::builder()
+                .store(store)
+                .models(models)
+                .sandbox(Arc::new(Virtual::new()))
+                .tool(Asks(def));
+            match key {
+                Some(key) => builder.sign_with(copy(key)),
+                None => builder,
+            }
+        };
+        let public = trusted.public().clone();
+        let name = public.fingerprint().to_string();
+        let host = engine(Some(&trusted))
+            .require_signed_decisions(move |asked| (asked == name).then(|| public.clone()))
+            .build()
+            .unwrap();
+        let session = host.create_session(NewSession::default()).await.unwrap();
+        let mut events = host.feed();
+        let item = session.prompt("go").await.unwrap();
+        let gate = loop {
+            let notice = events.next().await.unwrap().unwrap();
+            if let EventKind::DecisionGate { gate } = notice.event.kind {
+                break gate;
+            }
+        };
+        let other = engine(signer).build().unwrap();
+        let decision = Decision::new("approve", "mallory", "test");
+        other.decide(&gate.id, decision).await.unwrap();
+        session.answer(&item).await.unwrap();
+        let archive = host.export(session.id()).await.unwrap().remove(0);
+        assert_eq!(outcome(&archive), expected);
+    }
+}
+
+fn copy(key: &SigningKey) -> SigningKey {
+    SigningKey::from_pem(key.to_pem().as_bytes()).unwrap()
+}
+
+/// What came of the tool's call: its text, or the code of its error.
+fn outcome(archive: &Archive) -> String {
+    let messages = archive.entries.iter().filter_map(|entry| match &entry.kind {
+        EntryKind::Message(message) => Some(message),
+        _ => None,
+    });
+    let mut parts = messages.flat_map(|message| &message.parts);
+    let result = parts.find_map(|part| match part {
+        Part::ToolResult { text, error, .. } => Some(match error {
+            Some(error) => json!(error.code).as_str().unwrap().to_owned(),
+            None => text.clone(),
+        }),
+        _ => None,
+    });
+    result.unwrap()
 }
 
 /// A receipt that says less is not made from one that says more.

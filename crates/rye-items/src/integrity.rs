@@ -79,14 +79,14 @@ impl Problem {
     /// A stable word for scripts.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Line(SignatureError::Unsigned) => "unsigned",
-            Self::Line(SignatureError::Malformed { .. }) => "malformed_signature",
+            Self::Line(SignatureError::Unsigned) | Self::NoManifest(_) => "unsigned",
+            Self::Line(SignatureError::Malformed { .. }) | Self::Manifest(_) => {
+                "malformed_signature"
+            }
             Self::Line(SignatureError::Two { .. }) => "two_signatures",
             Self::Line(SignatureError::WrongComment { .. }) => "wrong_comment",
             Self::Line(SignatureError::Misplaced { .. }) => "misplaced_signature",
             Self::Changed { .. } | Self::Files(_) => "content_changed",
-            Self::NoManifest(_) => "unsigned",
-            Self::Manifest(_) => "malformed_signature",
             Self::Untrusted { .. } => "untrusted_key",
             Self::Revoked(_) => "revoked_key",
             Self::BadSignature { .. } => "bad_signature",

@@ -7,7 +7,7 @@
 //! rye-manifest:v1:dependencies:<fingerprint>:<signature>
 //! directory tools/pack
 //! file <sha256> helper.py
-//! link lib/latest	v2
+//! link lib/latest<TAB>v2
 //! ```
 //!
 //! The directory is relative to the `.ai/` that it belongs to, so that a manifest is worth
@@ -138,12 +138,7 @@ impl<'b> Manifest<'b> {
                 },
             })?;
         let hash = Hash::of(self.payload);
-        if !self.is_for(purpose)
-            || key
-                .key
-                .verify_for(purpose, &hash, &self.signature)
-                .is_err()
-        {
+        if !self.is_for(purpose) || key.key.verify_for(purpose, &hash, &self.signature).is_err() {
             return Err(Problem::BadSignature { fingerprint });
         }
         Ok(key)
@@ -152,7 +147,9 @@ impl<'b> Manifest<'b> {
     /// What it lists, if it is the manifest of this directory.
     pub(crate) fn entries(&self, directory: &str) -> Result<Entries, Problem> {
         let mut lines = self.payload.lines();
-        let of = lines.next().and_then(|line| line.strip_prefix("directory "));
+        let of = lines
+            .next()
+            .and_then(|line| line.strip_prefix("directory "));
         if of != Some(directory) {
             let of = of.unwrap_or_default();
             return Err(Problem::Manifest(format!(
@@ -203,7 +200,12 @@ mod tests {
 
     #[test]
     fn what_is_no_manifest_is_an_error() {
-        for text in ["", "\n", "rye-manifest:v1:dependencies\n", "rye-manifest:v1:a:b:c\n"] {
+        for text in [
+            "",
+            "\n",
+            "rye-manifest:v1:dependencies\n",
+            "rye-manifest:v1:a:b:c\n",
+        ] {
             assert!(Manifest::parse(text.as_bytes()).is_err(), "{text:?}");
         }
         assert!(Manifest::parse(b"\xff\n").is_err());

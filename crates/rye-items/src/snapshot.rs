@@ -58,6 +58,13 @@ impl Snapshot {
         self.environments.insert(name.to_owned(), environment);
     }
 
+    /// Adds an environment that is not signed, in development mode.
+    pub fn add_unsigned_environment(&mut self, name: &str, path: PathBuf) {
+        let hash = Hash::of("unsigned");
+        self.add_environment(name, LockedEnvironment { path, hash });
+        self.waived += 1;
+    }
+
     /// The directories that were verified and are loaded from where they are.
     pub fn environments(&self) -> impl Iterator<Item = &LockedEnvironment> {
         self.environments.values()
@@ -143,7 +150,8 @@ impl Snapshot {
         let mut folders = vec![to.to_owned()];
         let folder = |folder: &Path| {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-            made.at("create the folder", folder).map_err(SpaceError::from)
+            made.at("create the folder", folder)
+                .map_err(SpaceError::from)
         };
         folder(to)?;
         for (path, entry) in &self.expected() {

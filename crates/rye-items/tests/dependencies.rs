@@ -159,7 +159,9 @@ fn what_would_be_listed_is_signed_only_if_it_was_shown() {
 fn locked(home: &Home, path: &Path) -> Result<bool, String> {
     let library = home.open();
     let found = library.verify_environment(path, &library.trust());
-    found.map(|found| found.is_some()).map_err(|e| e.to_string())
+    found
+        .map(|found| found.is_some())
+        .map_err(|e| e.to_string())
 }
 
 #[test]
@@ -279,7 +281,10 @@ fn a_change_through_an_earlier_mapping_of_an_item_is_seen() {
         let items = library.list_within(rye_items::ItemKind::Tool, |space| space == Space::Project);
         let items = items.into_iter().map(Result::unwrap).collect();
         let checked = library.verify_many(items, &|_| ());
-        checked.iter().filter(|(_, outcome)| outcome.is_ok()).count()
+        checked
+            .iter()
+            .filter(|(_, outcome)| outcome.is_ok())
+            .count()
     };
     let path = home.at("tools/t7.py");
     let first = fs::read(&path).unwrap()[0];

@@ -313,7 +313,10 @@ fn what_a_tool_can_load_is_signed_with_it() {
 fn a_directory_is_signed_as_it_is() {
     let world = ready();
     world.write("project/env/bin/python", "");
-    world.write("project/.ai/tools/nm/it.sh", "# executor_id: rye/core/runtimes/bash/bash\n");
+    world.write(
+        "project/.ai/tools/nm/it.sh",
+        "# executor_id: rye/core/runtimes/bash/bash\n",
+    );
     let mut transcript = world.transcript(&[
         "sign --manifest env",
         "sign --manifest env --json",

@@ -30,7 +30,7 @@ pub(super) struct Loadable {
 enum Neighbours {
     /// Files inside the program, which are written to the cache as they are.
     Embedded(Dependencies),
-    Copied(Copied),
+    Copied(Box<Copied>),
 }
 
 /// A directory that is copied before it is used.
@@ -77,7 +77,7 @@ impl Loadable {
     /// The signed environments in the tool's directory.
     pub(super) fn environments(&self) -> impl Iterator<Item = &LockedEnvironment> {
         let copied = match &self.neighbours {
-            Neighbours::Copied(copied) => Some(copied),
+            Neighbours::Copied(copied) => Some(&**copied),
             Neighbours::Embedded(_) => None,
         };
         copied
@@ -126,14 +126,17 @@ pub(super) fn verify(
         Some((runtime, scope)) => verify_lib(library, trust, chain, runtime, scope)?,
         None => None,
     };
-    let declared = Declared::read(&chain.links).map_err(ExecuteError::VerifyDeps)?;
-    let within = declared
+    let rules = Rules::read(&chain.links).map_err(ExecuteError::VerifyDeps)?;
+    let within = rules
         .folder(item, anchor)
         .map_err(ExecuteError::VerifyDeps)?;
     if let Some(embedded) = root.as_embedded() {
         let folder = within.map(|(folder, _)| folder);
         let files = folder.as_ref().map_or(0, |folder| {
-            embedded.below(&format!("{folder}/")).len().saturating_sub(1)
+            embedded
+                .below(&format!("{folder}/"))
+                .len()
+                .saturating_sub(1)
         });
         let mut hasher = Hasher::default();
         hasher.update(embedded.hash.as_bytes());
@@ -148,9 +151,9 @@ pub(super) fn verify(
             lib,
         });
     }
-    let neighbours = neighbours(library, trust, root, item, &declared, within)?;
+    let neighbours = neighbours(library, trust, root, item, &rules, within.as_ref())?;
     Ok(Loadable {
-        neighbours: Neighbours::Copied(neighbours),
+        neighbours: Neighbours::Copied(Box::new(neighbours)),
         lib,
     })
 }
@@ -160,12 +163,12 @@ fn neighbours(
     trust: &Trust<'_>,
     root: &Root,
     item: &Item,
-    declared: &Declared,
-    within: Option<(String, usize)>,
+    rules: &Rules,
+    within: Option<&(String, usize)>,
 ) -> Result<Copied, ExecuteError> {
     let tool_folder = tool_folder(item);
     let file = item.path.file_name().unwrap_or_default().to_string_lossy();
-    let (folder, depth) = match &within {
+    let (folder, depth) = match within {
         Some((folder, depth)) => (folder.as_str(), *depth),
         None => (tool_folder.as_str(), 0),
     };
@@ -175,7 +178,7 @@ fn neighbours(
         None => file.into_owned(),
     };
     let mut snapshot = if within.is_some() {
-        let scope = declared.scope(folder);
+        let scope = rules.scope(folder);
         let (id, sign) = (item.reference.to_string(), sign_word(item));
         let owner = Owner {
             item: &id,
@@ -190,7 +193,7 @@ fn neighbours(
         alone.add_file(&tool, item.bytes().into());
         alone
     };
-    for name in &declared.exclude_dirs {
+    for name in &rules.exclude_dirs {
         let path = root.path_of(&format!("{folder}/{name}"));
         let waived = library.dev_mode() && root.space() != Space::System;
         if path.join(MANIFEST).is_file() {
@@ -201,9 +204,8 @@ fn neighbours(
             if let Some(environment) = environment {
                 snapshot.add_environment(name, environment);
             }
-        } else if waived && declared.is_anchored && path.is_dir() {
-            let hash = lillux::Hash::of("unsigned");
-            snapshot.add_environment(name, LockedEnvironment { path, hash });
+        } else if waived && rules.is_anchored && path.is_dir() {
+            snapshot.add_unsigned_environment(name, path);
         }
     }
     let above = folder.split('/').rev().take(depth + 1).collect::<Vec<_>>();
@@ -224,7 +226,10 @@ fn verify_lib(
     runtime: &str,
     scope: &Scope,
 ) -> Result<Option<Copied>, ExecuteError> {
-    let link = chain.links.iter().find(|link| link.id().as_str() == runtime);
+    let link = chain
+        .links
+        .iter()
+        .find(|link| link.id().as_str() == runtime);
     let root = link.and_then(|link| root_of(library, &link.item));
     let (Some(link), Some(root)) = (link, root) else {
         return Ok(None);
@@ -267,12 +272,12 @@ pub fn dependency_scopes(
     };
     let tools = root.path_of("tools");
     let anchor = CallAnchor::find(&links, &tool.item.path, tools, project)?;
-    let declared = Declared::read(&links).map_err(ExecuteError::VerifyDeps)?;
-    let within = declared
+    let rules = Rules::read(&links).map_err(ExecuteError::VerifyDeps)?;
+    let within = rules
         .folder(&tool.item, &anchor)
         .map_err(ExecuteError::VerifyDeps)?;
     let mut scopes: Vec<_> = within
-        .map(|(folder, _)| declared.scope(&folder))
+        .map(|(folder, _)| rules.scope(&folder))
         .into_iter()
         .collect();
     let own = tool.metadata.value("anchor");
@@ -332,7 +337,7 @@ fn tool_folder(item: &Item) -> String {
 }
 
 /// What `verify_deps` of the nearest link says.
-struct Declared {
+struct Rules {
     reach: Reach,
     recursive: bool,
     exclude_dirs: Vec<String>,
@@ -349,7 +354,7 @@ enum Reach {
     Anchor,
 }
 
-impl Declared {
+impl Rules {
     /// The error is a sentence.
     fn read(links: &[Link]) -> Result<Self, String> {
         let value = |key: &str| {
@@ -382,7 +387,9 @@ impl Declared {
         }
         let wrong = |dir: &&String| matches!(dir.as_str(), "" | "." | "..") || dir.contains('/');
         if let Some(dir) = declared.exclude_dirs.iter().find(wrong) {
-            return Err(format!("`{dir}` in `exclude_dirs` is not the name of a directory"));
+            return Err(format!(
+                "`{dir}` in `exclude_dirs` is not the name of a directory"
+            ));
         }
         declared.reach = match shape::text(about, "scope")?.unwrap_or("anchor") {
             "tool_file" => Reach::Tool,

@@ -57,12 +57,16 @@ impl CallAnchor {
         }
         let undeclared = Anchor::undeclared();
         let anchor = declared.as_ref().map_or(&undeclared, |(anchor, _)| anchor);
-        let anchored = anchor
-            .find(&tool_dir, &tools, project)
-            .map_err(|source| ExecuteError::Anchor {
-                id: declared.as_ref().map(|(_, id)| id.clone()).unwrap_or_default(),
-                source,
-            })?;
+        let anchored =
+            anchor
+                .find(&tool_dir, &tools, project)
+                .map_err(|source| ExecuteError::Anchor {
+                    id: declared
+                        .as_ref()
+                        .map(|(_, id)| id.clone())
+                        .unwrap_or_default(),
+                    source,
+                })?;
         Ok(Self {
             tool_dir,
             tools,
@@ -101,9 +105,42 @@ impl Executor {
     ) -> Result<Names, ExecuteError> {
         let tool = chain.tool();
         let mut names = parameter_names(&chain.metadata(), parameters);
-        let source = self.path_of(&tool.item)?;
         let primitive = self.primitives.get(chain.primitive().id());
         let runs_programs = primitive.is_none_or(|primitive| primitive.runs_programs());
+        self.set_paths(&mut names, chain, anchor, loadable, runs_programs)?;
+        let user = self.places.user.as_ref().map(|user| user.join(".ai"));
+        names.set(
+            "user_space",
+            user.as_deref().map_or(Ok(String::new()), text)?,
+            Origin::Fact,
+        );
+        if runs_programs {
+            let system = self.system_folder()?.join(".ai");
+            names.set("system_space", text(&system)?, Origin::Fact);
+            names.set("private_cache", text(&self.private_cache()?)?, Origin::Fact);
+        }
+        for (key, link) in &chain.named {
+            let path = self.path_of(&link.item)?;
+            names.set(format!("{key}_config_path"), text(&path)?, Origin::Fact);
+        }
+        names.set("params_json", parameters.to_string(), Origin::Parameter);
+        if names.get("tool_name").is_none() {
+            names.set("tool_name", tool.id().name(), Origin::Fact);
+        }
+        Ok(names)
+    }
+
+    /// Sets the places of a call, and makes the copies that a program loads from.
+    fn set_paths(
+        &self,
+        names: &mut Names,
+        chain: &Chain,
+        anchor: &CallAnchor,
+        loadable: &Loadable,
+        runs_programs: bool,
+    ) -> Result<(), ExecuteError> {
+        let tool = chain.tool();
+        let source = self.path_of(&tool.item)?;
         let copies = if runs_programs {
             loadable.copy(&self.places.cache)?
         } else {
@@ -116,7 +153,11 @@ impl Executor {
             Some((copy, folder)) => {
                 // An anchor outside the tools is a place to work in, not one to load from.
                 let is_outside = !anchor.path().starts_with(&anchor.tools);
-                let folder = if is_outside { anchor.path().to_owned() } else { folder };
+                let folder = if is_outside {
+                    anchor.path().to_owned()
+                } else {
+                    folder
+                };
                 let tool_dir = parent(&copy);
                 (copy, tool_dir, folder)
             }
@@ -151,32 +192,13 @@ impl Executor {
         if let Some((declared, id)) = &anchor.declared
             && folders.iter().any(|(_, path)| with_colon(path))
         {
-            let checked = environment::are_single_folders(&declared.env_paths, &names);
+            let checked = environment::are_single_folders(&declared.env_paths, names);
             checked.map_err(|source| ExecuteError::Anchor {
                 id: id.clone(),
                 source,
             })?;
         }
-        let user = self.places.user.as_ref().map(|user| user.join(".ai"));
-        names.set(
-            "user_space",
-            user.as_deref().map_or(Ok(String::new()), text)?,
-            Origin::Fact,
-        );
-        if runs_programs {
-            let system = self.system_folder()?.join(".ai");
-            names.set("system_space", text(&system)?, Origin::Fact);
-            names.set("private_cache", text(&self.private_cache()?)?, Origin::Fact);
-        }
-        for (key, link) in &chain.named {
-            let path = self.path_of(&link.item)?;
-            names.set(format!("{key}_config_path"), text(&path)?, Origin::Fact);
-        }
-        names.set("params_json", parameters.to_string(), Origin::Parameter);
-        if names.get("tool_name").is_none() {
-            names.set("tool_name", tool.id().name(), Origin::Fact);
-        }
-        Ok(names)
+        Ok(())
     }
 
     /// Where an item's file is, also for one inside the binary.
@@ -222,10 +244,12 @@ impl Executor {
         runtime: &str,
         scope: &Scope,
     ) -> Result<Option<PathBuf>, ExecuteError> {
-        let link = chain.links.iter().find(|link| link.id().as_str() == runtime);
-        let is_embedded = link.is_some_and(|link| {
-            link.space() == Space::System && !link.item.path.is_absolute()
-        });
+        let link = chain
+            .links
+            .iter()
+            .find(|link| link.id().as_str() == runtime);
+        let is_embedded =
+            link.is_some_and(|link| link.space() == Space::System && !link.item.path.is_absolute());
         if !is_embedded {
             return Ok(None);
         }

@@ -8,15 +8,19 @@ use rye_items::trust::Trust;
 use rye_items::{ItemError, Library, LockedEnvironment, Space};
 use serde_json::Value;
 
-use super::Places;
 use super::dependencies::Loadable;
+use super::facts::CallAnchor;
+use super::{Approval, Places};
 use crate::environment::{Environment, Origin};
 
 /// Decides about paths below a project or a space. Everything else belongs to the machine.
 pub(super) struct Guard<'a> {
     library: &'a Library,
     trust: &'a Trust<'a>,
+    pub(super) anchor: &'a CallAnchor,
     cache: &'a Path,
+    /// Whether unsigned interpreters pass with a warning.
+    waives: bool,
     /// The directories whose content is verified before it is used.
     guarded: Vec<PathBuf>,
     findings: Mutex<Findings>,
@@ -36,7 +40,9 @@ impl<'a> Guard<'a> {
         library: &'a Library,
         trust: &'a Trust<'a>,
         places: &'a Places,
+        anchor: &'a CallAnchor,
         loadable: &Loadable,
+        approval: &Approval,
     ) -> Self {
         let spaces = library.spaces();
         // Without a space of its own, the folder of a call is no project: it may be a home.
@@ -46,7 +52,10 @@ impl<'a> Guard<'a> {
         Self {
             library,
             trust,
+            anchor,
             cache: &places.cache,
+            // Development mode is for the person at the terminal.
+            waives: places.dev_mode && matches!(approval, Approval::Asked),
             guarded: guarded.collect(),
             findings: Mutex::new(Findings {
                 verified: loadable.environments().cloned().collect(),
@@ -64,7 +73,7 @@ impl<'a> Guard<'a> {
         match self.is_verified(program.parent().unwrap_or(program)) {
             Ok(true) => true,
             Ok(false) => {
-                let waived = self.library.dev_mode() && space != Space::System;
+                let waived = self.waives && space != Space::System;
                 let environment = environment_dir(program);
                 let text = if waived {
                     format!("RYE_DEV_MODE lets the unsigned {} run", program.display())

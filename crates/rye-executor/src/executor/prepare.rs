@@ -161,7 +161,6 @@ impl Executor {
         &self,
         chain: &Chain,
         configs: &[EnvConfig<'_>],
-        anchor: &CallAnchor,
         facts: &Names,
         guard: &Guard<'_>,
         inherited: Arc<Variables>,
@@ -206,7 +205,7 @@ impl Executor {
                 environment.set(&resolver.var, found, origin);
             }
             environment.apply_env(config.env, facts, &id);
-            if let Some((declared, by)) = &anchor.declared
+            if let Some((declared, by)) = &guard.anchor.declared
                 && *by == id
             {
                 let (paths, untrusted) = (&declared.env_paths, environment.untrusted());

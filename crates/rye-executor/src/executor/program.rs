@@ -38,7 +38,9 @@ impl Executor {
         let path = environment.get("PATH").unwrap_or_default();
         let found = match own_program(&resolver.way, facts) {
             Some(own) => self.own(&own, resolver, path)?,
-            None => resolver.find(&roots, path, answer.as_deref(), &|path| guard.admits(path, space))?,
+            None => resolver.find(&roots, path, answer.as_deref(), &|path| {
+                guard.admits(path, space)
+            })?,
         };
         Ok(found.to_string_lossy().into_owned())
     }

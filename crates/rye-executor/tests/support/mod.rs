@@ -11,9 +11,7 @@ use std::sync::{Arc, LazyLock};
 use lillux::durable::Existing;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_executor::{
-    Envelope, ErrorInfo, Executor, Places, Request, Status, dependency_scopes,
-};
+use rye_executor::{Envelope, ErrorInfo, Executor, Places, Request, Status, dependency_scopes};
 use rye_items::{EXCLUDED_DIRS, Library, Options, OwnKeys, PathItem, SYSTEM, Scope, Space};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -132,7 +130,9 @@ impl World {
             recursive: true,
             exclude_dirs: EXCLUDED_DIRS.map(str::to_owned).to_vec(),
         };
-        library.sign_manifest(root, &scope, &self.key, None).unwrap();
+        library
+            .sign_manifest(root, &scope, &self.key, None)
+            .unwrap();
     }
 
     /// Signs an environment of an interpreter, as `rye sign --manifest` does.
@@ -161,7 +161,10 @@ impl World {
     pub(crate) async fn run_with(&self, tool: &str, more: &[(&str, &str)]) -> Envelope {
         let mut request = Request::new(tool.parse().unwrap());
         let mut all = environment();
-        all.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        all.extend(
+            more.iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
+        );
         request.environment = Some(all);
         self.executor.execute(request).await
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lillux::durable::{self, Existing};
 use lillux::hash::Hasher;
 use lillux::keys::{Purpose, SigningKey};
-use lillux::{Hash, shell_word};
+use lillux::{At as _, Hash, shell_word};
 
 use super::many::parallel;
 use super::{ItemError, Library, PathItem, SignError, SignOutcome};
@@ -145,9 +145,8 @@ impl Library {
             Err(problem) => {
                 let path = root.path_of(&format!("{}/{MANIFEST}", scope.folder));
                 let space = Some(root.space());
-                let error =
-                    IntegrityError::new(owner.item.to_owned(), path, space, problem, None)
-                        .signed_with(owner.sign);
+                let error = IntegrityError::new(owner.item.to_owned(), path, space, problem, None)
+                    .signed_with(owner.sign);
                 return Err(ItemError::Integrity(Box::new(error)));
             }
         };
@@ -192,9 +191,7 @@ impl Library {
         for (path, name) in &scan.names {
             let relative = format!("{folder}/{path}");
             let found = match name {
-                Name::File(_) => {
-                    lookup::name_of(root, ItemKind::Tool, &relative, &self.extractors)
-                }
+                Name::File(_) => lookup::name_of(root, ItemKind::Tool, &relative, &self.extractors),
                 Name::Link(_) => None,
             };
             match found.map(|found| self.verify(&found, trust)) {
@@ -222,7 +219,7 @@ impl Library {
         scope: &Scope,
         key: &SigningKey,
     ) -> Result<Option<(PathBuf, String)>, SignError> {
-        let (directory, payload) = self.manifest_of(root, scope)?;
+        let (directory, payload) = manifest_of(root, scope)?;
         let path = directory.real_path()?.join(MANIFEST);
         let there = directory.read(MANIFEST)?.unwrap_or_default();
         let is_signed = Manifest::parse(&there)
@@ -251,25 +248,6 @@ impl Library {
         write_manifest(path, &payload, DEPENDENCIES, key)
     }
 
-    fn manifest_of(&self, root: &Root, scope: &Scope) -> Result<(Directory, String), SignError> {
-        let missing = || SpaceError::Changing(root.path_of(&scope.folder));
-        let directory = Directory::of(root, &scope.folder)?.ok_or_else(missing)?;
-        // Tools of several runtimes may share the directory: what an earlier manifest lists
-        // stays listed.
-        let before = directory.read(MANIFEST)?.unwrap_or_default();
-        let before = Manifest::parse(&before).and_then(|before| before.entries(&scope.folder));
-        let before = before.unwrap_or_default();
-        let is_listed = |dir: &String| {
-            let names = before.keys().flat_map(|path| path.split('/').rev().skip(1));
-            names.into_iter().any(|name| name == dir)
-        };
-        let mut scope = scope.clone();
-        scope.recursive |= before.keys().any(|path| path.contains('/'));
-        scope.exclude_dirs.retain(|dir| !is_listed(dir));
-        let payload = listed(&directory, &scope.filter(), &scope.folder)?;
-        Ok((directory, payload))
-    }
-
     /// Signs everything in a directory: as what its tools can load if there are tools in it,
     /// else as an environment. Gives the path of the manifest.
     pub fn sign_directory(
@@ -277,11 +255,17 @@ impl Library {
         path: &Path,
         key: &SigningKey,
     ) -> Result<(PathBuf, SignOutcome), SignError> {
+        if !path.is_dir() {
+            return Err(SignError::NoDirectory(path.to_owned()));
+        }
+        let path = &std::path::absolute(path)
+            .at("look at", path)
+            .map_err(SpaceError::from)?;
         let is_excluded = path
             .file_name()
             .is_some_and(|name| EXCLUDED_DIRS.iter().any(|dir| name == *dir));
         let Some(Place { root, name, .. }) = self.place_of(path) else {
-            return Err(SpaceError::OutsideSpaces(path.to_owned()))?;
+            return Err(SignError::NotSignable(path.to_owned()));
         };
         if is_excluded || !is_tools(&name) || !self.has_tools(path)? {
             return self.sign_environment(path, key);
@@ -316,11 +300,11 @@ impl Library {
         path: &Path,
         key: &SigningKey,
     ) -> Result<(PathBuf, SignOutcome), SignError> {
-        let outside = || SpaceError::OutsideSpaces(path.to_owned());
-        let Place { name, boundary, .. } = self.place_of(path).ok_or_else(outside)?;
+        let not_signable = || SignError::NotSignable(path.to_owned());
+        let Place { name, boundary, .. } = self.place_of(path).ok_or_else(not_signable)?;
         let directory = Directory::open(path)?;
-        let directory = directory.ok_or_else(|| SpaceError::NotAFolder(path.to_owned()))?;
-        let excluded = environment_excludes(&directory)?;
+        let directory = directory.ok_or_else(|| SignError::NoDirectory(path.to_owned()))?;
+        let excluded = environment_excludes(&directory);
         let filter = environment_filter(&excluded, &boundary);
         let payload = listed(&directory, &filter, &name)?;
         let manifest = path.join(MANIFEST);
@@ -364,7 +348,7 @@ impl Library {
                 let entries = manifest.entries(&name)?;
                 Ok((entries, Hash::of(manifest.payload)))
             });
-            let excluded = environment_excludes(&directory)?;
+            let excluded = environment_excludes(&directory);
             let scan = directory.scan(&environment_filter(&excluded, &boundary))?;
             let checked = checked.and_then(|(entries, hash)| {
                 let deviations = compare(&directory, &scan, &entries, &self.derived);
@@ -446,12 +430,10 @@ fn differs(listed: Option<&Entry>, bytes: &[u8]) -> bool {
 
 /// Bytecode beside the sources of a Python environment is written whenever Python runs, and
 /// never read by the runtimes that ship.
-fn environment_excludes(directory: &Directory) -> Result<Vec<String>, SpaceError> {
+fn environment_excludes(directory: &Directory) -> Vec<String> {
     let is_python = directory.path().join(PYVENV).is_file();
-    Ok(is_python
-        .then(|| "__pycache__".to_owned())
-        .into_iter()
-        .collect())
+    let excluded = is_python.then(|| "__pycache__".to_owned());
+    excluded.into_iter().collect()
 }
 
 fn environment_filter<'a>(exclude_dirs: &'a [String], boundary: &'a Path) -> Filter<'a> {
@@ -461,6 +443,26 @@ fn environment_filter<'a>(exclude_dirs: &'a [String], boundary: &'a Path) -> Fil
         nested_manifests: false,
         links: Links::OutOf(boundary),
     }
+}
+
+/// The directory of a scope, and what its manifest is to say.
+fn manifest_of(root: &Root, scope: &Scope) -> Result<(Directory, String), SignError> {
+    let missing = || SpaceError::Changing(root.path_of(&scope.folder));
+    let directory = Directory::of(root, &scope.folder)?.ok_or_else(missing)?;
+    // Tools of several runtimes may share the directory: what an earlier manifest lists
+    // stays listed.
+    let before = directory.read(MANIFEST)?.unwrap_or_default();
+    let before = Manifest::parse(&before).and_then(|before| before.entries(&scope.folder));
+    let before = before.unwrap_or_default();
+    let is_listed = |dir: &String| {
+        let names = before.keys().flat_map(|path| path.split('/').rev().skip(1));
+        names.into_iter().any(|name| name == dir)
+    };
+    let mut scope = scope.clone();
+    scope.recursive |= before.keys().any(|path| path.contains('/'));
+    scope.exclude_dirs.retain(|dir| !is_listed(dir));
+    let payload = listed(&directory, &scope.filter(), &scope.folder)?;
+    Ok((directory, payload))
 }
 
 /// The payload of a manifest of what is in a directory now.
@@ -474,7 +476,7 @@ fn listed(directory: &Directory, filter: &Filter<'_>, name: &str) -> Result<Stri
     }
     let entries = present(directory, &scan);
     if let Some(path) = scan.names.keys().find(|path| !entries.contains_key(*path)) {
-        return Err(SpaceError::Changing(directory.path().join(path)))?;
+        Err(SpaceError::Changing(directory.path().join(path)))?;
     }
     Ok(payload(name, &entries))
 }
@@ -530,12 +532,12 @@ pub(crate) fn compare(
     // deviations.
     let is_cached = bytes >= CACHED_BYTES || files.len() >= CACHED_FILES;
     let hash_all = || {
-        let outcomes = parallel(&files, &|_| (), |(path, identity, listed)| {
-            match directory.hash(path, identity, is_cached) {
-                Ok((hash, is_settled)) if hash == *listed => Ok(is_settled),
-                Ok(_) => Err(((*path).clone(), Deviation::Changed)),
-                Err(_) => Err(((*path).clone(), Deviation::Unreadable)),
-            }
+        let outcomes = parallel(&files, &|_| (), |(path, identity, listed)| match directory
+            .hash(path, identity, is_cached)
+        {
+            Ok((hash, is_settled)) if hash == *listed => Ok(is_settled),
+            Ok(_) => Err(((*path).clone(), Deviation::Changed)),
+            Err(_) => Err(((*path).clone(), Deviation::Unreadable)),
         });
         let are_settled = outcomes.iter().all(|outcome| *outcome == Ok(true));
         let changed: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();

@@ -76,7 +76,9 @@ impl Library {
                 coverage: seen.coverage,
             });
         }
-        let settled = cache.is_open().then(|| found.root.settled_state(&found.relative));
+        let settled = cache
+            .is_open()
+            .then(|| found.root.settled_state(&found.relative));
         let raw = read(found)?;
         let signed = verify::check(&raw.bytes, &form, trust).map_err(|problem: Problem| {
             ItemError::Integrity(Box::new(integrity_error(found, problem, &raw.bytes)))

@@ -9,9 +9,9 @@ use lillux::keys::SigningKey;
 use super::many::parallel;
 use super::{ItemError, Library, read};
 use crate::acceptance::Acceptance;
+use crate::integrity::list;
 use crate::lookup::Found;
 use crate::metadata;
-use crate::integrity::list;
 use crate::own_keys::{OwnKeyError, OwnKeys};
 use crate::signature::{self, Binding, ITEM};
 use crate::space::{Deviation, Space, SpaceError};
@@ -63,6 +63,12 @@ pub enum SignError {
     /// `provider@user` is malformed.
     #[error("{0}")]
     Provenance(String),
+    /// A directory is not there.
+    #[error("there is no directory {}", .0.display())]
+    NoDirectory(PathBuf),
+    /// A directory is in no project, or holds a space.
+    #[error("{} cannot be signed as a whole: it is in no project, or a space is in it", .0.display())]
+    NotSignable(PathBuf),
     /// A directory holds what no manifest can list.
     #[error("cannot sign {}: {}", directory.display(), list(refused))]
     Unlistable {

@@ -280,9 +280,7 @@ impl Filter<'_> {
                 true
             }
             FileType::Directory => !self.recursive,
-            FileType::RegularFile => {
-                name == MANIFEST && (depth == 0 || self.nested_manifests)
-            }
+            FileType::RegularFile => name == MANIFEST && (depth == 0 || self.nested_manifests),
             _ => false,
         }
     }

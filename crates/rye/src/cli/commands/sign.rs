@@ -7,9 +7,7 @@ use lillux::keys::SigningKey;
 use lillux::{Hash, shell_word};
 use rye_executor::{ExecuteError, dependency_scopes};
 use rye_items::space::Root;
-use rye_items::{
-    Found, ItemKind, Library, MANIFEST, Scope, SignError, SignOutcome, Space,
-};
+use rye_items::{Found, ItemKind, Library, MANIFEST, Scope, SignError, SignOutcome, Space};
 use serde_json::{Map, json};
 
 use crate::cli::args::SignArgs;
@@ -86,12 +84,16 @@ fn sign(args: &SignArgs, context: &Context, shown: Option<&BTreeMap<PathBuf, Has
             .hint(copy_command(&path, context));
         Row::failed(path.display().to_string(), failure)
     }));
-    rows.extend(args.manifest.iter().map(|path| {
-        match library.sign_directory(path, &key) {
-            Ok((manifest, outcome)) => manifest_row(path.display().to_string(), &manifest, outcome),
-            Err(error) => Row::failed(path.display().to_string(), error.into()),
-        }
-    }));
+    rows.extend(
+        args.manifest
+            .iter()
+            .map(|path| match library.sign_directory(path, &key) {
+                Ok((manifest, outcome)) => {
+                    manifest_row(path.display().to_string(), &manifest, outcome)
+                }
+                Err(error) => Row::failed(path.display().to_string(), error.into()),
+            }),
+    );
     let items = targets.items.into_iter().map(|(_, found)| found);
     let (items, refused): (Vec<_>, Vec<_>) = items
         .map(|found| {

@@ -141,7 +141,7 @@ pub(super) fn write(
 fn at<'l>(library: &'l Library, path: &Path) -> Result<Vec<Found<'l>>, Failure> {
     Ok(match library.at_path(path)?.0 {
         PathItem::Items(items) => items.into_iter().map(|(_, found)| found).collect(),
-        _ => Vec::new(),
+        PathItem::Outside(_) => Vec::new(),
     })
 }
 
