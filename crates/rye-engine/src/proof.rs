@@ -22,8 +22,8 @@ use std::sync::Arc;
 use lillux::Hash;
 use lillux::keys::{Purpose, SigningKey};
 use rye_protocol::{
-    Archive, Batch, Entry, EntryId, EntryKind, EventKind, Gate, Millis, Op, Part, QueueItem, QueueItemId,
-    Seal, SessionId, Thread, ThreadId,
+    Archive, Batch, Entry, EntryId, EntryKind, EventKind, Gate, Millis, Op, Part, QueueItem,
+    QueueItemId, Seal, SessionId, Thread, ThreadId,
 };
 use serde::Serialize;
 use serde_json::Value;

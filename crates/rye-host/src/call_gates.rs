@@ -131,7 +131,9 @@ impl CallGates {
             .store
             .claim(&gate.origin.session, Claim::IfFree)
             .await?;
-        let written = self.store.commit(&lease, records::asked(gate, project, self.key.as_ref()));
+        let written = self
+            .store
+            .commit(&lease, records::asked(gate, project, self.key.as_ref()));
         let written = written.await;
         self.store.release(&lease).await?;
         written.map(drop)

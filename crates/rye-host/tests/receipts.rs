@@ -237,10 +237,13 @@ fn copy(key: &SigningKey) -> SigningKey {
 
 /// What came of the tool's call: its text, or the code of its error.
 fn outcome(archive: &Archive) -> String {
-    let messages = archive.entries.iter().filter_map(|entry| match &entry.kind {
-        EntryKind::Message(message) => Some(message),
-        _ => None,
-    });
+    let messages = archive
+        .entries
+        .iter()
+        .filter_map(|entry| match &entry.kind {
+            EntryKind::Message(message) => Some(message),
+            _ => None,
+        });
     let mut parts = messages.flat_map(|message| &message.parts);
     let result = parts.find_map(|part| match part {
         Part::ToolResult { text, error, .. } => Some(match error {

@@ -321,7 +321,7 @@ fn the_whole_system_space_verifies_and_reads() {
     // No private key is in it.
     for file in SYSTEM.files {
         assert!(
-            !String::from_utf8_lossy(file.bytes).contains("PRIVATE"),
+            !String::from_utf8_lossy(file.bytes).contains("PRIVATE KEY"),
             "{}",
             file.path
         );

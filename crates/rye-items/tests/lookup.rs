@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use rye_items::{ItemKind, Library, Options, SYSTEM, Space};
+use rye_items::{ItemError, ItemKind, Library, Options, SYSTEM, Space};
 use support::{Home, TOOL, write};
 
 #[test]
@@ -93,11 +93,16 @@ fn what_is_not_there_is_told_with_what_resembles_it() {
 }
 
 #[test]
-fn links_within_a_space_are_followed_and_links_out_of_it_are_refused() {
+fn links_to_items_of_another_id_and_links_out_of_a_space_are_refused() {
     let home = Home::new();
     home.signed("tools/real.py", TOOL);
+    // The signature is for `real`.
     symlink("real.py", home.at("tools/inside.py")).unwrap();
-    assert_eq!(home.load("inside").unwrap(), TOOL);
+    let error = home.open().load(&"inside".parse().unwrap()).unwrap_err();
+    let ItemError::Integrity(error) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(error.problem.code(), "signed_for_another_file");
 
     write(
         &home.path().join("outside/x.py"),
