@@ -30,41 +30,34 @@ pub use resolve::resolve;
 /// The directory that makes a directory a project.
 const PROJECT: &str = ".ai";
 
-/// Names of directories and files, at any depth, that decide what programs do later.
-const BEHAVIOUR: [&str; 32] = [
-    ".git",
-    PROJECT,
-    ".github",
-    ".gitlab",
-    ".gitlab-ci.yml",
-    ".gitmodules",
-    ".circleci",
-    ".pre-commit-config.yaml",
-    ".husky",
-    ".vscode",
-    ".idea",
-    ".zed",
-    ".fleet",
-    ".cursor",
-    ".claude",
-    ".codex",
-    ".gemini",
-    ".mcp.json",
-    ".devcontainer",
-    ".devcontainer.json",
-    ".cargo",
-    ".npmrc",
-    ".yarn",
-    ".yarnrc",
-    ".yarnrc.yml",
-    ".pnpmfile.cjs",
-    ".direnv",
-    ".mise.toml",
-    ".mise",
-    ".tool-versions",
-    ".bazelrc",
-    ".envrc",
+/// Hidden names that decide nothing. Every other hidden file or directory, at any depth, is
+/// taken to decide what programs do later: `.git`, `.github`, `.vscode`, `.cargo`, `.npmrc` and
+/// whatever the next program reads.
+const PLAIN_HIDDEN: [&str; 12] = [
+    ".",
+    "..",
+    ".gitignore",
+    ".gitkeep",
+    ".ignore",
+    ".rgignore",
+    ".dockerignore",
+    ".npmignore",
+    ".prettierignore",
+    ".eslintignore",
+    ".editorconfig",
+    ".mailmap",
 ];
+/// Other names, at any depth, that decide what programs or agents do later.
+const BEHAVIOUR: [&str; 6] = [
+    "lefthook.yml",
+    "lefthook.yaml",
+    "opencode.json",
+    "AGENTS.md",
+    "CLAUDE.md",
+    "GEMINI.md",
+];
+/// Directories of a workspace that are also recognised under another name.
+const DIRECTORIES: [&str; 6] = [".git", PROJECT, ".github", ".vscode", ".cargo", ".husky"];
 /// Names of interpreter environments, dependency directories and compiled code.
 const DEPENDENCIES: [&str; 11] = [
     ".venv",
@@ -122,6 +115,8 @@ pub enum Sensitive {
     Dependency,
     /// The file sets variables of programs.
     Variables,
+    /// The file has further names, which may lie anywhere.
+    HardLink,
     /// The workspace is, or contains, a home directory.
     Home,
     /// The workspace is no project.
@@ -132,7 +127,7 @@ impl Sensitive {
     /// Whether a rule may allow the write without asking.
     pub fn may_be_allowed_by_rule(self) -> bool {
         match self {
-            Self::Outside | Self::Unresolvable | Self::HiddenInHome => false,
+            Self::Outside | Self::Unresolvable | Self::HiddenInHome | Self::HardLink => false,
             Self::Behaviour | Self::Dependency | Self::Variables | Self::Home | Self::NoProject => {
                 true
             }
@@ -148,6 +143,7 @@ impl Sensitive {
             Self::Behaviour => "files there decide what programs do later",
             Self::Dependency => "programs load code from there",
             Self::Variables => "it sets variables of programs",
+            Self::HardLink => "the file has further names, which may lie anywhere",
             Self::Home => "the workspace is or contains a home directory",
             Self::NoProject => "the workspace is not a project",
         }
@@ -233,6 +229,10 @@ impl PathPolicy {
         let Ok(inside) = real.strip_prefix(&workspace) else {
             return Some(Sensitive::Outside);
         };
+        let about = fs::symlink_metadata(real);
+        if about.is_ok_and(|about| about.is_file() && about.nlink() > 1) {
+            return Some(Sensitive::HardLink);
+        }
         let homes = self.protected.homes.iter().filter_map(|home| resolve(home));
         let is_home = homes.into_iter().any(|home| home.starts_with(&workspace));
         if is_home && inside.iter().any(is_hidden) {
@@ -269,18 +269,30 @@ fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
 
+/// Whether a file or directory of this name, anywhere in a workspace, is written only with
+/// approval.
+pub fn is_sensitive_name(name: &OsStr) -> bool {
+    by_name(name).is_some()
+}
+
 fn by_name(name: &OsStr) -> Option<Sensitive> {
     let name = name.to_string_lossy();
     let is_one_of = |names: &[&str]| names.iter().any(|it| name.eq_ignore_ascii_case(it));
-    if is_one_of(&BEHAVIOUR) {
-        return Some(Sensitive::Behaviour);
-    }
+    let is_variables = name
+        .split_at_checked(VARIABLES.len())
+        .is_some_and(|(head, tail)| {
+            head.eq_ignore_ascii_case(VARIABLES) && (tail.is_empty() || tail.starts_with('.'))
+        });
+    let is_hidden = name.starts_with('.') && !is_one_of(&PLAIN_HIDDEN);
     if is_one_of(&DEPENDENCIES) {
-        return Some(Sensitive::Dependency);
+        Some(Sensitive::Dependency)
+    } else if is_variables {
+        Some(Sensitive::Variables)
+    } else if is_hidden || is_one_of(&BEHAVIOUR) {
+        Some(Sensitive::Behaviour)
+    } else {
+        None
     }
-    let (head, tail) = name.split_at_checked(VARIABLES.len())?;
-    let is_variables = head.eq_ignore_ascii_case(VARIABLES);
-    (is_variables && (tail.is_empty() || tail.starts_with('.'))).then_some(Sensitive::Variables)
 }
 
 /// Whether a directory between the workspace and a path is a Python environment.
@@ -300,7 +312,7 @@ fn by_identity(workspace: &Path, real: &Path) -> Option<Sensitive> {
         known.collect::<Vec<_>>()
     };
     let known = [
-        named(&BEHAVIOUR, Sensitive::Behaviour),
+        named(&DIRECTORIES, Sensitive::Behaviour),
         named(&DEPENDENCIES, Sensitive::Dependency),
     ]
     .concat();

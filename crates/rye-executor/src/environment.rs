@@ -168,9 +168,14 @@ impl Environment {
         })
     }
 
-    /// The secrets of the project's `.env`, passed or not.
-    pub(crate) fn secrets(&self) -> Masks {
-        Masks::new(self.dotenv_secrets.iter().map(String::as_str))
+    /// The secrets of the project's `.env`, passed or not; and for a call that no person made
+    /// themselves, every value of a variable whose name looks like a secret's.
+    pub(crate) fn secrets(&self, is_for_person: bool) -> Masks {
+        let inherited = self.values.iter();
+        let inherited = inherited.filter(|(name, value)| !is_for_person && is_secret(name, value));
+        let inherited = inherited.map(|(_, value)| value.as_str());
+        let own = self.dotenv_secrets.iter().map(String::as_str);
+        Masks::new(own.chain(inherited))
     }
 
     /// All of them, without where they come from.

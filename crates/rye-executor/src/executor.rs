@@ -288,7 +288,7 @@ impl Executor {
             environment.set(approval::PATH_POLICY, text, Origin::Executor);
         }
         trace.environment(&environment);
-        let masks = environment.secrets();
+        let masks = environment.secrets(request.approval == Approval::Asked);
         let left_out = environment.left_out().clone();
         // There is one: the chain ends in it.
         let Some(primitive) = self.primitives.get(chain.primitive().id()) else {

@@ -121,7 +121,7 @@ impl CallGates {
         let gate = gate(&session, project, call, &hash, body);
         match self.write(&gate, project).await {
             // Another server has just asked the same.
-            Ok(()) | Err(StoreError::Held { .. }) => Ok(waits(&gate)),
+            Ok(()) | Err(StoreError::Held { .. } | StoreError::Conflict { .. }) => Ok(waits(&gate)),
             Err(error) => Err(error.into()),
         }
     }

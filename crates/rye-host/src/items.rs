@@ -95,7 +95,8 @@ impl Items {
         let is_pure = metadata.effect() == Some(Said::Pure) && metadata.reads().is_empty();
         let is_remote = chain.primitive().id().as_str() == HTTP_CLIENT;
         Ok(Prepared {
-            id: id.to_owned(),
+            // As rules name it: a bare name may lead to an id in a folder.
+            id: chain.tool().id().to_string(),
             description: metadata.description().unwrap_or_default().to_owned(),
             schema: metadata.config_schema().cloned(),
             risk: metadata.risk_level().and_then(|it| risk(it.as_str())),
@@ -106,7 +107,7 @@ impl Items {
             hash: chain.hash.to_hex(),
             pieces: pieces(&chain),
             handle: Arc::new(Handle {
-                tool: reference,
+                tool: chain.tool().item.reference.clone(),
                 hash: chain.hash,
                 uses_machine: !is_pure && !is_remote,
             }),

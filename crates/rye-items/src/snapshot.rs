@@ -117,6 +117,9 @@ impl Snapshot {
         {
             return Err(error).at("write", &path).map_err(SpaceError::from)?;
         }
+        fs::set_permissions(&path, Permissions::from_mode(0o500))
+            .at("set the mode of", &path)
+            .map_err(SpaceError::from)?;
         make_removable(temporary.path());
         Ok(path)
     }
@@ -168,8 +171,10 @@ impl Snapshot {
             };
             written.at("write", &place).map_err(SpaceError::from)?;
         }
-        // A tool that writes beside itself fails rather than changes what is loaded next.
-        for folder in folders {
+        // A tool that writes beside itself fails rather than changes what is loaded next. The
+        // outermost directory stays writable until it is in its place: moving a directory to
+        // another parent writes to it.
+        for folder in folders.into_iter().skip(1) {
             fs::set_permissions(&folder, Permissions::from_mode(0o500))
                 .at("set the mode of", &folder)
                 .map_err(SpaceError::from)?;

@@ -158,6 +158,27 @@ fn deny_rules_of_a_project_count_although_nobody_accepted_them() {
     assert!(gates(&world).is_empty());
 }
 
+/// A bare name finds a tool in a folder; the rule is about the tool.
+#[test]
+fn rule_holds_for_a_tool_that_is_called_by_its_bare_name() {
+    let call = "{ name: call_tool, args: { tool_id: 'rye:dropall', summary: tidy up } }";
+    for rule in [
+        "{ tool: 'rye:db/drop*', action: deny }",
+        "{ risk: [low], action: deny }",
+    ] {
+        let world = ready(call);
+        let tool = TOOL.replace("high", "low");
+        world.write("project/.ai/tools/db/dropall.yaml", &tool);
+        sign(&world, "db/dropall");
+        let rules = format!("rules:\n  - {rule}\n");
+        world.write("user/.ai/config/agent/approvals.yaml", &rules);
+        let output = world.run(&[MODEL, &["--sandbox", "local", "--yes"]].concat());
+        assert!(output.status.success(), "{output:?}");
+        assert!(!world.path("project/ran.txt").exists(), "{rule}");
+        assert!(gates(&world).is_empty(), "{rule}");
+    }
+}
+
 #[test]
 fn models_of_a_copied_project_count_once_they_are_accepted_there() {
     let world = ready(DEPLOY);

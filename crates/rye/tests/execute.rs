@@ -348,3 +348,42 @@ fn without_a_home_a_folder_for_the_cache_must_be_named() {
     let output = world.run(&call);
     assert!(output.status.success(), "{output:?}");
 }
+
+/// Root passes over the modes of directories, so the tool runs as somebody else.
+#[test]
+fn ordinary_user_runs_a_python_tool() {
+    let world = World::new();
+    let rye = world.path("rye");
+    std::fs::copy(env!("CARGO_BIN_EXE_rye"), &rye).unwrap();
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        let folder = world.path("");
+        let owned = Command::new("chown")
+            .args(["-R", "65534:65534"])
+            .arg(folder)
+            .status();
+        assert!(owned.unwrap().success());
+    }
+    let run = |args: &[&str]| {
+        let template = world.command();
+        let mut command = if is_root {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+            command.arg(&rye);
+            command
+        } else {
+            Command::new(&rye)
+        };
+        let variables = template.get_envs();
+        let variables = variables.filter_map(|(name, value)| Some((name, value?)));
+        command.env_clear().envs(variables);
+        command.current_dir(world.path("project"));
+        command.args(args).output().unwrap()
+    };
+    let ready = run(&["init"]);
+    assert!(ready.status.success(), "{ready:?}");
+    for _ in 0..2 {
+        let ran = run(&["execute", "hello", "--name", "Ada"]);
+        assert!(ran.status.success(), "{ran:?}");
+    }
+}

@@ -82,7 +82,7 @@ fn a_path_in_a_project_is_classified_by_what_its_file_is_for() {
         "dangling",
         ".gitignore",
         "x.env",
-        ".environment",
+        ".editorconfig",
         "venvs/x",
         "node_modules.md",
         "src/.hidden",
@@ -104,6 +104,12 @@ fn a_path_in_a_project_is_classified_by_what_its_file_is_for() {
         (".idea/workspace.xml", Behaviour),
         (".github/workflows/ci.yml", Behaviour),
         (".envrc", Behaviour),
+        (".environment", Behaviour),
+        (".hg/hgrc", Behaviour),
+        (".svn/entries", Behaviour),
+        ("src/.vimrc", Behaviour),
+        ("lefthook.yml", Behaviour),
+        ("docs/agents.md", Behaviour),
         (".mcp.json", Behaviour),
         (".cargo/config.toml", Behaviour),
         (".env", Variables),
@@ -286,4 +292,21 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn file_with_further_names_is_written_only_with_approval() {
+    let world = World::new();
+    let work = world.at("home/work");
+    fs::write(work.join("one.txt"), "x").unwrap();
+    assert_eq!(world.class("home/work", "one.txt"), Class::Plain);
+    fs::hard_link(work.join("one.txt"), work.join("two.txt")).unwrap();
+    for path in ["one.txt", "two.txt"] {
+        assert_eq!(
+            world.class("home/work", path),
+            asks(Sensitive::HardLink),
+            "{path}"
+        );
+    }
+    assert!(!Sensitive::HardLink.may_be_allowed_by_rule());
 }

@@ -79,7 +79,7 @@ impl CallTool {
         // It asks first: nothing is done before it says what it does.
         let mut effect = Effect::Idempotent;
         let folder = source.folder().or_else(|| context.sandbox.folder());
-        let about = About::new([&args.tool_id, &args.summary], source, folder.as_deref());
+        let about = About::new(&args.summary, source, folder.as_deref());
         let mut before: Option<Map<String, Value>> = None;
         // What a person wrote in place of what the model did, and what is wrong with it.
         let (mut instead, mut unfit) = (None::<Instead>, None::<String>);
@@ -97,7 +97,9 @@ impl CallTool {
             }
             let mut review = reviewed(source, &action, &params, context).await?;
             let reasons = review.reasons.clone();
-            let question = about.question((&action, &reasons), (&params, &args_hash));
+            // The tool that was found, and not the name that the model called it by.
+            let tool = format!("{}:{}", source.service(), action.id);
+            let question = about.question(&tool, (&action, &reasons), (&params, &args_hash));
             let (mode, why) = self.mode(source, &question, asked, context).await?;
             if mode == Mode::Deny {
                 let message = format!("the policy does not let {} be called", args.tool_id);
@@ -163,7 +165,7 @@ impl CallTool {
                 }
                 Err(ActionError::Changed) => {
                     let call = (&params, args_hash.as_str());
-                    let question = about.question((&action, &review.reasons), call);
+                    let question = about.question(&tool, (&action, &review.reasons), call);
                     before = Some(question.request("", 0, None).context);
                 }
                 Err(error) => given(error, &mut wanted, context).await?,
@@ -237,7 +239,6 @@ impl CallTool {
 
 /// What does not change of a call while it is asked about.
 struct About<'a> {
-    tool: &'a str,
     /// What the model says that it is for.
     summary: &'a str,
     folder: Option<&'a str>,
@@ -245,13 +246,8 @@ struct About<'a> {
 }
 
 impl<'a> About<'a> {
-    fn new(
-        [tool, summary]: [&'a str; 2],
-        source: &dyn ActionSource,
-        folder: Option<&'a str>,
-    ) -> Self {
+    fn new(summary: &'a str, source: &dyn ActionSource, folder: Option<&'a str>) -> Self {
         Self {
-            tool,
             summary,
             folder,
             remembers: source.remembers(),
@@ -260,6 +256,7 @@ impl<'a> About<'a> {
 
     fn question<'q>(
         &self,
+        tool: &'q str,
         (action, reasons): (&'q Prepared, &'q [Reason]),
         (params, args_hash): (&'q Value, &'q str),
     ) -> Question<'q>
@@ -267,7 +264,7 @@ impl<'a> About<'a> {
         'a: 'q,
     {
         Question {
-            tool: self.tool,
+            tool,
             summary: self.summary,
             action,
             reasons,

@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
+use lillux::path_policy;
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 
@@ -76,7 +77,10 @@ fn choose(
         let name = it.as_os_str();
         PARTS_OF_PROJECTS.iter().any(|part| name == *part)
     };
-    if project.components().any(|it| is_part(&it)) {
+    // Within a directory such as `.github` or `node_modules`, nothing would be sensitive.
+    let inner = bounds.iter().filter_map(|it| project.strip_prefix(it).ok());
+    let is_sensitive = |inner: &Path| inner.iter().any(path_policy::is_sensitive_name);
+    if project.components().any(|it| is_part(&it)) || inner.into_iter().all(is_sensitive) {
         let message = format!("{shown} is part of a project and no project itself");
         return Err(Refusal::new(OUT_OF_BOUNDS, message));
     }
@@ -179,7 +183,14 @@ mod tests {
     fn a_project_is_within_the_bounds_and_not_in_a_private_directory() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
-        for part in ["one/sub/.ai/tools", "two", "three", "home/state/gates"] {
+        for part in [
+            "one/sub/.ai/tools",
+            "one/.github/.ai",
+            "one/node_modules/x/.ai",
+            "two",
+            "three",
+            "home/state/gates",
+        ] {
             std::fs::create_dir_all(root.join(part)).unwrap();
         }
         std::os::unix::fs::symlink(root.join("three"), root.join("one/out")).unwrap();
@@ -200,6 +211,8 @@ mod tests {
             "home/state/gates",
             "one/sub/.ai",
             "one/sub/.ai/tools",
+            "one/.github",
+            "one/node_modules/x",
         ] {
             assert_eq!(code(choose(bad)), OUT_OF_BOUNDS, "{bad}");
         }
