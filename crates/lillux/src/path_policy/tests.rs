@@ -85,7 +85,6 @@ fn a_path_in_a_project_is_classified_by_what_its_file_is_for() {
         ".editorconfig",
         "venvs/x",
         "node_modules.md",
-        "src/.hidden",
         absolute.as_str(),
     ] {
         assert_eq!(world.class("home/work", path), Class::Plain, "{path}");
