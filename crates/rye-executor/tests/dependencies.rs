@@ -374,6 +374,38 @@ async fn two_versions_of_an_environment_of_equal_length_run_as_signed() {
     }
 }
 
+/// The same size and times, so that bytecode which is judged by them would be used again.
+const SWAPS_A_PACKAGE: &str = r#"__version__ = "1.0.0"
+__executor_id__ = "rye/core/runtimes/python/function"
+import os
+
+def execute(params, project_path):
+    path = params["path"]
+    about = os.stat(path)
+    def put(word):
+        with open(path, "w") as file:
+            file.write("WORD = \"%s\"\n" % word)
+        os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    if params["swap"]:
+        put("evil")
+    import installed
+    put("good")
+    return {"said": installed.WORD}
+"#;
+
+#[tokio::test]
+async fn change_of_an_environment_during_a_call_does_not_outlive_it() {
+    let world = World::new();
+    let path = with_environment(&world).join("installed.py");
+    fs::write(&path, "WORD = \"good\"\n").unwrap();
+    world.signed("tools/it.py", SWAPS_A_PACKAGE);
+    world.sign_environment(&world.project().join(".venv"));
+    for (swap, said) in [(true, "evil"), (false, "good")] {
+        let envelope = world.run("it", json!({ "path": path, "swap": swap })).await;
+        assert_eq!(envelope.data["said"], said, "{envelope:?}");
+    }
+}
+
 #[tokio::test]
 async fn an_environment_whose_links_lead_into_the_project_is_not_signed() {
     let world = World::new();
@@ -469,4 +501,20 @@ async fn a_runtime_without_verify_deps_loads_nothing_that_is_not_signed() {
         assert_eq!(envelope.status, Status::Error, "{more}: {envelope:?}");
         assert!(!world.ran(), "{more}");
     }
+}
+
+#[tokio::test]
+async fn neighbour_in_another_encoding_is_not_signed() {
+    let world = package();
+    let hidden = "# coding: utf-7\nWORD = \"signed\"\n# harmless +AAo-WORD+AD0AIg-planted+ACI-\n";
+    world.write("tools/pack/helper.py", hidden);
+    let library = world.executor.library().unwrap();
+    let found = library.find(&"pack/function".parse().unwrap()).unwrap();
+    let scopes = rye_executor::dependency_scopes(&library, &found, world.project()).unwrap();
+    for scope in &scopes {
+        let signed = library.sign_manifest(found.root, scope, world.key(), None);
+        assert!(matches!(signed, Err(rye_items::SignError::Item(_))), "{signed:?}");
+    }
+    assert!(!scopes.is_empty());
+    refused(&world, "content_changed", "changed helper.py").await;
 }

@@ -1,5 +1,7 @@
 //! What is the program's own, and given to no tool.
 
+use crate::mask::looks_secret;
+
 /// What belongs to the program and never to a tool: keys of model vendors, the vault's.
 pub const OWN_SECRETS: [&str; 9] = [
     "ANTHROPIC_API_KEY",
@@ -13,23 +15,12 @@ pub const OWN_SECRETS: [&str; 9] = [
     "RYE_TOKEN",
 ];
 
-/// What our own variables hold that have one of these words in their names.
-const WORDS: [&str; 6] = [
-    "TOKEN",
-    "KEY",
-    "SECRET",
-    "PASSWORD",
-    "PASSPHRASE",
-    "CREDENTIAL",
-];
-
 /// What else is never given to a tool, in words.
 pub const WITHHELD_TOO: &str = "variables that begin with RYE_ and hold a token, key, secret, \
     password, passphrase or credential; and those that models.yaml names as `api_key_env`";
 
 /// Whether a variable belongs to the program and never to a tool.
 pub(super) fn is_own_secret(name: &str) -> bool {
-    let own = name.strip_prefix("RYE_").into_iter();
-    let mut words = own.flat_map(|name| name.split('_'));
-    OWN_SECRETS.contains(&name) || words.any(|word| WORDS.contains(&word))
+    let own = name.strip_prefix("RYE_");
+    OWN_SECRETS.contains(&name) || own.is_some_and(|own| looks_secret(own) || own.contains("KEY"))
 }

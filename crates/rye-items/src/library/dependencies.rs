@@ -245,6 +245,9 @@ impl Library {
         if shown.is_some_and(|shown| shown != Hash::of(&payload)) {
             return Err(SignError::NotShown(path));
         }
+        if let Some(directory) = Directory::of(root, &scope.folder)? {
+            self.check_encodings(&directory, scope)?;
+        }
         write_manifest(path, &payload, DEPENDENCIES, key)
     }
 
@@ -291,6 +294,27 @@ impl Library {
             metadata::extract(&bytes, &found.extension, kind, &self.extractors)
                 .is_ok_and(|about| about.executor_id().is_some())
         }))
+    }
+
+    /// Refuses sources that declare another encoding than UTF-8, as for items.
+    fn check_encodings(&self, directory: &Directory, scope: &Scope) -> Result<(), SignError> {
+        for (path, name) in &directory.scan(&scope.filter())?.names {
+            let extension = path.rfind('.').map_or("", |dot| &path[dot..]);
+            let is_source = self.extractors.rule(extension).is_some();
+            if !is_source || !matches!(name, Name::File(_)) {
+                continue;
+            }
+            let place = directory.path().join(path);
+            let bytes = directory.bytes(path).at("read", &place);
+            let bytes = bytes.map_err(SpaceError::from)?;
+            metadata::check_encoding(&bytes, extension).map_err(|source| {
+                ItemError::Metadata {
+                    path: place,
+                    source: Box::new(source),
+                }
+            })?;
+        }
+        Ok(())
     }
 
     /// Signs an environment of an interpreter, or any other directory of a project outside its
