@@ -148,8 +148,8 @@ impl World {
             library.sign_manifest(pack.root, &scope, &key, None)?;
         }
         Ok(Self {
-            executor,
             folder,
+            executor,
             runtime,
             tool,
             trust,

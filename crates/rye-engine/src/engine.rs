@@ -103,9 +103,10 @@ impl Inner {
         let Some(keys) = &self.decision_keys else {
             return Ok(());
         };
-        match proof::check_receipt(gate, resolution, |name| keys(name))? {
-            true => Ok(()),
-            false => Err("it is not signed".to_owned()),
+        if proof::check_receipt(gate, resolution, |name| keys(name))? {
+            Ok(())
+        } else {
+            Err("it is not signed".to_owned())
         }
     }
 }

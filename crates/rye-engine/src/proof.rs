@@ -153,7 +153,9 @@ pub(crate) fn thread_seal<'a>(
     if let Some(item) = running {
         rows.insert(format!("item:{}", item.id), rows::of_item(item));
     }
-    ops.iter().for_each(|op| rows::add(&mut rows, op));
+    for op in ops {
+        rows::add(&mut rows, op);
+    }
     rows.insert(format!("thread:{}", thread.id), rows::of_thread(thread));
     let own = Some(thread.seal.clone()).filter(|seal| !seal.is_empty());
     let last = last.filter(|last| own.as_ref() != Some(last));
@@ -178,7 +180,9 @@ pub(crate) fn seal_rows(
     key: &SigningKey,
 ) -> EventKind {
     let mut rows = BTreeMap::new();
-    ops.iter().for_each(|op| rows::add(&mut rows, op));
+    for op in ops {
+        rows::add(&mut rows, op);
+    }
     sealed_rows(session, rows, at, key)
 }
 

@@ -212,6 +212,7 @@ impl Executor {
 
     /// The same, with what is refused as an error, and with what was found out on
     /// the way for those who want to see it.
+    #[expect(clippy::too_many_lines, reason = "the steps of a call, in their order")]
     pub async fn try_execute(
         &self,
         request: Request,

@@ -513,7 +513,10 @@ async fn neighbour_in_another_encoding_is_not_signed() {
     let scopes = rye_executor::dependency_scopes(&library, &found, world.project()).unwrap();
     for scope in &scopes {
         let signed = library.sign_manifest(found.root, scope, world.key(), None);
-        assert!(matches!(signed, Err(rye_items::SignError::Item(_))), "{signed:?}");
+        assert!(
+            matches!(signed, Err(rye_items::SignError::Item(_))),
+            "{signed:?}"
+        );
     }
     assert!(!scopes.is_empty());
     refused(&world, "content_changed", "changed helper.py").await;

@@ -128,7 +128,7 @@ impl Approved {
         let signed = signed.map_err(|error| unusable(&error))?;
         let path = self.folder.join(name);
         let project = Path::new(&self.project);
-        durable::create_folder_beneath(project, &format!(".ai/{FOLDER}"), 0o755).map_err(
+        durable::create_folder_beneath(project, format!(".ai/{FOLDER}"), 0o755).map_err(
             |error| {
                 let hint = error.hint().map(|hint| format!("\nhint: {hint}"));
                 unusable(&format!("{error}{}", hint.unwrap_or_default()))

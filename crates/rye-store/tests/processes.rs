@@ -172,7 +172,9 @@ fn two_hundred_processes_write_to_a_new_database_at_once() {
             .unwrap()
     };
     let mut all: Vec<_> = (0..COUNT).map(start).collect();
-    all.iter_mut().for_each(|it| drop(it.stdin.take()));
+    for it in &mut all {
+        drop(it.stdin.take());
+    }
     let ends = all.into_iter().map(|it| it.wait_with_output().unwrap());
     let failed: Vec<_> = ends
         .filter(|end| !end.status.success())

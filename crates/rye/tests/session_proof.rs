@@ -176,7 +176,7 @@ fn altered_file_is_not_imported_unless_that_is_allowed() {
     session["session"]["sandbox"]["kind"] = "local".into();
     lines[1] = session.to_string();
     let last = lines.pop().unwrap();
-    let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let body = lines.join("\n") + "\n";
     let mut end: Value = serde_json::from_str(&last).unwrap();
     end["end"]["hash"] = lillux::Hash::of(&body).to_hex().into();
     let altered = format!("{body}{end}\n");

@@ -307,11 +307,9 @@ impl Library {
             let place = directory.path().join(path);
             let bytes = directory.bytes(path).at("read", &place);
             let bytes = bytes.map_err(SpaceError::from)?;
-            metadata::check_encoding(&bytes, extension).map_err(|source| {
-                ItemError::Metadata {
-                    path: place,
-                    source: Box::new(source),
-                }
+            metadata::check_encoding(&bytes, extension).map_err(|source| ItemError::Metadata {
+                path: place,
+                source: Box::new(source),
             })?;
         }
         Ok(())

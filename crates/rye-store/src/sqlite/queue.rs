@@ -25,7 +25,7 @@ use super::error::Outcome;
 use super::reading::Stamp;
 
 /// How long a writer waits while no other writer makes progress.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How often a waiting writer checks for progress, at most.
 const CHECK: Duration = Duration::from_secs(5);

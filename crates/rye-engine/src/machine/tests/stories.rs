@@ -376,7 +376,7 @@ fn calls_without_end_are_ended() {
 fn calls_beyond_the_limit_of_an_answer_are_not_run_and_have_results() {
     let mut world = World::new();
     world.prompt(QueueMode::Followup);
-    let calls = world.want(&["pure"; 10_000]);
+    let calls = world.want(&vec!["pure"; 10_000]);
     let started = |world: &World| {
         let starts = world.record.events.iter();
         starts
