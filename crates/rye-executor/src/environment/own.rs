@@ -21,6 +21,7 @@ pub const WITHHELD_TOO: &str = "variables that begin with RYE_ and hold a token,
 
 /// Whether a variable belongs to the program and never to a tool.
 pub(super) fn is_own_secret(name: &str) -> bool {
-    let own = name.strip_prefix("RYE_");
-    OWN_SECRETS.contains(&name) || own.is_some_and(|own| looks_secret(own) || own.contains("KEY"))
+    // A limit, and no token.
+    let own = name.strip_prefix("RYE_").filter(|own| *own != "MAX_TOKENS");
+    OWN_SECRETS.contains(&name) || own.is_some_and(looks_secret)
 }
