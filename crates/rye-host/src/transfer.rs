@@ -24,9 +24,7 @@ pub use read::{Reader, read};
 pub use write::Writer;
 
 /// The version of the form.
-const VERSION: u32 = 2;
-/// The one without blobs. A file that needs none has it, so that it can be read by all.
-const WITHOUT_BLOBS: u32 = 1;
+const VERSION: u32 = 1;
 
 /// Why a file is no session.
 #[derive(Debug, thiserror::Error)]
@@ -46,9 +44,9 @@ pub enum TransferError {
     /// Something is not as it was when it was written.
     #[error("the file is damaged: {0}")]
     Damaged(String),
-    /// A newer version wrote it.
-    #[error("the file has the form {0} of a newer Rye; this one knows up to {VERSION}")]
-    Newer(u32),
+    /// Another version of Rye wrote it.
+    #[error("the file has version {0} of the format, and this Rye reads version {VERSION}")]
+    Version(u32),
 }
 
 /// What a file says.
@@ -61,8 +59,8 @@ pub struct Transfer {
     pub keys: BTreeMap<String, PublicKey>,
     /// Who signed the file.
     pub signed_by: Option<Signed>,
-    /// What came from the blob store; none where the file is of a form that has none of it.
-    pub blobs: Option<Blobs>,
+    /// What came from the blob store.
+    pub blobs: Blobs,
 }
 
 /// What a file has from a blob store.

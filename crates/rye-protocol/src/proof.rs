@@ -60,8 +60,7 @@ pub struct Receipt {
     /// The hash of its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args_hash: Option<String>,
-    /// The hash of the question as it was shown. Without it, and without that of the answer,
-    /// a receipt is of the first kind, which says nothing of either's words.
+    /// The hash of the question as it was shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
     /// The hash of the whole answer.

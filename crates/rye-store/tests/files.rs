@@ -55,7 +55,7 @@ fn lies_in(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn a_file_of_a_newer_version_is_refused_and_left_alone() {
+fn file_of_another_format_is_refused_and_left_alone() {
     let (folder, file) = place();
     filled(&file, 1);
     let db = Connection::open(&file).unwrap();
@@ -63,8 +63,7 @@ fn a_file_of_a_newer_version_is_refused_and_left_alone() {
     drop(db);
     let before = lies_in(folder.path());
     let why = unreadable(Sqlite::open(&file));
-    assert!(why.contains("format 99 of a newer Rye"), "{why}");
-    assert!(why.contains("knows up to 6"), "{why}");
+    assert!(why.contains("format 99"), "{why}");
     assert_eq!(lies_in(folder.path()), before);
 }
 

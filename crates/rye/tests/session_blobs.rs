@@ -209,35 +209,6 @@ fn a_blob_that_is_missing_from_a_file_or_altered_in_it_is_found_out() {
 }
 
 #[test]
-fn a_file_of_the_form_without_blobs_is_taken_in_as_it_is() {
-    let here = ready();
-    let (_, _, lines) = exported(&here);
-    let mut old: Vec<_> = lines
-        .into_iter()
-        .filter(|line| line.get("blob").is_none())
-        .collect();
-    old[0]["rye_sessions"]["version"] = 1.into();
-    let there = ready();
-    there.write("project/old.jsonl", &whole(&old));
-    assert_eq!(troubles(&there, "old.jsonl"), []);
-    let verified = json(&there.run(&["session", "verify", "old.jsonl", "--json"]));
-    assert_eq!(verified["blobs_not_in_the_file"], 2);
-    let imported = there.run(&["session", "import", "old.jsonl", "--allow-unverified"]);
-    assert!(imported.status.success(), "{imported:?}");
-    let told = String::from_utf8_lossy(&imported.stdout);
-    assert!(told.contains("2 blobs are not in the file"), "{told}");
-}
-
-#[test]
-fn a_session_without_long_output_has_the_form_that_all_can_read() {
-    let world = ready();
-    world.write("project/agent.yaml", "steps: [{ text: done }]\n");
-    let (_, said, lines) = exported(&world);
-    assert_eq!(said["blobs"], 0);
-    assert_eq!(lines[0]["rye_sessions"]["version"], 1);
-}
-
-#[test]
 fn a_blob_that_is_gone_or_altered_here_is_found_out_and_told_when_exported() {
     let world = ready();
     let id = worked(&world);

@@ -25,8 +25,6 @@ pub struct Verdict {
     pub seals: usize,
     /// How many receipts.
     pub receipts: usize,
-    /// How many of those say nothing of the words of question and answer.
-    pub of_first_kind: usize,
     /// How many blobs it refers to that are there and as they were.
     pub blobs: usize,
     /// The names of rows that were changed after the last seal that covers them, or that none

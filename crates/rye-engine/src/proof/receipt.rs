@@ -61,11 +61,6 @@ fn answer_hash(resolution: &Resolution) -> String {
     hash("rye answer 1", &hashed).to_hex()
 }
 
-/// Whether a receipt says nothing of the words of question and answer.
-pub(super) fn is_of_first_kind(receipt: &Receipt) -> bool {
-    receipt.question.is_none() && receipt.answer.is_none()
-}
-
 pub(super) fn receipt_hash(receipt: &Receipt) -> Hash {
     #[derive(Serialize)]
     struct Hashed<'a> {
@@ -75,9 +70,7 @@ pub(super) fn receipt_hash(receipt: &Receipt) -> Hash {
         action: &'a str,
         chain_hash: &'a Option<String>,
         args_hash: &'a Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         question: &'a Option<String>,
-        #[serde(skip_serializing_if = "Option::is_none")]
         answer: &'a Option<String>,
         by: &'a str,
         at: Millis,
@@ -96,13 +89,7 @@ pub(super) fn receipt_hash(receipt: &Receipt) -> Hash {
         at: receipt.at,
         key: &receipt.key,
     };
-    // One kind can never be taken for the other.
-    let purpose = if is_of_first_kind(receipt) {
-        "rye receipt 1"
-    } else {
-        "rye receipt 2"
-    };
-    hash(purpose, &hashed)
+    hash("rye receipt 1", &hashed)
 }
 
 /// The receipt of a decision.
@@ -139,9 +126,6 @@ pub(super) fn difference(
     receipt: &Receipt,
 ) -> Option<&'static str> {
     let mut expected = unsigned(gate, resolution);
-    if is_of_first_kind(receipt) {
-        (expected.question, expected.answer) = (None, None);
-    }
     expected.key.clone_from(&receipt.key);
     expected.signature.clone_from(&receipt.signature);
     if expected == *receipt {

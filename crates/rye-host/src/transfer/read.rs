@@ -8,7 +8,7 @@ use lillux::keys::PublicKey;
 use lillux::{Hash, Hasher};
 use rye_engine::protocol::Archive;
 
-use super::{Blobs, End, Line, Piece, Signed, Transfer, TransferError, VERSION, WITHOUT_BLOBS};
+use super::{Blobs, End, Line, Piece, Signed, Transfer, TransferError, VERSION};
 
 /// Reads sessions, and looks at the blobs that come with them.
 pub fn read(from: impl BufRead) -> Result<Transfer, TransferError> {
@@ -49,7 +49,7 @@ impl<R: BufRead> Reader<R> {
                 archives: Vec::new(),
                 keys: BTreeMap::new(),
                 signed_by: None,
-                blobs: None,
+                blobs: Blobs::default(),
             },
             open: None,
             is_over: false,
@@ -87,11 +87,10 @@ impl<R: BufRead> Reader<R> {
         }
         let mut blob = None;
         match line {
-            Line::RyeSessions { version, .. } if version > VERSION => {
-                return Err(TransferError::Newer(version));
+            Line::RyeSessions { version, .. } if version != VERSION => {
+                return Err(TransferError::Version(version));
             }
-            Line::RyeSessions { keys, version } if number == 1 => {
-                self.transfer.blobs = (version > WITHOUT_BLOBS).then(Blobs::default);
+            Line::RyeSessions { keys, .. } if number == 1 => {
                 for (name, pem) in keys {
                     let key = PublicKey::from_pem(pem).map_err(|error| bad(&error.to_string()))?;
                     self.transfer.keys.insert(name, key);
@@ -111,8 +110,7 @@ impl<R: BufRead> Reader<R> {
 
     /// Adds a part of a blob to those before it. Gives the whole, if it is what it should be.
     fn gather(&mut self, piece: &Piece) -> Result<Option<Vec<u8>>, &'static str> {
-        let blobs = self.transfer.blobs.as_mut();
-        let blobs = blobs.ok_or("a file of this form has no blobs")?;
+        let blobs = &mut self.transfer.blobs;
         let mut open = self.open.take().unwrap_or_else(|| Gathered {
             hash: piece.hash,
             size: piece.size,

@@ -6,10 +6,9 @@ use std::mem;
 use base64ct::{Base64, Encoding as _};
 use lillux::keys::{PublicKey, SigningKey};
 use lillux::{Hash, Hasher};
-use rye_engine::blob::needed;
 use rye_engine::protocol::Archive;
 
-use super::{EXPORT, End, Line, Piece, TransferError, VERSION, WITHOUT_BLOBS};
+use super::{EXPORT, End, Line, Piece, TransferError, VERSION};
 
 /// How much of a blob is in a line.
 const PIECE: usize = 96 * 1024;
@@ -29,9 +28,8 @@ impl<W: Write> Writer<W> {
             hasher: Hasher::default(),
         };
         let named = |key: &PublicKey| (key.fingerprint().to_string(), key.to_pem());
-        let has_blobs = archives.iter().any(|archive| !needed(archive).is_empty());
         writer.put(&Line::RyeSessions {
-            version: if has_blobs { VERSION } else { WITHOUT_BLOBS },
+            version: VERSION,
             keys: keys.iter().map(named).collect(),
         })?;
         for archive in archives {

@@ -1,7 +1,6 @@
-//! The database file: opened, looked at before it is touched, and brought up to date.
+//! The database file: opened, and checked before it is written to.
 //!
-//! The migrations are numbered files of this crate, and the file says in its header
-//! (`user_version`) how many it has seen. That is all that is needed, so no library does it.
+//! Its header (`user_version`) says which format it has. A file of another format is refused.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -18,17 +17,10 @@ use super::error::{Failure, Outcome};
 use super::queue::{PATIENCE, Queue};
 use super::{damage, reading, seen};
 
-const MIGRATIONS: [(u32, &str); 6] = [
-    (1, include_str!("../../migrations/0001_sessions.sql")),
-    (2, include_str!("../../migrations/0002_children.sql")),
-    (3, include_str!("../../migrations/0003_fewer_pages.sql")),
-    (4, include_str!("../../migrations/0004_credentials.sql")),
-    (5, include_str!("../../migrations/0005_log.sql")),
-    (6, include_str!("../../migrations/0006_turns.sql")),
-];
+const SCHEMA: &str = include_str!("schema.sql");
 
-/// The version that this program writes: the last migration's number.
-pub(super) const VERSION: u32 = MIGRATIONS[MIGRATIONS.len() - 1].0;
+/// The format that this program reads and writes.
+pub(super) const VERSION: u32 = 1;
 
 /// In the file's header: whose it is. The letters `RyeE`.
 const APPLICATION: i32 = i32::from_be_bytes(*b"RyeE");
@@ -66,7 +58,7 @@ pub(super) fn writer(path: &Path) -> Outcome<(Connection, Queue)> {
     keep_log(&db, damage::has_log(path))?;
     check(&db, path)?;
     use_wal(&db)?;
-    migrate(&mut db, path)?;
+    create_tables(&mut db, path)?;
     keep_log(&db, false)?;
     drop(turn);
     Ok((db, queue))
@@ -116,11 +108,6 @@ fn connect(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
 pub(super) fn check(db: &Connection, path: &Path) -> Outcome<()> {
     let place = path.display();
     let version = version(db)?;
-    if version > VERSION {
-        return Err(Failure::Store(StoreError::Unreadable(format!(
-            "{place} has the format {version} of a newer Rye; this one knows up to {VERSION}"
-        ))));
-    }
     let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if application != APPLICATION && tables > 0 {
@@ -128,10 +115,15 @@ pub(super) fn check(db: &Connection, path: &Path) -> Outcome<()> {
             "{place} is another program's database"
         ))));
     }
+    if version != VERSION && tables > 0 {
+        return Err(Failure::Store(StoreError::Unreadable(format!(
+            "{place} has format {version} of another version of Rye; this one uses {VERSION}"
+        ))));
+    }
     Ok(())
 }
 
-/// How many migrations the file has seen.
+/// The format of the file; 0 of an empty one.
 pub(super) fn version(db: &Connection) -> rusqlite::Result<u32> {
     let mut version = db.prepare_cached("PRAGMA user_version")?;
     version.query_row([], |row| row.get(0))
@@ -165,19 +157,18 @@ fn use_wal(db: &Connection) -> Outcome<()> {
     Ok(())
 }
 
-fn migrate(db: &mut Connection, path: &Path) -> Outcome<()> {
+fn create_tables(db: &mut Connection, path: &Path) -> Outcome<()> {
     if version(db)? == VERSION {
         return Ok(());
     }
     let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have been quicker, and may be newer.
+    // Another process may have been quicker.
     check(&transaction, path)?;
-    let seen = version(&transaction)?;
-    for (_, migration) in MIGRATIONS.iter().filter(|(number, _)| *number > seen) {
-        transaction.execute_batch(migration)?;
+    if version(&transaction)? != VERSION {
+        transaction.execute_batch(SCHEMA)?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
     }
-    transaction.pragma_update(None, "application_id", APPLICATION)?;
-    transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
     Ok(())
 }

@@ -76,17 +76,7 @@ pub(super) fn is_read_only(path: &Path) -> Option<String> {
 /// Whether a file can be read though it cannot be written to.
 pub(super) fn try_to_read(path: &Path) -> Outcome<()> {
     let db = connect(path)?;
-    file::check(&db, path)?;
-    let version = file::version(&db)?;
-    if version != file::VERSION {
-        let message = format!(
-            "{} has the format {version} of an older Rye, and must be brought up to date where \
-             it can be written to",
-            path.display()
-        );
-        return Err(StoreError::Unavailable(message).into());
-    }
-    Ok(())
+    file::check(&db, path)
 }
 
 /// What changes when somebody writes.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::signatures::Signed;
 use super::{Check, Trouble};
 use crate::proof::elsewhere::Settled;
-use crate::proof::receipt::{difference, is_of_first_kind, receipt_hash};
+use crate::proof::receipt::{difference, receipt_hash};
 use crate::proof::{ARGS_HASH, CHAIN_HASH, RECEIPT, question_hash};
 
 impl<'a> Check<'a> {
@@ -107,9 +107,6 @@ impl<'a> Check<'a> {
                 continue;
             };
             self.verdict.receipts += 1;
-            if is_of_first_kind(receipt) {
-                self.verdict.of_first_kind += 1;
-            }
             let wrong = self.signatures(&[Signed {
                 purpose: RECEIPT,
                 hash: receipt_hash(receipt),

@@ -44,8 +44,9 @@ fn tell(path: &Path, condition: &Condition, health: &mut Health) {
         let about = format!("{place} is damaged: {}", faults.join("; "));
         return health.fail(SESSIONS, about, set_aside(path));
     }
-    if version > newest {
-        let about = format!("{about} of a newer Rye; this one knows up to {newest}");
+    // An empty file has no format yet.
+    if *version != 0 && version != newest {
+        let about = format!("{about} of another version of Rye; this one uses {newest}");
         let fix = "use the Rye that wrote it, or name another folder by RYE_STATE_DIR".to_owned();
         return health.fail(SESSIONS, about, fix);
     }

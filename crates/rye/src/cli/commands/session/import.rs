@@ -38,10 +38,8 @@ pub(crate) fn import(args: &ImportSessionArgs, context: &Context) -> Outcome {
     }
     with_engine(context, Wanted::default(), async |engine| {
         all_new(engine, &transfer).await?;
-        if transfer.blobs.is_some() {
-            file.rewind().map_err(|error| bad(error.into()))?;
-            keep_blobs(engine, &file, bad).await?;
-        }
+        file.rewind().map_err(|error| bad(error.into()))?;
+        keep_blobs(engine, &file, bad).await?;
         let key = |name: &str| trusted(&trust, name);
         let imported = sessions(engine, transfer, complaints, key).await?;
         Ok(Box::new(imported) as Box<dyn Report>)
@@ -51,13 +49,14 @@ pub(crate) fn import(args: &ImportSessionArgs, context: &Context) -> Outcome {
 /// Nothing is written of a file that does not hold.
 fn unverified(path: &Path, verified: &Verified) -> Failure {
     let complaints = verified.complaints();
-    let mut message = format!("{} cannot be verified:", path.display());
-    for line in complaints.iter().take(MOST_COMPLAINTS) {
-        let _ = write!(message, "\n  {}", plain(line));
-    }
-    if complaints.len() > MOST_COMPLAINTS {
-        let more = complaints.len() - MOST_COMPLAINTS;
-        let _ = write!(message, "\n  and {more} more: rye session verify shows all");
+    let listed = complaints.len().min(MOST_COMPLAINTS);
+    let mut message = format!(
+        "{} cannot be verified: {}",
+        path.display(),
+        complaints[..listed].join("; ")
+    );
+    if complaints.len() > listed {
+        let _ = write!(message, "; and {} more", complaints.len() - listed);
     }
     let failure = Failure::new(Exit::Integrity, "unverified", message);
     let file = lillux::shell_word(path);
@@ -128,7 +127,7 @@ async fn sessions(
         sessions: Vec::new(),
         doubts: Vec::new(),
         unverified: Vec::new(),
-        blobs: transfer.blobs.map_or(0, |it| it.whole.len()),
+        blobs: transfer.blobs.whole.len(),
         missing: found
             .into_iter()
             .filter(|it| it.1 != Kept::Whole)

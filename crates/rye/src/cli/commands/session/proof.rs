@@ -7,7 +7,7 @@ use std::path::Path;
 
 use lillux::Hash;
 use lillux::keys::{Fingerprint, PublicKey};
-use rye_engine::blob::needed;
+use rye_engine::blob::{SCHEME, needed};
 use rye_engine::proof::{self, Fault, Kept, Trouble, Verdict};
 use rye_engine::protocol::{Archive, Millis, SessionId};
 use rye_engine::store::StoreError;
@@ -37,7 +37,7 @@ pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
             Ok(Checked {
                 archives,
                 fault: None,
-                blobs: Some(found),
+                blobs: found,
             })
         })?
     };
@@ -49,8 +49,8 @@ struct Checked {
     archives: Vec<Archive>,
     /// What is wrong with the file itself.
     fault: Option<Fault>,
-    /// How the blobs are found; none where the file is of a form that has none.
-    blobs: Option<BTreeMap<Hash, Kept>>,
+    /// How the blobs are found.
+    blobs: BTreeMap<Hash, Kept>,
 }
 
 impl Checked {
@@ -59,12 +59,9 @@ impl Checked {
         let mut report = Verified::default();
         let verdicts = proof::check_all(&self.archives, key);
         for (archive, mut verdict) in self.archives.iter().zip(verdicts) {
-            match &self.blobs {
-                None => report.left += needed(archive).len(),
-                Some(found) => proof::check_blobs(archive, &mut verdict, |hash| {
-                    found.get(hash).copied().unwrap_or(Kept::Missing)
-                }),
-            }
+            proof::check_blobs(archive, &mut verdict, |hash| {
+                self.blobs.get(hash).copied().unwrap_or(Kept::Missing)
+            });
             if report.sessions.is_empty() {
                 verdict.faults.extend(self.fault.clone());
             }
@@ -102,7 +99,14 @@ pub(super) fn verify_file(
     transfer: &Transfer,
     key: impl Fn(&str) -> Option<PublicKey>,
 ) -> Verified {
-    Checked::of_file(path, transfer, &key).verify(key)
+    let mut verified = Checked::of_file(path, transfer, &key).verify(key);
+    // A blob that was missing when the file was written is no sign that anybody altered it.
+    for (_, verdict) in &mut verified.sessions {
+        let is_missing_blob =
+            |it: &Fault| it.trouble == Trouble::Missing && it.place.starts_with(SCHEME);
+        verdict.faults.retain(|fault| !is_missing_blob(fault));
+    }
+    verified
 }
 
 impl Checked {
@@ -126,10 +130,9 @@ impl Checked {
                 Some(_) => fault(Trouble::Signature, "its signature is wrong".to_owned()),
             },
         };
-        let blobs = transfer.blobs.as_ref().map(|blobs| {
-            let needed = transfer.archives.iter().flat_map(needed);
-            needed.map(|(hash, _)| (hash, blobs.find(&hash))).collect()
-        });
+        let needed = transfer.archives.iter().flat_map(needed);
+        let find = |hash: Hash| (hash, transfer.blobs.find(&hash));
+        let blobs = needed.map(|(hash, _)| find(hash)).collect();
         Self {
             archives: transfer.archives.clone(),
             fault,
@@ -143,7 +146,7 @@ pub(in crate::cli::commands) fn failure(path: &Path, error: &TransferError) -> F
     let place = path.display();
     match error {
         TransferError::Io(error) => Failure::failed("io", format_args!("{place}: {error}")),
-        TransferError::Newer(_) => Failure::failed("newer", format_args!("{place}: {error}")),
+        TransferError::Version(_) => Failure::failed("version", format_args!("{place}: {error}")),
         _ => Failure::new(
             Exit::Integrity,
             "integrity",
@@ -156,8 +159,6 @@ pub(in crate::cli::commands) fn failure(path: &Path, error: &TransferError) -> F
 #[derive(Default)]
 pub(super) struct Verified {
     sessions: Vec<(SessionId, Verdict)>,
-    /// How many blobs they refer to that a file of an older form does not have.
-    left: usize,
 }
 
 impl Verified {
@@ -197,7 +198,6 @@ impl Report for Verified {
                 "unsigned_entries_of_a_turn_under_way": verdict.open,
                 "seals": verdict.seals,
                 "receipts": verdict.receipts,
-                "receipts_without_the_words_of_the_question": verdict.of_first_kind,
                 "blobs": verdict.blobs,
                 "keys": verdict.keys,
                 "sealed_at": verdict.sealed_at,
@@ -205,7 +205,7 @@ impl Report for Verified {
                 "faults": faults.collect::<Vec<_>>(),
             })
         });
-        json!({ "sessions": sessions.collect::<Vec<_>>(), "blobs_not_in_the_file": self.left })
+        json!({ "sessions": sessions.collect::<Vec<_>>() })
     }
 
     fn show(&self, page: &mut Page) {
@@ -224,7 +224,6 @@ impl Report for Verified {
                 open,
                 seals,
                 receipts,
-                of_first_kind,
                 blobs,
                 keys,
                 ..
@@ -249,12 +248,6 @@ impl Report for Verified {
             if *open > 0 {
                 page.line(format_args!("  {open} of them belong to a turn under way"));
             }
-            if *of_first_kind > 0 {
-                page.line(format_args!(
-                    "  {} what ran, who decided and when, but not the words of question and answer",
-                    count(*of_first_kind, "receipt covers", "receipts cover")
-                ));
-            }
             if !verdict.unsealed.is_empty() {
                 let since = verdict.sealed_at.map(moment);
                 page.line(format_args!(
@@ -274,12 +267,6 @@ impl Report for Verified {
                     plain(&fault.place)
                 ));
             }
-        }
-        if self.left > 0 {
-            let what = count(self.left, "blob", "blobs");
-            page.line(format_args!(
-                "{what} could not be checked: the file was written without any"
-            ));
         }
     }
 
