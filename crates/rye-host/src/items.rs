@@ -14,7 +14,7 @@ use rye_engine::tool::{Effect, ToolContext, ToolOutput};
 use rye_executor::chain::{Chain, Link};
 use rye_executor::{Approval, Envelope, ExecuteError, Executor, Listener, Request, Status};
 use rye_items::metadata::Effect as Said;
-use rye_items::search::{Catalogue, Hit, Query};
+use rye_items::search::{SearchIndex, Hit, Query};
 use rye_items::{ItemId, ItemKind, ItemRef};
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ use crate::credentials::secrets_of;
 /// The items of a project, as actions.
 pub struct Items {
     executor: Arc<Executor>,
-    catalogue: Catalogue,
+    catalogue: SearchIndex,
     project: PathBuf,
     approved: Approved,
 }
@@ -33,7 +33,7 @@ impl Items {
     /// Those that an executor can run in a project.
     pub fn new(
         executor: Arc<Executor>,
-        catalogue: Catalogue,
+        catalogue: SearchIndex,
         project: &Path,
         key: Option<SigningKey>,
     ) -> Self {
@@ -49,7 +49,7 @@ impl Items {
         let library = self.executor.library().map_err(|error| refused(&error))?;
         let query = Query {
             kinds: vec![ItemKind::Tool],
-            runs: true,
+            runnable: true,
             limit,
             ..Query::new(query)
         };
@@ -122,7 +122,7 @@ fn listed(hit: &Hit) -> Listed {
         description: hit.description.clone(),
         parameters: hit.parameters.clone(),
         risk: hit.risk.as_deref().and_then(risk),
-        space: Some(hit.place.space.as_str().to_owned()),
+        space: Some(hit.location.space.as_str().to_owned()),
     }
 }
 

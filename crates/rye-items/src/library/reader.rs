@@ -9,7 +9,7 @@ use crate::id::{ItemId, ItemKind};
 use crate::integrity::Problem;
 use crate::lookup;
 use crate::metadata;
-use crate::search::{Candidate, Claim, Document, Reader};
+use crate::search::{Candidate, Document, Reader, SignatureClaim};
 use crate::signature::{self, SignatureError};
 use crate::trust::{Trust, TrustedKey};
 use crate::verify;
@@ -21,7 +21,7 @@ impl Library {
     /// Whether what search found carries a signature that holds, by a key that counts.
     pub fn judge(
         &self,
-        claim: Option<&Claim>,
+        claim: Option<&SignatureClaim>,
         trust: &Trust<'_>,
     ) -> Result<Arc<TrustedKey>, Problem> {
         let claim = claim.ok_or(Problem::Line(SignatureError::Unsigned))?;
@@ -51,13 +51,13 @@ impl Reader for Library {
         let element = claim.as_ref().ok().and_then(|claim| claim.element.clone());
         let shown = element.map_or(bytes, |range| &bytes[range]);
         let signature = match claim {
-            Ok(claim) => Some(Claim {
+            Ok(claim) => Some(SignatureClaim {
                 line: claim.line,
                 intact: true,
             }),
             Err(Problem::Changed { .. }) => {
                 let split = signature::split(bytes, &form.comment).ok();
-                split.map(|split| Claim {
+                split.map(|split| SignatureClaim {
                     line: split.line,
                     intact: false,
                 })
@@ -78,7 +78,8 @@ impl Reader for Library {
                 category: metadata.category().map(str::to_owned),
                 risk: metadata.risk_level().map(|risk| risk.as_str().to_owned()),
                 version: metadata.version().map(str::to_owned),
-                runs: metadata.executor_id().is_some() || metadata.tool_type() == Some("primitive"),
+                runnable: metadata.executor_id().is_some()
+                    || metadata.tool_type() == Some("primitive"),
                 ..document
             },
             Err(error) => Document {
