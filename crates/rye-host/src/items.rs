@@ -14,7 +14,7 @@ use rye_engine::tool::{Effect, ToolContext, ToolOutput};
 use rye_executor::chain::{Chain, Link};
 use rye_executor::{Approval, Envelope, ExecuteError, Executor, Listener, Request, Status};
 use rye_items::metadata::Effect as Said;
-use rye_items::search::{SearchIndex, Hit, Query};
+use rye_items::search::{Hit, Query, SearchIndex};
 use rye_items::{ItemId, ItemKind, ItemRef};
 use serde_json::Value;
 

@@ -13,12 +13,12 @@ use rye_engine::store::Later;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use crate::answer::{Decoder, Told};
+use crate::answer::{Decoder, DeltaBuffer};
 use crate::api::Target;
-use crate::halves;
 use crate::price::Price;
 use crate::provider::{Key, Provider};
 use crate::sse::{self, Event, TooLong};
+use crate::surrogates;
 use client::{causes, client};
 use no_stream::Opening;
 
@@ -73,12 +73,12 @@ impl HttpModel {
         let mut decoder = self.provider.api.decoder();
         let mut reader = sse::Reader::default();
         let mut opening = Opening::of(response.headers(), self.longest_fault());
-        let (mut trouble, mut told, mut whole_at) = (None, Told::default(), None);
-        while !decoder.is_done() && !opening.is_enough() {
-            if decoder.is_whole() {
-                whole_at.get_or_insert_with(Instant::now);
+        let (mut trouble, mut told, mut complete_at) = (None, DeltaBuffer::default(), None);
+        while !decoder.is_complete() && !opening.is_enough() {
+            if decoder.is_content_complete() {
+                complete_at.get_or_insert_with(Instant::now);
             }
-            let until = whole_at.map(|at| at + AFTERWARDS).or(opening.until());
+            let until = complete_at.map(|at| at + AFTERWARDS).or(opening.until());
             let bytes = match before(until, self.in_time(response.chunk())).await {
                 Some(Ok(Some(bytes))) => bytes,
                 Some(Ok(None)) | None => break,
@@ -90,8 +90,8 @@ impl HttpModel {
             opening.hear(&bytes);
             let pushed = reader.push(&bytes, |event| {
                 opening.end();
-                let data = &*halves::readable(event.data);
-                decoder.take(Event { data, ..event }, &mut told)
+                let data = &*surrogates::encode_lone(event.data);
+                decoder.decode(Event { data, ..event }, &mut told)
             });
             // What was said before something went wrong was said.
             for delta in told.take() {
@@ -142,12 +142,13 @@ impl HttpModel {
         match &provider.key {
             Key::None => {}
             Key::Missing(what) => return Err(ModelError::Unauthorized(what.clone())),
-            Key::Given { secret, found } => {
+            Key::Given { secret, source } => {
                 let (name, before) = provider.api.key_header();
                 let text = Zeroizing::new(format!("{before}{}", secret.trim()));
                 let value = HeaderValue::from_str(&text).map_err(|_| {
-                    let message =
-                        format!("the key from {found} cannot be sent: it has odd characters");
+                    let message = format!(
+                        "the API key from {source} contains characters that cannot be sent"
+                    );
                     ModelError::Unauthorized(message)
                 });
                 let mut value = value?;

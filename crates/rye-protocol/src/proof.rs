@@ -1,5 +1,4 @@
-//! What makes a record prove itself: seals under histories, receipts of decisions, and the
-//! record as a whole, to be taken elsewhere.
+//! Evidence: seals under histories, receipts of decisions, and exported sessions.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,8 +7,8 @@ use crate::{
     Suspended, Thread, ThreadId,
 };
 
-/// A signature under a history, made at the end of a turn. Each entry names the hash of the
-/// one before it, so that of the last one stands for all.
+/// The signature under a thread's history at the end of a turn. Each entry contains the
+/// hash of its parent, so the hash of the leaf covers the whole path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Seal {
@@ -17,23 +16,23 @@ pub struct Seal {
     pub session: SessionId,
     /// The thread.
     pub thread: ThreadId,
-    /// The last entry.
+    /// The last entry covered.
     pub leaf: EntryId,
-    /// Its hash.
+    /// Hash of that entry.
     pub hash: String,
-    /// The hashes of the seals before it: the last one of the thread, and the last one of
-    /// the session. A seal that is gone is missed by those after it.
+    /// Hashes of the preceding seals of the thread and of the session, so that a
+    /// removed seal is detected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
-    /// When it was made.
+    /// Signing time.
     pub at: Millis,
-    /// The fingerprint of the key.
+    /// Fingerprint of the key.
     pub key: String,
-    /// The signature, in base64.
+    /// The signature in base64.
     pub signature: String,
 }
 
-/// A signature under a decision.
+/// The signature under a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Receipt {
@@ -41,51 +40,51 @@ pub struct Receipt {
     pub session: SessionId,
     /// The gate.
     pub gate: GateId,
-    /// The call.
+    /// The tool call.
     pub call: CallId,
-    /// What was decided.
+    /// The id of the chosen action.
     pub action: String,
-    /// The hash of what would run, where it is an item.
+    /// The chain hash, if the tool is an item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain_hash: Option<String>,
-    /// The hash of its arguments.
+    /// Hash of the call's arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args_hash: Option<String>,
-    /// The hash of the question as it was shown. Without it, and without that of the answer,
-    /// a receipt is of the first kind, which says nothing of either's words.
+    /// Hash of the question as displayed. Receipts without it and without `answer` do
+    /// not cover the texts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// The hash of the whole answer.
+    /// Hash of the complete answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// Who.
+    /// Who decided.
     pub by: String,
-    /// When.
+    /// When the decision was made.
     pub at: Millis,
-    /// The fingerprint of the key.
+    /// Fingerprint of the key.
     pub key: String,
-    /// The signature, in base64.
+    /// The signature in base64.
     pub signature: String,
 }
 
-/// A session with all that belongs to it, ended or not, to be written elsewhere.
+/// A complete exported session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Archive {
-    /// It.
+    /// The session.
     pub session: Session,
-    /// Its threads, in the order in which they were made.
+    /// The threads, in order of creation.
     pub threads: Vec<Thread>,
-    /// All entries, in the order in which they were written.
+    /// All entries, in order of creation.
     pub entries: Vec<Entry>,
     /// All prompts.
     pub items: Vec<QueueItem>,
     /// All gates.
     pub gates: Vec<Gate>,
-    /// Where gates were shown.
+    /// Where gates were displayed.
     pub refs: Vec<GateRef>,
-    /// Turns that wait.
+    /// Turns that wait at gates.
     pub suspended: Vec<Suspended>,
-    /// All events, from the first on.
+    /// All events, in order.
     pub events: Vec<Event>,
 }

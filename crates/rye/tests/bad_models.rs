@@ -36,7 +36,7 @@ const CASES: &[Case] = &[
         exit: 1,
         words: &[
             "Incorrect API key provided: [masked]",
-            "the key is from the variable SOME_API_KEY: see that it is right",
+            "variable SOME_API_KEY",
         ],
     },
     Case {

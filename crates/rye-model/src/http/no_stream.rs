@@ -8,8 +8,8 @@ use rye_engine::model::ModelError;
 use tokio::time::Instant;
 
 use super::LONGEST_FAULT;
-use crate::fault::{Said, first_line};
 use crate::provider::Provider;
+use crate::provider_error::{ProviderError, first_line};
 
 /// What is streams, and what may be where a server does not say it well.
 const STREAMS: [&str; 3] = [
@@ -77,7 +77,7 @@ impl Opening {
         let said = String::from_utf8_lossy(&said);
         let said = provider.masks().mask(&said).into_owned();
         let kind = self.kind.as_deref().unwrap_or("something else");
-        let read = Said::read(&said);
+        let read = ProviderError::parse(&said);
         let status = read.status();
         let message = match first_line(&read.message) {
             line if line.is_empty() => "nothing".to_owned(),
@@ -89,7 +89,7 @@ impl Opening {
             first_line(kind)
         );
         Some(match status {
-            Some(status) => Said { message, ..read }.with_status(status),
+            Some(status) => ProviderError { message, ..read }.into_model_error(status),
             // To ask again would be the same; is it the right address?
             None if is_other => ModelError::Refused(format!(
                 "{message}; see that `base_url` in models.yaml is the address of its API"

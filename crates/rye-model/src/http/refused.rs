@@ -8,8 +8,8 @@ use reqwest::{Response, Url};
 use rye_engine::model::ModelError;
 
 use super::{HttpModel, LONGEST_FAULT};
-use crate::fault::{self, Said};
-use crate::halves;
+use crate::provider_error::{self, ProviderError};
+use crate::surrogates;
 
 impl HttpModel {
     /// What an answer that is none says, and what to do about it.
@@ -28,13 +28,14 @@ impl HttpModel {
         };
         // What came by then says enough.
         let _ = tokio::time::timeout(self.longest_fault(), read).await;
-        let mut said = Said::read(&halves::readable(&String::from_utf8_lossy(&body)));
+        let mut said =
+            ProviderError::parse(&surrogates::encode_lone(&String::from_utf8_lossy(&body)));
         said.message = self.told(&said.message);
         said.retry_after = asked.or(said.retry_after);
         let here = self.provider.address();
-        match said.with_status(status) {
+        match said.into_model_error(status) {
             ModelError::Unauthorized(message) => {
-                let fix = self.provider.how_to_be_let_in();
+                let fix = self.provider.auth_hint();
                 ModelError::Unauthorized(format!("{here} said: {message}; {fix}"))
             }
             ModelError::Refused(message) if status == 404 => ModelError::Refused(format!(
@@ -54,8 +55,8 @@ impl HttpModel {
 
     /// A message as it may be told: a server may repeat what it was sent.
     fn told(&self, message: &str) -> String {
-        let message = halves::settled(message);
-        fault::short(&self.provider.masks().mask(&message))
+        let message = surrogates::resolve(message);
+        provider_error::short(&self.provider.masks().mask(&message))
     }
 
     /// The same of an error that came amid a stream; with the address, where the connection
@@ -92,7 +93,8 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let millis = headers.get("retry-after-ms");
     let millis = millis.and_then(|it| it.to_str().ok()?.trim().parse().ok());
     let told = headers.get(RETRY_AFTER);
-    let told = || told.and_then(|it| fault::retry_after(it.to_str().ok()?, Timestamp::now()));
+    let told =
+        || told.and_then(|it| provider_error::retry_after(it.to_str().ok()?, Timestamp::now()));
     millis.map(Duration::from_millis).or_else(told)
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rye_engine::model::{Deltas, Model, ModelAnswer, ModelRequest, Models as _};
 use rye_engine::protocol::{Message, Role};
-use rye_host::Listed;
+use rye_host::ModelSummary;
 use serde_json::{Value, json};
 
 use crate::cli::args::{ModelsCommand, TestArgs};
@@ -50,7 +50,7 @@ fn in_short(why: &str) -> Cow<'_, str> {
 
 struct List {
     default: String,
-    models: Vec<Listed>,
+    models: Vec<ModelSummary>,
 }
 
 impl Report for List {
@@ -88,7 +88,7 @@ impl Report for List {
     }
 }
 
-fn described(model: &Listed) -> Value {
+fn described(model: &ModelSummary) -> Value {
     json!({
         "name": model.name,
         "api": model.api,

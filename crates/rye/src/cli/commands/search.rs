@@ -1,6 +1,6 @@
 //! `rye search`
 
-use rye_items::search::{SearchResults, SearchIndex, Hit, Location, Query};
+use rye_items::search::{Hit, Location, Query, SearchIndex, SearchResults};
 use rye_items::signature::SignatureError;
 use rye_items::trust::Trust;
 use rye_items::{ItemKind, Library, Problem, Space};
