@@ -67,7 +67,7 @@ impl DeltaBuffer {
     }
 
     /// Removes and returns all deltas.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = Delta> {
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Delta> {
         self.0.drain(..)
     }
 }

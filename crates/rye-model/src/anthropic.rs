@@ -22,7 +22,7 @@ pub(crate) use stream::Stream;
 /// base64.
 const SEALED: &str = "redacted:";
 /// Minimum thinking budget that the API accepts.
-const LEAST_BUDGET: u64 = 1_024;
+const MIN_BUDGET: u64 = 1_024;
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -185,7 +185,7 @@ fn think(
         }
         Some(Thinking::Budget) => {
             let budget_tokens = target.effort.unwrap_or(Effort::Medium).budget(max_tokens);
-            let thinks = budget_tokens >= LEAST_BUDGET && !is_amid_foreign_calls(turns);
+            let thinks = budget_tokens >= MIN_BUDGET && !answers_foreign_calls(turns);
             let thinking = thinks.then_some(Think::Enabled { budget_tokens });
             (thinking, None)
         }
@@ -194,12 +194,12 @@ fn think(
 
 /// Whether the last results answer a turn that does not start with this model's
 /// thinking, as after a failover. The API rejects such a turn if thinking has a budget.
-fn is_amid_foreign_calls(turns: &[Turn<'_>]) -> bool {
-    let [.., Turn::Assistant(spoken), Turn::User { results, .. }] = turns else {
+fn answers_foreign_calls(turns: &[Turn<'_>]) -> bool {
+    let [.., Turn::Assistant(blocks), Turn::User { results, .. }] = turns else {
         return false;
     };
     let begins_with_thought = matches!(
-        spoken.first(),
+        blocks.first(),
         Some(AssistantBlock::Thought {
             signature: Some(_),
             ..
@@ -219,15 +219,15 @@ fn tool(spec: &rye_engine::model::ToolSpec) -> Tool<'_> {
 
 fn message(turn: Turn<'_>) -> Message<'_> {
     match turn {
-        Turn::Assistant(spoken) => Message {
+        Turn::Assistant(blocks) => Message {
             role: "assistant",
-            content: spoken
+            content: blocks
                 .into_iter()
                 .filter_map(assistant_content)
                 .map(Into::into)
                 .collect(),
         },
-        Turn::User { results, said } => {
+        Turn::User { results, content } => {
             let results = results.into_iter().map(|outcome| {
                 let text = Is::Text { text: outcome.text };
                 let images = outcome.images.into_iter().map(image);
@@ -237,20 +237,20 @@ fn message(turn: Turn<'_>) -> Message<'_> {
                     content: [text].into_iter().chain(images).map(Into::into).collect(),
                 }
             });
-            let said = said.into_iter().map(|block| match block {
+            let content = content.into_iter().map(|block| match block {
                 Block::Text(text) => Is::Text { text },
                 Block::Image(it) => image(it),
             });
             Message {
                 role: "user",
-                content: results.chain(said).map(Into::into).collect(),
+                content: results.chain(content).map(Into::into).collect(),
             }
         }
     }
 }
 
-fn assistant_content(spoken: AssistantBlock<'_>) -> Option<Is<'_>> {
-    match spoken {
+fn assistant_content(blocks: AssistantBlock<'_>) -> Option<Is<'_>> {
+    match blocks {
         AssistantBlock::Text(text) => Some(Is::Text { text }),
         // Thinking without a signature is not accepted.
         AssistantBlock::Thought {

@@ -9,7 +9,7 @@ use crate::answer::Decoder;
 use crate::{anthropic, chat, gemini, responses};
 
 /// Minimum output limit if the context is full: the server decides.
-const LEAST_OUTPUT: u64 = 1_024;
+const MIN_OUTPUT: u64 = 1_024;
 
 /// The protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -91,10 +91,10 @@ impl Target {
     /// limit and the remaining context. Some servers reject requests that could exceed
     /// the window.
     pub(crate) fn max_output(&self, request: &ModelRequest) -> u64 {
-        let most = self.info.max_output;
-        let most = request.max_output.map_or(most, |wanted| wanted.min(most));
+        let limit = self.info.max_output;
+        let limit = request.max_output.map_or(limit, |wanted| wanted.min(limit));
         let room = self.info.context_window.saturating_sub(at_most(request));
-        most.min(room.max(LEAST_OUTPUT))
+        limit.min(room.max(MIN_OUTPUT))
     }
 }
 
@@ -113,8 +113,8 @@ fn size(request: &ModelRequest) -> usize {
         Part::ToolCall { args, .. } => size_of(args),
         Part::Attachment { .. } | Part::Error { .. } => 0,
     };
-    let said = request.messages.iter().flat_map(|it| &it.parts).map(size);
-    request.system.len() + said.sum::<usize>()
+    let sizes = request.messages.iter().flat_map(|it| &it.parts).map(size);
+    request.system.len() + sizes.sum::<usize>()
 }
 
 /// Approximate size of a value as JSON.
@@ -199,8 +199,8 @@ impl Api {
 /// Serialises a request body, which cannot fail. Allocates the estimated size up front,
 /// because histories can be long.
 pub(crate) fn bytes(request: &ModelRequest, body: &impl serde::Serialize) -> Vec<u8> {
-    let said = size(request) + 128 * request.messages.len();
-    let mut bytes = Vec::with_capacity(said + said / 8 + 1024);
+    let size = size(request) + 128 * request.messages.len();
+    let mut bytes = Vec::with_capacity(size + size / 8 + 1024);
     match serde_json::to_writer(&mut bytes, body) {
         Ok(()) => bytes,
         Err(_) => Vec::new(),
@@ -233,7 +233,7 @@ mod tests {
             (30, Some(100), 100),
             (30, Some(9_000), 4_000),
             (24_000, None, 2_000),
-            (60_000, None, LEAST_OUTPUT),
+            (60_000, None, MIN_OUTPUT),
             (60_000, Some(7), 7),
         ] {
             let request = ModelRequest {

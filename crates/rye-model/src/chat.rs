@@ -115,8 +115,8 @@ pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
     }
     for turn in convert::turns(&request.messages, recipient) {
         match turn {
-            Turn::User { results, said } => user(results, said, &mut messages),
-            Turn::Assistant(spoken) => messages.push(assistant(spoken)),
+            Turn::User { results, content } => user(results, content, &mut messages),
+            Turn::Assistant(blocks) => messages.push(assistant(blocks)),
         }
     }
     api::bytes(
@@ -146,12 +146,16 @@ fn tool(spec: &ToolSpec) -> Tool<'_> {
     }
 }
 
-fn user<'a>(results: Vec<CallResult<'a>>, said: Vec<Block<'a>>, messages: &mut Vec<Message<'a>>) {
+fn user<'a>(
+    results: Vec<CallResult<'a>>,
+    content: Vec<Block<'a>>,
+    messages: &mut Vec<Message<'a>>,
+) {
     // Results can only be text; the images of all results follow in one message.
     let mut pieces = Vec::new();
     for outcome in results {
         for it in outcome.images {
-            let text = format!("[an image that {} gave]", outcome.tool).into();
+            let text = format!("[image returned by {}]", outcome.tool).into();
             pieces.push(Piece::Text { text });
             pieces.push(image(it));
         }
@@ -160,7 +164,7 @@ fn user<'a>(results: Vec<CallResult<'a>>, said: Vec<Block<'a>>, messages: &mut V
             content: outcome.text,
         });
     }
-    pieces.extend(said.into_iter().map(|block| match block {
+    pieces.extend(content.into_iter().map(|block| match block {
         Block::Text(text) => Piece::Text { text },
         Block::Image(it) => image(it),
     }));
@@ -180,9 +184,9 @@ fn user<'a>(results: Vec<CallResult<'a>>, said: Vec<Block<'a>>, messages: &mut V
     }
 }
 
-fn assistant(spoken: Vec<AssistantBlock<'_>>) -> Message<'_> {
+fn assistant(blocks: Vec<AssistantBlock<'_>>) -> Message<'_> {
     let (mut texts, mut tool_calls) = (Vec::new(), Vec::new());
-    for one in spoken {
+    for one in blocks {
         match one {
             AssistantBlock::Text(text) => texts.push(text),
             AssistantBlock::Thought { .. } => {}

@@ -12,9 +12,9 @@ use rye_protocol::{CallId, Message, Part, ResultStatus, Role};
 use serde_json::Value;
 
 /// Maximum length of a call id that all providers accept.
-const LONGEST_ID: usize = 40;
+const MAX_ID_LEN: usize = 40;
 /// Maximum length of a tool name that all providers accept.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_LEN: usize = 64;
 
 /// The model that receives the history.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,7 @@ pub(crate) enum Turn<'a> {
     User {
         /// One result per call of the previous turn, in the same order.
         results: Vec<CallResult<'a>>,
-        said: Vec<Block<'a>>,
+        content: Vec<Block<'a>>,
     },
     /// Not empty; thinking blocks are never last.
     Assistant(Vec<AssistantBlock<'a>>),
@@ -122,10 +122,10 @@ impl<'a> Turns<'a> {
             return;
         }
         match self.all.last_mut() {
-            Some(Turn::User { said, .. }) => said.append(&mut blocks),
+            Some(Turn::User { content, .. }) => content.append(&mut blocks),
             _ => self.all.push(Turn::User {
                 results: Vec::new(),
-                said: blocks,
+                content: blocks,
             }),
         }
     }
@@ -137,19 +137,19 @@ impl<'a> Turns<'a> {
         recipient: Recipient<'_>,
     ) -> Vec<PendingCall<'a>> {
         let own = message.model.as_deref() == Some(recipient.model);
-        let (mut spoken, mut pending) = (Vec::new(), Vec::new());
+        let (mut blocks, mut pending) = (Vec::new(), Vec::new());
         for part in &message.parts {
             match part {
                 Part::Text { text } if !is_blank(text) => {
-                    spoken.push(AssistantBlock::Text(text.into()));
+                    blocks.push(AssistantBlock::Text(text.into()));
                 }
-                Part::Thinking { text, signature } if own => spoken.push(AssistantBlock::Thought {
+                Part::Thinking { text, signature } if own => blocks.push(AssistantBlock::Thought {
                     text,
                     signature: signature.as_deref(),
                 }),
                 Part::Thinking { text, .. } if !is_blank(text) => {
                     let text = format!("<thinking>\n{}\n</thinking>", text.trim());
-                    spoken.push(AssistantBlock::Text(text.into()));
+                    blocks.push(AssistantBlock::Text(text.into()));
                 }
                 Part::ToolCall {
                     call_id,
@@ -157,7 +157,7 @@ impl<'a> Turns<'a> {
                     args,
                 } => {
                     let (id, tool) = (self.id(call_id), name(tool));
-                    spoken.push(AssistantBlock::Call {
+                    blocks.push(AssistantBlock::Call {
                         id: id.clone(),
                         tool: tool.clone(),
                         args: object(args),
@@ -170,8 +170,8 @@ impl<'a> Turns<'a> {
         }
         // Providers reject reasoning that is not followed by content.
         let is_thought = |it: &AssistantBlock<'_>| matches!(it, AssistantBlock::Thought { .. });
-        while spoken.pop_if(|last| is_thought(last)).is_some() {}
-        if spoken.is_empty() {
+        while blocks.pop_if(|last| is_thought(last)).is_some() {}
+        if blocks.is_empty() {
             return pending;
         }
         match self.all.last() {
@@ -179,7 +179,7 @@ impl<'a> Turns<'a> {
             Some(Turn::Assistant(_)) => self.user(vec![Block::Text("Continue.".into())]),
             Some(Turn::User { .. }) => {}
         }
-        self.all.push(Turn::Assistant(spoken));
+        self.all.push(Turn::Assistant(blocks));
         pending
     }
 
@@ -198,24 +198,24 @@ impl<'a> Turns<'a> {
         });
         self.all.push(Turn::User {
             results: results.collect(),
-            said: Vec::new(),
+            content: Vec::new(),
         });
     }
 
     /// A call id that all providers accept and that is unique in the history.
     fn id(&mut self, call: &'a CallId) -> Cow<'a, str> {
         let text = call.as_str();
-        if text.len() <= LONGEST_ID && text.chars().all(is_plain) && self.ids.insert(text.into()) {
+        if text.len() <= MAX_ID_LEN && text.chars().all(is_plain) && self.ids.insert(text.into()) {
             return text.into();
         }
         let plain: Vec<char> = call.as_str().chars().map(plain).collect();
         let tail = |length: usize| plain[plain.len().saturating_sub(length)..].iter();
-        let mut id: String = tail(LONGEST_ID).collect();
+        let mut id: String = tail(MAX_ID_LEN).collect();
         let mut number = 1;
         while !self.ids.insert(id.clone().into()) {
             number += 1;
             let suffix = format!("-{number}");
-            id = tail(LONGEST_ID - suffix.len()).collect();
+            id = tail(MAX_ID_LEN - suffix.len()).collect();
             id.push_str(&suffix);
         }
         id.into()
@@ -303,19 +303,19 @@ fn attachment<'a>(
     let inline = source
         .strip_prefix("data:")
         .and_then(|it| it.split_once(','));
-    let told = |why: &str| Block::Text(format!("[{name} ({mime_type}): {why}]").into());
+    let placeholder = |why: &str| Block::Text(format!("[{name} ({mime_type}): {why}]").into());
     match inline {
         Some((about, data)) if about.ends_with(";base64") && mime_type.starts_with("image/") => {
             if recipient.images {
                 Block::Image(Image { mime_type, data })
             } else {
-                told("image not shown: this model does not accept images")
+                placeholder("image not shown: this model does not accept images")
             }
         }
         Some((about, text)) if mime_type.starts_with("text/") && !about.ends_with(";base64") => {
             Block::Text(format!("[{name}]\n{text}").into())
         }
-        _ => told("file; use a tool to read it"),
+        _ => placeholder("file; use a tool to read it"),
     }
 }
 
@@ -334,11 +334,11 @@ fn plain(character: char) -> char {
 /// A tool name that all providers accept: a model may have called a tool that does not
 /// exist.
 fn name(tool: &str) -> Cow<'_, str> {
-    let fits = (1..=LONGEST_NAME).contains(&tool.len()) && tool.chars().all(is_plain);
+    let fits = (1..=MAX_NAME_LEN).contains(&tool.len()) && tool.chars().all(is_plain);
     if fits {
         return tool.into();
     }
-    let plain: String = tool.chars().map(plain).take(LONGEST_NAME).collect();
+    let plain: String = tool.chars().map(plain).take(MAX_NAME_LEN).collect();
     if plain.is_empty() {
         "unknown".into()
     } else {

@@ -187,7 +187,7 @@ fn declaration(spec: &ToolSpec) -> Declaration<'_> {
 
 fn content(turn: Turn<'_>, wants_signatures: bool) -> Content<'_> {
     match turn {
-        Turn::User { results, said } => {
+        Turn::User { results, content } => {
             let mut parts = Vec::new();
             let mut images = Vec::new();
             for outcome in results {
@@ -206,23 +206,23 @@ fn content(turn: Turn<'_>, wants_signatures: bool) -> Content<'_> {
                 });
             }
             parts.append(&mut images);
-            parts.extend(said.into_iter().map(|block| match block {
+            parts.extend(content.into_iter().map(|block| match block {
                 Block::Text(text) => Part::text(text),
                 Block::Image(it) => Part::image(it),
             }));
             let role = Some("user");
             Content { role, parts }
         }
-        Turn::Assistant(spoken) => Content {
+        Turn::Assistant(blocks) => Content {
             role: Some("model"),
-            parts: model(spoken, wants_signatures),
+            parts: model(blocks, wants_signatures),
         },
     }
 }
 
-fn model(spoken: Vec<AssistantBlock<'_>>, wants_signatures: bool) -> Vec<Part<'_>> {
+fn model(blocks: Vec<AssistantBlock<'_>>, wants_signatures: bool) -> Vec<Part<'_>> {
     let (mut parts, mut pending, mut calls) = (Vec::new(), None, 0);
-    for one in spoken {
+    for one in blocks {
         match one {
             AssistantBlock::Thought { signature, .. } => pending = signature.or(pending),
             AssistantBlock::Text(text) => parts.push(Part {

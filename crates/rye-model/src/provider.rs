@@ -204,8 +204,11 @@ mod tests {
             ("https://host/v1?key=secret", "https://host/v1"),
         ] {
             assert_eq!(provider(url, &[]).address(), shown, "{url}");
-            let told = format!("{:?}", provider(url, &[("x-key", "a-secret")]));
-            assert!(told.contains(shown) && !told.contains("secret"), "{told}");
+            let shown_text = format!("{:?}", provider(url, &[("x-key", "a-secret")]));
+            assert!(
+                shown_text.contains(shown) && !shown_text.contains("secret"),
+                "{shown_text}"
+            );
         }
     }
 

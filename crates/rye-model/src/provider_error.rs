@@ -181,12 +181,12 @@ pub(crate) fn first_line(text: &str) -> String {
     truncate(text.trim().lines().next().unwrap_or_default(), MAX_LINE_LEN)
 }
 
-fn truncate(text: &str, longest: usize) -> String {
+fn truncate(text: &str, max_len: usize) -> String {
     let text = text.trim();
     let is_control = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
     let mut short = String::new();
     for (number, letter) in text.chars().enumerate() {
-        if number == longest {
+        if number == max_len {
             short.push('…');
             break;
         }

@@ -18,7 +18,7 @@ use crate::convert::{self, AssistantBlock, Block, CallResult, Image, Recipient, 
 pub(crate) use stream::Stream;
 
 /// Minimum output limit that the API accepts.
-const LEAST_OUTPUT: u64 = 16;
+const MIN_OUTPUT: u64 = 16;
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -103,8 +103,8 @@ pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
     let mut input = Vec::new();
     for turn in convert::turns(&request.messages, recipient) {
         match turn {
-            Turn::User { results, said } => user(results, said, &mut input),
-            Turn::Assistant(spoken) => input.extend(spoken.into_iter().filter_map(item)),
+            Turn::User { results, content } => user(results, content, &mut input),
+            Turn::Assistant(blocks) => input.extend(blocks.into_iter().filter_map(item)),
         }
     }
     let thinks = target.thinking.is_some();
@@ -114,7 +114,7 @@ pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
             model: &target.id,
             stream: true,
             store: false,
-            max_output_tokens: target.max_output(request).max(LEAST_OUTPUT),
+            max_output_tokens: target.max_output(request).max(MIN_OUTPUT),
             instructions: &request.system,
             tools: request.tools.iter().map(tool).collect(),
             input,
@@ -142,7 +142,7 @@ fn tool(spec: &ToolSpec) -> Tool<'_> {
     }
 }
 
-fn user<'a>(results: Vec<CallResult<'a>>, said: Vec<Block<'a>>, input: &mut Vec<Item<'a>>) {
+fn user<'a>(results: Vec<CallResult<'a>>, content: Vec<Block<'a>>, input: &mut Vec<Item<'a>>) {
     for outcome in results {
         let text = outcome.text;
         let output = if outcome.images.is_empty() {
@@ -155,7 +155,7 @@ fn user<'a>(results: Vec<CallResult<'a>>, said: Vec<Block<'a>>, input: &mut Vec<
         let call_id = outcome.id;
         input.push(Item::Own(Own::FunctionCallOutput { call_id, output }));
     }
-    let content: Vec<_> = said
+    let content: Vec<_> = content
         .into_iter()
         .map(|block| match block {
             Block::Text(text) => Content::InputText { text },
@@ -168,8 +168,8 @@ fn user<'a>(results: Vec<CallResult<'a>>, said: Vec<Block<'a>>, input: &mut Vec<
     }
 }
 
-fn item(spoken: AssistantBlock<'_>) -> Option<Item<'_>> {
-    match spoken {
+fn item(blocks: AssistantBlock<'_>) -> Option<Item<'_>> {
+    match blocks {
         AssistantBlock::Text(text) => Some(Item::Own(Own::Message {
             role: "assistant",
             content: vec![Content::OutputText { text }],

@@ -58,7 +58,7 @@ impl Model for Scripted {
                     text: self.summary(&request),
                     ..ScriptedAnswer::default()
                 };
-                return Ok(self.say(0, &answer, &request, &deltas).await);
+                return Ok(self.answer(0, &answer, &request, &deltas).await);
             }
             let tokens = estimate(&request, &[]).input;
             if tokens > self.script.context_window {
@@ -83,12 +83,12 @@ impl Scripted {
         deltas: &Deltas,
     ) -> Result<ModelAnswer, ModelError> {
         match step {
-            Step::Answer(answer) => Ok(self.say(number, answer, request, deltas).await),
+            Step::Answer(answer) => Ok(self.answer(number, answer, request, deltas).await),
             Step::Fail {
                 times: Some((times, then)),
                 ..
             } if !self.fails_again(number, *times) => {
-                Ok(self.say(number, then, request, deltas).await)
+                Ok(self.answer(number, then, request, deltas).await)
             }
             Step::Fail { fault, .. } => Err(fail(number, fault, request, deltas).await),
         }
@@ -103,7 +103,7 @@ impl Scripted {
         again
     }
 
-    async fn say(
+    async fn answer(
         &self,
         number: usize,
         answer: &ScriptedAnswer,
@@ -112,7 +112,7 @@ impl Scripted {
     ) -> ModelAnswer {
         let last = placeholder::last_result(&request.messages);
         let text = placeholder::expand(&answer.text, last);
-        speak(answer, &text, deltas).await;
+        emit(answer, &text, deltas).await;
         let mut parts = Vec::new();
         if !answer.thinking.is_empty() {
             let (text, signature) = (answer.thinking.clone(), None);
@@ -202,7 +202,7 @@ async fn fail(number: usize, fault: &Fault, request: &ModelRequest, deltas: &Del
         Fault::ContextOverflow => ModelError::ContextOverflow(says()),
         Fault::StreamCut(answer) => {
             let last = placeholder::last_result(&request.messages);
-            speak(answer, &placeholder::expand(&answer.text, last), deltas).await;
+            emit(answer, &placeholder::expand(&answer.text, last), deltas).await;
             ModelError::Connection(says())
         }
         Fault::InvalidRequest => ModelError::Refused(says()),
@@ -210,7 +210,7 @@ async fn fail(number: usize, fault: &Fault, request: &ModelRequest, deltas: &Del
 }
 
 /// Emits the answer's deltas.
-async fn speak(answer: &ScriptedAnswer, text: &str, deltas: &Deltas) {
+async fn emit(answer: &ScriptedAnswer, text: &str, deltas: &Deltas) {
     if answer.delay_ms > 0 {
         sleep(Duration::from_millis(answer.delay_ms)).await;
     }

@@ -4,7 +4,7 @@
 //! character. Comments are ignored.
 
 /// Maximum size of an event, in bytes.
-const LONGEST: usize = 16 * 1024 * 1024;
+const MAX_EVENT_LEN: usize = 16 * 1024 * 1024;
 
 /// A complete event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) struct Event<'a> {
 
 /// An event exceeds the size limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an event is longer than {LONGEST} bytes")]
+#[error("an event is longer than {MAX_EVENT_LEN} bytes")]
 pub(crate) struct TooLong;
 
 /// The parser state.
@@ -48,7 +48,7 @@ impl Reader {
             }
             let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) else {
                 self.line.extend_from_slice(bytes);
-                if self.line.len() > LONGEST {
+                if self.line.len() > MAX_EVENT_LEN {
                     return Err(TooLong.into());
                 }
                 return Ok(());
@@ -67,7 +67,7 @@ impl Reader {
                 // Reuses the allocation.
                 self.line = line;
             }
-            if self.data.len() > LONGEST {
+            if self.data.len() > MAX_EVENT_LEN {
                 return Err(TooLong.into());
             }
             if !ended {
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn unterminated_event_is_rejected() {
         let mut reader = Reader::default();
-        let piece = vec![b'a'; LONGEST / 4];
+        let piece = vec![b'a'; MAX_EVENT_LEN / 4];
         let mut pieces = (0..6).map(|_| reader.push(&piece, |_| Ok::<_, TooLong>(())));
         assert!(pieces.any(|outcome| outcome == Err(TooLong)));
     }

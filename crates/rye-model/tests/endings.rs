@@ -104,7 +104,7 @@ async fn non_stream_response_is_reported_and_not_retried() {
                     "text/html; charset=utf-8",
                     "\n<h1>Log in\u{1b}[2J</h1>\nmore",
                 ),
-                "text/html; charset=utf-8: <h1>Log in\\u{1b}[2J</h1>",
+                "<h1>Log in\\u{1b}[2J</h1>",
                 false,
             ),
             (
@@ -112,7 +112,7 @@ async fn non_stream_response_is_reported_and_not_retried() {
                     "application/json",
                     r#"{"error":{"message":"no key sk-secret"}}"#,
                 ),
-                "application/json: no key [masked]",
+                "no key [masked]",
                 false,
             ),
             (
@@ -128,11 +128,7 @@ async fn non_stream_response_is_reported_and_not_retried() {
                 "application/json",
                 false,
             ),
-            (
-                Reply::stream("<h1>Log in</h1>\n\n"),
-                "event-stream; charset=utf-8: <h1>",
-                true,
-            ),
+            (Reply::stream("<h1>Log in</h1>\n\n"), "<h1>", true),
             (Reply::stream(""), "(http://127", true),
         ] {
             let (wire, model) = asked(api, reply);

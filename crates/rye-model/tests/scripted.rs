@@ -48,12 +48,12 @@ fn gave(text: &str) -> Message {
     Message::of(Role::Tool, vec![part])
 }
 
-fn nobody() -> Deltas {
+fn discard_deltas() -> Deltas {
     Arc::new(|_| {})
 }
 
 async fn ask(model: &Scripted, request: ModelRequest) -> Result<ModelAnswer, ModelError> {
-    model.call(request, nobody()).await
+    model.call(request, discard_deltas()).await
 }
 
 fn text(answer: &ModelAnswer) -> String {
@@ -235,12 +235,12 @@ async fn changed_script_files_are_reloaded() {
     .unwrap();
     let models = Catalogue::new(folder.path());
     let get = || models.get("scripted:demo.yaml").unwrap();
-    assert!(get().call(after(0), nobody()).await.is_err());
+    assert!(get().call(after(0), discard_deltas()).await.is_err());
     // The failure count is kept while the file is unchanged.
-    let answer = get().call(after(0), nobody()).await.unwrap();
+    let answer = get().call(after(0), discard_deltas()).await.unwrap();
     assert_eq!(text(&answer), "a");
     std::fs::write(&path, "steps: [{ text: b }]").unwrap();
-    let answer = get().call(after(0), nobody()).await.unwrap();
+    let answer = get().call(after(0), discard_deltas()).await.unwrap();
     assert_eq!(text(&answer), "b");
 }
 

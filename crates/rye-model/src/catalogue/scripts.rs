@@ -14,7 +14,7 @@ use crate::scripted::Scripted;
 
 pub(super) const SCRIPTED: &str = "scripted:";
 /// Maximum size of a script file, in bytes.
-const LONGEST: u64 = 4 * 1024 * 1024;
+const MAX_FILE_LEN: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Scripts {
@@ -103,9 +103,11 @@ fn read(path: &Path) -> Result<String, String> {
     }
     let file = File::open(path).map_err(|error| error.to_string())?;
     let mut text = String::new();
-    let read = file.take(LONGEST + 1).read_to_string(&mut text);
+    let read = file.take(MAX_FILE_LEN + 1).read_to_string(&mut text);
     match read {
-        Ok(length) if length as u64 > LONGEST => Err(format!("larger than {LONGEST} bytes")),
+        Ok(length) if length as u64 > MAX_FILE_LEN => {
+            Err(format!("larger than {MAX_FILE_LEN} bytes"))
+        }
         Ok(_) => Ok(text),
         Err(error) => Err(error.to_string()),
     }

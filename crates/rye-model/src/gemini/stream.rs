@@ -103,12 +103,12 @@ impl Decoder for Stream {
         self.counted |= counts && self.stop_reason.is_some();
         if let Some(usage) = piece.usage_metadata {
             let (prompt, tools) = (usage.prompt_token_count, usage.tool_use_prompt_token_count);
-            let (said, thought) = (usage.candidates_token_count, usage.thoughts_token_count);
+            let (text, thought) = (usage.candidates_token_count, usage.thoughts_token_count);
             self.tokens = Tokens {
                 input: prompt.saturating_add(tools),
                 cached: usage.cached_content_token_count,
                 cache_write: 0,
-                output: said.saturating_add(thought),
+                output: text.saturating_add(thought),
             };
         }
         // Only one candidate was requested.

@@ -159,11 +159,11 @@ enum RawFault {
 impl RawScript {
     fn check(self) -> Result<Script, ScriptError> {
         let standard = Script::default();
-        let some = |given: Option<Spanned<u64>>, standard| match given {
-            Some(given) if given.value == 0 => {
-                Err(ScriptError::at(given.referenced, "must be at least 1"))
+        let some = |spanned: Option<Spanned<u64>>, standard| match spanned {
+            Some(spanned) if spanned.value == 0 => {
+                Err(ScriptError::at(spanned.referenced, "must be at least 1"))
             }
-            given => Ok(given.map_or(standard, |given| given.value)),
+            spanned => Ok(spanned.map_or(standard, |spanned| spanned.value)),
         };
         let steps: Result<_, _> = self.steps.into_iter().map(step).collect();
         Ok(Script {
@@ -185,8 +185,8 @@ impl RawScript {
     }
 }
 
-fn price(given: &Spanned<RawPrice>) -> Result<Price, ScriptError> {
-    let RawPrice { input, output } = given.value;
+fn price(spanned: &Spanned<RawPrice>) -> Result<Price, ScriptError> {
+    let RawPrice { input, output } = spanned.value;
     if [input, output].iter().all(|it| (0.0..1e9).contains(it)) {
         Ok(Price {
             input,
@@ -195,14 +195,14 @@ fn price(given: &Spanned<RawPrice>) -> Result<Price, ScriptError> {
         })
     } else {
         let what = "`price` must be dollars per million tokens, at least 0";
-        Err(ScriptError::at(given.referenced, what))
+        Err(ScriptError::at(spanned.referenced, what))
     }
 }
 
-fn step(given: Spanned<RawStep>) -> Result<Step, ScriptError> {
-    let place = given.referenced;
+fn step(spanned: Spanned<RawStep>) -> Result<Step, ScriptError> {
+    let place = spanned.referenced;
     let wrong = |what: &str| Err(ScriptError::at(place, what));
-    let mut text = given.value;
+    let mut text = spanned.value;
     let Some(error) = text.error else {
         if text.times.is_some() || text.then.is_some() || text.retry_after_ms.is_some() {
             return wrong("`times`, `then` and `retry_after_ms` require an `error`");
@@ -284,9 +284,9 @@ fn answer(text: RawStep, place: Location) -> Result<ScriptedAnswer, ScriptError>
     })
 }
 
-fn call(given: Spanned<RawCall>) -> Result<ScriptCall, ScriptError> {
-    let place = given.referenced;
-    let RawCall { name, args, id } = given.value;
+fn call(spanned: Spanned<RawCall>) -> Result<ScriptCall, ScriptError> {
+    let place = spanned.referenced;
+    let RawCall { name, args, id } = spanned.value;
     if name.is_empty() {
         return Err(ScriptError::at(place, "`name` must not be empty"));
     }
