@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use rye_items::search::{SearchIndex, Query};
+use rye_items::search::{Query, SearchIndex};
 use rye_items::{Library, Memory, Options, SYSTEM};
 
 use crate::measure::try_interleaved;

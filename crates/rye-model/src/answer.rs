@@ -237,7 +237,7 @@ impl Assembly {
 
 fn empty_answer(stop_reason: Option<&str>) -> ModelError {
     let why = stop_reason.unwrap_or("no reason given");
-    ModelError::Empty(match stop_reason.and_then(Incomplete::of) {
+    ModelError::Empty(match stop_reason.and_then(Incomplete::from_stop_reason) {
         Some(Incomplete::OutputLimit) => format!(
             "it reached its output limit ({why}) before it produced any text; raise `max_output` \
              in models.yaml, or lower `effort`"

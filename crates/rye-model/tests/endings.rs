@@ -31,7 +31,7 @@ async fn stop_reason_is_stored_verbatim() {
             let (_wire, model) = asked(api, Reply::stream(wire_api.stream(&said)));
             let answer = ask(&model, hello()).await.1.unwrap();
             assert_eq!(answer.stop_reason.as_deref(), Some(word), "{api:?}");
-            assert_eq!(Incomplete::of(word), Some(means), "{api:?}");
+            assert_eq!(Incomplete::from_stop_reason(word), Some(means), "{api:?}");
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    CallId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, OrderId, QueueItem,
+    CallId, CommandId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, QueueItem,
     QueueItemId, Session, SessionId, Thread, ThreadId, Usage,
 };
 
@@ -41,7 +41,7 @@ pub enum Op {
     /// Deletes the record of a turn that waits at a gate.
     ClearSuspended(GateId),
     /// Marks a command as carried out. An unknown command is not an error.
-    EndOrder(OrderId),
+    CompleteCommand(CommandId),
     /// Adds to the session's usage.
     AddUsage(Usage),
     /// Appends an event. The store assigns its sequence number.

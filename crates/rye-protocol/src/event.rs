@@ -183,7 +183,7 @@ pub enum EventKind {
     /// reproduces every model request.
     Prompted {
         /// The new context.
-        prompted: Box<Prompted>,
+        prompted: Box<ModelContext>,
     },
     /// Usage of a model call.
     Usage {
@@ -244,7 +244,7 @@ impl EventKind {
 /// The part of a model request that is not history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Prompted {
+pub struct ModelContext {
     /// The model.
     pub model: String,
     /// Context window in tokens.
@@ -254,13 +254,13 @@ pub struct Prompted {
     /// System prompt.
     pub system: String,
     /// The available tools.
-    pub tools: Vec<PromptedTool>,
+    pub tools: Vec<ToolDefinition>,
 }
 
 /// A tool as presented to the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct PromptedTool {
+pub struct ToolDefinition {
     /// Name of the tool.
     pub name: String,
     /// Description for the model.

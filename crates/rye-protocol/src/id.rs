@@ -104,7 +104,7 @@ ids! {
     /// Id of a sandbox.
     SandboxId,
     /// Id of a command to the host of a session.
-    OrderId,
+    CommandId,
 }
 
 impl From<SessionId> for QueueItemId {
@@ -122,7 +122,7 @@ pub struct GateId(Arc<str>);
 
 impl GateId {
     /// The id of the gate that a tool opens under a resume key.
-    pub fn of(
+    pub fn new(
         session: &SessionId,
         thread: &ThreadId,
         item: &QueueItemId,

@@ -18,7 +18,7 @@ pub enum Incomplete {
 
 impl Incomplete {
     /// Classifies a stop reason of any provider.
-    pub fn of(stop_reason: &str) -> Option<Self> {
+    pub fn from_stop_reason(stop_reason: &str) -> Option<Self> {
         Some(match stop_reason.to_ascii_lowercase().as_str() {
             "max_tokens"
             | "max_output_tokens"
@@ -48,7 +48,7 @@ impl Message {
         self.stop_reason
             .as_deref()
             .filter(|_| said)
-            .and_then(Incomplete::of)
+            .and_then(Incomplete::from_stop_reason)
     }
 }
 

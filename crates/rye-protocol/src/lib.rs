@@ -37,10 +37,10 @@ mod usage;
 pub use batch::{Batch, Op, Suspended};
 pub use entry::{Entry, EntryKind, Message, Part, ResultStatus, Role};
 pub use error::{ErrorCode, ErrorIds, ErrorInfo};
-pub use event::{Event, EventKind, Prompted, PromptedTool, StatusKind, TurnEnd};
+pub use event::{Event, EventKind, ModelContext, StatusKind, ToolDefinition, TurnEnd};
 pub use gate::{Action, Gate, GateKind, GateOrigin, GateRef, GateStatus, Resolution};
 pub use id::{
-    CallId, EntryId, GateId, IdError, OrderId, QueueItemId, SandboxId, SessionId, ThreadId,
+    CallId, CommandId, EntryId, GateId, IdError, QueueItemId, SandboxId, SessionId, ThreadId,
 };
 pub use incomplete::Incomplete;
 pub use proof::{Archive, Receipt, Seal};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    CallId, EntryId, GateId, Millis, OrderId, QueueItemId, QueueMode, SessionId, ThreadId, Usage,
+    CallId, CommandId, EntryId, GateId, Millis, QueueItemId, QueueMode, SessionId, ThreadId, Usage,
 };
 
 /// A thread: a conversation with its own history and queue. It runs one prompt at a
@@ -45,7 +45,7 @@ pub struct Thread {
     /// The last command that it carried out. A command to several threads stays in the
     /// inbox until all have carried it out, and no thread may do so twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_order: Option<OrderId>,
+    pub last_command: Option<CommandId>,
     /// Additional data of the host.
     pub metadata: Map<String, Value>,
     /// Creation time.

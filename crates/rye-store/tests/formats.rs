@@ -90,7 +90,7 @@ fn what_the_second_version_has_written_is_carried_over() {
             told(),
             Op::AddUsage(ended.usage),
             Op::PutThread(Arc::new(record.threads[0].clone())),
-            Op::EndOrder(orders[0].id.clone()),
+            Op::CompleteCommand(orders[0].id.clone()),
         ];
         assert_eq!(write(&store, &lease, ops).await, Ok(9));
         assert_eq!(store.controls(&lease).await, Ok(Vec::new()));

@@ -197,10 +197,7 @@ fn no_key_says_which_variable_and_which_command() {
     world.unset("SOME_API_KEY");
     let output = world.run(&["prompt", "hello"]);
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        told.contains("rye vault set SOME_API_KEY"),
-        "{told}"
-    );
+    assert!(told.contains("rye vault set SOME_API_KEY"), "{told}");
     let listed = world.run(&["models", "list"]);
     let listed = String::from_utf8_lossy(&listed.stdout);
     assert!(listed.contains("needs SOME_API_KEY"), "{listed}");
