@@ -55,6 +55,8 @@ pub struct ModelSummary {
     pub thinks: bool,
     /// Whether it can be used; if not, what to do.
     pub usable: Result<(), String>,
+    /// Name of the secret with the API key, if it is not set.
+    pub missing_key: Option<String>,
 }
 
 impl fmt::Debug for Catalogue {
@@ -126,6 +128,10 @@ impl Catalogue {
                 price: model.price,
                 thinks: model.thinking.is_some(),
                 usable: self.usable(&name),
+                missing_key: match self.key(&name, provider) {
+                    Key::Missing { secret, .. } => Some(secret),
+                    _ => None,
+                },
                 name,
             })
         });
@@ -139,7 +145,8 @@ impl Catalogue {
         };
         self.config.allows(name)?;
         match self.key(name, provider) {
-            Key::Missing(what) => Err(what),
+            Key::Missing { hint, .. } => Err(hint),
+            Key::Unreadable(message) => Err(message),
             Key::None | Key::Given { .. } => Ok(()),
         }
     }

@@ -141,7 +141,9 @@ impl HttpModel {
         }
         match &provider.key {
             Key::None => {}
-            Key::Missing(what) => return Err(ModelError::Unauthorized(what.clone())),
+            Key::Missing { hint: message, .. } | Key::Unreadable(message) => {
+                return Err(ModelError::Unauthorized(message.clone()));
+            }
             Key::Given { secret, source } => {
                 let (name, before) = provider.api.key_header();
                 let text = Zeroizing::new(format!("{before}{}", secret.trim()));

@@ -50,11 +50,12 @@ pub(crate) fn find(name: &str, provider: &ProviderConfig, keys: &dyn Keys) -> Ke
         Ok(None) => {
             let export = variable.map(|name| format!("`export {name}=…` or "));
             let export = export.unwrap_or_default();
-            Key::Missing(format!(
-                "no API key for {name}; run {export}`rye vault set {secret}`"
-            ))
+            Key::Missing {
+                secret: secret.to_owned(),
+                hint: format!("no API key for {name}; run {export}`rye vault set {secret}`"),
+            }
         }
-        Err(why) => Key::Missing(format!(
+        Err(why) => Key::Unreadable(format!(
             "cannot read vault secret {secret} for {name}: {why}"
         )),
     }

@@ -36,8 +36,15 @@ pub enum Key {
         /// Where it comes from, for error messages.
         source: String,
     },
-    /// A key is needed but missing; says what to do.
-    Missing(String),
+    /// A key is needed but not set.
+    Missing {
+        /// Name of the secret that would contain it.
+        secret: String,
+        /// What to do.
+        hint: String,
+    },
+    /// The vault secret with the key cannot be read; says why.
+    Unreadable(String),
 }
 
 impl fmt::Debug for Key {
@@ -45,7 +52,8 @@ impl fmt::Debug for Key {
         match self {
             Self::None => f.write_str("None"),
             Self::Given { source, .. } => write!(f, "Given({source})"),
-            Self::Missing(what) => write!(f, "Missing({what})"),
+            Self::Missing { secret, .. } => write!(f, "Missing({secret})"),
+            Self::Unreadable(message) => write!(f, "Unreadable({message})"),
         }
     }
 }
@@ -122,7 +130,9 @@ impl Provider {
         let of_headers = self.secret_headers().map(|(name, _)| format!("`{name}`"));
         let of_headers: Vec<_> = of_headers.collect();
         let (what, source) = match &self.key {
-            Key::Missing(what) => return what.clone(),
+            Key::Missing { hint: message, .. } | Key::Unreadable(message) => {
+                return message.clone();
+            }
             Key::Given { source, .. } => ("the key is", source.clone()),
             Key::None if !of_headers.is_empty() => {
                 let all = of_headers.join(", ");

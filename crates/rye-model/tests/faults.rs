@@ -258,7 +258,10 @@ async fn no_request_is_sent_without_a_key() {
     for (api, wire_api) in ALL {
         let wire = Wire::of([Reply::stream(wire_api.stream(&rich()))]);
         let mut provider = provider(api, &wire.url());
-        provider.key = Key::Missing("export SOME_KEY=…, or: rye vault set SOME_KEY".to_owned());
+        provider.key = Key::Missing {
+            secret: "SOME_KEY".to_owned(),
+            hint: "run `rye vault set SOME_KEY`".to_owned(),
+        };
         let model = HttpModel::new(provider, target(api), Price::default());
         let error = ask(&model, hello()).await.1.unwrap_err().to_string();
         assert!(error.contains("rye vault set SOME_KEY"), "{error}");

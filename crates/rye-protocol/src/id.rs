@@ -1,4 +1,4 @@
-//! Identifiers: generated UUIDv7, or chosen by the caller.
+//! Identifiers: version 7 UUIDs, or chosen by the caller.
 
 use std::fmt;
 use std::str::FromStr;

@@ -16,9 +16,9 @@ use super::view::View;
 
 const EXACT: f32 = 1.0;
 const FORM: f32 = 0.8;
-/// FolderRole of a compound: `create` for `createIssue`.
+/// Part of a compound: `create` for `createIssue`.
 const PART: f32 = 0.4;
-/// PrefixRange word with the same prefix, if no term matches exactly.
+/// Longer word with the same prefix, if no term matches exactly.
 const PREFIX_ONLY: f32 = 0.7;
 /// The same next to exact matches, for the last query word, which may be half typed.
 const PREFIX_LAST_WORD: f32 = 0.5;

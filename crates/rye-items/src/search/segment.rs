@@ -1,7 +1,7 @@
 //! A segment: the index of all files of one root.
 //!
 //! A single byte buffer with the same layout in memory and in the cache file, read in
-//! index:
+//! place:
 //!
 //! ```text
 //! header    magic, checksum, key, counts and section lengths

@@ -1,7 +1,7 @@
 //! Inflected forms of English words, derived from their endings.
 //!
 //! The forms are looked up literally, so a form that no item uses costs nothing, and in
-//! other languages the rules rarely produce an existing word. PrefixRange forms with the
+//! other languages the rules rarely produce an existing word. Longer forms with the
 //! same prefix need no rule: prefix matching finds them.
 
 /// Minimum length of a stem, in characters.

@@ -145,7 +145,7 @@ fn add(command: &mut Command, word: Word) -> Result<(), String> {
     Ok(())
 }
 
-/// Parses `NAME=…` with an unquoted name and equals operator.
+/// Parses `NAME=…` with an unquoted name and equals sign.
 fn assignment(word: &Word) -> Option<(String, Word)> {
     let Some(Piece::Text {
         text,

@@ -67,7 +67,7 @@ impl<'a> NewTerms<'a> {
         words.sort_unstable();
         words.dedup();
         let ranks: Vec<_> = lexicons.iter().map(|l| ranks(l, &words)).collect();
-        // TermCounter first allows writing each posting directly to its final position:
+        // Counting first allows writing each posting directly to its final position:
         // the documents come in order.
         let mut starts = vec![0; words.len() + 1];
         let read = || {
