@@ -235,10 +235,10 @@ impl Io<'_, '_> {
                     });
                 }
                 ResolvedRedirect::Duplicate(Stream::Err, Stream::Out) => {
-                    self.err = self.out.clone()
+                    self.err = self.out.clone();
                 }
                 ResolvedRedirect::Duplicate(Stream::Out, Stream::Err) => {
-                    self.out = self.err.clone()
+                    self.out = self.err.clone();
                 }
                 ResolvedRedirect::Duplicate(..) => {}
                 ResolvedRedirect::Output(streams, mode, path) => {

@@ -154,7 +154,7 @@ pub(super) async fn mv(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
     transfer_all(io, &options, true, true).await
 }
 
-/// Copies or is_move each source to the last operand, or into it if it is a directory.
+/// Copies or moves each source to the last operand, or into it if it is a directory.
 async fn transfer_all(
     io: &mut Io<'_, '_>,
     options: &Options<'_>,
