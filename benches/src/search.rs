@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use rye_items::search::{Catalogue, Query};
+use rye_items::search::{Query, SearchIndex};
 use rye_items::{Library, Memory, Options, SYSTEM};
 
 use crate::measure::try_interleaved;
@@ -58,7 +58,7 @@ pub fn run() -> Result<Vec<Row>> {
             FIRST,
         ),
     ];
-    let catalogue = Catalogue::watching(Some(&many.cache()));
+    let catalogue = SearchIndex::with_watcher(Some(&many.cache()));
     for (query, goal) in QUERIES
         .map(|query| (query, LATER))
         .into_iter()
@@ -121,7 +121,7 @@ impl Tree {
     }
 
     /// As a program does that keeps running: the spaces are opened anew for each call.
-    fn ask(&self, catalogue: &Catalogue, words: &str) -> Result<()> {
+    fn ask(&self, catalogue: &SearchIndex, words: &str) -> Result<()> {
         let library = Library::open(&Options {
             project: Some(self.folder.path()),
             cache: Some(&self.cache()),

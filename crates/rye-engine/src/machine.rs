@@ -276,10 +276,10 @@ impl Step<'_> {
     /// Written in the commit that carries it out, so that it is neither lost nor done twice.
     fn carried_out(&mut self, order: PostedOrder) {
         if order.alone {
-            self.out.batch.push(Op::EndOrder(order.id));
+            self.out.batch.push(Op::CompleteCommand(order.id));
         } else {
             // It stays until all threads have.
-            self.machine.thread.last_order = Some(order.id);
+            self.machine.thread.last_command = Some(order.id);
         }
     }
 

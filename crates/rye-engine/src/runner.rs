@@ -112,7 +112,7 @@ pub(crate) struct Runner {
     /// What the model is told before anything is said.
     guidance: Option<Arc<guidance::Guidance>>,
     /// What it is told beside the history, and the hash of that.
-    prompted: Option<(rye_protocol::Prompted, String)>,
+    prompted: Option<(rye_protocol::ModelContext, String)>,
     /// Who waits for the history to be summed up.
     asked: Vec<oneshot::Sender<Compaction>>,
     /// How many tokens models can use, by their names.
@@ -355,7 +355,7 @@ impl Runner {
 
     /// Carries an order out, once.
     async fn order(&mut self, order: Order, posted: Option<PostedOrder>) -> Result<(), StoreError> {
-        let last = self.machine.thread.last_order.as_ref();
+        let last = self.machine.thread.last_command.as_ref();
         if posted.as_ref().is_some_and(|it| last == Some(&it.id)) {
             return Ok(());
         }

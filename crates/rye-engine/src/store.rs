@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use rye_protocol::{
-    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, GateStatus, OrderId, QueueItem,
+    Archive, Batch, CommandId, Entry, EntryId, Event, Gate, GateId, GateRef, GateStatus, QueueItem,
     Resolution, Session, SessionId, Suspended, Thread, ThreadId,
 };
 use serde::{Deserialize, Serialize};
@@ -107,7 +107,7 @@ pub enum Post {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Control {
     /// Its id: posted again, it is the one that is there.
-    pub id: OrderId,
+    pub id: CommandId,
     /// To one thread, or to all.
     pub thread: Option<ThreadId>,
     /// What.
@@ -118,7 +118,7 @@ impl Control {
     /// A new order, to one thread or to all.
     pub fn new(thread: Option<ThreadId>, order: Order) -> Self {
         Self {
-            id: OrderId::new(),
+            id: CommandId::new(),
             thread,
             order,
         }
@@ -207,7 +207,7 @@ pub trait SessionStore: Send + Sync + 'static {
     fn posts(&self) -> broadcast::Receiver<SessionId>;
 
     /// Orders that were not carried out yet, the oldest first. Each stays until a commit
-    /// [ends](rye_protocol::Op::EndOrder) it, so that none is lost on the way.
+    /// [ends](rye_protocol::Op::CompleteCommand) it, so that none is lost on the way.
     fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>>;
 
     /// All that is needed to go on; none if there is no such session.

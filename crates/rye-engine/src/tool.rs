@@ -239,7 +239,7 @@ impl ToolContext {
     pub(crate) async fn was_asked(&self, resume_key: &str) -> Result<bool, ToolError> {
         let gone = || ToolError::failed("the session is closed");
         let engine = self.engine.upgrade().ok_or_else(gone)?;
-        let gate = GateId::of(&self.session, &self.thread, &self.item, resume_key);
+        let gate = GateId::new(&self.session, &self.thread, &self.item, resume_key);
         let found = engine.store.gate(&gate).await;
         let found = found.map_err(|error| ToolError::failed(error.to_string()))?;
         Ok(found.is_some())

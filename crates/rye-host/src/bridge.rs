@@ -9,7 +9,7 @@ use rye_engine::bridge::{self, ActionSource, AtLimit, Policy};
 use rye_engine::tool::Tool;
 use rye_executor::{Executor, Places};
 use rye_graph::StateGraph;
-use rye_items::search::Catalogue;
+use rye_items::search::SearchIndex;
 use rye_items::trust::Ignored;
 use rye_items::vault::Vault;
 use rye_items::{IdError, SpaceError, Spaces};
@@ -76,7 +76,7 @@ pub fn bridge(
     ignored.extend(others);
     let pool = Pool::new(&supervisor);
     // An agent's process stays, and asks often.
-    let catalogue = Catalogue::watching(Some(&places.cache));
+    let catalogue = SearchIndex::with_watcher(Some(&places.cache));
     let project = places.project.clone();
     let user = places.user.as_deref();
     let vault = user.map(|user| Vault::new(user, Some(&project)));

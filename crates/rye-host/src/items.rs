@@ -17,7 +17,7 @@ use rye_executor::{
     Approval, Envelope, ExecuteError, Executor, Listener, Need, Request, SensitiveWrite, Status,
 };
 use rye_items::metadata::Effect as Said;
-use rye_items::search::{Catalogue, Hit, Query};
+use rye_items::search::{Hit, Query, SearchIndex};
 use rye_items::{ItemId, ItemKind, ItemRef};
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ const HTTP_CLIENT: &str = "rye/core/primitives/http_client";
 /// The items of a project, as actions.
 pub struct Items {
     executor: Arc<Executor>,
-    catalogue: Catalogue,
+    catalogue: SearchIndex,
     project: PathBuf,
     approved: Approved,
 }
@@ -53,7 +53,7 @@ impl Items {
     /// Those that an executor can run in a project.
     pub fn new(
         executor: Arc<Executor>,
-        catalogue: Catalogue,
+        catalogue: SearchIndex,
         project: &Path,
         key: Option<SigningKey>,
     ) -> Self {
@@ -69,7 +69,7 @@ impl Items {
         let library = self.executor.library().map_err(|error| refused(&error))?;
         let query = Query {
             kinds: vec![ItemKind::Tool],
-            runs: true,
+            runnable: true,
             limit,
             ..Query::new(query)
         };
@@ -199,7 +199,7 @@ fn listed(hit: &Hit) -> Listed {
         description: hit.description.clone(),
         parameters: hit.parameters.clone(),
         risk: hit.risk.as_deref().and_then(risk),
-        space: Some(hit.place.space.as_str().to_owned()),
+        space: Some(hit.location.space.as_str().to_owned()),
     }
 }
 

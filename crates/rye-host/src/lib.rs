@@ -104,7 +104,7 @@ pub use guides::Files;
 pub use items::Items;
 pub use models::{MODELS, ModelsError, models};
 pub use oauth::HttpRefresher;
-pub use rye_model::{Catalogue, Listed, Overrides, Said, Script, ScriptCall, Step};
+pub use rye_model::{Catalogue, ModelSummary, Overrides, Script, ScriptCall, ScriptedAnswer, Step};
 pub use rye_store::{Condition, Soundness, Sqlite, examine};
 pub use script::script;
 pub use servers::{Servers, server_environment};

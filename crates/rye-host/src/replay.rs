@@ -18,7 +18,7 @@ use std::time::Duration;
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::guides::Guides;
 use rye_engine::protocol::{
-    Archive, EventKind, Limits, Millis, Prompted, QueueItemId, QueueMode, Thread,
+    Archive, EventKind, Limits, Millis, ModelContext, QueueItemId, QueueMode, Thread,
 };
 use rye_engine::sandbox::Sandbox;
 use rye_engine::store::{Claim, StoreError};
@@ -276,7 +276,7 @@ fn engine(stage: &Arc<Stage>, clock: &Arc<Ahead>, today: &Today) -> Result<Engin
 }
 
 /// What models were told beside the history, in order.
-fn told(archive: &Archive, thread: &Thread) -> Vec<Prompted> {
+fn told(archive: &Archive, thread: &Thread) -> Vec<ModelContext> {
     let own = archive.threads.iter().find(|it| it.key == thread.key);
     let events = archive.events.iter();
     let own = events.filter(|event| event.thread.as_ref() == own.map(|it| &it.id));

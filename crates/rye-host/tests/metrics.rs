@@ -78,7 +78,7 @@ fn models() -> Catalogue {
     };
     let write = Step::call("bash", json!({ "command": "echo hi > it.txt" }));
     let ask = Step::call("ask", json!({}));
-    let other = Script::of([write, ask, Step::text("done")]);
+    let other = Script::new([write, ask, Step::text("done")]);
     Catalogue::new(".")
         .with_config(Config::merge(&[config]).unwrap())
         .with("scripted:busy", busy)

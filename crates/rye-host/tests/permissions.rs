@@ -62,7 +62,7 @@ impl World {
     /// Has an agent write a file; whether a person was asked, and whether it is there.
     async fn write(&self, path: &str, answer: &'static str, rules: Vec<Rule>) -> (bool, bool) {
         let args = json!({ "path": path, "content": "two\n" });
-        let script = Script::of([Step::call("write", args), Step::text("done")]);
+        let script = Script::new([Step::call("write", args), Step::text("done")]);
         let supervisor = Supervisor::start().unwrap();
         let policy = Policy {
             rules,
@@ -225,7 +225,7 @@ async fn deploying(def: ToolDef, rules: Vec<Rule>, to: &[&str]) -> (Engine, Sess
     };
     let engine = Engine::builder()
         .store(Memory::new())
-        .models(Catalogue::new(".").with("scripted:test", Script::of(steps)))
+        .models(Catalogue::new(".").with("scripted:test", Script::new(steps)))
         .sandbox(Arc::new(Virtual::new()))
         .tool(Deploy(def))
         .policy(policy)

@@ -1,24 +1,21 @@
-//! Search over all items of the spaces.
+//! Full-text search over the items of all spaces.
 //!
-//! Ranked as BM25 ranks, over name, path, tags, title, description, parameter
-//! names and body, each with a weight of its own. The beginning of a word finds
-//! it, and where nothing begins so, a word with a letter or two wrong does. The
-//! same files and the same query give the same answer, in the same order.
+//! Results are ranked by BM25 over name, path, tags, title, description, parameter
+//! names and body, each with its own weight. A query word also matches words that start
+//! with it; if no word does, it matches words within one or two typos. The same files
+//! and the same query always give the same results in the same order.
 //!
-//! There is no index to build or to forget. What is known of each folder (a
-//! *segment*) is kept in memory and in a cache file, and is used again only for
-//! those files that are as they were: same inode, size and times, and those
-//! times old enough that a later change would show in them. Deleting the cache
-//! at any moment changes nothing but the time that the next search takes.
+//! There is no index to build. The index of each root (a *segment*) lives in memory and
+//! in a cache file. A cached record is reused only if the file still has the same
+//! inode, size and timestamps, and the timestamps are old enough that a later change
+//! must alter them. Deleting the cache only makes the next search slower.
 //!
-//! In a process that stays, the folders are watched ([`Catalogue::watching`]):
-//! where nothing happened since the last search, no file is looked at. What the
-//! kernel tells no watcher (a mapping that is written to and still open, a write
-//! through a name of the file that was made outside meanwhile, a mount) is seen
-//! within a minute.
-//!
+//! Long-running processes watch the folders ([`SearchIndex::with_watcher`]): if nothing
+//! changed since the last search, no file is examined. Changes that inotify does not
+//! report (writes through a memory mapping that is still open, writes through a hard
+//! link outside the folders, new mounts) become visible within a minute.
 //! ```
-//! use rye_items::search::{Candidate, Catalogue, Document, Query, Reader};
+//! use rye_items::search::{Candidate, SearchIndex, Document, Query, Reader};
 //! use rye_items::space::{Embedded, Spaces};
 //! use rye_items::{ItemId, ItemKind};
 //!
@@ -43,35 +40,35 @@
 //! std::fs::create_dir_all(project.join(".ai/knowledge/garden"))?;
 //! std::fs::write(project.join(".ai/knowledge/garden/roses.md"), "When to prune them.")?;
 //! let spaces = Spaces::open(Some(project), None, &[], &Embedded::EMPTY)?;
-//! let answer = Catalogue::new(None).search(&spaces, &Lines, &Query::new("pruning"));
+//! let answer = SearchIndex::new(None).search(&spaces, &Lines, &Query::new("pruning"));
 //! assert_eq!(answer.hits[0].reference.to_string(), "knowledge:garden/roses");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod bytes;
-mod catalogue;
 mod document;
-mod forms;
-mod held;
-mod hit;
-mod list;
+mod evaluate;
+mod expand;
+mod fuzzy;
+mod index;
+mod mtime;
 mod query;
 mod rank;
-mod resolve;
+mod results;
+mod root_cache;
 mod scan;
 mod segment;
-mod settled;
+mod stemming;
 mod store;
-mod typo;
+mod tokenize;
 mod update;
 mod view;
 mod watch;
-mod words;
 
-pub use catalogue::Catalogue;
-pub use document::{Candidate, Claim, Document, Reader};
-pub use hit::{Answer, Hit, Place, Unread};
+pub use document::{Candidate, Document, Reader, SignatureClaim};
+pub use index::SearchIndex;
 pub use query::Query;
+pub use results::{Hit, Location, ScanError, SearchResults};
 
 #[cfg(test)]
 mod tests;

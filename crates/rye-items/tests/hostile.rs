@@ -8,7 +8,7 @@ use std::path::Path;
 
 use lillux::Hash;
 use lillux::keys::SigningKey;
-use rye_items::search::{Catalogue, Query};
+use rye_items::search::{Query, SearchIndex};
 use rye_items::signature::SignatureLine;
 use rye_items::trust::{Revocation, TrustFile};
 use rye_items::{Coverage, ItemKind, SignError, SpaceError};
@@ -43,7 +43,7 @@ fn an_element_before_the_signature_line_is_not_taken_for_the_covered_one() {
     let metadata = library.metadata(&item).unwrap();
     assert_eq!(metadata.version(), Some("1.0.0"));
     let search = |words: &str| {
-        let answer = Catalogue::new(None).search(library.spaces(), &library, &Query::new(words));
+        let answer = SearchIndex::new(None).search(library.spaces(), &library, &Query::new(words));
         answer
             .hits
             .iter()
@@ -203,7 +203,7 @@ fn a_cache_that_others_can_write_to_is_not_believed() {
         let library = home.open();
         let items = library.list(ItemKind::Tool).into_iter().flatten().collect();
         library.verify_many(items, &|_| {});
-        Catalogue::new(Some(&cache)).search(library.spaces(), &library, &Query::new("x"));
+        SearchIndex::new(Some(&cache)).search(library.spaces(), &library, &Query::new("x"));
         library.load(&"t0".parse().unwrap()).unwrap()
     };
     let _ = fs::remove_dir_all(&cache);

@@ -1,4 +1,4 @@
-//! An answer that comes in pieces, put together.
+//! Assembles an answer from its streamed parts.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -7,43 +7,43 @@ use rye_engine::model::{Delta, ModelError};
 use rye_protocol::{CallId, Incomplete, Part};
 use serde_json::{Map, Value};
 
-use crate::halves;
 use crate::price::Tokens;
 use crate::sse::Event;
+use crate::surrogates;
 
-/// The longest answer that is kept.
-const LONGEST: usize = 8 * 1024 * 1024;
+/// Maximum size of an answer, in bytes.
+const MAX_LEN: usize = 8 * 1024 * 1024;
 
-/// The most texts, thoughts and calls that are kept of one answer. Calls beyond it are dropped:
-/// the engine runs far fewer.
-const MOST_BLOCKS: usize = 4096;
+/// Maximum number of texts, thoughts and calls in one answer. Further calls are dropped: the
+/// engine runs far fewer.
+const MAX_BLOCKS: usize = 4096;
 
-/// Why an answer stops that is a refusal, where the provider has no word for it.
+/// The stop reason of a refusal, if the provider has none of its own.
 pub(crate) const REFUSAL: &str = "refusal";
 
-/// Reads the stream of one answer.
+/// Decodes the stream of one answer.
 pub(crate) trait Decoder: Send {
-    /// Takes in an event and tells what is new.
-    fn take(&mut self, event: Event<'_>, tell: &mut Told) -> Result<(), ModelError>;
+    /// Processes an event and appends the resulting deltas.
+    fn decode(&mut self, event: Event<'_>, deltas: &mut DeltaBuffer) -> Result<(), ModelError>;
 
-    /// Whether the answer is whole: nothing more needs to come.
-    fn is_done(&self) -> bool;
+    /// Whether the stream is finished.
+    fn is_complete(&self) -> bool;
 
-    /// Whether all is said; what was used up may still come.
-    fn is_whole(&self) -> bool {
-        self.is_done()
+    /// Whether the content is finished; usage may still follow.
+    fn is_content_complete(&self) -> bool {
+        self.is_complete()
     }
 
-    /// All of it.
-    fn finish(self: Box<Self>) -> Result<Heard, ModelError>;
+    /// Returns the complete answer.
+    fn finish(self: Box<Self>) -> Result<DecodedAnswer, ModelError>;
 }
 
-/// What is told of one piece of a stream: what came together is told together, so that a
-/// word costs no message of its own.
+/// Deltas of one chunk of a stream. Adjacent deltas of the same kind are merged, so
+/// that not every token causes an event.
 #[derive(Debug, Default)]
-pub(crate) struct Told(Vec<Delta>);
+pub(crate) struct DeltaBuffer(Vec<Delta>);
 
-impl Told {
+impl DeltaBuffer {
     fn text(&mut self, more: &str) {
         match self.0.last_mut() {
             Some(Delta::Text(text)) => text.push_str(more),
@@ -58,7 +58,7 @@ impl Told {
         }
     }
 
-    /// More of a call; nothing more when it begins.
+    /// More arguments of a call; empty at its start.
     fn arguments(&mut self, id: &CallId, name: &str, more: &str) {
         match self.0.last_mut() {
             Some(Delta::ToolCall { call, args, .. }) if call == id => args.push_str(more),
@@ -70,21 +70,21 @@ impl Told {
         }
     }
 
-    /// All of it, to be told now.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = Delta> {
+    /// Removes and returns all deltas.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Delta> {
         self.0.drain(..)
     }
 }
 
-/// What was heard of a model.
+/// A decoded answer.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Heard {
+pub(crate) struct DecodedAnswer {
     pub(crate) parts: Vec<Part>,
     pub(crate) stop_reason: Option<String>,
     pub(crate) tokens: Tokens,
 }
 
-/// The parts of an answer, each under a number that says its place.
+/// The blocks of an answer, keyed by position.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     blocks: BTreeMap<usize, Block>,
@@ -130,13 +130,13 @@ impl Assembly {
         &mut self,
         at: usize,
         more: &str,
-        tell: &mut Told,
+        deltas: &mut DeltaBuffer,
     ) -> Result<(), ModelError> {
         let new = || Block::Text(String::new());
         if let Block::Text(text) = self.blocks.entry(at).or_insert_with(new) {
-            let told = halves::add(text, more);
-            if !told.is_empty() {
-                tell.text(&told);
+            let displayed = surrogates::append(text, more);
+            if !displayed.is_empty() {
+                deltas.text(&displayed);
             }
         }
         self.grow(more)
@@ -146,44 +146,44 @@ impl Assembly {
         &mut self,
         at: usize,
         more: &str,
-        tell: &mut Told,
+        deltas: &mut DeltaBuffer,
     ) -> Result<(), ModelError> {
         let new = || Block::Thought {
             text: String::new(),
             signature: None,
         };
         if let Block::Thought { text, .. } = self.blocks.entry(at).or_insert_with(new) {
-            let told = halves::add(text, more);
-            if !told.is_empty() {
-                tell.thought(&told);
+            let displayed = surrogates::append(text, more);
+            if !displayed.is_empty() {
+                deltas.thought(&displayed);
             }
         }
         self.grow(more)
     }
 
-    /// What the provider wants back with a thought; more of it where there is some.
+    /// Appends to the signature that the provider expects back.
     pub(crate) fn signature(&mut self, at: usize, more: &str) -> Result<(), ModelError> {
         let new = || Block::Thought {
             text: String::new(),
             signature: None,
         };
         if let Block::Thought { signature, .. } = self.blocks.entry(at).or_insert_with(new) {
-            let more = halves::settled(more);
+            let more = surrogates::resolve(more);
             signature.get_or_insert_default().push_str(&more);
         }
         self.grow(more)
     }
 
-    /// A call begins. An id that cannot be kept, or is another call's, is made anew.
-    pub(crate) fn call(&mut self, at: usize, id: &str, tool: &str, tell: &mut Told) {
-        if self.blocks.contains_key(&at) || self.blocks.len() >= MOST_BLOCKS {
+    /// Starts a tool call. An invalid or duplicate id is replaced by a new one.
+    pub(crate) fn call(&mut self, at: usize, id: &str, tool: &str, deltas: &mut DeltaBuffer) {
+        if self.blocks.contains_key(&at) || self.blocks.len() >= MAX_BLOCKS {
             return;
         }
         let id = id.parse().ok().filter(|id| !self.ids.contains(id));
         let id = id.unwrap_or_else(CallId::new);
         self.ids.insert(id.clone());
-        let tool = halves::settled(tool).into_owned();
-        tell.arguments(&id, &tool, "");
+        let tool = surrogates::resolve(tool).into_owned();
+        deltas.arguments(&id, &tool, "");
         let args = String::new();
         self.blocks.insert(at, Block::Call { id, tool, args });
     }
@@ -192,50 +192,50 @@ impl Assembly {
         &mut self,
         at: usize,
         more: &str,
-        tell: &mut Told,
+        deltas: &mut DeltaBuffer,
     ) -> Result<(), ModelError> {
         if let Some(Block::Call { id, tool, args }) = self.blocks.get_mut(&at) {
-            let told = halves::add(args, more);
-            if !told.is_empty() {
-                tell.arguments(id, tool, &told);
+            let displayed = surrogates::append(args, more);
+            if !displayed.is_empty() {
+                deltas.arguments(id, tool, &displayed);
             }
         }
         self.grow(more)
     }
 
-    /// Whether a call has arguments already.
+    /// Whether the call has received arguments.
     pub(crate) fn has_arguments(&self, at: usize) -> bool {
         matches!(self.blocks.get(&at), Some(Block::Call { args, .. }) if !args.is_empty())
     }
 
     fn grow(&mut self, more: &str) -> Result<(), ModelError> {
         self.size += more.len();
-        if self.blocks.len() > MOST_BLOCKS {
-            let message = format!("it was ended after {MOST_BLOCKS} parts; ask for less at a time");
+        if self.blocks.len() > MAX_BLOCKS {
+            let message = format!("stopped after {MAX_BLOCKS} parts; ask for less at a time");
             return Err(ModelError::TooLong(message));
         }
-        if self.size > LONGEST {
+        if self.size > MAX_LEN {
             let message = format!(
-                "it was ended after {} MiB; ask for less at a time",
-                LONGEST >> 20
+                "stopped after {} MiB; ask for less at a time",
+                MAX_LEN >> 20
             );
             return Err(ModelError::TooLong(message));
         }
         Ok(())
     }
 
-    /// The whole answer, if there is one.
+    /// Returns the answer, or an error if it has no content.
     pub(crate) fn finish(
         self,
         stop_reason: Option<String>,
         tokens: Tokens,
-    ) -> Result<Heard, ModelError> {
+    ) -> Result<DecodedAnswer, ModelError> {
         let parts: Vec<_> = self.blocks.into_values().filter_map(part).collect();
-        let says_something = |part: &Part| !matches!(part, Part::Thinking { .. });
-        if !parts.iter().any(says_something) {
-            return Err(nothing_said(stop_reason.as_deref()));
+        let has_content = |part: &Part| !matches!(part, Part::Thinking { .. });
+        if !parts.iter().any(has_content) {
+            return Err(empty_answer(stop_reason.as_deref()));
         }
-        Ok(Heard {
+        Ok(DecodedAnswer {
             parts,
             stop_reason,
             tokens,
@@ -243,18 +243,18 @@ impl Assembly {
     }
 }
 
-fn nothing_said(stop_reason: Option<&str>) -> ModelError {
+fn empty_answer(stop_reason: Option<&str>) -> ModelError {
     let why = stop_reason.unwrap_or("no reason given");
-    ModelError::Empty(match stop_reason.and_then(Incomplete::of) {
+    ModelError::Empty(match stop_reason.and_then(Incomplete::from_stop_reason) {
         Some(Incomplete::OutputLimit) => format!(
-            "it reached its limit of output before it said anything ({why}), as one does that \
-             thinks for long; a larger `max_output` in models.yaml leaves it room, or less `effort`"
+            "it reached its output limit ({why}) before it produced any text; raise `max_output` \
+             in models.yaml, or lower `effort`"
         ),
         Some(Incomplete::Refused) => {
-            format!("it would not answer that ({why}); ask otherwise, or choose another model")
+            format!("it refused ({why}); rephrase the prompt, or choose another model")
         }
         None => format!(
-            "it stopped at once ({why}); say more of what is wanted, or choose another model"
+            "it stopped immediately ({why}); add detail to the prompt, or choose another model"
         ),
     })
 }
@@ -279,16 +279,16 @@ fn part(block: Block) -> Option<Part> {
     }
 }
 
-/// A text to which nothing more comes.
+/// Replaces lone surrogates at the end of a text.
 fn whole(text: String) -> String {
-    match halves::settled(&text) {
+    match surrogates::resolve(&text) {
         Cow::Borrowed(_) => text,
-        Cow::Owned(settled) => settled,
+        Cow::Owned(resolved) => resolved,
     }
 }
 
-/// Arguments as JSON. What is none stays as it came: it does not fit the tool, and the
-/// model is told so.
+/// Parses arguments. Invalid JSON is kept as a string, which fails schema validation
+/// and is reported to the model.
 fn arguments(text: String) -> Value {
     if text.trim().is_empty() {
         return Value::Object(Map::new());
@@ -296,14 +296,13 @@ fn arguments(text: String) -> Value {
     serde_json::from_str(&text).unwrap_or(Value::String(text))
 }
 
-/// The data of an event, which is JSON.
+/// Parses the JSON data of an event.
 pub(crate) fn json<'a, T: serde::Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
-    serde_json::from_str(data).map_err(|error| {
-        ModelError::Connection(format!("it sent what is no answer ({error}): {data}"))
-    })
+    serde_json::from_str(data)
+        .map_err(|error| ModelError::Connection(format!("invalid response ({error}): {data}")))
 }
 
-/// A stream that ended before its answer.
-pub(crate) fn cut() -> ModelError {
-    ModelError::Connection("the stream ended before the answer did".to_owned())
+/// The error for a stream that ended prematurely.
+pub(crate) fn truncated_stream() -> ModelError {
+    ModelError::Connection("the stream ended before the answer was complete".to_owned())
 }

@@ -1,9 +1,9 @@
-//! Anthropic's Messages.
+//! Anthropic's Messages API.
 //!
-//! Thoughts go back with their signature; those that were sealed ("redacted") are kept as
-//! a signature of their own form and go back sealed. A mark for the prompt cache stands
-//! behind what does not change (tools, system prompt) and behind the last two turns of
-//! the user, so that each request finds what the one before has left in the cache.
+//! Thinking blocks are sent back with their signature; redacted ones are stored with a
+//! prefixed signature and sent back redacted. Cache breakpoints are set after the
+//! stable prefix (tools, system prompt) and after the last two user turns, so that each
+//! request hits the cache entries of the previous one.
 
 mod stream;
 
@@ -14,14 +14,15 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::api::{self, Effort, Target, Thinking};
-use crate::convert::{self, Block, Image, Reader, Spoken, Turn};
+use crate::convert::{self, AssistantBlock, Block, Image, Recipient, Turn};
 
 pub(crate) use stream::Stream;
 
-/// What a signature begins with that is a sealed thought; a real one is base64.
+/// Prefix of a stored signature that is a redacted thinking block; real ones are
+/// base64.
 const SEALED: &str = "redacted:";
-/// The smallest budget that is taken.
-const LEAST_BUDGET: u64 = 1_024;
+/// Minimum thinking budget that the API accepts.
+const MIN_BUDGET: u64 = 1_024;
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -129,11 +130,11 @@ impl<'a> From<Is<'a>> for Content<'a> {
 }
 
 pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
-    let reader = Reader {
+    let recipient = Recipient {
         model: &target.name,
         images: target.info.images,
     };
-    let turns = convert::turns(&request.messages, reader);
+    let turns = convert::turns(&request.messages, recipient);
     let max_tokens = target.max_output(request);
     let (thinking, output_config) = think(target, max_tokens, &turns);
     let mut messages: Vec<_> = turns.into_iter().map(message).collect();
@@ -184,22 +185,22 @@ fn think(
         }
         Some(Thinking::Budget) => {
             let budget_tokens = target.effort.unwrap_or(Effort::Medium).budget(max_tokens);
-            let thinks = budget_tokens >= LEAST_BUDGET && !is_amid_foreign_calls(turns);
+            let thinks = budget_tokens >= MIN_BUDGET && !answers_foreign_calls(turns);
             let thinking = thinks.then_some(Think::Enabled { budget_tokens });
             (thinking, None)
         }
     }
 }
 
-/// Whether results answer a turn that does not begin with a thought of this model's, as
-/// after a failover: with a budget to think, such a turn is not taken.
-fn is_amid_foreign_calls(turns: &[Turn<'_>]) -> bool {
-    let [.., Turn::Assistant(spoken), Turn::User { results, .. }] = turns else {
+/// Whether the last results answer a turn that does not start with this model's
+/// thinking, as after a failover. The API rejects such a turn if thinking has a budget.
+fn answers_foreign_calls(turns: &[Turn<'_>]) -> bool {
+    let [.., Turn::Assistant(blocks), Turn::User { results, .. }] = turns else {
         return false;
     };
     let begins_with_thought = matches!(
-        spoken.first(),
-        Some(Spoken::Thought {
+        blocks.first(),
+        Some(AssistantBlock::Thought {
             signature: Some(_),
             ..
         })
@@ -218,15 +219,15 @@ fn tool(spec: &rye_engine::model::ToolSpec) -> Tool<'_> {
 
 fn message(turn: Turn<'_>) -> Message<'_> {
     match turn {
-        Turn::Assistant(spoken) => Message {
+        Turn::Assistant(blocks) => Message {
             role: "assistant",
-            content: spoken
+            content: blocks
                 .into_iter()
-                .filter_map(spoken_content)
+                .filter_map(assistant_content)
                 .map(Into::into)
                 .collect(),
         },
-        Turn::User { results, said } => {
+        Turn::User { results, content } => {
             let results = results.into_iter().map(|outcome| {
                 let text = Is::Text { text: outcome.text };
                 let images = outcome.images.into_iter().map(image);
@@ -236,26 +237,26 @@ fn message(turn: Turn<'_>) -> Message<'_> {
                     content: [text].into_iter().chain(images).map(Into::into).collect(),
                 }
             });
-            let said = said.into_iter().map(|block| match block {
+            let content = content.into_iter().map(|block| match block {
                 Block::Text(text) => Is::Text { text },
                 Block::Image(it) => image(it),
             });
             Message {
                 role: "user",
-                content: results.chain(said).map(Into::into).collect(),
+                content: results.chain(content).map(Into::into).collect(),
             }
         }
     }
 }
 
-fn spoken_content(spoken: Spoken<'_>) -> Option<Is<'_>> {
-    match spoken {
-        Spoken::Text(text) => Some(Is::Text { text }),
-        // Without a signature it is not taken back.
-        Spoken::Thought {
+fn assistant_content(blocks: AssistantBlock<'_>) -> Option<Is<'_>> {
+    match blocks {
+        AssistantBlock::Text(text) => Some(Is::Text { text }),
+        // Thinking without a signature is not accepted.
+        AssistantBlock::Thought {
             signature: None, ..
         } => None,
-        Spoken::Thought {
+        AssistantBlock::Thought {
             text,
             signature: Some(signature),
         } => Some(match signature.strip_prefix(SEALED) {
@@ -265,7 +266,7 @@ fn spoken_content(spoken: Spoken<'_>) -> Option<Is<'_>> {
                 signature,
             },
         }),
-        Spoken::Call { id, tool, args } => Some(Is::ToolUse {
+        AssistantBlock::Call { id, tool, args } => Some(Is::ToolUse {
             id,
             name: tool,
             input: args,

@@ -1,4 +1,4 @@
-//! The ways in which providers are spoken to.
+//! The provider APIs.
 
 use rye_engine::model::{ModelInfo, ModelRequest};
 use rye_protocol::Part;
@@ -8,45 +8,45 @@ use serde_json::Value;
 use crate::answer::Decoder;
 use crate::{anthropic, chat, gemini, responses};
 
-/// What is left for an answer where the window is full: let the server judge.
-const LEAST_OUTPUT: u64 = 1_024;
+/// Minimum output limit if the context is full: the server decides.
+const MIN_OUTPUT: u64 = 1_024;
 
-/// How a provider is spoken to.
+/// The protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Api {
-    /// Anthropic's Messages.
+    /// Anthropic's Messages API.
     #[serde(rename = "anthropic")]
     Anthropic,
-    /// `OpenAI`'s Responses.
+    /// `OpenAI`'s Responses API.
     #[serde(rename = "openai-responses")]
     OpenAiResponses,
-    /// `OpenAI`'s chat completions, which many servers speak.
+    /// `OpenAI`'s Chat Completions API, which many servers implement.
     #[serde(rename = "openai-chat")]
     OpenAiChat,
-    /// Google's `generateContent`.
+    /// Google's `generateContent` API.
     #[serde(rename = "gemini")]
     Gemini,
 }
 
-/// How a model that thinks is told how much to.
+/// How the amount of reasoning is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Thinking {
-    /// By a word; it finds out itself how many tokens that takes.
+    /// As an effort level; the model chooses the number of tokens.
     Effort,
-    /// By a number of tokens.
+    /// As a token budget.
     Budget,
 }
 
-/// How much a model is to think.
+/// Amount of reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
-    /// Little.
+    /// Low.
     Low,
-    /// Some.
+    /// Medium.
     Medium,
-    /// Much.
+    /// High.
     High,
 }
 
@@ -59,51 +59,52 @@ impl Effort {
         }
     }
 
-    /// In tokens, for a model that may write so many.
+    /// The token budget, given the output limit.
     pub(crate) fn budget(self, max_output: u64) -> u64 {
         let wanted = match self {
             Self::Low => 2_048,
             Self::Medium => 8_192,
             Self::High => 24_576,
         };
-        // Room for an answer must be left.
+        // Leaves room for the answer.
         wanted.min(max_output / 2)
     }
 }
 
-/// The model that a request is for.
+/// The model that a request is sent to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
-    /// As it is called here, `provider/model`.
+    /// Name in Rye: `provider/model`.
     pub name: String,
-    /// As the provider calls it.
+    /// Name at the provider.
     pub id: String,
-    /// What is known of it.
+    /// Context window, output limit and capabilities.
     pub info: ModelInfo,
-    /// How it is told how much to think, if it does.
+    /// How reasoning is requested, if the model supports it.
     pub thinking: Option<Thinking>,
-    /// How much; else as the provider thinks best.
+    /// Amount of reasoning; defaults to the provider's choice.
     pub effort: Option<Effort>,
 }
 
 impl Target {
-    /// How much may be written: what was asked for, what the model can, and what its window
-    /// has room for. Some servers refuse a request that may become too long.
+    /// The output limit of a request: the smallest of the requested limit, the model's
+    /// limit and the remaining context. Some servers reject requests that could exceed
+    /// the window.
     pub(crate) fn max_output(&self, request: &ModelRequest) -> u64 {
-        let most = self.info.max_output;
-        let most = request.max_output.map_or(most, |wanted| wanted.min(most));
+        let limit = self.info.max_output;
+        let limit = request.max_output.map_or(limit, |wanted| wanted.min(limit));
         let room = self.info.context_window.saturating_sub(at_most(request));
-        most.min(room.max(LEAST_OUTPUT))
+        limit.min(room.max(MIN_OUTPUT))
     }
 }
 
-/// More tokens than a request is likely to have: three bytes for each, where most have
-/// four. Images are not counted, since their bytes say nothing of their tokens.
+/// Upper estimate of a request's tokens: three bytes per token, where four are typical.
+/// Images are not counted, since their size says nothing about their tokens.
 fn at_most(request: &ModelRequest) -> u64 {
     size(request) as u64 / 3
 }
 
-/// About how many bytes were said.
+/// Approximate size of the request's content in bytes.
 fn size(request: &ModelRequest) -> usize {
     let size = |part: &Part| match part {
         Part::Text { text } | Part::Thinking { text, .. } | Part::ToolResult { text, .. } => {
@@ -112,11 +113,11 @@ fn size(request: &ModelRequest) -> usize {
         Part::ToolCall { args, .. } => size_of(args),
         Part::Attachment { .. } | Part::Error { .. } => 0,
     };
-    let said = request.messages.iter().flat_map(|it| &it.parts).map(size);
-    request.system.len() + said.sum::<usize>()
+    let sizes = request.messages.iter().flat_map(|it| &it.parts).map(size);
+    request.system.len() + sizes.sum::<usize>()
 }
 
-/// About how long a value is as JSON.
+/// Approximate size of a value as JSON.
 fn size_of(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 2,
@@ -130,7 +131,7 @@ fn size_of(value: &Value) -> usize {
 }
 
 impl Api {
-    /// All of them.
+    /// All APIs.
     pub const ALL: [Self; 4] = [
         Self::Anthropic,
         Self::OpenAiResponses,
@@ -138,7 +139,7 @@ impl Api {
         Self::Gemini,
     ];
 
-    /// Its name in `models.yaml`.
+    /// The name in `models.yaml`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Anthropic => "anthropic",
@@ -148,7 +149,7 @@ impl Api {
         }
     }
 
-    /// The body of a request. A pure function: the same history gives the same bytes.
+    /// Builds a request body. Deterministic: the same history gives the same bytes.
     pub fn body(self, request: &ModelRequest, target: &Target) -> Vec<u8> {
         match self {
             Self::Anthropic => anthropic::body(request, target),
@@ -158,7 +159,7 @@ impl Api {
         }
     }
 
-    /// Where a request goes to, below the provider's address.
+    /// The path of the endpoint below the provider's base URL.
     pub(crate) fn path(self, target: &Target) -> String {
         match self {
             Self::Anthropic => "messages".to_owned(),
@@ -168,7 +169,7 @@ impl Api {
         }
     }
 
-    /// The header that a key goes into, and what comes before it there.
+    /// The header for the key, and the prefix of its value.
     pub(crate) fn key_header(self) -> (&'static str, &'static str) {
         match self {
             Self::Anthropic => ("x-api-key", ""),
@@ -177,7 +178,7 @@ impl Api {
         }
     }
 
-    /// Headers that every request has.
+    /// Additional headers of every request.
     pub(crate) fn headers(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Anthropic => &[("anthropic-version", "2023-06-01")],
@@ -195,11 +196,11 @@ impl Api {
     }
 }
 
-/// JSON of what we put together ourselves, which can always be written. Room is made for
-/// it beforehand: a long history would be copied again and again.
+/// Serialises a request body, which cannot fail. Allocates the estimated size up front,
+/// because histories can be long.
 pub(crate) fn bytes(request: &ModelRequest, body: &impl serde::Serialize) -> Vec<u8> {
-    let said = size(request) + 128 * request.messages.len();
-    let mut bytes = Vec::with_capacity(said + said / 8 + 1024);
+    let size = size(request) + 128 * request.messages.len();
+    let mut bytes = Vec::with_capacity(size + size / 8 + 1024);
     match serde_json::to_writer(&mut bytes, body) {
         Ok(()) => bytes,
         Err(_) => Vec::new(),
@@ -215,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_as_long_as_there_is_room_for() {
+    fn output_limit_respects_the_remaining_context() {
         let target = Target {
             name: "a/b".to_owned(),
             id: "b".to_owned(),
@@ -232,7 +233,7 @@ mod tests {
             (30, Some(100), 100),
             (30, Some(9_000), 4_000),
             (24_000, None, 2_000),
-            (60_000, None, LEAST_OUTPUT),
+            (60_000, None, MIN_OUTPUT),
             (60_000, Some(7), 7),
         ] {
             let request = ModelRequest {

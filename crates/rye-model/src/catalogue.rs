@@ -1,4 +1,4 @@
-//! Models by name.
+//! Looks up models by name.
 
 mod scripts;
 
@@ -16,14 +16,13 @@ use crate::provider::{Key, Provider};
 use crate::script::Script;
 use scripts::{SCRIPTED, Scripts};
 
-/// How many names are told to whoever mistook one.
-const NEAREST: usize = 3;
+/// Number of suggestions for an unknown name.
+const MAX_SUGGESTIONS: usize = 3;
 
-/// Models by name: `provider/model` of a [`Config`], `scripted:PATH` for a file, and
-/// scripts that were given.
+/// Models by name: `provider/model` from a [`Config`], `scripted:PATH` for a script
+/// file, and registered scripts.
 ///
-/// A file is read each time that its model is asked for, and followed from the next
-/// answer on if it has changed.
+/// A script file is read on every lookup, so changes take effect with the next answer.
 pub struct Catalogue {
     scripts: Scripts,
     config: Config,
@@ -32,30 +31,32 @@ pub struct Catalogue {
     limits: Overrides,
 }
 
-/// Limits that go before what is known of a model.
+/// Limits that override the configured ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// Tokens that are read and written at once.
+    /// Context window in tokens.
     pub context_window: Option<u64>,
-    /// Tokens that are written at most.
+    /// Maximum output in tokens.
     pub max_output: Option<u64>,
 }
 
-/// A model, for those who choose one.
+/// A configured model, for listings.
 #[derive(Debug, Clone)]
-pub struct Listed {
-    /// As `provider/model`.
+pub struct ModelSummary {
+    /// Name: `provider/model`.
     pub name: String,
-    /// How it is spoken to.
+    /// Name of the provider's API.
     pub api: &'static str,
-    /// What is known of it.
+    /// Context window, output limit and capabilities.
     pub info: ModelInfo,
-    /// What it costs.
+    /// Price per token.
     pub price: Price,
-    /// Whether it thinks.
+    /// Whether it supports reasoning.
     pub thinks: bool,
-    /// Whether it can be asked, or what to do first.
+    /// Whether it can be used; if not, what to do.
     pub usable: Result<(), String>,
+    /// Name of the secret with the API key, if it is not set.
+    pub missing_key: Option<String>,
 }
 
 impl fmt::Debug for Catalogue {
@@ -69,7 +70,7 @@ impl fmt::Debug for Catalogue {
 }
 
 impl Catalogue {
-    /// One whose paths are relative to a folder.
+    /// A catalogue that resolves script paths relative to a folder.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             scripts: Scripts::new(folder.into()),
@@ -80,67 +81,72 @@ impl Catalogue {
         }
     }
 
-    /// With the models of a configuration.
+    /// Adds the models of a configuration.
     #[must_use]
     pub fn with_config(mut self, config: Config) -> Self {
         self.config = config;
         self
     }
 
-    /// Keys are found there; else in the environment alone.
+    /// Sets the source of API keys. Defaults to the environment.
     #[must_use]
     pub fn keys(mut self, keys: impl Keys) -> Self {
         self.keys = Arc::new(keys);
         self
     }
 
-    /// With other limits than those that are known of the configured models.
+    /// Overrides the limits of the configured models.
     #[must_use]
     pub fn limits(mut self, limits: Overrides) -> Self {
         self.limits = limits;
         self
     }
 
-    /// With a script under a name. The first one is the default unless another is named.
+    /// Registers a script. The first one becomes the default model, unless one is set.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, script: Script) -> Self {
         let name = name.into();
         self.default.get_or_insert_with(|| name.clone());
-        self.scripts.give(name, script);
+        self.scripts.register(name, script);
         self
     }
 
-    /// Which model answers where nobody names one.
+    /// Sets the default model.
     #[must_use]
     pub fn default_model(mut self, name: impl Into<String>) -> Self {
         self.default = Some(name.into());
         self
     }
 
-    /// The models of the configuration, in the order of their names.
-    pub fn list(&self) -> Vec<Listed> {
+    /// The configured models, sorted by name.
+    pub fn list(&self) -> Vec<ModelSummary> {
         let listed = self.config.names().filter_map(|name| {
             let (provider, model) = self.config.find(&name)?;
-            Some(Listed {
+            Some(ModelSummary {
                 api: provider.api.as_str(),
                 info: self.info(model),
                 price: model.price,
                 thinks: model.thinking.is_some(),
                 usable: self.usable(&name),
+                missing_key: match self.key(&name, provider) {
+                    Key::Missing { secret, .. } => Some(secret),
+                    _ => None,
+                },
                 name,
             })
         });
         listed.collect()
     }
 
-    /// Whether a model can be asked, or what to do first.
+    /// Whether a model can be used; if not, what to do.
     pub fn usable(&self, name: &str) -> Result<(), String> {
         let Some((provider, _)) = self.config.find(name) else {
             return self.get(name).map(drop);
         };
         self.config.allows(name)?;
         match self.key(name, provider) {
-            Key::Missing(what) => Err(what),
+            Key::Missing { hint, .. } => Err(hint),
+            Key::Unreadable(message) => Err(message),
             Key::None | Key::Given { .. } => Ok(()),
         }
     }
@@ -159,7 +165,7 @@ impl Catalogue {
         let max_output = max_output.unwrap_or(model.info.max_output);
         ModelInfo {
             context_window,
-            // A smaller window leaves room for less.
+            // A smaller window also limits the output.
             max_output: max_output.min((context_window / 2).max(1)),
             ..model.info
         }
@@ -178,16 +184,16 @@ impl Catalogue {
         HttpModel::new(provider, target, model.price)
     }
 
-    /// Which names may have been meant, as the end of a message.
+    /// Suggestions for an unknown name, as the end of an error message.
     fn hint(&self, name: &str) -> String {
         let known = self.scripts.names().map(str::to_owned);
         let all = known
             .chain(self.config.names())
-            .chain(self.scripts.beside(name));
-        let near = nearest(name, all);
+            .chain(self.scripts.siblings(name));
+        let near = suggest(name, all);
         match near.as_slice() {
             [] if self.config.providers.is_empty() => String::new(),
-            [] => "; `rye models list` shows those that there are".to_owned(),
+            [] => "; run `rye models list` to see all models".to_owned(),
             [one] => format!("; did you mean {one}?"),
             many => format!("; did you mean one of {}?", many.join(", ")),
         }
@@ -196,25 +202,25 @@ impl Catalogue {
 
 impl Models for Catalogue {
     fn get(&self, name: &str) -> Result<Arc<dyn Model>, String> {
-        if let Some(model) = self.scripts.given(name) {
+        if let Some(model) = self.scripts.registered(name) {
             return Ok(model);
         }
         if let Some(path) = name.strip_prefix(SCRIPTED).filter(|path| !path.is_empty()) {
             let model = self.scripts.load(path);
             return match model {
                 Ok(model) => Ok(model),
-                Err(why) => Err(why.words(name, || self.hint(name))),
+                Err(why) => Err(why.message(name, || self.hint(name))),
             };
         }
         if name.is_empty() {
-            return Err("no model is named, and there is no default".to_owned());
+            return Err("no model is selected, and there is no default".to_owned());
         }
         match self.config.find(name) {
             Some((provider, model)) => {
                 self.config.allows(name)?;
                 Ok(Arc::new(self.http(name, provider, model)))
             }
-            None => Err(format!("there is no model `{name}`{}", self.hint(name))),
+            None => Err(format!("unknown model `{name}`{}", self.hint(name))),
         }
     }
 
@@ -234,9 +240,9 @@ impl Models for Catalogue {
     }
 }
 
-/// The names that are most like one, if they are like it at all, in quotes. A name may
-/// lack its provider, or be a part of it.
-fn nearest(name: &str, all: impl Iterator<Item = String>) -> Vec<String> {
+/// The most similar names, in backticks. A name also matches without its provider, or
+/// as a substring.
+fn suggest(name: &str, all: impl Iterator<Item = String>) -> Vec<String> {
     let own = name.strip_prefix(SCRIPTED).unwrap_or(name);
     let far = own.chars().count() / 3 + 1;
     let distance = |other: &str| {
@@ -251,7 +257,7 @@ fn nearest(name: &str, all: impl Iterator<Item = String>) -> Vec<String> {
         .collect();
     near.sort();
     near.dedup();
-    near.truncate(NEAREST);
+    near.truncate(MAX_SUGGESTIONS);
     near.into_iter()
         .map(|(_, name)| format!("`{name}`"))
         .collect()

@@ -1,8 +1,8 @@
-//! `OpenAI`'s chat completions, as Ollama, vLLM, llama.cpp, `OpenRouter` and many others
-//! speak them.
+//! `OpenAI`'s Chat Completions API, also implemented by Ollama, vLLM, llama.cpp,
+//! `OpenRouter` and many others.
 //!
-//! What such a model has thought is shown and kept, but does not go back: there is no
-//! place for it that all of these servers take.
+//! Reasoning is displayed and stored, but not sent back: these servers have no common
+//! field for it.
 
 mod stream;
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::api::{self, Effort, Target};
-use crate::convert::{self, Block, Image, Outcome, Reader, Spoken, Turn};
+use crate::convert::{self, AssistantBlock, Block, CallResult, Image, Recipient, Turn};
 
 pub(crate) use stream::Stream;
 
@@ -69,7 +69,7 @@ enum Message<'a> {
     },
 }
 
-/// Text alone is sent as such: not every server takes a list.
+/// Plain text is sent as a string: not every server accepts a list.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Content<'a> {
@@ -104,7 +104,7 @@ struct Called<'a> {
 }
 
 pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
-    let reader = Reader {
+    let recipient = Recipient {
         model: &target.name,
         images: target.info.images,
     };
@@ -113,10 +113,10 @@ pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
         let content = &request.system;
         messages.push(Message::System { content });
     }
-    for turn in convert::turns(&request.messages, reader) {
+    for turn in convert::turns(&request.messages, recipient) {
         match turn {
-            Turn::User { results, said } => user(results, said, &mut messages),
-            Turn::Assistant(spoken) => messages.push(assistant(spoken)),
+            Turn::User { results, content } => user(results, content, &mut messages),
+            Turn::Assistant(blocks) => messages.push(assistant(blocks)),
         }
     }
     api::bytes(
@@ -146,12 +146,16 @@ fn tool(spec: &ToolSpec) -> Tool<'_> {
     }
 }
 
-fn user<'a>(results: Vec<Outcome<'a>>, said: Vec<Block<'a>>, messages: &mut Vec<Message<'a>>) {
-    // A result is text alone; the images of all follow together.
+fn user<'a>(
+    results: Vec<CallResult<'a>>,
+    content: Vec<Block<'a>>,
+    messages: &mut Vec<Message<'a>>,
+) {
+    // Results can only be text; the images of all results follow in one message.
     let mut pieces = Vec::new();
     for outcome in results {
         for it in outcome.images {
-            let text = format!("[an image that {} gave]", outcome.tool).into();
+            let text = format!("[image returned by {}]", outcome.tool).into();
             pieces.push(Piece::Text { text });
             pieces.push(image(it));
         }
@@ -160,7 +164,7 @@ fn user<'a>(results: Vec<Outcome<'a>>, said: Vec<Block<'a>>, messages: &mut Vec<
             content: outcome.text,
         });
     }
-    pieces.extend(said.into_iter().map(|block| match block {
+    pieces.extend(content.into_iter().map(|block| match block {
         Block::Text(text) => Piece::Text { text },
         Block::Image(it) => image(it),
     }));
@@ -180,13 +184,13 @@ fn user<'a>(results: Vec<Outcome<'a>>, said: Vec<Block<'a>>, messages: &mut Vec<
     }
 }
 
-fn assistant(spoken: Vec<Spoken<'_>>) -> Message<'_> {
+fn assistant(blocks: Vec<AssistantBlock<'_>>) -> Message<'_> {
     let (mut texts, mut tool_calls) = (Vec::new(), Vec::new());
-    for one in spoken {
+    for one in blocks {
         match one {
-            Spoken::Text(text) => texts.push(text),
-            Spoken::Thought { .. } => {}
-            Spoken::Call { id, tool, args } => tool_calls.push(Call {
+            AssistantBlock::Text(text) => texts.push(text),
+            AssistantBlock::Thought { .. } => {}
+            AssistantBlock::Call { id, tool, args } => tool_calls.push(Call {
                 id,
                 kind: "function",
                 function: Called {

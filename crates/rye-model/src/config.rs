@@ -1,6 +1,6 @@
-//! Which models exist: `models.yaml`, merged over the spaces.
+//! `models.yaml`, merged over the spaces.
 
-mod text;
+mod raw;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,93 +10,92 @@ use rye_engine::model::{ModelInfo, Retry};
 
 use crate::api::{Api, Effort, Target, Thinking};
 use crate::price::Price;
-use text::{FileText, Input, ModelText, ProviderText};
+use raw::{Input, RawConfig, RawModel, RawProvider};
 
-/// What a model can read and write where nothing is said of it.
+/// Defaults for models without limits.
 const CONTEXT_WINDOW: u64 = 32_000;
 const MAX_OUTPUT: u64 = 4_096;
-/// How long a provider may say nothing: some think for minutes before the first word.
+/// Default timeout without data: some models reason for minutes before the first token.
 const SILENCE: Duration = Duration::from_mins(5);
 
-/// What is wrong with a `models.yaml`.
+/// An invalid `models.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{}: {what}", path.display(), place.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default())]
 pub struct ConfigError {
     /// The file.
     pub path: PathBuf,
-    /// The line and the column, from 1, where it is one place.
+    /// Line and column, from 1, if known.
     pub place: Option<(u64, u64)>,
-    /// What.
+    /// Description of the problem.
     pub what: String,
 }
 
-/// A file, as it was read.
+/// The text of a configuration file.
 #[derive(Debug, Clone)]
 pub struct ConfigFile {
-    /// Where it is from, for whoever must put it right.
+    /// The path, for error messages.
     pub path: PathBuf,
-    /// What it says.
+    /// The content.
     pub text: String,
 }
 
-/// Which models exist, and which of them may be asked.
+/// The merged configuration.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Config {
-    /// The model that answers where nobody names one.
+    /// The default model.
     pub default: Option<String>,
-    /// Who answers in place of one that cannot, in order.
+    /// Models to fail over to, in order.
     pub failover: Vec<String>,
-    /// How often one is asked before the next.
+    /// How often a model is retried before failover.
     pub retry: Retry,
     /// Providers by name.
     pub providers: BTreeMap<String, ProviderConfig>,
-    /// Patterns of the models that may be asked, of each file that has some. All must agree.
+    /// The `allow` patterns of each file that has some. A model must match all lists.
     allow: Vec<Vec<String>>,
 }
 
 /// A provider.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProviderConfig {
-    /// How it is spoken to.
+    /// The protocol.
     pub api: Api,
-    /// Its address.
+    /// The base URL.
     pub base_url: String,
-    /// The variable that has its key.
+    /// The environment variable with the API key.
     pub api_key_env: Option<String>,
-    /// The secret of the vault that is its key; else that of the variable's name.
+    /// The vault secret with the API key; defaults to the variable's name.
     pub vault: Option<String>,
-    /// Headers of its own.
+    /// Additional headers.
     pub headers: Vec<(String, String)>,
-    /// How long it may say nothing.
+    /// Timeout without data.
     pub silence: Duration,
-    /// Its models by name.
+    /// Models by name.
     pub models: BTreeMap<String, ModelConfig>,
 }
 
 /// A model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfig {
-    /// As the provider calls it, where that is another name.
+    /// Name at the provider, if it differs.
     pub id: Option<String>,
-    /// What is known of it.
+    /// Context window, output limit and capabilities.
     pub info: ModelInfo,
-    /// What it costs.
+    /// Price per token.
     pub price: Price,
-    /// How it is told how much to think, if it does.
+    /// How reasoning is requested, if the model supports it.
     pub thinking: Option<Thinking>,
-    /// How much.
+    /// Amount of reasoning.
     pub effort: Option<Effort>,
 }
 
 impl Config {
-    /// Merges files, the most specific first: a provider's and a model's fields one by
-    /// one, all else as a whole. Only what may be asked can no file widen: each may allow
-    /// less than the others.
+    /// Merges files, most specific first. Providers and models are merged field by
+    /// field, other keys are replaced. `allow` lists can only restrict further.
     pub fn merge(files: &[ConfigFile]) -> Result<Self, ConfigError> {
-        let mut merged = FileText::default();
+        let mut merged = RawConfig::default();
         let mut allow = Vec::new();
         for file in files.iter().rev() {
-            let mut text = FileText::read(file)?;
+            let mut text = RawConfig::read(file)?;
             allow.extend(text.allow.take());
             merged.overlay(text);
         }
@@ -128,7 +127,7 @@ impl Config {
         })
     }
 
-    /// The models, as `provider/model`.
+    /// The names of all models: `provider/model`.
     pub fn names(&self) -> impl Iterator<Item = String> {
         self.providers.iter().flat_map(|(provider, about)| {
             let models = about.models.keys();
@@ -136,20 +135,21 @@ impl Config {
         })
     }
 
-    /// A model by its name.
+    /// Looks a model up by name.
     pub fn find(&self, name: &str) -> Option<(&ProviderConfig, &ModelConfig)> {
         let (provider, model) = name.split_once('/')?;
         let provider = self.providers.get(provider)?;
         Some((provider, provider.models.get(model)?))
     }
 
-    /// Whether a model may be asked; else what may.
+    /// Checks the `allow` lists. The error names the list that excludes the model.
     pub fn allows(&self, name: &str) -> Result<(), String> {
-        let refuses = |all: &&Vec<String>| !all.iter().any(|pattern| fits(pattern, name));
+        let refuses =
+            |all: &&Vec<String>| !all.iter().any(|pattern| matches_pattern(pattern, name));
         match self.allow.iter().find(refuses) {
             None => Ok(()),
             Some(all) => Err(format!(
-                "the model `{name}` may not be used here: models.yaml allows {}",
+                "model `{name}` is not allowed: models.yaml allows {}",
                 all.join(", ")
             )),
         }
@@ -157,7 +157,7 @@ impl Config {
 }
 
 impl ModelConfig {
-    /// It as the one that a request is for.
+    /// The request target for this model.
     pub(crate) fn target(&self, name: &str) -> Target {
         let own = name.split_once('/').map_or(name, |(_, own)| own);
         Target {
@@ -170,40 +170,43 @@ impl ModelConfig {
     }
 }
 
-/// Whether a name fits a pattern, in which `*` stands for anything.
-fn fits(pattern: &str, name: &str) -> bool {
+/// Matches a name against a pattern in which `*` matches any string.
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((before, rest)) => name.strip_prefix(before).is_some_and(|name| {
             let ends = name.char_indices().map(|(at, _)| at).chain([name.len()]);
-            ends.into_iter().any(|at| fits(rest, &name[at..]))
+            ends.into_iter()
+                .any(|at| matches_pattern(rest, &name[at..]))
         }),
     }
 }
 
-fn provider(name: &str, text: ProviderText) -> Result<ProviderConfig, String> {
+fn provider(name: &str, text: RawProvider) -> Result<ProviderConfig, String> {
     if name.is_empty() || name.contains(['/', ':']) {
-        return Err(format!("`{name}` is no name for a provider"));
+        return Err(format!(
+            "invalid provider name `{name}`: must not be empty or contain `/` or `:`"
+        ));
     }
     let apis = Api::ALL.map(Api::as_str).join(", ");
     let api = text
         .api
-        .ok_or_else(|| format!("the provider `{name}` has no `api`; there are {apis}"))?;
+        .ok_or_else(|| format!("provider `{name}`: missing `api`; one of {apis}"))?;
     let base_url = text.base_url.or_else(|| address(api));
     let base_url = base_url.ok_or_else(|| {
-        format!("the provider `{name}` has no `base_url`, such as http://127.0.0.1:11434/v1")
+        format!("provider `{name}`: missing `base_url`, such as http://127.0.0.1:11434/v1")
     })?;
     if !["http://", "https://"]
         .iter()
         .any(|it| base_url.starts_with(it))
     {
         return Err(format!(
-            "the `base_url` of the provider `{name}` begins with neither http:// nor https://"
+            "provider `{name}`: `base_url` must start with http:// or https://"
         ));
     }
     let mut models = BTreeMap::new();
     for (own, text) in text.models {
-        let model = model(text).map_err(|why| format!("the model `{name}/{own}`: {why}"))?;
+        let model = model(text).map_err(|why| format!("model `{name}/{own}`: {why}"))?;
         models.insert(own, model);
     }
     Ok(ProviderConfig {
@@ -217,7 +220,7 @@ fn provider(name: &str, text: ProviderText) -> Result<ProviderConfig, String> {
     })
 }
 
-/// Where the provider of an API is, if it is the only one.
+/// The base URL of an API with a single public provider.
 fn address(api: Api) -> Option<String> {
     let address = match api {
         Api::Anthropic => "https://api.anthropic.com/v1",
@@ -228,14 +231,14 @@ fn address(api: Api) -> Option<String> {
     Some(address.to_owned())
 }
 
-fn model(text: ModelText) -> Result<ModelConfig, String> {
+fn model(text: RawModel) -> Result<ModelConfig, String> {
     let context_window = text.context_window.unwrap_or(CONTEXT_WINDOW);
     let max_output = text
         .max_output
         .unwrap_or(MAX_OUTPUT.min(context_window / 2));
     if max_output == 0 || max_output >= context_window {
         return Err(format!(
-            "`max_output` is {max_output}; it is above 0 and below `context_window`, {context_window}"
+            "`max_output` is {max_output}, but must be above 0 and below `context_window` ({context_window})"
         ));
     }
     let price = text.price.unwrap_or_default();
@@ -250,7 +253,7 @@ fn model(text: ModelText) -> Result<ModelConfig, String> {
         .flatten()
         .all(|it| (0.0..1e9).contains(&it))
     {
-        return Err("a price is dollars for a million tokens, from 0".to_owned());
+        return Err("`price` must be dollars per million tokens, at least 0".to_owned());
     }
     let input = text.input.unwrap_or_else(|| vec![Input::Text]);
     Ok(ModelConfig {

@@ -1,8 +1,8 @@
-//! A history as any provider takes it: user and assistant in turn, the user first and
-//! last, and every call answered in the very next turn.
+//! Normalises a history for all providers: alternating user and assistant turns,
+//! starting and ending with the user, with every tool call answered in the next turn.
 //!
-//! What providers differ in comes after; here is what they have in common, so that one
-//! transcript can be read by all of them, whoever wrote it.
+//! Provider-specific conversion follows; this module covers what they have in common,
+//! so that every model can continue a history that another one wrote.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -11,33 +11,33 @@ use std::sync::Arc;
 use rye_protocol::{CallId, Message, Part, ResultStatus, Role};
 use serde_json::Value;
 
-/// The longest id of a call that all providers take.
-const LONGEST_ID: usize = 40;
-/// The longest name of a tool that all providers take.
-const LONGEST_NAME: usize = 64;
+/// Maximum length of a call id that all providers accept.
+const MAX_ID_LEN: usize = 40;
+/// Maximum length of a tool name that all providers accept.
+const MAX_NAME_LEN: usize = 64;
 
-/// Who reads the history.
+/// The model that receives the history.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reader<'r> {
-    /// As `provider/model`: what another one thought and sealed is nothing to it.
+pub(crate) struct Recipient<'r> {
+    /// `provider/model`: reasoning signed by another model is of no use to it.
     pub(crate) model: &'r str,
-    /// Whether it sees images.
+    /// Whether it accepts images.
     pub(crate) images: bool,
 }
 
-/// One side's turn.
+/// One turn.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Turn<'a> {
     User {
-        /// One for each call of the turn before, in the same order.
-        results: Vec<Outcome<'a>>,
-        said: Vec<Block<'a>>,
+        /// One result per call of the previous turn, in the same order.
+        results: Vec<CallResult<'a>>,
+        content: Vec<Block<'a>>,
     },
-    /// Not empty, and thoughts are followed by what they led to.
-    Assistant(Vec<Spoken<'a>>),
+    /// Not empty; thinking blocks are never last.
+    Assistant(Vec<AssistantBlock<'a>>),
 }
 
-/// Something that is shown to a model.
+/// User content.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Block<'a> {
     /// Not blank.
@@ -52,12 +52,12 @@ pub(crate) struct Image<'a> {
     pub(crate) data: &'a str,
 }
 
-/// Something that a model said.
+/// Assistant content.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Spoken<'a> {
+pub(crate) enum AssistantBlock<'a> {
     /// Not blank.
     Text(Cow<'a, str>),
-    /// The reader's own.
+    /// Reasoning of the receiving model itself.
     Thought {
         text: &'a str,
         signature: Option<&'a str>,
@@ -65,14 +65,14 @@ pub(crate) enum Spoken<'a> {
     Call {
         id: Cow<'a, str>,
         tool: Cow<'a, str>,
-        /// An object.
+        /// Always an object.
         args: Cow<'a, Value>,
     },
 }
 
-/// What came of a call.
+/// The result of a tool call.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Outcome<'a> {
+pub(crate) struct CallResult<'a> {
     pub(crate) id: Cow<'a, str>,
     pub(crate) tool: Cow<'a, str>,
     pub(crate) text: Cow<'a, str>,
@@ -80,30 +80,31 @@ pub(crate) struct Outcome<'a> {
     pub(crate) images: Vec<Image<'a>>,
 }
 
-/// Puts a history into turns.
-pub(crate) fn turns<'a>(messages: &'a [Arc<Message>], reader: Reader<'_>) -> Vec<Turn<'a>> {
+/// Converts a history to turns.
+pub(crate) fn turns<'a>(messages: &'a [Arc<Message>], recipient: Recipient<'_>) -> Vec<Turn<'a>> {
     let mut turns = Turns::default();
     let mut rest = messages.iter().peekable();
     while let Some(message) = rest.next() {
         match message.role {
-            // Its call is not there, or it would have been taken with it.
+            // Results of a known call are consumed together with the call.
             Role::Tool => {}
-            Role::User | Role::System => turns.user(shown(&message.parts, reader).collect()),
+            Role::User | Role::System => turns.user(shown(&message.parts, recipient).collect()),
             Role::Assistant => {
-                let asked = turns.assistant(message, reader);
-                let mut outcomes: Vec<Option<Outcome<'a>>> = asked.iter().map(|_| None).collect();
+                let pending = turns.assistant(message, recipient);
+                let mut outcomes: Vec<Option<CallResult<'a>>> =
+                    pending.iter().map(|_| None).collect();
                 while let Some(answer) = rest.next_if(|next| next.role == Role::Tool) {
-                    answers(answer, &asked, &mut outcomes, reader);
+                    answers(answer, &pending, &mut outcomes, recipient);
                 }
-                turns.results(asked, outcomes);
+                turns.results(pending, outcomes);
             }
         }
     }
     turns.finish()
 }
 
-/// A call whose result comes next.
-struct Asked<'a> {
+/// A call that still needs its result.
+struct PendingCall<'a> {
     call: &'a CallId,
     id: Cow<'a, str>,
     tool: Cow<'a, str>,
@@ -121,30 +122,34 @@ impl<'a> Turns<'a> {
             return;
         }
         match self.all.last_mut() {
-            Some(Turn::User { said, .. }) => said.append(&mut blocks),
+            Some(Turn::User { content, .. }) => content.append(&mut blocks),
             _ => self.all.push(Turn::User {
                 results: Vec::new(),
-                said: blocks,
+                content: blocks,
             }),
         }
     }
 
-    /// What the assistant says; gives the calls among it.
-    fn assistant(&mut self, message: &'a Message, reader: Reader<'_>) -> Vec<Asked<'a>> {
-        let own = message.model.as_deref() == Some(reader.model);
-        let (mut spoken, mut asked) = (Vec::new(), Vec::new());
+    /// Adds an assistant message and returns its calls.
+    fn assistant(
+        &mut self,
+        message: &'a Message,
+        recipient: Recipient<'_>,
+    ) -> Vec<PendingCall<'a>> {
+        let own = message.model.as_deref() == Some(recipient.model);
+        let (mut blocks, mut pending) = (Vec::new(), Vec::new());
         for part in &message.parts {
             match part {
                 Part::Text { text } if !is_blank(text) => {
-                    spoken.push(Spoken::Text(text.into()));
+                    blocks.push(AssistantBlock::Text(text.into()));
                 }
-                Part::Thinking { text, signature } if own => spoken.push(Spoken::Thought {
+                Part::Thinking { text, signature } if own => blocks.push(AssistantBlock::Thought {
                     text,
                     signature: signature.as_deref(),
                 }),
                 Part::Thinking { text, .. } if !is_blank(text) => {
                     let text = format!("<thinking>\n{}\n</thinking>", text.trim());
-                    spoken.push(Spoken::Text(text.into()));
+                    blocks.push(AssistantBlock::Text(text.into()));
                 }
                 Part::ToolCall {
                     call_id,
@@ -152,65 +157,65 @@ impl<'a> Turns<'a> {
                     args,
                 } => {
                     let (id, tool) = (self.id(call_id), name(tool));
-                    spoken.push(Spoken::Call {
+                    blocks.push(AssistantBlock::Call {
                         id: id.clone(),
                         tool: tool.clone(),
                         args: object(args),
                     });
                     let call = call_id;
-                    asked.push(Asked { call, id, tool });
+                    pending.push(PendingCall { call, id, tool });
                 }
                 _ => {}
             }
         }
-        // A thought leads to something; one that does not is taken back by nobody.
-        let is_thought = |it: &Spoken<'_>| matches!(it, Spoken::Thought { .. });
-        while spoken.pop_if(|last| is_thought(last)).is_some() {}
-        if spoken.is_empty() {
-            return asked;
+        // Providers reject reasoning that is not followed by content.
+        let is_thought = |it: &AssistantBlock<'_>| matches!(it, AssistantBlock::Thought { .. });
+        while blocks.pop_if(|last| is_thought(last)).is_some() {}
+        if blocks.is_empty() {
+            return pending;
         }
         match self.all.last() {
-            None => self.user(vec![Block::Text("(what came before is left out)".into())]),
-            Some(Turn::Assistant(_)) => self.user(vec![Block::Text("Go on.".into())]),
+            None => self.user(vec![Block::Text("(earlier messages omitted)".into())]),
+            Some(Turn::Assistant(_)) => self.user(vec![Block::Text("Continue.".into())]),
             Some(Turn::User { .. }) => {}
         }
-        self.all.push(Turn::Assistant(spoken));
-        asked
+        self.all.push(Turn::Assistant(blocks));
+        pending
     }
 
-    fn results(&mut self, asked: Vec<Asked<'a>>, outcomes: Vec<Option<Outcome<'a>>>) {
-        if asked.is_empty() {
+    fn results(&mut self, pending: Vec<PendingCall<'a>>, outcomes: Vec<Option<CallResult<'a>>>) {
+        if pending.is_empty() {
             return;
         }
-        let results = asked.into_iter().zip(outcomes).map(|(asked, outcome)| {
-            outcome.unwrap_or_else(|| Outcome {
-                id: asked.id,
-                tool: asked.tool,
-                text: "there is no result".into(),
+        let results = pending.into_iter().zip(outcomes).map(|(pending, outcome)| {
+            outcome.unwrap_or_else(|| CallResult {
+                id: pending.id,
+                tool: pending.tool,
+                text: "no result available".into(),
                 failed: true,
                 images: Vec::new(),
             })
         });
         self.all.push(Turn::User {
             results: results.collect(),
-            said: Vec::new(),
+            content: Vec::new(),
         });
     }
 
-    /// An id that all providers take and that no other call of the history has.
+    /// A call id that all providers accept and that is unique in the history.
     fn id(&mut self, call: &'a CallId) -> Cow<'a, str> {
         let text = call.as_str();
-        if text.len() <= LONGEST_ID && text.chars().all(is_plain) && self.ids.insert(text.into()) {
+        if text.len() <= MAX_ID_LEN && text.chars().all(is_plain) && self.ids.insert(text.into()) {
             return text.into();
         }
         let plain: Vec<char> = call.as_str().chars().map(plain).collect();
         let tail = |length: usize| plain[plain.len().saturating_sub(length)..].iter();
-        let mut id: String = tail(LONGEST_ID).collect();
+        let mut id: String = tail(MAX_ID_LEN).collect();
         let mut number = 1;
         while !self.ids.insert(id.clone().into()) {
             number += 1;
             let suffix = format!("-{number}");
-            id = tail(LONGEST_ID - suffix.len()).collect();
+            id = tail(MAX_ID_LEN - suffix.len()).collect();
             id.push_str(&suffix);
         }
         id.into()
@@ -218,18 +223,18 @@ impl<'a> Turns<'a> {
 
     fn finish(mut self) -> Vec<Turn<'a>> {
         if !matches!(self.all.last(), Some(Turn::User { .. })) {
-            self.user(vec![Block::Text("Go on.".into())]);
+            self.user(vec![Block::Text("Continue.".into())]);
         }
         self.all
     }
 }
 
-/// Puts the results of a message where their calls are. The first one counts.
+/// Assigns the results of a message to their calls. The first result of a call wins.
 fn answers<'a>(
     message: &'a Message,
-    asked: &[Asked<'a>],
-    outcomes: &mut [Option<Outcome<'a>>],
-    reader: Reader<'_>,
+    pending: &[PendingCall<'a>],
+    outcomes: &mut [Option<CallResult<'a>>],
+    recipient: Recipient<'_>,
 ) {
     let mut last = None;
     for part in &message.parts {
@@ -241,16 +246,16 @@ fn answers<'a>(
                 elided,
                 ..
             } => {
-                let is_it = |(at, asked): &(usize, &Asked<'_>)| {
-                    asked.call == call_id && outcomes[*at].is_none()
+                let is_it = |(at, pending): &(usize, &PendingCall<'_>)| {
+                    pending.call == call_id && outcomes[*at].is_none()
                 };
-                last = asked.iter().enumerate().find(is_it).map(|(at, _)| at);
+                last = pending.iter().enumerate().find(is_it).map(|(at, _)| at);
                 let Some(at) = last else { continue };
-                outcomes[at] = Some(Outcome {
-                    id: asked[at].id.clone(),
-                    tool: asked[at].tool.clone(),
+                outcomes[at] = Some(CallResult {
+                    id: pending[at].id.clone(),
+                    tool: pending[at].tool.clone(),
                     text: match text.as_str() {
-                        blank if is_blank(blank) && *elided => "(left out to save room)".into(),
+                        blank if is_blank(blank) && *elided => "(omitted to save space)".into(),
                         blank if is_blank(blank) => "(no output)".into(),
                         text => text.into(),
                     },
@@ -261,7 +266,7 @@ fn answers<'a>(
             Part::Attachment { .. } => {
                 let outcome = last.and_then(|at: usize| outcomes[at].as_mut());
                 let Some(outcome) = outcome else { continue };
-                for block in shown(std::slice::from_ref(part), reader) {
+                for block in shown(std::slice::from_ref(part), recipient) {
                     match block {
                         Block::Image(image) => outcome.images.push(image),
                         Block::Text(text) => {
@@ -276,15 +281,15 @@ fn answers<'a>(
     }
 }
 
-/// What a model is shown of a message's parts.
-fn shown<'a>(parts: &'a [Part], reader: Reader<'_>) -> impl Iterator<Item = Block<'a>> {
+/// The parts of a message that a model receives as user content.
+fn shown<'a>(parts: &'a [Part], recipient: Recipient<'_>) -> impl Iterator<Item = Block<'a>> {
     parts.iter().filter_map(move |part| match part {
         Part::Text { text } if !is_blank(text) => Some(Block::Text(text.into())),
         Part::Attachment {
             name,
             mime_type,
             source,
-        } => Some(attachment(name, mime_type, source, reader)),
+        } => Some(attachment(name, mime_type, source, recipient)),
         _ => None,
     })
 }
@@ -293,24 +298,24 @@ fn attachment<'a>(
     name: &str,
     mime_type: &'a str,
     source: &'a str,
-    reader: Reader<'_>,
+    recipient: Recipient<'_>,
 ) -> Block<'a> {
     let inline = source
         .strip_prefix("data:")
         .and_then(|it| it.split_once(','));
-    let told = |why: &str| Block::Text(format!("[{name} ({mime_type}): {why}]").into());
+    let placeholder = |why: &str| Block::Text(format!("[{name} ({mime_type}): {why}]").into());
     match inline {
         Some((about, data)) if about.ends_with(";base64") && mime_type.starts_with("image/") => {
-            if reader.images {
+            if recipient.images {
                 Block::Image(Image { mime_type, data })
             } else {
-                told("an image, which this model cannot see")
+                placeholder("image not shown: this model does not accept images")
             }
         }
         Some((about, text)) if mime_type.starts_with("text/") && !about.ends_with(";base64") => {
             Block::Text(format!("[{name}]\n{text}").into())
         }
-        _ => told("a file; a tool can read it"),
+        _ => placeholder("file; use a tool to read it"),
     }
 }
 
@@ -326,13 +331,14 @@ fn plain(character: char) -> char {
     if is_plain(character) { character } else { '_' }
 }
 
-/// A name that all providers take: a model may have called what does not exist.
+/// A tool name that all providers accept: a model may have called a tool that does not
+/// exist.
 fn name(tool: &str) -> Cow<'_, str> {
-    let fits = (1..=LONGEST_NAME).contains(&tool.len()) && tool.chars().all(is_plain);
+    let fits = (1..=MAX_NAME_LEN).contains(&tool.len()) && tool.chars().all(is_plain);
     if fits {
         return tool.into();
     }
-    let plain: String = tool.chars().map(plain).take(LONGEST_NAME).collect();
+    let plain: String = tool.chars().map(plain).take(MAX_NAME_LEN).collect();
     if plain.is_empty() {
         "unknown".into()
     } else {
@@ -340,7 +346,7 @@ fn name(tool: &str) -> Cow<'_, str> {
     }
 }
 
-/// Arguments are an object, also those that were no JSON when they came.
+/// Converts arguments to an object, including those that were invalid JSON.
 fn object(args: &Value) -> Cow<'_, Value> {
     match args {
         Value::Object(_) => Cow::Borrowed(args),

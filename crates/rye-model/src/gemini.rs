@@ -1,7 +1,7 @@
-//! Google's `generateContent`.
+//! Google's `generateContent` API.
 //!
-//! A thought's signature stands on the part that the thought led to; here it is kept on
-//! the thought before that part, and put back in its place.
+//! The API attaches the signature of a thought to the part that follows it; Rye stores
+//! it with the thought and moves it back when sending.
 
 mod stream;
 
@@ -12,12 +12,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::api::{self, Effort, Target, Thinking};
-use crate::convert::{self, Block, Image, Reader, Spoken, Turn};
+use crate::convert::{self, AssistantBlock, Block, Image, Recipient, Turn};
 
 pub(crate) use stream::Stream;
 
-/// What stands for the signature of a call that another model made: without any, it would
-/// not be taken.
+/// Placeholder signature for calls made by another model, which the API would otherwise
+/// reject.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 #[derive(Serialize)]
@@ -133,12 +133,12 @@ impl<'a> Part<'a> {
 }
 
 pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
-    let reader = Reader {
+    let recipient = Recipient {
         model: &target.name,
         images: target.info.images,
     };
     let wants_signatures = target.thinking == Some(Thinking::Effort);
-    let contents = convert::turns(&request.messages, reader)
+    let contents = convert::turns(&request.messages, recipient)
         .into_iter()
         .map(|turn| content(turn, wants_signatures));
     let system = request.system.as_str();
@@ -187,7 +187,7 @@ fn declaration(spec: &ToolSpec) -> Declaration<'_> {
 
 fn content(turn: Turn<'_>, wants_signatures: bool) -> Content<'_> {
     match turn {
-        Turn::User { results, said } => {
+        Turn::User { results, content } => {
             let mut parts = Vec::new();
             let mut images = Vec::new();
             for outcome in results {
@@ -206,32 +206,32 @@ fn content(turn: Turn<'_>, wants_signatures: bool) -> Content<'_> {
                 });
             }
             parts.append(&mut images);
-            parts.extend(said.into_iter().map(|block| match block {
+            parts.extend(content.into_iter().map(|block| match block {
                 Block::Text(text) => Part::text(text),
                 Block::Image(it) => Part::image(it),
             }));
             let role = Some("user");
             Content { role, parts }
         }
-        Turn::Assistant(spoken) => Content {
+        Turn::Assistant(blocks) => Content {
             role: Some("model"),
-            parts: model(spoken, wants_signatures),
+            parts: model(blocks, wants_signatures),
         },
     }
 }
 
-fn model(spoken: Vec<Spoken<'_>>, wants_signatures: bool) -> Vec<Part<'_>> {
+fn model(blocks: Vec<AssistantBlock<'_>>, wants_signatures: bool) -> Vec<Part<'_>> {
     let (mut parts, mut pending, mut calls) = (Vec::new(), None, 0);
-    for one in spoken {
+    for one in blocks {
         match one {
-            Spoken::Thought { signature, .. } => pending = signature.or(pending),
-            Spoken::Text(text) => parts.push(Part {
+            AssistantBlock::Thought { signature, .. } => pending = signature.or(pending),
+            AssistantBlock::Text(text) => parts.push(Part {
                 thought_signature: pending.take(),
                 ..Part::text(text)
             }),
-            Spoken::Call { id, tool, args } => {
+            AssistantBlock::Call { id, tool, args } => {
                 calls += 1;
-                // Only the first of several calls has one.
+                // Only the first of several parallel calls has one.
                 let missing = (wants_signatures && calls == 1).then_some(NO_SIGNATURE);
                 parts.push(Part {
                     function_call: Some(FunctionCall {

@@ -1,4 +1,4 @@
-//! A model that is asked over HTTP.
+//! Models that are called over HTTP.
 
 mod client;
 mod no_stream;
@@ -13,20 +13,20 @@ use rye_engine::store::Later;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use crate::answer::{Decoder, Told};
+use crate::answer::{Decoder, DeltaBuffer};
 use crate::api::Target;
-use crate::halves;
 use crate::price::Price;
 use crate::provider::{Key, Provider};
 use crate::sse::{self, Event, TooLong};
+use crate::surrogates;
 use client::{causes, client};
 use no_stream::Opening;
 
-/// How much of an answer that is none is read, and how long.
-const LONGEST_FAULT: usize = 64 * 1024;
-const LONGEST_FAULT_TIME: Duration = Duration::from_secs(10);
-/// How long is waited, once all is said, for what was used up.
-const AFTERWARDS: Duration = Duration::from_secs(5);
+/// Limits for reading an error response: bytes and time.
+const MAX_ERROR_LEN: usize = 64 * 1024;
+const MAX_ERROR_TIME: Duration = Duration::from_secs(10);
+/// How long to wait for the usage after the content is complete.
+const USAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A model of a provider.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct HttpModel {
 }
 
 impl HttpModel {
-    /// A model, and what its tokens cost. Nothing is asked yet.
+    /// Creates a model with the price of its tokens. Sends nothing.
     pub fn new(provider: Provider, target: Target, price: Price) -> Self {
         Self {
             provider,
@@ -60,68 +60,68 @@ impl HttpModel {
         if !response.status().is_success() {
             return Err(self.refused(response).await);
         }
-        let heard = self.listen(response, deltas).await;
-        heard.map_err(|error| self.fit_to_be_told(error))
+        let answer = self.read_stream(response, deltas).await;
+        answer.map_err(|error| self.sanitize_error(error))
     }
 
-    /// Hears the answer to its end.
-    async fn listen(
+    /// Reads the response stream to its end.
+    async fn read_stream(
         &self,
         mut response: Response,
         deltas: &Deltas,
     ) -> Result<ModelAnswer, ModelError> {
         let mut decoder = self.provider.api.decoder();
         let mut reader = sse::Reader::default();
-        let mut opening = Opening::of(response.headers(), self.longest_fault());
-        let (mut trouble, mut told, mut whole_at) = (None, Told::default(), None);
-        let mut heard_at = Instant::now();
-        while !decoder.is_done() && !opening.is_enough() {
-            if decoder.is_whole() {
-                whole_at.get_or_insert_with(Instant::now);
+        let mut opening = Opening::new(response.headers(), self.max_error_time());
+        let (mut failure, mut pending, mut complete_at) = (None, DeltaBuffer::default(), None);
+        let mut last_event_at = Instant::now();
+        while !decoder.is_complete() && !opening.is_enough() {
+            if decoder.is_content_complete() {
+                complete_at.get_or_insert_with(Instant::now);
             }
-            let until = whole_at.map(|at| at + AFTERWARDS).or(opening.until());
-            let bytes = match before(until, self.in_time(heard_at, response.chunk())).await {
+            let until = complete_at.map(|at| at + USAGE_TIMEOUT).or(opening.until());
+            let bytes = match before(until, self.in_time(last_event_at, response.chunk())).await {
                 Some(Ok(Some(bytes))) => bytes,
                 Some(Ok(None)) | None => break,
                 Some(Err(error)) => {
-                    trouble = Some(error);
+                    failure = Some(error);
                     break;
                 }
             };
-            opening.hear(&bytes);
+            opening.push(&bytes);
             let pushed = reader.push(&bytes, |event| {
                 opening.end();
                 if !event.is_keep_alive() {
-                    heard_at = Instant::now();
+                    last_event_at = Instant::now();
                 }
-                let data = &*halves::readable(event.data);
-                decoder.take(Event { data, ..event }, &mut told)
+                let data = &*surrogates::encode_lone(event.data);
+                decoder.decode(Event { data, ..event }, &mut pending)
             });
-            // What was said before something went wrong was said.
-            for delta in told.take() {
+            // Deltas before an error are published as well.
+            for delta in pending.drain() {
                 deltas(delta);
             }
             pushed?;
         }
         match opening.no_stream(&self.provider) {
-            Some(error) if trouble.is_none() || !error.is_retriable() => Err(error),
-            _ => finish(decoder, trouble, self.price),
+            Some(error) if failure.is_none() || !error.is_retriable() => Err(error),
+            _ => finish(decoder, failure, self.price),
         }
     }
 
-    /// How long an answer that is none is listened to.
-    fn longest_fault(&self) -> Duration {
-        LONGEST_FAULT_TIME.min(self.provider.silence)
+    /// Maximum time for reading an error response.
+    fn max_error_time(&self) -> Duration {
+        MAX_ERROR_TIME.min(self.provider.silence)
     }
 
-    /// Waits for something, as long as the provider may say nothing since it was last heard.
+    /// Awaits `work` until the provider has sent no event for its `silence` timeout.
     async fn in_time<T>(
         &self,
-        heard_at: Instant,
+        last_event_at: Instant,
         work: impl Future<Output = Result<T, reqwest::Error>>,
     ) -> Result<T, ModelError> {
         let silence = self.provider.silence;
-        let left = silence.saturating_sub(heard_at.elapsed());
+        let left = silence.saturating_sub(last_event_at.elapsed());
         let Ok(outcome) = tokio::time::timeout(left, work).await else {
             let seconds = silence.as_secs_f64();
             let message = format!(
@@ -147,13 +147,16 @@ impl HttpModel {
         }
         match &provider.key {
             Key::None => {}
-            Key::Missing(what) => return Err(ModelError::Unauthorized(what.clone())),
-            Key::Given { secret, found } => {
+            Key::Missing { hint: message, .. } | Key::Unreadable(message) => {
+                return Err(ModelError::Unauthorized(message.clone()));
+            }
+            Key::Given { secret, source } => {
                 let (name, before) = provider.api.key_header();
                 let text = Zeroizing::new(format!("{before}{}", secret.trim()));
                 let value = HeaderValue::from_str(&text).map_err(|_| {
-                    let message =
-                        format!("the key from {found} cannot be sent: it has odd characters");
+                    let message = format!(
+                        "the API key from {source} contains characters that cannot be sent"
+                    );
                     ModelError::Unauthorized(message)
                 });
                 let mut value = value?;
@@ -186,7 +189,7 @@ impl Model for HttpModel {
     }
 }
 
-/// What comes of something, if it does before a moment.
+/// Awaits a future, with an optional deadline.
 async fn before<T>(until: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
     match until {
         None => Some(work.await),
@@ -194,19 +197,19 @@ async fn before<T>(until: Option<Instant>, work: impl Future<Output = T>) -> Opt
     }
 }
 
-/// A connection that breaks after the answer's end does no harm.
+/// Ignores a connection error after the end of the answer.
 fn finish(
     decoder: Box<dyn Decoder>,
-    trouble: Option<ModelError>,
+    failure: Option<ModelError>,
     price: Price,
 ) -> Result<ModelAnswer, ModelError> {
-    match (decoder.finish(), trouble) {
-        (Err(ModelError::Connection(_)), Some(trouble)) => Err(trouble),
+    match (decoder.finish(), failure) {
+        (Err(ModelError::Connection(_)), Some(failure)) => Err(failure),
         (Err(error), _) => Err(error),
-        (Ok(heard), _) => Ok(ModelAnswer {
-            parts: heard.parts,
-            stop_reason: heard.stop_reason,
-            usage: price.usage(heard.tokens),
+        (Ok(answer), _) => Ok(ModelAnswer {
+            parts: answer.parts,
+            stop_reason: answer.stop_reason,
+            usage: price.usage(answer.tokens),
         }),
     }
 }

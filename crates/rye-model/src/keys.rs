@@ -1,4 +1,4 @@
-//! Keys, from wherever they are kept.
+//! API keys.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use zeroize::Zeroizing;
 use crate::config::ProviderConfig;
 use crate::provider::Key;
 
-/// Where keys are kept.
+/// A source of API keys.
 pub trait Keys: Send + Sync + 'static {
-    /// The value of a variable of the environment.
+    /// The value of an environment variable.
     fn variable(&self, name: &str) -> Option<Zeroizing<String>>;
 
-    /// A secret of the vault, if it is there, or in words why it cannot be opened.
+    /// A secret from the vault. The error says why it cannot be decrypted.
     fn secret(&self, name: &str) -> Result<Option<Zeroizing<String>>, String>;
 }
 
-/// The environment alone.
+/// Keys from the environment only.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Environment;
 
@@ -30,32 +30,33 @@ impl Keys for Environment {
     }
 }
 
-/// The key of a provider: the variable's value, else the vault's secret.
+/// The key of a provider: from the environment, else from the vault.
 pub(crate) fn find(name: &str, provider: &ProviderConfig, keys: &dyn Keys) -> Key {
     let variable = provider.api_key_env.as_deref();
     let secret = provider.vault.as_deref().or(variable);
     let Some(secret) = secret else {
         return Key::None;
     };
-    let given = |text: Zeroizing<String>, found: String| Key::Given {
+    let given = |text: Zeroizing<String>, source: String| Key::Given {
         secret: Arc::new(text),
-        found,
+        source,
     };
     let from_variable = variable.and_then(|name| Some((name, keys.variable(name)?)));
     if let Some((name, text)) = from_variable.filter(|(_, text)| !text.trim().is_empty()) {
-        return given(text, format!("the variable {name}"));
+        return given(text, format!("variable {name}"));
     }
     match keys.secret(secret) {
-        Ok(Some(text)) => given(text, format!("the vault's {secret}")),
+        Ok(Some(text)) => given(text, format!("vault secret {secret}")),
         Ok(None) => {
-            let export = variable.map(|name| format!("export {name}=…, or: "));
+            let export = variable.map(|name| format!("`export {name}=…` or "));
             let export = export.unwrap_or_default();
-            Key::Missing(format!(
-                "there is no key for {name}; {export}rye vault set {secret}"
-            ))
+            Key::Missing {
+                secret: secret.to_owned(),
+                hint: format!("no API key for {name}; run {export}`rye vault set {secret}`"),
+            }
         }
-        Err(why) => Key::Missing(format!(
-            "the key {secret} of {name} cannot be opened: {why}"
+        Err(why) => Key::Unreadable(format!(
+            "cannot read vault secret {secret} for {name}: {why}"
         )),
     }
 }

@@ -1,10 +1,11 @@
-//! Models: Anthropic, `OpenAI`, servers that speak as `OpenAI` does, Gemini, and scripts.
+//! Model providers: Anthropic, `OpenAI`, `OpenAI`-compatible servers, Gemini, and
+//! scripts.
 //!
-//! A [`Catalogue`] finds them by name. Those of a [`Config`], which is `models.yaml` merged
-//! over the spaces, are `provider/model`; what such a model is asked and how its answer is
-//! read is in a module for each [`Api`], both as pure functions, and [`HttpModel`] is what
-//! stands between them and the network. A [`Script`] of answers is there so that anyone can
-//! test an agent without a key; [`Scripted`] gives them.
+//! A [`Catalogue`] looks models up by name. Models configured in `models.yaml`
+//! ([`Config`]) are named `provider/model`. Each [`Api`] has a module with pure
+//! functions that build requests and decode responses; [`HttpModel`] connects them to
+//! the network. A [`Script`] of answers, played by [`Scripted`], tests an agent without
+//! an API key.
 //!
 //! ```
 //! use rye_engine::model::Models as _;
@@ -29,27 +30,25 @@ mod catalogue;
 mod chat;
 mod config;
 mod convert;
-mod fault;
-mod fill;
 mod gemini;
-mod halves;
 mod http;
 mod keys;
+mod placeholder;
 mod price;
 mod provider;
-mod read;
+mod provider_error;
 mod responses;
 mod script;
 mod scripted;
 mod sse;
+mod surrogates;
 
 pub use api::{Api, Effort, Target, Thinking};
-pub use catalogue::{Catalogue, Listed, Overrides};
+pub use catalogue::{Catalogue, ModelSummary, Overrides};
 pub use config::{Config, ConfigError, ConfigFile, ModelConfig, ProviderConfig};
 pub use http::HttpModel;
 pub use keys::{Environment, Keys};
 pub use price::{Price, Tokens};
 pub use provider::{Key, Provider};
-pub use read::ScriptError;
-pub use script::{Fault, Said, Script, ScriptCall, Step};
+pub use script::{Fault, Script, ScriptCall, ScriptError, ScriptedAnswer, Step};
 pub use scripted::Scripted;

@@ -1,35 +1,35 @@
-//! What an answer used up, and what that costs.
+//! Token usage and prices.
 
 use rye_protocol::Usage;
 
-/// What tokens cost, in dollars for a million of them.
+/// Prices in dollars per million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Price {
-    /// Those that the model reads.
+    /// Input tokens.
     pub input: f64,
-    /// Those that it writes.
+    /// Output tokens.
     pub output: f64,
-    /// Those that it reads from a cache; else as all that it reads.
+    /// Input tokens read from the cache; defaults to `input`.
     pub cache_read: Option<f64>,
-    /// Those that it reads and puts into a cache; else as all that it reads.
+    /// Input tokens written to the cache; defaults to `input`.
     pub cache_write: Option<f64>,
 }
 
-/// How much was read and written.
+/// Token counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// Tokens that were read, all of them.
+    /// All input tokens.
     pub input: u64,
-    /// Of these, how many came from a cache.
+    /// Input tokens read from the cache.
     pub cached: u64,
-    /// And how many were put into one.
+    /// Input tokens written to the cache.
     pub cache_write: u64,
-    /// Tokens that were written, thoughts included.
+    /// Output tokens, including reasoning.
     pub output: u64,
 }
 
 impl Price {
-    /// What one answer used up.
+    /// The usage of one answer.
     pub fn usage(self, tokens: Tokens) -> Usage {
         let fresh = tokens
             .input
@@ -41,12 +41,12 @@ impl Price {
             (tokens.cache_write, self.cache_write.unwrap_or(self.input)),
             (tokens.output, self.output),
         ];
-        // A dollar for a million tokens is a millionth of a dollar for one.
+        // Dollars per million tokens equal micro-dollars per token.
         #[expect(
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a price is not negative, and an estimate"
+            reason = "prices are not negative, and the result is an estimate"
         )]
         let micro_dollars = bill
             .into_iter()
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_from_a_cache_has_its_own_price() {
+    fn cached_tokens_have_their_own_price() {
         let price = Price {
             input: 3.0,
             output: 15.0,
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_counts_oddly_costs_nothing_below_zero() {
+    fn inconsistent_counts_never_cost_less_than_zero() {
         let odd = Tokens {
             input: 1,
             cached: 5,

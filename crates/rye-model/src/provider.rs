@@ -1,4 +1,4 @@
-//! Who is asked, and what of that nobody is to see.
+//! The connection data of a provider, and the secrets in it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::api::Api;
 
-/// Headers whose values are no secrets; of all others nobody knows.
+/// Headers whose values are not secret; all others are redacted.
 const OPEN: [&str; 11] = [
     "accept",
     "anthropic-beta",
@@ -24,45 +24,53 @@ const OPEN: [&str; 11] = [
     "x-title",
 ];
 
-/// Where a key is from.
+/// An API key.
 #[derive(Clone)]
 pub enum Key {
-    /// None is sent.
+    /// The provider needs no key.
     None,
-    /// There it is.
+    /// A key is available.
     Given {
         /// The key.
         secret: Arc<Zeroizing<String>>,
-        /// Where it was found, for whoever must put it right.
-        found: String,
+        /// Where it comes from, for error messages.
+        source: String,
     },
-    /// There should be one: what to do, as a sentence.
-    Missing(String),
+    /// A key is needed but not set.
+    Missing {
+        /// Name of the secret that would contain it.
+        secret: String,
+        /// What to do.
+        hint: String,
+    },
+    /// The vault secret with the key cannot be read; says why.
+    Unreadable(String),
 }
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("None"),
-            Self::Given { found, .. } => write!(f, "Given({found})"),
-            Self::Missing(what) => write!(f, "Missing({what})"),
+            Self::Given { source, .. } => write!(f, "Given({source})"),
+            Self::Missing { secret, .. } => write!(f, "Missing({secret})"),
+            Self::Unreadable(message) => write!(f, "Unreadable({message})"),
         }
     }
 }
 
-/// Who is asked.
+/// The connection data of a provider.
 #[derive(Clone)]
 pub struct Provider {
-    /// How it is spoken to.
+    /// The protocol.
     pub api: Api,
-    /// Its address, to which the API's own path is added. A name and a password in it are
-    /// sent as such, and never shown.
+    /// The base URL. User name and password in it are sent as basic authentication and
+    /// never displayed.
     pub base_url: String,
-    /// What it lets us in for.
+    /// The API key.
     pub key: Key,
-    /// Headers of its own.
+    /// Additional headers.
     pub headers: Vec<(String, String)>,
-    /// How long it may say nothing.
+    /// Timeout without data.
     pub silence: Duration,
 }
 
@@ -80,19 +88,19 @@ impl fmt::Debug for Provider {
 }
 
 impl Provider {
-    /// Its address as it may be shown.
+    /// The base URL without secrets, for display.
     pub(crate) fn address(&self) -> String {
         let (before, after) = split(&self.base_url);
         let shown = after.split(['?', '#']).next().unwrap_or_default();
         format!("{before}{}", shown.trim_end_matches('/'))
     }
 
-    /// Where a request goes to.
+    /// The URL of an endpoint.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("{}/{path}", self.base_url.trim_end_matches('/'))
     }
 
-    /// What a server may repeat, and nobody is to see.
+    /// Secrets that a server might echo, to be redacted from its messages.
     pub(crate) fn masks(&self) -> Masks {
         let masks = Masks::default();
         if let Key::Given { secret, .. } = &self.key {
@@ -100,7 +108,7 @@ impl Provider {
         }
         for (_, value) in self.secret_headers() {
             masks.add(value);
-            // The scheme before it is none: `Bearer`, for one.
+            // The scheme, such as `Bearer`, is not secret.
             if let Some((scheme, secret)) = value.split_once(' ')
                 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
             {
@@ -109,7 +117,7 @@ impl Provider {
         }
         if let Some(own) = self.user_info() {
             masks.add(own);
-            // Where there is no password, the name is the secret.
+            // Without a password, the user name is the secret.
             let secret = own.split_once(':').map_or(own, |(_, password)| password);
             masks.add(secret);
             masks.add(&decoded(secret));
@@ -117,13 +125,15 @@ impl Provider {
         masks
     }
 
-    /// What the one who is not let in has to look at.
-    pub(crate) fn how_to_be_let_in(&self) -> String {
+    /// What to check if the server rejects the credentials.
+    pub(crate) fn auth_hint(&self) -> String {
         let of_headers = self.secret_headers().map(|(name, _)| format!("`{name}`"));
         let of_headers: Vec<_> = of_headers.collect();
-        let (what, found) = match &self.key {
-            Key::Missing(what) => return what.clone(),
-            Key::Given { found, .. } => ("the key is", found.clone()),
+        let (what, source) = match &self.key {
+            Key::Missing { hint: message, .. } | Key::Unreadable(message) => {
+                return message.clone();
+            }
+            Key::Given { source, .. } => ("the key is", source.clone()),
             Key::None if !of_headers.is_empty() => {
                 let all = of_headers.join(", ");
                 (
@@ -138,7 +148,7 @@ impl Provider {
                 return "no key was sent: name one in models.yaml with `api_key_env`".to_owned();
             }
         };
-        format!("{what} from {found}: see that it is right and still valid")
+        format!("{what} from {source}: check that it is correct and still valid")
     }
 
     fn secret_headers(&self) -> impl Iterator<Item = (&str, &str)> {
@@ -146,7 +156,7 @@ impl Provider {
         all.filter(|(name, _)| !OPEN.contains(&&*name.to_ascii_lowercase()))
     }
 
-    /// The name and the password in the address.
+    /// User name and password in the base URL.
     fn user_info(&self) -> Option<&str> {
         let (before, after) = split(&self.base_url);
         let whole = self.base_url.len();
@@ -155,7 +165,7 @@ impl Provider {
     }
 }
 
-/// An address up to its host without who asks, and from its host on.
+/// Splits a URL into scheme and the part from the host on, dropping the user info.
 fn split(url: &str) -> (&str, &str) {
     let start = url.find("://").map_or(0, |at| at + 3);
     let (before, rest) = url.split_at(start);
@@ -164,7 +174,7 @@ fn split(url: &str) -> (&str, &str) {
     (before, &rest[host..])
 }
 
-/// What was encoded for an address, as it was.
+/// Percent-decodes a string.
 fn decoded(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text);
     while let Some((before, after)) = rest.split_once('%') {
@@ -195,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_shown_without_who_asks() {
+    fn displayed_address_contains_no_credentials() {
         for (url, shown) in [
             ("http://ada:p%40ss@host:80/v1/", "http://host:80/v1"),
             ("https://host/v1", "https://host/v1"),
@@ -204,13 +214,16 @@ mod tests {
             ("https://host/v1?key=secret", "https://host/v1"),
         ] {
             assert_eq!(provider(url, &[]).address(), shown, "{url}");
-            let told = format!("{:?}", provider(url, &[("x-key", "a-secret")]));
-            assert!(told.contains(shown) && !told.contains("secret"), "{told}");
+            let shown_text = format!("{:?}", provider(url, &[("x-key", "a-secret")]));
+            assert!(
+                shown_text.contains(shown) && !shown_text.contains("secret"),
+                "{shown_text}"
+            );
         }
     }
 
     #[test]
-    fn whatever_it_is_let_in_for_is_masked() {
+    fn all_credentials_are_redacted() {
         let headers = [
             ("Authorization", "Bearer tok-12345"),
             ("X-Thing", "some-value"),

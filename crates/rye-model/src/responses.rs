@@ -1,7 +1,7 @@
-//! `OpenAI`'s Responses.
+//! `OpenAI`'s Responses API.
 //!
-//! Nothing is left with the provider (`store: false`), so what the model has thought goes
-//! back sealed: a reasoning item is kept as it came, as the signature of a thought.
+//! Nothing is stored at the provider (`store: false`), so encrypted reasoning items are
+//! kept verbatim as the signature of a thinking part and sent back.
 
 mod stream;
 
@@ -13,12 +13,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::api::{self, Target};
-use crate::convert::{self, Block, Image, Outcome, Reader, Spoken, Turn};
+use crate::convert::{self, AssistantBlock, Block, CallResult, Image, Recipient, Turn};
 
 pub(crate) use stream::Stream;
 
-/// The smallest limit that is taken.
-const LEAST_OUTPUT: u64 = 16;
+/// Minimum output limit that the API accepts.
+const MIN_OUTPUT: u64 = 16;
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -58,7 +58,7 @@ struct Tool<'a> {
 #[serde(untagged)]
 enum Item<'a> {
     Own(Own<'a>),
-    /// As it came.
+    /// Verbatim.
     Reasoning(&'a RawValue),
 }
 
@@ -96,15 +96,15 @@ enum Content<'a> {
 }
 
 pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
-    let reader = Reader {
+    let recipient = Recipient {
         model: &target.name,
         images: target.info.images,
     };
     let mut input = Vec::new();
-    for turn in convert::turns(&request.messages, reader) {
+    for turn in convert::turns(&request.messages, recipient) {
         match turn {
-            Turn::User { results, said } => user(results, said, &mut input),
-            Turn::Assistant(spoken) => input.extend(spoken.into_iter().filter_map(item)),
+            Turn::User { results, content } => user(results, content, &mut input),
+            Turn::Assistant(blocks) => input.extend(blocks.into_iter().filter_map(item)),
         }
     }
     let thinks = target.thinking.is_some();
@@ -114,7 +114,7 @@ pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
             model: &target.id,
             stream: true,
             store: false,
-            max_output_tokens: target.max_output(request).max(LEAST_OUTPUT),
+            max_output_tokens: target.max_output(request).max(MIN_OUTPUT),
             instructions: &request.system,
             tools: request.tools.iter().map(tool).collect(),
             input,
@@ -122,7 +122,7 @@ pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
                 effort: target.effort.map(api::Effort::word),
                 summary: "auto",
             }),
-            // A model that does not think has nothing to seal, and refuses to be asked.
+            // Models without reasoning reject this option.
             include: if thinks {
                 &["reasoning.encrypted_content"]
             } else {
@@ -142,7 +142,7 @@ fn tool(spec: &ToolSpec) -> Tool<'_> {
     }
 }
 
-fn user<'a>(results: Vec<Outcome<'a>>, said: Vec<Block<'a>>, input: &mut Vec<Item<'a>>) {
+fn user<'a>(results: Vec<CallResult<'a>>, content: Vec<Block<'a>>, input: &mut Vec<Item<'a>>) {
     for outcome in results {
         let text = outcome.text;
         let output = if outcome.images.is_empty() {
@@ -155,7 +155,7 @@ fn user<'a>(results: Vec<Outcome<'a>>, said: Vec<Block<'a>>, input: &mut Vec<Ite
         let call_id = outcome.id;
         input.push(Item::Own(Own::FunctionCallOutput { call_id, output }));
     }
-    let content: Vec<_> = said
+    let content: Vec<_> = content
         .into_iter()
         .map(|block| match block {
             Block::Text(text) => Content::InputText { text },
@@ -168,14 +168,16 @@ fn user<'a>(results: Vec<Outcome<'a>>, said: Vec<Block<'a>>, input: &mut Vec<Ite
     }
 }
 
-fn item(spoken: Spoken<'_>) -> Option<Item<'_>> {
-    match spoken {
-        Spoken::Text(text) => Some(Item::Own(Own::Message {
+fn item(blocks: AssistantBlock<'_>) -> Option<Item<'_>> {
+    match blocks {
+        AssistantBlock::Text(text) => Some(Item::Own(Own::Message {
             role: "assistant",
             content: vec![Content::OutputText { text }],
         })),
-        Spoken::Thought { signature, .. } => signature.and_then(reasoning).map(Item::Reasoning),
-        Spoken::Call { id, tool, args } => Some(Item::Own(Own::FunctionCall {
+        AssistantBlock::Thought { signature, .. } => {
+            signature.and_then(reasoning).map(Item::Reasoning)
+        }
+        AssistantBlock::Call { id, tool, args } => Some(Item::Own(Own::FunctionCall {
             call_id: id,
             name: tool,
             arguments: args.to_string(),
@@ -183,7 +185,7 @@ fn item(spoken: Spoken<'_>) -> Option<Item<'_>> {
     }
 }
 
-/// A reasoning item that was kept, if it is one.
+/// Parses a stored reasoning item.
 fn reasoning(signature: &str) -> Option<&RawValue> {
     #[derive(Deserialize)]
     struct Kind<'a> {

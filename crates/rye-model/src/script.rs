@@ -1,25 +1,29 @@
-//! What a script says: plain data, read from YAML or put together in Rust.
+//! Scripts: predefined answers, parsed from YAML or built in Rust.
+
+mod parse;
 
 use rye_protocol::CallId;
 use serde_json::Value;
 
 use crate::price::{Price, Tokens};
 
-/// A script of answers, one for each time that the model is asked.
+pub use parse::ScriptError;
+
+/// A script of answers, one per model call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Script {
-    /// Tokens that the model can read and write at once.
+    /// Context window in tokens.
     pub context_window: u64,
-    /// Tokens that it can write at most.
+    /// Maximum output in tokens.
     pub max_output: u64,
-    /// What a token costs.
+    /// Price per token.
     pub price: Price,
-    /// What it does, in order.
+    /// The answers, in order.
     pub steps: Vec<Step>,
-    /// What it says when it is to sum a history up, in order, the last one again and again;
-    /// if there is nothing, a summary made of the request.
+    /// Answers to compaction requests, in order; the last one repeats. If empty, a
+    /// summary is generated from the request.
     pub on_summary: Vec<String>,
-    /// What it does when the steps are over.
+    /// The answer after the last step.
     pub after_last: Step,
 }
 
@@ -37,8 +41,8 @@ impl Default for Script {
 }
 
 impl Script {
-    /// A script of these steps.
-    pub fn of(steps: impl IntoIterator<Item = Step>) -> Self {
+    /// A script with these steps and default settings.
+    pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
         Self {
             steps: steps.into_iter().collect(),
             ..Self::default()
@@ -46,92 +50,92 @@ impl Script {
     }
 }
 
-/// What a model does when it is asked once.
+/// The reaction to one model call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// It answers.
-    Say(Said),
-    /// It fails.
+    /// Answers.
+    Answer(ScriptedAnswer),
+    /// Fails.
     Fail {
-        /// How.
+        /// The error.
         fault: Fault,
-        /// After so many times it does something else; without, it fails each time.
-        times: Option<(u32, Said)>,
+        /// Number of failures, and the answer after them; without it, every call fails.
+        times: Option<(u32, ScriptedAnswer)>,
     },
 }
 
 impl Step {
-    /// Words alone.
+    /// An answer with text only.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::Say(Said {
+        Self::Answer(ScriptedAnswer {
             text: text.into(),
-            ..Said::default()
+            ..ScriptedAnswer::default()
         })
     }
 
-    /// One call of a tool.
+    /// An answer with one tool call.
     pub fn call(name: impl Into<String>, args: Value) -> Self {
         Self::calls([(name.into(), args)])
     }
 
-    /// Calls of tools, wanted at once.
+    /// An answer with several tool calls.
     pub fn calls(calls: impl IntoIterator<Item = (String, Value)>) -> Self {
         let call = |(name, args)| ScriptCall {
             name,
             args,
             id: None,
         };
-        Self::Say(Said {
+        Self::Answer(ScriptedAnswer {
             calls: calls.into_iter().map(call).collect(),
-            ..Said::default()
+            ..ScriptedAnswer::default()
         })
     }
 }
 
 /// An answer.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Said {
-    /// What it thinks first.
+pub struct ScriptedAnswer {
+    /// Reasoning.
     pub thinking: String,
-    /// What it says. `${last_tool_result}` stands for what the last tool gave.
+    /// Text. `${last_tool_result}` is replaced by the last tool result.
     pub text: String,
-    /// What it calls.
+    /// Tool calls.
     pub calls: Vec<ScriptCall>,
-    /// How long it takes to begin, in milliseconds.
+    /// Delay before the first delta, in milliseconds.
     pub delay_ms: u64,
-    /// How many characters it says at a time; else all at once.
+    /// Characters per delta; all at once if not set.
     pub chunk_chars: Option<usize>,
-    /// How long it takes between those, in milliseconds.
+    /// Delay between deltas, in milliseconds.
     pub chunk_ms: u64,
-    /// What it uses up; else an estimate.
+    /// Token usage; estimated if not set.
     pub usage: Option<Tokens>,
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScriptCall {
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// With what. `${last_tool_result}` is filled in, at any depth.
+    /// Arguments. `${last_tool_result}` is replaced at any depth.
     pub args: Value,
-    /// Its id; else `call-{step}-{number}`, both from 0.
+    /// Call id; defaults to `call-{step}-{number}`, both from 0.
     pub id: Option<CallId>,
 }
 
-/// How a model fails.
+/// A simulated error.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
-    /// It is too busy.
+    /// The provider is overloaded.
     Overloaded,
-    /// It was asked too often.
+    /// The rate limit is exceeded.
     RateLimited {
-        /// When to ask again, in milliseconds.
+        /// Suggested delay, in milliseconds.
         retry_after_ms: Option<u64>,
     },
-    /// It was asked too much.
+    /// The context exceeds the window.
     ContextOverflow,
-    /// It says this, and then the connection breaks.
-    StreamCut(Said),
-    /// It does not take the request.
+    /// The connection breaks after this content.
+    StreamCut(ScriptedAnswer),
+    /// The request is rejected.
     InvalidRequest,
 }

@@ -1,4 +1,4 @@
-//! A model that follows a script.
+//! A model that plays a script.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,20 +11,18 @@ use rye_protocol::{CallId, Message, Part, Role};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::fill;
+use crate::placeholder;
 use crate::price::Tokens;
-use crate::script::{Fault, Said, Script, Step};
+use crate::script::{Fault, Script, ScriptedAnswer, Step};
 
-/// A model that follows a [`Script`].
+/// A model that plays a [`Script`].
 ///
-/// It remembers nothing of what it said: the step that it takes is the number of answers
-/// in the history, summed up or not, so that another process gives the same answer to the same history.
+/// It is stateless: the step is the number of answers in the history, including those
+/// in summaries, so every process gives the same answer to the same history. A request
+/// that exceeds the script's context window fails with a context overflow.
 ///
-/// What does not fit the script's window it does not read: that is a context overflow.
-///
-/// One thing cannot be told from a history: how often an `error` with `times` was given.
-/// That is counted for each step as long as the model is there, by all who ask it; a new
-/// process fails as often again.
+/// The exception is an `error` with `times`: failures are counted per step for the
+/// lifetime of this value, across all callers.
 #[derive(Debug)]
 pub struct Scripted {
     script: Script,
@@ -56,16 +54,16 @@ impl Model for Scripted {
     ) -> Later<'_, Result<ModelAnswer, ModelError>> {
         Box::pin(async move {
             if request.for_summary {
-                let said = Said {
+                let answer = ScriptedAnswer {
                     text: self.summary(&request),
-                    ..Said::default()
+                    ..ScriptedAnswer::default()
                 };
-                return Ok(self.say(0, &said, &request, &deltas).await);
+                return Ok(self.answer(0, &answer, &request, &deltas).await);
             }
             let tokens = estimate(&request, &[]).input;
             if tokens > self.script.context_window {
                 let window = self.script.context_window;
-                let message = format!("{tokens} tokens are more than the {window} that fit");
+                let message = format!("{tokens} tokens exceed the context window of {window}");
                 return Err(ModelError::ContextOverflow(message));
             }
             let number = request.messages.iter().map(|it| answers(it)).sum();
@@ -85,12 +83,12 @@ impl Scripted {
         deltas: &Deltas,
     ) -> Result<ModelAnswer, ModelError> {
         match step {
-            Step::Say(said) => Ok(self.say(number, said, request, deltas).await),
+            Step::Answer(answer) => Ok(self.answer(number, answer, request, deltas).await),
             Step::Fail {
                 times: Some((times, then)),
                 ..
             } if !self.fails_again(number, *times) => {
-                Ok(self.say(number, then, request, deltas).await)
+                Ok(self.answer(number, then, request, deltas).await)
             }
             Step::Fail { fault, .. } => Err(fail(number, fault, request, deltas).await),
         }
@@ -105,33 +103,33 @@ impl Scripted {
         again
     }
 
-    async fn say(
+    async fn answer(
         &self,
         number: usize,
-        said: &Said,
+        answer: &ScriptedAnswer,
         request: &ModelRequest,
         deltas: &Deltas,
     ) -> ModelAnswer {
-        let last = fill::last_result(&request.messages);
-        let text = fill::text(&said.text, last);
-        speak(said, &text, deltas).await;
+        let last = placeholder::last_result(&request.messages);
+        let text = placeholder::expand(&answer.text, last);
+        emit(answer, &text, deltas).await;
         let mut parts = Vec::new();
-        if !said.thinking.is_empty() {
-            let (text, signature) = (said.thinking.clone(), None);
+        if !answer.thinking.is_empty() {
+            let (text, signature) = (answer.thinking.clone(), None);
             parts.push(Part::Thinking { text, signature });
         }
         if !text.is_empty() {
             parts.push(Part::Text { text });
         }
-        for (index, call) in said.calls.iter().enumerate() {
+        for (index, call) in answer.calls.iter().enumerate() {
             parts.push(Part::ToolCall {
                 call_id: call.id.clone().unwrap_or_else(|| call_id(number, index)),
                 tool: call.name.clone(),
-                args: fill::value(&call.args, last),
+                args: placeholder::expand_value(&call.args, last),
             });
         }
-        let usage = said.usage.unwrap_or_else(|| estimate(request, &parts));
-        let stop_reason = if said.calls.is_empty() {
+        let usage = answer.usage.unwrap_or_else(|| estimate(request, &parts));
+        let stop_reason = if answer.calls.is_empty() {
             "end_turn"
         } else {
             "tool_use"
@@ -143,7 +141,7 @@ impl Scripted {
         }
     }
 
-    /// The script's summary, or one that has all headings and the words of the request.
+    /// The scripted summary, or a generated one with all headings.
     fn summary(&self, request: &ModelRequest) -> String {
         let before = request.messages.last();
         let before = before.and_then(|it| it.metadata.get(SUMS)?.as_u64());
@@ -170,20 +168,20 @@ impl Scripted {
         };
         let goal = words(of(Role::User).next());
         let done = words(of(Role::Assistant).next_back());
-        let said = request.messages.len();
+        let answer = request.messages.len();
         format!(
             "## Goal\n{goal}\n\n\
              ## Constraints & Preferences\n(none)\n\n\
              ## Progress\n### Done\n{done}\n### In Progress\n(none)\n### Blocked\n(none)\n\n\
              ## Key Decisions\n(none)\n\n\
              ## Next Steps\n(none)\n\n\
-             ## Critical Context\n{said} messages\n\n\
+             ## Critical Context\n{answer} messages\n\n\
              ## Relevant Files\n(none)\n"
         )
     }
 }
 
-/// How many answers a message is: those too that it sums up.
+/// Number of answers that a message stands for, including summarised ones.
 fn answers(message: &Message) -> usize {
     let summed_up = message.metadata.get(ANSWERS).and_then(Value::as_u64);
     let summed_up = usize::try_from(summed_up.unwrap_or_default()).unwrap_or_default();
@@ -191,7 +189,7 @@ fn answers(message: &Message) -> usize {
 }
 
 async fn fail(number: usize, fault: &Fault, request: &ModelRequest, deltas: &Deltas) -> ModelError {
-    let says = || format!("step {number} of the script says so");
+    let says = || format!("simulated by step {number} of the script");
     match fault {
         Fault::Overloaded => ModelError::Overloaded {
             message: says(),
@@ -202,31 +200,31 @@ async fn fail(number: usize, fault: &Fault, request: &ModelRequest, deltas: &Del
             retry_after: retry_after_ms.map(Duration::from_millis),
         },
         Fault::ContextOverflow => ModelError::ContextOverflow(says()),
-        Fault::StreamCut(said) => {
-            let last = fill::last_result(&request.messages);
-            speak(said, &fill::text(&said.text, last), deltas).await;
+        Fault::StreamCut(answer) => {
+            let last = placeholder::last_result(&request.messages);
+            emit(answer, &placeholder::expand(&answer.text, last), deltas).await;
             ModelError::Connection(says())
         }
         Fault::InvalidRequest => ModelError::Refused(says()),
     }
 }
 
-/// Says it as it comes.
-async fn speak(said: &Said, text: &str, deltas: &Deltas) {
-    if said.delay_ms > 0 {
-        sleep(Duration::from_millis(said.delay_ms)).await;
+/// Emits the answer's deltas.
+async fn emit(answer: &ScriptedAnswer, text: &str, deltas: &Deltas) {
+    if answer.delay_ms > 0 {
+        sleep(Duration::from_millis(answer.delay_ms)).await;
     }
     let mut first = true;
     for (words, delta) in [
         (
-            said.thinking.as_str(),
+            answer.thinking.as_str(),
             Delta::Thinking as fn(String) -> Delta,
         ),
         (text, Delta::Text),
     ] {
-        for chunk in chunks(words, said.chunk_chars) {
-            if !first && said.chunk_ms > 0 {
-                sleep(Duration::from_millis(said.chunk_ms)).await;
+        for chunk in chunks(words, answer.chunk_chars) {
+            if !first && answer.chunk_ms > 0 {
+                sleep(Duration::from_millis(answer.chunk_ms)).await;
             }
             first = false;
             deltas(delta(chunk.to_owned()));
@@ -234,7 +232,7 @@ async fn speak(said: &Said, text: &str, deltas: &Deltas) {
     }
 }
 
-/// A text in pieces of so many characters, or in one.
+/// Splits a text into chunks of `size` characters.
 fn chunks(mut text: &str, size: Option<usize>) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let ends = size.and_then(|size| text.char_indices().nth(size));
@@ -246,11 +244,11 @@ fn chunks(mut text: &str, size: Option<usize>) -> impl Iterator<Item = &str> {
 
 fn call_id(step: usize, index: usize) -> CallId {
     let id = format!("call-{step}-{index}").try_into();
-    // It is short and plain, so it is an id.
+    // Always a valid id.
     id.unwrap_or_else(|_| CallId::new())
 }
 
-/// Four characters are about a token.
+/// Estimates one token per four bytes.
 fn estimate(request: &ModelRequest, answer: &[Part]) -> Tokens {
     let history = request.messages.iter().flat_map(|it| &it.parts).map(size);
     Tokens {

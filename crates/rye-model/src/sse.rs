@@ -1,23 +1,22 @@
-//! Server-sent events, from bytes that come in any pieces.
+//! Incremental parser for server-sent events.
 //!
-//! A pure state machine: lines may end in LF, CR or CRLF, a piece may end anywhere, also
-//! inside a character, and comments are passed over.
+//! Lines may end in LF, CR or CRLF, and chunks may end anywhere, even inside a
+//! character. Comments are ignored.
 
-/// The longest event that is kept in memory.
-const LONGEST: usize = 16 * 1024 * 1024;
+/// Maximum size of an event, in bytes.
+const MAX_EVENT_LEN: usize = 16 * 1024 * 1024;
 
-/// An event that came whole.
+/// A complete event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Event<'a> {
-    /// Its name; `message` where it has none.
+    /// The event type; defaults to `message`.
     pub(crate) name: &'a str,
-    /// Its lines of data.
+    /// The data lines, joined.
     pub(crate) data: &'a str,
 }
 
 impl Event<'_> {
-    /// Whether it says no more than that the connection is open. Comments say that too, and
-    /// are no events.
+    /// Whether the event only keeps the connection open.
     pub(crate) fn is_keep_alive(&self) -> bool {
         let data = self.data.trim();
         let is_ping = || {
@@ -28,27 +27,27 @@ impl Event<'_> {
     }
 }
 
-/// Why no more can be read.
+/// An event exceeds the size limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an event is longer than {LONGEST} bytes")]
+#[error("an event is longer than {MAX_EVENT_LEN} bytes")]
 pub(crate) struct TooLong;
 
-/// What has come so far.
+/// The parser state.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
-    /// A line that is not whole yet.
+    /// An incomplete line.
     line: Vec<u8>,
     name: String,
     data: String,
     has_data: bool,
     /// The last byte was CR: an LF that follows belongs to it.
     after_cr: bool,
-    /// A first line has been read; before it there may be a byte order mark.
+    /// The first line has been read; a byte order mark may precede it.
     begun: bool,
 }
 
 impl Reader {
-    /// Takes in more bytes and gives each event that is whole now.
+    /// Processes a chunk and calls `each` for every event that it completes.
     pub(crate) fn push<E: From<TooLong>>(
         &mut self,
         mut bytes: &[u8],
@@ -61,7 +60,7 @@ impl Reader {
             }
             let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) else {
                 self.line.extend_from_slice(bytes);
-                if self.line.len() > LONGEST {
+                if self.line.len() > MAX_EVENT_LEN {
                     return Err(TooLong.into());
                 }
                 return Ok(());
@@ -77,10 +76,10 @@ impl Reader {
                 let mut line = std::mem::take(&mut self.line);
                 ended = self.take_line(&line);
                 line.clear();
-                // Its memory is used again.
+                // Reuses the allocation.
                 self.line = line;
             }
-            if self.data.len() > LONGEST {
+            if self.data.len() > MAX_EVENT_LEN {
                 return Err(TooLong.into());
             }
             if !ended {
@@ -102,7 +101,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Takes in a line, and says whether it ends an event.
+    /// Processes a line and returns whether it ends an event.
     fn take_line(&mut self, line: &[u8]) -> bool {
         let mut line = line;
         if !std::mem::replace(&mut self.begun, true) {
@@ -128,7 +127,7 @@ impl Reader {
                 self.name.clear();
                 self.name.push_str(&value);
             }
-            // A comment, or something for those who come back to a stream.
+            // A comment, or a field for reconnecting clients.
             _ => {}
         }
         false
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_read_as_the_standard_says() {
+    fn events_are_parsed_according_to_the_standard() {
         for (text, expected) in [
             ("data: a\n\n", vec![("message", "a")]),
             ("data:a\r\n\r\n", vec![("message", "a")]),
@@ -178,16 +177,16 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_not_kept_for_ever() {
+    fn unterminated_event_is_rejected() {
         let mut reader = Reader::default();
-        let piece = vec![b'a'; LONGEST / 4];
+        let piece = vec![b'a'; MAX_EVENT_LEN / 4];
         let mut pieces = (0..6).map(|_| reader.push(&piece, |_| Ok::<_, TooLong>(())));
         assert!(pieces.any(|outcome| outcome == Err(TooLong)));
     }
 
     proptest! {
         #[test]
-        fn it_does_not_matter_where_the_pieces_end(
+        fn events_do_not_depend_on_the_chunking(
             events in prop::collection::vec("[a-zäß🎉 :]{0,12}", 0..6),
             ending in prop_oneof![Just("\n"), Just("\r\n"), Just("\r")],
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),

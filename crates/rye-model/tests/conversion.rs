@@ -1,5 +1,5 @@
-//! One transcript is taken by every provider, whoever wrote it and whatever happened to
-//! it: no call without its result, no result without its call.
+//! Property tests: every provider accepts every history. Each call has a result, and each
+//! result has a call.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -33,7 +33,7 @@ fn text() -> impl Strategy<Value = Part> {
     prop::sample::select(texts.to_vec()).prop_map(|text| Part::Text { text: text.into() })
 }
 
-/// Ids as providers and scripts give them, some of them twice, some that others refuse.
+/// Ids as providers and scripts generate them, including duplicates and invalid ones.
 fn call_id() -> impl Strategy<Value = CallId> {
     let ids = [
         "toolu_01D7FLrfh4GYq7yT1ULFeyMV",
@@ -104,7 +104,7 @@ fn error() -> Part {
     Part::Error { error }
 }
 
-/// What any of the providers may have answered: thoughts that it sealed, words, calls.
+/// Any provider's answer: signed reasoning, text, calls.
 fn answer() -> impl Strategy<Value = Message> {
     let thought = |api: Api| {
         let texts = prop::sample::select(&["", "let me see"]);
@@ -117,7 +117,7 @@ fn answer() -> impl Strategy<Value = Message> {
     apis.prop_flat_map(move |api| {
         let part = prop_oneof![thought(api), text(), call(), Just(error())];
         prop::collection::vec(part, 0..5).prop_map(move |mut parts| {
-            // One answer does not name two calls alike.
+            // An answer has no duplicate call ids.
             let mut ids = Vec::new();
             parts.retain(|part| match part {
                 Part::ToolCall { call_id, .. } if ids.contains(call_id) => false,
@@ -127,7 +127,7 @@ fn answer() -> impl Strategy<Value = Message> {
                 }
                 _ => true,
             });
-            support::said_by(&name(api), parts)
+            support::written_by(&name(api), parts)
         })
     })
 }
@@ -145,7 +145,7 @@ fn message() -> impl Strategy<Value = Message> {
     ]
 }
 
-/// A path of entries, with what is left of others that were summed up.
+/// A path of entries, including compacted ones.
 fn path() -> impl Strategy<Value = Vec<Entry>> {
     let compaction = Just(EntryKind::Compaction {
         summary: "## Goal\nweather".to_owned(),
@@ -182,8 +182,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn every_provider_takes_every_transcript(path in path(), (thinking, effort) in thinking()) {
-        // As the engine gives it, and as it is where nobody has put it right.
+    fn every_provider_accepts_every_history(path in path(), (thinking, effort) in thinking()) {
+        // As normalised by the engine, and raw.
         let raw = path.iter().filter_map(|entry| match &entry.kind {
             EntryKind::Message(message) => Some(message.clone()),
             _ => None,
@@ -205,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_sees_what_another_has_sealed(path in path()) {
+    fn signed_reasoning_is_not_sent_to_other_models(path in path()) {
         let request = request(transcript::messages(&path).iter().map(|it| (**it).clone()).collect());
         for (api, _) in ALL {
             let body = String::from_utf8(api.body(&request, &target(api))).unwrap();
@@ -218,7 +218,7 @@ proptest! {
             if !has_own_seal {
                 prop_assert!(!body.contains("seal"), "{api:?}: {body}");
             }
-            // What was thought is told in words instead.
+            // Reasoning is sent as text instead.
             for part in others.filter(|it| it.role == Role::Assistant).flat_map(|it| &it.parts) {
                 if let Part::Thinking { text, .. } = part && !text.is_empty() {
                     prop_assert!(body.contains("<thinking>"), "{api:?}: {body}");
@@ -228,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn what_people_say_is_not_lost(path in path()) {
+    fn user_text_is_never_lost(path in path()) {
         let messages = transcript::messages(&path);
         let request = request(messages.iter().map(|it| (**it).clone()).collect());
         for (api, _) in ALL {

@@ -1,4 +1,4 @@
-//! Whatever goes wrong between us and a provider.
+//! Network and provider errors.
 
 mod support;
 
@@ -12,44 +12,55 @@ use rye_protocol::{Message, Role};
 use serde_json::json;
 use support::{ALL, ask, asked, hello, model, provider, request, rich, target};
 
+fn kind(error: &ModelError) -> &'static str {
+    match error {
+        ModelError::Overloaded { .. } => "overloaded",
+        ModelError::RateLimited { .. } => "rate limited",
+        ModelError::ContextOverflow(_) => "overflow",
+        ModelError::Unauthorized(_) => "unauthorized",
+        ModelError::Refused(_) => "refused",
+        _ => "other",
+    }
+}
+
 #[tokio::test]
-async fn what_is_refused_before_the_stream_says_what_to_do() {
+async fn rejected_requests_say_what_to_do() {
     for (api, wire_api) in ALL {
-        for (status, message, fits, retriable) in [
+        for (status, message, detail, expected) in [
             (
                 401,
                 "the key sk-secret is wrong",
-                "the key is from SOME_KEY",
-                false,
+                "SOME_KEY",
+                "unauthorized",
             ),
-            (404, "no such model", "has no `some-model`", false),
+            (404, "no such model", "`some-model`", "refused"),
             (
                 400,
                 "prompt is too long: 9 tokens > 8 maximum",
-                "too long",
-                false,
+                "9 tokens",
+                "overflow",
             ),
-            (429, "slow down", "asked too often: slow down", true),
-            (500, "oh", "overloaded: oh", true),
-            (503, "come back", "overloaded: come back", true),
-            (529, "Overloaded", "overloaded: Overloaded", true),
+            (429, "slow down", "slow down", "rate limited"),
+            (500, "oh", "oh", "overloaded"),
+            (503, "come back", "come back", "overloaded"),
+            (529, "Overloaded", "Overloaded", "overloaded"),
         ] {
             let reply = Reply::json(status, &wire_api.fault(status, message));
             let (_wire, model) = asked(api, reply.header("retry-after", "7"));
             let error = ask(&model, hello()).await.1.unwrap_err();
             let text = error.to_string();
-            assert!(text.contains(fits), "{api:?}: {text}");
+            assert_eq!(kind(&error), expected, "{api:?}: {text}");
+            assert!(text.contains(detail), "{api:?}: {text}");
             assert!(!text.contains("sk-secret"), "{text}");
-            assert_eq!(error.is_retriable(), retriable, "{text}");
-            let wait = retriable.then_some(Duration::from_secs(7));
+            let wait = error.is_retriable().then_some(Duration::from_secs(7));
             assert_eq!(error.retry_after(), wait, "{text}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_request_that_no_provider_would_take_is_refused_as_they_do() {
-    // The server is strict: this is what makes the other tests worth something.
+async fn mock_server_rejects_invalid_requests() {
+    // The other tests rely on the server being strict.
     for (api, wire_api) in ALL {
         let (wire, _) = asked(api, Reply::stream(wire_api.stream(&rich())));
         let mut target = target(api);
@@ -58,7 +69,7 @@ async fn a_request_that_no_provider_would_take_is_refused_as_they_do() {
         let outcome = ask(&model, hello()).await.1;
         if api == Api::Anthropic {
             let error = outcome.unwrap_err().to_string();
-            assert!(error.contains("`max_tokens` is needed"), "{error}");
+            assert!(error.contains("`max_tokens`"), "{error}");
         } else {
             outcome.unwrap();
         }
@@ -66,7 +77,7 @@ async fn a_request_that_no_provider_would_take_is_refused_as_they_do() {
 }
 
 #[tokio::test]
-async fn what_breaks_amid_the_stream_is_no_answer() {
+async fn errors_within_a_stream_are_reported() {
     for (api, wire_api, event, means) in [
         (
             Api::Anthropic,
@@ -78,7 +89,7 @@ async fn what_breaks_amid_the_stream_is_no_answer() {
             Api::OpenAiResponses,
             rye_model_wire::Api::OpenAiResponses,
             "event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"status\":\"failed\",\"error\":{\"code\":\"rate_limit_exceeded\",\"message\":\"later\"}}}\n\n",
-            "asked too often",
+            "rate limited",
         ),
         (
             Api::OpenAiResponses,
@@ -102,19 +113,19 @@ async fn what_breaks_amid_the_stream_is_no_answer() {
             Api::Gemini,
             rye_model_wire::Api::Gemini,
             "data: {\"promptFeedback\":{\"blockReason\":\"SAFETY\"}}\n\n",
-            "blocked (SAFETY)",
+            "refused",
         ),
     ] {
         let events = wire_api.stream(&rich());
         let cut = events.match_indices("\n\n").nth(2).unwrap().0 + 2;
         let (_wire, model) = asked(api, Reply::stream(format!("{}{event}", &events[..cut])));
-        let error = ask(&model, hello()).await.1.unwrap_err().to_string();
-        assert!(error.contains(means), "{api:?}: {error}");
+        let error = ask(&model, hello()).await.1.unwrap_err();
+        assert_eq!(kind(&error), means, "{api:?}: {error}");
     }
 }
 
 #[tokio::test]
-async fn a_stream_that_is_cut_anywhere_is_a_broken_connection_or_whole() {
+async fn truncated_stream_is_a_connection_error_or_complete() {
     for (api, wire_api) in ALL {
         let events = wire_api.stream(&rich());
         let (_wire, model) = asked(api, Reply::stream(events.clone()));
@@ -141,12 +152,12 @@ async fn a_stream_that_is_cut_anywhere_is_a_broken_connection_or_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_answer_is_waited_for_and_silence_is_not() {
+async fn slow_answer_is_accepted_and_silence_times_out() {
     let tries = ALL.map(|(api, wire_api)| {
         tokio::spawn(async move {
             let events = wire_api.stream(&Said::text("one two three four five six seven"));
             let (half, piece) = (events.len() / 2, events.len().div_ceil(9));
-            // All of it takes longer than the silence that is borne.
+            // The whole answer takes longer than the silence timeout.
             let slow = Reply::stream(events.clone()).in_pieces_of(piece);
             let wire = Wire::of([
                 slow.slowly(Duration::from_millis(300)),
@@ -158,11 +169,7 @@ async fn a_slow_answer_is_waited_for_and_silence_is_not() {
             ask(&model, hello()).await.1.unwrap();
             let error = ask(&model, hello()).await.1.unwrap_err();
             assert!(error.is_retriable());
-            let error = error.to_string();
-            assert!(
-                error.contains("nothing came for 2 s from http://127"),
-                "{error}"
-            );
+            assert!(matches!(error, ModelError::Connection(_)), "{error}");
         })
     });
     for outcome in tries {
@@ -171,7 +178,7 @@ async fn a_slow_answer_is_waited_for_and_silence_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_of_keep_alives_is_silence() {
+async fn keep_alives_do_not_reset_the_silence_timeout() {
     let keep_alives = [
         ": keep-alive\n\n",
         "event: ping\ndata: {\"type\": \"ping\"}\n\n",
@@ -206,7 +213,7 @@ async fn a_stream_of_keep_alives_is_silence() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropping_a_call_ends_it_at_once() {
+async fn dropping_a_call_closes_the_connection() {
     for (api, wire_api) in ALL {
         let events = wire_api.stream(&rich());
         let half = events.len() / 2;
@@ -222,10 +229,10 @@ async fn dropping_a_call_ends_it_at_once() {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_ended() {
+async fn endless_answer_is_stopped() {
     let text = "blah ".repeat((10 << 20) / 5);
     for (api, wire_api) in ALL {
-        // In few events, so that the test is about the answer and not about framing.
+        // Few large events, so that the test exercises the answer limit.
         let said = Said::text(text.replace(' ', "_"));
         let (_wire, model) = asked(api, Reply::stream(wire_api.stream(&said)));
         let error = ask(&model, hello()).await.1.unwrap_err();
@@ -235,7 +242,7 @@ async fn an_answer_without_end_is_ended() {
 }
 
 #[tokio::test]
-async fn an_empty_answer_says_so() {
+async fn empty_answer_is_an_error() {
     for (api, wire_api) in ALL {
         let said = Said::default().after("hm", "c2Vh");
         let (_wire, model) = asked(api, Reply::stream(wire_api.stream(&said)));
@@ -245,7 +252,7 @@ async fn an_empty_answer_says_so() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_json_are_kept_as_they_came() {
+async fn invalid_arguments_are_kept_verbatim() {
     for (api, wire_api) in &ALL[..3] {
         let said = Said::call("call_1", "weather", json!({ "place": "Bern" }));
         let events = wire_api.stream(&said).replace("Bern\\\"}", "Be");
@@ -253,11 +260,11 @@ async fn arguments_that_are_no_json_are_kept_as_they_came() {
         let answer = ask(&model, hello()).await.1.unwrap();
         let expected = support::call("call_1", json!("{\"place\":\"Be"));
         assert_eq!(answer.parts, vec![expected.clone()], "{api:?}");
-        // And any provider takes them back.
+        // Every provider accepts them in a history.
         for (other, wire_api) in ALL {
             let history = vec![
                 Message::text(Role::User, "Weather?"),
-                support::said_by("x/y", vec![expected.clone()]),
+                support::written_by("x/y", vec![expected.clone()]),
             ];
             let body = other.body(&request(history), &target(other));
             wire_api
@@ -268,7 +275,7 @@ async fn arguments_that_are_no_json_are_kept_as_they_came() {
 }
 
 #[tokio::test]
-async fn what_is_no_stream_at_all_is_a_broken_connection() {
+async fn response_without_events_is_a_connection_error() {
     for (api, _) in ALL {
         for body in ["data: <html>\n\n", "<html>welcome</html>", ""] {
             let (_wire, model) = asked(api, Reply::stream(body));
@@ -282,11 +289,14 @@ async fn what_is_no_stream_at_all_is_a_broken_connection() {
 }
 
 #[tokio::test]
-async fn without_a_key_nobody_is_asked() {
+async fn no_request_is_sent_without_a_key() {
     for (api, wire_api) in ALL {
         let wire = Wire::of([Reply::stream(wire_api.stream(&rich()))]);
         let mut provider = provider(api, &wire.url());
-        provider.key = Key::Missing("export SOME_KEY=…, or: rye vault set SOME_KEY".to_owned());
+        provider.key = Key::Missing {
+            secret: "SOME_KEY".to_owned(),
+            hint: "run `rye vault set SOME_KEY`".to_owned(),
+        };
         let model = HttpModel::new(provider, target(api), Price::default());
         let error = ask(&model, hello()).await.1.unwrap_err().to_string();
         assert!(error.contains("rye vault set SOME_KEY"), "{error}");
@@ -295,7 +305,7 @@ async fn without_a_key_nobody_is_asked() {
 }
 
 #[tokio::test]
-async fn where_nobody_listens_the_address_is_told() {
+async fn refused_connection_reports_the_address() {
     let gone = Wire::of([Reply::stream("")]).url();
     let error = ask(&model(Api::OpenAiChat, &gone), hello())
         .await

@@ -1,4 +1,4 @@
-//! The streams of real servers, with the habits that each of them has.
+//! Recorded streams of real servers.
 
 mod support;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use support::{ALL, ask, asked, hello, request};
 
 #[tokio::test]
-async fn every_servers_habits_are_understood() {
+async fn peculiarities_of_all_servers_are_handled() {
     for (name, wire_api, events) in fixtures::ALL {
         let api = ALL.iter().find(|(_, other)| *other == wire_api).unwrap().0;
         let reply = Reply::stream(events).in_pieces_of(11);
@@ -32,10 +32,10 @@ async fn every_servers_habits_are_understood() {
             (6155, 89),
             "{name}"
         );
-        // And the same provider takes it back.
+        // The same provider accepts it in a history.
         let history = vec![
             Message::text(Role::User, "Weather?"),
-            support::said_by(&support::name(api), answer.parts),
+            support::written_by(&support::name(api), answer.parts),
         ];
         let body = api.body(&request(history), &support::target(api));
         let body = serde_json::from_slice(&body).unwrap();
@@ -44,7 +44,7 @@ async fn every_servers_habits_are_understood() {
 }
 
 #[tokio::test]
-async fn what_was_thought_is_kept_with_its_seal() {
+async fn reasoning_is_stored_with_its_signature() {
     let mut seals = Vec::new();
     for (_, wire_api, events) in fixtures::ALL {
         let api = ALL.iter().find(|(_, other)| *other == wire_api).unwrap().0;

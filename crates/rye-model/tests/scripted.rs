@@ -1,4 +1,4 @@
-//! What a scripted model answers.
+//! Scripted models.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -48,12 +48,12 @@ fn gave(text: &str) -> Message {
     Message::of(Role::Tool, vec![part])
 }
 
-fn nobody() -> Deltas {
+fn discard_deltas() -> Deltas {
     Arc::new(|_| {})
 }
 
 async fn ask(model: &Scripted, request: ModelRequest) -> Result<ModelAnswer, ModelError> {
-    model.call(request, nobody()).await
+    model.call(request, discard_deltas()).await
 }
 
 fn text(answer: &ModelAnswer) -> String {
@@ -61,7 +61,7 @@ fn text(answer: &ModelAnswer) -> String {
 }
 
 #[tokio::test]
-async fn the_step_taken_is_the_number_of_answers_in_the_history() {
+async fn step_is_the_number_of_answers_in_the_history() {
     let model = script("steps: [{ text: a }, { text: b }]\nafter_last: { text: over }");
     for (answers, said) in [(1, "b"), (0, "a"), (2, "over"), (9, "over"), (1, "b")] {
         let answer = ask(&model, after(answers)).await.unwrap();
@@ -71,7 +71,7 @@ async fn the_step_taken_is_the_number_of_answers_in_the_history() {
 }
 
 #[tokio::test]
-async fn calls_have_ids_that_are_the_same_each_time() {
+async fn call_ids_are_deterministic() {
     let model = script(
         "steps:\n  - text: a\n  - { thinking: hm, text: so, tool_calls: [{ name: x, args: { y: 1 } }, { name: z, id: own }, { name: z }] }",
     );
@@ -92,7 +92,7 @@ async fn calls_have_ids_that_are_the_same_each_time() {
 }
 
 #[tokio::test]
-async fn what_the_last_tool_gave_is_filled_in() {
+async fn last_tool_result_is_inserted() {
     let model = script(
         "steps: [{ text: 'It said: ${last_tool_result}', tool_calls: [{ name: t, args: { a: ['${last_tool_result}'] } }] }]",
     );
@@ -108,7 +108,7 @@ async fn what_the_last_tool_gave_is_filled_in() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn words_come_in_pieces_and_in_time() {
+async fn deltas_arrive_in_chunks_with_delays() {
     let model = script(
         "steps: [{ thinking: hmm, text: grüße an uns, delay_ms: 300, chunk_chars: 5, chunk_ms: 20 }]",
     );
@@ -128,7 +128,7 @@ async fn words_come_in_pieces_and_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_says_nothing_more() {
+async fn dropped_call_emits_nothing_more() {
     let model = script("steps: [{ text: abc, chunk_chars: 1, chunk_ms: 1000 }]");
     let heard: Arc<Mutex<Vec<Delta>>> = Arc::default();
     let ear = Arc::clone(&heard);
@@ -141,7 +141,7 @@ async fn a_call_that_is_dropped_says_nothing_more() {
 }
 
 #[tokio::test]
-async fn each_error_is_the_one_that_the_script_names() {
+async fn errors_are_simulated() {
     let model = script(
         "steps:
   - error: overloaded
@@ -165,7 +165,7 @@ async fn each_error_is_the_one_that_the_script_names() {
 }
 
 #[tokio::test]
-async fn an_error_with_times_gives_way_after_so_many() {
+async fn error_with_times_ends_after_that_many_calls() {
     let model = script("steps: [{ error: overloaded, times: 2, then: { text: third try } }]");
     for _ in 0..2 {
         assert!(ask(&model, after(0)).await.is_err());
@@ -176,7 +176,7 @@ async fn an_error_with_times_gives_way_after_so_many() {
 }
 
 #[tokio::test]
-async fn usage_is_told_and_paid_for() {
+async fn usage_is_reported_and_priced() {
     let model = script(
         "price: { input: 3, output: 15 }\nsteps: [{ text: a, usage: { input: 1000, output: 10 } }, { text: four }]",
     );
@@ -191,7 +191,7 @@ async fn usage_is_told_and_paid_for() {
 }
 
 #[tokio::test]
-async fn a_summary_is_the_scripts_or_has_all_headings() {
+async fn summary_is_scripted_or_has_all_headings() {
     let summary = |request: ModelRequest| ModelRequest {
         for_summary: true,
         ..request
@@ -225,7 +225,7 @@ async fn a_summary_is_the_scripts_or_has_all_headings() {
 }
 
 #[tokio::test]
-async fn a_catalogue_reads_scripts_and_sees_that_they_change() {
+async fn changed_script_files_are_reloaded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("demo.yaml");
     std::fs::write(
@@ -235,17 +235,17 @@ async fn a_catalogue_reads_scripts_and_sees_that_they_change() {
     .unwrap();
     let models = Catalogue::new(folder.path());
     let get = || models.get("scripted:demo.yaml").unwrap();
-    assert!(get().call(after(0), nobody()).await.is_err());
-    // What is counted is counted on while the file is the same.
-    let answer = get().call(after(0), nobody()).await.unwrap();
+    assert!(get().call(after(0), discard_deltas()).await.is_err());
+    // The failure count is kept while the file is unchanged.
+    let answer = get().call(after(0), discard_deltas()).await.unwrap();
     assert_eq!(text(&answer), "a");
     std::fs::write(&path, "steps: [{ text: b }]").unwrap();
-    let answer = get().call(after(0), nobody()).await.unwrap();
+    let answer = get().call(after(0), discard_deltas()).await.unwrap();
     assert_eq!(text(&answer), "b");
 }
 
 #[test]
-fn a_name_that_is_none_gets_the_nearest() {
+fn unknown_name_suggests_similar_ones() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("demo.yaml"), "steps: [").unwrap();
     let script: Script = "steps: []".parse().unwrap();
@@ -254,9 +254,9 @@ fn a_name_that_is_none_gets_the_nearest() {
     assert!(why("scripted:dmo.yaml").ends_with("did you mean `scripted:demo.yaml`?"));
     assert!(why("scripted:memori").ends_with("did you mean `scripted:memory`?"));
     assert!(why("script:memory").ends_with("did you mean `scripted:memory`?"));
-    assert_eq!(why("gpt"), "there is no model `gpt`");
-    assert!(why("scripted:demo.yaml").contains("demo.yaml: line 1"));
-    assert!(why("scripted:.").contains("not a file"));
-    assert!(why("").contains("no default"));
+    assert!(why("gpt").contains("`gpt`"));
+    assert!(why("scripted:demo.yaml").contains("line 1"));
+    assert!(models.get("scripted:.").is_err());
+    assert!(models.get("").is_err());
     assert_eq!(models.default_name(), "scripted:memory");
 }

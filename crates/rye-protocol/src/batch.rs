@@ -1,4 +1,4 @@
-//! Changes that are written as one.
+//! Atomic groups of changes.
 
 use std::sync::Arc;
 
@@ -6,94 +6,94 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    CallId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, OrderId, QueueItem,
+    CallId, CommandId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, QueueItem,
     QueueItemId, Session, SessionId, Thread, ThreadId, Usage,
 };
 
-/// Changes of one session that are written all or not at all.
+/// Changes of one session that a store commits atomically.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
-    /// In the order in which they are made.
+    /// Applied in this order.
     pub ops: Vec<Op>,
 }
 
-/// One change. Its thing is shared: whoever has it written has it still, to keep and to tell.
+/// One change. Payloads are shared, so the caller can keep and publish what it commits.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
-    /// The session as it is now.
+    /// Inserts or replaces the session.
     PutSession(Arc<Session>),
-    /// A thread as it is now.
+    /// Inserts or replaces a thread.
     PutThread(Arc<Thread>),
-    /// An entry that was not there.
+    /// Appends a new entry.
     AppendEntry(Arc<Entry>),
-    /// An entry that was there and is another now. An unknown id is an error.
+    /// Replaces an existing entry. An unknown id is an error.
     ReplaceEntry(Arc<Entry>),
-    /// A queue item as it is now.
+    /// Inserts or replaces a queue item.
     PutItem(Arc<QueueItem>),
-    /// A queue item that is to be forgotten.
+    /// Deletes a queue item.
     RemoveItem(QueueItemId),
-    /// A gate as it is now. One that has ended is not changed again: that is an error.
+    /// Inserts or replaces a gate. Changing a closed gate is an error.
     PutGate(Arc<Gate>),
-    /// Where a gate was shown.
+    /// Records where a gate was displayed.
     PutGateRef(GateRef),
-    /// A turn that waits at a gate.
+    /// Records a turn that waits at a gate.
     PutSuspended(Arc<Suspended>),
-    /// It waits no more.
+    /// Deletes the record of a turn that waits at a gate.
     ClearSuspended(GateId),
-    /// An order that is carried out by this. One that is not there is no error.
-    EndOrder(OrderId),
-    /// What was used up, added to what the session had used up before.
+    /// Marks a command as carried out. An unknown command is not an error.
+    CompleteCommand(CommandId),
+    /// Adds to the session's usage.
     AddUsage(Usage),
-    /// What is told of all this; the store numbers it.
+    /// Appends an event. The store assigns its sequence number.
     Event(Option<ThreadId>, Arc<EventKind>),
-    /// What was told elsewhere, of a session that comes from there: with its own time.
+    /// Appends an event of an imported session with its original time.
     PastEvent(Arc<Event>),
 }
 
 impl Batch {
-    /// Nothing to write.
+    /// Whether the batch contains no changes.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
 
-    /// With one more change.
+    /// Adds a change.
     pub fn push(&mut self, op: Op) {
         self.ops.push(op);
     }
 
-    /// With one more event.
+    /// Adds an event of a thread.
     pub fn tell(&mut self, thread: &ThreadId, kind: EventKind) {
         let thread = Some(thread.clone());
         self.ops.push(Op::Event(thread, Arc::new(kind)));
     }
 }
 
-/// A turn that waits at a gate: what is needed to go on, on any host.
+/// A turn that waits at a gate, with everything a host needs to resume it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Suspended {
-    /// The gate.
+    /// The gate it waits at.
     pub gate: GateId,
-    /// The session.
+    /// The session of the turn.
     pub session: SessionId,
-    /// The thread.
+    /// The thread of the turn.
     pub thread: ThreadId,
-    /// The prompt.
+    /// The prompt being worked on.
     pub item: QueueItemId,
     /// The model of the turn.
     pub model: String,
-    /// The last entry.
+    /// The last entry of the thread.
     pub leaf: Option<EntryId>,
-    /// The call that waits.
+    /// The tool call that waits.
     pub call: CallId,
-    /// Its tool.
+    /// Name of the tool.
     pub tool: String,
-    /// With what.
+    /// Arguments of the call.
     pub args: Value,
-    /// What the tool calls the gate.
+    /// The tool's name for the gate.
     pub resume_key: String,
-    /// How often the tool was begun.
+    /// How often the tool was started.
     pub attempt: u32,
-    /// The hash of what would run, where it is an item.
+    /// The chain hash, if the tool is an item.
     pub chain_hash: Option<String>,
 }

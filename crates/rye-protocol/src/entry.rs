@@ -1,82 +1,83 @@
-//! Entries: what was said and done.
+//! Entries: the records of a thread's history.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{CallId, EntryId, ErrorInfo, GateId, Millis, QueueItemId, SessionId, ThreadId};
 
-/// One step of a history. Each names the one before; from the leaf back to the root is
-/// the active path.
+/// One record of a history. Entries form a tree through `parent`; the path from the
+/// leaf to the root is the active path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Entry {
-    /// Its id.
+    /// Unique id.
     pub id: EntryId,
-    /// Whose it is.
+    /// The session of the entry.
     pub session: SessionId,
-    /// Whose thread's.
+    /// The thread of the entry.
     pub thread: ThreadId,
-    /// The one before.
+    /// The previous entry; none for the first.
     pub parent: Option<EntryId>,
-    /// The prompt that it belongs to.
+    /// The prompt that the entry belongs to.
     pub item: Option<QueueItemId>,
-    /// What it is.
+    /// The content.
     pub kind: EntryKind,
-    /// When it was written.
+    /// Creation time.
     pub created_at: Millis,
-    /// The hash of all this and of the hash of the one before.
+    /// Hash over this entry and the hash of its parent.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hash: String,
 }
 
-/// What an entry is.
+/// The content of an entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EntryKind {
-    /// Somebody said something, or a tool gave something.
+    /// A message of a user, a model or a tool.
     Message(Message),
-    /// A person was asked.
+    /// A gate was opened.
     DecisionGate {
-        /// At which gate.
+        /// The gate.
         gate: GateId,
-        /// What for.
+        /// One-line summary of the question.
         title: String,
-        /// The hash of the whole question, so that the history stands for what was asked.
+        /// Hash of the full question, which binds it to the history.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         question: Option<String>,
     },
-    /// What came before is summed up from here on.
+    /// Replaces older entries by a summary.
     Compaction {
-        /// The sum.
+        /// The summary.
         summary: String,
-        /// What it stands for.
+        /// The entries that it replaces.
         covered: Vec<EntryId>,
-        /// Tokens of the context before.
+        /// Context size before, in tokens.
         tokens_before: u64,
-        /// And after.
+        /// Context size after, in tokens.
         tokens_after: u64,
-        /// Files that had been read.
+        /// Files read in the covered entries.
         files_read: Vec<String>,
-        /// Files that had been changed.
+        /// Files modified in the covered entries.
         files_modified: Vec<String>,
-        /// What must not fade, word for word: the first goal, open gates, the queue.
+        /// Facts preserved verbatim: the initial goal, open gates, the queue.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         kept: Vec<String>,
-        /// Whether files and images before it are left out too: a model had no room for them.
+        /// Whether older attachments are dropped as well, because they did not fit the
+        /// context.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         without_media: bool,
     },
-    /// A sum does not stand any more: what it covers is read again.
+    /// Reverts a compaction: the covered entries are part of the context again.
     CompactionUndone {
-        /// The entry with the sum.
+        /// The compaction entry.
         compaction: EntryId,
     },
-    /// What happened on a branch that was left.
+    /// Summarises a branch that was left.
     BranchSummary {
-        /// The branch's last entry.
+        /// The last entry of the branch.
         leaf: EntryId,
-        /// The sum.
+        /// The summary.
         summary: String,
     },
 }
@@ -85,28 +86,28 @@ pub enum EntryKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Message {
-    /// Who.
+    /// Who wrote the message.
     pub role: Role,
-    /// The whole truth, in order.
+    /// The content, in order.
     pub parts: Vec<Part>,
-    /// Which model said it.
+    /// The model that wrote the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Why the model stopped, in its own words.
+    /// The provider's stop reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
-    /// What the host and the provider want to remember.
+    /// Additional data of the host and the provider.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
 }
 
 impl Message {
-    /// A message of one text.
+    /// A message with a single text part.
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self::of(role, vec![Part::Text { text: text.into() }])
     }
 
-    /// A message of parts.
+    /// A message with the given parts.
     pub fn of(role: Role, parts: Vec<Part>) -> Self {
         Self {
             role,
@@ -117,7 +118,7 @@ impl Message {
         }
     }
 
-    /// Its texts, joined: what people read.
+    /// Concatenates all texts, including tool results.
     pub fn content(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             Part::Text { text } | Part::ToolResult { text, .. } => Some(text.as_str()),
@@ -127,14 +128,14 @@ impl Message {
     }
 }
 
-/// Who says something.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// A person, or who speaks for one.
+    /// A person or a program acting for one.
     User,
-    /// The model.
+    /// A model.
     Assistant,
     /// A tool.
     Tool,
@@ -147,76 +148,77 @@ pub enum Role {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
-    /// Words.
+    /// Plain text.
     Text {
-        /// They.
+        /// The text.
         text: String,
     },
-    /// What a model thought before it spoke.
+    /// The model's reasoning.
     Thinking {
-        /// Its words, where the provider gives them.
+        /// The reasoning text, if the provider discloses it.
         text: String,
-        /// What the provider wants back with it: a signature, or thoughts that it sealed.
-        /// It means something to the model that gave it, and to no other.
+        /// Opaque data that the provider expects back: a signature or encrypted
+        /// reasoning. Only meaningful to the model that produced it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
-    /// A call that the model wants.
+    /// A tool call requested by the model.
     ToolCall {
-        /// Which.
+        /// Id of the call.
         call_id: CallId,
-        /// The tool's name.
+        /// Name of the tool.
         tool: String,
-        /// With what.
+        /// Arguments of the call.
         args: Value,
     },
-    /// What came of a call.
+    /// The result of a tool call.
     ToolResult {
-        /// Which.
+        /// Id of the call.
         call_id: CallId,
-        /// The tool's name.
+        /// Name of the tool.
         tool: String,
-        /// How it ended.
+        /// Outcome of the call.
         status: ResultStatus,
-        /// What the model reads.
+        /// The result for the model.
         text: String,
-        /// What programs read.
+        /// The result for programs.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         data: Value,
-        /// What went wrong.
+        /// Error details, if the call failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<ErrorInfo>,
-        /// Whether the text was left out to save room; the blob store may have it.
+        /// Whether the text was dropped to save context; the blob store may still have
+        /// it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         elided: bool,
     },
     /// A file or an image.
     Attachment {
-        /// Its name.
+        /// File name.
         name: String,
-        /// What it is.
+        /// MIME type.
         mime_type: String,
-        /// Where the blob store has it, or the bytes themselves as a `data:` address.
+        /// Blob reference or `data:` URL.
         source: String,
     },
-    /// Something went wrong here.
+    /// An error at this point of the history.
     Error {
-        /// What.
+        /// Error details.
         error: ErrorInfo,
     },
 }
 
-/// How a tool call ended.
+/// The outcome of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ResultStatus {
-    /// Well.
+    /// The call succeeded.
     Success,
-    /// Not well; the model reads why.
+    /// The call failed; the text tells the model why.
     Error,
-    /// The host died meanwhile: whether it had its effect is not known.
+    /// The host died during the call; its effects are unknown.
     Interrupted,
-    /// Somebody ended it.
+    /// The call was aborted by a user.
     Aborted,
 }

@@ -1,26 +1,26 @@
-//! What went wrong, for people and for programs.
+//! Errors for people and for programs.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{CallId, GateId, QueueItemId, SessionId, ThreadId};
 
-/// What went wrong.
+/// An error with a stable code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorInfo {
-    /// A stable word.
+    /// Stable code for programs.
     pub code: ErrorCode,
-    /// What happened.
+    /// Description for people.
     pub message: String,
-    /// Whether the thread goes on. Where it does not, neither does its session, until
-    /// somebody opens it again.
+    /// Whether the thread can continue. If not, the whole session is stopped until it
+    /// is opened again.
     pub recoverable: bool,
-    /// Where.
+    /// The objects that the error is about.
     #[serde(default, skip_serializing_if = "ErrorIds::is_empty")]
     pub ids: ErrorIds,
 }
 
-/// Where something went wrong, as far as it was in any of these.
+/// The objects that an error is about, as far as they are known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ErrorIds {
@@ -33,23 +33,23 @@ pub struct ErrorIds {
     /// The prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<QueueItemId>,
-    /// The call of a tool.
+    /// The tool call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
-    /// The gate at which it waited.
+    /// The gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateId>,
 }
 
 impl ErrorIds {
-    /// Nowhere in particular.
+    /// Whether no object is known.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl ErrorInfo {
-    /// One that ends a prompt, not the thread.
+    /// A recoverable error: it ends a prompt, not the thread.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -59,7 +59,7 @@ impl ErrorInfo {
         }
     }
 
-    /// One that ends more than a prompt.
+    /// Marks the error as unrecoverable.
     #[must_use]
     pub fn fatal(self) -> Self {
         Self {
@@ -69,47 +69,47 @@ impl ErrorInfo {
     }
 }
 
-/// A stable word for what went wrong.
+/// Stable error codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// The model could not be called.
+    /// The model call failed.
     Model,
-    /// Its context is too long.
+    /// The context exceeds the model's window.
     ContextOverflow,
-    /// There is no such model.
+    /// The model does not exist.
     UnknownModel,
-    /// There is no such tool.
+    /// The tool does not exist.
     UnknownTool,
-    /// The arguments do not fit the tool.
+    /// The arguments do not match the tool's schema.
     InvalidArguments,
-    /// The tool said that it failed.
+    /// The tool reported a failure.
     ToolFailed,
-    /// The tool broke down.
+    /// The tool panicked.
     ToolPanicked,
-    /// It took too long.
+    /// The operation timed out.
     Timeout,
-    /// It was cut off; whether it had its effect is not known.
+    /// The operation was interrupted; its effects are unknown.
     Interrupted,
-    /// The person said no.
+    /// A person denied the request.
     Denied,
-    /// Nobody decided in time.
+    /// The gate expired without a decision.
     GateExpired,
-    /// The question is gone.
+    /// The gate was withdrawn.
     GateWithdrawn,
-    /// Another decision was made before.
+    /// The gate already has a different decision.
     DecisionGateConflict,
-    /// It needs a key or a password that nobody gave.
+    /// A required credential is missing.
     AuthRequired,
     /// A limit was reached.
     Limit,
-    /// The model gave no result that fits what the prompt wants.
+    /// The model's result does not match the schema that the prompt requires.
     InvalidResult,
-    /// The role or skill that was named is no good.
+    /// The requested role or skill is invalid.
     BadRole,
-    /// What was written down cannot be read or written.
+    /// The store failed.
     Store,
-    /// A bug of ours.
+    /// An internal error; a bug.
     Internal,
 }

@@ -1,4 +1,4 @@
-//! Events: what happened, told to whoever listens.
+//! Events: what happened in a session, for subscribers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,19 +8,20 @@ use crate::{
     SessionId, ThreadId, Usage,
 };
 
-/// Something that happened, numbered within its session.
+/// Something that happened in a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
-    /// Its number in the session, from 1, without gaps. What is only told live has none.
+    /// Sequence number within the session, from 1, without gaps. Live-only events have
+    /// none.
     pub sequence: Option<u64>,
-    /// Whose it is.
+    /// The session.
     pub session: SessionId,
-    /// Whose thread's, if one's.
+    /// The thread, unless the event concerns the whole session.
     pub thread: Option<ThreadId>,
-    /// When.
+    /// When it happened.
     pub at: Millis,
-    /// What.
+    /// What happened.
     pub kind: EventKind,
 }
 
@@ -29,182 +30,182 @@ pub struct Event {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventKind {
-    /// A message begins; what follows until its end is told live.
+    /// A model message starts; live deltas follow.
     MessageStart,
-    /// More of its words. Live.
+    /// More text of the message. Live only.
     TextDelta {
-        /// They.
+        /// The added text.
         text: String,
     },
-    /// More of what the model thinks. Live.
+    /// More reasoning of the model. Live only.
     ThinkingDelta {
-        /// It.
+        /// The added text.
         text: String,
     },
-    /// More of a call that the model is writing. Live.
+    /// More of a tool call that the model is writing. Live only.
     ToolCallDelta {
-        /// The call.
+        /// Id of the call.
         call: CallId,
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// What is added to its arguments, as text.
+        /// Added text of the arguments.
         text: String,
     },
-    /// An entry was changed.
+    /// An entry was replaced.
     MessageUpdate {
-        /// Which.
+        /// The entry.
         entry: EntryId,
     },
-    /// An entry was written.
+    /// An entry was appended.
     MessageEnd {
-        /// Which.
+        /// The entry.
         entry: EntryId,
     },
-    /// A tool begins.
+    /// A tool call started.
     ToolStart {
-        /// The call.
+        /// Id of the call.
         call: CallId,
-        /// The tool. With what is in the entry that asks for it.
+        /// Name of the tool. The arguments are in the entry that requested the call.
         tool: String,
     },
-    /// What a tool prints. Live.
+    /// Output of a running tool. Live only.
     ToolOutput {
-        /// The call.
+        /// Id of the call.
         call: CallId,
-        /// It.
+        /// The added output.
         text: String,
     },
-    /// A tool has ended.
+    /// A tool call ended.
     ToolEnd {
-        /// The call.
+        /// Id of the call.
         call: CallId,
-        /// How.
+        /// Outcome of the call.
         status: ResultStatus,
     },
-    /// A turn has ended.
+    /// A turn ended.
     TurnEnd {
-        /// Whose.
+        /// The prompt.
         item: QueueItemId,
-        /// How.
+        /// Why it ended.
         reason: TurnEnd,
     },
-    /// A history was signed.
+    /// The history was signed.
     Sealed {
-        /// The signature, and what is signed.
+        /// The signature and what it covers.
         seal: Box<Seal>,
     },
-    /// A thread was made.
+    /// A thread was created.
     ThreadStart {
-        /// Its key.
+        /// The thread's key.
         key: String,
     },
-    /// What waits, now.
+    /// The queue changed.
     QueueState {
-        /// What runs.
+        /// The running prompt.
         running: Option<QueueItemId>,
-        /// What waits, in order.
+        /// The waiting prompts, in order.
         waiting: Vec<QueueItemId>,
     },
-    /// A history begins to be summed up.
+    /// Compaction started.
     CompactionStart,
-    /// It was, or could not be.
+    /// Compaction ended.
     CompactionEnd {
-        /// The entry with the sum.
+        /// The compaction entry, if it succeeded.
         entry: Option<EntryId>,
-        /// Why not.
+        /// The error, if it failed.
         error: Option<ErrorInfo>,
     },
-    /// A child begins.
+    /// A child session started.
     TaskStart {
-        /// It.
+        /// The child session.
         session: SessionId,
     },
-    /// It has ended.
+    /// A child session ended.
     TaskEnd {
-        /// It.
+        /// The child session.
         session: SessionId,
     },
-    /// What a thread is doing.
+    /// The activity of a thread changed.
     Status {
-        /// That.
+        /// The new activity.
         status: StatusKind,
     },
-    /// Something went wrong.
+    /// An error occurred.
     Error {
-        /// What.
+        /// Error details.
         error: ErrorInfo,
     },
-    /// A person is asked.
+    /// A gate was opened.
     DecisionGate {
-        /// What.
+        /// The gate.
         gate: Box<Gate>,
     },
-    /// They have decided.
+    /// A gate was decided.
     DecisionGateResolved {
-        /// Which gate.
+        /// The gate.
         gate: GateId,
-        /// What.
+        /// The decision.
         resolution: Resolution,
     },
-    /// They have not, in time.
+    /// A gate expired.
     DecisionGateExpired {
-        /// Which gate.
+        /// The gate.
         gate: GateId,
     },
-    /// They need not any more.
+    /// A gate was withdrawn.
     DecisionGateWithdrawn {
-        /// Which gate.
+        /// The gate.
         gate: GateId,
-        /// Why.
+        /// The cause.
         reason: String,
     },
-    /// A model could not answer, and is asked again. What it said meanwhile does not count.
+    /// A model call failed and is retried. Discard the deltas received since its start.
     ModelRetry {
         /// The model.
         model: String,
-        /// How often it was asked.
+        /// Number of attempts so far.
         tries: u32,
-        /// How long is waited, in milliseconds.
+        /// Delay before the next attempt, in milliseconds.
         wait_ms: u64,
-        /// Why.
+        /// The cause.
         why: String,
     },
-    /// Another model answers from here on.
+    /// Failover: another model answers from now on.
     ModelSwitched {
-        /// The one before.
+        /// The previous model.
         from: String,
-        /// The one now.
+        /// The new model.
         to: String,
-        /// Why.
+        /// The cause.
         why: String,
     },
-    /// A model is told something else than before: who it is, and what it may call. With
-    /// this, what was said can be replayed.
+    /// The model's system prompt or tools changed. Together with the history this
+    /// reproduces every model request.
     Prompted {
-        /// That.
-        prompted: Box<Prompted>,
+        /// The new context.
+        prompted: Box<ModelContext>,
     },
-    /// What a call of a model used up.
+    /// Usage of a model call.
     Usage {
-        /// That.
+        /// The usage.
         usage: Usage,
     },
-    /// A tool made something to keep.
+    /// A tool produced an artifact.
     Artifact {
         /// Its name.
         name: String,
-        /// Where the blob store has it.
+        /// Blob reference.
         source: String,
     },
-    /// The listener was too slow; what it missed is in the store. Live.
+    /// The subscriber was too slow; the store has the missed events. Live only.
     Lagged {
-        /// How many it missed, at least.
+        /// Minimum number of missed events.
         missed: u64,
     },
 }
 
 impl EventKind {
-    /// Its type, as it is written.
+    /// The serialised type name.
     pub fn name(&self) -> &'static str {
         match self {
             Self::MessageStart => "message_start",
@@ -240,65 +241,65 @@ impl EventKind {
     }
 }
 
-/// What a model is told beside the history.
+/// The part of a model request that is not history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Prompted {
+pub struct ModelContext {
     /// The model.
     pub model: String,
-    /// Tokens that it can read and write at once.
+    /// Context window in tokens.
     pub context_window: u64,
-    /// Tokens that it can write at most.
+    /// Maximum output in tokens.
     pub max_output: u64,
-    /// What holds before anything is said.
+    /// System prompt.
     pub system: String,
-    /// What it may call.
-    pub tools: Vec<PromptedTool>,
+    /// The available tools.
+    pub tools: Vec<ToolDefinition>,
 }
 
-/// A tool, as a model sees it.
+/// A tool as presented to the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct PromptedTool {
-    /// Its name.
+pub struct ToolDefinition {
+    /// Name of the tool.
     pub name: String,
-    /// What it is for.
+    /// Description for the model.
     pub description: String,
-    /// The JSON Schema of its arguments.
+    /// JSON Schema of the arguments.
     pub parameters: Value,
 }
 
-/// How a turn ended.
+/// Why a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TurnEnd {
-    /// The model had nothing more to do.
+    /// The model finished.
     EndTurn,
-    /// Something went wrong.
+    /// An error occurred.
     Error,
-    /// Somebody ended it.
+    /// A user aborted it.
     Abort,
     /// A limit was reached.
     Limit,
 }
 
-/// What a thread is doing.
+/// The activity of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StatusKind {
-    /// Nothing.
+    /// No work.
     Idle,
-    /// It waits to begin.
+    /// A prompt is waiting to start.
     Queued,
-    /// The model is being called.
+    /// A model call is in progress, without output yet.
     Thinking,
-    /// Tools run.
+    /// Tools are running.
     ToolCalling,
-    /// The model speaks.
+    /// The model is producing output.
     Streaming,
-    /// A person must decide.
+    /// The thread waits for a decision.
     BlockedOnDecisionGate,
 }
 
@@ -307,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_an_event_is_the_type_that_is_written() {
+    fn name_equals_the_serialised_type() {
         let missed = 1;
         let session = SessionId::new();
         for kind in [

@@ -1,47 +1,47 @@
-//! Gates: stop here until a person decides.
+//! Gates: durable waits for a person's decision.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{CallId, GateId, Millis, QueueItemId, Receipt, SessionId, ThreadId};
 
-/// A place where a thread waits for a person.
+/// A point where a thread waits for a decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Gate {
-    /// Its id.
+    /// Unique id.
     pub id: GateId,
-    /// What kind of decision.
+    /// The kind of decision.
     pub kind: GateKind,
-    /// What is asked, in a line.
+    /// One-line summary of the question.
     pub title: String,
-    /// All that a person must know.
+    /// Everything a person needs to know to decide.
     pub body: String,
-    /// What they may answer; none is free text.
+    /// The possible answers; empty for free text.
     pub actions: Vec<Action>,
-    /// How it stands.
+    /// Whether the gate is still open.
     pub status: GateStatus,
-    /// Where in the work it is.
+    /// The tool call that waits.
     pub origin: GateOrigin,
-    /// When it is too late.
+    /// When the gate expires.
     pub expires_at: Option<Millis>,
-    /// What else programs want to know: hashes of what is approved, for one.
+    /// Additional data for programs, such as the hashes of what is approved.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub context: Map<String, Value>,
-    /// When it was opened.
+    /// Creation time.
     pub created_at: Millis,
 }
 
-/// What kind of decision.
+/// The kind of decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GateKind {
-    /// May it?
+    /// Approve or deny an action.
     Approval,
-    /// What should it?
+    /// Answer a question.
     Question,
-    /// With whose password?
+    /// Provide a credential.
     CredentialRequest,
 }
 
@@ -49,46 +49,46 @@ pub enum GateKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Action {
-    /// Its id, as in [`Resolution::action`].
+    /// Identifies the action in [`Resolution::action`].
     pub id: String,
-    /// What people read.
+    /// Label for people.
     pub label: String,
 }
 
-/// How a gate stands. But for the first, nothing changes it any more.
+/// The state of a gate. All states but `Pending` are final.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum GateStatus {
-    /// Nobody has decided.
+    /// No decision yet.
     Pending,
-    /// Somebody has.
+    /// A decision was made.
     Resolved {
-        /// What.
+        /// The decision.
         resolution: Resolution,
     },
-    /// The question is gone.
+    /// The question became obsolete.
     Withdrawn {
-        /// Why: `steer`, `abort`.
+        /// The cause: `steer` or `abort`.
         reason: String,
-        /// When.
+        /// When it was withdrawn.
         at: Millis,
     },
-    /// Nobody did in time.
+    /// No decision was made in time.
     Expired {
-        /// When.
+        /// When it expired.
         at: Millis,
     },
 }
 
 impl GateStatus {
-    /// Whether a decision is still wanted.
+    /// Whether the gate is still open.
     pub fn is_pending(&self) -> bool {
         matches!(self, Self::Pending)
     }
 }
 
-/// Where in the work a gate is.
+/// The tool call that opened a gate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GateOrigin {
@@ -98,11 +98,11 @@ pub struct GateOrigin {
     pub thread: ThreadId,
     /// The prompt.
     pub item: QueueItemId,
-    /// The call.
+    /// The tool call.
     pub call: CallId,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// What the tool calls it.
+    /// The tool's name for the gate.
     pub resume_key: String,
 }
 
@@ -110,30 +110,30 @@ pub struct GateOrigin {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Resolution {
-    /// The action that was chosen.
+    /// The id of the chosen action.
     pub action: String,
-    /// What was said beside it.
+    /// Additional answer, such as free text.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub value: Value,
-    /// Who.
+    /// Who decided.
     pub by: String,
-    /// When.
+    /// When the decision was made.
     pub at: Millis,
-    /// By which way: `cli`, `web`, `slack`.
+    /// The channel: `cli`, `web`, `slack`.
     pub source: String,
-    /// Their signature.
+    /// The signature under the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Box<Receipt>>,
 }
 
 impl Resolution {
-    /// Whether another says the same, whoever and whenever.
+    /// Whether both decisions are equal, regardless of who made them and when.
     pub fn agrees_with(&self, other: &Self) -> bool {
         self.action == other.action && self.value == other.value
     }
 }
 
-/// Where a gate was shown, to be updated when it ends.
+/// Where a gate was displayed, so that the display can be updated when it closes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GateRef {
@@ -141,6 +141,6 @@ pub struct GateRef {
     pub gate: GateId,
     /// The channel.
     pub channel: String,
-    /// The message, in the channel's words.
+    /// The channel's id of the message.
     pub message: String,
 }

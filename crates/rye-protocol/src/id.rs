@@ -1,4 +1,4 @@
-//! Ids: made here, in the order of time, or the caller's own.
+//! Identifiers: version 7 UUIDs, or chosen by the caller.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize, Serializer};
 use uuid::Uuid;
 
-/// The longest id.
+/// Maximum length of an id.
 const LONGEST: usize = 256;
 
-/// Why a text is no id.
+/// The text is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no id: it is 1 to 256 visible ASCII characters")]
+#[error("invalid id `{0}`: must be 1 to 256 visible ASCII characters")]
 pub struct IdError(String);
 
 macro_rules! ids {
@@ -20,19 +20,19 @@ macro_rules! ids {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
         #[serde(try_from = "String")]
-        // Shared: an id stands in many places, and is copied from each to the next.
+        // Reference-counted, because ids are copied often.
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// A new one, later than all before it.
-            #[expect(clippy::new_without_default, reason = "each is another")]
+            /// Generates an id that sorts after all ids generated before.
+            #[expect(clippy::new_without_default, reason = "each call returns a different value")]
             pub fn new() -> Self {
                 let mut text = Uuid::encode_buffer();
                 let text: &str = Uuid::now_v7().hyphenated().encode_lower(&mut text);
                 Self(text.into())
             }
 
-            /// Its text.
+            /// The id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -91,38 +91,38 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Of a session.
+    /// Id of a session.
     SessionId,
-    /// Of a thread.
+    /// Id of a thread.
     ThreadId,
-    /// Of an entry.
+    /// Id of an entry.
     EntryId,
-    /// Of something that waits in a thread's queue.
+    /// Id of an item in a thread's queue.
     QueueItemId,
-    /// Of a tool call, as the model named it.
+    /// Id of a tool call, as chosen by the model.
     CallId,
-    /// Of a sandbox.
+    /// Id of a sandbox.
     SandboxId,
-    /// Of an order to whoever runs a session.
-    OrderId,
+    /// Id of a command to the host of a session.
+    CommandId,
 }
 
 impl From<SessionId> for QueueItemId {
-    /// The one prompt of a session that is for one.
+    /// The prompt id of a session that has a single prompt.
     fn from(session: SessionId) -> Self {
         Self(session.0)
     }
 }
 
-/// Of a gate: `gate:{session}:{thread}:{queue item}:{resume key}`. The same key in the same
-/// item is the same gate, also after a restart.
+/// Id of a gate: `gate:{session}:{thread}:{queue item}:{resume key}`. Derived, so the
+/// same key in the same item is the same gate after a restart.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(from = "String")]
 pub struct GateId(Arc<str>);
 
 impl GateId {
-    /// The gate that a tool asks for.
-    pub fn of(
+    /// The id of the gate that a tool opens under a resume key.
+    pub fn new(
         session: &SessionId,
         thread: &ThreadId,
         item: &QueueItemId,
@@ -131,7 +131,7 @@ impl GateId {
         Self(format!("gate:{session}:{thread}:{item}:{resume_key}").into())
     }
 
-    /// Its text.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -171,13 +171,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new_ids_come_in_the_order_of_time() {
+    fn generated_ids_are_sorted_by_time() {
         let ids: Vec<_> = (0..100).map(|_| EntryId::new()).collect();
         assert!(ids.is_sorted());
     }
 
     #[test]
-    fn an_id_that_could_break_a_line_or_a_path_of_a_log_is_refused() {
+    fn ids_with_spaces_control_or_non_ascii_characters_are_rejected() {
         for bad in ["", "a b", "a\nb", "é", &"x".repeat(257)] {
             assert!(bad.parse::<SessionId>().is_err(), "{bad:?}");
         }

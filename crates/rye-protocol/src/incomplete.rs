@@ -1,4 +1,4 @@
-//! Answers that end before their end.
+//! Answers that end prematurely.
 
 use std::fmt;
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Message, Role};
 
-/// Why an answer is not all that there was to say.
+/// Why an answer is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Incomplete {
-    /// The model has written as much as it may at once.
+    /// The model reached its output limit.
     OutputLimit,
-    /// It would not go on, or its provider did not let it.
+    /// The model or its provider refused to continue.
     Refused,
 }
 
 impl Incomplete {
-    /// By why a model stopped, in the words of any provider.
-    pub fn of(stop_reason: &str) -> Option<Self> {
+    /// Classifies a stop reason of any provider.
+    pub fn from_stop_reason(stop_reason: &str) -> Option<Self> {
         Some(match stop_reason.to_ascii_lowercase().as_str() {
             "max_tokens"
             | "max_output_tokens"
@@ -35,20 +35,20 @@ impl Incomplete {
 impl fmt::Display for Incomplete {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::OutputLimit => "the answer is cut off: the model may not write more at once",
-            Self::Refused => "the answer is no whole one: the model would not go on",
+            Self::OutputLimit => "the answer is truncated: the model reached its output limit",
+            Self::Refused => "the answer is incomplete: the model refused to continue",
         })
     }
 }
 
 impl Message {
-    /// Why it is not all that the model would have said, if it is not.
+    /// Why the message is incomplete, if it is.
     pub fn incomplete(&self) -> Option<Incomplete> {
         let said = self.role == Role::Assistant;
         self.stop_reason
             .as_deref()
             .filter(|_| said)
-            .and_then(Incomplete::of)
+            .and_then(Incomplete::from_stop_reason)
     }
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_providers_word_for_it_is_known() {
+    fn stop_reasons_of_all_providers_are_classified() {
         for (words, expected) in [
             (
                 ["max_tokens", "length", "max_output_tokens", "MAX_TOKENS"],

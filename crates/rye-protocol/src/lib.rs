@@ -1,11 +1,9 @@
-//! The engine's plain data: what is written down of an agent's work, and what is told of
-//! it. No input or output happens here, and nothing names a database, a vendor or a
-//! transport.
+//! The data model of the engine: stored records and published events. This crate does
+//! no I/O and names no database, vendor or transport.
 //!
-//! A [`Session`] has [`Thread`]s that run at once. What is asked of a thread waits as a
-//! [`QueueItem`]; what was said and done is a graph of [`Entry`]s; where a person must
-//! decide there is a [`Gate`]. A [`Batch`] of changes is written as one, with the
-//! [`Event`]s that tell of them.
+//! A [`Session`] has concurrent [`Thread`]s. Prompts wait in a thread's queue as
+//! [`QueueItem`]s; the history is a tree of [`Entry`]s; a [`Gate`] waits for a person's
+//! decision. A [`Batch`] commits changes and their [`Event`]s atomically.
 //!
 //! ```
 //! use rye_protocol::{EntryKind, Message, Part, Role};
@@ -17,8 +15,8 @@
 //! # let _: Part = serde_json::from_value(json["parts"][0].clone()).unwrap();
 //! ```
 //!
-//! With the feature `schema`, `schema()` gives the JSON Schema of all of it. What it gives
-//! lies in `docs/reference/protocol.schema.json`.
+//! With the feature `schema`, `schema()` returns the JSON Schema of all types. It is
+//! checked in as `docs/reference/protocol.schema.json`.
 
 mod batch;
 mod entry;
@@ -39,10 +37,10 @@ mod usage;
 pub use batch::{Batch, Op, Suspended};
 pub use entry::{Entry, EntryKind, Message, Part, ResultStatus, Role};
 pub use error::{ErrorCode, ErrorIds, ErrorInfo};
-pub use event::{Event, EventKind, Prompted, PromptedTool, StatusKind, TurnEnd};
+pub use event::{Event, EventKind, ModelContext, StatusKind, ToolDefinition, TurnEnd};
 pub use gate::{Action, Gate, GateKind, GateOrigin, GateRef, GateStatus, Resolution};
 pub use id::{
-    CallId, EntryId, GateId, IdError, OrderId, QueueItemId, SandboxId, SessionId, ThreadId,
+    CallId, CommandId, EntryId, GateId, IdError, QueueItemId, SandboxId, SessionId, ThreadId,
 };
 pub use incomplete::Incomplete;
 pub use proof::{Archive, Receipt, Seal};

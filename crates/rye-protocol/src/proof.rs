@@ -1,5 +1,4 @@
-//! What makes a record prove itself: seals under histories, receipts of decisions, and the
-//! record as a whole, to be taken elsewhere.
+//! Evidence: seals under histories, receipts of decisions, and exported sessions.
 
 use std::collections::BTreeMap;
 
@@ -11,38 +10,38 @@ use crate::{
 };
 
 /// A signature under a part of a session, written in the commit that changes it. It covers the
-/// history of a thread, since each entry names the hash of the one before it, and rows.
+/// history of a thread, since each entry contains the hash of its parent, and database rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Seal {
     /// The session.
     pub session: SessionId,
-    /// The thread; none where only rows are sealed.
+    /// The thread; absent if only rows are sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<ThreadId>,
-    /// The last entry of the thread, if it has one.
+    /// The last entry covered, if the thread has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaf: Option<EntryId>,
-    /// The hash of that entry.
+    /// Hash of that entry.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hash: String,
-    /// The hashes of rows as they are from now on: `session`, `thread:ID`, `item:ID`,
+    /// Hashes of the rows as of this commit, by name: `session`, `thread:ID`, `item:ID`,
     /// `gate:ID` and so on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rows: BTreeMap<String, String>,
-    /// The hashes of the seals before it: the last one of the thread, and the last one of
-    /// the session. A seal that is gone is missed by those after it.
+    /// Hashes of the preceding seals of the thread and of the session, so that a
+    /// removed seal is detected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
-    /// When it was made.
+    /// Signing time.
     pub at: Millis,
-    /// The fingerprint of the key.
+    /// Fingerprint of the key.
     pub key: String,
-    /// The signature, in base64.
+    /// The signature in base64.
     pub signature: String,
 }
 
-/// A signature under a decision.
+/// The signature under a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Receipt {
@@ -50,50 +49,50 @@ pub struct Receipt {
     pub session: SessionId,
     /// The gate.
     pub gate: GateId,
-    /// The call.
+    /// The tool call.
     pub call: CallId,
-    /// What was decided.
+    /// The id of the chosen action.
     pub action: String,
-    /// The hash of what would run, where it is an item.
+    /// The chain hash, if the tool is an item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain_hash: Option<String>,
-    /// The hash of its arguments.
+    /// Hash of the call's arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args_hash: Option<String>,
-    /// The hash of the question as it was shown.
+    /// Hash of the question as displayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// The hash of the whole answer.
+    /// Hash of the complete answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// Who.
+    /// Who decided.
     pub by: String,
-    /// When.
+    /// When the decision was made.
     pub at: Millis,
-    /// The fingerprint of the key.
+    /// Fingerprint of the key.
     pub key: String,
-    /// The signature, in base64.
+    /// The signature in base64.
     pub signature: String,
 }
 
-/// A session with all that belongs to it, ended or not, to be written elsewhere.
+/// A complete exported session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Archive {
-    /// It.
+    /// The session.
     pub session: Session,
-    /// Its threads, in the order in which they were made.
+    /// The threads, in order of creation.
     pub threads: Vec<Thread>,
-    /// All entries, in the order in which they were written.
+    /// All entries, in order of creation.
     pub entries: Vec<Entry>,
     /// All prompts.
     pub items: Vec<QueueItem>,
     /// All gates.
     pub gates: Vec<Gate>,
-    /// Where gates were shown.
+    /// Where gates were displayed.
     pub refs: Vec<GateRef>,
-    /// Turns that wait.
+    /// Turns that wait at gates.
     pub suspended: Vec<Suspended>,
-    /// All events, from the first on.
+    /// All events, in order.
     pub events: Vec<Event>,
 }

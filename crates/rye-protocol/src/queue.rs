@@ -1,108 +1,108 @@
-//! What waits for a thread.
+//! The prompt queue of a thread.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{Limits, Millis, Part, QueueItemId, SessionId, ThreadId};
 
-/// A prompt that waits, runs, or has ended.
+/// A prompt: waiting, running or finished.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueueItem {
-    /// Its id.
+    /// Unique id.
     pub id: QueueItemId,
-    /// Whose it is.
+    /// The session.
     pub session: SessionId,
-    /// Whose thread's.
+    /// The thread.
     pub thread: ThreadId,
-    /// Its place: the lower, the sooner. One that was posted has none, which is 0, until
-    /// whoever runs the session gives it one.
+    /// Position in the queue; lower runs first. A newly posted prompt has 0 until the
+    /// host assigns a position.
     pub order: u64,
-    /// What is asked.
+    /// The text of the prompt.
     pub content: String,
-    /// Files and images with it.
+    /// Files and images.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Part>,
-    /// Who asks.
+    /// Who sent the prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<Author>,
-    /// Whom to answer, in the words of the channel.
+    /// The channel's address for replies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
-    /// The model for it.
+    /// The model to use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The role for it.
+    /// The role to use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// How much it may use up, children included.
+    /// Limits for the prompt, including child sessions.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
-    /// What becomes of it if the thread is busy.
+    /// What happens if the thread is busy.
     pub mode: QueueMode,
-    /// How it stands.
+    /// Progress of the prompt.
     pub status: ItemStatus,
-    /// When a collecting window closes.
+    /// End of the collection window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_until: Option<Millis>,
-    /// What the host wants to remember.
+    /// Additional data of the host.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
-    /// When it was asked.
+    /// When it was posted.
     pub created_at: Millis,
 }
 
 impl QueueItem {
-    /// Whether it waits and has no place in the queue yet.
+    /// Whether it waits without a position.
     pub fn is_unplaced(&self) -> bool {
         self.status == ItemStatus::Waiting && self.order == 0
     }
 }
 
-/// Who asks, and where.
+/// The sender of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Author {
-    /// A name.
+    /// Display name.
     pub name: String,
-    /// The channel it came by.
+    /// The channel that the prompt came through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
 }
 
-/// What becomes of a prompt that comes while a thread is busy.
+/// What happens to a prompt that arrives while the thread is busy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum QueueMode {
-    /// It waits for its turn.
+    /// It runs after the current prompt.
     #[default]
     Followup,
-    /// It takes the place of what runs.
+    /// It replaces the running prompt.
     Steer,
-    /// It waits for others, and they are asked together.
+    /// It waits for further prompts, which are then handled together.
     Collect,
 }
 
-/// How a prompt stands.
+/// Progress of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ItemStatus {
-    /// It has not begun.
+    /// Not started.
     Waiting,
-    /// It has.
+    /// Started.
     Running,
-    /// It was answered.
+    /// Answered.
     Done,
-    /// It ended without an answer.
+    /// Ended without an answer.
     Failed,
-    /// Somebody ended it.
+    /// Aborted by a user.
     Aborted,
 }
 
 impl ItemStatus {
-    /// Whether nothing more comes of it.
+    /// Whether the prompt is finished.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Aborted)
     }

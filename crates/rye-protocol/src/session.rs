@@ -9,94 +9,94 @@ use crate::{Limits, Millis, SandboxId, SessionId, ThreadId, Usage};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Session {
-    /// Its id.
+    /// Unique id.
     pub id: SessionId,
-    /// Whose it is.
+    /// The owner.
     pub user_id: Option<String>,
-    /// Whose organisation's.
+    /// The owner's organisation.
     pub org_id: Option<String>,
-    /// The folder it is about.
+    /// The directory the agent works in.
     pub workspace: Option<String>,
-    /// What it is for.
+    /// How the session is used.
     pub purpose: Purpose,
-    /// How it stands.
+    /// Lifecycle state.
     pub status: SessionStatus,
-    /// Where its tools work.
+    /// The sandbox of the tools.
     pub sandbox: Option<SandboxRef>,
     /// The sandbox's last snapshot.
     pub snapshot_id: Option<String>,
-    /// Whose child it is.
+    /// The parent, if this is a task.
     pub parent: Option<Parent>,
-    /// How many parents are above it.
+    /// Number of ancestors.
     pub depth: u32,
-    /// The model of threads that name none.
+    /// Default model of the threads.
     pub model: Option<String>,
-    /// How much it may use up.
+    /// Limits for the whole session, including child sessions.
     pub limits: Limits,
-    /// How much it has used up.
+    /// Usage so far.
     pub usage: Usage,
-    /// What the host wants to remember.
+    /// Additional data of the host.
     pub metadata: Map<String, Value>,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Millis,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Millis,
 }
 
-/// What a session is for.
+/// How a session is used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
-    /// A person talks to it.
+    /// By a person.
     #[default]
     Interactive,
-    /// It directs others.
+    /// Coordinates other sessions.
     Orchestrator,
-    /// A program runs it.
+    /// By a program.
     Workflow,
-    /// Another session made it.
+    /// As a task of another session.
     Child,
     /// It records one call, which no model makes.
     Run,
 }
 
-/// How a session stands.
+/// Lifecycle state of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SessionStatus {
-    /// Its sandbox is being made.
+    /// The sandbox is being created.
     #[default]
     Initializing,
-    /// It takes prompts.
+    /// Accepts and runs prompts.
     Running,
-    /// It takes prompts and begins none.
+    /// Accepts prompts, but does not start them.
     Paused,
-    /// Its sandbox is put away.
+    /// The sandbox is suspended.
     Hibernated,
-    /// It is over.
+    /// Ended.
     Terminated,
-    /// It cannot go on until somebody restores it.
+    /// Failed; must be restored before it can continue.
     Error,
 }
 
-/// Where tools work.
+/// Reference to a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SandboxRef {
-    /// Which kind: `virtual`, `local`, `confined` and so on.
+    /// The kind: `virtual`, `local` or `confined`.
     pub kind: String,
-    /// Which one.
+    /// The sandbox's id.
     pub id: SandboxId,
 }
 
-/// Whose child a session is.
+/// The parent of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Parent {
-    /// The session above.
+    /// The parent session.
     pub session: SessionId,
-    /// Its thread.
+    /// The thread that started the task.
     pub thread: ThreadId,
 }

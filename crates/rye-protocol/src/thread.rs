@@ -1,79 +1,80 @@
-//! Threads, and the turn that one is in.
+//! Threads and turns.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    CallId, EntryId, GateId, Millis, OrderId, QueueItemId, QueueMode, SessionId, ThreadId, Usage,
+    CallId, CommandId, EntryId, GateId, Millis, QueueItemId, QueueMode, SessionId, ThreadId, Usage,
 };
 
-/// A thread: its own history and queue, one prompt at a time.
+/// A thread: a conversation with its own history and queue. It runs one prompt at a
+/// time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Thread {
-    /// Its id.
+    /// Unique id.
     pub id: ThreadId,
-    /// Whose it is.
+    /// The session.
     pub session: SessionId,
-    /// Where it is from: `web:default`, `slack:…`, `task:…`.
+    /// Identifies the source: `web:default`, `slack:…`, `task:…`.
     pub key: String,
-    /// How it stands.
+    /// Whether it accepts and runs prompts.
     pub status: ThreadStatus,
     /// The last entry of the active path.
     pub leaf: Option<EntryId>,
-    /// Its hash.
+    /// Hash of the leaf.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub leaf_hash: String,
-    /// The hash of the last seal under its history.
+    /// Hash of the last seal.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub seal: String,
-    /// A rolling hash of the events of this thread.
+    /// Rolling hash of the thread's events.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub events_hash: String,
-    /// What its prompts have used up, children included.
+    /// Usage of the thread's prompts, including their tasks.
     #[serde(default, skip_serializing_if = "Usage::is_zero")]
     pub used: Usage,
-    /// What becomes of a prompt that comes while it is busy.
+    /// What happens to a prompt that arrives while the thread is busy.
     pub mode: QueueMode,
-    /// Its model, where it has one of its own.
+    /// The model, if it differs from the session's.
     pub model: Option<String>,
-    /// What it is about.
+    /// What the thread is about.
     pub summary: Option<String>,
-    /// How many tokens the model reads, about: as it last said, and what was added since.
+    /// Estimated context size in tokens: the last reported value plus later additions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tokens: u64,
-    /// Why its history is being summed up, while it is.
+    /// The reason of the compaction in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compacting: Option<Compacting>,
-    /// The turn that is under way. All there is to know of it is here.
+    /// The turn in progress, with its complete state.
     pub turn: Option<Turn>,
-    /// The last order that it has carried out. One to several threads stays until all of
-    /// them have, and must not be carried out twice by one.
+    /// The last command that it carried out. A command to several threads stays in the
+    /// inbox until all have carried it out, and no thread may do so twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_order: Option<OrderId>,
-    /// What the host wants to remember.
+    pub last_command: Option<CommandId>,
+    /// Additional data of the host.
     pub metadata: Map<String, Value>,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Millis,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Millis,
 }
 
-/// How a thread stands.
+/// Whether a thread accepts and runs prompts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadStatus {
-    /// It takes prompts and begins them.
+    /// Accepts and runs prompts.
     #[default]
     Active,
-    /// It takes prompts and begins none.
+    /// Accepts prompts, but does not start them.
     Paused,
-    /// It takes none.
+    /// Rejects prompts.
     Archived,
 }
 
-/// A turn under way: one prompt, until the model has nothing more to do.
+/// A turn in progress: one prompt until the model stops.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Turn {
@@ -81,116 +82,118 @@ pub struct Turn {
     pub item: QueueItemId,
     /// The model that answers.
     pub model: String,
-    /// How often it has been called in this turn.
+    /// Number of model calls in this turn.
     pub round: u32,
-    /// What is being done.
+    /// The current step.
     pub phase: Phase,
-    /// What the call of the model that is under way will use up at least, written down
-    /// before it is made: a host that dies meanwhile does not make it free.
+    /// Minimum usage of the model call in progress. Stored before the call, so a crash
+    /// does not make it free.
     #[serde(default, skip_serializing_if = "Usage::is_zero")]
     pub reserved: Usage,
-    /// What the prompt has used up, children included.
+    /// Usage of the prompt so far, including child sessions.
     #[serde(default, skip_serializing_if = "Usage::is_zero")]
     pub used: Usage,
-    /// Whether it is not looked at how full the context is: it was summed up just now, or
-    /// could not be.
+    /// Skips the context size check, because compaction has just run or failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unchecked: bool,
-    /// Whether the model has said once that the context is too long.
+    /// Whether the model has already reported a context overflow.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overflowed: bool,
-    /// Whether the model was told once what is wrong with its result.
+    /// Whether the model was already asked to correct its result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub retried: bool,
 }
 
-/// Why a history is summed up.
+/// Why a history is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Compacting {
-    /// It is nearly as long as the model can read.
+    /// The context size exceeds the compaction threshold.
     Full,
-    /// The model said that it is too long.
+    /// The model reported a context overflow.
     Overflow,
-    /// Somebody asked for it.
+    /// A user requested it.
     Asked,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "signature required by serde"
+)]
 fn is_zero(tokens: &u64) -> bool {
     *tokens == 0
 }
 
-/// What is being done in a turn.
+/// The current step of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Phase {
-    /// The model is being called; there is no answer yet.
+    /// The model is being called.
     Model,
-    /// The calls of an assistant entry are being carried out.
+    /// The tool calls of an assistant entry are being executed.
     Tools {
-        /// The entry.
+        /// The assistant entry.
         entry: EntryId,
         /// Its calls, in order.
         calls: Vec<Call>,
     },
 }
 
-/// A tool call under way.
+/// A tool call in progress.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Call {
-    /// Which.
+    /// Id of the call.
     pub id: CallId,
-    /// The tool's name.
+    /// Name of the tool.
     pub tool: String,
-    /// How it stands.
+    /// Progress of the call.
     pub state: CallState,
     /// Processes that it started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessRef>,
-    /// What may be done when its host dies, where that is not what its tool says of all calls.
+    /// Effect class of this call, if it differs from the tool's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
 }
 
-/// What may be done with a call whose host died while it ran.
+/// Effect class: what may happen to a call whose host died while it ran.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Run it again: it changes nothing.
+    /// Run it again: it has no effects.
     Pure,
-    /// Run it again: twice is as good as once.
+    /// Run it again: repeating it does no harm.
     Idempotent,
-    /// Never run it again on its own: the model is told that the outcome is not known.
+    /// Never run it again: the model is told that the outcome is unknown.
     #[default]
     AtMostOnce,
     /// Ask a person.
     Ask,
 }
 
-/// How a tool call stands.
+/// Progress of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum CallState {
-    /// The model wants it; nothing has been done.
+    /// Requested by the model, not started.
     Requested,
-    /// It may have had effects.
+    /// Started; it may have had effects.
     Started,
-    /// It waits for a person.
+    /// Waits for a decision.
     Blocked {
-        /// At this gate.
+        /// The gate.
         gate: GateId,
     },
-    /// It has a result.
+    /// Has a result.
     Ended,
 }
 
-/// A process that outlives nobody: number, start time and boot, as lillux writes them.
+/// A process: pid, start time and boot id in lillux's notation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]

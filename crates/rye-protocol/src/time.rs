@@ -1,10 +1,10 @@
-//! Moments.
+//! Timestamps.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A moment: milliseconds since 1970, by the clock on the wall.
+/// A wall-clock timestamp: milliseconds since the Unix epoch.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// So much later.
+    /// The timestamp plus a duration.
     #[must_use]
     pub fn after(self, time: Duration) -> Self {
         let more = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(more))
     }
 
-    /// How long until another moment; nothing if it has passed.
+    /// The duration until a later timestamp; zero if it has passed.
     pub fn until(self, later: Self) -> Duration {
         Duration::from_millis(later.0.saturating_sub(self.0))
     }

@@ -1,31 +1,31 @@
-//! What was used up, and how much may be.
+//! Usage and limits.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Millis;
 
-/// What was used up.
+/// Consumed resources.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Usage {
-    /// Calls of a model.
+    /// Model calls.
     pub turns: u64,
-    /// Tokens that models read.
+    /// Input tokens.
     pub input_tokens: u64,
-    /// Of these, how many came from a cache.
+    /// Input tokens read from the provider's cache.
     pub cached_tokens: u64,
-    /// And how many were put into one.
+    /// Input tokens written to the provider's cache.
     #[serde(skip_serializing_if = "is_none")]
     pub cache_write_tokens: u64,
-    /// Tokens that models wrote.
+    /// Output tokens.
     pub output_tokens: u64,
-    /// What it cost, in millionths of a dollar.
+    /// Cost in millionths of a dollar.
     pub micro_dollars: u64,
 }
 
 impl Usage {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -40,46 +40,49 @@ impl Usage {
         }
     }
 
-    /// Nothing.
+    /// Whether nothing was consumed.
     pub fn is_zero(&self) -> bool {
         *self == Self::default()
     }
 
-    /// All tokens.
+    /// Input and output tokens.
     pub fn tokens(self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "signature required by serde"
+)]
 fn is_none(tokens: &u64) -> bool {
     *tokens == 0
 }
 
-/// How much may be used up, children included.
+/// Upper bounds of usage, including child sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Limits {
-    /// Calls of a model.
+    /// Model calls.
     pub turns: Option<u64>,
-    /// Tokens.
+    /// Input and output tokens.
     pub tokens: Option<u64>,
-    /// In millionths of a dollar.
+    /// Cost in millionths of a dollar.
     pub micro_dollars: Option<u64>,
-    /// How deep children may have children.
+    /// Nesting depth of child sessions.
     pub depth: Option<u32>,
-    /// When it is over.
+    /// Deadline.
     pub until: Option<Millis>,
 }
 
 impl Limits {
-    /// No limits at all.
+    /// Whether there are no limits.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What is left of them once so much is used up.
+    /// The remaining amounts after some usage.
     #[must_use]
     pub fn left(self, usage: &Usage) -> Self {
         let left = |limit: Option<u64>, used| limit.map(|limit| limit.saturating_sub(used));
@@ -91,7 +94,7 @@ impl Limits {
         }
     }
 
-    /// The tighter of both, each for itself.
+    /// The tighter limit of both, per field.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         fn tighter<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
@@ -109,7 +112,7 @@ impl Limits {
         }
     }
 
-    /// The limit that is reached, if one is.
+    /// The limit that is reached, if any.
     pub fn reached(&self, usage: &Usage, now: Millis) -> Option<&'static str> {
         let over = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used >= limit);
         if over(self.turns, usage.turns) {
@@ -131,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_of_a_limit_is_never_less_than_nothing() {
+    fn remaining_limit_is_never_negative() {
         let limits = Limits {
             turns: Some(3),
             depth: Some(2),
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_limits_the_tighter_holds() {
+    fn combined_limits_are_the_tighter_ones() {
         let one = Limits {
             turns: Some(3),
             tokens: Some(10),

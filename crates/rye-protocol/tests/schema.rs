@@ -1,7 +1,6 @@
-//! The JSON Schema of the protocol: the file says what the types say, and what is written
-//! fits it.
+//! The checked-in JSON Schema is up to date, and serialised values match it.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use rye_protocol::{
     CallId, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, Event, EventKind, GateId, Message,
@@ -10,7 +9,7 @@ use rye_protocol::{
 use serde_json::{Value, json};
 
 #[test]
-fn the_file_says_what_the_types_say() {
+fn checked_in_schema_is_up_to_date() {
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../docs/reference/protocol.schema.json"
@@ -20,11 +19,11 @@ fn the_file_says_what_the_types_say() {
     assert_eq!(
         there,
         rye_protocol::schema(),
-        "it is stale; run: cargo xtask docs"
+        "the schema is out of date; run: cargo xtask docs"
     );
 }
 
-/// A validator of one kind of thing.
+/// A validator for one type.
 fn validator(of: &str) -> jsonschema::Validator {
     let mut schema = rye_protocol::schema();
     let only = json!({ "$ref": format!("#/$defs/{of}"), "$defs": schema["$defs"].take() });
@@ -45,7 +44,7 @@ fn entry(parts: Vec<Part>) -> Entry {
 }
 
 #[test]
-fn what_is_written_fits_and_what_is_not_does_not() {
+fn serialised_values_match_the_schema_and_invalid_ones_do_not() {
     let entries = validator("Entry");
     let call: CallId = "call-1".parse().unwrap();
     let mut error = ErrorInfo::new(ErrorCode::Denied, "no");
@@ -68,7 +67,7 @@ fn what_is_written_fits_and_what_is_not_does_not() {
         ("/id", json!("two words")),
         ("/created_at", json!("yesterday")),
         ("/kind/type", json!("massage")),
-        ("/kind/role", json!("nobody")),
+        ("/kind/role", json!("guest")),
         ("/kind/parts/0/type", json!("texts")),
         ("/kind/parts/1/status", json!("fine")),
         ("/kind/parts/1/error/code", json!("else")),

@@ -1,4 +1,4 @@
-//! Files in memory.
+//! An in-memory file tree.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use rye_engine::sandbox::{FileInfo, SandboxError};
 
 use crate::path::{join, split};
 
-/// How much may be kept in memory.
+/// Limits of the in-memory sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of all files together.
+    /// Total size of all files, in bytes.
     pub bytes: usize,
-    /// Files and folders.
+    /// Number of files and directories.
     pub files: usize,
 }
 
@@ -25,12 +25,12 @@ impl Default for Limits {
     }
 }
 
-/// A tree of files. Paths are resolved; the workspace itself is always there.
+/// A tree of files. Paths are resolved; the workspace itself always exists.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
     nodes: BTreeMap<String, Node>,
     bytes: usize,
-    /// How often something was written: the time, as it is counted here.
+    /// Number of writes so far; serves as the modification time.
     writes: u64,
     limits: Limits,
 }
@@ -63,16 +63,16 @@ impl Files {
         path.is_empty() || self.nodes.contains_key(path)
     }
 
-    /// The bytes of a file. They are shared until somebody changes them.
+    /// The bytes of a file, shared copy-on-write.
     pub(crate) fn read(&self, path: &str) -> Result<Arc<Vec<u8>>, SandboxError> {
         match self.nodes.get(path) {
             Some(Node::File { bytes, .. }) => Ok(Arc::clone(bytes)),
             None if !path.is_empty() => Err(SandboxError::NotFound(path.to_owned())),
-            _ => Err(unusable(path, "it is a folder")),
+            _ => Err(unusable(path, "is a directory")),
         }
     }
 
-    /// Writes a file, whole. Its folder must be there.
+    /// Replaces a file. Its directory must exist.
     pub(crate) fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), SandboxError> {
         self.writable(path, bytes.len(), self.size(path))?;
         self.bytes = self.bytes - self.size(path) + bytes.len();
@@ -83,7 +83,7 @@ impl Files {
         Ok(())
     }
 
-    /// Adds to the end of a file that may not be there.
+    /// Appends to a file, creating it if needed.
     pub(crate) fn append(&mut self, path: &str, bytes: &[u8]) -> Result<(), SandboxError> {
         self.writable(path, bytes.len(), 0)?;
         self.bytes += bytes.len();
@@ -104,10 +104,11 @@ impl Files {
         Ok(())
     }
 
-    /// Whether a file can be here and grow by `more` bytes, less those that it gives up.
+    /// Checks that a file may exist at `path` and the tree may grow by `more - less`
+    /// bytes.
     fn writable(&self, path: &str, more: usize, less: usize) -> Result<(), SandboxError> {
         if self.is_folder(path) {
-            return Err(unusable(path, "it is a folder"));
+            return Err(unusable(path, "is a directory"));
         }
         self.has_folder(path)?;
         if (self.bytes - less).saturating_add(more) > self.limits.bytes {
@@ -119,7 +120,7 @@ impl Files {
     fn has_folder(&self, path: &str) -> Result<(), SandboxError> {
         match split(path) {
             Some((above, _)) if self.is_folder(above) => Ok(()),
-            Some((above, _)) if self.exists(above) => Err(unusable(above, "it is not a folder")),
+            Some((above, _)) if self.exists(above) => Err(unusable(above, "not a directory")),
             Some((above, _)) => Err(SandboxError::NotFound(above.to_owned())),
             None => Ok(()),
         }
@@ -127,15 +128,15 @@ impl Files {
 
     fn has_room(&self, path: &str) -> Result<(), SandboxError> {
         if self.nodes.len() >= self.limits.files && !self.exists(path) {
-            return Err(unusable(path, "the sandbox has too many files"));
+            return Err(unusable(path, "the sandbox contains too many files"));
         }
         Ok(())
     }
 
-    /// Makes a folder. The one above must be there.
+    /// Creates a directory. Its parent must exist.
     pub(crate) fn mkdir(&mut self, path: &str) -> Result<(), SandboxError> {
         if self.exists(path) {
-            return Err(unusable(path, "it is there already"));
+            return Err(unusable(path, "already exists"));
         }
         self.has_folder(path)?;
         self.has_room(path)?;
@@ -143,13 +144,13 @@ impl Files {
         Ok(())
     }
 
-    /// Makes a folder and those above it, where they are not there.
+    /// Creates a directory and its missing parents.
     pub(crate) fn mkdir_all(&mut self, path: &str) -> Result<(), SandboxError> {
         let ends = path.match_indices('/').map(|(end, _)| end);
         for end in ends.chain([path.len()]) {
             let folder = &path[..end];
             if self.is_file(folder) {
-                return Err(unusable(folder, "it is not a folder"));
+                return Err(unusable(folder, "not a directory"));
             }
             if !self.exists(folder) {
                 self.mkdir(folder)?;
@@ -158,10 +159,10 @@ impl Files {
         Ok(())
     }
 
-    /// Removes a file, or a folder with all that is in it.
+    /// Removes a file, or a directory with its contents.
     pub(crate) fn remove(&mut self, path: &str) -> Result<(), SandboxError> {
         if path.is_empty() {
-            return Err(unusable("the workspace", "it is not removed"));
+            return Err(unusable("the workspace", "cannot be removed"));
         }
         if !self.exists(path) {
             return Err(SandboxError::NotFound(path.to_owned()));
@@ -175,7 +176,7 @@ impl Files {
         Ok(())
     }
 
-    /// All that is below a folder, at any depth, in order.
+    /// All paths below a directory, at any depth, in order.
     pub(crate) fn below(&self, folder: &str) -> Vec<String> {
         let prefix = join(folder, "");
         let all = self.nodes.range(prefix.clone()..);
@@ -183,7 +184,7 @@ impl Files {
         below.map(|(path, _)| path.clone()).collect()
     }
 
-    /// The names in a folder, in order.
+    /// The names in a directory, in order.
     pub(crate) fn names(&self, folder: &str) -> Vec<String> {
         let skip = if folder.is_empty() {
             0
@@ -234,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_grows_beyond_the_limits_and_what_goes_makes_room() {
+    fn limits_hold_and_removal_frees_space() {
         let mut files = Files::new(Limits {
             bytes: 10,
             files: 2,
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_whose_name_begins_like_another_is_not_in_it() {
+    fn sibling_with_a_common_prefix_is_not_a_child() {
         let mut files = Files::new(Limits::default());
         for folder in ["a", "a-b", "a/c"] {
             files.mkdir(folder).unwrap();

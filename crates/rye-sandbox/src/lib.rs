@@ -1,15 +1,16 @@
-//! Where an agent's tools work.
+//! Sandboxes: where an agent's tools read, write and run commands.
 //!
-//! [`Virtual`] keeps files in memory and has a small shell of its own that starts no
-//! processes: safe, and the same everywhere. [`Local`] works in a folder of this machine
-//! and **confines nothing**: what runs there may do what its user may.
+//! [`Virtual`] keeps files in memory and interprets a small shell that starts no
+//! processes, so it is safe and behaves the same on every machine. [`Local`] works in a
+//! directory of this machine and **does not isolate anything**: commands run with all
+//! permissions of the user.
 //!
 //! ```
 //! use rye_engine::sandbox::{Exec, Sandbox as _, Watcher};
 //! use rye_sandbox::Virtual;
 //!
-//! struct Nobody;
-//! impl Watcher for Nobody {
+//! struct Discard;
+//! impl Watcher for Discard {
 //!     fn started(&self, _: &str) {}
 //!     fn printed(&self, _: &str) {}
 //! }
@@ -20,14 +21,14 @@
 //! sandbox.write("notes/a.txt", b"one\ntwo\n").await?;
 //! let command = "cat notes/*.txt | grep -c o && echo done".to_owned();
 //! let exec = Exec { command, ..Exec::default() };
-//! let executed = sandbox.exec(exec, &Nobody).await?;
+//! let executed = sandbox.exec(exec, &Discard).await?;
 //! assert_eq!(executed.stdout, "2\ndone\n");
 //! # Ok(())
 //! # }
 //! ```
 
 mod files;
-mod kept;
+mod head_tail_buffer;
 mod local;
 mod memory;
 mod path;

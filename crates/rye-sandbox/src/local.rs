@@ -19,7 +19,7 @@ use rye_engine::store::Later;
 use tokio::task::spawn_blocking;
 
 use crate::files::unusable;
-use crate::kept::Kept;
+use crate::head_tail_buffer::HeadTailBuffer;
 use place::{LONGEST, Place};
 
 /// How long a tree that is to end has before it is killed: who aborts does not wait.
@@ -96,8 +96,8 @@ impl Local {
     async fn run(&self, exec: Exec, watcher: &dyn Watcher) -> Result<Executed, SandboxError> {
         let cwd = self.place(exec.cwd.as_deref().unwrap_or_default());
         let cwd = cwd.real()?;
-        let mut out = Kept::new(exec.max_output, exec.max_told);
-        let mut err = Kept::new(exec.max_output, exec.max_told);
+        let mut out = HeadTailBuffer::new(exec.max_output, exec.max_told);
+        let mut err = HeadTailBuffer::new(exec.max_output, exec.max_told);
         let started = AtomicBool::new(false);
         let output = {
             let mut command = Command::new(self.shell)
@@ -113,8 +113,8 @@ impl Local {
                     watcher.started(&handle.to_string());
                 })
                 .on_output(|stream, bytes| match stream {
-                    Stream::Stdout => out.take(bytes, watcher),
-                    Stream::Stderr => err.take(bytes, watcher),
+                    Stream::Stdout => out.push(bytes, watcher),
+                    Stream::Stderr => err.push(bytes, watcher),
                 });
             for (name, value) in &exec.env {
                 command = command.env(name, value);

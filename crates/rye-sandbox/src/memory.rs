@@ -1,4 +1,4 @@
-//! The sandbox in memory.
+//! The in-memory sandbox.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use rye_engine::store::Later;
 
 use crate::files::{Files, Limits, unusable};
 use crate::path::{join, resolve, split};
-use crate::shell::{Shell, Task};
+use crate::shell::{Invocation, Shell};
 
-/// The longest that a script runs, also where nobody sets a time.
-const LONGEST: Duration = Duration::from_mins(10);
+/// Maximum run time of a script, also if the caller sets no timeout.
+const MAX_RUN_TIME: Duration = Duration::from_mins(10);
 
-/// Files in memory, and a small shell that starts no processes. Nothing that happens here
-/// leaves it, and nothing of it is left when it is dropped.
+/// Files in memory and a small shell that starts no processes. Nothing outside is
+/// reachable, and everything is gone when it is dropped.
 #[derive(Debug)]
 pub struct Virtual {
     files: Mutex<Files>,
@@ -28,12 +28,12 @@ impl Default for Virtual {
 }
 
 impl Virtual {
-    /// One without files.
+    /// Creates an empty sandbox with default limits.
     pub fn new() -> Self {
         Self::with_limits(Limits::default())
     }
 
-    /// One that keeps as much as you say.
+    /// Creates an empty sandbox with the given limits.
     pub fn with_limits(limits: Limits) -> Self {
         Self {
             files: Mutex::new(Files::new(limits)),
@@ -57,7 +57,7 @@ impl Virtual {
         let folder = resolve("", path)?;
         let files = self.files();
         if !files.info(&folder)?.is_folder {
-            return Err(unusable(path, "it is not a folder"));
+            return Err(unusable(path, "not a directory"));
         }
         let names = files.names(&folder).into_iter();
         names
@@ -72,18 +72,18 @@ impl Virtual {
     ) -> Result<rye_engine::sandbox::Executed, SandboxError> {
         let cwd = resolve("", exec.cwd.as_deref().unwrap_or_default())?;
         if !self.files().info(&cwd)?.is_folder {
-            return Err(unusable(&cwd, "it is not a folder"));
+            return Err(unusable(&cwd, "not a directory"));
         }
-        let task = Task {
+        let invocation = Invocation {
             script: exec.command,
             cwd,
             env: exec.env,
             stdin: exec.stdin,
-            time: exec.timeout.unwrap_or(LONGEST).min(LONGEST),
+            time: exec.timeout.unwrap_or(MAX_RUN_TIME).min(MAX_RUN_TIME),
             max_output: exec.max_output,
             max_told: exec.max_told,
         };
-        Ok(Shell::run(task, &self.files, watcher).await)
+        Ok(Shell::run(invocation, &self.files, watcher).await)
     }
 }
 
@@ -124,12 +124,12 @@ impl Sandbox for Virtual {
     }
 
     fn end<'a>(&'a self, _: &'a str) -> Later<'a, ()> {
-        // It never started one.
+        // It never starts processes.
         Box::pin(std::future::ready(()))
     }
 
     fn leads_to<'a>(&'a self, path: &'a str) -> Later<'a, LeadsTo> {
-        // There are no links in it, and nothing is around it.
+        // The file system has no links and no host paths.
         Box::pin(std::future::ready(LeadsTo {
             real: path.to_owned(),
             class: Class::Plain,

@@ -1,27 +1,27 @@
-//! Paths of a sandbox that lets nothing out.
+//! Path resolution inside the in-memory workspace.
 
 use rye_engine::sandbox::SandboxError;
 
-/// The workspace's own path, as its shell shows it.
+/// The path of the workspace as the shell shows it.
 pub(crate) const WORKSPACE: &str = "/workspace";
 
-/// The longest path, and the longest name in one.
-const LONGEST: usize = 4096;
-const LONGEST_NAME: usize = 255;
+/// Maximum length of a path and of a name, in bytes.
+const MAX_PATH_LEN: usize = 4096;
+const MAX_NAME_LEN: usize = 255;
 
-/// A path in the workspace without detours: names with `/` between them, nothing for the
-/// workspace itself.
+/// Normalises a path to names separated by `/`, relative to the workspace; the
+/// workspace itself is empty.
 pub(crate) fn resolve(cwd: &str, path: &str) -> Result<String, SandboxError> {
-    let outside = || SandboxError::Outside(shown(path));
+    let outside = || SandboxError::Outside(display_path(path));
     let unusable = |why: &str| SandboxError::Unusable {
-        path: shown(path),
+        path: display_path(path),
         why: why.to_owned(),
     };
-    if path.len() > LONGEST {
+    if path.len() > MAX_PATH_LEN {
         return Err(unusable("the path is too long"));
     }
     if path.contains('\0') {
-        return Err(unusable("the path has a zero byte"));
+        return Err(unusable("the path contains a NUL byte"));
     }
     let (from, path) = if path.starts_with('/') {
         let below = path.strip_prefix(WORKSPACE).ok_or_else(outside)?;
@@ -37,18 +37,18 @@ pub(crate) fn resolve(cwd: &str, path: &str) -> Result<String, SandboxError> {
             ".." => {
                 names.pop().ok_or_else(outside)?;
             }
-            name if name.len() > LONGEST_NAME => return Err(unusable("a name is too long")),
+            name if name.len() > MAX_NAME_LEN => return Err(unusable("a name is too long")),
             name => names.push(name),
         }
     }
     let resolved = names.join("/");
-    if resolved.len() > LONGEST {
+    if resolved.len() > MAX_PATH_LEN {
         return Err(unusable("the path is too long"));
     }
     Ok(resolved)
 }
 
-/// The folder that a resolved path is in, and its name there; none for the workspace.
+/// The parent and the name of a resolved path; `None` for the workspace.
 pub(crate) fn split(path: &str) -> Option<(&str, &str)> {
     match path.rsplit_once('/') {
         Some(split) => Some(split),
@@ -57,7 +57,7 @@ pub(crate) fn split(path: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// A name in a folder.
+/// Joins a directory and a name.
 pub(crate) fn join(folder: &str, name: &str) -> String {
     if folder.is_empty() {
         name.to_owned()
@@ -66,8 +66,8 @@ pub(crate) fn join(folder: &str, name: &str) -> String {
     }
 }
 
-/// A path as a message shows it: not endless.
-fn shown(path: &str) -> String {
+/// Truncates a path for display in a message.
+fn display_path(path: &str) -> String {
     if path.chars().count() > 200 {
         let start: String = path.chars().take(200).collect();
         return format!("{start}…");
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_taken_from_where_one_is() {
+    fn relative_paths_are_resolved_against_the_working_directory() {
         for (cwd, path, resolved) in [
             ("", "a/b", "a/b"),
             ("a", "b", "a/b"),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_lead_out_are_refused() {
+    fn paths_outside_the_workspace_are_rejected() {
         for path in [
             "..",
             "a/../..",
@@ -117,7 +117,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_resolved_is_inside(cwd in "[a-z]{0,3}", path in "[a./]{0,20}") {
+        fn resolved_paths_are_inside_the_workspace(cwd in "[a-z]{0,3}", path in "[a./]{0,20}") {
             if let Ok(resolved) = resolve(&cwd, &path) {
                 prop_assert!(!resolved.starts_with('/'));
                 prop_assert!(resolved.split('/').all(|name| name != ".." && name != "."));

@@ -1,13 +1,13 @@
 //! A small shell that starts no processes.
 //!
-//! It knows pipes, `&&`, `||`, `;`, redirections, quotes, variables and `*`, and the
-//! commands of [`builtins`]. It has no loops, functions or substitutions and says so
-//! rather than guess: what it cannot read it does not run. So a script ends after as many
-//! commands as it has, each of which is metered; whatever is fed to it, it neither hangs
-//! nor fills the memory.
+//! It supports pipes, `&&`, `||`, `;`, redirections, quotes, variables, `*` and the
+//! commands of [`builtins`]. It has no loops, functions or substitutions; a script that
+//! uses them is rejected before anything runs. A script therefore ends after a bounded
+//! number of commands, and every command is metered: no input makes the shell hang or
+//! exhaust memory.
 //!
-//! The commands of a pipe run one after the other, each with all that the one before
-//! wrote.
+//! The commands of a pipeline run one after the other, each reading the complete output
+//! of the previous one.
 
 mod builtins;
 mod expand;
@@ -20,4 +20,4 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use run::{Shell, Task};
+pub(crate) use run::{Invocation, Shell};

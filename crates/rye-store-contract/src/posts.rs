@@ -142,7 +142,7 @@ pub async fn controls_stay_until_a_commit_ends_them(subject: Subject) {
     assert_eq!(store.controls(&lease).await.unwrap(), orders);
     let lease = subject.other.claim(&sid("s"), Claim::Take).await.unwrap();
     assert_eq!(subject.other.controls(&lease).await.unwrap(), orders);
-    let end = |order: &Control| Op::EndOrder(order.id.clone());
+    let end = |order: &Control| Op::CompleteCommand(order.id.clone());
     write(&*subject.other, &lease, vec![end(&orders[1])])
         .await
         .unwrap();

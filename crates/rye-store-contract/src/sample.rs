@@ -59,7 +59,7 @@ pub fn thread(session: &str, name: &str) -> Thread {
         tokens: 0,
         compacting: None,
         turn: None,
-        last_order: None,
+        last_command: None,
         metadata: Map::new(),
         created_at: Millis(1_000),
         updated_at: Millis(1_000),
@@ -113,7 +113,7 @@ pub fn gate(session: &str, item: &str, key: &str) -> Gate {
         resume_key: key.to_owned(),
     };
     Gate {
-        id: GateId::of(&origin.session, &origin.thread, &origin.item, key),
+        id: GateId::new(&origin.session, &origin.thread, &origin.item, key),
         kind: GateKind::Approval,
         title: format!("may it {key}?"),
         body: "it would".to_owned(),

@@ -12,7 +12,7 @@ use rye_engine::store::{
     Claim, Control, Lease, Order, Post, SessionFilter, SessionStore, StoreError,
 };
 use rye_protocol::{
-    Batch, EntryKind, EventKind, GateRef, GateStatus, ItemStatus, Message, Millis, Op, OrderId,
+    Batch, CommandId, EntryKind, EventKind, GateRef, GateStatus, ItemStatus, Message, Millis, Op,
     Role, Usage,
 };
 use rye_store::{Memory, Sqlite};
@@ -154,13 +154,13 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         }),
         1 => gate().prop_map(|gate| vec![Op::ClearSuspended(gate.id)]),
         1 => Just(vec![Op::AddUsage(usage)]),
-        1 => order_id().prop_map(|id| vec![Op::EndOrder(id)]),
+        1 => order_id().prop_map(|id| vec![Op::CompleteCommand(id)]),
         2 => event().prop_map(|op| vec![op]),
     ];
     vec(one, 0..4).prop_map(|ops| ops.concat())
 }
 
-fn order_id() -> impl Strategy<Value = OrderId> {
+fn order_id() -> impl Strategy<Value = CommandId> {
     select(vec!["o0", "o1"]).prop_map(sample::id)
 }
 

@@ -186,7 +186,7 @@ fn what_cannot_be_asked_leaves_no_session_behind() {
     for (args, words) in [
         (
             vec!["prompt", "hi", "--model", "local/z"],
-            "there is no model `local/z`; did you mean",
+            "unknown model `local/z`; did you mean",
         ),
         (
             vec!["prompt", "hi", "--role", "reviewer"],

@@ -49,13 +49,13 @@ fn an_answer_that_is_not_whole_is_one_with_a_warning() {
             (
                 limit,
                 "output_limit",
-                "the answer is cut off",
+                "the answer is truncated",
                 "'go on', or a larger `max_output`",
             ),
             (
                 refusal,
                 "refused",
-                "the model would not go on",
+                "the model refused to continue",
                 "choose another model",
             ),
         ] {

@@ -36,7 +36,7 @@ const CASES: &[Case] = &[
         exit: 1,
         words: &[
             "Incorrect API key provided: [masked]",
-            "the key is from the variable SOME_API_KEY: see that it is right",
+            "variable SOME_API_KEY",
         ],
     },
     Case {
@@ -67,8 +67,8 @@ const CASES: &[Case] = &[
         args: &[],
         exit: 1,
         words: &[
-            "gave no stream but text/html: <html>Log in to the WiFi</html>",
-            "see that `base_url` in models.yaml is the address of its API",
+            "<html>Log in to the WiFi</html>",
+            "check `base_url` in models.yaml",
         ],
     },
     Case {
@@ -79,7 +79,7 @@ const CASES: &[Case] = &[
         },
         args: &[],
         exit: 1,
-        words: &["sends elsewhere, to http://elsewhere.example: "],
+        words: &["http://elsewhere.example: "],
     },
     Case {
         what: "a key amid a stream",
@@ -119,7 +119,7 @@ const CASES: &[Case] = &[
         },
         args: &[],
         exit: 1,
-        words: &["(length)", "a larger `max_output` in models.yaml"],
+        words: &["(length)", "`max_output` in models.yaml"],
     },
     Case {
         what: "an answer of 10 MiB",
@@ -197,10 +197,7 @@ fn no_key_says_which_variable_and_which_command() {
     world.unset("SOME_API_KEY");
     let output = world.run(&["prompt", "hello"]);
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        told.contains("export SOME_API_KEY=…, or: rye vault set SOME_API_KEY"),
-        "{told}"
-    );
+    assert!(told.contains("rye vault set SOME_API_KEY"), "{told}");
     let listed = world.run(&["models", "list"]);
     let listed = String::from_utf8_lossy(&listed.stdout);
     assert!(listed.contains("needs SOME_API_KEY"), "{listed}");

@@ -116,7 +116,7 @@ fn an_answer_that_is_not_whole_says_so() {
     message.stop_reason = Some("max_tokens".to_owned());
     app.pane_mut().entry(&written(message));
     let lines: Vec<_> = app.finished(90).iter().map(Line::text).collect();
-    let cut = "the answer is cut off: the model may not write more at once (max_tokens)";
+    let cut = "the answer is truncated: the model reached its output limit (max_tokens)";
     assert_eq!(lines, ["", "one, two", cut]);
 }
 

@@ -370,7 +370,7 @@ impl Session {
         }
         let shared = &self.open.shared;
         let mut batch = Batch::default();
-        batch.push(Op::EndOrder(control.id));
+        batch.push(Op::CompleteCommand(control.id));
         shared.store.commit(&shared.lease, batch).await.map(drop)
     }
 
@@ -602,7 +602,7 @@ pub(super) fn thread(session: &SessionId, key: &str, now: Millis) -> Thread {
         tokens: 0,
         compacting: None,
         turn: None,
-        last_order: None,
+        last_command: None,
         metadata: Map::new(),
         created_at: now,
         updated_at: now,

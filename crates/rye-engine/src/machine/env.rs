@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lillux::keys::SigningKey;
-use rye_protocol::{CallId, Limits, Millis, Prompted, Usage};
+use rye_protocol::{CallId, Limits, Millis, ModelContext, Usage};
 
 use super::Windows;
 use crate::compaction::Settings;
@@ -33,7 +33,7 @@ pub(crate) struct Env<'a> {
     /// The hash of the session's last seal.
     pub(crate) last_seal: Option<String>,
     /// What the model was told beside the history, and the hash of that.
-    pub(crate) prompted: Option<&'a (Prompted, String)>,
+    pub(crate) prompted: Option<&'a (ModelContext, String)>,
     /// When and how histories are summed up.
     pub(crate) compaction: &'a Settings,
     pub(crate) windows: &'a dyn Windows,

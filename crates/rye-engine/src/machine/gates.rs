@@ -50,7 +50,7 @@ impl Step<'_> {
         let key = request.resume_key.clone();
         let now = self.env.now;
         Some(Gate {
-            id: GateId::of(&thread.session, &thread.id, &item, &key),
+            id: GateId::new(&thread.session, &thread.id, &item, &key),
             kind: request.kind,
             title: one_line(&request.title),
             body: visible(&request.body).into_owned(),

@@ -1,7 +1,7 @@
 //! What comes in.
 
 use rye_protocol::{
-    CallId, EntryId, ErrorInfo, EventKind, Gate, GateId, OrderId, QueueItem, QueueItemId, Usage,
+    CallId, CommandId, EntryId, ErrorInfo, EventKind, Gate, GateId, QueueItem, QueueItemId, Usage,
 };
 
 use super::Compacted;
@@ -82,7 +82,7 @@ pub(crate) struct Artifact {
 /// An order that stands in the record until it is carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PostedOrder {
-    pub(crate) id: OrderId,
+    pub(crate) id: CommandId,
     /// Whether it is for this thread alone.
     pub(crate) alone: bool,
 }

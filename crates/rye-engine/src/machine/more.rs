@@ -143,7 +143,7 @@ impl Step<'_> {
         context.insert("of".to_owned(), json!(whose.word()));
         context.insert("raise_to".to_owned(), json!(to));
         Some(Gate {
-            id: GateId::of(&thread.session, &thread.id, &turn.item, &key),
+            id: GateId::new(&thread.session, &thread.id, &turn.item, &key),
             kind: GateKind::Approval,
             title: format!("{was}: may the {} use more?", whose.word()),
             body: format!(

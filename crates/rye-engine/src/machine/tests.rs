@@ -164,7 +164,7 @@ impl World {
             tokens: 0,
             compacting: None,
             turn: None,
-            last_order: None,
+            last_command: None,
             metadata: Map::new(),
             created_at: Millis(0),
             updated_at: Millis(0),
@@ -331,7 +331,7 @@ impl World {
         self.input(Input::Ask(call.clone(), Box::new(request)));
         let thread = &self.record.thread;
         let item = &thread.turn.as_ref().unwrap().item;
-        GateId::of(&thread.session, &thread.id, item, key)
+        GateId::new(&thread.session, &thread.id, item, key)
     }
 
     /// Somebody decides, in the store.

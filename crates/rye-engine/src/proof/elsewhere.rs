@@ -159,7 +159,7 @@ impl<'a> Settled<'a> {
     /// about a call that has a result, and about no other.
     pub(super) fn has(&self, gate: &Gate) -> bool {
         let origin = &gate.origin;
-        let id = GateId::of(
+        let id = GateId::new(
             &origin.session,
             &origin.thread,
             &origin.item,

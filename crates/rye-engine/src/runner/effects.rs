@@ -207,7 +207,7 @@ impl Runner {
         let Some(turn) = &thread.turn else {
             return;
         };
-        let gate = GateId::of(&thread.session, &thread.id, &turn.item, resume_key);
+        let gate = GateId::new(&thread.session, &thread.id, &turn.item, resume_key);
         let waiting = self.waiting.entry((call.clone(), gate)).or_default();
         waiting.push(reply);
     }

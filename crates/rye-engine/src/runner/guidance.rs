@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lillux::Hash;
-use rye_protocol::{ErrorCode, ErrorInfo, Prompted, PromptedTool, QueueItem, QueueItemId};
+use rye_protocol::{ErrorCode, ErrorInfo, ModelContext, QueueItem, QueueItemId, ToolDefinition};
 
 use super::Runner;
 use crate::guides::{self, Role};
@@ -59,7 +59,7 @@ impl Runner {
 
     /// What the model is told beside the history, to be written down with its answer.
     pub(super) fn remember_prompt(&mut self, model: &str, info: ModelInfo, guidance: &Guidance) {
-        let same = |(known, _): &(Prompted, String)| {
+        let same = |(known, _): &(ModelContext, String)| {
             known.model == model
                 && known.context_window == info.context_window
                 && known.system == guidance.system
@@ -68,12 +68,12 @@ impl Runner {
             return;
         }
         let tools = self.shared.tools.specs();
-        let tools = tools.iter().map(|tool| PromptedTool {
+        let tools = tools.iter().map(|tool| ToolDefinition {
             name: tool.name.clone(),
             description: tool.description.clone(),
             parameters: tool.parameters.clone(),
         });
-        let prompted = Prompted {
+        let prompted = ModelContext {
             model: model.to_owned(),
             context_window: info.context_window,
             max_output: info.max_output,

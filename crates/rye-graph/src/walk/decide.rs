@@ -223,7 +223,7 @@ impl<'g> Walk<'g> {
         context.insert("chain_hash".to_owned(), self.graph.hash.to_hex().into());
         let actions = asked.actions.iter().cloned();
         let mut gate = Gate {
-            id: GateId::of(&session, &thread, &item, &asked.key),
+            id: GateId::new(&session, &thread, &item, &asked.key),
             kind: asked.kind,
             title: asked.title.clone(),
             body: asked.body.clone(),

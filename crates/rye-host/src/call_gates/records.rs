@@ -76,7 +76,7 @@ pub(super) fn asked(gate: &Gate, project: &Path, key: Option<&SigningKey>) -> Ba
         tokens: 0,
         compacting: None,
         turn: None,
-        last_order: None,
+        last_command: None,
         metadata: Map::new(),
         created_at: at,
         updated_at: at,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rye_engine::protocol::{Archive, Entry, EntryKind, Prompted, PromptedTool, Thread};
+use rye_engine::protocol::{Archive, Entry, EntryKind, ModelContext, Thread, ToolDefinition};
 use serde_json::{Value, json};
 
 use super::Replayed;
@@ -86,7 +86,7 @@ fn text(value: &Value) -> String {
 }
 
 /// Compares what models are told beside the history with what they were told.
-pub(super) fn prompts(then: &[Prompted], now: &[Prompted], replayed: &mut Replayed) {
+pub(super) fn prompts(then: &[ModelContext], now: &[ModelContext], replayed: &mut Replayed) {
     for (then, now) in then.iter().zip(now) {
         let mut add = |what: &str, then: &str, now: &str| {
             if then != now {
@@ -98,9 +98,9 @@ pub(super) fn prompts(then: &[Prompted], now: &[Prompted], replayed: &mut Replay
         };
         add("the model", &then.model, &now.model);
         add("the system prompt", &then.system, &now.system);
-        let by_name = |tools: &[PromptedTool]| -> BTreeMap<String, String> {
+        let by_name = |tools: &[ToolDefinition]| -> BTreeMap<String, String> {
             let tools = tools.iter();
-            let shown = |it: &PromptedTool| format!("{}\n{:#}", it.description, it.parameters);
+            let shown = |it: &ToolDefinition| format!("{}\n{:#}", it.description, it.parameters);
             tools.map(|it| (it.name.clone(), shown(it))).collect()
         };
         let (then, now) = (by_name(&then.tools), by_name(&now.tools));

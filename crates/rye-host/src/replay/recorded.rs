@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use rye_engine::model::Models;
 use rye_engine::protocol::{
     Archive, Author, CallId, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind,
-    ItemStatus, Message, Part, Prompted, QueueItem, QueueItemId, ResultStatus, Role, Thread, Usage,
+    ItemStatus, Message, ModelContext, Part, QueueItem, QueueItemId, ResultStatus, Role, Thread,
+    Usage,
 };
 use serde_json::Value;
 
@@ -88,7 +89,7 @@ pub(super) struct Recorded {
     pub(super) items: Vec<Item>,
     pub(super) steps: Vec<Step>,
     pub(super) results: HashMap<CallId, Given>,
-    pub(super) prompts: Vec<Prompted>,
+    pub(super) prompts: Vec<ModelContext>,
 }
 
 impl Recorded {

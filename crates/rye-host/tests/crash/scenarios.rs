@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rye_engine::protocol::{Limits, QueueMode};
-use rye_model::{Fault, Said, Script, Step, Tokens};
+use rye_model::{Fault, Script, ScriptedAnswer, Step, Tokens};
 use serde_json::json;
 
 use super::tools::LOG;
@@ -58,7 +58,7 @@ const NONE: Limits = Limits {
 };
 
 fn nothing() -> Script {
-    Script::of([])
+    Script::new([])
 }
 
 fn task(prompt: &str) -> Step {
@@ -105,12 +105,12 @@ const PLAIN: Scenario = Scenario {
 pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "plain answer",
-        script: || Script::of([Step::text("hello")]),
+        script: || Script::new([Step::text("hello")]),
         ..PLAIN
     },
     Scenario {
         name: "two prompts",
-        script: || Script::of([Step::text("one"), Step::text("two")]),
+        script: || Script::new([Step::text("one"), Step::text("two")]),
         prompts: &[
             ("p1", "first", QueueMode::Followup),
             ("p2", "second", QueueMode::Followup),
@@ -119,22 +119,22 @@ pub(crate) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "one tool, at most once",
-        script: || Script::of([call("once", "a"), Step::text("done")]),
+        script: || Script::new([call("once", "a"), Step::text("done")]),
         ..PLAIN
     },
     Scenario {
         name: "one tool, pure",
-        script: || Script::of([call("pure", "a"), Step::text("done")]),
+        script: || Script::new([call("pure", "a"), Step::text("done")]),
         ..PLAIN
     },
     Scenario {
         name: "one tool, idempotent",
-        script: || Script::of([call("idempotent", "a"), Step::text("done")]),
+        script: || Script::new([call("idempotent", "a"), Step::text("done")]),
         ..PLAIN
     },
     Scenario {
         name: "one tool, ask",
-        script: || Script::of([call("ask", "a"), Step::text("done")]),
+        script: || Script::new([call("ask", "a"), Step::text("done")]),
         person: Person::RunsAgain,
         ..PLAIN
     },
@@ -145,7 +145,7 @@ pub(crate) const ALL: &[Scenario] = &[
                 fault: Fault::Overloaded,
                 times: None,
             };
-            Script::of([call("once", "a"), busy])
+            Script::new([call("once", "a"), busy])
         },
         ..PLAIN
     },
@@ -153,41 +153,41 @@ pub(crate) const ALL: &[Scenario] = &[
         name: "parallel tools",
         script: || {
             let all = calls(&[("once", "a"), ("pure", "b"), ("once", "c")]);
-            Script::of([all, Step::text("done")])
+            Script::new([all, Step::text("done")])
         },
         ..PLAIN
     },
     Scenario {
         name: "a gate",
-        script: || Script::of([call("gated", "a"), Step::text("done")]),
+        script: || Script::new([call("gated", "a"), Step::text("done")]),
         ..PLAIN
     },
     Scenario {
         name: "two gates in one tool",
-        script: || Script::of([call("gated_twice", "a"), Step::text("done")]),
+        script: || Script::new([call("gated_twice", "a"), Step::text("done")]),
         ..PLAIN
     },
     Scenario {
         name: "steer over a gate",
-        script: || Script::of([call("gated_again", "a"), Step::text("all right")]),
+        script: || Script::new([call("gated_again", "a"), Step::text("all right")]),
         person: Person::Steers,
         ..PLAIN
     },
     Scenario {
         name: "order to a thread",
-        script: || Script::of([call("gated_again", "a"), Step::text("all right")]),
+        script: || Script::new([call("gated_again", "a"), Step::text("all right")]),
         person: Person::Orders { all: false },
         ..PLAIN
     },
     Scenario {
         name: "order to all threads",
-        script: || Script::of([call("gated_again", "a"), Step::text("all right")]),
+        script: || Script::new([call("gated_again", "a"), Step::text("all right")]),
         person: Person::Orders { all: true },
         ..PLAIN
     },
     Scenario {
         name: "collect window",
-        script: || Script::of([Step::text("all of you")]),
+        script: || Script::new([Step::text("all of you")]),
         prompts: &[
             ("p1", "first", QueueMode::Collect),
             ("p2", "second", QueueMode::Collect),
@@ -196,33 +196,33 @@ pub(crate) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "expiry while down",
-        script: || Script::of([call("expiring", "a"), Step::text("too late")]),
+        script: || Script::new([call("expiring", "a"), Step::text("too late")]),
         person: Person::Sleeps,
         down_for: Duration::from_hours(1),
         ..PLAIN
     },
     Scenario {
         name: "child session",
-        script: || Script::of([task("look"), Step::text("done")]),
-        child: || Script::of([call("once", "a"), Step::text("seen")]),
+        script: || Script::new([task("look"), Step::text("done")]),
+        child: || Script::new([call("once", "a"), Step::text("seen")]),
         ..PLAIN
     },
     Scenario {
         name: "gate in a child",
-        script: || Script::of([task("look"), Step::text("done")]),
-        child: || Script::of([call("gated_again", "a"), Step::text("seen")]),
+        script: || Script::new([task("look"), Step::text("done")]),
+        child: || Script::new([call("gated_again", "a"), Step::text("seen")]),
         ..PLAIN
     },
     Scenario {
         name: "steer over a child",
-        script: || Script::of([task("look"), Step::text("all right")]),
-        child: || Script::of([call("gated_again", "a"), Step::text("seen")]),
+        script: || Script::new([task("look"), Step::text("all right")]),
+        child: || Script::new([call("gated_again", "a"), Step::text("seen")]),
         person: Person::Steers,
         ..PLAIN
     },
     Scenario {
         name: "a limit of turns",
-        script: || Script::of([call("once", "a"), call("once", "b"), call("once", "c")]),
+        script: || Script::new([call("once", "a"), call("once", "b"), call("once", "c")]),
         limits: Limits {
             turns: Some(2),
             ..NONE
@@ -231,8 +231,8 @@ pub(crate) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "a limit that a child reaches",
-        script: || Script::of([task("look"), Step::text("done")]),
-        child: || Script::of([call("once", "a"), call("once", "b"), call("once", "c")]),
+        script: || Script::new([task("look"), Step::text("done")]),
+        child: || Script::new([call("once", "a"), call("once", "b"), call("once", "c")]),
         limits: Limits {
             turns: Some(3),
             ..NONE
@@ -260,16 +260,16 @@ pub(crate) const ALL: &[Scenario] = &[
         script: || Script {
             context_window: 10_500,
             max_output: 100,
-            ..Script::of([
+            ..Script::new([
                 call("once", &"a".repeat(40_000)),
                 // It says less than it is, so nobody sees it coming.
-                Step::Say(Said {
+                Step::Answer(ScriptedAnswer {
                     text: "one".repeat(2_000),
                     usage: Some(Tokens {
                         input: 10,
                         ..Tokens::default()
                     }),
-                    ..Said::default()
+                    ..ScriptedAnswer::default()
                 }),
                 Step::text("done"),
             ])
@@ -279,7 +279,7 @@ pub(crate) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "a limit that asks for more",
-        script: || Script::of([call("once", "a"), call("once", "b"), Step::text("done")]),
+        script: || Script::new([call("once", "a"), call("once", "b"), Step::text("done")]),
         limits: Limits {
             turns: Some(2),
             ..NONE
@@ -289,32 +289,32 @@ pub(crate) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "an approved item, receipts",
-        script: || Script::of([bridged("rye:deploy"), Step::text("done")]),
+        script: || Script::new([bridged("rye:deploy"), Step::text("done")]),
         in_project: true,
         ..PLAIN
     },
     Scenario {
         name: "approved commands",
-        script: || Script::of([command("a"), command("b"), Step::text("done")]),
+        script: || Script::new([command("a"), command("b"), Step::text("done")]),
         in_project: true,
         ..PLAIN
     },
     Scenario {
         name: "other arguments are approved",
-        script: || Script::of([bridged("rye:deploy"), Step::text("done")]),
+        script: || Script::new([bridged("rye:deploy"), Step::text("done")]),
         in_project: true,
         person: Person::Edits,
         ..PLAIN
     },
     Scenario {
         name: "an approved MCP tool",
-        script: || Script::of([bridged("mcp:weather/rain"), Step::text("done")]),
+        script: || Script::new([bridged("mcp:weather/rain"), Step::text("done")]),
         in_project: true,
         ..PLAIN
     },
     Scenario {
         name: "a credential that is asked for",
-        script: || Script::of([bridged("command:open"), Step::text("done")]),
+        script: || Script::new([bridged("command:open"), Step::text("done")]),
         in_project: true,
         ..PLAIN
     },
@@ -327,18 +327,18 @@ const TWO: &[(&str, &str, QueueMode)] = &[
 
 /// The context is full once the second prompt is answered.
 fn full() -> Script {
-    let full = Said {
+    let full = ScriptedAnswer {
         text: "two".to_owned(),
         usage: Some(Tokens {
             input: 200_000,
             ..Tokens::default()
         }),
-        ..Said::default()
+        ..ScriptedAnswer::default()
     };
-    Script::of([
+    Script::new([
         call("once", &"a".repeat(40_000)),
         Step::text("one"),
-        Step::Say(full),
+        Step::Answer(full),
         Step::text("three"),
     ])
 }

@@ -9,7 +9,7 @@ use rye_engine::store::Later;
 use rye_engine::tool::{
     DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
 };
-use rye_model::{Catalogue, Fault, Said, Script, Step};
+use rye_model::{Catalogue, Fault, Script, ScriptedAnswer, Step};
 use serde_json::{Value, json};
 
 use super::dice::Dice;
@@ -102,7 +102,7 @@ pub(crate) fn models(folder: &Path, seed: u64) -> Catalogue {
     let mut models = Catalogue::new(folder);
     for number in 0..SCRIPTS {
         let mut dice = Dice::of(seed, number);
-        let script = Script::of((0..STEPS).map(|_| step(&mut dice)));
+        let script = Script::new((0..STEPS).map(|_| step(&mut dice)));
         models = models.with(format!("scripted:{number}"), script);
     }
     models
@@ -114,12 +114,12 @@ fn step(dice: &mut Dice) -> Step {
     match dice.below(100) {
         0..45 => Step::text("an answer"),
         // Slow enough to be aborted in the middle of it.
-        45..55 => Step::Say(Said {
+        45..55 => Step::Answer(ScriptedAnswer {
             text: "an answer that takes its time".to_owned(),
             delay_ms: ms,
             chunk_chars: Some(5),
             chunk_ms: 3,
-            ..Said::default()
+            ..ScriptedAnswer::default()
         }),
         55..58 => Step::Fail {
             fault: Fault::InvalidRequest,

@@ -9,7 +9,7 @@ use crate::id::{ItemId, ItemKind};
 use crate::integrity::Problem;
 use crate::lookup;
 use crate::metadata;
-use crate::search::{Candidate, Claim, Document, Hit, Reader};
+use crate::search::{Candidate, Document, Hit, Reader, SignatureClaim};
 use crate::signature::{self, Binding, SignatureError};
 use crate::trust::{Trust, TrustedKey};
 use crate::verify;
@@ -29,7 +29,7 @@ impl Library {
             });
         }
         let (kind, id) = (hit.reference.kind.folder(), &hit.reference.id);
-        let name = hit.place.path.to_string_lossy();
+        let name = hit.location.path.to_string_lossy();
         let extension = name.rfind('.').map_or("", |dot| &name[dot..]);
         let binding = Binding::of(format!("{kind}/{id}{extension}"));
         verify::check_binding(&claim.line, Some(&binding))?;
@@ -59,13 +59,13 @@ impl Reader for Library {
         let element = claim.as_ref().ok().and_then(|claim| claim.element.clone());
         let shown = element.map_or(bytes, |range| &bytes[range]);
         let signature = match claim {
-            Ok(claim) => Some(Claim {
+            Ok(claim) => Some(SignatureClaim {
                 line: claim.line,
                 intact: true,
             }),
             Err(Problem::Changed { .. }) => {
                 let split = signature::split(bytes, &form.comment).ok();
-                split.map(|split| Claim {
+                split.map(|split| SignatureClaim {
                     line: split.line,
                     intact: false,
                 })
@@ -86,7 +86,8 @@ impl Reader for Library {
                 category: metadata.category().map(str::to_owned),
                 risk: metadata.risk_level().map(|risk| risk.as_str().to_owned()),
                 version: metadata.version().map(str::to_owned),
-                runs: metadata.executor_id().is_some() || metadata.tool_type() == Some("primitive"),
+                runnable: metadata.executor_id().is_some()
+                    || metadata.tool_type() == Some("primitive"),
                 ..document
             },
             Err(error) => Document {

@@ -1,13 +1,13 @@
-//! Numbers and texts as bytes, read in place and never beyond their end.
+//! Bounds-checked encoding and decoding of integers and strings.
 
-/// Odd, so that multiplying by it loses nothing.
+/// Odd, so multiplication by it is a bijection on `u64`.
 const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Tells bytes that were damaged from those that were written. Not against
-/// somebody who means to deceive: who can write the file can also write this.
+/// Detects accidental corruption. It is no protection against tampering: an attacker who can
+/// write the file can also write a matching checksum.
 ///
-/// Each step is a bijection of what it takes in, so a change within any one
-/// word of eight bytes is always noticed.
+/// Each step is a bijection of its input, so a change within any single eight-byte word
+/// always changes the result.
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
     let mut lanes = [1, 2, 3, 4].map(|n: u64| PRIME.wrapping_mul(n));
     let (blocks, rest) = bytes.as_chunks::<32>();
@@ -27,8 +27,8 @@ pub(super) fn checksum(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Writes a number in as few bytes as it needs, seven bits each.
-pub(super) fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
+/// Appends an LEB128 varint.
+pub(super) fn write_varint(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(low_bits(number) | 0x80);
         number >>= 7;
@@ -40,13 +40,13 @@ fn low_bits(number: u64) -> u8 {
     number.to_le_bytes()[0] & 0x7f
 }
 
-/// Writes a text after its length.
-pub(super) fn put_text(bytes: &mut Vec<u8>, text: &str) {
-    put_number(bytes, text.len() as u64);
+/// Appends a length-prefixed string.
+pub(super) fn write_str(bytes: &mut Vec<u8>, text: &str) {
+    write_varint(bytes, text.len() as u64);
     bytes.extend_from_slice(text.as_bytes());
 }
 
-/// A place in bytes that are read from front to back. What is not there is none.
+/// Reads bytes front to back. Every method returns `None` at the end of the input.
 #[derive(Debug, Clone)]
 pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
 
@@ -71,9 +71,9 @@ impl<'a> Cursor<'a> {
         self.array().copied().map(u64::from_le_bytes)
     }
 
-    /// What [`put_number`] wrote.
+    /// Reads an integer written by [`write_varint`].
     #[inline]
-    pub(super) fn number(&mut self) -> Option<u64> {
+    pub(super) fn varint(&mut self) -> Option<u64> {
         let (&first, rest) = self.0.split_first()?;
         self.0 = rest;
         if first < 0x80 {
@@ -93,21 +93,21 @@ impl<'a> Cursor<'a> {
         None
     }
 
-    /// What [`put_text`] wrote.
+    /// Reads a string written by [`write_str`].
     pub(super) fn text(&mut self) -> Option<&'a str> {
-        let length = usize::try_from(self.number()?).ok()?;
+        let length = usize::try_from(self.varint()?).ok()?;
         std::str::from_utf8(self.take(length)?).ok()
     }
 }
 
-/// A number of things in memory. More than fit do not occur: each takes more
-/// than one byte of an address space that is not that much larger.
-pub(super) fn narrow(number: usize) -> u32 {
+/// Converts an in-memory count to `u32`. It saturates, which cannot happen in practice:
+/// each counted element takes more than one byte of memory.
+pub(super) fn to_u32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// The same, back.
-pub(super) fn wide(number: u32) -> usize {
+/// Converts back to `usize`.
+pub(super) fn to_usize(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
@@ -119,18 +119,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_and_texts_read_back_as_written(number: u64, text: String) {
+        fn numbers_and_texts_round_trip(number: u64, text: String) {
             let mut bytes = Vec::new();
-            put_number(&mut bytes, number);
-            put_text(&mut bytes, &text);
+            write_varint(&mut bytes, number);
+            write_str(&mut bytes, &text);
             let mut cursor = Cursor(&bytes);
-            prop_assert_eq!(cursor.number(), Some(number));
+            prop_assert_eq!(cursor.varint(), Some(number));
             prop_assert_eq!(cursor.text(), Some(text.as_str()));
-            prop_assert_eq!(cursor.number(), None);
+            prop_assert_eq!(cursor.varint(), None);
         }
 
         #[test]
-        fn every_flip_and_every_cut_is_noticed(
+        fn checksum_detects_every_flip_and_truncation(
             bytes in prop::collection::vec(any::<u8>(), 1..200),
             place: prop::sample::Index,
             flip in 1u8..,
@@ -144,9 +144,9 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_harm(bytes: Vec<u8>) {
+        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
             let mut cursor = Cursor(&bytes);
-            while cursor.number().is_some() {
+            while cursor.varint().is_some() {
                 cursor.text();
             }
         }

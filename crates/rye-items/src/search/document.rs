@@ -1,4 +1,4 @@
-//! What the index knows of a file, and who reads it.
+//! The searchable content of a file, and the trait that extracts it.
 
 use lillux::Hash;
 
@@ -6,66 +6,66 @@ use crate::id::{ItemId, ItemKind};
 use crate::signature::SignatureLine;
 use crate::space::Root;
 
-/// What one file says, as far as it can be searched for or is shown.
+/// The parts of a file that are searched or displayed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Document {
-    /// A heading, where the file has one.
+    /// The heading; empty if the file has none.
     pub title: String,
     /// What the item is for.
     pub description: String,
-    /// Words that somebody chose for it.
+    /// Author-chosen keywords.
     pub tags: Vec<String>,
-    /// The names of what it takes.
+    /// Parameter names.
     pub parameters: Vec<String>,
-    /// Where it belongs, with slashes. Without one, the folder of its id counts.
+    /// Category path, separated by slashes. Defaults to the folder of the id.
     pub category: Option<String>,
-    /// `low`, `medium`, `high` or `critical`, as the file says.
+    /// `low`, `medium`, `high` or `critical`, as declared in the file.
     pub risk: Option<String>,
-    /// Its version, as the file says.
+    /// Version, as declared in the file.
     pub version: Option<String>,
-    /// Whether something runs it: a library beside tools is a file that nothing does.
-    pub runs: bool,
-    /// Who says to have signed it.
-    pub signature: Option<Claim>,
-    /// The text to search through. Only its beginning is looked at.
+    /// Whether the item can be executed; a library next to tools cannot.
+    pub runnable: bool,
+    /// The signature line, if there is one. Not verified.
+    pub signature: Option<SignatureClaim>,
+    /// Full text. Only the first 64 KiB are indexed.
     pub body: String,
-    /// Why the file could not be understood; it is found by its id nevertheless.
+    /// Why the metadata could not be parsed. The item is still found by its id.
     pub problem: Option<String>,
 }
 
-/// The signature line of a file, and whether it fits the file's bytes. Says
-/// nothing about whether the key is trusted or the signature is right.
+/// The signature line of a file and whether its hash matches the content. It does not
+/// say whether the key is trusted or the signature is valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
-    /// The line.
+pub struct SignatureClaim {
+    /// The parsed signature line.
     pub line: SignatureLine,
-    /// Whether the hash in it is that of the bytes it covers.
+    /// Whether the hash in the line matches the content.
     pub intact: bool,
 }
 
-/// A file that is an item.
+/// A file that has been identified as an item.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
-    /// Where it was found.
+    /// The root that contains the file.
     pub root: &'a Root,
-    /// What it is.
+    /// The kind, derived from the folder.
     pub kind: ItemKind,
-    /// Its id.
+    /// The id, derived from the path.
     pub id: &'a ItemId,
-    /// Its path, relative to the root's `.ai/`.
+    /// Path relative to the root's `.ai/`.
     pub path: &'a str,
 }
 
-/// Who understands files. Called from several threads at once.
+/// Extracts documents from files. Called from several threads at once.
 pub trait Reader: Sync {
-    /// Changes whenever the same file could give another id or document. What
-    /// was read under another version is not used.
+    /// Identifies the extraction logic. Must change whenever the same file could give a
+    /// different id or document; cached documents of other versions are ignored.
     fn version(&self) -> Hash;
 
-    /// The id of the item that a file is, told from its path below the folder
-    /// of its kind; none for a file that is no item.
+    /// Derives the id of an item from its path below the folder of its kind. Returns
+    /// `None` if the file is not an item.
     fn identify(&self, kind: ItemKind, path: &str) -> Option<ItemId>;
 
-    /// What a file says. One that cannot be understood has a `problem`.
+    /// Extracts the document of a file. If the file cannot be parsed, sets `problem`.
     fn read(&self, candidate: &Candidate<'_>, bytes: &[u8]) -> Document;
 }

@@ -1,45 +1,45 @@
-//! What is asked.
+//! Search queries.
 
 use lillux::keys::Fingerprint;
 
 use crate::id::ItemKind;
 use crate::space::Space;
 
-use super::words::{self, Run};
+use super::tokenize::{self, Run};
 
-/// How many words of a query count; more say nothing more.
-const MOST_WORDS: usize = 32;
-/// How much of a query's text is looked at.
-const LONGEST_TEXT: usize = 8 << 10;
-/// How many hits are given where nobody says otherwise.
+/// Words of a query that are used; the rest is ignored.
+const MAX_WORDS: usize = 32;
+/// Bytes of a query that are used.
+const MAX_TEXT_LEN: usize = 8 << 10;
+/// Default number of hits.
 const LIMIT: usize = 20;
 
-/// A question to the catalogue: words, and what a hit must be. An empty list
-/// leaves a filter out; an empty text lists all that pass, ordered by id.
+/// A search query: words and filters. An empty filter list matches everything; an empty
+/// text lists all items that pass the filters, ordered by id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
-    /// Words in any order. Only the first 32 count.
+    /// Words in any order. Only the first 32 are used.
     pub text: String,
     /// Only items of these kinds.
     pub kinds: Vec<ItemKind>,
-    /// Only items of these spaces. What shadows an item from a space that was
-    /// not asked for does not hide it.
+    /// Only items in these spaces. An item is not hidden by one that shadows it from a
+    /// space that is not listed here.
     pub spaces: Vec<Space>,
-    /// Only items of this category and those below it: `rye/bash` has
-    /// `rye/bash/extra` in it, not `rye/bashful`.
+    /// Only items in this category or below it: `rye/bash` includes `rye/bash/extra`,
+    /// but not `rye/bashful`.
     pub category: Option<String>,
-    /// Only items that say to be signed by this key.
+    /// Only items whose signature line names this key.
     pub signer: Option<Fingerprint>,
-    /// Only items of this risk.
+    /// Only items with this risk level, ignoring case.
     pub risk: Option<String>,
-    /// Only what something runs.
-    pub runs: bool,
-    /// How many hits at most.
+    /// Only items that can be executed.
+    pub runnable: bool,
+    /// Maximum number of hits.
     pub limit: usize,
 }
 
 impl Query {
-    /// Words without filters, twenty hits.
+    /// A query without filters and with the default limit of 20.
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -48,51 +48,51 @@ impl Query {
             category: None,
             signer: None,
             risk: None,
-            runs: false,
+            runnable: false,
             limit: LIMIT,
         }
     }
 
-    /// What of the text is looked at.
-    pub(super) fn looked_at(&self) -> &str {
+    /// The part of the text that is used.
+    pub(super) fn used_text(&self) -> &str {
         let text = self.text.trim_start();
-        &text[..text.floor_char_boundary(LONGEST_TEXT)]
+        &text[..text.floor_char_boundary(MAX_TEXT_LEN)]
     }
 
-    /// The words of the text, each once, in their order.
+    /// The distinct words of the text, in order.
     pub(super) fn words(&self) -> Vec<Word> {
         let mut found: Vec<Word> = Vec::new();
-        words::runs(self.looked_at(), |run| {
-            if found.len() < MOST_WORDS && !found.iter().any(|word| word.whole == run.whole()) {
-                found.push(Word::of(run));
+        tokenize::runs(self.used_text(), |run| {
+            if found.len() < MAX_WORDS && !found.iter().any(|word| word.whole == run.whole()) {
+                found.push(Word::from_run(run));
             }
         });
         found
     }
 }
 
-/// The words that say something; all, where none does.
-pub(super) fn saying_something(words: &[Word]) -> Vec<&Word> {
-    let says = |word: &&Word| !lillux::says_nothing(&word.whole);
-    let some: Vec<_> = words.iter().filter(says).collect();
-    if some.is_empty() {
+/// Drops stop words, unless all words are stop words.
+pub(super) fn without_stop_words(words: &[Word]) -> Vec<&Word> {
+    let is_content = |word: &&Word| !lillux::says_nothing(&word.whole);
+    let content: Vec<_> = words.iter().filter(is_content).collect();
+    if content.is_empty() {
         words.iter().collect()
     } else {
-        some
+        content
     }
 }
 
-/// A word of a query.
+/// A query word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word {
-    /// All of it, in lower case: `readfile` for `readFile`.
+    /// The whole word in lower case: `readfile` for `readFile`.
     pub(super) whole: String,
-    /// Its parts where it has several: `read`, `file`.
+    /// Its parts if it has several: `read`, `file`.
     pub(super) parts: Vec<String>,
 }
 
 impl Word {
-    fn of(run: Run<'_>) -> Self {
+    fn from_run(run: Run<'_>) -> Self {
         let parts: Vec<_> = run.parts().map(str::to_owned).collect();
         Self {
             whole: run.whole().to_owned(),
@@ -106,19 +106,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_without_end_has_an_end() {
+    fn long_queries_are_truncated() {
         let long: Vec<_> = (0..10_000).map(|n| format!("word{n}")).collect();
-        assert_eq!(Query::new(long.join(" ")).words().len(), MOST_WORDS);
+        assert_eq!(Query::new(long.join(" ")).words().len(), MAX_WORDS);
         let spaces = " ".repeat(1 << 20) + "word";
         assert_eq!(Query::new(spaces).words().len(), 1);
         let commas = ",".repeat(1 << 20) + "word";
         assert_eq!(Query::new(commas).words(), []);
         let one = "é".repeat(1 << 20);
-        assert!(Query::new(one).words()[0].whole.len() <= words::LONGEST);
+        assert!(Query::new(one).words()[0].whole.len() <= tokenize::MAX_WORD_LEN);
     }
 
     #[test]
-    fn words_that_say_nothing_do_not_count_beside_others() {
+    fn stop_words_are_ignored_next_to_other_words() {
         for (text, counting) in [
             ("send a message to the team", "send message team"),
             ("to", "to"),
@@ -126,14 +126,14 @@ mod tests {
             ("the toFor", "tofor"),
         ] {
             let words = Query::new(text).words();
-            let left = saying_something(&words).into_iter();
+            let left = without_stop_words(&words).into_iter();
             let left: Vec<_> = left.map(|word| word.whole.as_str()).collect();
             assert_eq!(left.join(" "), counting);
         }
     }
 
     #[test]
-    fn a_word_said_twice_counts_once() {
+    fn repeated_words_count_once() {
         let words = Query::new("read READ readFile").words();
         let wholes: Vec<_> = words.iter().map(|word| word.whole.as_str()).collect();
         assert_eq!(wholes, ["read", "readfile"]);

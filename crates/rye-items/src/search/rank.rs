@@ -1,42 +1,42 @@
-//! How well each file fits the words: BM25 over weighted fields.
+//! Scores files: BM25 over weighted fields.
 //!
-//! For each word of the query, what it stands for is counted in each field of a
-//! file, weighted, and saturated: a word that is ten times in a file says little
-//! more than one that is there twice. Rare words count more than frequent ones,
-//! and a file that has all of the words more than one that has some of them
-//! often. Sums are taken in one order, so a file's score depends on nothing but
-//! the files and the query.
+//! For each query word, the occurrences of its expansions in each field are weighted,
+//! summed and saturated: ten occurrences count little more than two. Rare words count
+//! more than frequent ones, and a file that contains all words scores higher than one
+//! that contains some of them often. Sums are computed in a fixed order, so a score
+//! depends only on the files and the query.
 
-use super::bytes::wide;
-use super::resolve::Wanted;
-use super::segment::{Counts, Field, Occurs};
+use super::bytes::to_usize;
+use super::expand::QueryTerm;
+use super::segment::{Counts, Field, Occurrence};
 use super::view::{Norm, View};
 
-/// Weights of a word in name, path, tags or title, description, parameters.
+/// Weights of the fields before the body, in the order of [`Field`].
 const WEIGHTS: [f32; Field::COUNT - 1] = [6.0, 2.0, 4.0, 3.0, 2.0];
-/// More in one short field says nothing more.
-const MOST_IN_FIELD: u16 = 2;
-/// What a body can count at most, and how often a word has to be in it for half of that.
-const BODY: f32 = 3.0;
-const HALF: f32 = 2.0;
-/// How fast a word saturates.
+/// Occurrences per short field that count.
+const MAX_PER_FIELD: u16 = 2;
+/// Upper bound of the body's weight, and the number of occurrences that give half of
+/// it.
+const MAX_BODY_WEIGHT: f32 = 3.0;
+const HALF_SATURATION: f32 = 2.0;
+/// BM25's `k1`: how fast the weight of a word saturates.
 const SATURATION: f32 = 1.2;
-/// What is left of the score of a file that has none of the words in full.
-const SOME: f32 = 0.4;
-/// What a word that is there only in part adds to that.
-const IN_PART: f32 = 0.5;
+/// Share of the score that a file keeps if it contains no query word in full.
+const MIN_COVERAGE: f32 = 0.4;
+/// How much a partial match counts towards coverage, relative to a full one.
+const PARTIAL: f32 = 0.5;
 
-/// What is found of the query in one file.
+/// The match of one file.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Match {
     pub(super) score: f32,
-    /// What the word that is being looked at counts so far.
+    /// Accumulated weight of the word being processed.
     weight: f32,
-    /// The words that are there in full, a bit for each.
+    /// Bit set of the words that match in full.
     full: u32,
-    /// The words that are there in full or in part.
+    /// Bit set of the words that match in full or in part.
     any: u32,
-    /// The words that are in the name, in full.
+    /// Bit set of the words that match in full in the name.
     name: u32,
 }
 
@@ -45,18 +45,18 @@ impl Match {
         self.any != 0
     }
 
-    /// Whether all words are in the name.
+    /// Whether the name contains all words.
     pub(super) fn is_in_name(&self, words: usize) -> bool {
-        wide(self.name.count_ones()) == words
+        to_usize(self.name.count_ones()) == words
     }
 }
 
-/// What is found in each file, and the files in which something is.
-pub(super) fn rank(view: &View, wanted: &[Wanted], shown: &[bool]) -> (Vec<Match>, Vec<u32>) {
+/// Scores all files. Returns the match of each file and the list of matching files.
+pub(super) fn rank(view: &View, terms: &[QueryTerm], shown: &[bool]) -> (Vec<Match>, Vec<u32>) {
     let mut matches = vec![Match::default(); view.len()];
     let mut found = Vec::with_capacity(view.len());
     let mut touched = Vec::with_capacity(view.len());
-    for (number, word) in wanted.iter().enumerate() {
+    for (number, word) in terms.iter().enumerate() {
         let bit = 1 << number;
         let segments = view.segments.iter().enumerate();
         for (at, segment) in segments.filter(|(at, _)| shown[*at]) {
@@ -65,7 +65,7 @@ pub(super) fn rank(view: &View, wanted: &[Wanted], shown: &[bool]) -> (Vec<Match
                 let full = if term.full { bit } else { 0 };
                 for posting in term.postings {
                     let document = base.saturating_add(posting.document);
-                    let Some(here) = matches.get_mut(wide(document)) else {
+                    let Some(here) = matches.get_mut(to_usize(document)) else {
                         continue;
                     };
                     if here.any & bit == 0 {
@@ -76,10 +76,10 @@ pub(super) fn rank(view: &View, wanted: &[Wanted], shown: &[bool]) -> (Vec<Match
                     }
                     here.any |= bit;
                     here.full |= full;
-                    let norm = view.norms[wide(document)];
+                    let norm = view.norms[to_usize(document)];
                     let weight = match posting.found {
-                        Occurs::OnceInBody => in_body(norm.body),
-                        Occurs::In(counts) => {
+                        Occurrence::OnceInBody => in_body(norm.body),
+                        Occurrence::In(counts) => {
                             if counts[Field::Name as usize] > 0 {
                                 here.name |= full;
                             }
@@ -91,25 +91,25 @@ pub(super) fn rank(view: &View, wanted: &[Wanted], shown: &[bool]) -> (Vec<Match
             }
         }
         for document in touched.drain(..) {
-            let here = &mut matches[wide(document)];
+            let here = &mut matches[to_usize(document)];
             here.score += word.rarity * here.weight / (SATURATION + here.weight);
             here.weight = 0.0;
         }
     }
-    let all: f32 = wanted.iter().map(|word| word.rarity).sum();
+    let all: f32 = terms.iter().map(|word| word.rarity).sum();
     for &document in &found {
-        let here = &mut matches[wide(document)];
-        here.score *= SOME + (1.0 - SOME) * covered(here, wanted) / all;
+        let here = &mut matches[to_usize(document)];
+        here.score *= MIN_COVERAGE + (1.0 - MIN_COVERAGE) * covered(here, terms) / all;
     }
     (matches, found)
 }
 
-/// What a word counts in all fields of a file.
+/// Weight of a word's occurrences in all fields of a file.
 fn in_fields(counts: &Counts, norm: Norm) -> f32 {
     let mut sum = 0.0;
     for (field, weight) in WEIGHTS.into_iter().enumerate() {
         if counts[field] > 0 {
-            let often = f32::from(counts[field].min(MOST_IN_FIELD));
+            let often = f32::from(counts[field].min(MAX_PER_FIELD));
             let norm = if field == Field::Description as usize {
                 norm.description
             } else {
@@ -121,21 +121,21 @@ fn in_fields(counts: &Counts, norm: Norm) -> f32 {
     sum + in_body(f32::from(counts[Field::Body as usize]) * norm.body)
 }
 
-/// What a word counts that is so often in a body of average length.
+/// Weight of a number of occurrences in a body, normalised to the average length.
 #[inline]
 fn in_body(often: f32) -> f32 {
-    BODY * often / (HALF + often)
+    MAX_BODY_WEIGHT * often / (HALF_SATURATION + often)
 }
 
-/// How much of what the query says is in a file.
-fn covered(here: &Match, wanted: &[Wanted]) -> f32 {
+/// How much of the query a file covers, weighted by rarity.
+fn covered(here: &Match, terms: &[QueryTerm]) -> f32 {
     let mut sum = 0.0;
-    for (number, word) in wanted.iter().enumerate() {
+    for (number, word) in terms.iter().enumerate() {
         let bit = 1 << number;
         if here.full & bit != 0 {
             sum += word.rarity;
         } else if here.any & bit != 0 {
-            sum += word.rarity * IN_PART;
+            sum += word.rarity * PARTIAL;
         }
     }
     sum

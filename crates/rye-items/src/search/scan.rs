@@ -1,54 +1,54 @@
-//! Which files of a root are items, and what they look like now.
+//! Lists the items of a root with their current file identity.
 
 use crate::id::{ItemId, ItemKind};
 use crate::space::{FileIdentity, Observer, Root};
 
 use super::document::Reader;
-use super::hit::Unread;
+use super::results::ScanError;
 
-/// The kinds that are searched. Configuration is not: nobody looks for it by words.
+/// The kinds that are indexed. Configuration is not searchable.
 pub(super) const KINDS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
 
-/// A file that is an item.
+/// A file identified as an item.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ScannedItem {
     pub(super) kind: ItemKind,
     pub(super) id: ItemId,
-    /// Relative to `.ai/`.
+    /// Path relative to `.ai/`.
     pub(super) path: String,
     pub(super) identity: Option<FileIdentity>,
-    /// It can change without its folder being told.
+    /// The path leads through a symlink, so changes cause no event in its folder.
     pub(super) linked: bool,
 }
 
-impl Found {
-    /// What files are ordered by.
+impl ScannedItem {
+    /// Sort key.
     pub(super) fn order(&self) -> (ItemKind, &str, &str) {
         (self.kind, self.id.as_str(), &self.path)
     }
 }
 
-/// All files of a root that are items, ordered by kind, id and path; and what
-/// could not be looked at.
+/// Lists all items of a root, ordered by kind, id and path, and the files and folders
+/// that could not be read.
 pub(super) fn scan(
     root: &Root,
     reader: &dyn Reader,
     observer: &mut dyn Observer,
-) -> (Vec<Found>, Vec<Unread>) {
-    let (mut found, mut unread) = (Vec::new(), Vec::new());
+) -> (Vec<ScannedItem>, Vec<ScanError>) {
+    let (mut found, mut errors) = (Vec::new(), Vec::new());
     for kind in KINDS {
         for entry in root.observed_walk(kind.folder(), observer) {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
-                    unread.push(Unread::from(&error));
+                    errors.push(ScanError::from(&error));
                     continue;
                 }
             };
             let below = entry.path.strip_prefix(kind.folder());
             let below = below.and_then(|rest| rest.strip_prefix('/'));
             if let Some(id) = below.and_then(|path| reader.identify(kind, path)) {
-                found.push(Found {
+                found.push(ScannedItem {
                     kind,
                     id,
                     path: entry.path,
@@ -59,5 +59,5 @@ pub(super) fn scan(
         }
     }
     found.sort_unstable_by(|one, other| one.order().cmp(&other.order()));
-    (found, unread)
+    (found, errors)
 }

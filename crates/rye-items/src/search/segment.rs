@@ -1,18 +1,18 @@
-//! What is known of all files of one root: records, words, and where each word is.
+//! A segment: the index of all files of one root.
 //!
-//! One run of bytes, the same in memory and in the cache file, read in place:
+//! A single byte buffer with the same layout in memory and in the cache file, read in
+//! place:
 //!
 //! ```text
-//! mark  checksum  key  counts and lengths of the parts
-//! records   one for each file, all of one size, ordered by kind, id, path
-//! texts     the texts of each record
-//! words     one entry for each word, all of one size, ordered
-//! letters   the words themselves, in a row
-//! postings  for each word the files it is in, and how often in which field
+//! header    magic, checksum, key, counts and section lengths
+//! records   one fixed-size record per file, ordered by kind, id, path
+//! texts     the strings of each record
+//! terms     one fixed-size entry per term, in order
+//! letters   the terms themselves, concatenated
+//! postings  for each term the files that contain it, with counts per field
 //! ```
 //!
-//! The order and the bytes depend on the files alone, not on what was known of
-//! them before.
+//! The content depends only on the files, not on previous segments.
 
 mod analyse;
 mod build;
@@ -24,65 +24,65 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use lillux::Hash;
 
-use super::bytes::{Cursor, checksum, narrow, wide};
+use super::bytes::{Cursor, checksum, to_u32, to_usize};
 
-pub(super) use analyse::{Analysed, Lexicon};
+pub(super) use analyse::{AnalysedDocument, Lexicon};
 pub(super) use build::{Source, build};
-pub(super) use postings::{Counts, Field, Occurs, Postings};
-pub(super) use record::{Record, Settled, identity_bytes, signer};
+pub(super) use postings::{Counts, Field, Occurrence, Postings};
+pub(super) use record::{Record, Timestamps, identity_bytes, signer};
 
-use record::FIXED;
+use record::RECORD_LEN;
 
-/// Changes with the layout, and with how text becomes words.
-const MARK: &[u8; 8] = b"ryeidx\x00\x01";
-/// An entry of the words: end of its postings, end of its letters, number of files.
-const ENTRY: usize = 16;
-/// Mark, checksum, key, seven numbers.
-const HEAD: usize = 8 + 8 + 32 + 7 * 8;
+/// Changes with the layout and with the tokenizer.
+const MAGIC: &[u8; 8] = b"ryeidx\x00\x01";
+/// A term entry: end of its postings, end of its letters, document frequency.
+const TERM_ENTRY_LEN: usize = 16;
+/// Magic, checksum, key and seven integers.
+const HEADER_LEN: usize = 8 + 8 + 32 + 7 * 8;
 
-/// The next segment's number in this process.
+/// Serial number of the next segment of this process.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
-/// What is known of one root.
+/// The index of one root.
 #[derive(Debug)]
 pub(super) struct Segment {
     bytes: Vec<u8>,
-    /// Of this process; tells one segment from another without comparing them.
+    /// Unique within this process; distinguishes segments without comparing them.
     serial: u64,
     documents: usize,
     terms: usize,
-    /// All words of all descriptions, and of all bodies.
+    /// Total word counts of all descriptions and of all bodies.
     lengths: [u64; 2],
     parts: Parts,
 }
 
-/// A word of a segment.
-pub(super) struct Listed<'a> {
-    pub(super) place: usize,
+/// A term of a segment.
+pub(super) struct TermEntry<'a> {
+    pub(super) index: usize,
     pub(super) letters: &'a [u8],
-    /// In how many files it is.
-    pub(super) files: u64,
+    /// Document frequency.
+    pub(super) document_frequency: u64,
     pub(super) postings: Postings<'a>,
 }
 
-/// Where the letters of a word end, and its postings; in how many files it is.
+/// A term entry: end offsets of its letters and postings, and its document frequency.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
     letters: usize,
     postings: usize,
-    files: u32,
+    document_frequency: u32,
 }
 
 impl Entry {
-    fn read(bytes: &[u8; ENTRY]) -> Self {
+    fn read(bytes: &[u8; TERM_ENTRY_LEN]) -> Self {
         let (postings, rest) = bytes.split_at(8);
         let number = |bytes: &[u8]| Cursor(bytes).u32().unwrap_or_default();
         let postings = Cursor(postings).u64().unwrap_or_default();
         Self {
-            letters: wide(number(&rest[..4])),
-            // What does not fit is beyond any end, and so is nothing.
+            letters: to_usize(number(&rest[..4])),
+            // A value that does not fit lies beyond every section and reads as empty.
             postings: usize::try_from(postings).unwrap_or(usize::MAX),
-            files: number(&rest[4..]),
+            document_frequency: number(&rest[4..]),
         }
     }
 }
@@ -97,30 +97,30 @@ struct Parts {
 }
 
 impl Segment {
-    /// Takes bytes that were written under this key; none if they are not such
-    /// bytes, or not whole.
+    /// Opens a serialised segment. Returns `None` if the bytes are damaged or were
+    /// written under a different key.
     pub(super) fn open(bytes: Vec<u8>, key: &Hash) -> Option<Self> {
-        let mut head = Cursor(bytes.get(..HEAD)?);
+        let mut head = Cursor(bytes.get(..HEADER_LEN)?);
         let mark = head.array()?;
         let sum = head.u64()?;
         let written: &[u8; 32] = head.array()?;
-        if mark != MARK || written != key.as_bytes() || checksum(bytes.get(16..)?) != sum {
+        if mark != MAGIC || written != key.as_bytes() || checksum(bytes.get(16..)?) != sum {
             return None;
         }
         let mut size = || usize::try_from(head.u64()?).ok();
         let (documents, terms) = (size()?, size()?);
         let (texts, letters, postings) = (size()?, size()?, size()?);
         let lengths = [head.u64()?, head.u64()?];
-        let mut end = HEAD;
+        let mut end = HEADER_LEN;
         let mut part = |length: usize| {
             let start = end;
             end = start.checked_add(length)?;
             Some(start..end)
         };
         let parts = Parts {
-            records: part(documents.checked_mul(FIXED)?)?,
+            records: part(documents.checked_mul(RECORD_LEN)?)?,
             texts: part(texts)?,
-            words: part(terms.checked_mul(ENTRY)?)?,
+            words: part(terms.checked_mul(TERM_ENTRY_LEN)?)?,
             letters: part(letters)?,
             postings: part(postings)?,
         };
@@ -142,17 +142,17 @@ impl Segment {
         self.serial
     }
 
-    /// How many files it knows.
+    /// Number of files.
     pub(super) fn documents(&self) -> u32 {
-        narrow(self.documents)
+        to_u32(self.documents)
     }
 
-    /// How many words it knows.
+    /// Number of terms.
     pub(super) fn terms(&self) -> usize {
         self.terms
     }
 
-    /// How many words all descriptions have together, and all bodies.
+    /// Total word counts of all descriptions and of all bodies.
     pub(super) fn lengths(&self) -> [u64; 2] {
         self.lengths
     }
@@ -161,9 +161,9 @@ impl Segment {
         self.bytes.get(part.clone()).unwrap_or_default()
     }
 
-    fn fixed(&self, document: u32) -> Option<&[u8; FIXED]> {
-        let (records, _) = self.part(&self.parts.records).as_chunks::<FIXED>();
-        records.get(wide(document))
+    fn fixed(&self, document: u32) -> Option<&[u8; RECORD_LEN]> {
+        let (records, _) = self.part(&self.parts.records).as_chunks::<RECORD_LEN>();
+        records.get(to_usize(document))
     }
 
     /// The record of a file.
@@ -171,16 +171,16 @@ impl Segment {
         Record::read(self.fixed(document)?, self.texts_of(document)?)
     }
 
-    /// How many words the name, the description and the body of a file have.
+    /// Word counts of a file's name, description and body.
     pub(super) fn lengths_of(&self, document: u32) -> [u16; 3] {
         self.fixed(document)
             .map(record::lengths)
             .unwrap_or_default()
     }
 
-    /// Whether something runs a file.
-    pub(super) fn runs(&self, document: u32) -> bool {
-        self.fixed(document).is_some_and(record::runs)
+    /// Whether a file can be executed.
+    pub(super) fn is_runnable(&self, document: u32) -> bool {
+        self.fixed(document).is_some_and(record::is_runnable)
     }
 
     fn texts_of(&self, document: u32) -> Option<&[u8]> {
@@ -192,63 +192,64 @@ impl Segment {
         self.part(&self.parts.texts).get(start..end)
     }
 
-    /// Words that are neighbours, in order.
-    pub(super) fn listed(&self, places: Range<usize>) -> impl Iterator<Item = Listed<'_>> {
-        let (entries, _) = self.part(&self.parts.words).as_chunks::<ENTRY>();
-        let before = places.start.checked_sub(1).and_then(|at| entries.get(at));
+    /// A range of terms, in order.
+    pub(super) fn term_entries(&self, range: Range<usize>) -> impl Iterator<Item = TermEntry<'_>> {
+        let (entries, _) = self.part(&self.parts.words).as_chunks::<TERM_ENTRY_LEN>();
+        let before = range.start.checked_sub(1).and_then(|at| entries.get(at));
         let mut start = before.map(Entry::read).unwrap_or_default();
         let letters = self.part(&self.parts.letters);
         let postings = self.part(&self.parts.postings);
-        let count = places.len();
-        let here = entries.iter().skip(places.start).take(count);
-        here.zip(places).map(move |(entry, place)| {
+        let count = range.len();
+        let here = entries.iter().skip(range.start).take(count);
+        here.zip(range).map(move |(entry, index)| {
             let entry = Entry::read(entry);
             let range = start.letters..entry.letters;
             let files = start.postings..entry.postings;
             start = entry;
-            Listed {
-                place,
+            TermEntry {
+                index,
                 letters: letters.get(range).unwrap_or_default(),
-                files: u64::from(entry.files).min(self.documents as u64),
+                document_frequency: u64::from(entry.document_frequency).min(self.documents as u64),
                 postings: Postings::new(postings.get(files).unwrap_or_default()),
             }
         })
     }
 
-    fn one(&self, term: usize) -> Option<Listed<'_>> {
-        self.listed(term..term.saturating_add(1)).next()
+    fn term_entry(&self, term: usize) -> Option<TermEntry<'_>> {
+        self.term_entries(term..term.saturating_add(1)).next()
     }
 
-    /// The letters of a word.
+    /// The letters of a term.
     pub(super) fn term(&self, term: usize) -> &[u8] {
-        self.one(term).map_or(&[], |listed| listed.letters)
+        self.term_entry(term).map_or(&[], |entry| entry.letters)
     }
 
-    /// In how many files a word is.
+    /// The document frequency of a term.
     pub(super) fn frequency(&self, term: usize) -> u64 {
-        self.one(term).map_or(0, |listed| listed.files)
+        self.term_entry(term)
+            .map_or(0, |entry| entry.document_frequency)
     }
 
-    /// The files that a word is in.
+    /// The files that contain a term.
     pub(super) fn postings(&self, term: usize) -> Postings<'_> {
-        self.one(term).map_or(Postings::new(&[]), |l| l.postings)
+        self.term_entry(term)
+            .map_or(Postings::new(&[]), |entry| entry.postings)
     }
 
-    /// The place of a word.
+    /// The index of a term.
     pub(super) fn find(&self, word: &str) -> Option<usize> {
-        let place = self.first_not(0, |letters| letters < word.as_bytes());
-        (place < self.terms && self.term(place) == word.as_bytes()).then_some(place)
+        let index = self.partition_point(0, |letters| letters < word.as_bytes());
+        (index < self.terms && self.term(index) == word.as_bytes()).then_some(index)
     }
 
-    /// The places of all words with this beginning.
-    pub(super) fn beginning_with(&self, beginning: &[u8]) -> Range<usize> {
-        let start = self.first_not(0, |letters| letters < beginning);
-        start..self.first_not(start, |letters| letters.starts_with(beginning))
+    /// The indices of all terms with this prefix.
+    pub(super) fn with_prefix(&self, beginning: &[u8]) -> Range<usize> {
+        let start = self.partition_point(0, |letters| letters < beginning);
+        start..self.partition_point(start, |letters| letters.starts_with(beginning))
     }
 
-    /// The first place from `low` on for whose word something does not hold, that
-    /// holds for all words before it.
-    fn first_not(&self, mut low: usize, holds: impl Fn(&[u8]) -> bool) -> usize {
+    /// Binary search for the first term from `low` on for which `holds` is false.
+    fn partition_point(&self, mut low: usize, holds: impl Fn(&[u8]) -> bool) -> usize {
         let mut high = self.terms;
         while low < high {
             let middle = low.midpoint(high);

@@ -1,8 +1,8 @@
-//! Segments on the disk: a cache, which may be missing, damaged or read-only.
+//! Segments on disk: a cache that may be missing, damaged or read-only.
 //!
-//! A segment is written under a name of its own and then renamed, so a reader
-//! sees a whole one, and of two writers the later one wins. Nothing is flushed:
-//! a file that a power cut left half is noticed and made again.
+//! A segment is written to a temporary file and renamed, so readers see complete files
+//! and the last writer wins. Nothing is synced: a file that a power failure truncated
+//! fails its checksum and is rebuilt.
 
 use std::fs::{self, DirBuilder, File, FileTimes, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -15,14 +15,14 @@ use rustix::fs::OFlags;
 
 use super::segment::Segment;
 
-/// The folder within the cache.
-const FOLDER: &str = "index";
-/// A segment that was not used for so long is deleted.
-const UNUSED: Duration = Duration::from_hours(30 * 24);
-/// How exactly the last use is noted down.
-const NOTED: Duration = Duration::from_hours(24);
+/// Subfolder of the cache.
+const SUBFOLDER: &str = "index";
+/// Segments unused for this long are deleted.
+const MAX_AGE: Duration = Duration::from_hours(30 * 24);
+/// Granularity of the recorded time of last use.
+const USE_GRANULARITY: Duration = Duration::from_hours(24);
 
-/// Where segments are kept.
+/// The on-disk segment cache.
 #[derive(Debug)]
 pub(super) struct Store {
     folder: PathBuf,
@@ -31,11 +31,11 @@ pub(super) struct Store {
 impl Store {
     pub(super) fn new(cache: &Path) -> Self {
         Self {
-            folder: cache.join(FOLDER),
+            folder: cache.join(SUBFOLDER),
         }
     }
 
-    /// The segment that was kept under a key, if it is there, ours and whole.
+    /// Loads a segment if the file exists, is private to this user and is intact.
     pub(super) fn load(&self, key: &Hash) -> Option<Segment> {
         let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).ok()?;
         let mut options = OpenOptions::new();
@@ -45,7 +45,7 @@ impl Store {
             .open(self.path(key))
             .ok()?;
         let there = file.metadata().ok()?;
-        // What somebody else can write to would be their word about our items.
+        // A file that other users can write could contain forged records.
         let ours = there.uid() == rustix::process::geteuid().as_raw();
         if !there.is_file() || !ours || there.mode() & 0o022 != 0 {
             return None;
@@ -53,11 +53,11 @@ impl Store {
         let mut bytes = Vec::with_capacity(usize::try_from(there.len()).ok()? + 1);
         file.read_to_end(&mut bytes).ok()?;
         let segment = Segment::open(bytes, key)?;
-        note_use(&file, there.modified().ok());
+        record_use(&file, there.modified().ok());
         Some(segment)
     }
 
-    /// Keeps a segment. Where that is not possible, the next search takes longer.
+    /// Stores a segment. Errors are ignored; they only make the next search slower.
     pub(super) fn save(&self, key: &Hash, segment: &Segment) {
         if self.try_save(key, segment).is_some() {
             self.sweep();
@@ -68,7 +68,7 @@ impl Store {
         let mut folder = DirBuilder::new();
         folder.recursive(true).mode(0o700);
         folder.create(&self.folder).ok()?;
-        // Mode 0600, and gone again if anything fails.
+        // Created with mode 0600, and deleted if anything fails.
         let mut file = tempfile::Builder::new()
             .prefix(".tmp-")
             .tempfile_in(&self.folder)
@@ -81,22 +81,22 @@ impl Store {
         self.folder.join(key.to_hex())
     }
 
-    /// Deletes what nobody used for long, and what writers left that were killed.
+    /// Deletes segments that are no longer used and temporary files of killed writers.
     fn sweep(&self) {
         let now = SystemTime::now();
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let modified = entry.metadata().and_then(|there| there.modified()).ok();
-            if modified.is_some_and(|time| is_older(time, now, UNUSED)) {
+            if modified.is_some_and(|time| is_older(time, now, MAX_AGE)) {
                 let _ = fs::remove_file(entry.path());
             }
         }
     }
 }
 
-/// The time of a segment's file is that of its last use.
-fn note_use(file: &File, modified: Option<SystemTime>) {
+/// Records the last use in the modification time of the file.
+fn record_use(file: &File, modified: Option<SystemTime>) {
     let now = SystemTime::now();
-    if modified.is_none_or(|time| is_older(time, now, NOTED)) {
+    if modified.is_none_or(|time| is_older(time, now, USE_GRANULARITY)) {
         let _ = file.set_times(FileTimes::new().set_modified(now));
     }
 }

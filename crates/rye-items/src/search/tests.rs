@@ -1,10 +1,10 @@
-//! The catalogue over real files.
+//! Tests of the index with real files.
 
 mod cache;
 mod corpus;
-mod edits;
-mod fresh;
-mod house;
-mod made_up;
+mod fixture;
+mod forged_segments;
+mod freshness;
+mod random_edits;
 mod ranking;
 mod spaces;

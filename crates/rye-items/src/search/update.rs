@@ -1,27 +1,29 @@
-//! A segment brought up to date: unchanged files as they were, the others read.
+//! Brings a segment up to date: copies unchanged records and reads the other files.
 
 use std::sync::Arc;
 use std::thread;
 
 use lillux::Hash;
 
-use super::bytes::wide;
+use super::bytes::to_usize;
 use super::document::{Candidate, Document, Reader};
-use super::scan::Found;
-use super::segment::{Analysed, Lexicon, Segment, Settled, Source, build, identity_bytes};
-use super::settled::{settled, tick};
+use super::mtime::{tick, timestamps};
+use super::scan::ScannedItem;
+use super::segment::{
+    AnalysedDocument, Lexicon, Segment, Source, Timestamps, build, identity_bytes,
+};
 use crate::space::Root;
 
-/// From how many files on a second thread is worth its start.
-const WORTH_A_THREAD: usize = 32;
+/// Files per thread that justify starting another one.
+const FILES_PER_THREAD: usize = 32;
 
-/// The segment of these files, and whether it is another than the old one.
+/// Returns the segment of these files, and whether it differs from the old one.
 pub(super) fn update(
     key: &Hash,
     root: &Root,
     reader: &dyn Reader,
     old: Option<Arc<Segment>>,
-    found: &[Found],
+    found: &[ScannedItem],
     threads: usize,
 ) -> (Arc<Segment>, bool) {
     let known = old.as_deref();
@@ -29,7 +31,7 @@ pub(super) fn update(
     let changed: Vec<_> = plan
         .iter()
         .enumerate()
-        .filter(|(_, file)| !matches!(file, Known::Unchanged(_)))
+        .filter(|(_, file)| !matches!(file, PriorState::Unchanged(_)))
         .map(|(index, _)| index)
         .collect();
     let (mut read, lexicons) = read_all(root, reader, found, &changed, threads);
@@ -39,17 +41,17 @@ pub(super) fn update(
     for (index, file) in plan.into_iter().enumerate() {
         let outcome = read.next_if(|(at, ..)| *at == index);
         match (file, outcome) {
-            (Known::Unchanged(number), _) => sources.push(Source::Kept(number)),
-            // It is gone since it was found.
+            (PriorState::Unchanged(number), _) => sources.push(Source::Kept(number)),
+            // Deleted since the scan.
             (_, Some((_, None, _)) | None) => differs = true,
             (_, Some((_, Some(analysed), lexicon))) => {
-                differs |= !file.is_the_same(known, &analysed);
+                differs |= !file.is_unchanged(known, &analysed);
                 sources.push(Source::Read(Box::new(analysed), lexicon));
             }
         }
     }
     match old {
-        Some(old) if !differs && wide(old.documents()) == sources.len() => (old, false),
+        Some(old) if !differs && to_usize(old.documents()) == sources.len() => (old, false),
         old => {
             let built = build(key, old.as_deref(), &sources, &lexicons);
             (Arc::new(built), true)
@@ -57,32 +59,32 @@ pub(super) fn update(
     }
 }
 
-/// What is known of a file before it is read.
+/// What the old segment knows of a file.
 #[derive(Debug, Clone, Copy)]
-enum Known {
-    /// It is as it was: its number in the old segment.
+enum PriorState {
+    /// The record is valid; its number in the old segment.
     Unchanged(u32),
-    /// It has to be read again; its number in the old segment.
-    Doubtful(u32),
-    Nothing,
+    /// The file has to be read again; its number in the old segment.
+    Stale(u32),
+    Absent,
 }
 
-impl Known {
-    /// Whether a file that was read again is just as the old segment has it.
-    fn is_the_same(self, old: Option<&Segment>, read: &Analysed) -> bool {
-        let Self::Doubtful(number) = self else {
+impl PriorState {
+    /// Whether a file that was read again equals its record in the old segment.
+    fn is_unchanged(self, old: Option<&Segment>, read: &AnalysedDocument) -> bool {
+        let Self::Stale(number) = self else {
             return false;
         };
         old.and_then(|old| old.record(number))
-            .is_some_and(|record| read.is_as(&record))
+            .is_some_and(|record| read.matches_record(&record))
     }
 }
 
-/// Goes through the files and the old segment side by side, both in the same order.
-fn plan(old: Option<&Segment>, found: &[Found]) -> Vec<Known> {
+/// Merges the scanned files with the old segment; both have the same order.
+fn plan(old: Option<&Segment>, found: &[ScannedItem]) -> Vec<PriorState> {
     let mut number = 0;
     let mut next = old.and_then(|old| old.record(number));
-    let judge = |file: &Found| {
+    let judge = |file: &ScannedItem| {
         while let Some(record) = &next
             && record.order() < file.order()
         {
@@ -92,31 +94,32 @@ fn plan(old: Option<&Segment>, found: &[Found]) -> Vec<Known> {
         match &next {
             Some(record) if record.order() == file.order() => {
                 let same = *record.identity == identity_bytes(file.identity.as_ref());
-                if same && record.settled == Settled::Yes {
-                    Known::Unchanged(number)
+                if same && record.timestamps == Timestamps::Reliable {
+                    PriorState::Unchanged(number)
                 } else {
-                    Known::Doubtful(number)
+                    PriorState::Stale(number)
                 }
             }
-            _ => Known::Nothing,
+            _ => PriorState::Absent,
         }
     };
     found.iter().map(judge).collect()
 }
 
-/// A file that was read: its place, what it says, and with which lexicon.
-type Read = (usize, Option<Analysed>, usize);
+/// A file that was read: its index, its document unless deleted, and the lexicon's
+/// number.
+type Read = (usize, Option<AnalysedDocument>, usize);
 
-/// Reads files on some threads. What each says does not depend on which one
-/// read it; only the numbers of its words do, and those go no further.
+/// Reads files on several threads. The documents do not depend on the distribution of
+/// the work; only the word numbers do, which [`build`] resolves.
 fn read_all(
     root: &Root,
     reader: &dyn Reader,
-    found: &[Found],
+    found: &[ScannedItem],
     wanted: &[usize],
     threads: usize,
 ) -> (Vec<Read>, Vec<Lexicon>) {
-    let threads = threads.clamp(1, wanted.len() / WORTH_A_THREAD + 1);
+    let threads = threads.clamp(1, wanted.len() / FILES_PER_THREAD + 1);
     let share = wanted.len().div_ceil(threads).max(1);
     let shares: Vec<_> = wanted.chunks(share).collect();
     let work = |(number, share): (usize, &[usize])| {
@@ -153,10 +156,15 @@ fn read_all(
     (all, lexicons)
 }
 
-/// Reads one file. One that is there and cannot be read is known by its id.
-fn read(root: &Root, reader: &dyn Reader, file: &Found, lexicon: &mut Lexicon) -> Option<Analysed> {
+/// Reads one file. A file that exists but cannot be read is indexed by its id.
+fn read(
+    root: &Root,
+    reader: &dyn Reader,
+    file: &ScannedItem,
+    lexicon: &mut Lexicon,
+) -> Option<AnalysedDocument> {
     let before = tick();
-    let (document, identity, settled) = match root.read(&file.path) {
+    let (document, identity, timestamps) = match root.read(&file.path) {
         Ok(None) => return None,
         Ok(Some(raw)) => {
             let candidate = Candidate {
@@ -166,18 +174,18 @@ fn read(root: &Root, reader: &dyn Reader, file: &Found, lexicon: &mut Lexicon) -
                 path: &file.path,
             };
             let document = reader.read(&candidate, &raw.bytes);
-            let settled = match &raw.identity {
-                Some(identity) => settled(identity, before),
-                None => Settled::Yes,
+            let timestamps = match &raw.identity {
+                Some(identity) => timestamps(identity, before),
+                None => Timestamps::Reliable,
             };
-            (document, raw.identity, settled)
+            (document, raw.identity, timestamps)
         }
         Err(error) => {
             let document = Document {
                 problem: Some(error.to_string()),
                 ..Document::default()
             };
-            (document, file.identity, Settled::No)
+            (document, file.identity, Timestamps::Racy)
         }
     };
     Some(lexicon.analyse(
@@ -185,7 +193,7 @@ fn read(root: &Root, reader: &dyn Reader, file: &Found, lexicon: &mut Lexicon) -
         &file.id,
         &file.path,
         &document,
-        settled,
+        timestamps,
         identity.as_ref(),
     ))
 }

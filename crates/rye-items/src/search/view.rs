@@ -1,33 +1,33 @@
-//! The segments of all spaces as one: a number for each file, the order in
-//! which items are listed, and who shadows whom.
+//! Combines the segments of all spaces: global document numbers, the listing order, and
+//! shadowing.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::bytes::{narrow, wide};
+use super::bytes::{to_u32, to_usize};
 use super::segment::{Record, Segment};
 use crate::ItemKind;
 
-/// How much the length of a description counts against it, and of a body.
-const LENGTH_COUNTS: [f32; 2] = [0.4, 0.75];
+/// BM25's `b` for description and body: how much length reduces the weight.
+const LENGTH_PENALTY: [f32; 2] = [0.4, 0.75];
 
-/// Segments in the order in which their roots are looked through.
+/// Segments in lookup order of their roots.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) segments: Vec<Arc<Segment>>,
-    /// The number of the first file of each segment.
+    /// Document number of the first file of each segment.
     bases: Vec<u32>,
-    /// All files by kind, id, segment and path.
+    /// All documents, ordered by kind, id, segment and path.
     ordered: Vec<u32>,
-    /// The place of each file in that order.
+    /// Position of each document in that order.
     ranks: Vec<u32>,
-    /// For each place in that order, whether another item begins there.
+    /// Per position: whether a new kind and id begins there.
     begins: Vec<bool>,
     pub(super) norms: Vec<Norm>,
 }
 
-/// How the description and the body of a file compare in length with the
-/// average: what a word in them counts is multiplied by this.
+/// Length normalisation: factors for the weight of a word in the description and the
+/// body.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Norm {
     pub(super) description: f32,
@@ -35,7 +35,7 @@ pub(super) struct Norm {
 }
 
 impl View {
-    pub(super) fn of(segments: Vec<Arc<Segment>>) -> Self {
+    pub(super) fn new(segments: Vec<Arc<Segment>>) -> Self {
         let mut bases = Vec::with_capacity(segments.len());
         let mut documents: u32 = 0;
         for segment in &segments {
@@ -43,9 +43,9 @@ impl View {
             documents = documents.saturating_add(segment.documents());
         }
         let (ordered, begins) = order(&segments, &bases);
-        let mut ranks = vec![0; wide(documents)];
+        let mut ranks = vec![0; to_usize(documents)];
         for (rank, &document) in ordered.iter().enumerate() {
-            ranks[wide(document)] = narrow(rank);
+            ranks[to_usize(document)] = to_u32(rank);
         }
         Self {
             norms: norms(&segments),
@@ -57,42 +57,42 @@ impl View {
         }
     }
 
-    /// How many files there are.
+    /// Number of documents.
     pub(super) fn len(&self) -> usize {
         self.ordered.len()
     }
 
-    /// The number of the first file of a segment.
+    /// Document number of the first file of a segment.
     pub(super) fn base(&self, segment: usize) -> u32 {
         self.bases[segment]
     }
 
-    /// All files in order.
+    /// All documents in listing order.
     pub(super) fn ordered(&self) -> impl Iterator<Item = u32> {
         self.ordered.iter().copied()
     }
 
-    /// The place of a file in the order.
+    /// Position of a document in the listing order.
     pub(super) fn rank(&self, document: u32) -> u32 {
-        self.ranks[wide(document)]
+        self.ranks[to_usize(document)]
     }
 
-    /// The file at a place in the order.
+    /// The document at a position.
     pub(super) fn at(&self, rank: u32) -> u32 {
-        self.ordered[wide(rank)]
+        self.ordered[to_usize(rank)]
     }
 
-    /// The places of all files of a kind, which are neighbours in the order.
+    /// The positions of all documents of a kind, which are contiguous.
     pub(super) fn places_of(&self, kind: ItemKind) -> Range<u32> {
         let first = |is_before: &dyn Fn(ItemKind) -> bool| {
             let kind = |document: u32| self.record(document).map(|record| record.kind);
             let before = |document: &u32| kind(*document).is_some_and(is_before);
-            narrow(self.ordered.partition_point(before))
+            to_u32(self.ordered.partition_point(before))
         };
         first(&|other| other < kind)..first(&|other| other <= kind)
     }
 
-    /// The segment of a file.
+    /// The segment of a document.
     pub(super) fn segment_of(&self, document: u32) -> usize {
         self.bases.partition_point(|&base| base <= document) - 1
     }
@@ -102,42 +102,42 @@ impl View {
         self.segments[segment].record(document - self.bases[segment])
     }
 
-    /// Whether something runs a file.
-    pub(super) fn runs(&self, document: u32) -> bool {
+    /// Whether a document can be executed.
+    pub(super) fn is_runnable(&self, document: u32) -> bool {
         let segment = self.segment_of(document);
-        self.segments[segment].runs(document - self.bases[segment])
+        self.segments[segment].is_runnable(document - self.bases[segment])
     }
 
-    /// How many words a file's name has.
+    /// Word count of a document's name.
     pub(super) fn name_length(&self, document: u32) -> usize {
         let segment = self.segment_of(document);
         let [name, ..] = self.segments[segment].lengths_of(document - self.bases[segment]);
         usize::from(name)
     }
 
-    /// All files of the same kind and id, in order.
-    pub(super) fn namesakes(&self, document: u32) -> &[u32] {
-        let rank = wide(self.ranks[wide(document)]);
+    /// All documents with the same kind and id, in lookup order.
+    pub(super) fn same_id(&self, document: u32) -> &[u32] {
+        let rank = to_usize(self.ranks[to_usize(document)]);
         let start = (0..=rank).rev().find(|&r| self.begins[r]).unwrap_or(rank);
         let end = (rank + 1..self.len()).find(|&r| self.begins[r]);
         &self.ordered[start..end.unwrap_or(self.len())]
     }
 
-    /// Whether a file is hidden by one of a segment before its own that is shown.
+    /// Whether a visible earlier segment shadows the document.
     pub(super) fn is_hidden(&self, document: u32, shown: &[bool]) -> bool {
-        let rank = wide(self.ranks[wide(document)]);
+        let rank = to_usize(self.ranks[to_usize(document)]);
         if self.begins[rank] {
             return false;
         }
         let own = self.segment_of(document);
-        let mut before = self.namesakes(document).iter();
+        let mut before = self.same_id(document).iter();
         before.any(|&other| {
             let segment = self.segment_of(other);
             segment < own && shown[segment]
         })
     }
 
-    /// The files of this kind and id, of the first segment that has some.
+    /// The document with this kind and id in the first segment that has one.
     pub(super) fn find(&self, kind: ItemKind, id: &str) -> Option<u32> {
         let order = |document: u32| self.record(document).map(|r| (r.kind, r.id));
         let place = self
@@ -148,7 +148,7 @@ impl View {
     }
 }
 
-/// The files of all segments in one order, and where each item begins.
+/// Merges all segments into one order and marks where each kind and id begins.
 fn order(segments: &[Arc<Segment>], bases: &[u32]) -> (Vec<u32>, Vec<bool>) {
     let mut next = vec![0_u32; segments.len()];
     let mut heads: Vec<_> = segments.iter().map(|segment| segment.record(0)).collect();
@@ -183,7 +183,7 @@ fn norms(segments: &[Arc<Segment>]) -> Vec<Norm> {
     let averages = sums.map(|sum| (ratio(sum, documents)).max(1.0));
     let norm = |length: u16, field: usize| {
         let relative = f32::from(length) / averages[field];
-        1.0 / (1.0 - LENGTH_COUNTS[field] + LENGTH_COUNTS[field] * relative)
+        1.0 / (1.0 - LENGTH_PENALTY[field] + LENGTH_PENALTY[field] * relative)
     };
     segments
         .iter()
@@ -197,7 +197,7 @@ fn norms(segments: &[Arc<Segment>]) -> Vec<Norm> {
 
 #[expect(
     clippy::cast_precision_loss,
-    reason = "an average; what is lost is less than anybody could notice"
+    reason = "an average; the lost precision is irrelevant"
 )]
 fn ratio(sum: u64, count: u64) -> f32 {
     sum as f32 / count.max(1) as f32

@@ -1,8 +1,8 @@
-//! Hearing of changes below the roots, by inotify.
+//! Detects changes below the roots with inotify.
 //!
-//! Each folder is watched from before it is listed, by its descriptor, so that
-//! what happens to its entries is either in the list or told. What the watcher
-//! is told only says that a root has to be walked again, never what is there.
+//! A watch is added to each folder, through its descriptor, before the folder is
+//! listed, so every change is either in the listing or reported as an event. Events
+//! only say that a root has to be walked again, never what it contains.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
@@ -17,10 +17,11 @@ use rustix::io::Errno;
 use super::scan::KINDS;
 use crate::space::{Observer, is_passed_by};
 
-/// File systems whose changes are all made through this kernel, and so are told:
+/// File systems that only this kernel changes, so that inotify reports every change:
 /// ext2 to ext4, XFS, Btrfs, tmpfs, ramfs, F2FS, ZFS, bcachefs, overlayfs, JFS,
-/// `ReiserFS`, NILFS, squashfs, EROFS. Network and user-space ones are not among them.
-const TOLD: [u64; 14] = [
+/// `ReiserFS`, NILFS, squashfs, EROFS. Network and user-space file systems are
+/// excluded.
+const LOCAL_FILE_SYSTEMS: [u64; 14] = [
     0xef53,
     0x5846_5342,
     0x9123_683e,
@@ -37,33 +38,33 @@ const TOLD: [u64; 14] = [
     0xe0f5_e1e2,
 ];
 
-/// The number of a root, in one catalogue.
-pub(super) type RootNumber = u64;
+/// Identifies a root within one index.
+pub(super) type RootId = u64;
 
-/// Watches on the folders of all roots, and which roots something was told of.
+/// Watches on the folders of all roots, and the roots that changed.
 #[derive(Debug)]
 pub(super) struct Watcher {
     inotify: OwnedFd,
-    watches: HashMap<i32, Vec<Watched>>,
-    changed: HashSet<RootNumber>,
+    watches: HashMap<i32, Vec<WatchTarget>>,
+    changed: HashSet<RootId>,
 }
 
-/// For whom a folder is watched.
+/// A reason to watch a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Watched {
-    root: RootNumber,
-    part: Part,
+struct WatchTarget {
+    root: RootId,
+    role: FolderRole,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
-    /// `.ai` itself, in which only the folders of items matter.
-    Top,
+enum FolderRole {
+    /// `.ai` itself, where only the item folders matter.
+    SpaceRoot,
     Below,
 }
 
 impl Watcher {
-    /// None where the system has no watches left.
+    /// Returns `None` if inotify is not available.
     pub(super) fn new() -> Option<Self> {
         let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
         Some(Self {
@@ -73,8 +74,8 @@ impl Watcher {
         })
     }
 
-    /// Takes in all that was told since the last time. One system call where that is nothing.
-    pub(super) fn listen(&mut self) {
+    /// Processes all pending events. A single system call if there are none.
+    pub(super) fn drain_events(&mut self) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.inotify, &mut buffer);
         let mut gone = Vec::new();
@@ -91,13 +92,13 @@ impl Watcher {
                         gone.push(watch);
                     }
                     let name = event.file_name();
-                    let told = self.watches.get(&watch).into_iter().flatten();
-                    let told = told.filter(|watched| watched.part.matters(name));
-                    self.changed.extend(told.map(|watched| watched.root));
+                    let affected = self.watches.get(&watch).into_iter().flatten();
+                    let affected = affected.filter(|watched| watched.role.is_affected_by(name));
+                    self.changed.extend(affected.map(|watched| watched.root));
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
-                // Deaf from now on: everything has to be looked at.
+                // Events can no longer be received: treat every root as changed.
                 Err(_) => {
                     let all = self.watches.drain().flat_map(|(_, watched)| watched);
                     self.changed.extend(all.map(|watched| watched.root));
@@ -110,19 +111,19 @@ impl Watcher {
         }
     }
 
-    /// Whether something was told of a root since its walk began.
-    pub(super) fn has_changed(&self, root: RootNumber) -> bool {
+    /// Whether the root changed since its last walk began.
+    pub(super) fn has_changed(&self, root: RootId) -> bool {
         self.changed.contains(&root)
     }
 
-    /// A walk of a root begins: what is told from now on is about what it sees.
-    fn begin(&mut self, root: RootNumber) {
-        self.listen();
+    /// Starts a walk: later events refer to what it sees.
+    fn start_walk(&mut self, root: RootId) {
+        self.drain_events();
         self.changed.remove(&root);
     }
 
-    fn add(&mut self, folder: BorrowedFd<'_>, watched: Watched) -> Result<i32, Errno> {
-        if !is_told(folder)? {
+    fn add(&mut self, folder: BorrowedFd<'_>, watched: WatchTarget) -> Result<i32, Errno> {
+        if !reports_all_changes(folder)? {
             return Err(Errno::OPNOTSUPP);
         }
         let flags = WatchFlags::CREATE
@@ -135,7 +136,7 @@ impl Watcher {
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
-        // By its descriptor: under its path there may be another folder by now.
+        // Through its descriptor: another folder may have taken its path by now.
         let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
         let watch = inotify::add_watch(&self.inotify, path, flags)?;
         let here = self.watches.entry(watch).or_default();
@@ -145,8 +146,8 @@ impl Watcher {
         Ok(watch)
     }
 
-    /// Gives up the watches of a root but for those in use.
-    fn keep(&mut self, root: RootNumber, used: &HashSet<i32>) {
+    /// Removes the watches of a root, except those in `used`.
+    fn retain_watches(&mut self, root: RootId, used: &HashSet<i32>) {
         let inotify = self.inotify.as_fd();
         self.watches.retain(|watch, roots| {
             if !used.contains(watch) {
@@ -159,26 +160,26 @@ impl Watcher {
         });
     }
 
-    /// Gives up a root.
-    pub(super) fn forget(&mut self, root: RootNumber) {
-        self.keep(root, &HashSet::new());
+    /// Removes a root and its watches.
+    pub(super) fn remove_root(&mut self, root: RootId) {
+        self.retain_watches(root, &HashSet::new());
         self.changed.remove(&root);
     }
 }
 
-impl Part {
-    /// Whether something that happened to an entry of the folder, or to the
-    /// folder itself, can change what a walk sees.
-    fn matters(self, name: Option<&CStr>) -> bool {
+impl FolderRole {
+    /// Whether an event for an entry of the folder, or for the folder itself, can
+    /// change the result of a walk.
+    fn is_affected_by(self, name: Option<&CStr>) -> bool {
         let Some(name) = name else {
             return true;
         };
-        // A name that is not UTF-8 is an error of the walk, which is shown.
+        // The walk reports names that are not UTF-8 as errors.
         let Ok(name) = name.to_str() else {
             return self == Self::Below;
         };
         match self {
-            Self::Top => KINDS.iter().any(|kind| kind.folder() == name),
+            Self::SpaceRoot => KINDS.iter().any(|kind| kind.folder() == name),
             Self::Below => !is_passed_by(name),
         }
     }
@@ -186,46 +187,42 @@ impl Part {
 
 #[expect(
     clippy::cast_sign_loss,
-    reason = "a number that names the file system, whatever its sign"
+    reason = "only the bits of the file system's magic number matter"
 )]
-fn is_told(folder: BorrowedFd<'_>) -> Result<bool, Errno> {
+fn reports_all_changes(folder: BorrowedFd<'_>) -> Result<bool, Errno> {
     let kind = fstatfs(folder)?.f_type as u64;
-    Ok(TOLD.contains(&(kind & 0xffff_ffff)))
+    Ok(LOCAL_FILE_SYSTEMS.contains(&(kind & 0xffff_ffff)))
 }
 
-/// Watches every folder that a walk passes.
-pub(super) struct Watching<'a> {
+/// Watches every folder that a walk visits.
+pub(super) struct WatchingObserver<'a> {
     watcher: &'a Mutex<Watcher>,
-    root: RootNumber,
+    root: RootId,
     used: HashSet<i32>,
-    /// Not all that can change would be told.
+    /// Some changes would not be reported.
     incomplete: bool,
 }
 
-impl<'a> Watching<'a> {
-    /// Begins with the folder `.ai` itself.
-    pub(super) fn begin(
-        watcher: &'a Mutex<Watcher>,
-        root: RootNumber,
-        top: BorrowedFd<'_>,
-    ) -> Self {
-        lock(watcher).begin(root);
+impl<'a> WatchingObserver<'a> {
+    /// Starts with the folder `.ai` itself.
+    pub(super) fn begin(watcher: &'a Mutex<Watcher>, root: RootId, top: BorrowedFd<'_>) -> Self {
+        lock(watcher).start_walk(root);
         let mut watching = Self {
             watcher,
             root,
             used: HashSet::new(),
             incomplete: false,
         };
-        watching.watch(top, Part::Top);
+        watching.watch(top, FolderRole::SpaceRoot);
         watching
     }
 
-    fn watch(&mut self, folder: BorrowedFd<'_>, part: Part) {
+    fn watch(&mut self, folder: BorrowedFd<'_>, role: FolderRole) {
         if self.incomplete {
             return;
         }
         let root = self.root;
-        match lock(self.watcher).add(folder, Watched { root, part }) {
+        match lock(self.watcher).add(folder, WatchTarget { root, role }) {
             Ok(watch) => {
                 self.used.insert(watch);
             }
@@ -233,19 +230,19 @@ impl<'a> Watching<'a> {
         }
     }
 
-    /// Ends the walk. Whether all that changes from its beginning on will be told.
+    /// Ends the walk. Returns whether every change since its start will be reported.
     pub(super) fn finish(mut self) -> bool {
         if self.incomplete {
             self.used.clear();
         }
-        lock(self.watcher).keep(self.root, &self.used);
+        lock(self.watcher).retain_watches(self.root, &self.used);
         !self.incomplete
     }
 }
 
-impl Observer for Watching<'_> {
+impl Observer for WatchingObserver<'_> {
     fn folder(&mut self, folder: BorrowedFd<'_>) {
-        self.watch(folder, Part::Below);
+        self.watch(folder, FolderRole::Below);
     }
 
     fn loose_link(&mut self) {
@@ -253,7 +250,7 @@ impl Observer for Watching<'_> {
     }
 }
 
-/// What is behind the lock is whole at any moment, whoever panicked while holding it.
+/// Ignores poisoning: the protected state is consistent at every point.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The stream of an answer.
+//! Decodes the response stream.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::SEALED;
-use crate::answer::{self, Assembly, Decoder, Heard, Told};
-use crate::fault::Said;
+use crate::answer::{self, Assembly, DecodedAnswer, Decoder, DeltaBuffer};
 use crate::price::Tokens;
+use crate::provider_error::ProviderError;
 use crate::sse::Event;
 
-/// What has come of an answer.
+/// The state of the decoder.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     answer: Assembly,
@@ -74,7 +74,7 @@ struct MessagePiece {
 }
 
 #[derive(Deserialize)]
-#[expect(clippy::struct_field_names, reason = "as they are on the wire")]
+#[expect(clippy::struct_field_names, reason = "names of the API")]
 struct Usage {
     input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
@@ -83,19 +83,19 @@ struct Usage {
 }
 
 impl Decoder for Stream {
-    fn take(&mut self, event: Event<'_>, tell: &mut Told) -> Result<(), ModelError> {
+    fn decode(&mut self, event: Event<'_>, deltas: &mut DeltaBuffer) -> Result<(), ModelError> {
         let piece: Piece<'_> = answer::json(event.data)?;
         let at = piece.index;
         match &*piece.kind {
             "message_start" => self.count(piece.message.and_then(|it| it.usage)),
             "content_block_start" => {
                 if let Some(block) = piece.content_block {
-                    self.begin(at, &block, tell)?;
+                    self.begin(at, &block, deltas)?;
                 }
             }
             "content_block_delta" => {
                 if let Some(delta) = piece.delta {
-                    self.add(at, &delta, tell)?;
+                    self.add(at, &delta, deltas)?;
                 }
             }
             "message_delta" => {
@@ -106,41 +106,46 @@ impl Decoder for Stream {
             "message_stop" => self.done = true,
             "error" => {
                 let error = piece.error.unwrap_or_default();
-                return Err(Said::of(&error).amid_stream());
+                return Err(ProviderError::from_json(&error).into_stream_error());
             }
-            // `ping`, `content_block_stop`, and what is still to be invented.
+            // `ping`, `content_block_stop`, and unknown types.
             _ => {}
         }
         Ok(())
     }
 
-    fn is_done(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.done
     }
 
-    fn finish(self: Box<Self>) -> Result<Heard, ModelError> {
+    fn finish(self: Box<Self>) -> Result<DecodedAnswer, ModelError> {
         if !self.done {
-            return Err(answer::cut());
+            return Err(answer::truncated_stream());
         }
         self.answer.finish(self.stop_reason, self.tokens)
     }
 }
 
 impl Stream {
-    fn begin(&mut self, at: usize, block: &Block<'_>, tell: &mut Told) -> Result<(), ModelError> {
+    fn begin(
+        &mut self,
+        at: usize,
+        block: &Block<'_>,
+        deltas: &mut DeltaBuffer,
+    ) -> Result<(), ModelError> {
         match &*block.kind {
-            "text" => self.answer.text(at, &block.text, tell),
-            "thinking" => self.answer.thought(at, &block.thinking, tell),
+            "text" => self.answer.text(at, &block.text, deltas),
+            "thinking" => self.answer.thought(at, &block.thinking, deltas),
             "redacted_thinking" => {
                 self.answer.signature(at, SEALED)?;
                 self.answer.signature(at, &block.data)
             }
             "tool_use" => {
-                self.answer.call(at, &block.id, &block.name, tell);
+                self.answer.call(at, &block.id, &block.name, deltas);
                 match &block.input {
                     Some(Value::Object(args)) if !args.is_empty() => {
                         let args = Value::Object(args.clone()).to_string();
-                        self.answer.arguments(at, &args, tell)
+                        self.answer.arguments(at, &args, deltas)
                     }
                     _ => Ok(()),
                 }
@@ -153,22 +158,22 @@ impl Stream {
         &mut self,
         at: usize,
         delta: &DeltaPiece<'_>,
-        tell: &mut Told,
+        deltas: &mut DeltaBuffer,
     ) -> Result<(), ModelError> {
         match &*delta.kind {
-            "text_delta" => self.answer.text(at, &delta.text, tell),
-            "thinking_delta" => self.answer.thought(at, &delta.thinking, tell),
+            "text_delta" => self.answer.text(at, &delta.text, deltas),
+            "thinking_delta" => self.answer.thought(at, &delta.thinking, deltas),
             "signature_delta" => self.answer.signature(at, &delta.signature),
-            "input_json_delta" => self.answer.arguments(at, &delta.partial_json, tell),
+            "input_json_delta" => self.answer.arguments(at, &delta.partial_json, deltas),
             _ => Ok(()),
         }
     }
 
-    /// Counts are of the whole answer each time; what is left out has not changed.
+    /// Counts are cumulative; a missing count has not changed.
     fn count(&mut self, usage: Option<Usage>) {
         let Some(usage) = usage else { return };
         let tokens = &mut self.tokens;
-        // Theirs does not count what went through the cache; ours counts all.
+        // The API's input count excludes cached tokens; ours includes them.
         let through = tokens.cached.saturating_add(tokens.cache_write);
         let fresh = tokens.input.saturating_sub(through);
         let fresh = usage.input_tokens.unwrap_or(fresh);

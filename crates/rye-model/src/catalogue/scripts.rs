@@ -1,4 +1,4 @@
-//! Scripts by name, given or read from files.
+//! Registered scripts and script files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -8,33 +8,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rye_engine::model::Model;
 
-use crate::read::ScriptError;
 use crate::script::Script;
+use crate::script::ScriptError;
 use crate::scripted::Scripted;
 
 pub(super) const SCRIPTED: &str = "scripted:";
-/// The longest script that is read.
-const LONGEST: u64 = 4 * 1024 * 1024;
+/// Maximum size of a script file, in bytes.
+const MAX_FILE_LEN: u64 = 4 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Scripts {
     folder: PathBuf,
-    given: BTreeMap<String, Arc<Scripted>>,
+    registered: BTreeMap<String, Arc<Scripted>>,
     read: Mutex<HashMap<PathBuf, (String, Arc<Scripted>)>>,
 }
 
-/// Why there is no script.
-pub(super) enum NoScript {
+/// Why a script could not be loaded.
+pub(super) enum ScriptLoadError {
     Unreadable(String),
-    Wrong(PathBuf, ScriptError),
+    Invalid(PathBuf, ScriptError),
 }
 
-impl NoScript {
-    /// In words; one that cannot be read may be another.
-    pub(super) fn words(self, name: &str, hint: impl FnOnce() -> String) -> String {
+impl ScriptLoadError {
+    /// The error message; suggests other names if the file cannot be read.
+    pub(super) fn message(self, name: &str, hint: impl FnOnce() -> String) -> String {
         match self {
-            Self::Unreadable(why) => format!("cannot read the model `{name}`: {why}{}", hint()),
-            Self::Wrong(path, error) => format!("{}: {error}", path.display()),
+            Self::Unreadable(why) => format!("cannot read model `{name}`: {why}{}", hint()),
+            Self::Invalid(path, error) => format!("{}: {error}", path.display()),
         }
     }
 }
@@ -43,27 +43,27 @@ impl Scripts {
     pub(super) fn new(folder: PathBuf) -> Self {
         Self {
             folder,
-            given: BTreeMap::new(),
+            registered: BTreeMap::new(),
             read: Mutex::default(),
         }
     }
 
-    pub(super) fn give(&mut self, name: String, script: Script) {
-        self.given.insert(name, Arc::new(script.into()));
+    pub(super) fn register(&mut self, name: String, script: Script) {
+        self.registered.insert(name, Arc::new(script.into()));
     }
 
-    pub(super) fn given(&self, name: &str) -> Option<Arc<dyn Model>> {
-        let model = self.given.get(name)?;
+    pub(super) fn registered(&self, name: &str) -> Option<Arc<dyn Model>> {
+        let model = self.registered.get(name)?;
         Some(Arc::clone(model) as Arc<dyn Model>)
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.given.keys().map(String::as_str)
+        self.registered.keys().map(String::as_str)
     }
 
-    pub(super) fn load(&self, path: &str) -> Result<Arc<dyn Model>, NoScript> {
+    pub(super) fn load(&self, path: &str) -> Result<Arc<dyn Model>, ScriptLoadError> {
         let path = self.folder.join(path);
-        let text = read(&path).map_err(NoScript::Unreadable)?;
+        let text = read(&path).map_err(ScriptLoadError::Unreadable)?;
         let known = self.read.lock();
         let mut known = known.unwrap_or_else(PoisonError::into_inner);
         if let Some((before, model)) = known.get(&path)
@@ -72,14 +72,14 @@ impl Scripts {
             return Ok(Arc::clone(model) as Arc<dyn Model>);
         }
         let script = text.parse::<Script>();
-        let script = script.map_err(|error| NoScript::Wrong(path.clone(), error))?;
+        let script = script.map_err(|error| ScriptLoadError::Invalid(path.clone(), error))?;
         let model = Arc::new(Scripted::from(script));
         known.insert(path, (text, Arc::clone(&model)));
         Ok(model)
     }
 
-    /// The scripts that lie where a name points to.
-    pub(super) fn beside(&self, name: &str) -> Vec<String> {
+    /// The script files in the folder of a name.
+    pub(super) fn siblings(&self, name: &str) -> Vec<String> {
         let path = Path::new(name.strip_prefix(SCRIPTED).unwrap_or(name));
         let above = path.parent().unwrap_or(Path::new(""));
         let Ok(files) = self.folder.join(above).read_dir() else {
@@ -96,16 +96,18 @@ impl Scripts {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    // Asked first: to open a pipe is to wait for somebody to write to it.
+    // Checked first, because opening a pipe would block.
     let about = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !about.is_file() {
-        return Err("it is not a file".to_owned());
+        return Err("not a regular file".to_owned());
     }
     let file = File::open(path).map_err(|error| error.to_string())?;
     let mut text = String::new();
-    let read = file.take(LONGEST + 1).read_to_string(&mut text);
+    let read = file.take(MAX_FILE_LEN + 1).read_to_string(&mut text);
     match read {
-        Ok(length) if length as u64 > LONGEST => Err(format!("it is longer than {LONGEST} bytes")),
+        Ok(length) if length as u64 > MAX_FILE_LEN => {
+            Err(format!("larger than {MAX_FILE_LEN} bytes"))
+        }
         Ok(_) => Ok(text),
         Err(error) => Err(error.to_string()),
     }

@@ -1,4 +1,4 @@
-//! The stream of an answer.
+//! Decodes the response stream.
 
 use std::borrow::Cow;
 
@@ -6,24 +6,24 @@ use rye_engine::model::ModelError;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::answer::{self, Assembly, Decoder, Heard, Told};
-use crate::fault::Said;
+use crate::answer::{self, Assembly, DecodedAnswer, Decoder, DeltaBuffer};
 use crate::price::Tokens;
+use crate::provider_error::ProviderError;
 use crate::sse::Event;
 
-/// The places of an answer's parts: thoughts, words, calls.
+/// Positions of reasoning, text and calls in the answer.
 const THOUGHT: usize = 0;
 const TEXT: usize = 1;
 const CALLS: usize = 2;
 
-/// What has come of an answer.
+/// The state of the decoder.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     answer: Assembly,
-    /// The calls, by the number and the id that the server gave them.
+    /// Index and id of each call, as assigned by the server.
     calls: Vec<(Option<usize>, String)>,
     stop_reason: Option<String>,
-    /// What it said is that it will not, whatever it stopped for.
+    /// The content is a refusal, whatever the finish reason.
     refused: bool,
     tokens: Tokens,
     done: bool,
@@ -85,14 +85,14 @@ struct Details {
 }
 
 impl Decoder for Stream {
-    fn take(&mut self, event: Event<'_>, tell: &mut Told) -> Result<(), ModelError> {
+    fn decode(&mut self, event: Event<'_>, deltas: &mut DeltaBuffer) -> Result<(), ModelError> {
         if event.data.trim() == "[DONE]" {
             self.done = true;
             return Ok(());
         }
         let piece: Piece<'_> = answer::json(event.data)?;
         if let Some(error) = piece.error {
-            return Err(Said::of(&error).amid_stream());
+            return Err(ProviderError::from_json(&error).into_stream_error());
         }
         if let Some(usage) = piece.usage {
             let cached = usage.prompt_tokens_details.and_then(|it| it.cached_tokens);
@@ -103,29 +103,29 @@ impl Decoder for Stream {
                 output: usage.completion_tokens,
             };
         }
-        // There is one choice, as one was asked for.
+        // Only one choice was requested.
         let Some(choice) = piece.choices.into_iter().next() else {
             return Ok(());
         };
         if let Some(delta) = choice.delta {
-            self.add(delta, tell)?;
+            self.add(delta, deltas)?;
         }
         self.stop_reason = choice.finish_reason.or(self.stop_reason.take());
         Ok(())
     }
 
-    fn is_done(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.done
     }
 
-    fn is_whole(&self) -> bool {
+    fn is_content_complete(&self) -> bool {
         self.done || self.stop_reason.is_some()
     }
 
-    fn finish(self: Box<Self>) -> Result<Heard, ModelError> {
-        // Not every server says `[DONE]`.
+    fn finish(self: Box<Self>) -> Result<DecodedAnswer, ModelError> {
+        // Not every server sends `[DONE]`.
         if !self.done && self.stop_reason.is_none() {
-            return Err(answer::cut());
+            return Err(answer::truncated_stream());
         }
         let refused = self.refused.then(|| answer::REFUSAL.to_owned());
         self.answer
@@ -134,14 +134,14 @@ impl Decoder for Stream {
 }
 
 impl Stream {
-    fn add(&mut self, delta: DeltaPiece<'_>, tell: &mut Told) -> Result<(), ModelError> {
+    fn add(&mut self, delta: DeltaPiece<'_>, deltas: &mut DeltaBuffer) -> Result<(), ModelError> {
         let thought = delta.reasoning_content.or(delta.reasoning);
         if let Some(thought) = thought.filter(|it| !it.is_empty()) {
-            self.answer.thought(THOUGHT, &thought, tell)?;
+            self.answer.thought(THOUGHT, &thought, deltas)?;
         }
         self.refused |= delta.refusal.as_ref().is_some_and(|it| !it.is_empty());
         for text in [delta.content, delta.refusal].into_iter().flatten() {
-            self.answer.text(TEXT, &text, tell)?;
+            self.answer.text(TEXT, &text, deltas)?;
         }
         for piece in delta.tool_calls.into_iter().flatten() {
             let id = piece.id.unwrap_or_default();
@@ -151,14 +151,15 @@ impl Stream {
                 arguments: None,
             });
             let name = function.name.unwrap_or_default();
-            self.answer.call(at, &id, &name, tell);
+            self.answer.call(at, &id, &name, deltas);
             let arguments = function.arguments.unwrap_or_default();
-            self.answer.arguments(at, &arguments, tell)?;
+            self.answer.arguments(at, &arguments, deltas)?;
         }
         Ok(())
     }
 
-    /// Which call a piece belongs to. Some servers number none of them, some all alike.
+    /// The call that a delta belongs to. Some servers omit the index or use the same
+    /// for all.
     fn place(&mut self, index: Option<usize>, id: &str) -> usize {
         let last = self.calls.len().checked_sub(1);
         let known = match (index, id) {

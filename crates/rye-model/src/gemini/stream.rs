@@ -1,4 +1,4 @@
-//! The stream of an answer.
+//! Decodes the response stream.
 
 use std::borrow::Cow;
 
@@ -7,21 +7,21 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::answer::{self, Assembly, Decoder, Heard, Told};
-use crate::fault::Said;
+use crate::answer::{self, Assembly, DecodedAnswer, Decoder, DeltaBuffer};
 use crate::price::Tokens;
+use crate::provider_error::ProviderError;
 use crate::sse::Event;
 
-/// What has come of an answer. Its parts have even places; the odd one before each is for
-/// the signature that stands on it.
+/// The state of the decoder. Parts have even positions; the odd position before each
+/// holds its signature.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     answer: Assembly,
-    /// The place of the part that came last.
+    /// Position of the last part.
     last: usize,
     stop_reason: Option<String>,
     tokens: Tokens,
-    /// What all of it used up is known.
+    /// The final usage has been received.
     counted: bool,
 }
 
@@ -80,7 +80,7 @@ struct Feedback {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-#[expect(clippy::struct_field_names, reason = "as they are on the wire")]
+#[expect(clippy::struct_field_names, reason = "names of the API")]
 struct Usage {
     prompt_token_count: u64,
     tool_use_prompt_token_count: u64,
@@ -90,10 +90,10 @@ struct Usage {
 }
 
 impl Decoder for Stream {
-    fn take(&mut self, event: Event<'_>, tell: &mut Told) -> Result<(), ModelError> {
+    fn decode(&mut self, event: Event<'_>, deltas: &mut DeltaBuffer) -> Result<(), ModelError> {
         let piece: Piece<'_> = answer::json(event.data)?;
         if let Some(error) = piece.error {
-            return Err(Said::of(&error).amid_stream());
+            return Err(ProviderError::from_json(&error).into_stream_error());
         }
         if let Some(reason) = piece.prompt_feedback.and_then(|it| it.block_reason) {
             let message = format!("the prompt was blocked ({reason})");
@@ -103,64 +103,64 @@ impl Decoder for Stream {
         self.counted |= counts && self.stop_reason.is_some();
         if let Some(usage) = piece.usage_metadata {
             let (prompt, tools) = (usage.prompt_token_count, usage.tool_use_prompt_token_count);
-            let (said, thought) = (usage.candidates_token_count, usage.thoughts_token_count);
+            let (text, thought) = (usage.candidates_token_count, usage.thoughts_token_count);
             self.tokens = Tokens {
                 input: prompt.saturating_add(tools),
                 cached: usage.cached_content_token_count,
                 cache_write: 0,
-                output: said.saturating_add(thought),
+                output: text.saturating_add(thought),
             };
         }
-        // There is one candidate, as one was asked for.
+        // Only one candidate was requested.
         let Some(candidate) = piece.candidates.into_iter().next() else {
             return Ok(());
         };
         for part in candidate.content.map_or(Vec::new(), |it| it.parts) {
-            self.add(&part, tell)?;
+            self.add(&part, deltas)?;
         }
         self.stop_reason = candidate.finish_reason.or(self.stop_reason.take());
         self.counted |= counts && self.stop_reason.is_some();
         Ok(())
     }
 
-    fn is_done(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.counted
     }
 
-    fn is_whole(&self) -> bool {
+    fn is_content_complete(&self) -> bool {
         self.stop_reason.is_some()
     }
 
-    fn finish(self: Box<Self>) -> Result<Heard, ModelError> {
+    fn finish(self: Box<Self>) -> Result<DecodedAnswer, ModelError> {
         if self.stop_reason.is_none() {
-            return Err(answer::cut());
+            return Err(answer::truncated_stream());
         }
         self.answer.finish(self.stop_reason, self.tokens)
     }
 }
 
 impl Stream {
-    fn add(&mut self, part: &Part<'_>, tell: &mut Told) -> Result<(), ModelError> {
+    fn add(&mut self, part: &Part<'_>, deltas: &mut DeltaBuffer) -> Result<(), ModelError> {
         if let Some(call) = &part.function_call {
             self.last += 2;
-            self.answer.call(self.last, &call.id, &call.name, tell);
+            self.answer.call(self.last, &call.id, &call.name, deltas);
             if let Some(args) = call.args {
-                self.answer.arguments(self.last, args.get(), tell)?;
+                self.answer.arguments(self.last, args.get(), deltas)?;
             }
         } else if let Some(text) = &part.text {
             let goes_on = if part.thought {
                 self.answer.is_open_thought(self.last)
             } else {
-                // What is signed is whole.
+                // A signed part is complete.
                 self.answer.is_text(self.last) && !self.answer.has(self.last - 1)
             };
             if !goes_on {
                 self.last += 2;
             }
             if part.thought {
-                self.answer.thought(self.last, text, tell)?;
+                self.answer.thought(self.last, text, deltas)?;
             } else {
-                self.answer.text(self.last, text, tell)?;
+                self.answer.text(self.last, text, deltas)?;
             }
         }
         if !part.thought_signature.is_empty() {

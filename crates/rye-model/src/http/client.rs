@@ -1,4 +1,4 @@
-//! Clients, which keep their connections.
+//! HTTP clients with connection pools.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use reqwest::Client;
 use reqwest::redirect::Policy;
 
-/// How long a connection may take to be made.
+/// Timeout for establishing a connection.
 const CONNECT: Duration = Duration::from_secs(20);
 
-/// An error with its causes, and without the address: it may hold a secret.
+/// An error with its causes, without the URL, which may contain a secret.
 pub(super) fn causes(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();
@@ -21,8 +21,8 @@ pub(super) fn causes(error: reqwest::Error) -> String {
     text
 }
 
-/// The client for an address. One that needs no certificates does not wait until the
-/// machine's are read.
+/// The client for a URL. Plain HTTP needs no certificates and does not wait until the
+/// system's are loaded.
 pub(super) fn client(url: &str) -> Result<Client, String> {
     static PLAIN: OnceLock<Result<Client, String>> = OnceLock::new();
     static SAFE: OnceLock<Result<Client, String>> = OnceLock::new();
@@ -40,7 +40,7 @@ fn builder() -> reqwest::ClientBuilder {
     Client::builder()
         .tcp_nodelay(true)
         .connect_timeout(CONNECT)
-        // A key is for the place that it was meant for.
+        // Never send the key to another host.
         .redirect(Policy::none())
         .user_agent(concat!("rye/", env!("CARGO_PKG_VERSION")))
 }

@@ -1,4 +1,4 @@
-//! What an answer that is none says, and what to do about it.
+//! Converts error responses, with advice.
 
 use std::time::Duration;
 
@@ -7,63 +7,63 @@ use reqwest::header::{HeaderMap, LOCATION, RETRY_AFTER};
 use reqwest::{Response, Url};
 use rye_engine::model::ModelError;
 
-use super::{HttpModel, LONGEST_FAULT};
-use crate::fault::{self, Said};
-use crate::halves;
+use super::{HttpModel, MAX_ERROR_LEN};
+use crate::provider_error::{self, ProviderError};
+use crate::surrogates;
 
 impl HttpModel {
-    /// What an answer that is none says, and what to do about it.
+    /// Reads an error response and converts it.
     pub(super) async fn refused(&self, mut response: Response) -> ModelError {
         let status = response.status().as_u16();
-        let asked = retry_after(response.headers());
-        let elsewhere = elsewhere(response.url(), response.headers());
+        let delay = retry_after(response.headers());
+        let redirect = redirect_host(response.url(), response.headers());
         let mut body = Vec::new();
         let read = async {
             while let Ok(Some(bytes)) = response.chunk().await {
                 body.extend_from_slice(&bytes);
-                if body.len() > LONGEST_FAULT {
+                if body.len() > MAX_ERROR_LEN {
                     break;
                 }
             }
         };
-        // What came by then says enough.
-        let _ = tokio::time::timeout(self.longest_fault(), read).await;
-        let mut said = Said::read(&halves::readable(&String::from_utf8_lossy(&body)));
-        said.message = self.told(&said.message);
-        said.retry_after = asked.or(said.retry_after);
+        // After a timeout, the part received so far is used.
+        let _ = tokio::time::timeout(self.max_error_time(), read).await;
+        let mut error =
+            ProviderError::parse(&surrogates::encode_lone(&String::from_utf8_lossy(&body)));
+        error.message = self.sanitize(&error.message);
+        error.retry_after = delay.or(error.retry_after);
         let here = self.provider.address();
-        match said.with_status(status) {
+        match error.into_model_error(status) {
             ModelError::Unauthorized(message) => {
-                let fix = self.provider.how_to_be_let_in();
-                ModelError::Unauthorized(format!("{here} said: {message}; {fix}"))
+                let fix = self.provider.auth_hint();
+                ModelError::Unauthorized(format!("{here} responded: {message}; {fix}"))
             }
             ModelError::Refused(message) if status == 404 => ModelError::Refused(format!(
                 "{here} has no `{}`: {message}; see `rye models list`",
                 self.target.id
             )),
             ModelError::Refused(message) if (300..400).contains(&status) => {
-                let elsewhere = elsewhere.unwrap_or_else(|| "no address that is one".to_owned());
+                let redirect = redirect.unwrap_or_else(|| "an invalid address".to_owned());
                 ModelError::Refused(format!(
-                    "{here} sends elsewhere, to {elsewhere}: {message}; nothing was sent there. \
-                     If it is right, name it as `base_url` in models.yaml"
+                    "{here} redirects to {redirect}: {message}; the request was not sent there. \
+                     If that host is correct, set it as `base_url` in models.yaml"
                 ))
             }
             other => other,
         }
     }
 
-    /// A message as it may be told: a server may repeat what it was sent.
-    fn told(&self, message: &str) -> String {
-        let message = halves::settled(message);
-        fault::short(&self.provider.masks().mask(&message))
+    /// Redacts and truncates a message: a server may echo what it was sent.
+    fn sanitize(&self, message: &str) -> String {
+        let message = surrogates::resolve(message);
+        provider_error::short(&self.provider.masks().mask(&message))
     }
 
-    /// The same of an error that came amid a stream; with the address, where the connection
-    /// is to blame.
-    pub(super) fn fit_to_be_told(&self, mut error: ModelError) -> ModelError {
+    /// The same for an error within a stream. Adds the address to connection errors.
+    pub(super) fn sanitize_error(&self, mut error: ModelError) -> ModelError {
         let here = self.provider.address();
         if let Some(message) = message_of(&mut error) {
-            *message = self.told(message);
+            *message = self.sanitize(message);
         }
         match error {
             ModelError::Connection(message) if !message.contains(&here) => {
@@ -91,13 +91,14 @@ fn message_of(error: &mut ModelError) -> Option<&mut String> {
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let millis = headers.get("retry-after-ms");
     let millis = millis.and_then(|it| it.to_str().ok()?.trim().parse().ok());
-    let told = headers.get(RETRY_AFTER);
-    let told = || told.and_then(|it| fault::retry_after(it.to_str().ok()?, Timestamp::now()));
-    millis.map(Duration::from_millis).or_else(told)
+    let header = headers.get(RETRY_AFTER);
+    let header =
+        || header.and_then(|it| provider_error::retry_after(it.to_str().ok()?, Timestamp::now()));
+    millis.map(Duration::from_millis).or_else(header)
 }
 
-/// The server that an answer sends to. The rest of the address may hold a secret.
-fn elsewhere(from: &Url, headers: &HeaderMap) -> Option<String> {
+/// The host of a redirect. The rest of the URL may contain a secret.
+fn redirect_host(from: &Url, headers: &HeaderMap) -> Option<String> {
     let to = headers.get(LOCATION)?.to_str().ok()?;
     let to = from.join(to).ok()?;
     let port = to.port().map(|port| format!(":{port}"));

@@ -1,4 +1,4 @@
-//! The stream of an answer.
+//! Decodes the response stream.
 
 use std::borrow::Cow;
 
@@ -7,17 +7,17 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::answer::{self, Assembly, Decoder, Heard, Told};
-use crate::fault::Said;
+use crate::answer::{self, Assembly, DecodedAnswer, Decoder, DeltaBuffer};
 use crate::price::Tokens;
+use crate::provider_error::ProviderError;
 use crate::sse::Event;
 
-/// What has come of an answer.
+/// The state of the decoder.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     answer: Assembly,
     stop_reason: Option<String>,
-    /// What it said is that it will not, whatever it stopped for.
+    /// The content is a refusal, whatever the status.
     refused: bool,
     tokens: Tokens,
     done: bool,
@@ -91,7 +91,7 @@ struct Details {
 }
 
 impl Decoder for Stream {
-    fn take(&mut self, event: Event<'_>, tell: &mut Told) -> Result<(), ModelError> {
+    fn decode(&mut self, event: Event<'_>, deltas: &mut DeltaBuffer) -> Result<(), ModelError> {
         let piece: Piece<'_> = answer::json(event.data)?;
         let at = piece.output_index;
         match &*piece.kind {
@@ -101,26 +101,26 @@ impl Decoder for Stream {
                 };
                 let item: Item<'_> = answer::json(item.get())?;
                 if item.kind == "function_call" {
-                    self.answer.call(at, &item.call_id, &item.name, tell);
+                    self.answer.call(at, &item.call_id, &item.name, deltas);
                 }
                 Ok(())
             }
-            "response.output_text.delta" => self.answer.text(at, &piece.delta, tell),
+            "response.output_text.delta" => self.answer.text(at, &piece.delta, deltas),
             "response.refusal.delta" => {
                 self.refused = true;
-                self.answer.text(at, &piece.delta, tell)
+                self.answer.text(at, &piece.delta, deltas)
             }
             "response.reasoning_summary_part.added" if piece.summary_index > 0 => {
-                self.answer.thought(at, "\n\n", tell)
+                self.answer.thought(at, "\n\n", deltas)
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                self.answer.thought(at, &piece.delta, tell)
+                self.answer.thought(at, &piece.delta, deltas)
             }
             "response.function_call_arguments.delta" => {
-                self.answer.arguments(at, &piece.delta, tell)
+                self.answer.arguments(at, &piece.delta, deltas)
             }
             "response.output_item.done" => match piece.item {
-                Some(item) => self.whole(at, item, tell),
+                Some(item) => self.whole(at, item, deltas),
                 None => Ok(()),
             },
             "response.completed" | "response.incomplete" => {
@@ -130,23 +130,23 @@ impl Decoder for Stream {
             }
             "response.failed" => {
                 let error = piece.response.and_then(|it| it.error);
-                Err(Said::of(&error.unwrap_or_default()).amid_stream())
+                Err(ProviderError::from_json(&error.unwrap_or_default()).into_stream_error())
             }
             "error" => {
                 let error: Value = answer::json(event.data)?;
-                Err(Said::of(&error).amid_stream())
+                Err(ProviderError::from_json(&error).into_stream_error())
             }
             _ => Ok(()),
         }
     }
 
-    fn is_done(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.done
     }
 
-    fn finish(self: Box<Self>) -> Result<Heard, ModelError> {
+    fn finish(self: Box<Self>) -> Result<DecodedAnswer, ModelError> {
         if !self.done {
-            return Err(answer::cut());
+            return Err(answer::truncated_stream());
         }
         let refused = self.refused.then(|| answer::REFUSAL.to_owned());
         self.answer
@@ -155,24 +155,29 @@ impl Decoder for Stream {
 }
 
 impl Stream {
-    /// An item that is whole: what no delta told of is taken from it.
-    fn whole(&mut self, at: usize, raw: &RawValue, tell: &mut Told) -> Result<(), ModelError> {
+    /// Processes a completed item: content that no delta contained is taken from it.
+    fn whole(
+        &mut self,
+        at: usize,
+        raw: &RawValue,
+        deltas: &mut DeltaBuffer,
+    ) -> Result<(), ModelError> {
         let item: Item<'_> = answer::json(raw.get())?;
         match &*item.kind {
             "function_call" => {
-                self.answer.call(at, &item.call_id, &item.name, tell);
+                self.answer.call(at, &item.call_id, &item.name, deltas);
                 if !self.answer.has_arguments(at) {
-                    self.answer.arguments(at, &item.arguments, tell)?;
+                    self.answer.arguments(at, &item.arguments, deltas)?;
                 }
             }
             "message" if !self.answer.is_text(at) => {
                 for content in item.content.unwrap_or_default() {
-                    self.answer.text(at, &content.text, tell)?;
+                    self.answer.text(at, &content.text, deltas)?;
                     self.refused |= !content.refusal.is_empty();
-                    self.answer.text(at, &content.refusal, tell)?;
+                    self.answer.text(at, &content.refusal, deltas)?;
                 }
             }
-            // Only sealed is it worth anything to a provider that has not kept it.
+            // Reasoning is only useful to the provider if it is encrypted.
             "reasoning" if item.encrypted_content.is_some() => {
                 self.answer.signature(at, raw.get())?;
             }

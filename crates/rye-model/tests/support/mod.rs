@@ -1,4 +1,4 @@
-//! Models of all providers, and histories to ask them with.
+//! Models of all providers and histories for them.
 
 #![allow(
     dead_code,
@@ -18,7 +18,7 @@ use rye_model_wire::{Reply, Said, Wire};
 use rye_protocol::{Message, Part, ResultStatus, Role};
 use serde_json::{Value, json};
 
-/// Each API with the one that the server speaks.
+/// Each API with its counterpart in the mock server.
 pub const ALL: [(Api, rye_model_wire::Api); 4] = [
     (Api::Anthropic, rye_model_wire::Api::Anthropic),
     (Api::OpenAiResponses, rye_model_wire::Api::OpenAiResponses),
@@ -26,7 +26,7 @@ pub const ALL: [(Api, rye_model_wire::Api); 4] = [
     (Api::Gemini, rye_model_wire::Api::Gemini),
 ];
 
-/// The name of the model that speaks an API in these tests.
+/// The name of the test model for an API.
 pub fn name(api: Api) -> String {
     format!("{}/some-model", api.as_str())
 }
@@ -51,7 +51,7 @@ pub fn provider(api: Api, url: &str) -> Provider {
         base_url: format!("{url}/v1"),
         key: Key::Given {
             secret: Arc::new("sk-secret".to_owned().into()),
-            found: "SOME_KEY".to_owned(),
+            source: "SOME_KEY".to_owned(),
         },
         headers: Vec::new(),
         silence: Duration::from_secs(20),
@@ -68,7 +68,7 @@ pub fn model(api: Api, url: &str) -> HttpModel {
     HttpModel::new(provider(api, url), target(api), price)
 }
 
-/// What the deltas told, and how it ended.
+/// The deltas and the result of a call.
 pub type Outcome = (Vec<Delta>, Result<ModelAnswer, ModelError>);
 
 pub fn listener() -> (Arc<Mutex<Vec<Delta>>>, Deltas) {
@@ -85,7 +85,7 @@ pub async fn ask(model: &HttpModel, request: ModelRequest) -> Outcome {
     (heard, outcome)
 }
 
-/// The words among deltas.
+/// The concatenated text deltas.
 pub fn words(deltas: &[Delta]) -> String {
     let words = deltas.iter().filter_map(|delta| match delta {
         Delta::Text(text) => Some(text.as_str()),
@@ -142,13 +142,13 @@ pub fn image() -> Part {
     }
 }
 
-pub fn said_by(model: &str, parts: Vec<Part>) -> Message {
+pub fn written_by(model: &str, parts: Vec<Part>) -> Message {
     let mut message = Message::of(Role::Assistant, parts);
     message.model = Some(model.to_owned());
     message
 }
 
-/// What a provider of an API seals a thought with.
+/// A signature as the provider of an API generates it.
 pub fn seal(api: Api, number: u32) -> String {
     match api {
         Api::OpenAiResponses => json!({
@@ -161,7 +161,7 @@ pub fn seal(api: Api, number: u32) -> String {
     }
 }
 
-/// A thought, words with characters of several bytes, and two calls at once.
+/// Reasoning, text with multi-byte characters, and two parallel calls.
 pub fn rich() -> Said {
     let mut said = Said::text("Grüße 🎉 \"da\"!\nIch schaue nach.")
         .after(
@@ -178,7 +178,7 @@ pub fn rich() -> Said {
     said
 }
 
-/// A server that says something, and a model that asks it.
+/// A server with one reply, and a model that is connected to it.
 pub fn asked(api: Api, reply: Reply) -> (Wire, HttpModel) {
     let wire = Wire::of([reply]);
     let model = model(api, &wire.url());

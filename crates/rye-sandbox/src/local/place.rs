@@ -104,7 +104,7 @@ impl Place {
         let about = file.metadata().map_err(|error| self.wrong(&error))?;
         match (about.is_file(), about.is_dir()) {
             (true, _) => Ok((file, about)),
-            (_, true) => Err(unusable(&self.shown, "it is a folder")),
+            (_, true) => Err(unusable(&self.shown, "is a directory")),
             _ => Err(unusable(&self.shown, "it is not a file")),
         }
     }
@@ -173,7 +173,7 @@ impl Place {
     pub(super) fn wrong(&self, error: &io::Error) -> SandboxError {
         match error.kind() {
             io::ErrorKind::NotFound => SandboxError::NotFound(self.shown.clone()),
-            io::ErrorKind::IsADirectory => unusable(&self.shown, "it is a folder"),
+            io::ErrorKind::IsADirectory => unusable(&self.shown, "is a directory"),
             io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
                 unusable(&self.shown, "it is not a folder, or is in what is none")
             }

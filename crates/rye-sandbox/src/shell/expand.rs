@@ -1,17 +1,17 @@
-//! Words with their variables and patterns filled in.
+//! Expands variables and patterns in words.
 
 use std::collections::BTreeMap;
 
-use super::glob::{Sign, glob};
+use super::glob::{PatternChar, glob};
 use super::lex::{Piece, Word};
 use super::meter::{Halt, Meter};
 use crate::files::Files;
 
-/// The longest that a word or a variable may become.
-const LONGEST: usize = 1024 * 1024;
+/// Maximum length of an expanded word or variable, in bytes.
+const MAX_WORD_LEN: usize = 1024 * 1024;
 
-/// What words are filled in with.
-pub(crate) struct Known<'a> {
+/// The state that words are expanded with.
+pub(crate) struct Expander<'a> {
     pub(crate) variables: &'a BTreeMap<String, String>,
     pub(crate) status: i32,
     pub(crate) cwd: &'a str,
@@ -19,8 +19,9 @@ pub(crate) struct Known<'a> {
     pub(crate) meter: &'a mut Meter,
 }
 
-impl Known<'_> {
-    /// A word as the one text that it is where it cannot be several.
+impl Expander<'_> {
+    /// Expands a word to a single string, without field splitting and pathname
+    /// expansion.
     pub(crate) fn text(&mut self, word: &Word) -> Result<String, Halt> {
         let mut text = String::new();
         for piece in word {
@@ -33,8 +34,8 @@ impl Known<'_> {
         Ok(text)
     }
 
-    /// A word as the words that it stands for: a variable without quotes is split at
-    /// spaces, and a pattern becomes the files that fit.
+    /// Expands a word to any number of words: unquoted variables are split at
+    /// whitespace, and patterns are replaced by the matching paths.
     pub(crate) fn words(&mut self, word: &Word) -> Result<Vec<String>, Halt> {
         let mut fields = Fields::default();
         for piece in word {
@@ -51,23 +52,25 @@ impl Known<'_> {
         }
         let mut words = Vec::new();
         for field in fields.all {
-            words.extend(self.files_of(&field)?);
+            words.extend(self.expand_pattern(&field)?);
         }
         Ok(words)
     }
 
-    fn files_of(&mut self, field: &[Sign]) -> Result<Vec<String>, Halt> {
-        let is_pattern = field.iter().any(|sign| !matches!(sign, Sign::Is(_)));
+    fn expand_pattern(&mut self, field: &[PatternChar]) -> Result<Vec<String>, Halt> {
+        let is_pattern = field
+            .iter()
+            .any(|ch| !matches!(ch, PatternChar::Literal(_)));
         if is_pattern {
             let found = glob(field, self.cwd, self.files, self.meter)?;
             if !found.is_empty() {
                 return Ok(found);
             }
         }
-        let text = field.iter().map(|sign| match sign {
-            Sign::Is(sign) => *sign,
-            Sign::One => '?',
-            Sign::Any => '*',
+        let text = field.iter().map(|ch| match ch {
+            PatternChar::Literal(ch) => *ch,
+            PatternChar::AnyChar => '?',
+            PatternChar::AnyString => '*',
         });
         Ok(vec![text.collect()])
     }
@@ -80,8 +83,8 @@ impl Known<'_> {
     }
 
     fn check(&mut self, length: usize) -> Result<(), Halt> {
-        if length > LONGEST {
-            return Err(Halt::TooMuch("a word becomes too long"));
+        if length > MAX_WORD_LEN {
+            return Err(Halt::LimitExceeded("an expanded word is too long"));
         }
         self.meter.charge(length)
     }
@@ -89,9 +92,9 @@ impl Known<'_> {
 
 #[derive(Default)]
 struct Fields {
-    all: Vec<Vec<Sign>>,
+    all: Vec<Vec<PatternChar>>,
     length: usize,
-    /// Whether what comes begins a new one.
+    /// The next text starts a new field.
     ended: bool,
 }
 
@@ -102,16 +105,16 @@ impl Fields {
         }
         self.length += text.len();
         if let Some(last) = self.all.last_mut() {
-            last.extend(text.chars().map(|sign| match sign {
-                '*' if patterns => Sign::Any,
-                '?' if patterns => Sign::One,
-                sign => Sign::Is(sign),
+            last.extend(text.chars().map(|ch| match ch {
+                '*' if patterns => PatternChar::AnyString,
+                '?' if patterns => PatternChar::AnyChar,
+                ch => PatternChar::Literal(ch),
             }));
         }
     }
 
     fn split(&mut self, value: &str) {
-        let is_space = |sign: char| matches!(sign, ' ' | '\t' | '\n');
+        let is_space = |ch: char| matches!(ch, ' ' | '\t' | '\n');
         if value.starts_with(is_space) {
             self.ended = true;
         }

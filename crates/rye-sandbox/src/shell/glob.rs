@@ -1,36 +1,38 @@
-//! Names with `*` and `?`.
+//! Pathname expansion with `*` and `?`.
 
 use super::meter::{Halt, Meter};
 use crate::files::Files;
 use crate::path::resolve;
 
-/// How many names a pattern may stand for, on the way too.
-const MOST: usize = 10_000;
+/// Maximum number of matches, including intermediate ones.
+const MAX_MATCHES: usize = 10_000;
 
-/// A sign of a pattern.
+/// An element of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sign {
-    Is(char),
+pub(crate) enum PatternChar {
+    Literal(char),
     /// `?`
-    One,
+    AnyChar,
     /// `*`
-    Any,
+    AnyString,
 }
 
-/// The paths that a pattern stands for, in order; none if there is no such file.
+/// The paths that match a pattern, in order.
 pub(crate) fn glob(
-    pattern: &[Sign],
+    pattern: &[PatternChar],
     cwd: &str,
     files: &Files,
     meter: &mut Meter,
 ) -> Result<Vec<String>, Halt> {
     let mut found = vec![String::new()];
-    let mut parts = pattern.split(|sign| *sign == Sign::Is('/')).peekable();
+    let mut parts = pattern
+        .split(|ch| *ch == PatternChar::Literal('/'))
+        .peekable();
     while let Some(part) = parts.next() {
         let end = if parts.peek().is_some() { "/" } else { "" };
         let mut next = Vec::new();
         for before in found {
-            if let Some(name) = plain(part) {
+            if let Some(name) = literal(part) {
                 meter.charge(before.len())?;
                 next.push(format!("{before}{name}{end}"));
                 continue;
@@ -40,16 +42,16 @@ pub(crate) fn glob(
             };
             let names = files.names(&folder);
             meter.charge(names.len() * 100)?;
-            let hidden = part.first() == Some(&Sign::Is('.'));
+            let hidden = part.first() == Some(&PatternChar::Literal('.'));
             for name in names {
                 let fits = (hidden || !name.starts_with('.')) && matches(part, &name);
-                // Only a folder has something below it.
+                // Only directories have children.
                 if fits && (end.is_empty() || files.is_folder(&crate::path::join(&folder, &name))) {
                     next.push(format!("{before}{name}{end}"));
                 }
             }
-            if next.len() > MOST {
-                return Err(Halt::TooMuch("a pattern stands for too many names"));
+            if next.len() > MAX_MATCHES {
+                return Err(Halt::LimitExceeded("a pattern matches too many names"));
             }
         }
         found = next;
@@ -59,33 +61,33 @@ pub(crate) fn glob(
     Ok(found)
 }
 
-fn plain(part: &[Sign]) -> Option<String> {
-    let plain = |sign: &Sign| match sign {
-        Sign::Is(sign) => Some(*sign),
-        Sign::One | Sign::Any => None,
+fn literal(part: &[PatternChar]) -> Option<String> {
+    let plain = |ch: &PatternChar| match ch {
+        PatternChar::Literal(ch) => Some(*ch),
+        PatternChar::AnyChar | PatternChar::AnyString => None,
     };
     part.iter().map(plain).collect()
 }
 
-/// Whether a name fits. Goes back to the last `*` alone, so it takes at most the product
-/// of both lengths.
-fn matches(pattern: &[Sign], name: &str) -> bool {
+/// Matches a name against a pattern. Backtracks only to the last `*`, so the cost is at
+/// most the product of both lengths.
+fn matches(pattern: &[PatternChar], name: &str) -> bool {
     let name: Vec<char> = name.chars().collect();
     let (mut at, mut in_name) = (0, 0);
     let mut last_any = None;
     while in_name < name.len() {
         match pattern.get(at) {
-            Some(Sign::Any) => {
+            Some(PatternChar::AnyString) => {
                 last_any = Some((at, in_name));
                 at += 1;
                 continue;
             }
-            Some(Sign::One) => {
+            Some(PatternChar::AnyChar) => {
                 at += 1;
                 in_name += 1;
                 continue;
             }
-            Some(Sign::Is(sign)) if *sign == name[in_name] => {
+            Some(PatternChar::Literal(ch)) if *ch == name[in_name] => {
                 at += 1;
                 in_name += 1;
                 continue;
@@ -99,7 +101,7 @@ fn matches(pattern: &[Sign], name: &str) -> bool {
         at = any + 1;
         in_name = from + 1;
     }
-    pattern[at..].iter().all(|sign| *sign == Sign::Any)
+    pattern[at..].iter().all(|ch| *ch == PatternChar::AnyString)
 }
 
 #[cfg(test)]
@@ -107,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_and_question_marks_fit_what_they_should() {
+    fn wildcards_match() {
         for (pattern, name, fits) in [
             ("*", "", true),
             ("*.txt", "a.txt", true),
@@ -120,10 +122,10 @@ mod tests {
         ] {
             let pattern: Vec<_> = pattern
                 .chars()
-                .map(|sign| match sign {
-                    '*' => Sign::Any,
-                    '?' => Sign::One,
-                    sign => Sign::Is(sign),
+                .map(|ch| match ch {
+                    '*' => PatternChar::AnyString,
+                    '?' => PatternChar::AnyChar,
+                    ch => PatternChar::Literal(ch),
                 })
                 .collect();
             assert_eq!(matches(&pattern, name), fits, "{pattern:?} {name}");

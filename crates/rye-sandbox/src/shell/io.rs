@@ -1,4 +1,4 @@
-//! What a command has at hand: its streams and the shell.
+//! The execution environment of a command: its streams and the shell.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -7,26 +7,26 @@ use super::run::Shell;
 use crate::files::Files;
 use crate::path::resolve;
 
-/// The most that goes through a pipe.
-const PIPE: usize = 8 * 1024 * 1024;
+/// Maximum amount of data in a pipe, in bytes.
+const MAX_PIPE_LEN: usize = 8 * 1024 * 1024;
 
-/// Where a stream goes.
+/// The destination of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sink {
-    /// To whoever runs the script, as output or as complaint.
+    /// Standard output of the script.
     Out,
     Err,
-    /// To the next command.
+    /// Standard input of the next command.
     Pipe,
     File(String),
     Nothing,
 }
 
-/// A command's streams, and the shell that it runs in.
+/// A command's streams and its shell.
 pub(crate) struct Io<'s, 'a> {
     pub(crate) name: String,
     pub(crate) shell: &'s mut Shell<'a>,
-    /// What it reads, where that is not what the script was given.
+    /// Standard input, if it differs from the script's.
     pub(crate) stdin: Option<Arc<Vec<u8>>>,
     pub(crate) out: Sink,
     pub(crate) err: Sink,
@@ -34,7 +34,7 @@ pub(crate) struct Io<'s, 'a> {
 }
 
 impl Io<'_, '_> {
-    /// All that is to be read, once.
+    /// Consumes standard input.
     pub(crate) fn stdin(&mut self) -> Arc<Vec<u8>> {
         let own = self.stdin.as_mut();
         std::mem::take(own.unwrap_or(&mut self.shell.stdin))
@@ -49,7 +49,7 @@ impl Io<'_, '_> {
         Ok(resolve(&self.shell.cwd, path)?)
     }
 
-    /// A file's bytes, or what is to be read where the path is `-`.
+    /// Reads a file, or standard input if the path is `-`.
     pub(crate) async fn read(&mut self, path: &str) -> Result<Arc<Vec<u8>>, Halt> {
         let bytes = match path {
             "-" => self.stdin(),
@@ -77,20 +77,21 @@ impl Io<'_, '_> {
         self.print(format!("{text}\n").as_bytes()).await
     }
 
-    /// Says what is wrong.
-    pub(crate) fn complain(&mut self, what: &str) {
+    /// Writes an error message, prefixed with the command's name.
+    pub(crate) fn report_error(&mut self, what: &str) {
         let line = format!("{}: {what}\n", self.name);
         let sink = self.err.clone();
-        // Whoever closed its mouth does not hear it.
+        // A failed write to standard error cannot be reported anywhere.
         let _ = self.write(&sink, line.as_bytes());
     }
 
-    /// What came of one of several; what is wrong with it is said, and counts as 1.
-    pub(crate) fn or_complain(&mut self, outcome: Result<(), Halt>) -> Result<i32, Halt> {
+    /// Reports a failure with status 1, so that the command can continue with its other
+    /// operands.
+    pub(crate) fn report_failure(&mut self, outcome: Result<(), Halt>) -> Result<i32, Halt> {
         match outcome {
             Ok(()) => Ok(0),
             Err(Halt::Fail(what)) => {
-                self.complain(&what);
+                self.report_error(&what);
                 Ok(1)
             }
             Err(halt) => Err(halt),
@@ -99,10 +100,10 @@ impl Io<'_, '_> {
 
     fn write(&mut self, sink: &Sink, bytes: &[u8]) -> Result<(), Halt> {
         match sink {
-            Sink::Out => self.shell.out.take(bytes, self.shell.watcher),
-            Sink::Err => self.shell.err.take(bytes, self.shell.watcher),
-            Sink::Pipe if self.pipe.len() + bytes.len() > PIPE => {
-                return Err(Halt::TooMuch("more than 8 MiB go through a pipe"));
+            Sink::Out => self.shell.out.push(bytes, self.shell.watcher),
+            Sink::Err => self.shell.err.push(bytes, self.shell.watcher),
+            Sink::Pipe if self.pipe.len() + bytes.len() > MAX_PIPE_LEN => {
+                return Err(Halt::LimitExceeded("a pipe contains more than 8 MiB"));
             }
             Sink::Pipe => self.pipe.extend_from_slice(bytes),
             Sink::File(path) => self.files().append(path, bytes)?,

@@ -1,26 +1,26 @@
-//! A script in words and signs.
+//! Splits a script into tokens.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// A part of a script.
+/// A token of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Token {
     Word(Word),
     Pipe,
     And,
     Or,
-    /// `;` or the end of a line.
-    End(char),
+    /// `;` or a line break.
+    Separator(char),
     /// `<`
-    In,
-    /// `>` or `>>`, of which streams
-    Out(Streams, Mode),
+    Input,
+    /// `>` or `>>`, with the affected streams.
+    Output(Streams, Mode),
     /// `2>&1`
-    Same(Stream, Stream),
+    Duplicate(Stream, Stream),
 }
 
-/// A word in pieces, to be joined once variables are known.
+/// The pieces of a word, joined after expansion.
 pub(crate) type Word = Vec<Piece>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(crate) enum Mode {
     Append,
 }
 
-/// All of a script, or in words why it cannot be read.
+/// Tokenizes a script. The error describes why it is rejected.
 pub(crate) fn tokens(script: &str) -> Result<Vec<Token>, String> {
     let mut lexer = Lexer {
         rest: script.chars().peekable(),
@@ -63,18 +63,18 @@ struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
-    /// Reads one more token; false at the end.
+    /// Reads one token; returns false at the end.
     fn next(&mut self) -> Result<bool, String> {
-        let Some(&sign) = self.rest.peek() else {
+        let Some(&ch) = self.rest.peek() else {
             return Ok(false);
         };
-        let token = match sign {
+        let token = match ch {
             ' ' | '\t' | '\r' => {
                 self.rest.next();
                 return Ok(true);
             }
             '#' => {
-                while self.rest.next_if(|sign| *sign != '\n').is_some() {}
+                while self.rest.next_if(|ch| *ch != '\n').is_some() {}
                 return Ok(true);
             }
             '\\' if self.second() == Some('\n') => {
@@ -83,7 +83,7 @@ impl Lexer<'_> {
             }
             '\n' | ';' => {
                 self.rest.next();
-                Token::End(sign)
+                Token::Separator(ch)
             }
             '|' => self.pipe()?,
             '&' => self.and()?,
@@ -91,18 +91,14 @@ impl Lexer<'_> {
             '>' => self.output(Stream::Out)?,
             '1' | '2' if self.second() == Some('>') => {
                 self.rest.next();
-                let stream = if sign == '2' {
-                    Stream::Err
-                } else {
-                    Stream::Out
-                };
+                let stream = if ch == '2' { Stream::Err } else { Stream::Out };
                 self.output(stream)?
             }
             '0' if self.second() == Some('<') => {
                 self.rest.next();
                 self.input()?
             }
-            '(' | ')' => return Err(format!("unexpected `{sign}`: this shell has no subshells")),
+            '(' | ')' => return Err(format!("unexpected `{ch}`: subshells are not supported")),
             _ => Token::Word(self.word()?),
         };
         self.tokens.push(token);
@@ -113,8 +109,8 @@ impl Lexer<'_> {
         self.rest.clone().nth(1)
     }
 
-    fn take(&mut self, sign: char) -> bool {
-        self.rest.next_if_eq(&sign).is_some()
+    fn take(&mut self, ch: char) -> bool {
+        self.rest.next_if_eq(&ch).is_some()
     }
 
     fn pipe(&mut self) -> Result<Token, String> {
@@ -124,7 +120,7 @@ impl Lexer<'_> {
                 self.rest.next();
                 Ok(Token::Or)
             }
-            Some('&') => Err("this shell has no `|&`; write `2>&1 |`".to_owned()),
+            Some('&') => Err("`|&` is not supported; use `2>&1 |`".to_owned()),
             _ => Ok(Token::Pipe),
         }
     }
@@ -135,17 +131,17 @@ impl Lexer<'_> {
             return Ok(Token::And);
         }
         if self.take('>') {
-            return Ok(Token::Out(Streams::Both, self.mode()));
+            return Ok(Token::Output(Streams::Both, self.mode()));
         }
-        Err("this shell runs nothing in the background: `&` is not known".to_owned())
+        Err("`&` is not supported: there are no background jobs".to_owned())
     }
 
     fn input(&mut self) -> Result<Token, String> {
         self.rest.next();
         match self.rest.peek() {
-            Some('<') => Err("this shell has no here-documents: `<<` is not known".to_owned()),
-            Some(sign @ ('(' | '&' | '>')) => Err(format!("this shell has no `<{sign}`")),
-            _ => Ok(Token::In),
+            Some('<') => Err("`<<` is not supported: there are no here-documents".to_owned()),
+            Some(ch @ ('(' | '&' | '>')) => Err(format!("`<{ch}` is not supported")),
+            _ => Ok(Token::Input),
         }
     }
 
@@ -153,18 +149,18 @@ impl Lexer<'_> {
         self.rest.next();
         if self.take('&') {
             return match self.rest.next() {
-                Some('1') => Ok(Token::Same(stream, Stream::Out)),
-                Some('2') => Ok(Token::Same(stream, Stream::Err)),
-                _ => Err("after `>&` comes 1 or 2".to_owned()),
+                Some('1') => Ok(Token::Duplicate(stream, Stream::Out)),
+                Some('2') => Ok(Token::Duplicate(stream, Stream::Err)),
+                _ => Err("expected 1 or 2 after `>&`".to_owned()),
             };
         }
         if matches!(self.rest.peek(), Some('(' | '|')) {
-            return Err("this shell has no `>(` and no `>|`".to_owned());
+            return Err("`>(` and `>|` are not supported".to_owned());
         }
-        Ok(Token::Out(Streams::One(stream), self.mode()))
+        Ok(Token::Output(Streams::One(stream), self.mode()))
     }
 
-    /// After the first `>`.
+    /// Called after the first `>`.
     fn mode(&mut self) -> Mode {
         if self.take('>') {
             Mode::Append
@@ -175,8 +171,8 @@ impl Lexer<'_> {
 
     fn word(&mut self) -> Result<Word, String> {
         let mut word = Word::new();
-        while let Some(&sign) = self.rest.peek() {
-            match sign {
+        while let Some(&ch) = self.rest.peek() {
+            match ch {
                 ' ' | '\t' | '\r' | '\n' | ';' | '|' | '&' | '<' | '>' | '(' | ')' => break,
                 '\'' => {
                     self.rest.next();
@@ -191,7 +187,7 @@ impl Lexer<'_> {
                     self.rest.next();
                     match self.rest.next() {
                         Some('\n') => {}
-                        Some(sign) => push(&mut word, sign, true),
+                        Some(ch) => push(&mut word, ch, true),
                         None => push(&mut word, '\\', true),
                     }
                 }
@@ -199,7 +195,7 @@ impl Lexer<'_> {
                 '`' => return Err(NO_SUBSTITUTION.to_owned()),
                 _ => {
                     self.rest.next();
-                    push(&mut word, sign, false);
+                    push(&mut word, ch, false);
                 }
             }
         }
@@ -211,19 +207,19 @@ impl Lexer<'_> {
         loop {
             match self.rest.next() {
                 Some('\'') => return Ok(text),
-                Some(sign) => text.push(sign),
-                None => return Err("a `'` is not closed".to_owned()),
+                Some(ch) => text.push(ch),
+                None => return Err("unterminated `'`".to_owned()),
             }
         }
     }
 
     fn double_quoted(&mut self, word: &mut Word) -> Result<(), String> {
-        // There is a word even if there is nothing in it.
+        // An empty pair of quotes is a word, too.
         let text = String::new();
         word.push(Piece::Text { text, quoted: true });
         loop {
             match self.rest.peek() {
-                None => return Err("a `\"` is not closed".to_owned()),
+                None => return Err("unterminated `\"`".to_owned()),
                 Some('"') => {
                     self.rest.next();
                     return Ok(());
@@ -232,15 +228,15 @@ impl Lexer<'_> {
                 Some('`') => return Err(NO_SUBSTITUTION.to_owned()),
                 Some('\\') => {
                     self.rest.next();
-                    match self.rest.next_if(|sign| "$\"\\`\n".contains(*sign)) {
+                    match self.rest.next_if(|ch| "$\"\\`\n".contains(*ch)) {
                         Some('\n') => {}
-                        Some(sign) => push(word, sign, true),
+                        Some(ch) => push(word, ch, true),
                         None => push(word, '\\', true),
                     }
                 }
-                Some(&sign) => {
+                Some(&ch) => {
                     self.rest.next();
-                    push(word, sign, true);
+                    push(word, ch, true);
                 }
             }
         }
@@ -259,11 +255,11 @@ impl Lexer<'_> {
                 let name = self.name();
                 let is_name = !name.is_empty() && self.take('}');
                 if !is_name {
-                    return Err("of `${…}` this shell knows `${NAME}` alone".to_owned());
+                    return Err("only `${NAME}` is supported in `${…}`".to_owned());
                 }
                 name
             }
-            Some(sign) if is_name_start(*sign) => self.name(),
+            Some(ch) if is_name_start(*ch) => self.name(),
             _ => {
                 push(word, '$', quoted);
                 return Ok(());
@@ -275,40 +271,41 @@ impl Lexer<'_> {
 
     fn name(&mut self) -> String {
         let mut name = String::new();
-        if let Some(sign) = self.rest.next_if(|sign| is_name_start(*sign)) {
-            name.push(sign);
-            while let Some(sign) = self.rest.next_if(|sign| is_name_part(*sign)) {
-                name.push(sign);
+        if let Some(ch) = self.rest.next_if(|ch| is_name_start(*ch)) {
+            name.push(ch);
+            while let Some(ch) = self.rest.next_if(|ch| is_name_part(*ch)) {
+                name.push(ch);
             }
         }
         name
     }
 }
 
-const NO_SUBSTITUTION: &str = "this shell has no command substitution: `$(…)` and backticks are not known; \
-     write to a file and read it, or use a pipe";
+const NO_SUBSTITUTION: &str = "command substitution with `$(…)` or backticks is not supported; \
+    use a file or a pipe";
 
-fn is_name_start(sign: char) -> bool {
-    sign.is_ascii_alphabetic() || sign == '_'
+fn is_name_start(ch: char) -> bool {
+    ch.is_ascii_alphabetic() || ch == '_'
 }
 
-fn is_name_part(sign: char) -> bool {
-    sign.is_ascii_alphanumeric() || sign == '_'
+fn is_name_part(ch: char) -> bool {
+    ch.is_ascii_alphanumeric() || ch == '_'
 }
 
-/// Whether a text can name a variable.
+/// Whether a string is a valid variable name.
 pub(crate) fn is_name(text: &str) -> bool {
     text.starts_with(is_name_start) && text.chars().all(is_name_part)
 }
 
-/// Adds a sign to the last piece, or to a new one.
-fn push(word: &mut Word, sign: char, quoted: bool) {
+/// Appends a character to the last piece if its quoting matches, else starts a new
+/// piece.
+fn push(word: &mut Word, ch: char, quoted: bool) {
     if let Some(Piece::Text { text, quoted: last }) = word.last_mut()
         && *last == quoted
     {
-        text.push(sign);
+        text.push(ch);
         return;
     }
-    let text = sign.to_string();
+    let text = ch.to_string();
     word.push(Piece::Text { text, quoted });
 }

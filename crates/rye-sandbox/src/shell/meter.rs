@@ -1,27 +1,27 @@
-//! How much a script may do.
+//! Limits the work and the run time of a script.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What all commands of a script may do together, in bytes looked at, about.
-const MOST: u64 = 1 << 27;
-/// What a step costs that looks at nothing.
-const EACH: u64 = 32;
-/// After how much others get their turn.
-const BREATH: u64 = 1 << 18;
+/// Total work budget of a script, roughly in bytes processed.
+const WORK_LIMIT: u64 = 1 << 27;
+/// Fixed cost of each step.
+const STEP_COST: u64 = 32;
+/// Amount of work between yields to the runtime.
+const YIELD_INTERVAL: u64 = 1 << 18;
 
-/// Why a command does not go on.
+/// Why a command cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Halt {
-    /// This command failed, in words; the script goes on.
+    /// The command failed with this message; the script continues.
     Fail(String),
-    /// The script wants to end.
+    /// The script called `exit`.
     Exit(i32),
-    /// Its time is up.
+    /// The run time limit was reached.
     Timeout,
-    /// It wants too much.
-    TooMuch(&'static str),
+    /// A resource limit was exceeded.
+    LimitExceeded(&'static str),
 }
 
 impl<E: std::error::Error> From<E> for Halt {
@@ -30,28 +30,31 @@ impl<E: std::error::Error> From<E> for Halt {
     }
 }
 
-/// Counts what is done, and lets others have their turn.
+/// Counts work, and yields to the runtime regularly.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    done: u64,
-    breathed: u64,
+    spent: u64,
+    last_yield: u64,
     pub(super) deadline: Instant,
 }
 
 impl Meter {
     pub(crate) fn new(time: Duration) -> Self {
         Self {
-            done: 0,
-            breathed: 0,
+            spent: 0,
+            last_yield: 0,
             deadline: Instant::now() + time,
         }
     }
 
-    /// Counts; for work that is too small to wait in.
+    /// Charges work synchronously; for operations too small to yield in.
     pub(crate) fn charge(&mut self, work: usize) -> Result<(), Halt> {
-        self.done = self.done.saturating_add(work as u64).saturating_add(EACH);
-        if self.done > MOST {
-            return Err(Halt::TooMuch("it does too much"));
+        self.spent = self
+            .spent
+            .saturating_add(work as u64)
+            .saturating_add(STEP_COST);
+        if self.spent > WORK_LIMIT {
+            return Err(Halt::LimitExceeded("the script exceeds its work limit"));
         }
         if Instant::now() >= self.deadline {
             return Err(Halt::Timeout);
@@ -59,12 +62,11 @@ impl Meter {
         Ok(())
     }
 
-    /// Counts, and waits for others now and then. A script that nobody waits for any more
-    /// ends here.
+    /// Charges work and yields regularly, so that dropping the future stops the script.
     pub(crate) async fn spend(&mut self, work: usize) -> Result<(), Halt> {
         self.charge(work)?;
-        if self.done - self.breathed > BREATH {
-            self.breathed = self.done;
+        if self.spent - self.last_yield > YIELD_INTERVAL {
+            self.last_yield = self.spent;
             tokio::task::yield_now().await;
         }
         Ok(())

@@ -1,32 +1,32 @@
-//! A script as commands.
+//! Parses a script into commands.
 
 use super::lex::{Mode, Piece, Stream, Streams, Token, Word, is_name, tokens};
 
-/// The longest script.
-const LONGEST: usize = 64 * 1024;
+/// Maximum length of a script, in bytes.
+const MAX_SCRIPT_LEN: usize = 64 * 1024;
 
-/// Words that mean more in other shells than a command's name.
+/// Keywords of other shells that are rejected as command names.
 const RESERVED: [&str; 15] = [
     "if", "for", "while", "until", "case", "function", "select", "time", "!", "{", "}", "[[",
     "then", "do", "eval",
 ];
 
-/// Pipelines, in order.
+/// The pipelines of a script, in order.
 pub(crate) type Script = Vec<Step>;
 
-/// A pipeline, and when it runs.
+/// A pipeline with its condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) when: When,
     pub(crate) pipeline: Vec<Command>,
 }
 
-/// When a pipeline runs, by what the last one that ran came to.
+/// When a pipeline runs, depending on the status of the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     Always,
-    IfGood,
-    IfBad,
+    OnSuccess,
+    OnFailure,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,9 +38,9 @@ pub(crate) struct Command {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Redirect {
-    In(Word),
-    Out(Streams, Mode, Word),
-    Same(Stream, Stream),
+    Input(Word),
+    Output(Streams, Mode, Word),
+    Duplicate(Stream, Stream),
 }
 
 impl Command {
@@ -49,16 +49,16 @@ impl Command {
     }
 }
 
-/// Reads a script, or says why it cannot be read.
+/// Parses a script. The error describes why it is rejected.
 pub(crate) fn parse(script: &str) -> Result<Script, String> {
-    if script.len() > LONGEST {
-        return Err(format!("the script is longer than {LONGEST} bytes"));
+    if script.len() > MAX_SCRIPT_LEN {
+        return Err(format!("the script is longer than {MAX_SCRIPT_LEN} bytes"));
     }
     let mut steps = Script::new();
     let mut when = When::Always;
     let mut pipeline = Vec::new();
     let mut command = Command::default();
-    // What cannot be followed by nothing.
+    // The operator that still needs a right-hand side.
     let mut open: Option<&str> = None;
     let mut tokens = tokens(script)?.into_iter().peekable();
     while let Some(token) = tokens.next() {
@@ -67,19 +67,19 @@ pub(crate) fn parse(script: &str) -> Result<Script, String> {
                 add(&mut command, word)?;
                 open = None;
             }
-            Token::In | Token::Out(..) => {
+            Token::Input | Token::Output(..) => {
                 let Some(Token::Word(word)) = tokens.next_if(|it| matches!(it, Token::Word(_)))
                 else {
-                    return Err("after `<` and `>` comes the name of a file".to_owned());
+                    return Err("expected a file name after `<` or `>`".to_owned());
                 };
                 command.redirects.push(match token {
-                    Token::Out(streams, mode) => Redirect::Out(streams, mode, word),
-                    _ => Redirect::In(word),
+                    Token::Output(streams, mode) => Redirect::Output(streams, mode, word),
+                    _ => Redirect::Input(word),
                 });
                 open = None;
             }
-            Token::Same(stream, other) => {
-                command.redirects.push(Redirect::Same(stream, other));
+            Token::Duplicate(stream, other) => {
+                command.redirects.push(Redirect::Duplicate(stream, other));
                 open = None;
             }
             Token::Pipe => {
@@ -87,21 +87,21 @@ pub(crate) fn parse(script: &str) -> Result<Script, String> {
                 open = Some("|");
             }
             Token::And | Token::Or => {
-                let (sign, next) = match token {
-                    Token::And => ("&&", When::IfGood),
-                    _ => ("||", When::IfBad),
+                let (operator, next) = match token {
+                    Token::And => ("&&", When::OnSuccess),
+                    _ => ("||", When::OnFailure),
                 };
-                finish(&mut pipeline, &mut command, sign)?;
+                finish(&mut pipeline, &mut command, operator)?;
                 let pipeline = std::mem::take(&mut pipeline);
                 steps.push(Step { when, pipeline });
                 when = next;
-                open = Some(sign);
+                open = Some(operator);
             }
-            // A line may end where more must come.
-            Token::End('\n') if open.is_some() => {}
-            Token::End(sign) => {
-                if command.is_empty() && (open.is_some() || sign == ';') {
-                    return Err(format!("there is nothing before a `{sign}`"));
+            // A line may end after an operator.
+            Token::Separator('\n') if open.is_some() => {}
+            Token::Separator(operator) => {
+                if command.is_empty() && (open.is_some() || operator == ';') {
+                    return Err(format!("expected a command before `{operator}`"));
                 }
                 if !command.is_empty() {
                     finish(&mut pipeline, &mut command, ";")?;
@@ -112,8 +112,8 @@ pub(crate) fn parse(script: &str) -> Result<Script, String> {
             }
         }
     }
-    if let Some(sign) = open {
-        return Err(format!("there is nothing after the last `{sign}`"));
+    if let Some(operator) = open {
+        return Err(format!("expected a command after `{operator}`"));
     }
     if !command.is_empty() {
         finish(&mut pipeline, &mut command, ";")?;
@@ -137,7 +137,7 @@ fn add(command: &mut Command, word: Word) -> Result<(), String> {
             && RESERVED.contains(&text.as_str())
         {
             return Err(format!(
-                "this shell has no `{text}`: one command after the other is all"
+                "`{text}` is not supported: only simple commands are"
             ));
         }
     }
@@ -145,7 +145,7 @@ fn add(command: &mut Command, word: Word) -> Result<(), String> {
     Ok(())
 }
 
-/// `NAME=…`, where the name and the sign are not quoted.
+/// Parses `NAME=…` with an unquoted name and equals sign.
 fn assignment(word: &Word) -> Option<(String, Word)> {
     let Some(Piece::Text {
         text,
@@ -163,9 +163,13 @@ fn assignment(word: &Word) -> Option<(String, Word)> {
     Some((name.to_owned(), value.collect()))
 }
 
-fn finish(pipeline: &mut Vec<Command>, command: &mut Command, sign: &str) -> Result<(), String> {
+fn finish(
+    pipeline: &mut Vec<Command>,
+    command: &mut Command,
+    operator: &str,
+) -> Result<(), String> {
     if command.is_empty() {
-        return Err(format!("there is nothing before a `{sign}`"));
+        return Err(format!("expected a command before `{operator}`"));
     }
     pipeline.push(std::mem::take(command));
     Ok(())

@@ -1,4 +1,4 @@
-//! A script, run.
+//! Executes scripts.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,17 +7,17 @@ use std::time::Duration;
 use rye_engine::sandbox::{Executed, Watcher};
 
 use super::builtins;
-use super::expand::Known;
+use super::expand::Expander;
 use super::io::{Io, Sink};
 use super::lex::{Mode, Stream, Streams};
 use super::meter::{Halt, Meter};
 use super::parse::{Command, Redirect, When, parse};
 use crate::files::Files;
-use crate::kept::Kept;
+use crate::head_tail_buffer::HeadTailBuffer;
 use crate::path::{WORKSPACE, resolve};
 
-/// What is to be run.
-pub(crate) struct Task {
+/// A script with its environment and limits.
+pub(crate) struct Invocation {
     pub(crate) script: String,
     pub(crate) cwd: String,
     pub(crate) env: BTreeMap<String, String>,
@@ -27,54 +27,54 @@ pub(crate) struct Task {
     pub(crate) max_told: Option<usize>,
 }
 
-/// A shell that runs one script.
+/// The state of a running script.
 pub(crate) struct Shell<'a> {
     pub(crate) files: &'a Mutex<Files>,
     pub(crate) watcher: &'a dyn Watcher,
     pub(crate) cwd: String,
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) meter: Meter,
-    pub(crate) out: Kept,
-    pub(crate) err: Kept,
+    pub(crate) out: HeadTailBuffer,
+    pub(crate) err: HeadTailBuffer,
     pub(super) stdin: Arc<Vec<u8>>,
     status: i32,
 }
 
 impl<'a> Shell<'a> {
-    /// Runs a script to its end, whatever it says.
+    /// Runs a script to its end.
     pub(crate) async fn run(
-        task: Task,
+        invocation: Invocation,
         files: &'a Mutex<Files>,
         watcher: &'a dyn Watcher,
     ) -> Executed {
-        let mut variables = task.env;
+        let mut variables = invocation.env;
         variables
             .entry("HOME".to_owned())
             .or_insert_with(|| WORKSPACE.to_owned());
         let mut shell = Self {
             files,
             watcher,
-            cwd: task.cwd,
+            cwd: invocation.cwd,
             variables,
-            meter: Meter::new(task.time),
-            out: Kept::new(task.max_output, task.max_told),
-            err: Kept::new(task.max_output, task.max_told),
-            stdin: Arc::new(task.stdin),
+            meter: Meter::new(invocation.time),
+            out: HeadTailBuffer::new(invocation.max_output, invocation.max_told),
+            err: HeadTailBuffer::new(invocation.max_output, invocation.max_told),
+            stdin: Arc::new(invocation.stdin),
             status: 0,
         };
-        shell.show_cwd();
-        let outcome = shell.script(&task.script).await;
+        shell.update_pwd();
+        let outcome = shell.script(&invocation.script).await;
         let (exit_code, timed_out) = match outcome {
             Ok(()) => (Some(shell.status), false),
             Err(Halt::Exit(status)) => (Some(status), false),
             Err(Halt::Timeout) => (None, true),
-            Err(Halt::TooMuch(what)) => {
-                shell.complain(what);
-                // As if the system had ended it.
+            Err(Halt::LimitExceeded(what)) => {
+                shell.report_error(what);
+                // The exit status of a killed process.
                 (Some(137), false)
             }
             Err(Halt::Fail(what)) => {
-                shell.complain(&what);
+                shell.report_error(&what);
                 (Some(2), false)
             }
         };
@@ -94,8 +94,8 @@ impl<'a> Shell<'a> {
         for step in steps {
             let runs = match step.when {
                 When::Always => true,
-                When::IfGood => self.status == 0,
-                When::IfBad => self.status != 0,
+                When::OnSuccess => self.status == 0,
+                When::OnFailure => self.status != 0,
             };
             if runs {
                 self.status = self.pipeline(&step.pipeline).await?;
@@ -115,7 +115,7 @@ impl<'a> Shell<'a> {
         for (index, command) in commands.iter().enumerate() {
             let is_last = index + 1 == commands.len();
             let out = if is_last { Sink::Out } else { Sink::Pipe };
-            // Each is a shell of its own: what it changes is its own, too.
+            // Each command of a pipeline runs in a subshell: its changes are discarded.
             let before = (self.cwd.clone(), self.variables.clone());
             let mut pipe = Vec::new();
             status = match self.command(command, stdin, out, &mut pipe).await {
@@ -142,7 +142,7 @@ impl<'a> Shell<'a> {
         {
             let files = self.files.lock();
             let files = files.unwrap_or_else(PoisonError::into_inner);
-            let mut known = Known {
+            let mut expander = Expander {
                 variables: &self.variables,
                 status: self.status,
                 cwd: &self.cwd,
@@ -150,18 +150,20 @@ impl<'a> Shell<'a> {
                 meter: &mut self.meter,
             };
             for word in &command.words {
-                words.extend(known.words(word)?);
+                words.extend(expander.words(word)?);
             }
             for (name, value) in &command.assignments {
-                values.push((name.clone(), known.text(value)?));
+                values.push((name.clone(), expander.text(value)?));
             }
             for redirect in &command.redirects {
                 redirects.push(match redirect {
-                    Redirect::In(path) => Opened::In(known.text(path)?),
-                    Redirect::Out(streams, mode, path) => {
-                        Opened::Out(*streams, *mode, known.text(path)?)
+                    Redirect::Input(path) => ResolvedRedirect::Input(expander.text(path)?),
+                    Redirect::Output(streams, mode, path) => {
+                        ResolvedRedirect::Output(*streams, *mode, expander.text(path)?)
                     }
-                    Redirect::Same(stream, other) => Opened::Same(*stream, *other),
+                    Redirect::Duplicate(stream, other) => {
+                        ResolvedRedirect::Duplicate(*stream, *other)
+                    }
                 });
             }
         }
@@ -185,45 +187,45 @@ impl<'a> Shell<'a> {
         };
         match outcome {
             Err(Halt::Fail(what)) => {
-                io.complain(&what);
+                io.report_error(&what);
                 Ok(1)
             }
             outcome => outcome,
         }
     }
 
-    /// `$PWD` says where one is.
-    pub(crate) fn show_cwd(&mut self) {
-        let shown = shown(&self.cwd);
+    /// Updates `$PWD`.
+    pub(crate) fn update_pwd(&mut self) {
+        let shown = display_path(&self.cwd);
         self.variables.insert("PWD".to_owned(), shown);
     }
 
-    fn complain(&mut self, what: &str) {
+    fn report_error(&mut self, what: &str) {
         let line = format!("shell: {what}\n");
-        self.err.take(line.as_bytes(), self.watcher);
+        self.err.push(line.as_bytes(), self.watcher);
     }
 }
 
-/// A folder of the workspace as the shell shows it.
-pub(crate) fn shown(path: &str) -> String {
+/// The absolute path of a workspace directory as the shell shows it.
+pub(crate) fn display_path(path: &str) -> String {
     match path {
         "" => WORKSPACE.to_owned(),
         path => format!("{WORKSPACE}/{path}"),
     }
 }
 
-/// A redirection whose file is known.
-enum Opened {
-    In(String),
-    Out(Streams, Mode, String),
-    Same(Stream, Stream),
+/// A redirection with its path expanded.
+enum ResolvedRedirect {
+    Input(String),
+    Output(Streams, Mode, String),
+    Duplicate(Stream, Stream),
 }
 
 impl Io<'_, '_> {
-    fn redirect(&mut self, redirects: Vec<Opened>) -> Result<(), Halt> {
+    fn redirect(&mut self, redirects: Vec<ResolvedRedirect>) -> Result<(), Halt> {
         for redirect in redirects {
             match redirect {
-                Opened::In(path) => {
+                ResolvedRedirect::Input(path) => {
                     self.stdin = Some(match path.as_str() {
                         "/dev/null" => Arc::default(),
                         path => {
@@ -232,10 +234,14 @@ impl Io<'_, '_> {
                         }
                     });
                 }
-                Opened::Same(Stream::Err, Stream::Out) => self.err = self.out.clone(),
-                Opened::Same(Stream::Out, Stream::Err) => self.out = self.err.clone(),
-                Opened::Same(..) => {}
-                Opened::Out(streams, mode, path) => {
+                ResolvedRedirect::Duplicate(Stream::Err, Stream::Out) => {
+                    self.err = self.out.clone();
+                }
+                ResolvedRedirect::Duplicate(Stream::Out, Stream::Err) => {
+                    self.out = self.err.clone();
+                }
+                ResolvedRedirect::Duplicate(..) => {}
+                ResolvedRedirect::Output(streams, mode, path) => {
                     let sink = self.open(&path, mode)?;
                     if streams != Streams::One(Stream::Out) {
                         self.err = sink.clone();

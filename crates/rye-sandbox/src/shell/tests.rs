@@ -1,4 +1,4 @@
-//! What the shell does with scripts, good and bad.
+//! Valid, invalid and abusive scripts.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use proptest::prelude::*;
 use rye_engine::sandbox::{Executed, Watcher};
 
-use super::{Shell, Task};
+use super::{Invocation, Shell};
 use crate::files::{Files, Limits};
 
-struct Nobody;
+struct Discard;
 
-impl Watcher for Nobody {
+impl Watcher for Discard {
     fn started(&self, _: &str) {}
     fn printed(&self, _: &str) {}
 }
@@ -26,7 +26,7 @@ fn files() -> Mutex<Files> {
 }
 
 async fn run_with(script: &str, stdin: &str, time: Duration) -> Executed {
-    let task = Task {
+    let invocation = Invocation {
         script: script.into(),
         cwd: String::new(),
         env: BTreeMap::from([("NAME".into(), "Ada L".into())]),
@@ -36,7 +36,7 @@ async fn run_with(script: &str, stdin: &str, time: Duration) -> Executed {
         max_told: None,
     };
     let files = files();
-    Shell::run(task, &files, &Nobody).await
+    Shell::run(invocation, &files, &Discard).await
 }
 
 async fn run(script: &str) -> Executed {
@@ -44,7 +44,7 @@ async fn run(script: &str) -> Executed {
 }
 
 #[tokio::test]
-async fn scripts_print_what_they_print_elsewhere() {
+async fn output_matches_a_posix_shell() {
     let cases = [
         ("", ""),
         ("# nothing", ""),
@@ -87,8 +87,8 @@ async fn scripts_print_what_they_print_elsewhere() {
             "echo a > f; echo b >> f; cat < f; cat -n f",
             "a\nb\n     1\ta\n     2\tb\n",
         ),
-        ("ls missing 2>&1 > f; cat f", "ls: there is no missing\n"),
-        ("ls missing > f 2>&1; cat f", "ls: there is no missing\n"),
+        ("ls missing 2>&1 > f | wc -l; wc -c < f", "1\n0\n"),
+        ("ls missing > f 2>&1; wc -l < f", "1\n"),
         ("ls missing &> f; wc -l f", "1 f\n"),
         ("echo a > /dev/null; echo b >&2; echo c", "c\n"),
         (
@@ -146,7 +146,7 @@ async fn scripts_print_what_they_print_elsewhere() {
 }
 
 #[tokio::test]
-async fn scripts_end_with_the_number_that_they_end_with_elsewhere() {
+async fn exit_status_matches_a_posix_shell() {
     let cases = [
         ("", 0),
         ("true", 0),
@@ -190,7 +190,7 @@ async fn scripts_end_with_the_number_that_they_end_with_elsewhere() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_not_run() {
+async fn unsupported_scripts_are_rejected_before_running() {
     let cases = [
         "echo a > f; echo 'open",
         "echo \"open",
@@ -218,12 +218,12 @@ async fn what_cannot_be_read_is_not_run() {
         let executed = run(script).await;
         assert_eq!(executed.exit_code, Some(2), "{script}\n{executed:?}");
         assert_eq!(executed.stdout, "", "{script}");
-        assert!(executed.stderr.starts_with("shell: "), "{script}");
+        assert!(!executed.stderr.is_empty(), "{script}");
     }
 }
 
 #[tokio::test]
-async fn whoever_wants_too_much_is_stopped() {
+async fn scripts_over_their_limits_are_stopped() {
     let doubled = format!("X=aaaaaaaa{}", "; X=$X$X".repeat(40));
     let stars = format!("mkdir a b c d e f g h i j; echo {}*", "*/../".repeat(12));
     let long = format!("echo {}", "x".repeat(70_000));
@@ -249,7 +249,7 @@ async fn whoever_wants_too_much_is_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_passes_and_ends() {
+async fn sleep_waits_and_respects_the_timeout() {
     let executed = run("sleep 1 0.5s; echo a").await;
     assert_eq!(executed.stdout, "a\n");
     let executed = run("echo a; sleep 1e300").await;
@@ -262,7 +262,7 @@ async fn time_passes_and_ends() {
     );
 }
 
-/// Scripts that are nearly right.
+/// Nearly valid scripts.
 fn scripts() -> impl Strategy<Value = String> {
     let word = prop_oneof![
         prop::sample::select(vec![
@@ -338,7 +338,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn any_script_comes_to_an_end(script in scripts()) {
+    fn every_script_terminates(script in scripts()) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -349,12 +349,12 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused(script in "\\PC{0,200}") {
+    fn parser_never_panics(script in "\\PC{0,200}") {
         let _ = super::parse::parse(&script);
     }
 
     #[test]
-    fn a_quoted_word_is_printed_as_it_is(word in "[^'\\r]{0,40}") {
+    fn quoted_word_is_printed_verbatim(word in "[^'\\r]{0,40}") {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()

@@ -40,7 +40,7 @@ async fn files_are_written_and_read() {
                     true,
                     "src/lib.rs: 1 line, 1 byte (created)",
                 ),
-                ("write", write("src", "x"), false, "src: it is a folder"),
+                ("write", write("src", "x"), false, "src: is a directory"),
                 (
                     "read",
                     read("src/deep/main.rs"),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use lillux::Hash;
 use rye_engine::store::{Claim, Control, Lease, Post, Posted, StoreError};
 use rye_protocol::{
-    Batch, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, Millis, Op, OrderId, QueueItem,
-    QueueItemId, Session, SessionId, Suspended, Thread, ThreadId, Usage,
+    Batch, CommandId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, Millis, Op,
+    QueueItem, QueueItemId, Session, SessionId, Suspended, Thread, ThreadId, Usage,
 };
 
 use super::shelf::{Before, Shelf};
@@ -32,7 +32,7 @@ pub(super) struct Held {
     pub(super) refs: Vec<GateRef>,
     pub(super) suspended: Shelf<GateId, Arc<Suspended>>,
     pub(super) told: Vec<Told>,
-    controls: Shelf<OrderId, Control>,
+    controls: Shelf<CommandId, Control>,
 }
 
 /// A prompt, and what it was when it came.
@@ -60,7 +60,7 @@ enum Undo {
     Gate(Before<GateId, Arc<Gate>>),
     Ref,
     Suspended(Before<GateId, Arc<Suspended>>),
-    Order(Before<OrderId, Control>),
+    Order(Before<CommandId, Control>),
     Usage(Usage),
     Event,
 }
@@ -183,7 +183,9 @@ impl World {
             Op::ClearSuspended(gate) => {
                 Undo::Suspended(self.held_mut(session)?.suspended.remove(gate))
             }
-            Op::EndOrder(order) => Undo::Order(self.held_mut(session)?.controls.remove(order)),
+            Op::CompleteCommand(order) => {
+                Undo::Order(self.held_mut(session)?.controls.remove(order))
+            }
             Op::AddUsage(usage) => {
                 let held = self.held_mut(session)?;
                 let was = held.session.usage;

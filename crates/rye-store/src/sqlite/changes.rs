@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lillux::Hash;
 use rye_engine::store::StoreError;
 use rye_protocol::{
-    Batch, Entry, Gate, GateId, GateRef, Millis, Op, OrderId, QueueItem, QueueItemId, Session,
+    Batch, CommandId, Entry, Gate, GateId, GateRef, Millis, Op, QueueItem, QueueItemId, Session,
     Suspended, Thread, Usage,
 };
 
@@ -40,7 +40,7 @@ pub(super) enum Change {
     PutGateRef(GateRef),
     PutSuspended(Arc<Suspended>, Text),
     ClearSuspended(GateId),
-    EndOrder(OrderId),
+    CompleteCommand(CommandId),
     /// What is used up or told, which is [put together](Changes).
     Together,
 }
@@ -107,7 +107,7 @@ fn change(op: Op) -> Result<Change, StoreError> {
             Change::PutSuspended(it, text)
         }
         Op::ClearSuspended(gate) => Change::ClearSuspended(gate),
-        Op::EndOrder(order) => Change::EndOrder(order),
+        Op::CompleteCommand(order) => Change::CompleteCommand(order),
         Op::AddUsage(_) | Op::PastEvent(_) | Op::Event(..) => Change::Together,
     })
 }

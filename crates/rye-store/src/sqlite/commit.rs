@@ -4,7 +4,7 @@ use lillux::Hash;
 use rusqlite::{Connection, OptionalExtension, params};
 use rye_engine::store::{Lease, StoreError};
 use rye_protocol::{
-    Entry, EntryId, Gate, GateId, GateRef, OrderId, QueueItem, QueueItemId, Session, Suspended,
+    CommandId, Entry, EntryId, Gate, GateId, GateRef, QueueItem, QueueItemId, Session, Suspended,
     Thread, ThreadId, Usage,
 };
 
@@ -75,7 +75,7 @@ impl Commit<'_> {
             Change::PutGateRef(shown) => self.put_gate_ref(&shown),
             Change::PutSuspended(turn, doc) => self.put_suspended(&turn, &doc),
             Change::ClearSuspended(gate) => self.clear_suspended(&gate),
-            Change::EndOrder(order) => self.end_order(&order),
+            Change::CompleteCommand(order) => self.end_order(&order),
             Change::Together => Ok(self.number().map(drop)?),
         }
     }
@@ -317,7 +317,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    fn end_order(&self, order: &OrderId) -> Outcome<()> {
+    fn end_order(&self, order: &CommandId) -> Outcome<()> {
         let mut end = self
             .db
             .prepare_cached("DELETE FROM engine_inbox WHERE session = ?1 AND id = ?2")?;

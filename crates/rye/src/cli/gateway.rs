@@ -13,7 +13,7 @@ use lillux::process::Supervisor;
 use rye_executor::{Executor, Request};
 use rye_host::{CallGates, Trusted};
 use rye_items::metadata::Metadata;
-use rye_items::search::Catalogue;
+use rye_items::search::SearchIndex;
 use rye_items::{Found, ItemKind, ItemRef};
 use rye_mcp::client::Pool;
 use rye_mcp::{
@@ -58,7 +58,7 @@ pub(crate) struct Items {
 /// What is kept of a project between calls.
 struct Project {
     executor: Arc<Executor>,
-    catalogue: Catalogue,
+    catalogue: SearchIndex,
 }
 
 impl Items {
@@ -107,7 +107,7 @@ impl Items {
         let executor = rye_host::executor_with(places, supervisor, self.pool.clone(), graphs)?;
         let project = Arc::new(Project {
             executor: Arc::new(executor),
-            catalogue: Catalogue::watching(context.cache()),
+            catalogue: SearchIndex::with_watcher(context.cache()),
         });
         if projects.len() >= PROJECTS {
             projects.clear();

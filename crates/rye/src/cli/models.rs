@@ -5,7 +5,7 @@ use std::path::Path;
 use lillux::shell_word;
 use rye_engine::CallLimits;
 use rye_engine::model::Models as _;
-use rye_host::{Catalogue, ModelsError, Overrides, Said, Script, ScriptCall, Step};
+use rye_host::{Catalogue, ModelsError, Overrides, Script, ScriptCall, ScriptedAnswer, Step};
 use rye_items::vault::Vault;
 
 use serde_json::json;
@@ -39,7 +39,7 @@ fn demo() -> rye_host::Script {
         - Ctrl-S says it at once, Esc ends what I do.\n\
         - Ctrl-O unfolds what tools give.\n\n\
         Now I call a tool:";
-    let call = Step::Say(Said {
+    let call = Step::Answer(ScriptedAnswer {
         text: hello.to_owned(),
         calls: vec![ScriptCall {
             name: "write".to_owned(),
@@ -48,7 +48,7 @@ fn demo() -> rye_host::Script {
         }],
         chunk_chars: Some(8),
         chunk_ms: 15,
-        ..Said::default()
+        ..ScriptedAnswer::default()
     });
     let said = Step::text(
         "It said: `${last_tool_result}`\n\nAll of this is written down: leave with Ctrl-D, and\n\
@@ -56,7 +56,7 @@ fn demo() -> rye_host::Script {
     );
     Script {
         after_last: Step::text("That is all my script has. `/model` chooses somebody who listens."),
-        ..Script::of([call, said])
+        ..Script::new([call, said])
     }
 }
 

@@ -47,7 +47,7 @@ fn path(letters: &str) -> Vec<Entry> {
                 let kind = EntryKind::Message(Message::of(Role::Assistant, vec![call]));
                 path.push(entry(path.len(), kind));
                 if letter == "g" {
-                    let gate = rye_protocol::GateId::of(
+                    let gate = rye_protocol::GateId::new(
                         &"s".parse().unwrap(),
                         &"t".parse().unwrap(),
                         &"i".parse().unwrap(),

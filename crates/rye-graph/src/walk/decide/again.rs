@@ -19,7 +19,7 @@ pub(super) fn changed(gate: &Gate, former: &Gate, round: u32) -> Gate {
     let mut gate = gate.clone();
     let origin = &mut gate.origin;
     origin.resume_key = format!("{}:{round}", origin.resume_key);
-    gate.id = GateId::of(
+    gate.id = GateId::new(
         &origin.session,
         &origin.thread,
         &origin.item,

@@ -1,49 +1,50 @@
-//! A document as the words in it.
+//! Tokenizes documents and counts their words.
 
 use std::collections::HashMap;
 
-use super::super::bytes::{checksum, narrow, wide};
+use super::super::bytes::{checksum, to_u32, to_usize};
 use super::super::document::Document;
-use super::super::words::{self, joined};
+use super::super::tokenize::{self, joined};
 use super::postings::{Counts, Field};
-use super::record::{self, FIXED, Record, Settled};
+use super::record::{self, RECORD_LEN, Record, Timestamps};
 use crate::id::{ItemId, ItemKind};
 use crate::space::FileIdentity;
 
-/// How much of a body is searched: enough for any text a person wrote.
-const BODY: usize = 64 << 10;
+/// Indexed bytes of a body: enough for any hand-written text.
+const MAX_BODY_LEN: usize = 64 << 10;
 
-/// A document, ready to be put into a segment.
+/// A tokenized document, ready to be added to a segment.
 #[derive(Debug)]
-pub(in super::super) struct Analysed {
-    pub(super) fixed: [u8; FIXED],
+pub(in super::super) struct AnalysedDocument {
+    pub(super) fixed: [u8; RECORD_LEN],
     pub(super) texts: Vec<u8>,
-    /// The words in it, as numbers of the lexicon.
+    /// Occurrences per word; words are numbered by the lexicon.
     pub(super) counts: Vec<(u32, Counts)>,
 }
 
-impl Analysed {
-    /// Whether a record says the same of the same state of a file.
-    pub(in super::super) fn is_as(&self, record: &Record<'_>) -> bool {
+impl AnalysedDocument {
+    /// Whether a record describes the same state of the file with the same content.
+    pub(in super::super) fn matches_record(&self, record: &Record<'_>) -> bool {
         Record::read(&self.fixed, &self.texts).is_some_and(|read| {
             read.digest == record.digest
                 && read.identity == record.identity
-                && read.settled == record.settled
+                && read.timestamps == record.timestamps
         })
     }
 }
 
-/// All words of some documents, numbered as they come.
+/// Assigns numbers to the words of a set of documents.
 #[derive(Debug, Default)]
 pub(in super::super) struct Lexicon {
     numbers: HashMap<Box<str>, u32>,
-    /// For each word the document it was last seen in, and where in its counts.
+    /// Per word: the document that last contained it, and its index in that document's
+    /// counts.
     seen: Vec<(u32, u32)>,
     documents: u32,
 }
 
 impl Lexicon {
-    /// The words, in no order, with their numbers.
+    /// The words with their numbers, in arbitrary order.
     pub(super) fn words(&self) -> impl Iterator<Item = (&str, u32)> {
         self.numbers.iter().map(|(word, number)| (&**word, *number))
     }
@@ -52,19 +53,19 @@ impl Lexicon {
         self.seen.len()
     }
 
-    /// Takes a document apart.
+    /// Tokenizes a document.
     pub(in super::super) fn analyse(
         &mut self,
         kind: ItemKind,
         id: &ItemId,
         path: &str,
         document: &Document,
-        settled: Settled,
+        timestamps: Timestamps,
         identity: Option<&FileIdentity>,
-    ) -> Analysed {
+    ) -> AnalysedDocument {
         self.documents += 1;
-        let body = &document.body[..document.body.floor_char_boundary(BODY)];
-        let mut counting = Counting {
+        let body = &document.body[..document.body.floor_char_boundary(MAX_BODY_LEN)];
+        let mut counting = TermCounter {
             lexicon: self,
             counts: Vec::new(),
         };
@@ -87,11 +88,11 @@ impl Lexicon {
         let counts = counting.counts;
         let texts = record::texts(path, id, document);
         let intact = document.signature.as_ref().is_some_and(|c| c.intact);
-        let flags = u64::from(intact) | u64::from(document.runs) << 1;
+        let flags = u64::from(intact) | u64::from(document.runnable) << 1;
         let digest = checksum(&texts) ^ checksum(body.as_bytes()).rotate_left(1) ^ flags;
         let lengths = [name, description, length];
-        Analysed {
-            fixed: record::fixed(kind, document, settled, lengths, digest, identity),
+        AnalysedDocument {
+            fixed: record::fixed(kind, document, timestamps, lengths, digest, identity),
             texts,
             counts,
         }
@@ -101,23 +102,23 @@ impl Lexicon {
         if let Some(&number) = self.numbers.get(word) {
             return number;
         }
-        let number = narrow(self.seen.len());
+        let number = to_u32(self.seen.len());
         self.numbers.insert(word.into(), number);
         self.seen.push((0, 0));
         number
     }
 }
 
-struct Counting<'a> {
+struct TermCounter<'a> {
     lexicon: &'a mut Lexicon,
     counts: Vec<(u32, Counts)>,
 }
 
-impl Counting<'_> {
-    /// Counts the words of a text; how many they are.
+impl TermCounter<'_> {
+    /// Counts the words of a text and returns how many there are.
     fn text(&mut self, text: &str, field: Field) -> u16 {
         let mut length: u16 = 0;
-        words::runs(text, |run| {
+        tokenize::runs(text, |run| {
             for part in run.parts() {
                 length = length.saturating_add(1);
                 self.word(part, field);
@@ -129,7 +130,7 @@ impl Counting<'_> {
         length
     }
 
-    /// The same for a text that people also write in one word.
+    /// The same for identifiers, which are also indexed as one word.
     fn identifier(&mut self, text: &str, field: Field) -> u16 {
         let length = self.text(text, field);
         if let Some(whole) = joined(text) {
@@ -141,12 +142,12 @@ impl Counting<'_> {
     fn word(&mut self, word: &str, field: Field) {
         let number = self.lexicon.number(word);
         let document = self.lexicon.documents;
-        let seen = &mut self.lexicon.seen[wide(number)];
+        let seen = &mut self.lexicon.seen[to_usize(number)];
         if seen.0 != document {
-            *seen = (document, narrow(self.counts.len()));
+            *seen = (document, to_u32(self.counts.len()));
             self.counts.push((number, [0; Field::COUNT]));
         }
-        let count = &mut self.counts[wide(seen.1)].1[field as usize];
+        let count = &mut self.counts[to_usize(seen.1)].1[field as usize];
         *count = count.saturating_add(1);
     }
 }

@@ -1,65 +1,65 @@
-//! Putting a segment together: from what the last one knew of unchanged files,
-//! and what was read of the others.
+//! Builds a segment from the records of unchanged files in the previous segment and the
+//! newly read documents.
 
 use lillux::Hash;
 
-use super::super::bytes::{checksum, narrow, wide};
-use super::analyse::{Analysed, Lexicon};
+use super::super::bytes::{checksum, to_u32, to_usize};
+use super::analyse::{AnalysedDocument, Lexicon};
 use super::postings::{self, Counts};
-use super::record::{FIXED, ending_at, lengths, texts_end};
-use super::{ENTRY, HEAD, MARK, Segment};
+use super::record::{RECORD_LEN, lengths, texts_end, with_texts_end};
+use super::{HEADER_LEN, MAGIC, Segment, TERM_ENTRY_LEN};
 
 /// Where a file of the new segment comes from.
 #[derive(Debug)]
 pub(in super::super) enum Source {
-    /// From the old segment: its number there.
+    /// Copied from the old segment; its number there.
     Kept(u32),
-    /// It was read, with the lexicon of this number.
-    Read(Box<Analysed>, usize),
+    /// Newly read; the number of the lexicon that numbered its words.
+    Read(Box<AnalysedDocument>, usize),
 }
 
-/// No file of the new segment.
-const GONE: u32 = u32::MAX;
+/// Marks files of the old segment that the new one does not contain.
+const DROPPED: u32 = u32::MAX;
 
-/// Puts a segment together. The sources are in the order of the new segment's
-/// files, in which those that are kept have the order that they had.
+/// Builds a segment. `sources` are in the order of the new segment; copied files keep
+/// their relative order.
 pub(in super::super) fn build(
     key: &Hash,
     old: Option<&Segment>,
     sources: &[Source],
     lexicons: &[Lexicon],
 ) -> Segment {
-    let mut parts = Building::default();
+    let mut parts = SegmentBuilder::default();
     parts.files(old, sources);
-    let fresh = Fresh::of(sources, lexicons);
-    parts.words(old, &kept(old, sources), &fresh);
+    let fresh = NewTerms::new(sources, lexicons);
+    parts.words(old, &renumbered(old, sources), &fresh);
     let bytes = parts.bytes(key);
     Segment::open(bytes, key).unwrap_or_else(|| unreachable!("a segment reads back as written"))
 }
 
-/// For each file of the old segment its number in the new one.
-fn kept(old: Option<&Segment>, sources: &[Source]) -> Vec<u32> {
-    let mut kept = vec![GONE; old.map_or(0, |old| old.documents)];
+/// Maps each file of the old segment to its number in the new one.
+fn renumbered(old: Option<&Segment>, sources: &[Source]) -> Vec<u32> {
+    let mut renumbered = vec![DROPPED; old.map_or(0, |old| old.documents)];
     for (new, source) in sources.iter().enumerate() {
         if let Source::Kept(number) = source
-            && let Some(place) = kept.get_mut(wide(*number))
+            && let Some(index) = renumbered.get_mut(to_usize(*number))
         {
-            *place = narrow(new);
+            *index = to_u32(new);
         }
     }
-    kept
+    renumbered
 }
 
-/// The words of the files that were read, ordered, and for each the files it is in.
-struct Fresh<'a> {
+/// The sorted words of the newly read files with their postings.
+struct NewTerms<'a> {
     words: Vec<&'a str>,
-    /// Where the postings of each word begin; one more than there are words.
+    /// Start of each word's postings; has one more element than `words`.
     starts: Vec<usize>,
     postings: Vec<(u32, Counts)>,
 }
 
-impl<'a> Fresh<'a> {
-    fn of(sources: &[Source], lexicons: &'a [Lexicon]) -> Self {
+impl<'a> NewTerms<'a> {
+    fn new(sources: &[Source], lexicons: &'a [Lexicon]) -> Self {
         let mut words: Vec<_> = lexicons
             .iter()
             .flat_map(|lexicon| lexicon.words().map(|(word, _)| word))
@@ -67,8 +67,8 @@ impl<'a> Fresh<'a> {
         words.sort_unstable();
         words.dedup();
         let ranks: Vec<_> = lexicons.iter().map(|l| ranks(l, &words)).collect();
-        // Each word's postings are counted first, so that each posting can be put
-        // straight in its place: the files come in order.
+        // Counting first allows writing each posting directly to its final position:
+        // the documents come in order.
         let mut starts = vec![0; words.len() + 1];
         let read = || {
             let numbered = sources.iter().enumerate();
@@ -79,7 +79,7 @@ impl<'a> Fresh<'a> {
         };
         for (_, analysed, ranks) in read() {
             for (word, _) in &analysed.counts {
-                starts[ranks[wide(*word)] + 1] += 1;
+                starts[ranks[to_usize(*word)] + 1] += 1;
             }
         }
         for index in 1..starts.len() {
@@ -90,9 +90,9 @@ impl<'a> Fresh<'a> {
         let mut postings = vec![(0, Counts::default()); total];
         for (document, analysed, ranks) in read() {
             for (word, counts) in &analysed.counts {
-                let place = &mut next[ranks[wide(*word)]];
-                postings[*place] = (narrow(document), *counts);
-                *place += 1;
+                let index = &mut next[ranks[to_usize(*word)]];
+                postings[*index] = (to_u32(document), *counts);
+                *index += 1;
             }
         }
         Self {
@@ -107,17 +107,17 @@ impl<'a> Fresh<'a> {
     }
 }
 
-/// For each number of a lexicon the place of its word in the ordered list.
+/// Maps each number of a lexicon to the index of its word in the sorted list.
 fn ranks(lexicon: &Lexicon, words: &[&str]) -> Vec<usize> {
     let mut ranks = vec![0; lexicon.len()];
     for (word, number) in lexicon.words() {
-        ranks[wide(number)] = words.partition_point(|other| *other < word);
+        ranks[to_usize(number)] = words.partition_point(|other| *other < word);
     }
     ranks
 }
 
 #[derive(Default)]
-struct Building {
+struct SegmentBuilder {
     records: Vec<u8>,
     texts: Vec<u8>,
     words: Vec<u8>,
@@ -126,7 +126,7 @@ struct Building {
     lengths: [u64; 2],
 }
 
-impl Building {
+impl SegmentBuilder {
     fn files(&mut self, old: Option<&Segment>, sources: &[Source]) {
         for source in sources {
             match source {
@@ -143,19 +143,19 @@ impl Building {
         }
     }
 
-    fn file(&mut self, fixed: &[u8; FIXED], texts: &[u8]) {
+    fn file(&mut self, fixed: &[u8; RECORD_LEN], texts: &[u8]) {
         let [_, description, body] = lengths(fixed);
         self.lengths[0] += u64::from(description);
         self.lengths[1] += u64::from(body);
         self.texts.extend_from_slice(texts);
-        let fixed = ending_at(*fixed, self.texts.len());
+        let fixed = with_texts_end(*fixed, self.texts.len());
         debug_assert_eq!(texts_end(&fixed), Some(self.texts.len()));
         self.records.extend_from_slice(&fixed);
     }
 
-    /// Goes through the words of both sides in order, as one merges two lists.
-    fn words(&mut self, old: Option<&Segment>, kept: &[u32], fresh: &Fresh<'_>) {
-        let old = old.filter(|_| kept.iter().any(|&new| new != GONE));
+    /// Merges the sorted terms of the old segment and of the new files.
+    fn words(&mut self, old: Option<&Segment>, renumbered: &[u32], fresh: &NewTerms<'_>) {
+        let old = old.filter(|_| renumbered.iter().any(|&new| new != DROPPED));
         let count = old.map_or(0, |old| old.terms);
         let (mut ours, mut theirs) = (0, 0);
         loop {
@@ -171,8 +171,8 @@ impl Building {
                 .map(|old| old.postings(ours));
             let before = before.into_iter().flatten().filter_map(|posting| {
                 let (number, counts) = posting.counts();
-                let new = kept.get(wide(number)).copied().unwrap_or(GONE);
-                (new != GONE).then_some((new, counts))
+                let new = renumbered.get(to_usize(number)).copied().unwrap_or(DROPPED);
+                (new != DROPPED).then_some((new, counts))
             });
             let added = if new_word == Some(word) {
                 fresh.postings(theirs)
@@ -185,11 +185,11 @@ impl Building {
         }
     }
 
-    /// A word that is in no file any more is left out.
+    /// Adds a term, unless no file contains it any more.
     fn word(&mut self, word: &[u8], files: impl Iterator<Item = (u32, Counts)>) {
         let (mut next, mut count) = (0, 0_u32);
         for (document, counts) in files {
-            // Out of order only in a segment that somebody made up.
+            // Only forged segments have documents out of order.
             let Some(gap) = document.checked_sub(next) else {
                 continue;
             };
@@ -201,20 +201,20 @@ impl Building {
             self.letters.extend_from_slice(word);
             let end = self.postings.len() as u64;
             self.words.extend_from_slice(&end.to_le_bytes());
-            for number in [narrow(self.letters.len()), count] {
+            for number in [to_u32(self.letters.len()), count] {
                 self.words.extend_from_slice(&number.to_le_bytes());
             }
         }
     }
 
     fn bytes(self, key: &Hash) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEAD + self.postings.len() + self.texts.len());
-        bytes.extend_from_slice(MARK);
+        let mut bytes = Vec::with_capacity(HEADER_LEN + self.postings.len() + self.texts.len());
+        bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&[0; 8]);
         bytes.extend_from_slice(key.as_bytes());
         let sizes = [
-            self.records.len() / FIXED,
-            self.words.len() / ENTRY,
+            self.records.len() / RECORD_LEN,
+            self.words.len() / TERM_ENTRY_LEN,
             self.texts.len(),
             self.letters.len(),
             self.postings.len(),
@@ -241,7 +241,7 @@ impl Building {
     }
 }
 
-/// Two lists of files as one, in order; no file is in both.
+/// Merges two sorted lists of documents that have none in common.
 fn merged(
     one: impl Iterator<Item = (u32, Counts)>,
     other: &[(u32, Counts)],

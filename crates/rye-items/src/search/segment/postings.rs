@@ -1,19 +1,18 @@
-//! Where a word is: files in order, and how often in which field.
+//! Posting lists: the files that contain a term, in order, with counts per field.
 
-use super::super::bytes::{Cursor, put_number};
+use super::super::bytes::{Cursor, write_varint};
 
-/// A part of a file that words are in, from what says most about it to what
-/// says least.
+/// A field of a document, in order of decreasing weight class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Field {
     /// The last segment of the id.
     Name,
-    /// The segments before it, and the category.
+    /// The other segments of the id, and the category.
     Path,
     /// Tags and title.
     Label,
     Description,
-    /// Names of parameters.
+    /// Parameter names.
     Parameter,
     Body,
 }
@@ -22,28 +21,28 @@ impl Field {
     pub(in super::super) const COUNT: usize = 6;
 }
 
-/// How often a word is in each field.
+/// Number of occurrences per field.
 pub(in super::super) type Counts = [u16; Field::COUNT];
 
 const BODY: usize = Field::Body as usize;
 
-/// What most postings say, and what they need not say.
+/// The most frequent case, which needs no explicit counts.
 const ONCE_IN_BODY: Counts = {
     let mut counts = [0; Field::COUNT];
     counts[BODY] = 1;
     counts
 };
 
-/// A file that a word is in.
+/// A file that contains a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Posting {
     pub(in super::super) document: u32,
-    pub(in super::super) found: Occurs,
+    pub(in super::super) found: Occurrence,
 }
 
-/// Where in a file a word is.
+/// Where in a file a term occurs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Occurs {
+pub(in super::super) enum Occurrence {
     OnceInBody,
     In(Counts),
 }
@@ -51,28 +50,28 @@ pub(in super::super) enum Occurs {
 impl Posting {
     pub(super) fn counts(&self) -> (u32, Counts) {
         match self.found {
-            Occurs::OnceInBody => (self.document, ONCE_IN_BODY),
-            Occurs::In(counts) => (self.document, counts),
+            Occurrence::OnceInBody => (self.document, ONCE_IN_BODY),
+            Occurrence::In(counts) => (self.document, counts),
         }
     }
 }
 
-/// Adds a file to the postings of a word. By far the most are a word that is
-/// once in the body, so that takes no more than the file's number.
+/// Appends a file to a posting list. Most postings are a single occurrence in the body,
+/// which is encoded in the document number alone.
 pub(super) fn put(bytes: &mut Vec<u8>, gap: u32, counts: &Counts) {
     let once_in_body = *counts == ONCE_IN_BODY;
-    put_number(bytes, u64::from(gap) << 1 | u64::from(once_in_body));
+    write_varint(bytes, u64::from(gap) << 1 | u64::from(once_in_body));
     if once_in_body {
         return;
     }
     let fields = counts.iter().enumerate().filter(|(_, n)| **n > 0);
     bytes.push(fields.clone().fold(0, |mask, (field, _)| mask | 1 << field));
     for (_, &count) in fields {
-        put_number(bytes, u64::from(count));
+        write_varint(bytes, u64::from(count));
     }
 }
 
-/// The files of a word, in order.
+/// Iterates over a posting list in document order.
 pub(in super::super) struct Postings<'a> {
     cursor: Cursor<'a>,
     next: u32,
@@ -91,7 +90,7 @@ impl<'a> Postings<'a> {
         let mut counts = [0; Field::COUNT];
         for (field, count) in counts.iter_mut().enumerate() {
             if mask & 1 << field != 0 {
-                *count = u16::try_from(self.cursor.number()?).ok()?;
+                *count = u16::try_from(self.cursor.varint()?).ok()?;
             }
         }
         Some(counts)
@@ -103,13 +102,13 @@ impl Iterator for Postings<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let head = self.cursor.number()?;
+        let head = self.cursor.varint()?;
         let document = self.next.checked_add(u32::try_from(head >> 1).ok()?)?;
         self.next = document.checked_add(1)?;
         let found = if head & 1 == 1 {
-            Occurs::OnceInBody
+            Occurrence::OnceInBody
         } else {
-            Occurs::In(self.counts()?)
+            Occurrence::In(self.counts()?)
         };
         Some(Posting { document, found })
     }
@@ -139,7 +138,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_harm(bytes: Vec<u8>) {
+        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
             Postings::new(&bytes).count();
         }
     }

@@ -1,40 +1,40 @@
-//! What is written down of one file.
+//! The index record of one file.
 
-use super::super::bytes::{Cursor, put_number, put_text};
+use super::super::bytes::{Cursor, write_str, write_varint};
 use super::super::document::Document;
 use crate::id::{ItemId, ItemKind};
 use crate::space::FileIdentity;
 
-/// The bytes of a file's identity.
-pub(in super::super) const IDENTITY: usize = 56;
-/// Kind, flags, three lengths, signer, end of texts, digest, identity.
-pub(super) const FIXED: usize = 1 + 1 + 6 + 8 + 8 + 8 + IDENTITY;
+/// Length of an encoded [`FileIdentity`].
+pub(in super::super) const IDENTITY_LEN: usize = 56;
+/// Kind, flags, three word counts, signer, end of texts, digest, identity.
+pub(super) const RECORD_LEN: usize = 1 + 1 + 6 + 8 + 8 + 8 + IDENTITY_LEN;
 
-const UNSETTLED: u8 = 1;
+const RACY: u8 = 1;
 const INTACT: u8 = 2;
 const SIGNED: u8 = 4;
-const RUNS: u8 = 8;
+const RUNNABLE: u8 = 8;
 
-/// Whether what was read may be used again as long as the file looks the same.
+/// Whether the record may be reused while the file's identity is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Settled {
-    /// A change would show.
-    Yes,
-    /// It may have changed since without looking different, or could not be read.
-    No,
+pub(in super::super) enum Timestamps {
+    /// Any change must alter the timestamps.
+    Reliable,
+    /// The file may have changed without a visible difference, or could not be read.
+    Racy,
 }
 
-/// A record, read.
+/// A decoded record.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Record<'a> {
     pub(in super::super) kind: ItemKind,
-    pub(in super::super) settled: Settled,
+    pub(in super::super) timestamps: Timestamps,
     pub(in super::super) intact: bool,
-    /// The fingerprint in the signature line, as a number.
+    /// The key fingerprint in the signature line, as an integer.
     pub(in super::super) signer: Option<u64>,
-    /// Differs where the documents differ.
+    /// Differs if the documents differ.
     pub(in super::super) digest: u64,
-    pub(in super::super) identity: &'a [u8; IDENTITY],
+    pub(in super::super) identity: &'a [u8; IDENTITY_LEN],
     pub(in super::super) path: &'a str,
     pub(in super::super) id: &'a str,
     pub(in super::super) category: &'a str,
@@ -42,9 +42,9 @@ pub(in super::super) struct Record<'a> {
     rest: Cursor<'a>,
 }
 
-/// The texts of a record that are only shown.
+/// The strings of a record that are only displayed.
 #[derive(Debug)]
-pub(in super::super) struct Rest<'a> {
+pub(in super::super) struct DisplayTexts<'a> {
     pub(in super::super) title: &'a str,
     pub(in super::super) description: &'a str,
     pub(in super::super) version: &'a str,
@@ -55,7 +55,7 @@ pub(in super::super) struct Rest<'a> {
 }
 
 impl<'a> Record<'a> {
-    pub(super) fn read(fixed: &'a [u8; FIXED], texts: &'a [u8]) -> Option<Self> {
+    pub(super) fn read(fixed: &'a [u8; RECORD_LEN], texts: &'a [u8]) -> Option<Self> {
         let mut cursor = Cursor(fixed);
         let &[kind, flags] = cursor.array()?;
         cursor.take(6)?;
@@ -66,10 +66,10 @@ impl<'a> Record<'a> {
         let mut texts = Cursor(texts);
         Some(Self {
             kind: *ItemKind::ALL.get(usize::from(kind))?,
-            settled: if flags & UNSETTLED == 0 {
-                Settled::Yes
+            timestamps: if flags & RACY == 0 {
+                Timestamps::Reliable
             } else {
-                Settled::No
+                Timestamps::Racy
             },
             intact: flags & INTACT != 0,
             signer: (flags & SIGNED != 0).then_some(signer),
@@ -83,24 +83,24 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// What files are ordered by.
+    /// Sort key.
     pub(in super::super) fn order(&self) -> (ItemKind, &'a str, &'a str) {
         (self.kind, self.id, self.path)
     }
 
-    /// What is before the last slash of the id.
+    /// The id up to the last slash.
     pub(in super::super) fn folder(&self) -> &'a str {
         self.id.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
 
-    /// What is behind the last slash of the id.
+    /// The id after the last slash.
     pub(in super::super) fn name(&self) -> &'a str {
         self.id.rsplit('/').next().unwrap_or(self.id)
     }
 
-    pub(in super::super) fn rest(&self) -> Option<Rest<'a>> {
+    pub(in super::super) fn rest(&self) -> Option<DisplayTexts<'a>> {
         let mut texts = self.rest.clone();
-        Some(Rest {
+        Some(DisplayTexts {
             title: texts.text()?,
             description: texts.text()?,
             version: texts.text()?,
@@ -113,46 +113,48 @@ impl<'a> Record<'a> {
 }
 
 fn list(texts: &mut Cursor<'_>) -> Option<Vec<String>> {
-    let count = texts.number()?;
-    // Each takes a byte at least, so a wrong count ends with the bytes.
+    let count = texts.varint()?;
+    // Each element takes at least one byte, so a wrong count stops at the end of the
+    // input.
     (0..count)
         .map(|_| texts.text().map(str::to_owned))
         .collect()
 }
 
-/// Where the texts of a record end.
-pub(super) fn texts_end(fixed: &[u8; FIXED]) -> Option<usize> {
+/// End offset of a record's texts.
+pub(super) fn texts_end(fixed: &[u8; RECORD_LEN]) -> Option<usize> {
     usize::try_from(Cursor(&fixed[16..]).u64()?).ok()
 }
 
-/// Whether something runs the file.
-pub(super) fn runs(fixed: &[u8; FIXED]) -> bool {
-    fixed[1] & RUNS != 0
+/// Whether the file can be executed.
+pub(super) fn is_runnable(fixed: &[u8; RECORD_LEN]) -> bool {
+    fixed[1] & RUNNABLE != 0
 }
 
-/// How many words name, description and body have.
-pub(super) fn lengths(fixed: &[u8; FIXED]) -> [u16; 3] {
+/// Word counts of name, description and body.
+pub(super) fn lengths(fixed: &[u8; RECORD_LEN]) -> [u16; 3] {
     [2, 4, 6].map(|at| u16::from_le_bytes([fixed[at], fixed[at + 1]]))
 }
 
-/// The part of a record that has one size. Where the texts end is filled in later.
+/// Encodes the fixed-size part of a record. [`with_texts_end`] fills in the end of the
+/// texts.
 pub(super) fn fixed(
     kind: ItemKind,
     document: &Document,
-    settled: Settled,
+    timestamps: Timestamps,
     lengths: [u16; 3],
     digest: u64,
     identity: Option<&FileIdentity>,
-) -> [u8; FIXED] {
+) -> [u8; RECORD_LEN] {
     let claim = document.signature.as_ref();
     let signer = claim.map(|claim| signer(&claim.line.fingerprint.to_string()));
     let flag = |is: bool, flag: u8| if is { flag } else { 0 };
-    let flags = flag(settled == Settled::No, UNSETTLED)
+    let flags = flag(timestamps == Timestamps::Racy, RACY)
         | flag(claim.is_some_and(|claim| claim.intact), INTACT)
         | flag(claim.is_some(), SIGNED)
-        | flag(document.runs, RUNS);
+        | flag(document.runnable, RUNNABLE);
     let kind = ItemKind::ALL.iter().position(|k| *k == kind);
-    let mut bytes = [0; FIXED];
+    let mut bytes = [0; RECORD_LEN];
     bytes[0] = kind.and_then(|k| u8::try_from(k).ok()).unwrap_or(u8::MAX);
     bytes[1] = flags;
     for (at, length) in [2, 4, 6].into_iter().zip(lengths) {
@@ -164,18 +166,18 @@ pub(super) fn fixed(
     bytes
 }
 
-/// The same part, with the place where the texts end.
-pub(super) fn ending_at(mut fixed: [u8; FIXED], end: usize) -> [u8; FIXED] {
+/// Sets the end offset of the texts.
+pub(super) fn with_texts_end(mut fixed: [u8; RECORD_LEN], end: usize) -> [u8; RECORD_LEN] {
     fixed[16..24].copy_from_slice(&(end as u64).to_le_bytes());
     fixed
 }
 
-/// A fingerprint as a number.
+/// Converts a hexadecimal fingerprint to an integer.
 pub(in super::super) fn signer(fingerprint: &str) -> u64 {
     u64::from_str_radix(fingerprint, 16).unwrap_or_default()
 }
 
-/// The texts of a record.
+/// Encodes the strings of a record.
 pub(super) fn texts(path: &str, id: &ItemId, document: &Document) -> Vec<u8> {
     let optional = |text: &Option<String>| text.clone().unwrap_or_default();
     let line = document.signature.as_ref();
@@ -192,20 +194,20 @@ pub(super) fn texts(path: &str, id: &ItemId, document: &Document) -> Vec<u8> {
         &line,
         &optional(&document.problem),
     ] {
-        put_text(&mut bytes, text);
+        write_str(&mut bytes, text);
     }
     for list in [&document.tags, &document.parameters] {
-        put_number(&mut bytes, list.len() as u64);
+        write_varint(&mut bytes, list.len() as u64);
         for text in list {
-            put_text(&mut bytes, text);
+            write_str(&mut bytes, text);
         }
     }
     bytes
 }
 
-/// A file's identity as bytes; zeros for what is embedded.
-pub(in super::super) fn identity_bytes(identity: Option<&FileIdentity>) -> [u8; IDENTITY] {
-    let mut bytes = [0; IDENTITY];
+/// Encodes a file identity; all zeros for embedded files.
+pub(in super::super) fn identity_bytes(identity: Option<&FileIdentity>) -> [u8; IDENTITY_LEN] {
+    let mut bytes = [0; IDENTITY_LEN];
     if let Some(identity) = identity {
         bytes[..8].copy_from_slice(&identity.device.to_le_bytes());
         bytes[8..16].copy_from_slice(&identity.inode.to_le_bytes());

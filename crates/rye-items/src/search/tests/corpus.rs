@@ -1,6 +1,6 @@
-//! A project as one may find it: some forty items.
+//! A realistic project with about forty items.
 
-use super::house::House;
+use super::fixture::Fixture;
 
 /// Path, title or description, tags, parameters, body.
 type Item = (
@@ -57,14 +57,14 @@ pub(super) const ITEMS: [Item; 42] = [
     ("knowledge/databases/indexes.md", "When an index helps a query", "database, sql, index", "", "A query that reads most rows does not need an index. Explain shows the plan."),
 ];
 
-/// A house with all of them in the project.
-pub(super) fn house() -> House {
-    let house = House::new();
+/// A fixture with all items in the project.
+pub(super) fn fixture() -> Fixture {
+    let fixture = Fixture::new();
     for (path, description, tags, parameters, body) in ITEMS {
         let text = format!(
             "# description: {description}\n# tags: {tags}\n# parameters: {parameters}\n{body}\n"
         );
-        house.put(path, &text);
+        fixture.put(path, &text);
     }
-    house
+    fixture
 }

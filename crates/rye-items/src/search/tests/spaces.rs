@@ -1,14 +1,14 @@
-//! Filters, and items of the same name.
+//! Filters and shadowing.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use lillux::keys::SigningKey;
 
-use super::house::{House, Lines, ids};
+use super::fixture::{Fixture, Lines, ids};
 use crate::comment::Comment;
 use crate::id::ItemKind;
-use crate::search::{Answer, Catalogue, Place, Query};
+use crate::search::{Location, Query, SearchIndex, SearchResults};
 use crate::signature::{Binding, sign};
 use crate::space::{Embedded, EmbeddedFile, Space};
 
@@ -27,7 +27,7 @@ static SYSTEM: Embedded = Embedded {
     ],
 };
 
-fn places(places: &[Place]) -> Vec<(Space, Option<&str>)> {
+fn places(places: &[Location]) -> Vec<(Space, Option<&str>)> {
     let places = places.iter();
     places.map(|p| (p.space, p.bundle.as_deref())).collect()
 }
@@ -38,34 +38,34 @@ fn with(text: &str, change: impl FnOnce(&mut Query)) -> Query {
     query
 }
 
-/// An item in all three spaces and a bundle.
-fn shadowing() -> House {
-    let mut house = House::new();
-    house.embedded = &SYSTEM;
-    house.put("tools/rye/run.py", "# description: the project's\nrun");
-    house.put_in(
+/// A fixture with the same item in all three spaces and a bundle.
+fn shadowing() -> Fixture {
+    let mut fixture = Fixture::new();
+    fixture.embedded = &SYSTEM;
+    fixture.put("tools/rye/run.py", "# description: the project's\nrun");
+    fixture.put_in(
         "user",
         "tools/rye/run.yaml",
         "# description: the user's\nrun",
     );
-    house.put_in(
+    fixture.put_in(
         "bundle",
         "tools/rye/run.py",
         "# description: the bundle's\nrun",
     );
-    house.put_in("bundle", "bundle.yaml", "name: extra\n");
-    house.bundles.push(house.path("bundle"));
-    house
+    fixture.put_in("bundle", "bundle.yaml", "name: extra\n");
+    fixture.bundles.push(fixture.path("bundle"));
+    fixture
 }
 
 #[test]
-fn the_nearest_item_of_a_name_is_the_hit_and_says_what_it_shadows() {
-    let house = shadowing();
-    let answer = house.ask_anew(&Query::new("run"));
+fn first_space_wins_and_the_hit_lists_what_it_shadows() {
+    let fixture = shadowing();
+    let answer = fixture.search_fresh(&Query::new("run"));
     assert_eq!(ids(&answer), ["rye/run", "rye/guide"]);
     let hit = &answer.hits[0];
     assert_eq!(hit.description, "the project's");
-    assert_eq!(hit.place.path, house.item("tools/rye/run.py"));
+    assert_eq!(hit.location.path, fixture.item("tools/rye/run.py"));
     assert_eq!(hit.shadowed_by, None);
     let system = Space::System;
     assert_eq!(
@@ -82,58 +82,68 @@ fn the_nearest_item_of_a_name_is_the_hit_and_says_what_it_shadows() {
 }
 
 #[test]
-fn a_lower_space_asked_for_shows_what_is_shadowed_and_by_what() {
-    let house = shadowing();
+fn space_filter_shows_shadowed_items() {
+    let fixture = shadowing();
     let lower = with("run", |q| q.spaces = vec![Space::User, Space::System]);
-    let answer = house.ask_anew(&lower);
+    let answer = fixture.search_fresh(&lower);
     assert_eq!(ids(&answer), ["rye/run", "rye/guide"]);
     assert_eq!(answer.hits[0].description, "the user's");
     let by = answer.hits[0].shadowed_by.as_ref().unwrap();
-    assert_eq!(by.path, house.item("tools/rye/run.py"));
+    assert_eq!(by.path, fixture.item("tools/rye/run.py"));
 
-    let system = house.ask_anew(&with("run", |q| q.spaces = vec![Space::System]));
+    let system = fixture.search_fresh(&with("run", |q| q.spaces = vec![Space::System]));
     assert_eq!(system.hits[0].description, "the bundle's");
-    assert_eq!(system.hits[0].place.bundle.as_deref(), Some("extra"));
+    assert_eq!(system.hits[0].location.bundle.as_deref(), Some("extra"));
     assert_eq!(system.hits[0].shadowed_by.as_ref(), Some(by));
 }
 
 #[test]
-fn what_is_removed_shadows_no_more() {
-    let house = shadowing();
-    let catalogue = Catalogue::watching(Some(&house.cache()));
-    let description = |answer: &Answer| answer.hits[0].description.clone();
+fn deleted_item_no_longer_shadows() {
+    let fixture = shadowing();
+    let catalogue = SearchIndex::with_watcher(Some(&fixture.cache()));
+    let description = |answer: &SearchResults| answer.hits[0].description.clone();
     let query = Query::new("rye/run");
-    assert_eq!(description(&house.ask(&catalogue, &query)), "the project's");
-    std::fs::remove_file(house.item("tools/rye/run.py")).unwrap();
-    assert_eq!(description(&house.ask(&catalogue, &query)), "the user's");
-    house.put("tools/rye/run.py", "# description: back\nrun");
-    assert_eq!(description(&house.ask(&catalogue, &query)), "back");
+    assert_eq!(
+        description(&fixture.search(&catalogue, &query)),
+        "the project's"
+    );
+    std::fs::remove_file(fixture.item("tools/rye/run.py")).unwrap();
+    assert_eq!(
+        description(&fixture.search(&catalogue, &query)),
+        "the user's"
+    );
+    fixture.put("tools/rye/run.py", "# description: back\nrun");
+    assert_eq!(description(&fixture.search(&catalogue, &query)), "back");
 }
 
 #[test]
-fn two_files_of_one_id_name_each_other() {
-    let house = House::new();
-    house.put("tools/a/run.py", "run");
-    house.put("tools/a/run.yaml", "run");
-    let answer = house.ask_anew(&Query::new("run"));
-    let twins: Vec<_> = answer.hits.iter().map(|hit| hit.twins.clone()).collect();
-    let [py, yaml] = ["tools/a/run.py", "tools/a/run.yaml"].map(|path| house.item(path));
-    assert_eq!(twins, [vec![yaml], vec![py]]);
+fn two_files_with_one_id_list_each_other_as_duplicates() {
+    let fixture = Fixture::new();
+    fixture.put("tools/a/run.py", "run");
+    fixture.put("tools/a/run.yaml", "run");
+    let answer = fixture.search_fresh(&Query::new("run"));
+    let duplicates: Vec<_> = answer
+        .hits
+        .iter()
+        .map(|hit| hit.duplicates.clone())
+        .collect();
+    let [py, yaml] = ["tools/a/run.py", "tools/a/run.yaml"].map(|path| fixture.item(path));
+    assert_eq!(duplicates, [vec![yaml], vec![py]]);
 }
 
 #[test]
-fn filters_leave_only_what_passes_all_of_them() {
-    let house = House::new();
-    house.put("tools/rye/bash/run.py", "# risk: high\nword");
-    house.put("tools/rye/bashful.py", "# risk: low\nword");
-    house.put(
+fn filters_are_combined() {
+    let fixture = Fixture::new();
+    fixture.put("tools/rye/bash/run.py", "# risk: high\nword");
+    fixture.put("tools/rye/bashful.py", "# risk: low\nword");
+    fixture.put(
         "tools/x.py",
         "# category: rye/bash/extra\n# risk: high\nword",
     );
-    house.put("directives/rye/bash/guide.md", "word");
-    house.put_in("user", "tools/mine.py", "# category: rye\nword");
+    fixture.put("directives/rye/bash/guide.md", "word");
+    fixture.put_in("user", "tools/mine.py", "# category: rye\nword");
     let found = |change: fn(&mut Query)| {
-        let found = |text| ids(&house.ask_anew(&with(text, change)));
+        let found = |text| ids(&fixture.search_fresh(&with(text, change)));
         let mut listed = found("");
         let mut searched = found("word");
         listed.sort();
@@ -170,23 +180,23 @@ fn filters_leave_only_what_passes_all_of_them() {
 }
 
 #[test]
-fn a_signer_is_found_by_the_fingerprint_in_the_line() {
-    let house = House::new();
+fn signer_filter_matches_the_signature_line() {
+    let fixture = Fixture::new();
     let keys = [(); 2].map(|()| SigningKey::generate().unwrap());
     for (name, key) in [("one", &keys[0]), ("two", &keys[1])] {
         let binding = Binding::item(format!("tools/{name}.py"));
         let time = "2026-01-01T00:00:00Z";
         let text = sign(b"word", &Comment::HASH, &binding, key, time, None).unwrap();
         let text = String::from_utf8(text).unwrap();
-        house.put(&format!("tools/{name}.py"), &text);
-        house.put(
+        fixture.put(&format!("tools/{name}.py"), &text);
+        fixture.put(
             &format!("tools/{name}_changed.py"),
             &format!("{text} changed"),
         );
     }
-    house.put("tools/unsigned.py", "word");
+    fixture.put("tools/unsigned.py", "word");
     let signer = keys[1].public().fingerprint();
-    let answer = house.ask_anew(&with("word", |q| q.signer = Some(signer)));
+    let answer = fixture.search_fresh(&with("word", |q| q.signer = Some(signer)));
     assert_eq!(ids(&answer), ["two", "two_changed"]);
     let claims: Vec<_> = answer
         .hits
@@ -199,20 +209,20 @@ fn a_signer_is_found_by_the_fingerprint_in_the_line() {
         claim.line.verify(keys[1].public()).unwrap();
     }
     assert_eq!(
-        house.ask_anew(&with("unsigned", |_| ())).hits[0].signature,
+        fixture.search_fresh(&with("unsigned", |_| ())).hits[0].signature,
         None
     );
 }
 
 #[test]
-fn a_hit_shows_what_the_file_says() {
-    let house = House::new();
-    house.put(
+fn hit_contains_the_metadata_of_the_file() {
+    let fixture = Fixture::new();
+    fixture.put(
         "tools/a/b.py",
         "# title: T\n# description: D\n# tags: x, y\n# parameters: p, q\n# category: c\n\
          # risk: low\n# version: 1.2.3\n# problem: line 3: nonsense\n",
     );
-    let hit = &house.ask_anew(&Query::new("nothing like it b")).hits[0];
+    let hit = &fixture.search_fresh(&Query::new("nothing like it b")).hits[0];
     assert_eq!(hit.reference.to_string(), "tool:a/b");
     assert_eq!((hit.title.as_str(), hit.description.as_str()), ("T", "D"));
     assert_eq!(
@@ -229,20 +239,20 @@ fn a_hit_shows_what_the_file_says() {
 }
 
 #[test]
-fn what_is_embedded_is_read_once_for_all_processes() {
-    let mut house = House::new();
-    house.embedded = &SYSTEM;
+fn embedded_items_are_read_once_across_processes() {
+    let mut fixture = Fixture::new();
+    fixture.embedded = &SYSTEM;
     let reader = Lines::default();
     for _ in 0..3 {
-        let catalogue = Catalogue::new(Some(&house.cache()));
-        let answer = catalogue.search(&house.spaces(), &reader, &Query::new("run"));
+        let catalogue = SearchIndex::new(Some(&fixture.cache()));
+        let answer = catalogue.search(&fixture.spaces(), &reader, &Query::new("run"));
         assert_eq!(ids(&answer), ["rye/run", "rye/guide"]);
     }
     assert_eq!(reader.read.load(Ordering::Relaxed), 2);
 }
 
 #[test]
-fn embedded_trees_without_a_hash_are_not_mistaken_for_each_other() {
+fn embedded_trees_without_a_hash_are_kept_apart() {
     static TREES: [Embedded; 2] = [
         Embedded {
             name: "a",
@@ -261,10 +271,10 @@ fn embedded_trees_without_a_hash_are_not_mistaken_for_each_other() {
             }],
         },
     ];
-    let mut house = House::new();
-    let catalogue = Catalogue::watching(Some(&house.cache()));
+    let mut fixture = Fixture::new();
+    let catalogue = SearchIndex::with_watcher(Some(&fixture.cache()));
     for (tree, id) in TREES.iter().zip(["a", "b"]) {
-        house.embedded = tree;
-        assert_eq!(ids(&house.ask(&catalogue, &Query::new(""))), [id]);
+        fixture.embedded = tree;
+        assert_eq!(ids(&fixture.search(&catalogue, &Query::new(""))), [id]);
     }
 }

@@ -1,19 +1,19 @@
-//! Commands about files and folders.
+//! `ls`, `mkdir`, `touch`, `rm`, `cp` and `mv`.
 
 use rye_engine::sandbox::SandboxError;
 
-use super::Ran;
+use super::CommandResult;
 use super::options::{Options, fail};
 use crate::path::{join, split};
 use crate::shell::io::Io;
 use crate::shell::meter::Halt;
 
-pub(super) async fn list(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
-    let options = Options::read(args, "laA1Rd", "")?;
-    let paths = if options.rest.is_empty() {
+pub(super) async fn ls(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
+    let options = Options::parse(args, "laA1Rd", "")?;
+    let paths = if options.operands.is_empty() {
         vec!["."]
     } else {
-        options.rest.clone()
+        options.operands.clone()
     };
     let mut status = 0;
     let mut folders = Vec::new();
@@ -21,24 +21,24 @@ pub(super) async fn list(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
         let resolved = match io.resolve(path) {
             Ok(resolved) if io.files().exists(&resolved) => resolved,
             Ok(_) => {
-                io.complain(&format!("there is no {path}"));
+                io.report_error(&format!("{path}: no such file or directory"));
                 status = 2;
                 continue;
             }
             Err(halt) => {
-                status |= io.or_complain(Err(halt))? * 2;
+                status |= io.report_failure(Err(halt))? * 2;
                 continue;
             }
         };
         if options.has('d') || io.files().is_file(&resolved) {
-            let line = row(io, &resolved, path, options.has('l'));
+            let line = format_entry(io, &resolved, path, options.has('l'));
             io.line(&line).await?;
         } else {
             folders.push(((*path).to_owned(), resolved));
         }
     }
     let with_names = paths.len() > 1 || options.has('R');
-    // The last is the next, so that what is below a folder comes right after it.
+    // A stack, so that the contents of a directory directly follow it.
     folders.reverse();
     let mut first = status == 0 && folders.len() == paths.len();
     while let Some((shown, folder)) = folders.pop() {
@@ -59,7 +59,7 @@ pub(super) async fn list(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
                 continue;
             }
             let path = join(&folder, &name);
-            let line = row(io, &path, &name, options.has('l'));
+            let line = format_entry(io, &path, &name, options.has('l'));
             io.line(&line).await?;
             if options.has('R') && io.files().is_folder(&path) {
                 below.push((format!("{}/{name}", shown.trim_end_matches('/')), path));
@@ -70,7 +70,7 @@ pub(super) async fn list(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
     Ok(status)
 }
 
-fn row(io: &Io<'_, '_>, path: &str, name: &str, long: bool) -> String {
+fn format_entry(io: &Io<'_, '_>, path: &str, name: &str, long: bool) -> String {
     let files = io.files();
     match (long, files.is_folder(path)) {
         (false, _) => name.to_owned(),
@@ -79,9 +79,9 @@ fn row(io: &Io<'_, '_>, path: &str, name: &str, long: bool) -> String {
     }
 }
 
-pub(super) async fn make(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
-    let options = Options::read(args, "p", "")?;
-    each(io, &options, |io, path| {
+pub(super) async fn mkdir(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
+    let options = Options::parse(args, "p", "")?;
+    for_each_operand(io, &options, |io, path| {
         let resolved = io.resolve(path)?;
         if options.has('p') {
             io.files().mkdir_all(&resolved)?;
@@ -93,9 +93,9 @@ pub(super) async fn make(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
     .await
 }
 
-pub(super) async fn touch(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
-    let options = Options::read(args, "", "")?;
-    each(io, &options, |io, path| {
+pub(super) async fn touch(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
+    let options = Options::parse(args, "", "")?;
+    for_each_operand(io, &options, |io, path| {
         let resolved = io.resolve(path)?;
         let mut files = io.files();
         if !files.is_folder(&resolved) {
@@ -106,17 +106,17 @@ pub(super) async fn touch(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
     .await
 }
 
-pub(super) async fn remove(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
-    let options = Options::read(args, "rRf", "")?;
-    if options.has('f') && options.rest.is_empty() {
+pub(super) async fn rm(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
+    let options = Options::parse(args, "rRf", "")?;
+    if options.has('f') && options.operands.is_empty() {
         return Ok(0);
     }
-    each(io, &options, |io, path| {
+    for_each_operand(io, &options, |io, path| {
         let resolved = io.resolve(path)?;
         let mut files = io.files();
         let is_folder = files.is_folder(&resolved);
         if is_folder && !options.has('r') && !options.has('R') {
-            return Err(fail(format!("{path}: it is a folder; add -r")));
+            return Err(fail(format!("{path}: is a directory; use -r")));
         }
         match files.remove(&resolved) {
             Err(SandboxError::NotFound(_)) if options.has('f') => Ok(()),
@@ -126,51 +126,56 @@ pub(super) async fn remove(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
     .await
 }
 
-async fn each(
+async fn for_each_operand(
     io: &mut Io<'_, '_>,
     options: &Options<'_>,
     act: impl Fn(&mut Io<'_, '_>, &str) -> Result<(), Halt>,
-) -> Ran {
-    if options.rest.is_empty() {
-        return Err(fail("it takes a path"));
+) -> CommandResult {
+    if options.operands.is_empty() {
+        return Err(fail("missing operand"));
     }
     let mut status = 0;
-    for path in &options.rest {
+    for path in &options.operands {
         io.spend(64).await?;
         let outcome = act(io, path);
-        status |= io.or_complain(outcome)?;
+        status |= io.report_failure(outcome)?;
     }
     Ok(status)
 }
 
-pub(super) async fn copy(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
-    let options = Options::read(args, "rRfap", "")?;
+pub(super) async fn cp(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
+    let options = Options::parse(args, "rRfap", "")?;
     let recursive = ['r', 'R', 'a'].iter().any(|flag| options.has(*flag));
-    onto(io, &options, recursive, false).await
+    transfer_all(io, &options, recursive, false).await
 }
 
-pub(super) async fn rename(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
-    let options = Options::read(args, "f", "")?;
-    onto(io, &options, true, true).await
+pub(super) async fn mv(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
+    let options = Options::parse(args, "f", "")?;
+    transfer_all(io, &options, true, true).await
 }
 
-/// Copies or moves each path onto the last, or into it if it is a folder.
-async fn onto(io: &mut Io<'_, '_>, options: &Options<'_>, recursive: bool, moves: bool) -> Ran {
-    let [sources @ .., target] = options.rest.as_slice() else {
-        return Err(fail("it takes a source and a target"));
+/// Copies or moves each source to the last operand, or into it if it is a directory.
+async fn transfer_all(
+    io: &mut Io<'_, '_>,
+    options: &Options<'_>,
+    recursive: bool,
+    is_move: bool,
+) -> CommandResult {
+    let [sources @ .., target] = options.operands.as_slice() else {
+        return Err(fail("expected a source and a target"));
     };
     if sources.is_empty() {
-        return Err(fail("it takes a source and a target"));
+        return Err(fail("expected a source and a target"));
     }
     let into = io.resolve(target)?;
     let is_folder = io.files().is_folder(&into);
     if sources.len() > 1 && !is_folder {
-        return Err(fail(format!("{target}: it is not a folder")));
+        return Err(fail(format!("{target}: not a directory")));
     }
     let mut status = 0;
     for source in sources {
-        let outcome = transfer(io, source, &into, recursive, moves).await;
-        status |= io.or_complain(outcome)?;
+        let outcome = transfer(io, source, &into, recursive, is_move).await;
+        status |= io.report_failure(outcome)?;
     }
     Ok(status)
 }
@@ -180,7 +185,7 @@ async fn transfer(
     source: &str,
     into: &str,
     recursive: bool,
-    moves: bool,
+    is_move: bool,
 ) -> Result<(), Halt> {
     let from = io.resolve(source)?;
     let to = match split(&from) {
@@ -189,13 +194,13 @@ async fn transfer(
     };
     let info = io.files().info(&from)?;
     if from == to {
-        return Err(fail(format!("{source}: both are the same")));
+        return Err(fail(format!("{source}: source and target are the same")));
     }
     if to.starts_with(&join(&from, "")) || from.is_empty() {
-        return Err(fail(format!("{source}: it cannot be in itself")));
+        return Err(fail(format!("{source}: cannot be copied into itself")));
     }
     if info.is_folder && !recursive {
-        return Err(fail(format!("{source}: it is a folder; add -r")));
+        return Err(fail(format!("{source}: is a directory; use -r")));
     }
     let mut all = io.files().below(&from);
     all.insert(0, from.clone());
@@ -213,7 +218,7 @@ async fn transfer(
             files.write(&copy, &bytes)?;
         }
     }
-    if moves {
+    if is_move {
         io.files().remove(&from)?;
     }
     Ok(())

@@ -4,33 +4,33 @@ use std::fmt::Write as _;
 
 use regex::bytes::{Regex, RegexBuilder};
 
-use super::Ran;
+use super::CommandResult;
 use super::options::{Options, fail};
 use super::text::lines;
 use crate::shell::io::Io;
 use crate::shell::meter::Halt;
 
-/// How large a pattern may become, and the longest line that is looked at: together they
-/// bound how long one look takes.
-const PATTERN: usize = 64 * 1024;
-const LINE: usize = 64 * 1024;
+/// Limits of the compiled pattern and of a line, in bytes. Together they bound the cost
+/// of one match.
+const MAX_PATTERN_LEN: usize = 64 * 1024;
+const MAX_LINE_LEN: usize = 64 * 1024;
 
-/// 0 if something was found, 1 if not, 2 if something was wrong.
-pub(super) async fn grep(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
+/// Exits with 0 if a line matched, 1 if none did, 2 on errors.
+pub(super) async fn grep(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
     match search(io, args).await {
         Err(Halt::Fail(what)) => {
-            io.complain(&what);
+            io.report_error(&what);
             Ok(2)
         }
         outcome => outcome,
     }
 }
 
-async fn search(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
-    let options = Options::read(args, "ivnclqrREFowxhH", "e")?;
-    let mut rest = options.rest.iter().copied();
+async fn search(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
+    let options = Options::parse(args, "ivnclqrREFowxhH", "e")?;
+    let mut rest = options.operands.iter().copied();
     let pattern = options.value('e').or_else(|| rest.next());
-    let pattern = pattern.ok_or_else(|| fail("it takes a pattern"))?;
+    let pattern = pattern.ok_or_else(|| fail("expected a pattern"))?;
     let regex = regex(pattern, &options)?;
     let named: Vec<&str> = rest.collect();
     let recursive = options.has('r') || options.has('R');
@@ -41,7 +41,7 @@ async fn search(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
         let bytes = match io.read(&path).await {
             Ok(bytes) => bytes,
             Err(halt) => {
-                wrong |= io.or_complain(Err(halt))? != 0;
+                wrong |= io.report_failure(Err(halt))? != 0;
                 continue;
             }
         };
@@ -52,8 +52,10 @@ async fn search(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
         };
         let mut count = 0_usize;
         for (index, line) in lines(&bytes).enumerate() {
-            if line.len() > LINE {
-                return Err(fail(format!("{path}: a line is longer than {LINE} bytes")));
+            if line.len() > MAX_LINE_LEN {
+                return Err(fail(format!(
+                    "{path}: a line is longer than {MAX_LINE_LEN} bytes"
+                )));
             }
             io.spend(line.len() * 8 + 8).await?;
             if regex.is_match(line) == options.has('v') {
@@ -96,7 +98,7 @@ async fn search(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
     })
 }
 
-/// The files to look at, and whether something is wrong with one.
+/// The files to search, and whether an operand was rejected.
 fn inputs(io: &mut Io<'_, '_>, named: &[&str], recursive: bool) -> (Vec<String>, bool) {
     if named.is_empty() && !recursive {
         return (vec!["-".to_owned()], false);
@@ -112,7 +114,7 @@ fn inputs(io: &mut Io<'_, '_>, named: &[&str], recursive: bool) -> (Vec<String>,
         match is_folder {
             None => paths.push((*path).to_owned()),
             Some(_) if !recursive => {
-                io.complain(&format!("{path}: it is a folder"));
+                io.report_error(&format!("{path}: is a directory"));
                 wrong = true;
             }
             Some(folder) => {
@@ -154,13 +156,13 @@ fn regex(pattern: &str, options: &Options<'_>) -> Result<Regex, Halt> {
     }
     let regex = RegexBuilder::new(&pattern)
         .case_insensitive(options.has('i'))
-        // Classes of all letters there are would not fit the bound.
+        // Unicode classes would exceed the size limit.
         .unicode(false)
-        .size_limit(PATTERN)
-        .dfa_size_limit(PATTERN * 16)
+        .size_limit(MAX_PATTERN_LEN)
+        .dfa_size_limit(MAX_PATTERN_LEN * 16)
         .nest_limit(50)
         .build();
-    regex.map_err(|error| fail(format!("the pattern is no good: {}", last_line(&error))))
+    regex.map_err(|error| fail(format!("invalid pattern: {}", last_line(&error))))
 }
 
 fn last_line(error: &regex::Error) -> String {
@@ -168,21 +170,21 @@ fn last_line(error: &regex::Error) -> String {
     text.lines().last().unwrap_or_default().to_owned()
 }
 
-/// A basic pattern as an extended one: there, these signs mean more with a backslash, and
-/// here without.
+/// Converts a basic regular expression to an extended one by swapping the escaping of
+/// the special characters.
 fn basic(pattern: &str) -> String {
-    const SIGNS: &str = "+?|(){}";
+    const SPECIAL: &str = "+?|(){}";
     let mut extended = String::new();
-    let mut signs = pattern.chars();
-    while let Some(sign) = signs.next() {
-        match sign {
-            '\\' => match signs.next() {
-                Some(next) if SIGNS.contains(next) => extended.push(next),
+    let mut chars = pattern.chars();
+    while let Some(ch) = chars.next() {
+        match ch {
+            '\\' => match chars.next() {
+                Some(next) if SPECIAL.contains(next) => extended.push(next),
                 Some(next) => extended.extend(['\\', next]),
                 None => extended.push_str(r"\\"),
             },
-            sign if SIGNS.contains(sign) => extended.extend(['\\', sign]),
-            sign => extended.push(sign),
+            ch if SPECIAL.contains(ch) => extended.extend(['\\', ch]),
+            ch => extended.push(ch),
         }
     }
     extended
@@ -193,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_basic_pattern_means_what_it_does_elsewhere() {
+    fn basic_patterns_are_converted() {
         for (basic_pattern, extended) in [
             ("a+b", r"a\+b"),
             (r"a\+b", "a+b"),

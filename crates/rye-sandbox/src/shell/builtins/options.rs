@@ -1,30 +1,30 @@
-//! Options of a command.
+//! Option parsing for the built-in commands.
 
 use crate::shell::meter::Halt;
 
-/// What is before a command's operands, and they.
+/// The parsed arguments of a command.
 pub(super) struct Options<'a> {
     flags: Vec<char>,
     values: Vec<(char, &'a str)>,
-    pub(super) rest: Vec<&'a str>,
+    pub(super) operands: Vec<&'a str>,
 }
 
 impl<'a> Options<'a> {
-    /// Reads `-abc`, `-n 5`, `-n5` and `--`, anywhere among the operands.
-    pub(super) fn read(args: &'a [String], flags: &str, valued: &str) -> Result<Self, Halt> {
+    /// Parses `-abc`, `-n 5`, `-n5` and `--`. Options and operands may be mixed.
+    pub(super) fn parse(args: &'a [String], flags: &str, valued: &str) -> Result<Self, Halt> {
         let mut options = Self {
             flags: Vec::new(),
             values: Vec::new(),
-            rest: Vec::new(),
+            operands: Vec::new(),
         };
         let mut args = args.iter().map(String::as_str);
         while let Some(arg) = args.next() {
             if arg == "--" {
-                options.rest.extend(args);
+                options.operands.extend(args);
                 break;
             }
             let Some(letters) = arg.strip_prefix('-').filter(|it| !it.is_empty()) else {
-                options.rest.push(arg);
+                options.operands.push(arg);
                 continue;
             };
             for (at, letter) in letters.char_indices() {
@@ -37,11 +37,12 @@ impl<'a> Options<'a> {
                     } else {
                         Some(own)
                     };
-                    let value = value.ok_or_else(|| fail(format!("-{letter} wants a value")))?;
+                    let value =
+                        value.ok_or_else(|| fail(format!("option -{letter} requires a value")))?;
                     options.values.push((letter, value));
                     break;
                 } else {
-                    let what = format!("unknown option `{arg}`; there are -{flags}{valued}");
+                    let what = format!("unknown option `{arg}`; supported: -{flags}{valued}");
                     return Err(fail(what));
                 }
             }
@@ -53,18 +54,18 @@ impl<'a> Options<'a> {
         self.flags.contains(&flag)
     }
 
-    /// The last value of an option.
+    /// The last value given for an option.
     pub(super) fn value(&self, letter: char) -> Option<&'a str> {
         let mut all = self.values.iter().rev();
         all.find(|(it, _)| *it == letter).map(|(_, value)| *value)
     }
 
-    /// The operands, or what is to be read where there are none.
+    /// The operands, or `-` (standard input) if there are none.
     pub(super) fn inputs(&self) -> Vec<&'a str> {
-        if self.rest.is_empty() {
+        if self.operands.is_empty() {
             vec!["-"]
         } else {
-            self.rest.clone()
+            self.operands.clone()
         }
     }
 }

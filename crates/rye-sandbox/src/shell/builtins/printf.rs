@@ -1,20 +1,20 @@
 //! `printf`.
 
-use super::Ran;
+use super::CommandResult;
+use super::misc::unescape;
 use super::options::fail;
-use super::words::escaped;
 use crate::shell::io::Io;
 use crate::shell::meter::Halt;
 
-/// The widest field.
-const WIDEST: usize = 1000;
+/// Maximum field width.
+const MAX_WIDTH: usize = 1000;
 
-/// Prints a format with its arguments, again as long as there are arguments left.
-pub(super) async fn printf(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
+/// Prints the format with its arguments; repeats the format while arguments are left.
+pub(super) async fn printf(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
     let Some((format, args)) = args.split_first() else {
-        return Err(fail("it takes a format"));
+        return Err(fail("expected a format"));
     };
-    let format = escaped(format);
+    let format = unescape(format);
     let mut args = args.iter().map(String::as_str);
     loop {
         let before = args.len();
@@ -28,26 +28,26 @@ pub(super) async fn printf(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
 
 fn once<'a>(format: &str, args: &mut impl Iterator<Item = &'a str>) -> Result<String, Halt> {
     let mut text = String::new();
-    let mut signs = format.chars().peekable();
-    while let Some(sign) = signs.next() {
-        if sign != '%' {
-            text.push(sign);
+    let mut chars = format.chars().peekable();
+    while let Some(ch) = chars.next() {
+        if ch != '%' {
+            text.push(ch);
             continue;
         }
         let mut spec = String::new();
-        while let Some(sign) = signs.next_if(|it| "-0123456789.".contains(*it)) {
-            spec.push(sign);
+        while let Some(ch) = chars.next_if(|it| "-0123456789.".contains(*it)) {
+            spec.push(ch);
         }
-        let spec = Spec::read(&spec)?;
-        let value = match signs.next() {
+        let spec = Spec::parse(&spec)?;
+        let value = match chars.next() {
             Some('%') => "%".to_owned(),
             Some('s') => spec.cut(args.next().unwrap_or_default()),
-            Some('b') => spec.cut(&escaped(args.next().unwrap_or_default())),
+            Some('b') => spec.cut(&unescape(args.next().unwrap_or_default())),
             Some('c') => args.next().unwrap_or_default().chars().take(1).collect(),
             Some('d' | 'i' | 'u') => number(args.next())?.to_string(),
             Some('x') => format!("{:x}", number(args.next())?),
             Some('o') => format!("{:o}", number(args.next())?),
-            Some(other) => return Err(fail(format!("`%{other}` is not known"))),
+            Some(other) => return Err(fail(format!("unsupported conversion `%{other}`"))),
             None => return Err(fail("the format ends in `%`")),
         };
         spec.pad(&value, &mut text);
@@ -58,10 +58,10 @@ fn once<'a>(format: &str, args: &mut impl Iterator<Item = &'a str>) -> Result<St
 fn number(text: Option<&str>) -> Result<i64, Halt> {
     let text = text.filter(|text| !text.is_empty()).unwrap_or("0");
     text.parse()
-        .map_err(|_| fail(format!("`{text}` is no whole number")))
+        .map_err(|_| fail(format!("`{text}` is not an integer")))
 }
 
-/// What stands between `%` and its letter.
+/// Flags, width and precision of a conversion.
 struct Spec {
     left: bool,
     zeros: bool,
@@ -70,7 +70,7 @@ struct Spec {
 }
 
 impl Spec {
-    fn read(text: &str) -> Result<Self, Halt> {
+    fn parse(text: &str) -> Result<Self, Halt> {
         let left = text.starts_with('-');
         let text = text.trim_start_matches('-');
         let zeros = text.starts_with('0');
@@ -83,8 +83,8 @@ impl Spec {
             text => text
                 .parse()
                 .ok()
-                .filter(|number| *number <= WIDEST)
-                .ok_or_else(|| fail(format!("`{text}` is no width"))),
+                .filter(|number| *number <= MAX_WIDTH)
+                .ok_or_else(|| fail(format!("invalid width `{text}`"))),
         };
         Ok(Self {
             left,
@@ -107,11 +107,11 @@ impl Spec {
                 text.push_str(&" ".repeat(missing));
             }
             (false, true) => {
-                let (sign, digits) = match value.strip_prefix('-') {
+                let (ch, digits) = match value.strip_prefix('-') {
                     Some(digits) => ("-", digits),
                     None => ("", value),
                 };
-                text.push_str(sign);
+                text.push_str(ch);
                 text.push_str(&"0".repeat(missing));
                 text.push_str(digits);
             }

@@ -1,62 +1,62 @@
-//! `test`, also called `[`.
+//! `test`, also known as `[`.
 
 use crate::shell::io::Io;
 
-/// 0 if it is so, 1 if not, 2 if it makes no sense.
+/// Exits with 0 if the expression is true, 1 if it is false, 2 on errors.
 pub(super) fn test(io: &mut Io<'_, '_>, args: &[String]) -> i32 {
     let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
     if io.name == "[" && args.pop() != Some("]") {
-        io.complain("`]` is missing");
+        io.report_error("missing `]`");
         return 2;
     }
-    match either(io, &args) {
+    match evaluate(io, &args) {
         Ok(true) => 0,
         Ok(false) => 1,
         Err(what) => {
-            io.complain(&what);
+            io.report_error(&what);
             2
         }
     }
 }
 
-/// `-o` between what `-a` joins.
-fn either(io: &Io<'_, '_>, args: &[&str]) -> Result<bool, String> {
-    // Three words are a comparison, whatever they are.
+/// Evaluates `-o`, which binds weaker than `-a`.
+fn evaluate(io: &Io<'_, '_>, args: &[&str]) -> Result<bool, String> {
+    // Three arguments are always a comparison.
     if args.len() <= 3 {
-        return one(io, args);
+        return evaluate_negation(io, args);
     }
     let mut any = false;
     for part in args.split(|arg| *arg == "-o") {
         let mut all = true;
         for part in part.split(|arg| *arg == "-a") {
-            all &= one(io, part)?;
+            all &= evaluate_negation(io, part)?;
         }
         any |= all;
     }
     Ok(any)
 }
 
-fn one(io: &Io<'_, '_>, args: &[&str]) -> Result<bool, String> {
+fn evaluate_negation(io: &Io<'_, '_>, args: &[&str]) -> Result<bool, String> {
     match args {
         [] => Ok(false),
         [text] => Ok(!text.is_empty()),
         [left, operator, right] if is_comparison(operator) => compare(left, operator, right),
         ["!", rest @ ..] => {
-            let nots = rest.iter().take_while(|arg| **arg == "!").count();
-            let is_so = one_plain(io, &rest[nots..])?;
-            Ok(is_so == (nots % 2 == 1))
+            let negations = rest.iter().take_while(|arg| **arg == "!").count();
+            let value = evaluate_simple(io, &rest[negations..])?;
+            Ok(value == (negations % 2 == 1))
         }
-        args => one_plain(io, args),
+        args => evaluate_simple(io, args),
     }
 }
 
-fn one_plain(io: &Io<'_, '_>, args: &[&str]) -> Result<bool, String> {
+fn evaluate_simple(io: &Io<'_, '_>, args: &[&str]) -> Result<bool, String> {
     match args {
         [] => Ok(false),
         [text] => Ok(!text.is_empty()),
-        [operator, operand] => about(io, operator, operand),
+        [operator, operand] => evaluate_unary(io, operator, operand),
         [left, operator, right] => compare(left, operator, right),
-        _ => Err("it makes no sense".to_owned()),
+        _ => Err("invalid expression".to_owned()),
     }
 }
 
@@ -67,7 +67,7 @@ fn is_comparison(operator: &str) -> bool {
     )
 }
 
-fn about(io: &Io<'_, '_>, operator: &str, operand: &str) -> Result<bool, String> {
+fn evaluate_unary(io: &Io<'_, '_>, operator: &str, operand: &str) -> Result<bool, String> {
     let path = io.resolve(operand).ok();
     let file = |fits: &dyn Fn(&str) -> bool| Ok(path.as_deref().is_some_and(fits));
     match operator {
@@ -78,14 +78,14 @@ fn about(io: &Io<'_, '_>, operator: &str, operand: &str) -> Result<bool, String>
         "-d" => file(&|path| io.files().is_folder(path)),
         "-s" => file(&|path| io.files().size(path) > 0),
         "-x" | "-L" | "-h" => Ok(false),
-        _ => Err(format!("`{operator}` is not known")),
+        _ => Err(format!("unknown operator `{operator}`")),
     }
 }
 
 fn compare(left: &str, operator: &str, right: &str) -> Result<bool, String> {
     let number = |text: &str| {
         let number: Result<i64, _> = text.trim().parse();
-        number.map_err(|_| format!("`{text}` is no whole number"))
+        number.map_err(|_| format!("`{text}` is not an integer"))
     };
     Ok(match operator {
         "=" | "==" => left == right,
@@ -96,6 +96,6 @@ fn compare(left: &str, operator: &str, right: &str) -> Result<bool, String> {
         "-le" => number(left)? <= number(right)?,
         "-gt" => number(left)? > number(right)?,
         "-ge" => number(left)? >= number(right)?,
-        _ => return Err(format!("`{operator}` is not known")),
+        _ => return Err(format!("unknown operator `{operator}`")),
     })
 }

@@ -1,13 +1,13 @@
-//! Commands about lines.
+//! `cat`, `head`, `tail`, `wc`, `sort` and `uniq`.
 
 use std::sync::Arc;
 
-use super::Ran;
+use super::CommandResult;
 use super::options::{Options, fail};
 use crate::shell::io::Io;
 use crate::shell::meter::Halt;
 
-/// Lines without their ends.
+/// Lines without their terminators.
 pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let is_end = |byte: &u8| *byte == b'\n';
@@ -15,20 +15,20 @@ pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split(is_end).skip(usize::from(nothing))
 }
 
-/// Lines with their ends.
+/// Lines with their terminators.
 fn whole_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split_inclusive(|byte| *byte == b'\n')
 }
 
-pub(super) async fn cat(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
-    let options = Options::read(args, "n", "")?;
+pub(super) async fn cat(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
+    let options = Options::parse(args, "n", "")?;
     let mut number = 0;
     let mut status = 0;
     for path in options.inputs() {
         let bytes = match io.read(path).await {
             Ok(bytes) => bytes,
             Err(halt) => {
-                status |= io.or_complain(Err(halt))?;
+                status |= io.report_failure(Err(halt))?;
                 continue;
             }
         };
@@ -45,15 +45,15 @@ pub(super) async fn cat(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
     Ok(status)
 }
 
-/// How much of a file is wanted.
+/// The requested part of a file.
 enum Amount {
     Lines(usize),
     Bytes(usize),
-    /// All from this line on.
+    /// Everything from this line on.
     From(usize),
 }
 
-/// `-n 5`, `-5`, `-c 5`, and for `tail` also `-n +5`.
+/// Parses `-n 5`, `-5`, `-c 5`, and `-n +5` for `tail`.
 fn amount(args: &[String]) -> Result<(Amount, Vec<String>), Halt> {
     let is_number = |arg: &str| !arg.is_empty() && arg.bytes().all(|it| it.is_ascii_digit());
     let short = |arg: &String| match arg.strip_prefix('-') {
@@ -61,10 +61,10 @@ fn amount(args: &[String]) -> Result<(Amount, Vec<String>), Halt> {
         _ => arg.clone(),
     };
     let args: Vec<String> = args.iter().map(short).collect();
-    let options = Options::read(&args, "q", "nc")?;
+    let options = Options::parse(&args, "q", "nc")?;
     let number = |text: &str| {
         let number = text.parse();
-        number.map_err(|_| fail(format!("`{text}` is no number")))
+        number.map_err(|_| fail(format!("`{text}` is not a number")))
     };
     let amount = match (options.value('n'), options.value('c')) {
         (_, Some(bytes)) => Amount::Bytes(number(bytes)?),
@@ -78,19 +78,19 @@ fn amount(args: &[String]) -> Result<(Amount, Vec<String>), Halt> {
     Ok((amount, paths))
 }
 
-pub(super) async fn head(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
+pub(super) async fn head(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
     let (amount, paths) = amount(args)?;
-    part(io, paths, |bytes| match amount {
+    print_ranges(io, paths, |bytes| match amount {
         Amount::Bytes(most) => Ok(0..most.min(bytes.len())),
         Amount::Lines(most) => Ok(0..whole_lines(bytes).take(most).map(<[u8]>::len).sum()),
-        Amount::From(_) => Err(fail("`-n +N` is for tail")),
+        Amount::From(_) => Err(fail("`-n +N` is only supported by tail")),
     })
     .await
 }
 
-pub(super) async fn tail(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
+pub(super) async fn tail(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
     let (amount, paths) = amount(args)?;
-    part(io, paths, |bytes| {
+    print_ranges(io, paths, |bytes| {
         let lines_before = match amount {
             Amount::Bytes(most) => return Ok(bytes.len().saturating_sub(most)..bytes.len()),
             Amount::Lines(most) => whole_lines(bytes).count().saturating_sub(most),
@@ -102,17 +102,17 @@ pub(super) async fn tail(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
     .await
 }
 
-async fn part(
+async fn print_ranges(
     io: &mut Io<'_, '_>,
     paths: Vec<String>,
-    of: impl Fn(&[u8]) -> Result<std::ops::Range<usize>, Halt>,
-) -> Ran {
+    select: impl Fn(&[u8]) -> Result<std::ops::Range<usize>, Halt>,
+) -> CommandResult {
     let mut status = 0;
     for (index, path) in paths.iter().enumerate() {
         let bytes = match io.read(path).await {
             Ok(bytes) => bytes,
             Err(halt) => {
-                status |= io.or_complain(Err(halt))?;
+                status |= io.report_failure(Err(halt))?;
                 continue;
             }
         };
@@ -120,14 +120,14 @@ async fn part(
             let gap = if index > 0 { "\n" } else { "" };
             io.line(&format!("{gap}==> {path} <==")).await?;
         }
-        let range = of(&bytes)?;
+        let range = select(&bytes)?;
         io.print(&bytes[range]).await?;
     }
     Ok(status)
 }
 
-pub(super) async fn count(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
-    let options = Options::read(args, "lwcm", "")?;
+pub(super) async fn wc(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
+    let options = Options::parse(args, "lwcm", "")?;
     let paths = options.inputs();
     let all = !"lwcm".chars().any(|flag| options.has(flag));
     let mut total = [0_usize; 4];
@@ -143,15 +143,15 @@ pub(super) async fn count(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
         let bytes = match io.read(path).await {
             Ok(bytes) => bytes,
             Err(halt) => {
-                status |= io.or_complain(Err(halt))?;
+                status |= io.report_failure(Err(halt))?;
                 continue;
             }
         };
         let is_space = |byte: &u8| byte.is_ascii_whitespace();
         let words = bytes.split(is_space).filter(|word| !word.is_empty());
         let ends = bytes.split(|byte| *byte == b'\n').count() - 1;
-        let signs = bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
-        let counts = [ends, words.count(), signs, bytes.len()];
+        let chars = bytes.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
+        let counts = [ends, words.count(), chars, bytes.len()];
         for (sum, count) in total.iter_mut().zip(counts) {
             *sum += count;
         }
@@ -163,8 +163,8 @@ pub(super) async fn count(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
     Ok(status)
 }
 
-pub(super) async fn sort(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
-    let options = Options::read(args, "rnu", "")?;
+pub(super) async fn sort(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
+    let options = Options::parse(args, "rnu", "")?;
     let mut files: Vec<Arc<Vec<u8>>> = Vec::new();
     for path in options.inputs() {
         files.push(io.read(path).await?);
@@ -172,13 +172,17 @@ pub(super) async fn sort(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
     let mut all: Vec<&[u8]> = files.iter().flat_map(|bytes| lines(bytes)).collect();
     io.spend(all.len() * 64).await?;
     if options.has('n') {
-        all.sort_by(|a, b| leading(a).total_cmp(&leading(b)).then_with(|| a.cmp(b)));
+        all.sort_by(|a, b| {
+            leading_number(a)
+                .total_cmp(&leading_number(b))
+                .then_with(|| a.cmp(b))
+        });
     } else {
         all.sort_unstable();
     }
     if options.has('u') {
         all.dedup_by(|a, b| {
-            a == b || (options.has('n') && leading(a).total_cmp(&leading(b)).is_eq())
+            a == b || (options.has('n') && leading_number(a).total_cmp(&leading_number(b)).is_eq())
         });
     }
     if options.has('r') {
@@ -190,23 +194,23 @@ pub(super) async fn sort(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
     Ok(0)
 }
 
-/// The number that a line begins with; else 0.
-fn leading(line: &[u8]) -> f64 {
+/// The number at the start of a line, or 0.
+fn leading_number(line: &[u8]) -> f64 {
     let text = String::from_utf8_lossy(&line[..line.len().min(64)]);
     let text = text.trim_start();
-    let is_part = |(index, sign): &(usize, char)| {
-        sign.is_ascii_digit() || *sign == '.' || (*index == 0 && *sign == '-')
+    let is_part = |(index, ch): &(usize, char)| {
+        ch.is_ascii_digit() || *ch == '.' || (*index == 0 && *ch == '-')
     };
     let end = text.char_indices().take_while(is_part).count();
     text[..end].parse().unwrap_or(0.0)
 }
 
-pub(super) async fn uniq(io: &mut Io<'_, '_>, args: &[String]) -> Ran {
-    let options = Options::read(args, "cdu", "")?;
-    let path = match options.rest.as_slice() {
+pub(super) async fn uniq(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
+    let options = Options::parse(args, "cdu", "")?;
+    let path = match options.operands.as_slice() {
         [] => "-",
         [path] => path,
-        _ => return Err(fail("it takes one file")),
+        _ => return Err(fail("expected at most one file")),
     };
     let bytes = io.read(path).await?;
     let mut all = lines(&bytes).peekable();

@@ -1,12 +1,11 @@
 //! `rye models`
 
-use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rye_engine::model::{Deltas, Model, ModelAnswer, ModelRequest, Models as _};
 use rye_engine::protocol::{Message, Role};
-use rye_host::Listed;
+use rye_host::ModelSummary;
 use serde_json::{Value, json};
 
 use crate::cli::args::{ModelsCommand, TestArgs};
@@ -40,17 +39,9 @@ pub(crate) fn run(command: &ModelsCommand, context: &Context) -> Outcome {
     }
 }
 
-/// What is missing, in a word; `rye models test` says what to do about it.
-fn in_short(why: &str) -> Cow<'_, str> {
-    match why.rsplit_once("rye vault set ") {
-        Some((_, name)) if why.starts_with("there is no key") => format!("needs {name}").into(),
-        _ => why.into(),
-    }
-}
-
 struct List {
     default: String,
-    models: Vec<Listed>,
+    models: Vec<ModelSummary>,
 }
 
 impl Report for List {
@@ -62,9 +53,11 @@ impl Report for List {
     fn show(&self, page: &mut Page) {
         let mut table = Table::new(["MODEL", "WINDOW", "OUTPUT", "$/M IN", "$/M OUT", "READY"]);
         for model in &self.models {
-            let ready = match &model.usable {
-                Ok(()) => Cell::new("yes"),
-                Err(why) => Cell::styled(DIM, in_short(why)),
+            // `rye models test` says how to set a missing key.
+            let ready = match (&model.usable, &model.missing_key) {
+                (Ok(()), _) => Cell::new("yes"),
+                (Err(_), Some(key)) => Cell::styled(DIM, format!("needs {key}")),
+                (Err(why), None) => Cell::styled(DIM, why),
             };
             let name = if model.name == self.default {
                 Cell::styled(BOLD, format!("{} (default)", model.name))
@@ -88,7 +81,7 @@ impl Report for List {
     }
 }
 
-fn described(model: &Listed) -> Value {
+fn described(model: &ModelSummary) -> Value {
     json!({
         "name": model.name,
         "api": model.api,

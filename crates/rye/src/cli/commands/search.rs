@@ -1,6 +1,6 @@
 //! `rye search`
 
-use rye_items::search::{Answer, Catalogue, Hit, Place, Query};
+use rye_items::search::{Hit, Location, Query, SearchIndex, SearchResults};
 use rye_items::signature::SignatureError;
 use rye_items::trust::Trust;
 use rye_items::{ItemKind, Library, Problem, Space};
@@ -17,11 +17,11 @@ use crate::cli::table::{Cell, Table};
 const USUAL: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
 
 pub(crate) fn run(args: &SearchArgs, context: &Context) -> Outcome {
-    found(args, context, &Catalogue::new(context.cache()))
+    found(args, context, &SearchIndex::new(context.cache()))
 }
 
 /// What a search finds, with what the catalogue remembers of earlier ones.
-pub(crate) fn found(args: &SearchArgs, context: &Context, catalogue: &Catalogue) -> Outcome {
+pub(crate) fn found(args: &SearchArgs, context: &Context, catalogue: &SearchIndex) -> Outcome {
     let library = context.library()?;
     let limit = args.limit.unwrap_or(context.settings.search_limit.value);
     let kinds = match args.kinds.as_slice() {
@@ -44,7 +44,7 @@ pub(crate) fn found(args: &SearchArgs, context: &Context, catalogue: &Catalogue)
     let waiting = Waiting::new(context.printer, "reading items");
     let answer = catalogue.search(library.spaces(), &library, &query);
     drop(waiting);
-    for unread in &answer.unread {
+    for unread in &answer.errors {
         context
             .printer
             .warn(&unread.message, unread.hint.as_deref());
@@ -64,7 +64,7 @@ fn judged(hit: &Hit, library: &Library, trust: &Trust<'_>) -> Result<(), Problem
 
 /// The space, and those in which it hides an item of the same name.
 fn where_from(hit: &Hit) -> String {
-    let mut text = hit.place.space.as_str().to_owned();
+    let mut text = hit.location.space.as_str().to_owned();
     let mut before = " over ";
     for shadow in &hit.shadows {
         text = text + before + shadow.space.as_str();
@@ -90,7 +90,7 @@ fn word(hit: &Hit, judged: &Result<(), Problem>) -> &'static str {
 }
 
 struct Found {
-    answer: Answer,
+    answer: SearchResults,
     /// For each hit.
     judged: Vec<Result<(), Problem>>,
 }
@@ -99,7 +99,7 @@ impl Report for Found {
     fn json(&self) -> Value {
         let hits = self.answer.hits.iter().zip(&self.judged);
         let hits: Vec<_> = hits.map(|(hit, judged)| described(hit, judged)).collect();
-        let unread = self.answer.unread.iter();
+        let unread = self.answer.errors.iter();
         let unread: Vec<_> = unread
             .map(|unread| json!({ "message": unread.message, "hint": unread.hint }))
             .collect();
@@ -112,7 +112,7 @@ impl Report for Found {
     }
 
     fn show(&self, page: &mut Page) {
-        let Answer { hits, total, .. } = &self.answer;
+        let SearchResults { hits, total, .. } = &self.answer;
         if hits.is_empty() {
             page.line("no item fits");
             return;
@@ -158,7 +158,7 @@ fn about(hit: &Hit) -> Cell {
 
 fn described(hit: &Hit, judged: &Result<(), Problem>) -> Value {
     let twins: Vec<_> = hit
-        .twins
+        .duplicates
         .iter()
         .map(|path| path.to_string_lossy())
         .collect();
@@ -166,9 +166,9 @@ fn described(hit: &Hit, judged: &Result<(), Problem>) -> Value {
         "item": hit.reference,
         "id": hit.reference.id,
         "type": hit.reference.kind,
-        "space": hit.place.space,
-        "bundle": hit.place.bundle,
-        "path": hit.place.path.to_string_lossy(),
+        "space": hit.location.space,
+        "bundle": hit.location.bundle,
+        "path": hit.location.path.to_string_lossy(),
         "title": hit.title,
         "description": hit.description,
         "tags": hit.tags,
@@ -188,6 +188,6 @@ fn described(hit: &Hit, judged: &Result<(), Problem>) -> Value {
     })
 }
 
-fn place(place: &Place) -> Value {
+fn place(place: &Location) -> Value {
     json!({ "space": place.space, "path": place.path.to_string_lossy() })
 }

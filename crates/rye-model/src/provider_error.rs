@@ -1,4 +1,4 @@
-//! Why there is no answer, from what a provider says.
+//! Interprets error responses of providers.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use jiff::fmt::rfc2822;
 use rye_engine::model::ModelError;
 use serde_json::Value;
 
-/// How much of a message is repeated.
-const LONGEST: usize = 600;
-/// And of one that is to be a line.
-const LONGEST_LINE: usize = 200;
+/// Maximum length of a repeated message, in characters.
+const MAX_MESSAGE_LEN: usize = 600;
+/// Maximum length of a message shortened to one line.
+const MAX_LINE_LEN: usize = 200;
 
-/// What a provider said went wrong.
+/// An error reported by a provider.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Said {
-    /// Its word for it, if it has one.
+pub(crate) struct ProviderError {
+    /// The provider's error code, if any.
     pub(crate) kind: String,
     pub(crate) message: String,
     pub(crate) retry_after: Option<Duration>,
 }
 
-impl Said {
-    /// Reads the body of an answer that is none. Every server has a form of its own.
-    pub(crate) fn read(body: &str) -> Self {
+impl ProviderError {
+    /// Parses an error response. Every server has its own format.
+    pub(crate) fn parse(body: &str) -> Self {
         let Ok(body) = serde_json::from_str::<Value>(body) else {
             let message = body.trim().to_owned();
             return Self {
@@ -31,14 +31,14 @@ impl Said {
                 ..Self::default()
             };
         };
-        Self::of(match &body {
+        Self::from_json(match &body {
             Value::Array(all) => all.first().unwrap_or(&Value::Null),
             other => other,
         })
     }
 
-    /// The same of JSON, with the error inside or being it.
-    pub(crate) fn of(body: &Value) -> Self {
+    /// Parses JSON that is or contains the error object.
+    pub(crate) fn from_json(body: &Value) -> Self {
         let error = body.get("error").filter(|it| !it.is_null()).unwrap_or(body);
         if let Value::String(message) = error {
             let message = message.clone();
@@ -47,13 +47,13 @@ impl Said {
                 ..Self::default()
             };
         }
-        let words = ["code", "status", "type"].map(|name| match error.get(name) {
-            Some(Value::String(word)) => word.clone(),
+        let codes = ["code", "status", "type"].map(|name| match error.get(name) {
+            Some(Value::String(code)) => code.clone(),
             Some(Value::Number(number)) => number.to_string(),
             _ => String::new(),
         });
-        let known = words.iter().find(|word| status_of(word).is_some());
-        let kind = known.or_else(|| words.iter().find(|word| !word.is_empty()));
+        let known = codes.iter().find(|code| status_of(code).is_some());
+        let kind = known.or_else(|| codes.iter().find(|code| !code.is_empty()));
         let message = ["message", "detail"]
             .into_iter()
             .find_map(|name| error.get(name)?.as_str());
@@ -64,25 +64,25 @@ impl Said {
         }
     }
 
-    /// The status that goes with its word for it, if one does.
+    /// The HTTP status that corresponds to the error code, if any.
     pub(crate) fn status(&self) -> Option<u16> {
         status_of(&self.kind)
     }
 
-    /// What it means when it comes amid a stream.
-    pub(crate) fn amid_stream(self) -> ModelError {
-        // Most of what breaks off an answer is the server's trouble, not the request's.
+    /// Converts an error that occurred within a stream.
+    pub(crate) fn into_stream_error(self) -> ModelError {
+        // Most errors within a stream are caused by the server, not by the request.
         let otherwise = if self.kind.starts_with("invalid") {
             400
         } else {
             500
         };
         let status = status_of(&self.kind).unwrap_or(otherwise);
-        self.with_status(status)
+        self.into_model_error(status)
     }
 
-    /// What it means with the status of the answer.
-    pub(crate) fn with_status(self, status: u16) -> ModelError {
+    /// Converts an error with the HTTP status of the response.
+    pub(crate) fn into_model_error(self, status: u16) -> ModelError {
         let Self {
             kind,
             message,
@@ -97,7 +97,7 @@ impl Said {
         if overflows {
             return ModelError::ContextOverflow(message);
         }
-        // Google's word for a wrong key is that the request is wrong.
+        // Google reports an invalid key as an invalid request.
         if message.contains("API key not valid") {
             return ModelError::Unauthorized(message);
         }
@@ -117,9 +117,9 @@ impl Said {
     }
 }
 
-/// The status that a provider's word for an error goes with.
-fn status_of(word: &str) -> Option<u16> {
-    Some(match word {
+/// The HTTP status that corresponds to a provider's error code.
+fn status_of(code: &str) -> Option<u16> {
+    Some(match code {
         "authentication_error" | "invalid_api_key" | "UNAUTHENTICATED" => 401,
         "permission_error" | "PERMISSION_DENIED" => 403,
         "not_found_error" | "model_not_found" | "NOT_FOUND" => 404,
@@ -134,7 +134,7 @@ fn status_of(word: &str) -> Option<u16> {
     })
 }
 
-/// Servers differ in what they call it, and some have no word for it at all.
+/// Recognises context overflow by the message: some servers have no code for it.
 fn is_overflow(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     [
@@ -150,7 +150,7 @@ fn is_overflow(message: &str) -> bool {
     .any(|words| message.contains(words))
 }
 
-/// `retryDelay` among the details of an error of Google's.
+/// `retryDelay` in the details of a Google error.
 fn retry_delay(details: &Value) -> Option<Duration> {
     let details = details.as_array()?;
     let text = details
@@ -160,7 +160,7 @@ fn retry_delay(details: &Value) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// `Retry-After`: seconds, or a date.
+/// Parses `Retry-After`: seconds or a date.
 pub(crate) fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse::<f64>() {
@@ -170,27 +170,27 @@ pub(crate) fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     Some(Duration::try_from(date.duration_since(now)).unwrap_or_default())
 }
 
-/// A message that is not too long, without what a terminal would obey. To be masked before:
-/// half a secret is not found any more.
+/// Truncates a message and escapes control characters. Redact it first: a truncated
+/// secret would not be recognised.
 pub(crate) fn short(text: &str) -> String {
-    cut(text, LONGEST)
+    truncate(text, MAX_MESSAGE_LEN)
 }
 
-/// The same of the first line that says something.
+/// The same for the first non-empty line.
 pub(crate) fn first_line(text: &str) -> String {
-    cut(text.trim().lines().next().unwrap_or_default(), LONGEST_LINE)
+    truncate(text.trim().lines().next().unwrap_or_default(), MAX_LINE_LEN)
 }
 
-fn cut(text: &str, longest: usize) -> String {
+fn truncate(text: &str, max_len: usize) -> String {
     let text = text.trim();
-    let is_odd = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
+    let is_control = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
     let mut short = String::new();
     for (number, letter) in text.chars().enumerate() {
-        if number == longest {
+        if number == max_len {
             short.push('…');
             break;
         }
-        if is_odd(letter) {
+        if is_control(letter) {
             short.extend(letter.escape_default());
         } else {
             short.push(letter);
@@ -203,7 +203,7 @@ fn cut(text: &str, longest: usize) -> String {
 mod tests {
     use super::*;
 
-    fn word(error: &ModelError) -> &'static str {
+    fn code(error: &ModelError) -> &'static str {
         match error {
             ModelError::Overloaded { .. } => "overloaded",
             ModelError::RateLimited { .. } => "rate limited",
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn every_providers_words_are_understood() {
+    fn error_formats_of_all_providers_are_recognised() {
         for (status, body, means, says) in [
             (
                 401,
@@ -281,22 +281,25 @@ mod tests {
             (500, "", "overloaded", "status 500"),
             (422, r#"{"detail":"no"}"#, "refused", "no"),
         ] {
-            let error = Said::read(body).with_status(status);
-            assert_eq!(word(&error), means, "{body}");
+            let error = ProviderError::parse(body).into_model_error(status);
+            assert_eq!(code(&error), means, "{body}");
             assert!(error.to_string().contains(says), "{error}");
         }
     }
 
     #[test]
-    fn a_message_is_short_and_does_nothing_to_a_terminal() {
+    fn messages_are_truncated_and_escaped() {
         assert_eq!(short(" a\u{1b}[31m\nb\r\n"), "a\\u{1b}[31m\nb");
         assert_eq!(first_line("\n <h1>\u{7}\n</h1>"), "<h1>\\u{7}");
-        assert_eq!(short(&"ä".repeat(LONGEST + 1)).chars().count(), LONGEST + 1);
+        assert_eq!(
+            short(&"ä".repeat(MAX_MESSAGE_LEN + 1)).chars().count(),
+            MAX_MESSAGE_LEN + 1
+        );
         assert!(first_line(&"x".repeat(999)).ends_with("x…"));
     }
 
     #[test]
-    fn amid_a_stream_the_word_stands_for_the_status() {
+    fn code_determines_the_error_within_a_stream() {
         for (body, means) in [
             (
                 r#"{"type":"overloaded_error","message":"Overloaded"}"#,
@@ -317,12 +320,16 @@ mod tests {
             ),
             (r#"{"message":"who knows"}"#, "overloaded"),
         ] {
-            assert_eq!(word(&Said::read(body).amid_stream()), means, "{body}");
+            assert_eq!(
+                code(&ProviderError::parse(body).into_stream_error()),
+                means,
+                "{body}"
+            );
         }
     }
 
     #[test]
-    fn when_to_ask_again_is_seconds_or_a_date_or_among_the_details() {
+    fn retry_after_is_parsed_from_headers_and_details() {
         let now = "1994-11-06T08:49:30Z".parse().unwrap();
         for (text, millis) in [
             ("3", Some(3000)),
@@ -337,7 +344,7 @@ mod tests {
             assert_eq!(retry_after(text, now), expected, "{text}");
         }
         let body = r#"{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"21.5s"}]}}"#;
-        let error = Said::read(body).with_status(429);
+        let error = ProviderError::parse(body).into_model_error(429);
         assert_eq!(error.retry_after(), Some(Duration::from_millis(21_500)));
     }
 }

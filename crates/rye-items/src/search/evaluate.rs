@@ -1,21 +1,21 @@
-//! From a view and a query to an answer.
+//! Evaluates a query against a view: filters, ranks and truncates.
 
 use std::ops::Range;
 
 use lillux::keys::Fingerprint;
 
-use super::hit::{Answer, Hit, Place, hit};
-use super::query::{Query, Word, saying_something};
+use super::expand::expand;
+use super::query::{Query, Word, without_stop_words};
 use super::rank::{Match, rank};
-use super::resolve::resolve;
+use super::results::{Hit, Location, SearchResults, hit};
 use super::scan::KINDS;
 use super::segment::{Record, signer};
+use super::tokenize::joined;
 use super::view::View;
-use super::words::joined;
 use crate::id::ItemRef;
 use crate::space::Root;
 
-/// What comes before any score: the item that was named.
+/// Match quality that takes precedence over the score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Tier {
     Id,
@@ -23,16 +23,16 @@ enum Tier {
     Words,
 }
 
-/// A file that fits.
+/// A matching file with its sort key.
 #[derive(Debug, Clone, Copy)]
-struct Fit {
+struct RankedItem {
     tier: Tier,
     score: f32,
     rank: u32,
 }
 
-impl Fit {
-    /// Best first; those that are equal in the order of their ids.
+impl RankedItem {
+    /// Orders best first; ties are broken by kind and id.
     fn order(&self, other: &Self) -> std::cmp::Ordering {
         let tier = self.tier.cmp(&other.tier);
         let score = || other.score.total_cmp(&self.score);
@@ -41,42 +41,44 @@ impl Fit {
     }
 }
 
-/// Answers a query. The roots are those of the view's segments.
-pub(super) fn answer(view: &View, roots: &[&Root], query: &Query) -> Answer {
+/// Evaluates a query. `roots` are the roots of the view's segments, in the same order.
+pub(super) fn evaluate(view: &View, roots: &[&Root], query: &Query) -> SearchResults {
     let shown: Vec<_> = roots
         .iter()
         .map(|root| query.spaces.is_empty() || query.spaces.contains(&root.space()))
         .collect();
-    let filter = Filter::of(view, query);
+    let filter = Filter::new(view, query);
     let passes = |document: &u32| {
         shown[view.segment_of(*document)]
             && filter.passes(view, *document)
             && !view.is_hidden(*document, &shown)
     };
-    let mut fits: Vec<_> = if query.looked_at().trim().is_empty() {
+    let mut ranked: Vec<_> = if query.used_text().trim().is_empty() {
         let listed = view.ordered().filter(passes);
-        listed.map(|document| Fit::listed(view, document)).collect()
+        listed
+            .map(|document| RankedItem::listed(view, document))
+            .collect()
     } else {
-        fitting(view, query, &shown, passes)
+        matching_items(view, query, &shown, passes)
     };
-    let total = fits.len();
+    let total = ranked.len();
     if query.limit < total {
         if let Some(last) = query.limit.checked_sub(1) {
-            fits.select_nth_unstable_by(last, Fit::order);
+            ranked.select_nth_unstable_by(last, RankedItem::order);
         }
-        fits.truncate(query.limit);
+        ranked.truncate(query.limit);
     }
-    fits.sort_unstable_by(Fit::order);
-    let hits = fits.iter().filter_map(|fit| shown_hit(view, roots, fit));
-    Answer {
+    ranked.sort_unstable_by(RankedItem::order);
+    let hits = ranked.iter().filter_map(|fit| build_hit(view, roots, fit));
+    SearchResults {
         hits: hits.collect(),
         total,
         searched: view.len(),
-        unread: Vec::new(),
+        errors: Vec::new(),
     }
 }
 
-impl Fit {
+impl RankedItem {
     fn listed(view: &View, document: u32) -> Self {
         Self {
             tier: Tier::Words,
@@ -86,12 +88,17 @@ impl Fit {
     }
 }
 
-/// All files in which something of the text is, and that pass.
-fn fitting(view: &View, query: &Query, shown: &[bool], passes: impl Fn(&u32) -> bool) -> Vec<Fit> {
-    let asked = query.words();
-    let wanted = resolve(view, &saying_something(&asked));
-    let (matches, mut found) = rank(view, &wanted, shown);
-    let named = named(view, query.looked_at().trim());
+/// All files that match a word of the query and pass the filters.
+fn matching_items(
+    view: &View,
+    query: &Query,
+    shown: &[bool],
+    passes: impl Fn(&u32) -> bool,
+) -> Vec<RankedItem> {
+    let words = query.words();
+    let terms = expand(view, &without_stop_words(&words));
+    let (matches, mut found) = rank(view, &terms, shown);
+    let named = named(view, query.used_text().trim());
     for &document in &named {
         if !matches.get(document as usize).is_some_and(Match::is_any) {
             found.push(document);
@@ -99,15 +106,15 @@ fn fitting(view: &View, query: &Query, shown: &[bool], passes: impl Fn(&u32) -> 
     }
     let fit = |document: u32| {
         let here = matches.get(document as usize).copied().unwrap_or_default();
-        let in_name = !wanted.is_empty() && here.is_in_name(wanted.len());
+        let in_name = !terms.is_empty() && here.is_in_name(terms.len());
         let tier = if named.contains(&document) {
             Tier::Id
-        } else if in_name && is_name(view, document, &asked, wanted.len()) {
+        } else if in_name && is_name(view, document, &words, terms.len()) {
             Tier::Name
         } else {
             Tier::Words
         };
-        Fit {
+        RankedItem {
             tier,
             score: here.score,
             rank: view.rank(document),
@@ -117,7 +124,7 @@ fn fitting(view: &View, query: &Query, shown: &[bool], passes: impl Fn(&u32) -> 
     found.into_iter().map(fit).collect()
 }
 
-/// All files whose id is the text, or whose kind and id it is.
+/// All files whose id, optionally prefixed with the kind, equals the text.
 fn named(view: &View, text: &str) -> Vec<u32> {
     let kinds = match text.split_once(':') {
         Some(_) => &KINDS[..1],
@@ -127,33 +134,33 @@ fn named(view: &View, text: &str) -> Vec<u32> {
     references
         .flatten()
         .filter_map(|item| view.find(item.kind, item.id.as_str()))
-        .flat_map(|document| view.namesakes(document).iter().copied())
+        .flat_map(|document| view.same_id(document).iter().copied())
         .collect()
 }
 
-/// Whether a name that has all words of a query has no others.
-fn is_name(view: &View, document: u32, asked: &[Word], words: usize) -> bool {
-    if view.name_length(document) == words {
+/// Whether a name that contains all query words contains no others.
+fn is_name(view: &View, document: u32, words: &[Word], term_count: usize) -> bool {
+    if view.name_length(document) == term_count {
         return true;
     }
-    let whole: String = asked.iter().map(|word| word.whole.as_str()).collect();
+    let whole: String = words.iter().map(|word| word.whole.as_str()).collect();
     let name = view.record(document).map(|record| record.name());
     name.and_then(joined).is_some_and(|name| name == whole)
 }
 
-/// What a hit must be beside fitting the words.
+/// The non-textual conditions of a query.
 struct Filter<'a> {
     query: &'a Query,
-    /// Where the files of the kinds asked for are in the order.
+    /// Rank ranges of the requested kinds.
     places: Vec<Range<u32>>,
     category: Option<&'a str>,
     signer: Option<u64>,
-    /// Whether a file has to be read for it.
+    /// Whether a condition needs the file's record.
     is_any: bool,
 }
 
 impl<'a> Filter<'a> {
-    fn of(view: &View, query: &'a Query) -> Self {
+    fn new(view: &View, query: &'a Query) -> Self {
         let category = query.category.as_deref().map(|c| c.trim_matches('/'));
         let category = category.filter(|category| !category.is_empty());
         let number = |fingerprint: Fingerprint| signer(&fingerprint.to_string());
@@ -170,7 +177,7 @@ impl<'a> Filter<'a> {
         let is_of_kind = |places: &Range<u32>| places.contains(&view.rank(document));
         let fits = |record: Record<'_>| self.fits(&record);
         (self.query.kinds.is_empty() || self.places.iter().any(is_of_kind))
-            && (!self.query.runs || view.runs(document))
+            && (!self.query.runnable || view.is_runnable(document))
             && (!self.is_any || view.record(document).is_some_and(fits))
     }
 
@@ -185,7 +192,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// The category that a file says, or the folder of its id.
+/// The declared category, or the folder of the id.
 fn category<'a>(record: &Record<'a>) -> &'a str {
     match record.category {
         "" => record.folder(),
@@ -193,27 +200,27 @@ fn category<'a>(record: &Record<'a>) -> &'a str {
     }
 }
 
-/// Whether a category is the other or below it.
+/// Whether `category` equals `terms` or lies below it.
 fn is_below(category: &str, wanted: &str) -> bool {
     let rest = category.trim_matches('/').strip_prefix(wanted);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The hit, with the files of the same name.
-fn shown_hit(view: &View, roots: &[&Root], fit: &Fit) -> Option<Hit> {
+/// Builds the hit and adds the other files with the same kind and id.
+fn build_hit(view: &View, roots: &[&Root], fit: &RankedItem) -> Option<Hit> {
     let document = view.at(fit.rank);
     let own = view.segment_of(document);
     let mut hit = hit(roots.get(own)?, &view.record(document)?, fit.score)?;
-    for &other in view.namesakes(document) {
+    for &other in view.same_id(document) {
         let segment = view.segment_of(other);
         let (root, record) = (roots.get(segment)?, view.record(other)?);
         if segment > own {
-            hit.shadows.push(Place::of(root, record.path));
+            hit.shadows.push(Location::new(root, record.path));
         } else if segment < own {
-            let first = || Place::of(root, record.path);
+            let first = || Location::new(root, record.path);
             hit.shadowed_by.get_or_insert_with(first);
         } else if other != document {
-            hit.twins.push(root.path_of(record.path));
+            hit.duplicates.push(root.path_of(record.path));
         }
     }
     Some(hit)

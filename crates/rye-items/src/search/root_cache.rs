@@ -1,4 +1,4 @@
-//! What is held of one root, and how it is known to be true still.
+//! Caches the segment of one root and decides when it is stale.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::{Arc, Mutex};
@@ -7,104 +7,105 @@ use std::time::{Duration, Instant};
 use lillux::Hash;
 
 use super::document::Reader;
-use super::hit::Unread;
-use super::scan::{Found, scan};
+use super::results::ScanError;
+use super::scan::{ScannedItem, scan};
 use super::segment::Segment;
 use super::store::Store;
 use super::update::update;
-use super::watch::{RootNumber, Watcher, Watching, lock};
+use super::watch::{RootId, Watcher, WatchingObserver, lock};
 use crate::space::{FileIdentity, Root};
 
-/// How long watches are relied upon alone, and how long it takes until they are
-/// tried again where they were not to be had.
-const RELIED_UPON: Duration = Duration::from_mins(1);
+/// How long inotify alone is trusted before the next full walk, and how long to wait
+/// before watching is attempted again after it failed.
+const MAX_WATCH_AGE: Duration = Duration::from_mins(1);
 
-/// Which root, as which reader reads it.
+/// Identifies a root as seen by a particular reader version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RootKey {
-    /// The path or the hash of the root, and the version of the reader.
+    /// Hash over the path or content hash of the root, and the reader version.
     name: Hash,
-    place: Place,
+    location: RootLocation,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
-    /// Device and inode: under the same path there may be another folder later.
+enum RootLocation {
+    /// Device and inode: a different folder may appear under the same path.
     Folder(Option<(u64, u64)>),
-    /// Address: a program may embed several that have no hash.
+    /// Address: a program may embed several trees without a hash.
     Embedded { address: usize, hashed: bool },
 }
 
 impl RootKey {
-    pub(super) fn of(root: &Root, reader: &dyn Reader) -> Self {
-        let (kind, name, place): (&[u8], &[u8], _) = if let Some(embedded) = root.as_embedded() {
+    pub(super) fn new(root: &Root, reader: &dyn Reader) -> Self {
+        let (kind, name, location): (&[u8], &[u8], _) = if let Some(embedded) = root.as_embedded() {
             let address = std::ptr::from_ref(embedded).addr();
             let hashed = !embedded.hash.is_empty();
-            let place = Place::Embedded { address, hashed };
-            (b"embedded", embedded.hash.as_bytes(), place)
+            let location = RootLocation::Embedded { address, hashed };
+            (b"embedded", embedded.hash.as_bytes(), location)
         } else {
             let stat = root.descriptor().and_then(|fd| rustix::fs::fstat(fd).ok());
-            let place = Place::Folder(stat.map(|stat| (stat.st_dev, stat.st_ino)));
+            let location = RootLocation::Folder(stat.map(|stat| (stat.st_dev, stat.st_ino)));
             let path = root.as_folder().map(|path| path.as_os_str().as_bytes());
-            (b"folder", path.unwrap_or_default(), place)
+            (b"folder", path.unwrap_or_default(), location)
         };
         let version = reader.version();
         let parts = [b"rye index", kind, version.as_bytes(), name];
         Self {
             name: Hash::of(parts.join(&0)),
-            place,
+            location,
         }
     }
 
-    /// What its segment is stored under, if it can be.
-    pub(super) fn stored(&self) -> Stored {
-        match self.place {
-            Place::Embedded { hashed: false, .. } => Stored::Never(self.name),
-            _ => Stored::Under(self.name),
+    /// The cache key of the segment, and whether it may be shared with other processes.
+    pub(super) fn cache_key(&self) -> CacheKey {
+        match self.location {
+            RootLocation::Embedded { hashed: false, .. } => CacheKey::ProcessOnly(self.name),
+            _ => CacheKey::Shared(self.name),
         }
     }
 }
 
-/// Whether a segment can be kept for other processes.
+/// Whether a segment may be stored for other processes.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Stored {
-    Under(Hash),
-    /// Nothing would tell one state from another.
-    Never(Hash),
+pub(super) enum CacheKey {
+    Shared(Hash),
+    /// Without a content hash, different trees could not be told apart.
+    ProcessOnly(Hash),
 }
 
-impl Stored {
+impl CacheKey {
     pub(super) fn key(&self) -> &Hash {
         match self {
-            Self::Under(key) | Self::Never(key) => key,
+            Self::Shared(key) | Self::ProcessOnly(key) => key,
         }
     }
 }
 
-/// What is known of a root.
+/// The cached segment of one root.
 #[derive(Debug)]
-pub(super) struct Held {
-    number: RootNumber,
-    stored: Stored,
+pub(super) struct RootCache {
+    id: RootId,
+    cache_key: CacheKey,
     segment: Option<Arc<Segment>>,
-    unread: Vec<Unread>,
-    /// Files that can change without their folder being told, as they were.
+    errors: Vec<ScanError>,
+    /// Symlinked files, which can change without an event for their folder, as last
+    /// seen.
     linked: Vec<(String, Option<FileIdentity>)>,
-    /// When the walk began since which everything is watched.
+    /// Start of the walk since which the whole root has been watched.
     watched_since: Option<Instant>,
-    /// When watching was not possible.
+    /// When watching last failed.
     unwatchable_at: Option<Instant>,
-    /// The catalogue does not hold it any more.
+    /// Set once the index has dropped this entry.
     evicted: bool,
 }
 
-impl Held {
-    pub(super) fn new(number: RootNumber, stored: Stored) -> Self {
+impl RootCache {
+    pub(super) fn new(id: RootId, cache_key: CacheKey) -> Self {
         Self {
-            number,
-            stored,
+            id,
+            cache_key,
             segment: None,
-            unread: Vec::new(),
+            errors: Vec::new(),
             linked: Vec::new(),
             watched_since: None,
             unwatchable_at: None,
@@ -112,12 +113,12 @@ impl Held {
         }
     }
 
-    /// What could not be looked at.
-    pub(super) fn unread(&self) -> &[Unread] {
-        &self.unread
+    /// Files and folders that could not be read.
+    pub(super) fn errors(&self) -> &[ScanError] {
+        &self.errors
     }
 
-    /// The segment of the root as it is now.
+    /// Returns an up-to-date segment.
     pub(super) fn refresh(
         &mut self,
         root: &Root,
@@ -130,11 +131,11 @@ impl Held {
         {
             return Arc::clone(segment);
         }
-        let store = store.filter(|_| matches!(self.stored, Stored::Under(_)));
-        let key = *self.stored.key();
+        let store = store.filter(|_| matches!(self.cache_key, CacheKey::Shared(_)));
+        let key = *self.cache_key.key();
         let old = self.segment.clone();
         let old = old.or_else(|| store.and_then(|s| s.load(&key)).map(Arc::new));
-        // What is embedded under a hash does not change under that hash.
+        // Embedded content never changes under its hash.
         if let (Some(old), Some(_)) = (&old, root.as_embedded()) {
             self.segment = Some(Arc::clone(old));
             return Arc::clone(old);
@@ -156,38 +157,39 @@ impl Held {
         let (Some(watcher), Some(since)) = (watcher, self.watched_since) else {
             return false;
         };
-        since.elapsed() < RELIED_UPON
-            && !lock(watcher).has_changed(self.number)
+        since.elapsed() < MAX_WATCH_AGE
+            && !lock(watcher).has_changed(self.id)
             && self
                 .linked
                 .iter()
                 .all(|(path, before)| root.look(path).is_ok_and(|now| now == Some(*before)))
     }
 
-    /// Walks the root, and watches it from now on where that is possible.
+    /// Walks the root and, if possible, starts watching it.
     fn walk(
         &mut self,
         root: &Root,
         reader: &dyn Reader,
         watcher: Option<&Mutex<Watcher>>,
-    ) -> Vec<Found> {
-        let began = Instant::now();
+    ) -> Vec<ScannedItem> {
+        let started = Instant::now();
         self.watched_since = None;
-        let in_vain = self
+        let failed_recently = self
             .unwatchable_at
-            .is_some_and(|at| at.elapsed() < RELIED_UPON);
+            .is_some_and(|at| at.elapsed() < MAX_WATCH_AGE);
         let watching = watcher
-            .filter(|_| !in_vain && !self.evicted)
+            .filter(|_| !failed_recently && !self.evicted)
             .zip(root.descriptor());
-        let watching = watching.map(|(watcher, top)| Watching::begin(watcher, self.number, top));
-        let (found, unread) = match watching {
+        let watching =
+            watching.map(|(watcher, top)| WatchingObserver::begin(watcher, self.id, top));
+        let (found, errors) = match watching {
             Some(mut watching) => {
                 let outcome = scan(root, reader, &mut watching);
                 if watching.finish() {
-                    self.watched_since = Some(began);
+                    self.watched_since = Some(started);
                     self.unwatchable_at = None;
                 } else {
-                    self.unwatchable_at = Some(began);
+                    self.unwatchable_at = Some(started);
                 }
                 outcome
             }
@@ -197,16 +199,16 @@ impl Held {
         self.linked = linked
             .map(|file| (file.path.clone(), file.identity))
             .collect();
-        self.unread = unread;
+        self.errors = errors;
         found
     }
 
-    /// Gives up the watches for good.
+    /// Releases the watches permanently.
     pub(super) fn evict(&mut self, watcher: Option<&Mutex<Watcher>>) {
         self.evicted = true;
         self.watched_since = None;
         if let Some(watcher) = watcher {
-            lock(watcher).forget(self.number);
+            lock(watcher).remove_root(self.id);
         }
     }
 }

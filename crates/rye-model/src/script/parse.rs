@@ -1,4 +1,4 @@
-//! A script read from YAML. What is wrong with it is told with its place.
+//! Parses scripts from YAML. Errors contain their position.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,18 +10,18 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use serde_saphyr::{Location, Spanned};
 
+use super::{Fault, Script, ScriptCall, ScriptedAnswer, Step};
 use crate::price::{Price, Tokens};
-use crate::script::{Fault, Said, Script, ScriptCall, Step};
 
-/// What is wrong with a script.
+/// An invalid script.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {what}")]
 pub struct ScriptError {
-    /// The line, from 1.
+    /// Line, from 1.
     pub line: u64,
-    /// The column, from 1.
+    /// Column, from 1.
     pub column: u64,
-    /// What.
+    /// Description of the problem.
     pub what: String,
 }
 
@@ -39,36 +39,36 @@ impl FromStr for Script {
     type Err = ScriptError;
 
     fn from_str(text: &str) -> Result<Self, ScriptError> {
-        let read: Result<ScriptText, _> = serde_saphyr::from_str(text);
-        read.map_err(|error| of_yaml(&error))?.check()
+        let parsed: Result<RawScript, _> = serde_saphyr::from_str(text);
+        parsed.map_err(|error| from_yaml_error(&error))?.check()
     }
 }
 
-fn of_yaml(error: &serde_saphyr::Error) -> ScriptError {
+fn from_yaml_error(error: &serde_saphyr::Error) -> ScriptError {
     let place = error.location();
-    let words = error.without_snippet().to_string();
-    // It ends in the place, which is told apart.
-    let words = words.split(" at line ").next().unwrap_or(&words);
+    let message = error.without_snippet().to_string();
+    // The location is reported separately.
+    let message = message.split(" at line ").next().unwrap_or(&message);
     ScriptError {
         line: place.map_or(1, |place| place.line().max(1)),
         column: place.map_or(1, |place| place.column().max(1)),
-        what: words.to_owned(),
+        what: message.to_owned(),
     }
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ScriptText {
+struct RawScript {
     context_window: Option<Spanned<u64>>,
     max_output: Option<Spanned<u64>>,
-    price: Option<Spanned<PriceText>>,
-    steps: Vec<Spanned<StepText>>,
+    price: Option<Spanned<RawPrice>>,
+    steps: Vec<Spanned<RawStep>>,
     #[serde(default)]
     on_summary: Summaries,
-    after_last: Option<Spanned<StepText>>,
+    after_last: Option<Spanned<RawStep>>,
 }
 
-/// One summary, or several.
+/// One summary or a list.
 #[derive(Default)]
 struct Summaries(Vec<String>);
 
@@ -102,7 +102,7 @@ impl<'de> Deserialize<'de> for Summaries {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PriceText {
+struct RawPrice {
     #[serde(default)]
     input: f64,
     #[serde(default)]
@@ -111,24 +111,24 @@ struct PriceText {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct StepText {
+struct RawStep {
     text: Option<String>,
     thinking: Option<String>,
     #[serde(default)]
-    tool_calls: Vec<Spanned<CallText>>,
+    tool_calls: Vec<Spanned<RawCall>>,
     delay_ms: Option<u64>,
     chunk_chars: Option<usize>,
     chunk_ms: Option<u64>,
-    usage: Option<UsageText>,
-    error: Option<FaultText>,
+    usage: Option<RawUsage>,
+    error: Option<RawFault>,
     retry_after_ms: Option<u64>,
     times: Option<u32>,
-    then: Option<Box<Spanned<StepText>>>,
+    then: Option<Box<Spanned<RawStep>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CallText {
+struct RawCall {
     name: String,
     #[serde(default)]
     args: Map<String, Value>,
@@ -137,7 +137,7 @@ struct CallText {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct UsageText {
+struct RawUsage {
     #[serde(default)]
     input: u64,
     #[serde(default)]
@@ -148,7 +148,7 @@ struct UsageText {
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum FaultText {
+enum RawFault {
     Overloaded,
     RateLimited,
     ContextOverflow,
@@ -156,14 +156,14 @@ enum FaultText {
     InvalidRequest,
 }
 
-impl ScriptText {
+impl RawScript {
     fn check(self) -> Result<Script, ScriptError> {
         let standard = Script::default();
-        let some = |given: Option<Spanned<u64>>, standard| match given {
-            Some(given) if given.value == 0 => {
-                Err(ScriptError::at(given.referenced, "it must be at least 1"))
+        let some = |spanned: Option<Spanned<u64>>, standard| match spanned {
+            Some(spanned) if spanned.value == 0 => {
+                Err(ScriptError::at(spanned.referenced, "must be at least 1"))
             }
-            given => Ok(given.map_or(standard, |given| given.value)),
+            spanned => Ok(spanned.map_or(standard, |spanned| spanned.value)),
         };
         let steps: Result<_, _> = self.steps.into_iter().map(step).collect();
         Ok(Script {
@@ -185,8 +185,8 @@ impl ScriptText {
     }
 }
 
-fn price(given: &Spanned<PriceText>) -> Result<Price, ScriptError> {
-    let PriceText { input, output } = given.value;
+fn price(spanned: &Spanned<RawPrice>) -> Result<Price, ScriptError> {
+    let RawPrice { input, output } = spanned.value;
     if [input, output].iter().all(|it| (0.0..1e9).contains(it)) {
         Ok(Price {
             input,
@@ -194,78 +194,81 @@ fn price(given: &Spanned<PriceText>) -> Result<Price, ScriptError> {
             ..Price::default()
         })
     } else {
-        let what = "a price is dollars for a million tokens, from 0";
-        Err(ScriptError::at(given.referenced, what))
+        let what = "`price` must be dollars per million tokens, at least 0";
+        Err(ScriptError::at(spanned.referenced, what))
     }
 }
 
-fn step(given: Spanned<StepText>) -> Result<Step, ScriptError> {
-    let place = given.referenced;
+fn step(spanned: Spanned<RawStep>) -> Result<Step, ScriptError> {
+    let place = spanned.referenced;
     let wrong = |what: &str| Err(ScriptError::at(place, what));
-    let mut text = given.value;
+    let mut text = spanned.value;
     let Some(error) = text.error else {
         if text.times.is_some() || text.then.is_some() || text.retry_after_ms.is_some() {
-            return wrong("`times`, `then` and `retry_after_ms` belong to an `error`");
+            return wrong("`times`, `then` and `retry_after_ms` require an `error`");
         }
-        if !text.says_something() {
-            return wrong("a step has a `text`, `thinking`, `tool_calls` or an `error`");
+        if !text.has_content() {
+            return wrong("a step needs `text`, `thinking`, `tool_calls` or `error`");
         }
-        return Ok(Step::Say(said(text, place)?));
+        return Ok(Step::Answer(answer(text, place)?));
     };
     let times = match (text.times.take(), text.then.take()) {
         (None, None) => None,
-        (Some(0), _) => return wrong("`times` is at least 1"),
+        (Some(0), _) => return wrong("`times` must be at least 1"),
         (Some(times), Some(then)) => {
             let place = then.referenced;
             match step(*then)? {
-                Step::Say(said) => Some((times, said)),
+                Step::Answer(answer) => Some((times, answer)),
                 Step::Fail { .. } => {
-                    return Err(ScriptError::at(place, "`then` is an answer, not an error"));
+                    return Err(ScriptError::at(
+                        place,
+                        "`then` must be an answer, not an error",
+                    ));
                 }
             }
         }
-        _ => return wrong("`times` and `then` belong together"),
+        _ => return wrong("`times` and `then` must be used together"),
     };
-    if error != FaultText::StreamCut && text.says_something() {
-        return wrong("an `error` says nothing before it; only a `stream_cut` does");
+    if error != RawFault::StreamCut && text.has_content() {
+        return wrong("only the error `stream_cut` can have content before it");
     }
-    if error != FaultText::RateLimited && text.retry_after_ms.is_some() {
-        return wrong("`retry_after_ms` belongs to `rate_limited`");
+    if error != RawFault::RateLimited && text.retry_after_ms.is_some() {
+        return wrong("`retry_after_ms` requires the error `rate_limited`");
     }
     if !text.tool_calls.is_empty() {
-        return wrong("what is cut off calls no tools");
+        return wrong("`stream_cut` cannot have `tool_calls`");
     }
     let fault = match error {
-        FaultText::Overloaded => Fault::Overloaded,
-        FaultText::RateLimited => Fault::RateLimited {
+        RawFault::Overloaded => Fault::Overloaded,
+        RawFault::RateLimited => Fault::RateLimited {
             retry_after_ms: text.retry_after_ms,
         },
-        FaultText::ContextOverflow => Fault::ContextOverflow,
-        FaultText::StreamCut => Fault::StreamCut(said(text, place)?),
-        FaultText::InvalidRequest => Fault::InvalidRequest,
+        RawFault::ContextOverflow => Fault::ContextOverflow,
+        RawFault::StreamCut => Fault::StreamCut(answer(text, place)?),
+        RawFault::InvalidRequest => Fault::InvalidRequest,
     };
     Ok(Step::Fail { fault, times })
 }
 
-impl StepText {
-    fn says_something(&self) -> bool {
+impl RawStep {
+    fn has_content(&self) -> bool {
         self.text.is_some() || self.thinking.is_some() || !self.tool_calls.is_empty()
     }
 }
 
-fn said(text: StepText, place: Location) -> Result<Said, ScriptError> {
+fn answer(text: RawStep, place: Location) -> Result<ScriptedAnswer, ScriptError> {
     if text.chunk_chars == Some(0) {
-        return Err(ScriptError::at(place, "`chunk_chars` is at least 1"));
+        return Err(ScriptError::at(place, "`chunk_chars` must be at least 1"));
     }
     let calls: Result<Vec<_>, _> = text.tool_calls.into_iter().map(call).collect();
     let calls = calls?;
     let mut ids = HashSet::new();
     let mut named = calls.iter().filter_map(|call| call.id.as_ref());
     if let Some(twice) = named.find(|id| !ids.insert(*id)) {
-        let what = format!("two calls have the id `{twice}`");
+        let what = format!("duplicate call id `{twice}`");
         return Err(ScriptError::at(place, what));
     }
-    Ok(Said {
+    Ok(ScriptedAnswer {
         thinking: text.thinking.unwrap_or_default(),
         text: text.text.unwrap_or_default(),
         calls,
@@ -281,11 +284,11 @@ fn said(text: StepText, place: Location) -> Result<Said, ScriptError> {
     })
 }
 
-fn call(given: Spanned<CallText>) -> Result<ScriptCall, ScriptError> {
-    let place = given.referenced;
-    let CallText { name, args, id } = given.value;
+fn call(spanned: Spanned<RawCall>) -> Result<ScriptCall, ScriptError> {
+    let place = spanned.referenced;
+    let RawCall { name, args, id } = spanned.value;
     if name.is_empty() {
-        return Err(ScriptError::at(place, "a call names a tool"));
+        return Err(ScriptError::at(place, "`name` must not be empty"));
     }
     let id: Option<CallId> = id
         .map(|id| id.parse())
@@ -299,4 +302,5 @@ fn call(given: Spanned<CallText>) -> Result<ScriptCall, ScriptError> {
 }
 
 #[cfg(test)]
+#[path = "parse_tests.rs"]
 mod tests;

@@ -1,19 +1,19 @@
-//! Whatever happens to the files, what was known before makes no difference.
+//! Property test: previous state of the index never changes the results.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
 use proptest::prelude::*;
 
-use super::house::House;
-use crate::search::{Catalogue, Query};
+use super::fixture::Fixture;
+use crate::search::{Query, SearchIndex};
 use crate::space::Space;
 
 const WORDS: [&str; 8] = [
     "alpha", "beta", "gamma", "delta", "alphabet", "betray", "gammon", "delat",
 ];
 
-/// Something that a person does to files. Numbers are places, names and words.
+/// A random file operation. The numbers select files, names and words.
 #[derive(Debug, Clone)]
 enum Edit {
     Write(u8, u8),
@@ -50,7 +50,7 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
     prop::collection::vec(edit, 1..25)
 }
 
-/// One of some files, in the project or the user's space.
+/// Selects one of some files in the project or user space.
 fn file(number: u8) -> (&'static str, String) {
     let space = ["project", "user"][usize::from(number & 1)];
     let folder = ["tools", "tools/x", "tools/x/y", "knowledge/x"][usize::from(number >> 1 & 3)];
@@ -78,17 +78,17 @@ fn text(number: u8) -> String {
     )
 }
 
-/// Does it as far as it can be done; what cannot is no edit.
-fn apply(house: &House, edit: &Edit) {
-    let at = |(space, path): (&str, String)| house.path(space).join(".ai").join(path);
+/// Applies an edit, ignoring errors.
+fn apply(fixture: &Fixture, edit: &Edit) {
+    let at = |(space, path): (&str, String)| fixture.path(space).join(".ai").join(path);
     let folder_at = |n: u8| at((folder(n).0, folder(n).1.to_owned()));
     let _ = match *edit {
         Edit::Write(n, t) => {
             let (space, path) = file(n);
             let full = at(file(n));
-            // Not through links that lead nowhere, and not over folders.
+            // Not through dangling links, and not over folders.
             if !full.is_dir() && fs::create_dir_all(full.parent().unwrap()).is_ok() {
-                let _ = fs::write(house.path(space).join(".ai").join(path), text(t));
+                let _ = fs::write(fixture.path(space).join(".ai").join(path), text(t));
             }
             Ok(())
         }
@@ -98,35 +98,35 @@ fn apply(house: &House, edit: &Edit) {
             fs::write(at(file(n)), new)
         }),
         Edit::Replace(n, t) => {
-            let temporary = house.path("temporary");
+            let temporary = fixture.path("temporary");
             fs::write(&temporary, text(t)).and_then(|()| fs::rename(temporary, at(file(n))))
         }
         Edit::Remove(n) => fs::remove_file(at(file(n))),
         Edit::Rename(n, m) => fs::rename(at(file(n)), at(file(m))),
         Edit::RemoveFolder(n) => fs::remove_dir_all(folder_at(n)),
         Edit::MoveFolder(n, m) => fs::rename(folder_at(n), folder_at(m)),
-        Edit::MoveAway(n) => fs::rename(folder_at(n), house.path("away")),
-        Edit::BringBack(n) => fs::rename(house.path("away"), folder_at(n)),
+        Edit::MoveAway(n) => fs::rename(folder_at(n), fixture.path("away")),
+        Edit::BringBack(n) => fs::rename(fixture.path("away"), folder_at(n)),
         Edit::Link(n, m) => symlink(at(file(m)).file_name().unwrap(), at(file(n))),
         Edit::LinkFolder(n, m) => {
             let name = ["x", "y", "../tools", "../knowledge"][usize::from(m & 3)];
             symlink(name, folder_at(n).join("linked"))
         }
-        // Made before the file is looked at: one that is made later, outside, and
-        // written to is what no watcher is told of.
+        // Created before the file is first read: inotify does not report writes through
+        // a hard link that is created later, outside the folders.
         Edit::HardLink(n, t) => {
-            let outside = house.path("outside");
+            let outside = fixture.path("outside");
             let _ = fs::remove_file(&outside);
             fs::write(&outside, text(t)).and_then(|()| fs::hard_link(&outside, at(file(n))))
         }
         Edit::NewSpace(n) => {
-            let space = house.path(file(n).0).join(".ai");
+            let space = fixture.path(file(n).0).join(".ai");
             fs::remove_dir_all(space)
         }
     };
-    // The file with two names changes with every edit.
-    if house.path("outside").exists() {
-        let _ = fs::write(house.path("outside"), format!("gamma {edit:?}"));
+    // The hard-linked file changes with every edit.
+    if fixture.path("outside").exists() {
+        let _ = fs::write(fixture.path("outside"), format!("gamma {edit:?}"));
     }
 }
 
@@ -144,19 +144,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_was_known_before_makes_no_difference(edits in edits()) {
-        let house = House::new();
-        house.put("tools/f0.py", &text(0));
-        let stays = Catalogue::watching(Some(&house.cache()));
-        let looks = Catalogue::new(None);
+    fn previous_state_never_changes_results(edits in edits()) {
+        let fixture = Fixture::new();
+        fixture.put("tools/f0.py", &text(0));
+        let watching = SearchIndex::with_watcher(Some(&fixture.cache()));
+        let scanning = SearchIndex::new(None);
         for edit in edits {
-            apply(&house, &edit);
-            let (new, bare) = (Catalogue::new(Some(&house.cache())), Catalogue::new(None));
+            apply(&fixture, &edit);
+            let (new, bare) = (SearchIndex::new(Some(&fixture.cache())), SearchIndex::new(None));
             for query in queries() {
-                let expected = house.ask(&bare, &query);
-                prop_assert_eq!(&house.ask(&stays, &query), &expected, "stays, after {:?}", &edit);
-                prop_assert_eq!(&house.ask(&looks, &query), &expected, "looks, after {:?}", &edit);
-                prop_assert_eq!(&house.ask(&new, &query), &expected, "new, after {:?}", &edit);
+                let expected = fixture.search(&bare, &query);
+                prop_assert_eq!(&fixture.search(&watching, &query), &expected, "watching, after {:?}", &edit);
+                prop_assert_eq!(&fixture.search(&scanning, &query), &expected, "scanning, after {:?}", &edit);
+                prop_assert_eq!(&fixture.search(&new, &query), &expected, "new, after {:?}", &edit);
             }
         }
     }

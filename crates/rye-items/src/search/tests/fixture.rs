@@ -1,4 +1,4 @@
-//! Folders of items to search in, and a reader of a simple format.
+//! Temporary spaces to search in, and a reader for a simple format.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,22 @@ use tempfile::TempDir;
 
 use crate::comment::Comment;
 use crate::id::{ItemId, ItemKind};
-use crate::search::segment::Settled;
-use crate::search::settled::{settled, tick};
-use crate::search::{Answer, Candidate, Catalogue, Claim, Document, Query, Reader};
+use crate::search::mtime::{tick, timestamps};
+use crate::search::segment::Timestamps;
+use crate::search::{
+    Candidate, Document, Query, Reader, SearchIndex, SearchResults, SignatureClaim,
+};
 use crate::signature::split;
 use crate::space::{Embedded, FileIdentity, Spaces};
 
-/// A project, a user and a cache in a temporary folder.
-pub(super) struct House {
+/// A project, a user space and a cache in a temporary folder.
+pub(super) struct Fixture {
     folder: TempDir,
     pub(super) bundles: Vec<PathBuf>,
     pub(super) embedded: &'static Embedded,
 }
 
-impl House {
+impl Fixture {
     pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["project", "user", "cache"] {
@@ -64,48 +66,48 @@ impl House {
         Spaces::open(Some(&project), Some(&user), &self.bundles, self.embedded).unwrap()
     }
 
-    /// What a catalogue says.
-    pub(super) fn ask(&self, catalogue: &Catalogue, query: &Query) -> Answer {
+    /// Searches with an existing index.
+    pub(super) fn search(&self, catalogue: &SearchIndex, query: &Query) -> SearchResults {
         catalogue.search(&self.spaces(), &Lines::default(), query)
     }
 
-    /// What one says that knows nothing yet.
-    pub(super) fn ask_anew(&self, query: &Query) -> Answer {
-        self.ask(&Catalogue::new(None), query)
+    /// Searches with a new index.
+    pub(super) fn search_fresh(&self, query: &Query) -> SearchResults {
+        self.search(&SearchIndex::new(None), query)
     }
 
-    /// The ids of the hits for some words.
+    /// The ids of the hits for a text.
     pub(super) fn ids(&self, text: &str) -> Vec<String> {
-        ids(&self.ask_anew(&Query::new(text)))
+        ids(&self.search_fresh(&Query::new(text)))
     }
 }
 
-/// Waits until every file below a folder would look different after a change.
-pub(super) fn settle(folder: &Path) {
+/// Waits until no file below a folder has racy timestamps.
+pub(super) fn wait_until_reliable(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            settle(&path);
+            wait_until_reliable(&path);
         }
         let identity = FileIdentity::of(&rustix::fs::lstat(&path).unwrap());
-        while settled(&identity, tick()) == Settled::No {
+        while timestamps(&identity, tick()) == Timestamps::Racy {
             std::thread::yield_now();
         }
     }
 }
 
-/// The ids of hits, in order.
-pub(super) fn ids(answer: &Answer) -> Vec<String> {
+/// The ids of the hits, in order.
+pub(super) fn ids(answer: &SearchResults) -> Vec<String> {
     let hits = answer.hits.iter();
     hits.map(|hit| hit.reference.id.to_string()).collect()
 }
 
-/// Reads files that begin with lines such as `# tags: one, two`; the rest is
-/// the body. Counts how many it read.
+/// Reads files that begin with lines such as `# tags: one, two`; the rest is the body.
+/// Counts the files it reads.
 #[derive(Default)]
 pub(super) struct Lines {
     pub(super) read: AtomicUsize,
-    /// How often it was shown a path: not at all where nothing is walked.
+    /// Number of paths it identified; zero if nothing was walked.
     pub(super) shown: AtomicUsize,
     pub(super) version: u32,
 }
@@ -133,7 +135,7 @@ impl Reader for Lines {
             _ => Comment::HASH,
         };
         let signed = split(bytes, &comment).ok();
-        let signature = signed.as_ref().map(|split| Claim {
+        let signature = signed.as_ref().map(|split| SignatureClaim {
             line: split.line.clone(),
             intact: split.hash() == split.line.hash,
         });

@@ -1,4 +1,4 @@
-//! Segments that no build wrote, with a checksum that fits.
+//! Forged segments with a valid checksum.
 
 use std::fs;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use lillux::Hash;
 use proptest::prelude::*;
 
-use super::house::House;
+use super::fixture::Fixture;
 use crate::id::ItemKind;
 use crate::search::bytes::checksum;
-use crate::search::list::answer;
-use crate::search::segment::{Lexicon, Segment, Settled, Source, build};
+use crate::search::evaluate::evaluate;
+use crate::search::segment::{Lexicon, Segment, Source, Timestamps, build};
 use crate::search::view::View;
 use crate::search::{Document, Query};
 
-/// Mark, checksum and key.
-const HEAD: usize = 48;
+/// Length of magic, checksum and key.
+const HEADER_LEN: usize = 48;
 
 fn segment(key: &Hash) -> Segment {
     let mut lexicon = Lexicon::default();
@@ -27,7 +27,14 @@ fn segment(key: &Hash) -> Segment {
             ..Document::default()
         };
         let (path, id) = (format!("tools/{id}.py"), id.parse().unwrap());
-        let analysed = lexicon.analyse(ItemKind::Tool, &id, &path, &document, Settled::Yes, None);
+        let analysed = lexicon.analyse(
+            ItemKind::Tool,
+            &id,
+            &path,
+            &document,
+            Timestamps::Reliable,
+            None,
+        );
         Source::Read(Box::new(analysed), 0)
     });
     build(key, None, &sources, &[lexicon])
@@ -35,19 +42,19 @@ fn segment(key: &Hash) -> Segment {
 
 proptest! {
     #[test]
-    fn a_segment_that_somebody_made_up_does_no_harm(
+    fn forged_segments_cause_no_panic(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)
     ) {
-        let house = House::new();
+        let fixture = Fixture::new();
         for space in ["project", "user"] {
-            fs::create_dir(house.path(space).join(".ai")).unwrap();
+            fs::create_dir(fixture.path(space).join(".ai")).unwrap();
         }
-        let spaces = house.spaces();
+        let spaces = fixture.spaces();
         let roots: Vec<_> = spaces.roots().collect();
         let key = Hash::of("key");
         let mut bytes = segment(&key).bytes().to_vec();
         for (place, value) in changes {
-            let place = HEAD + place.index(bytes.len() - HEAD);
+            let place = HEADER_LEN + place.index(bytes.len() - HEADER_LEN);
             bytes[place] = value;
         }
         let sum = checksum(&bytes[16..]);
@@ -55,9 +62,9 @@ proptest! {
         if let Some(made_up) = Segment::open(bytes, &key) {
             let kept = [Source::Kept(1), Source::Kept(2)];
             let again = build(&key, Some(&made_up), &kept, &[]);
-            let view = View::of([made_up, segment(&key), again].map(Arc::new).into());
+            let view = View::new([made_up, segment(&key), again].map(Arc::new).into());
             for text in ["", "some words", "wrods", "a/one", "t"] {
-                answer(&view, &roots, &Query::new(text));
+                evaluate(&view, &roots, &Query::new(text));
             }
         }
     }

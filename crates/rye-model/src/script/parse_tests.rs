@@ -1,4 +1,4 @@
-//! Scripts that are right, and scripts that are not.
+//! Valid and invalid scripts.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -6,12 +6,12 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn the_script_of_the_design_is_read() {
+fn documented_example_is_parsed() {
     let script: Script = r###"
 context_window: 200000          # optional; so are max_output and a price
 steps:
   - tool_calls: [{ name: bash, args: { command: "echo hi >> out.txt" } }]
-  - text: "It said: ${last_tool_result}"
+  - text: "It answer: ${last_tool_result}"
   - { text: "slowly", delay_ms: 300, chunk_chars: 8, chunk_ms: 20, usage: { input: 1200, output: 40 } }
   - { error: overloaded, times: 2, then: { text: "third try" } }
 on_summary: "## Goal …"
@@ -19,11 +19,11 @@ after_last: { text: "(end of script)" }
 "###
     .parse()
     .unwrap();
-    let then = Said {
+    let then = ScriptedAnswer {
         text: "third try".into(),
-        ..Said::default()
+        ..ScriptedAnswer::default()
     };
-    let slowly = Said {
+    let slowly = ScriptedAnswer {
         text: "slowly".into(),
         delay_ms: 300,
         chunk_chars: Some(8),
@@ -34,12 +34,12 @@ after_last: { text: "(end of script)" }
             cache_write: 0,
             output: 40,
         }),
-        ..Said::default()
+        ..ScriptedAnswer::default()
     };
     let expected = [
         Step::call("bash", json!({ "command": "echo hi >> out.txt" })),
-        Step::text("It said: ${last_tool_result}"),
-        Step::Say(slowly),
+        Step::text("It answer: ${last_tool_result}"),
+        Step::Answer(slowly),
         Step::Fail {
             fault: Fault::Overloaded,
             times: Some((2, then)),
@@ -51,7 +51,7 @@ after_last: { text: "(end of script)" }
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_contain_their_position() {
     let cases = [
         ("steps: [", 1, "unclosed"),
         (
@@ -62,55 +62,47 @@ fn what_is_wrong_is_told_with_its_place() {
         ("stages: []", 1, "stages"),
         ("context_window: 1", 1, "steps"),
         ("steps:\n  - { txt: a }", 2, "txt"),
-        ("steps:\n  - text: a\n  - {}", 3, "a step has a `text`"),
+        ("steps:\n  - text: a\n  - {}", 3, "`text`"),
         ("steps:\n  - { error: busy }", 2, "busy"),
-        (
-            "steps:\n  - { text: a, times: 2 }",
-            2,
-            "belong to an `error`",
-        ),
-        (
-            "steps:\n  - { error: overloaded, times: 2 }",
-            2,
-            "belong together",
-        ),
+        ("steps:\n  - { text: a, times: 2 }", 2, "`error`"),
+        ("steps:\n  - { error: overloaded, times: 2 }", 2, "`then`"),
         (
             "steps:\n  - { error: overloaded, times: 0, then: { text: a } }",
             2,
-            "at least 1",
+            "`times`",
         ),
         (
             "steps:\n  - error: overloaded\n    times: 1\n    then: { error: overloaded }",
             4,
-            "an answer, not an error",
+            "`then`",
         ),
         (
             "steps:\n  - { error: overloaded, text: a }",
             2,
-            "only a `stream_cut`",
+            "`stream_cut`",
         ),
         (
             "steps:\n  - { error: overloaded, retry_after_ms: 1 }",
             2,
-            "belongs to `rate_limited`",
+            "`rate_limited`",
         ),
-        ("steps:\n  - { text: a, chunk_chars: 0 }", 2, "at least 1"),
-        ("steps:\n  - { text: a, delay_ms: -1 }", 2, ""),
-        ("steps:\n  - tool_calls: [{ name: '' }]", 2, "names a tool"),
         (
-            "steps:\n  - tool_calls: [{ name: a, id: 'b c' }]",
+            "steps:\n  - { text: a, chunk_chars: 0 }",
             2,
-            "is no id",
+            "`chunk_chars`",
         ),
+        ("steps:\n  - { text: a, delay_ms: -1 }", 2, ""),
+        ("steps:\n  - tool_calls: [{ name: '' }]", 2, "`name`"),
+        ("steps:\n  - tool_calls: [{ name: a, id: 'b c' }]", 2, "b c"),
         (
             "steps:\n  - tool_calls: [{ name: a, id: b }, { name: a, id: b }]",
             2,
-            "two calls",
+            "`b`",
         ),
         ("steps:\n  - tool_calls: [{ name: a, args: [1] }]", 2, ""),
-        ("steps: []\ncontext_window: 0", 2, "at least 1"),
-        ("steps: []\nprice: { input: -1 }", 2, "dollars"),
-        ("steps: []\nprice: { input: .nan }", 2, "dollars"),
+        ("steps: []\ncontext_window: 0", 2, ""),
+        ("steps: []\nprice: { input: -1 }", 2, "`price`"),
+        ("steps: []\nprice: { input: .nan }", 2, "`price`"),
         ("", 1, ""),
     ];
     for (text, line, words) in cases {
@@ -122,7 +114,7 @@ fn what_is_wrong_is_told_with_its_place() {
 }
 
 #[test]
-fn a_bomb_of_references_is_refused() {
+fn alias_bomb_is_rejected() {
     let script = |levels: u32| {
         let mut args = vec!["x0: &x0 [a, a, a, a, a, a, a, a, a]".to_owned()];
         for level in 1..levels {
@@ -140,7 +132,7 @@ fn a_bomb_of_references_is_refused() {
 
 proptest! {
     #[test]
-    fn any_text_is_a_script_or_an_error(text in "(steps:\n)?[ -~\n]{0,200}") {
+    fn parser_never_panics(text in "(steps:\n)?[ -~\n]{0,200}") {
         let _ = text.parse::<Script>();
     }
 }

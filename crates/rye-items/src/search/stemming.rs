@@ -1,13 +1,13 @@
-//! Other forms of an English word, by its ending.
+//! Inflected forms of English words, derived from their endings.
 //!
-//! Looked up as they are, so a form that no item uses costs nothing, and in
-//! other languages the rules seldom make a word. Longer forms with the same
-//! beginning are found as such and need no rule.
+//! The forms are looked up literally, so a form that no item uses costs nothing, and in
+//! other languages the rules rarely produce an existing word. Longer forms with the
+//! same prefix need no rule: prefix matching finds them.
 
-/// The fewest letters that must be left of a word.
-const STEM: usize = 3;
+/// Minimum length of a stem, in characters.
+const MIN_STEM_LEN: usize = 3;
 
-/// The forms in which a word may also stand, without itself.
+/// Returns other forms of a word, excluding the word itself.
 pub(super) fn forms(word: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut add = |form: String| {
@@ -17,7 +17,7 @@ pub(super) fn forms(word: &str) -> Vec<String> {
     };
     let stem = |ending: &str| {
         let stem = word.strip_suffix(ending);
-        stem.filter(|stem| stem.chars().count() >= STEM)
+        stem.filter(|stem| stem.chars().count() >= MIN_STEM_LEN)
     };
     if let Some(stem) = stem("ies") {
         add(format!("{stem}y"));
@@ -46,7 +46,7 @@ pub(super) fn forms(word: &str) -> Vec<String> {
     found
 }
 
-/// A stem that ends in a letter twice, without the second: of `running`, `run`.
+/// Removes a doubled final letter: `runn` becomes `run`.
 fn undoubled(stem: &str) -> Option<&str> {
     let mut letters = stem.chars().rev();
     let (last, before) = (letters.next()?, letters.next()?);
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_found_in_its_other_forms() {
+    fn inflected_forms_are_derived() {
         for (word, form) in [
             ("files", "file"),
             ("queries", "query"),
@@ -77,9 +77,12 @@ mod tests {
     }
 
     #[test]
-    fn short_words_have_no_other_forms() {
+    fn short_words_have_no_inflected_forms() {
         for word in ["", "s", "is", "as", "bed", "ring", "class", "go", "日"] {
-            assert!(!forms(word).iter().any(|f| f.len() < STEM), "{word}");
+            assert!(
+                !forms(word).iter().any(|f| f.len() < MIN_STEM_LEN),
+                "{word}"
+            );
         }
         assert_eq!(forms("class"), Vec::<String>::new());
     }

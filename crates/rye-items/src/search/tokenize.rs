@@ -1,17 +1,17 @@
-//! Text as words: what is searched for, and what is found.
+//! Tokenizer for queries and documents.
 //!
-//! A *run* is what stands between two characters that are neither letter nor
-//! digit. In lower case it is a word; where capitals show that it is made of
-//! several (`readFile`, `HTTPServer`), each of them is a word as well.
+//! A *run* is a maximal sequence of letters and digits. Its lower-case form is a word;
+//! if capitals show that it is a compound (`readFile`, `HTTPServer`), each part is a
+//! word as well.
 
-/// No word is longer, in bytes; what is behind that does not count.
-pub(super) const LONGEST: usize = 64;
+/// Maximum length of a word in bytes; the rest is dropped.
+pub(super) const MAX_WORD_LEN: usize = 64;
 
-/// A run, in lower case.
+/// A run in lower case.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run<'a> {
     whole: &'a str,
-    /// Where each part but the first begins.
+    /// Start offsets of all parts but the first.
     cuts: &'a [usize],
 }
 
@@ -20,12 +20,12 @@ impl<'a> Run<'a> {
         self.whole
     }
 
-    /// Whether it has several parts.
+    /// Whether it is a compound.
     pub(super) fn is_joined(self) -> bool {
         !self.cuts.is_empty()
     }
 
-    /// The words it is made of; it alone where it is not joined.
+    /// Its parts; the run itself if it is not a compound.
     pub(super) fn parts(self) -> impl Iterator<Item = &'a str> {
         let ends = self.cuts.iter().copied().chain([self.whole.len()]);
         let starts = [0].into_iter().chain(self.cuts.iter().copied());
@@ -35,21 +35,21 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Gives each run of a text, in order. Characters of scripts that are written
-/// without spaces are a run each; marks that combine with a letter are dropped.
-pub(super) fn runs(text: &str, mut give: impl FnMut(Run<'_>)) {
-    let mut run = Building::default();
+/// Calls `emit` for each run of a text, in order. In scripts written without spaces
+/// each character is a run. Combining marks are dropped.
+pub(super) fn runs(text: &str, mut emit: impl FnMut(Run<'_>)) {
+    let mut run = RunBuilder::default();
     for character in text.chars() {
         if character.is_ascii() {
             if character.is_ascii_alphanumeric() {
-                run.push(character, Case::of_ascii(character));
+                run.push(character, Case::from_ascii(character));
             } else {
-                run.finish(&mut give);
+                run.finish(&mut emit);
             }
         } else if is_unspaced(character) {
-            run.finish(&mut give);
+            run.finish(&mut emit);
             run.push(character, Case::Lower);
-            run.finish(&mut give);
+            run.finish(&mut emit);
         } else if character.is_alphanumeric() {
             let case = if character.is_uppercase() {
                 Case::Upper
@@ -58,14 +58,14 @@ pub(super) fn runs(text: &str, mut give: impl FnMut(Run<'_>)) {
             };
             run.push(character, case);
         } else if !is_combining(character) {
-            run.finish(&mut give);
+            run.finish(&mut emit);
         }
     }
-    run.finish(&mut give);
+    run.finish(&mut emit);
 }
 
-/// Letters and digits of an identifier in a row, in lower case: `read_file` is
-/// also looked for as `readfile`. None where there is nothing to join.
+/// Joins the runs of an identifier: `read_file` is also indexed as `readfile`. Returns
+/// `None` if there is only one run.
 pub(super) fn joined(identifier: &str) -> Option<String> {
     let mut count = 0;
     let mut whole = String::new();
@@ -73,18 +73,18 @@ pub(super) fn joined(identifier: &str) -> Option<String> {
         count += 1;
         whole.push_str(run.whole());
     });
-    whole.truncate(whole.floor_char_boundary(LONGEST));
+    whole.truncate(whole.floor_char_boundary(MAX_WORD_LEN));
     (count > 1).then_some(whole)
 }
 
-/// Chinese, Japanese.
+/// Chinese and Japanese characters.
 fn is_unspaced(character: char) -> bool {
     matches!(character,
         '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
         | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Accents that follow their letter.
+/// Combining diacritical marks.
 fn is_combining(character: char) -> bool {
     matches!(character, '\u{300}'..='\u{36f}')
 }
@@ -92,13 +92,13 @@ fn is_combining(character: char) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Case {
     Upper,
-    /// Or of a script without cases.
+    /// Also used for scripts without case.
     Lower,
     Digit,
 }
 
 impl Case {
-    fn of_ascii(character: char) -> Self {
+    fn from_ascii(character: char) -> Self {
         match character {
             'A'..='Z' => Self::Upper,
             '0'..='9' => Self::Digit,
@@ -107,27 +107,27 @@ impl Case {
     }
 }
 
-/// A run in the making.
+/// A run under construction.
 #[derive(Default)]
-struct Building {
+struct RunBuilder {
     whole: String,
     cuts: Vec<usize>,
-    /// How many capitals in a row stand at the end.
+    /// Number of consecutive capitals at the end.
     capitals: usize,
-    /// Where the last character begins.
+    /// Start of the last character.
     last: usize,
 }
 
-impl Building {
+impl RunBuilder {
     fn push(&mut self, character: char, case: Case) {
-        if self.whole.len() + character.len_utf8() > LONGEST {
+        if self.whole.len() + character.len_utf8() > MAX_WORD_LEN {
             return;
         }
         let here = self.whole.len();
         match case {
             // `readF`
             Case::Upper if self.capitals == 0 && here > 0 => self.cut(here),
-            // `HTTPSe`: the last capital begins the next part.
+            // `HTTPSe`: the last capital starts the next part.
             Case::Lower if self.capitals > 1 => self.cut(self.last),
             _ => {}
         }
@@ -139,7 +139,8 @@ impl Building {
         if character.is_ascii() {
             self.whole.push(character.to_ascii_lowercase());
         } else {
-            // `İ` becomes two characters, the second of which combines.
+            // `İ` lower-cases to two characters, the second of which is a combining
+            // mark.
             let lower = character.to_lowercase().filter(|&c| !is_combining(c));
             self.whole.extend(lower);
         }
@@ -151,9 +152,9 @@ impl Building {
         }
     }
 
-    fn finish(&mut self, give: &mut impl FnMut(Run<'_>)) {
+    fn finish(&mut self, emit: &mut impl FnMut(Run<'_>)) {
         if !self.whole.is_empty() {
-            give(Run {
+            emit(Run {
                 whole: &self.whole,
                 cuts: &self.cuts,
             });
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn words_end_where_a_person_sees_an_end() {
+    fn words_are_split_at_punctuation_case_and_script_boundaries() {
         for (text, expected) in [
             ("", ""),
             ("  read, file! ", "read file"),
@@ -208,18 +209,18 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_is_also_one_word() {
+    fn identifiers_are_also_indexed_as_one_word() {
         assert_eq!(joined("read_file").as_deref(), Some("readfile"));
         assert_eq!(joined("Read-File.v2").as_deref(), Some("readfilev2"));
         assert_eq!(joined("read"), None);
-        assert!(joined(&"ab_".repeat(99)).unwrap().len() <= LONGEST);
+        assert!(joined(&"ab_".repeat(99)).unwrap().len() <= MAX_WORD_LEN);
     }
 
     proptest! {
         #[test]
-        fn any_text_gives_short_words_in_lower_case(text: String) {
+        fn all_words_are_short_and_lower_case(text: String) {
             runs(&text, |run| {
-                assert!(!run.whole().is_empty() && run.whole().len() <= LONGEST + 8);
+                assert!(!run.whole().is_empty() && run.whole().len() <= MAX_WORD_LEN + 8);
                 assert_eq!(run.parts().collect::<String>(), run.whole());
                 assert!(run.parts().all(|part| !part.is_empty()));
             });

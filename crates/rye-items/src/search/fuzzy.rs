@@ -1,12 +1,11 @@
-//! Words that differ from another in a letter or two.
+//! Finds words within a small edit distance.
 //!
-//! The words are in order, so those that begin alike stand together: the rows of
-//! the usual table of distances are kept for the beginning that two neighbours
-//! share, and where no word with some beginning can be near enough, all of them
-//! are skipped at once.
+//! The word list is sorted, so words with a common prefix are adjacent: the rows of the
+//! distance matrix are kept for the prefix that two neighbours share, and all words
+//! with a prefix that is already too distant are skipped at once.
 
-/// How many mistakes are forgiven in a word.
-pub(super) fn allowed(word: &str) -> usize {
+/// Number of typos tolerated in a word.
+pub(super) fn max_typos(word: &str) -> usize {
     match word.chars().count() {
         0..=3 => 0,
         4..=7 => 1,
@@ -14,39 +13,39 @@ pub(super) fn allowed(word: &str) -> usize {
     }
 }
 
-/// The words of an ordered list within `most` mistakes of `word`, as places in
-/// the list with the number of mistakes: a letter too many, too few or wrong, or
-/// two that changed places.
-pub(super) fn near<'a>(
+/// Finds the words of a sorted list within `max` typos of `word`. Returns their
+/// indices and distances. A typo is an inserted, missing or wrong letter, or two
+/// adjacent letters swapped.
+pub(super) fn matches_within<'a>(
     word: &str,
-    most: usize,
+    max: usize,
     count: usize,
     at: impl Fn(usize) -> &'a [u8],
 ) -> Vec<(usize, usize)> {
-    let mut table = Table::new(word, most);
+    let mut table = Table::new(word, max);
     let mut found = Vec::new();
     let mut index = 0;
     while index < count {
         let candidate = at(index);
-        match table.place(candidate) {
-            Outcome::Near(mistakes) => {
-                found.push((index, mistakes));
+        match table.classify(candidate) {
+            Outcome::Near(typos) => {
+                found.push((index, typos));
                 index += 1;
             }
             Outcome::Far => index += 1,
-            // No word that begins so can be near.
-            Outcome::Hopeless(beginning) => {
+            // No word with this prefix can be close enough.
+            Outcome::PrefixTooFar(beginning) => {
                 let beginning = &candidate[..beginning];
-                index = first_beyond(index + 1, count, |i| at(i).starts_with(beginning));
+                index = gallop(index + 1, count, |i| at(i).starts_with(beginning));
             }
         }
     }
     found
 }
 
-/// The first place from `from` on where what holds for the places before it ends.
-/// In steps that double, since it is mostly near.
-fn first_beyond(from: usize, count: usize, holds: impl Fn(usize) -> bool) -> usize {
+/// The first index from `from` on for which `holds` is false. Uses galloping search,
+/// since the result is usually close.
+fn gallop(from: usize, count: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut step) = (from, 1);
     while low < count && holds((low + step - 1).min(count - 1)) {
         low += step;
@@ -68,32 +67,32 @@ fn first_beyond(from: usize, count: usize, holds: impl Fn(usize) -> bool) -> usi
 enum Outcome {
     Near(usize),
     Far,
-    /// Already the first bytes, this many, are too far away.
-    Hopeless(usize),
+    /// A prefix of this many bytes is already too distant.
+    PrefixTooFar(usize),
 }
 
 struct Table {
     word: Vec<char>,
-    most: usize,
-    /// The letters of the last candidate, and where each ends in its bytes.
+    max: usize,
+    /// The letters of the last candidate, with their end offsets in bytes.
     letters: Vec<(char, usize)>,
-    /// `rows[n]`: mistakes between the first `n` letters and each beginning of the word.
+    /// `rows[n]`: distances between the first `n` letters and each prefix of the word.
     rows: Vec<Vec<usize>>,
 }
 
 impl Table {
-    fn new(word: &str, most: usize) -> Self {
+    fn new(word: &str, max: usize) -> Self {
         let word: Vec<_> = word.chars().collect();
         let first = (0..=word.len()).collect();
         Self {
             word,
-            most,
+            max,
             letters: Vec::new(),
             rows: vec![first],
         }
     }
 
-    fn place(&mut self, candidate: &[u8]) -> Outcome {
+    fn classify(&mut self, candidate: &[u8]) -> Outcome {
         let Ok(candidate) = std::str::from_utf8(candidate) else {
             return Outcome::Far;
         };
@@ -107,14 +106,14 @@ impl Table {
             }
             length += 1;
             // A transposition reaches two rows back.
-            let hopeless = |row: &Vec<usize>| row.iter().all(|&d| d > self.most);
+            let hopeless = |row: &Vec<usize>| row.iter().all(|&d| d > self.max);
             if hopeless(&self.rows[length]) && hopeless(&self.rows[length - 1]) {
-                return Outcome::Hopeless(end);
+                return Outcome::PrefixTooFar(end);
             }
         }
-        let mistakes = self.rows[length][self.word.len()];
-        if mistakes <= self.most {
-            Outcome::Near(mistakes)
+        let typos = self.rows[length][self.word.len()];
+        if typos <= self.max {
+            Outcome::Near(typos)
         } else {
             Outcome::Far
         }
@@ -151,14 +150,14 @@ mod tests {
 
     use super::*;
 
-    fn found(word: &str, most: usize, list: &[String]) -> Vec<(String, usize)> {
-        near(word, most, list.len(), |i| list[i].as_bytes())
+    fn found(word: &str, max: usize, list: &[String]) -> Vec<(String, usize)> {
+        matches_within(word, max, list.len(), |i| list[i].as_bytes())
             .into_iter()
-            .map(|(i, mistakes)| (list[i].clone(), mistakes))
+            .map(|(i, typos)| (list[i].clone(), typos))
             .collect()
     }
 
-    /// The textbook's table, whole.
+    /// Reference implementation: the full distance matrix.
     fn distance(one: &str, other: &str) -> usize {
         let (a, b): (Vec<_>, Vec<_>) = (one.chars().collect(), other.chars().collect());
         let mut d = vec![vec![0; b.len() + 1]; a.len() + 1];
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swapped_a_missing_and_a_wrong_letter_are_one_mistake_each() {
+    fn swapped_missing_and_wrong_letters_are_one_typo_each() {
         let near = ["sarch", "search", "seerch", "serach"]; // misspelt
         let mut list = near.to_vec();
         list.extend(["searches", "starchy"]);
@@ -190,25 +189,25 @@ mod tests {
         let found = found("search", 1, &list);
         let names: Vec<_> = found.iter().map(|(word, _)| word.as_str()).collect();
         assert_eq!(names, near);
-        let mistakes: Vec<_> = found.iter().map(|(_, mistakes)| *mistakes).collect();
-        assert_eq!(mistakes, [1, 0, 1, 1]);
+        let typos: Vec<_> = found.iter().map(|(_, typos)| *typos).collect();
+        assert_eq!(typos, [1, 0, 1, 1]);
     }
 
     proptest! {
         #[test]
-        fn finds_what_comparing_with_every_word_finds(
+        fn finds_the_same_words_as_exhaustive_comparison(
             mut list in prop::collection::vec("[abcé]{0,7}", 0..60),
             word in "[abcé]{1,7}",
-            most in 0usize..3,
+            max in 0usize..3,
         ) {
             list.sort();
             list.dedup();
             let expected: Vec<_> = list
                 .iter()
                 .map(|other| (other.clone(), distance(&word, other)))
-                .filter(|(_, mistakes)| *mistakes <= most)
+                .filter(|(_, typos)| *typos <= max)
                 .collect();
-            prop_assert_eq!(found(&word, most, &list), expected);
+            prop_assert_eq!(found(&word, max, &list), expected);
         }
     }
 }
