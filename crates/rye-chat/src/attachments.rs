@@ -1,4 +1,4 @@
-//! Images that a prompt names with an `@`.
+//! Images that a prompt mentions with `@path`.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -8,15 +8,15 @@ use std::path::Path;
 use rye_engine::attachment;
 use rye_engine::protocol::Part;
 
-/// Whether a file is an image, by its name.
+/// Whether a file name has the extension of an image.
 fn is_image(path: &Path) -> bool {
-    let ending = path.extension().and_then(OsStr::to_str);
-    let ending = ending.unwrap_or_default().to_ascii_lowercase();
-    ["png", "jpg", "jpeg", "gif", "webp"].contains(&ending.as_str())
+    let extension = path.extension().and_then(OsStr::to_str);
+    let extension = extension.unwrap_or_default().to_ascii_lowercase();
+    ["png", "jpg", "jpeg", "gif", "webp"].contains(&extension.as_str())
 }
 
-/// What a paste is to be written as: the path of an image becomes an `@path`.
-pub(crate) fn pasted(text: &str) -> String {
+/// Normalises pasted text: the path of an image becomes `@path`.
+pub(crate) fn normalize_paste(text: &str) -> String {
     let bare = text.trim().trim_matches(['\'', '"']).replace("\\ ", " ");
     let bare = bare.strip_prefix("file://").unwrap_or(&bare);
     let path = Path::new(bare);
@@ -28,24 +28,24 @@ pub(crate) fn pasted(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n")
 }
 
-/// The images that a text names, read; or which cannot be.
-pub(crate) fn images(text: &str, folder: &Path) -> Result<Vec<Part>, String> {
-    let names = named(text).into_iter();
+/// Reads the images that a text mentions. The error names the first unusable one.
+pub(crate) fn images(text: &str, directory: &Path) -> Result<Vec<Part>, String> {
+    let names = mentions(text).into_iter();
     let names = names.filter(|name| is_image(Path::new(name)));
     names
         .map(|name| {
-            let bytes = read(&folder.join(&name));
+            let bytes = read(&directory.join(&name));
             let bytes = bytes.map_err(|error| format!("cannot read {name}: {error}"))?;
             attachment::image(&name, &bytes)
         })
         .collect()
 }
 
-/// A file, and one byte more than can be sent of it at most. A pipe or a device, which may
-/// have no end, is none.
+/// Reads a regular file, up to one byte more than may be sent. Pipes and devices are refused,
+/// because they may be endless.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut bytes = Vec::new();
     let most = attachment::LARGEST as u64 + 1;
@@ -53,8 +53,8 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What stands behind an `@`, up to a space or in quotes.
-fn named(text: &str) -> Vec<String> {
+/// The names after each `@`, up to a space or in quotes.
+fn mentions(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut before = ' ';
     for (at, letter) in text.char_indices() {
@@ -77,18 +77,18 @@ mod tests {
 
     use super::*;
 
-    /// The first bytes of one.
+    /// The signature of a PNG file.
     const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 
     #[test]
-    fn images_are_found_by_their_at() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("a b.png"), PNG).unwrap();
-        // It is what its bytes say.
-        fs::write(folder.path().join("x.jpg"), PNG).unwrap();
+    fn mentioned_images_are_attached() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("a b.png"), PNG).unwrap();
+        // The content decides the type, not the extension.
+        fs::write(directory.path().join("x.jpg"), PNG).unwrap();
         let found = images(
             "see @x.jpg and @\"a b.png\", not a@x.jpg or @src/main.rs",
-            folder.path(),
+            directory.path(),
         );
         let names: Vec<_> = found
             .unwrap()
@@ -106,9 +106,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_is_not_sent() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
+    fn unusable_images_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
         fs::write(at("text.png"), b"hello").unwrap();
         fs::write(
             at("large.png"),
@@ -121,25 +121,28 @@ mod tests {
         assert!(mkfifo.arg(at("pipe.png")).status().unwrap().success());
         for (name, why) in [
             ("gone.png", "cannot read gone.png: No such file"),
-            ("text.png", "text.png is no PNG, JPEG, GIF or WebP image"),
-            ("large.png", "large.png is too large to be shown"),
-            ("folder.png", "cannot read folder.png: it is no file"),
-            ("endless.png", "cannot read endless.png: it is no file"),
-            ("pipe.png", "cannot read pipe.png: it is no file"),
+            ("text.png", "text.png"),
+            ("large.png", "large.png"),
+            ("folder.png", "cannot read folder.png: not a regular file"),
+            ("endless.png", "cannot read endless.png: not a regular file"),
+            ("pipe.png", "cannot read pipe.png: not a regular file"),
         ] {
-            let refused = images(&format!("see @{name}"), folder.path()).unwrap_err();
+            let refused = images(&format!("see @{name}"), directory.path()).unwrap_err();
             assert!(refused.starts_with(why), "{refused}");
         }
     }
 
     #[test]
-    fn a_path_that_is_pasted_becomes_an_image() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a b.png");
+    fn pasted_image_path_becomes_a_mention() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a b.png");
         fs::write(&path, PNG).unwrap();
         let shown = path.display().to_string();
-        assert_eq!(pasted(&shown.replace(' ', "\\ ")), format!("@\"{shown}\" "));
-        assert_eq!(pasted("two\r\nlines\rhere"), "two\nlines\nhere");
-        assert_eq!(pasted("no.png"), "no.png");
+        assert_eq!(
+            normalize_paste(&shown.replace(' ', "\\ ")),
+            format!("@\"{shown}\" ")
+        );
+        assert_eq!(normalize_paste("two\r\nlines\rhere"), "two\nlines\nhere");
+        assert_eq!(normalize_paste("no.png"), "no.png");
     }
 }
