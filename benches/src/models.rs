@@ -18,7 +18,7 @@ use anyhow::{Context, Result, ensure};
 use rye_engine::model::{Deltas, Model as _, ModelInfo, ModelRequest};
 use rye_engine::protocol::{Message, Part, ResultStatus, Role};
 use rye_model::{Api, HttpModel, Key, Price, Provider, Target};
-use rye_model_wire::{Reply, Said, Wire};
+use rye_model_wire::{Completion, MockProvider, Reply};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -91,14 +91,14 @@ fn from_prompt_to_request() -> Result<Vec<Row>> {
     let process = Arc::new(AtomicU32::new(0));
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (asking, sees) = (Arc::clone(&process), Arc::clone(&seen));
-    let said = rye_model_wire::Api::OpenAiChat.stream(&Said::text("Hello."));
-    let wire = Wire::new(move |_, request| {
+    let said = rye_model_wire::Api::OpenAiChat.stream(&Completion::text("Hello."));
+    let wire = MockProvider::new(move |_, request| {
         while asking.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
         }
         let memory = peak_memory(asking.load(Ordering::Acquire)).unwrap_or(f64::NAN);
         let mut seen = sees.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.push((request.at, memory));
+        seen.push((request.received_at, memory));
         Reply::stream(said.clone())
     });
     let home = home(&wire.url())?;
@@ -144,8 +144,8 @@ fn peak_memory(process: u32) -> Option<f64> {
 /// From the call to the first word that is heard, beside the first bytes that a bare
 /// connection gets for the same request.
 fn first_word() -> Result<Row> {
-    let said = rye_model_wire::Api::OpenAiChat.stream(&Said::text("Hello."));
-    let wire = Wire::of([Reply::stream(said)]);
+    let said = rye_model_wire::Api::OpenAiChat.stream(&Completion::text("Hello."));
+    let wire = MockProvider::with_replies([Reply::stream(said)]);
     let (provider, target) = model(Api::OpenAiChat, &wire.url());
     let request = history(1);
     let body = Api::OpenAiChat.body(&request, &target);

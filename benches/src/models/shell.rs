@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, ensure};
-use rye_model_wire::{Reply, Said, Wire};
+use rye_model_wire::{Completion, MockProvider, Reply};
 use serde_json::json;
 
 use super::{home, middle, prompt, rye};
@@ -33,15 +33,15 @@ pub(super) fn run() -> Result<[Row; 2]> {
 fn calls(rule: &str) -> Result<f64> {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
-    let wire = Wire::new(move |_, request| {
+    let wire = MockProvider::new(move |_, request| {
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.push(request.at);
+        seen.push(request.received_at);
         let number = seen.len();
         let said = if number > CALLS {
-            Said::text("Done.")
+            Completion::text("Done.")
         } else {
             let id = format!("call_{number}");
-            Said::call(&id, "bash", json!({ "command": "echo hello" }))
+            Completion::call(&id, "bash", json!({ "command": "echo hello" }))
         };
         Reply::stream(rye_model_wire::Api::OpenAiChat.stream(&said))
     });

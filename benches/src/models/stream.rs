@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use rye_engine::model::{Deltas, Model as _};
 use rye_model::{Api, HttpModel, Price};
-use rye_model_wire::{Reply, Said, Wire};
+use rye_model_wire::{Completion, MockProvider, Reply};
 
 use super::{history, middle, model};
 use crate::table::Row;
@@ -25,11 +25,11 @@ const GOAL: f64 = 1.0 / 5.0;
 
 /// Reads one answer of many tokens, again and again.
 pub(super) fn run() -> Result<Row> {
-    let said = Said::text("word ".repeat(TOKENS));
+    let said = Completion::text("word ".repeat(TOKENS));
     let stream = rye_model_wire::Api::OpenAiChat.stream(&said);
     let events = stream.matches("data: ").count();
     ensure!(events > TOKENS / 2, "{events} events are few");
-    let wire = Wire::new(move |_, _| Reply::stream(stream.clone()));
+    let wire = MockProvider::new(move |_, _| Reply::stream(stream.clone()));
     let mut peer = Peer::start(&format!("{}/v1", wire.url()))?;
     let (provider, target) = model(Api::OpenAiChat, &wire.url());
     let model = HttpModel::new(provider, target, Price::default());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rye_engine::model::ModelError;
 use rye_model::{Api, HttpModel, Key, Price};
-use rye_model_wire::{Reply, Said, Wire};
+use rye_model_wire::{Completion, MockProvider, Reply};
 use rye_protocol::{Incomplete, Part};
 use support::{ALL, ask, asked, hello, provider, target, words};
 
@@ -27,7 +27,7 @@ async fn why_an_answer_stops_is_kept_in_the_providers_word() {
             .into_iter()
             .zip([Incomplete::OutputLimit, Incomplete::Refused])
         {
-            let said = Said::text("so far").stopped(word);
+            let said = Completion::text("so far").with_stop_reason(word);
             let (_wire, model) = asked(api, Reply::stream(wire_api.stream(&said)));
             let answer = ask(&model, hello()).await.1.unwrap();
             assert_eq!(answer.stop_reason.as_deref(), Some(word), "{api:?}");
@@ -52,7 +52,7 @@ async fn a_refusal_in_words_is_one_whatever_else_is_said_of_it() {
             "response.refusal.delta",
         ),
     ] {
-        let events = wire_api.stream(&Said::text("No."));
+        let events = wire_api.stream(&Completion::text("No."));
         assert!(events.contains(from), "{events}");
         let (_wire, model) = asked(api, Reply::stream(events.replace(from, to)));
         let answer = ask(&model, hello()).await.1.unwrap();
@@ -68,7 +68,9 @@ async fn an_empty_answer_at_the_limit_says_which_limit_to_raise() {
             (limit, "a larger `max_output` in models.yaml"),
             (refusal, "it would not answer that"),
         ] {
-            let said = Said::default().after("hm", "c2Vh").stopped(word);
+            let said = Completion::default()
+                .with_thinking("hm", "c2Vh")
+                .with_stop_reason(word);
             let (_wire, model) = asked(api, Reply::stream(wire_api.stream(&said)));
             let error = ask(&model, hello()).await.1.unwrap_err();
             assert!(matches!(error, ModelError::Empty(_)), "{api:?}: {error}");
@@ -82,13 +84,13 @@ async fn an_empty_answer_at_the_limit_says_which_limit_to_raise() {
 async fn a_character_that_is_cut_in_two_is_joined() {
     for (api, wire_api) in ALL {
         // Pieces end at spaces.
-        let events = wire_api.stream(&Said::text("hi <1 2> end <1 alone"));
+        let events = wire_api.stream(&Completion::text("hi <1 2> end <1 alone"));
         // What is whole somewhere in a stream says nothing of its pieces.
         let cut = events
             .replace("<1 2>", "\\ud83d\\ude00")
             .replace("<1 ", "\\ud83d")
             .replace("2>", "\\ude00");
-        let (_wire, model) = asked(api, Reply::stream(cut).in_pieces_of(50));
+        let (_wire, model) = asked(api, Reply::stream(cut).in_chunks_of(50));
         let (deltas, answer) = ask(&model, hello()).await;
         let parts = answer.unwrap().parts;
         let expected = Part::Text {
@@ -153,9 +155,9 @@ async fn what_is_no_stream_is_told_and_not_asked_again() {
         // Whatever a server calls its stream, it is one.
         let reply = Reply::page(
             "application/json",
-            &wire_api.stream(&Said::text("all well")),
+            &wire_api.stream(&Completion::text("all well")),
         );
-        let (_wire, model) = asked(api, reply.in_pieces_of(3));
+        let (_wire, model) = asked(api, reply.in_chunks_of(3));
         ask(&model, hello()).await.1.unwrap();
     }
 }
@@ -164,7 +166,7 @@ async fn what_is_no_stream_is_told_and_not_asked_again() {
 async fn a_page_without_end_is_left() {
     let page = "<p>word</p>\n".repeat(100_000);
     for (api, _) in ALL {
-        let (_wire, model) = asked(api, Reply::page("text/html", &page).silent_after(200_000));
+        let (_wire, model) = asked(api, Reply::page("text/html", &page).stall_after(200_000));
         let error = ask(&model, hello()).await.1.unwrap_err();
         assert!(matches!(error, ModelError::Refused(_)), "{api:?}: {error}");
     }
@@ -176,10 +178,10 @@ const LONG: Duration = Duration::from_mins(2);
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_is_over_when_it_says_so_though_the_connection_stays() {
     for (api, wire_api) in ALL {
-        let events = wire_api.stream(&Said::text("all well"));
+        let events = wire_api.stream(&Completion::text("all well"));
         let whole = events.len();
-        let reply = Reply::stream(events).silent_after(whole);
-        let wire = Wire::of([reply]);
+        let reply = Reply::stream(events).stall_after(whole);
+        let wire = MockProvider::with_replies([reply]);
         let mut provider = provider(api, &wire.url());
         provider.silence = LONG;
         let model = HttpModel::new(provider, target(api), Price::default());
@@ -192,15 +194,15 @@ async fn an_answer_is_over_when_it_says_so_though_the_connection_stays() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_used_up_is_waited_for_but_not_long() {
     let counts = "\"usageMetadata\"";
-    let events = rye_model_wire::Api::Gemini.stream(&Said::text("well"));
+    let events = rye_model_wire::Api::Gemini.stream(&Completion::text("well"));
     let without = events.replace(counts, "\"other\"");
     let later = format!("{without}data: {{{}}}\n\n", {
         "\"usageMetadata\":{\"promptTokenCount\":7,\"candidatesTokenCount\":3}"
     });
     for (events, used) in [(without, 0), (later, 3)] {
         let whole = events.len();
-        let reply = Reply::stream(events).in_pieces_of(whole / 2);
-        let wire = Wire::of([reply.silent_after(whole)]);
+        let reply = Reply::stream(events).in_chunks_of(whole / 2);
+        let wire = MockProvider::with_replies([reply.stall_after(whole)]);
         let mut provider = provider(Api::Gemini, &wire.url());
         provider.silence = LONG;
         let model = HttpModel::new(provider, target(Api::Gemini), Price::default());
@@ -213,8 +215,8 @@ async fn what_was_used_up_is_waited_for_but_not_long() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_that_trickles_is_not_heard_to_its_end() {
     let body = serde_json::json!({ "error": "word ".repeat(40_000) });
-    let reply = Reply::json(500, &body).in_pieces_of(10);
-    let wire = Wire::of([reply.slowly(Duration::from_millis(100))]);
+    let reply = Reply::json(500, &body).in_chunks_of(10);
+    let wire = MockProvider::with_replies([reply.with_pause(Duration::from_millis(100))]);
     let mut provider = provider(Api::OpenAiChat, &wire.url());
     provider.silence = Duration::from_secs(2);
     let model = HttpModel::new(provider, target(Api::OpenAiChat), Price::default());
@@ -262,8 +264,9 @@ async fn whatever_lets_us_in_is_sent_and_never_told() {
             ),
         ] {
             let message = format!("no: {}", repeated.join(", "));
-            let wire = Wire::of([Reply::json(401, &wire_api.fault(401, &message))]);
-            let gone = Wire::of([]).url();
+            let wire =
+                MockProvider::with_replies([Reply::json(401, &wire_api.error_body(401, &message))]);
+            let gone = MockProvider::with_replies([]).url();
             for url in [wire.url(), gone] {
                 let with_user = url.replace("http://", &format!("http://{user}"));
                 let mut provider = provider(api, &with_user);
@@ -289,7 +292,7 @@ async fn a_key_at_the_end_of_what_is_repeated_is_not_told_in_part() {
     for (api, wire_api) in ALL {
         // Such that the message is cut in the middle of the key.
         let message = format!("{} sk-secret", "x".repeat(594));
-        let (_wire, model) = asked(api, Reply::json(500, &wire_api.fault(500, &message)));
+        let (_wire, model) = asked(api, Reply::json(500, &wire_api.error_body(500, &message)));
         let error = ask(&model, hello()).await.1.unwrap_err().to_string();
         assert!(!error.contains("sk-"), "{api:?}: {error}");
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rye_engine::model::{Deltas, Model as _, ModelError};
 use rye_model::{Api, HttpModel, Key, Price};
-use rye_model_wire::{Reply, Said, Wire};
+use rye_model_wire::{Completion, MockProvider, Reply};
 use rye_protocol::{Message, Role};
 use serde_json::json;
 use support::{ALL, ask, asked, hello, model, provider, request, rich, target};
@@ -34,7 +34,7 @@ async fn what_is_refused_before_the_stream_says_what_to_do() {
             (503, "come back", "overloaded: come back", true),
             (529, "Overloaded", "overloaded: Overloaded", true),
         ] {
-            let reply = Reply::json(status, &wire_api.fault(status, message));
+            let reply = Reply::json(status, &wire_api.error_body(status, message));
             let (_wire, model) = asked(api, reply.header("retry-after", "7"));
             let error = ask(&model, hello()).await.1.unwrap_err();
             let text = error.to_string();
@@ -125,7 +125,7 @@ async fn a_stream_that_is_cut_anywhere_is_a_broken_connection_or_whole() {
             .collect();
         let mut broken = 0;
         for cut in cuts.iter().copied() {
-            let reply = Reply::stream(events.clone()).cut_after(cut);
+            let reply = Reply::stream(events.clone()).disconnect_after(cut);
             let (_wire, model) = asked(api, reply);
             match ask(&model, hello()).await.1 {
                 Err(ModelError::Connection(_)) => broken += 1,
@@ -144,13 +144,13 @@ async fn a_stream_that_is_cut_anywhere_is_a_broken_connection_or_whole() {
 async fn a_slow_answer_is_waited_for_and_silence_is_not() {
     let tries = ALL.map(|(api, wire_api)| {
         tokio::spawn(async move {
-            let events = wire_api.stream(&Said::text("one two three four five six seven"));
+            let events = wire_api.stream(&Completion::text("one two three four five six seven"));
             let (half, piece) = (events.len() / 2, events.len().div_ceil(9));
             // All of it takes longer than the silence that is borne.
-            let slow = Reply::stream(events.clone()).in_pieces_of(piece);
-            let wire = Wire::of([
-                slow.slowly(Duration::from_millis(300)),
-                Reply::stream(events).silent_after(half),
+            let slow = Reply::stream(events.clone()).in_chunks_of(piece);
+            let wire = MockProvider::with_replies([
+                slow.with_pause(Duration::from_millis(300)),
+                Reply::stream(events).stall_after(half),
             ]);
             let mut provider = provider(api, &wire.url());
             provider.silence = Duration::from_secs(2);
@@ -175,13 +175,14 @@ async fn dropping_a_call_ends_it_at_once() {
     for (api, wire_api) in ALL {
         let events = wire_api.stream(&rich());
         let half = events.len() / 2;
-        let (wire, model) = asked(api, Reply::stream(events).silent_after(half));
+        let (wire, model) = asked(api, Reply::stream(events).stall_after(half));
         let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let deltas: Deltas = Arc::new(move |delta| drop(told.send(delta)));
         let call = tokio::spawn(async move { model.call(hello(), deltas).await });
         assert!(heard.recv().await.is_some(), "{api:?}");
         call.abort();
-        let left = tokio::task::spawn_blocking(move || wire.is_left_within(Duration::from_secs(5)));
+        let left =
+            tokio::task::spawn_blocking(move || wire.wait_for_disconnect(Duration::from_secs(5)));
         assert!(left.await.unwrap(), "{api:?}");
     }
 }
@@ -191,7 +192,7 @@ async fn an_answer_without_end_is_ended() {
     let text = "blah ".repeat((10 << 20) / 5);
     for (api, wire_api) in ALL {
         // In few events, so that the test is about the answer and not about framing.
-        let said = Said::text(text.replace(' ', "_"));
+        let said = Completion::text(text.replace(' ', "_"));
         let (_wire, model) = asked(api, Reply::stream(wire_api.stream(&said)));
         let error = ask(&model, hello()).await.1.unwrap_err();
         assert!(matches!(error, ModelError::TooLong(_)), "{api:?}: {error}");
@@ -202,7 +203,7 @@ async fn an_answer_without_end_is_ended() {
 #[tokio::test]
 async fn an_empty_answer_says_so() {
     for (api, wire_api) in ALL {
-        let said = Said::default().after("hm", "c2Vh");
+        let said = Completion::default().with_thinking("hm", "c2Vh");
         let (_wire, model) = asked(api, Reply::stream(wire_api.stream(&said)));
         let error = ask(&model, hello()).await.1.unwrap_err();
         assert!(matches!(error, ModelError::Empty(_)), "{api:?}: {error}");
@@ -212,7 +213,7 @@ async fn an_empty_answer_says_so() {
 #[tokio::test]
 async fn arguments_that_are_no_json_are_kept_as_they_came() {
     for (api, wire_api) in &ALL[..3] {
-        let said = Said::call("call_1", "weather", json!({ "place": "Bern" }));
+        let said = Completion::call("call_1", "weather", json!({ "place": "Bern" }));
         let events = wire_api.stream(&said).replace("Bern\\\"}", "Be");
         let (_wire, model) = asked(*api, Reply::stream(events));
         let answer = ask(&model, hello()).await.1.unwrap();
@@ -249,7 +250,7 @@ async fn what_is_no_stream_at_all_is_a_broken_connection() {
 #[tokio::test]
 async fn without_a_key_nobody_is_asked() {
     for (api, wire_api) in ALL {
-        let wire = Wire::of([Reply::stream(wire_api.stream(&rich()))]);
+        let wire = MockProvider::with_replies([Reply::stream(wire_api.stream(&rich()))]);
         let mut provider = provider(api, &wire.url());
         provider.key = Key::Missing("export SOME_KEY=…, or: rye vault set SOME_KEY".to_owned());
         let model = HttpModel::new(provider, target(api), Price::default());
@@ -261,7 +262,7 @@ async fn without_a_key_nobody_is_asked() {
 
 #[tokio::test]
 async fn where_nobody_listens_the_address_is_told() {
-    let gone = Wire::of([Reply::stream("")]).url();
+    let gone = MockProvider::with_replies([Reply::stream("")]).url();
     let error = ask(&model(Api::OpenAiChat, &gone), hello())
         .await
         .1

@@ -1,20 +1,20 @@
-//! The one place that prints, and how durations and tables look.
+//! Output to the terminal, and the format of durations and tables.
 
 use std::time::Duration;
 
-/// Prints a line for the person at the terminal.
-macro_rules! say {
-    ($($part:tt)*) => { $crate::say::line(format_args!($($part)*)) };
+/// Prints a line to standard error.
+macro_rules! print_line {
+    ($($part:tt)*) => { $crate::output::write_line(format_args!($($part)*)) };
 }
-pub(crate) use say;
+pub(crate) use print_line;
 
-#[expect(clippy::print_stderr, reason = "this is the printer")]
-pub(crate) fn line(text: std::fmt::Arguments<'_>) {
+#[expect(clippy::print_stderr, reason = "the only place that prints")]
+pub(crate) fn write_line(text: std::fmt::Arguments<'_>) {
     eprintln!("{text}");
 }
 
-/// `0.4 s`, `12.0 s`, `3 min 05 s`.
-pub(crate) fn duration(time: Duration) -> String {
+/// Formats a duration as `0.4 s`, `12.0 s` or `3 min 05 s`.
+pub(crate) fn format_duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 99.95 {
         format!("{seconds:.1} s")
@@ -24,11 +24,13 @@ pub(crate) fn duration(time: Duration) -> String {
     }
 }
 
-/// Rows of a name and a time, the times aligned on the right, the sum last.
-pub(crate) fn times(rows: &[(&str, Duration)]) -> String {
+/// A table of names and times with their sum.
+pub(crate) fn format_times(rows: &[(&str, Duration)]) -> String {
     let total = rows.iter().map(|(_, time)| *time).sum();
     let rows = rows.iter().copied().chain([("total", total)]);
-    let rows: Vec<_> = rows.map(|(name, time)| (name, duration(time))).collect();
+    let rows: Vec<_> = rows
+        .map(|(name, time)| (name, format_duration(time)))
+        .collect();
     let names = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let times = rows.iter().map(|(_, time)| time.len()).max().unwrap_or(0);
     let lines: Vec<_> = rows
@@ -43,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_well_from_a_blink_to_an_hour() {
+    fn durations_are_formatted_by_magnitude() {
         for (milliseconds, text) in [
             (0, "0.0 s"),
             (449, "0.4 s"),
@@ -52,7 +54,7 @@ mod tests {
             (184_600, "3 min 05 s"),
             (3_599_700, "60 min 00 s"),
         ] {
-            assert_eq!(duration(Duration::from_millis(milliseconds)), text);
+            assert_eq!(format_duration(Duration::from_millis(milliseconds)), text);
         }
     }
 
@@ -63,7 +65,7 @@ mod tests {
             ("tests", Duration::from_mins(2)),
         ];
         assert_eq!(
-            times(&rows),
+            format_times(&rows),
             "  format       0.5 s\n  tests   2 min 00 s\n  total   2 min 01 s"
         );
     }

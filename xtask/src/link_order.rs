@@ -1,9 +1,9 @@
-//! `cargo xtask order`: which functions a short call runs, for the linker to keep together.
+//! `cargo xtask order`: regenerates the order in which the linker places functions.
 //!
-//! A cold `rye execute` runs a megabyte of code, which is spread over thirty-five: each
-//! place that it comes to for the first time is a page fault. `crates/rye/order.ld` names
-//! the functions that such calls run, and the linker puts them side by side. Nothing but
-//! speed depends on it: a name that is no longer there is passed over.
+//! A cold `rye execute` runs one megabyte of code that is spread over thirty-five, and each
+//! first access of a page is a page fault. `crates/rye/order.ld` lists the functions that such
+//! calls run, and the linker places them together. Only speed depends on it: names that no
+//! longer exist are ignored.
 
 mod trace;
 
@@ -16,16 +16,16 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::place;
-use crate::run::{cargo, output, program, show};
-use crate::say::say;
+use crate::output::print_line;
+use crate::paths;
+use crate::process::{capture, cargo, program, run};
 use trace::Functions;
 
-/// Functions by what runs them, a bit for each call, and then by the files that they come
-/// from: names and files as patterns.
+/// Patterns of function names by the calls that run them (one bit per call) and by the
+/// pattern of their file.
 type Patterns = BTreeMap<(Reverse<u32>, u32), BTreeMap<String, BTreeSet<String>>>;
 
-/// Tools as most are: a script of Python, one of bash, a command.
+/// Typical tools: a Python script, a bash script and a command.
 const TOOLS: [(&str, &str); 3] = [
     (
         "greet.py",
@@ -43,20 +43,19 @@ const TOOLS: [(&str, &str); 3] = [
     ),
 ];
 
-/// What a client says to a server first.
-const HELLO: &str = "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":\
+/// First request of an MCP client.
+const INITIALIZE: &str = "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\",\"params\":\
     {\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},\
     \"clientInfo\":{\"name\":\"order\",\"version\":\"1\"}}}\n";
 
-/// Builds `rye` with a map of where everything is, watches what some calls run, and
-/// writes the list.
+/// Builds `rye` with a linker map, traces some calls, and writes the list.
 pub(crate) fn main() -> Result<()> {
-    let folder = place::kept("order");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
+    let directory = paths::cache_dir("order");
+    if directory.exists() {
+        fs::remove_dir_all(&directory)?;
     }
-    fs::create_dir_all(folder.join("project/.ai/tools"))?;
-    let map = folder.join("map");
+    fs::create_dir_all(directory.join("project/.ai/tools"))?;
+    let map = directory.join("map");
     let link = format!("link-arg=-Wl,-Map={}", map.display());
     let build = [
         "rustc",
@@ -68,44 +67,46 @@ pub(crate) fn main() -> Result<()> {
         "rye",
         "--",
     ];
-    show(&mut cargo(build.into_iter().chain(["-C", &link])))?;
-    let rye = place::built("release", "rye")?;
-    let ran = watch(&rye, &folder)?;
+    run(&mut cargo(build.into_iter().chain(["-C", &link])))?;
+    let rye = paths::built_program("release", "rye")?;
+    let ran = trace_calls(&rye, &directory)?;
     let map = fs::read_to_string(&map).context("the linker wrote no map")?;
     let patterns = patterns(&map, &ran);
-    ensure!(!patterns.is_empty(), "the map tells of none of what ran");
-    let list = place::workspace().join("crates/rye/order.ld");
-    fs::write(&list, script(&patterns))?;
+    ensure!(
+        !patterns.is_empty(),
+        "the linker map contains none of the traced functions"
+    );
+    let list = paths::workspace().join("crates/rye/order.ld");
+    fs::write(&list, linker_script(&patterns))?;
     let names = patterns.values().flat_map(BTreeMap::values);
     let count: usize = names.map(BTreeSet::len).sum();
-    say!("{count} functions in {}", list.display());
+    print_line!("{count} functions in {}", list.display());
     Ok(())
 }
 
-/// The functions that are run by calls whose files were all read before, each with a bit
-/// for every call that runs it.
-fn watch(rye: &Path, folder: &Path) -> Result<BTreeMap<u64, u32>> {
-    let project = folder.join("project");
+/// Addresses of the functions that warm calls run, each with one bit per call.
+fn trace_calls(rye: &Path, directory: &Path) -> Result<BTreeMap<u64, u32>> {
+    let project = directory.join("project");
     for (name, text) in TOOLS {
         fs::write(project.join(".ai/tools").join(name), text)?;
     }
-    let hello = folder.join("hello");
-    fs::write(&hello, HELLO)?;
-    let here = |words: &[&str]| -> Result<Command> {
-        let mut command = program(rye, words);
+    let hello = directory.join("hello");
+    fs::write(&hello, INITIALIZE)?;
+    let rye_command = |args: &[&str]| -> Result<Command> {
+        let mut command = program(rye, args);
         command
             .current_dir(&project)
             .env_clear()
-            .env("HOME", folder.join("user"))
+            .env("HOME", directory.join("user"))
             .env("PATH", "/usr/bin:/bin")
             .stdin(fs::File::open(&hello)?)
             .stdout(Stdio::null());
         Ok(command)
     };
-    fs::create_dir_all(folder.join("user"))?;
-    output(&mut here(&["init"])?)?;
-    output(&mut here(&["sign", "--all"])?)?;
-    let functions = Functions::of(rye)?;
+    fs::create_dir_all(directory.join("user"))?;
+    capture(&mut rye_command(&["init"])?)?;
+    capture(&mut rye_command(&["sign", "--all"])?)?;
+    let functions = Functions::load(rye)?;
     let calls: [&[&str]; 4] = [
         &["mcp", "serve"],
         &["execute", "greet"],
@@ -114,21 +115,20 @@ fn watch(rye: &Path, folder: &Path) -> Result<BTreeMap<u64, u32>> {
     ];
     let mut ran = BTreeMap::new();
     for (bit, call) in calls.iter().enumerate() {
-        output(&mut here(call)?)?;
-        say!("$ rye {}", call.join(" "));
-        let mut of_call = BTreeSet::new();
-        functions.trace(&mut here(call)?, &mut of_call)?;
-        for function in of_call {
+        capture(&mut rye_command(call)?)?;
+        print_line!("$ rye {}", call.join(" "));
+        let mut traced = BTreeSet::new();
+        functions.trace(&mut rye_command(call)?, &mut traced)?;
+        for function in traced {
             *ran.entry(function).or_default() |= 1 << bit;
         }
     }
     Ok(ran)
 }
 
-/// The names of the sections that were run. What a compiler or a version changes about a
-/// name is left open.
+/// Patterns of the sections that ran, without the parts of names that change between builds.
 fn patterns(map: &str, ran: &BTreeMap<u64, u32>) -> Patterns {
-    let mut sections: Vec<_> = map.lines().filter_map(section).collect();
+    let mut sections: Vec<_> = map.lines().filter_map(parse_section).collect();
     sections.sort_unstable_by_key(|(start, ..)| *start);
     let mut callers: BTreeMap<(String, String), u32> = BTreeMap::new();
     for (address, calls) in ran {
@@ -149,8 +149,8 @@ fn patterns(map: &str, ran: &BTreeMap<u64, u32>) -> Patterns {
     patterns
 }
 
-/// A line of the linker's map: where a section is, how long, of which file, its name.
-fn section(line: &str) -> Option<(u64, u64, &str, &str)> {
+/// Parses a line of the linker map: address, size, file and name of a section.
+fn parse_section(line: &str) -> Option<(u64, u64, &str, &str)> {
     let mut words = line.split_whitespace();
     let mut number = || u64::from_str_radix(words.next()?, 16).ok();
     let (start, _, size) = (number()?, number()?, number()?);
@@ -158,8 +158,8 @@ fn section(line: &str) -> Option<(u64, u64, &str, &str)> {
     Some((start, size, file, name.strip_suffix(')')?))
 }
 
-/// `…/libtokio-0123456789abcdef.rlib(….o)` as `*libtokio-*.rlib:*`, a member of the C
-/// library by its name.
+/// Turns `…/libtokio-0123456789abcdef.rlib(….o)` into `*libtokio-*.rlib:*`; a member of the C
+/// library keeps its name.
 fn file_pattern(file: &str) -> String {
     let base = |path: &str| {
         let name = Path::new(path).file_name();
@@ -183,8 +183,8 @@ fn file_pattern(file: &str) -> String {
     }
 }
 
-/// A name without the hashes in it: `17h` and sixteen digits near its end, or `Cs…_`
-/// before the names of crates, and what a compiler appends to names of its own.
+/// A symbol name with wildcards for hashes: `17h` and sixteen digits at the end (legacy
+/// mangling), `Cs…_` before crate names (v0 mangling), and LLVM suffixes.
 fn name_pattern(name: &str) -> String {
     if let Some((name, _)) = name.split_once(".llvm.") {
         return format!("{}.llvm.*", name_pattern(name));
@@ -210,9 +210,9 @@ fn name_pattern(name: &str) -> String {
     pattern
 }
 
-/// What most calls run comes first, what one alone runs last.
-fn script(patterns: &Patterns) -> String {
-    let mut script = "/* What a short call runs, side by side: see build.rs.\n   \
+/// The linker script; functions that most calls run come first.
+fn linker_script(patterns: &Patterns) -> String {
+    let mut script = "/* Functions that short calls run, placed together: see build.rs.\n   \
          Written by `cargo xtask order`. */\n\
          SECTIONS\n{\n  .text.call :\n  {\n"
         .to_owned();
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hashes_are_left_open_in_the_names_of_files_and_functions() {
+    fn hashes_in_file_and_function_names_become_wildcards() {
         for (file, pattern) in [
             (
                 "/x/deps/libtokio-9f3b1573ddcda463.rlib(tokio-9f.tokio.8a-cgu.0.rcgu.o)",
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_more_calls_run_comes_first_and_what_none_runs_is_left_out() {
+    fn functions_are_sorted_by_number_of_calls_and_unused_ones_omitted() {
         let map = "             VMA              LMA     Size Align Out     In      Symbol\n\
                    a9ed40   a9ed40       26    16         /usr/lib/crt1.o:(.text)\n\
                    a9ee00   a9ee00       10    16         /x/liba-0f.rlib(a.o):(.text._ZN1a17h0123456789abcdefE)\n\
@@ -273,7 +273,7 @@ mod tests {
             (0xb0_0000, 1),
             (0xff_ffff, 1),
         ]);
-        let script = script(&patterns(map, &ran));
+        let script = linker_script(&patterns(map, &ran));
         let of_both = "    *liba-*.rlib:*(\n      .text._ZN1a17h*E\n)\n";
         assert!(
             script.contains(&format!("{of_both}    *crt1.o(\n      .text\n)\n")),

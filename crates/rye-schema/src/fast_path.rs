@@ -1,95 +1,95 @@
-//! A quick yes to values that fit a plain schema.
+//! Fast path: accepts valid values of simple schemas without a validator.
 //!
-//! What is not plain, and whatever does not fit, goes the long way, which alone
-//! decides; a test holds the two together.
+//! The validator decides on everything else. A property test checks that the fast path never
+//! accepts a value that the validator rejects.
 
 use serde_json::{Map, Value};
 
-/// Whether a value is sure to fit, and the schema sure to be one. No is no answer.
-pub fn surely_fits(schema: &Value, value: &Value) -> bool {
-    is_plain(schema) && fits(schema, value)
+/// Whether the schema is surely valid and the value surely matches it. False means unknown.
+pub fn is_surely_valid(schema: &Value, value: &Value) -> bool {
+    is_simple(schema) && is_valid(schema, value)
 }
 
-/// Whether a schema says nothing but what [`fits`] understands, and says it rightly.
-pub(crate) fn is_plain(schema: &Value) -> bool {
+/// Whether a schema is valid and uses only keywords that [`is_valid`] supports.
+pub(crate) fn is_simple(schema: &Value) -> bool {
     let Value::Object(schema) = schema else {
         return schema.is_boolean();
     };
     schema
         .iter()
-        .all(|(keyword, about)| match keyword.as_str() {
-            "type" => match about {
-                Value::String(name) => is_type(name),
+        .all(|(keyword, argument)| match keyword.as_str() {
+            "type" => match argument {
+                Value::String(name) => is_known_type(name),
                 Value::Array(names) => {
                     !names.is_empty() && are_unique(names) && names.iter().all(is_type_name)
                 }
                 _ => false,
             },
             "properties" => {
-                let all = about.as_object();
-                all.is_some_and(|all| all.values().all(is_plain))
+                let all = argument.as_object();
+                all.is_some_and(|all| all.values().all(is_simple))
             }
             "required" => {
-                let names = about.as_array();
+                let names = argument.as_array();
                 names.is_some_and(|names| are_unique(names) && names.iter().all(Value::is_string))
             }
-            "additionalProperties" | "items" => is_plain(about),
-            "enum" => about.as_array().is_some_and(|all| !all.is_empty()),
+            "additionalProperties" | "items" => is_simple(argument),
+            "enum" => argument.as_array().is_some_and(|all| !all.is_empty()),
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
-                exact(about).is_some()
+                exact(argument).is_some()
             }
-            "minLength" | "maxLength" | "minItems" | "maxItems" => about.is_u64(),
-            "title" | "description" | "$comment" => about.is_string(),
+            "minLength" | "maxLength" | "minItems" | "maxItems" => argument.is_u64(),
+            "title" | "description" | "$comment" => argument.is_string(),
             "default" => true,
-            "examples" => about.is_array(),
+            "examples" => argument.is_array(),
             _ => false,
         })
 }
 
-/// Whether a value fits a plain schema.
-pub(crate) fn fits(schema: &Value, value: &Value) -> bool {
+/// Whether a value matches a simple schema.
+pub(crate) fn is_valid(schema: &Value, value: &Value) -> bool {
     let Value::Object(schema) = schema else {
         return *schema == Value::Bool(true);
     };
     schema
         .iter()
-        .all(|(keyword, about)| match keyword.as_str() {
-            "type" => match about {
-                Value::Array(names) => names.iter().any(|name| is_of(value, name)),
-                name => is_of(value, name),
+        .all(|(keyword, argument)| match keyword.as_str() {
+            "type" => match argument {
+                Value::Array(names) => names.iter().any(|name| has_type(value, name)),
+                name => has_type(value, name),
             },
             "properties" => value.as_object().is_none_or(|object| {
-                let all = about.as_object().into_iter().flatten();
-                all.filter_map(|(name, about)| Some((about, object.get(name)?)))
-                    .all(|(about, value)| fits(about, value))
+                let all = argument.as_object().into_iter().flatten();
+                all.filter_map(|(name, argument)| Some((argument, object.get(name)?)))
+                    .all(|(argument, value)| is_valid(argument, value))
             }),
             "required" => value.as_object().is_none_or(|object| {
-                let mut names = about.as_array().into_iter().flatten();
+                let mut names = argument.as_array().into_iter().flatten();
                 names.all(|name| name.as_str().is_some_and(|name| object.contains_key(name)))
             }),
             "additionalProperties" => value.as_object().is_none_or(|object| {
                 let mut others = object.iter().filter(|(name, _)| !declares(schema, name));
-                others.all(|(_, value)| fits(about, value))
+                others.all(|(_, value)| is_valid(argument, value))
             }),
             "items" => {
                 let items = value.as_array();
-                items.is_none_or(|items| items.iter().all(|item| fits(about, item)))
+                items.is_none_or(|items| items.iter().all(|item| is_valid(argument, item)))
             }
-            "enum" => about.as_array().is_some_and(|all| all.contains(value)),
-            "minimum" => compared(value, about, |value, limit| value >= limit),
-            "maximum" => compared(value, about, |value, limit| value <= limit),
-            "exclusiveMinimum" => compared(value, about, |value, limit| value > limit),
-            "exclusiveMaximum" => compared(value, about, |value, limit| value < limit),
-            "minLength" => limit(length(value), about, |length, limit| length >= limit),
-            "maxLength" => limit(length(value), about, |length, limit| length <= limit),
-            "minItems" => limit(items(value), about, |items, limit| items >= limit),
-            "maxItems" => limit(items(value), about, |items, limit| items <= limit),
-            // What only describes.
+            "enum" => argument.as_array().is_some_and(|all| all.contains(value)),
+            "minimum" => within_limit(value, argument, |value, limit| value >= limit),
+            "maximum" => within_limit(value, argument, |value, limit| value <= limit),
+            "exclusiveMinimum" => within_limit(value, argument, |value, limit| value > limit),
+            "exclusiveMaximum" => within_limit(value, argument, |value, limit| value < limit),
+            "minLength" => within_length(length(value), argument, |length, limit| length >= limit),
+            "maxLength" => within_length(length(value), argument, |length, limit| length <= limit),
+            "minItems" => within_length(items(value), argument, |items, limit| items >= limit),
+            "maxItems" => within_length(items(value), argument, |items, limit| items <= limit),
+            // Annotations.
             _ => true,
         })
 }
 
-fn is_of(value: &Value, name: &Value) -> bool {
+fn has_type(value: &Value, name: &Value) -> bool {
     match name.as_str() {
         Some("object") => value.is_object(),
         Some("array") => value.is_array(),
@@ -102,7 +102,7 @@ fn is_of(value: &Value, name: &Value) -> bool {
     }
 }
 
-fn is_type(name: &str) -> bool {
+fn is_known_type(name: &str) -> bool {
     let all = [
         "object", "array", "string", "number", "integer", "boolean", "null",
     ];
@@ -110,7 +110,7 @@ fn is_type(name: &str) -> bool {
 }
 
 fn is_type_name(name: &Value) -> bool {
-    name.as_str().is_some_and(is_type)
+    name.as_str().is_some_and(is_known_type)
 }
 
 fn are_unique(items: &[Value]) -> bool {
@@ -123,17 +123,17 @@ fn declares(schema: &Map<String, Value>, name: &str) -> bool {
     properties.is_some_and(|properties| properties.contains_key(name))
 }
 
-/// A number that a float holds without loss.
+/// A number that an `f64` represents exactly.
 fn exact(value: &Value) -> Option<f64> {
-    const MOST: u64 = 1 << 53;
+    const MAX_EXACT: u64 = 1 << 53;
     let number = value.as_number()?;
-    let is_exact = number.is_f64() || number.as_i64()?.unsigned_abs() <= MOST;
+    let is_exact = number.is_f64() || number.as_i64()?.unsigned_abs() <= MAX_EXACT;
     number.as_f64().filter(|_| is_exact)
 }
 
-/// What is no number has no limit to it.
-fn compared(value: &Value, about: &Value, holds: impl Fn(f64, f64) -> bool) -> bool {
-    let both = exact(value).zip(exact(about));
+/// Checks a numeric limit, which values of other types always satisfy.
+fn within_limit(value: &Value, argument: &Value, holds: impl Fn(f64, f64) -> bool) -> bool {
+    let both = exact(value).zip(exact(argument));
     !value.is_number() || both.is_some_and(|(value, limit)| holds(value, limit))
 }
 
@@ -146,9 +146,13 @@ fn items(value: &Value) -> Option<u64> {
     u64::try_from(value.as_array()?.len()).ok()
 }
 
-/// What has no length has no limit to it.
-fn limit(measured: Option<u64>, about: &Value, holds: impl Fn(u64, u64) -> bool) -> bool {
-    let limit = about.as_u64();
+/// Checks a length limit, which values without a length always satisfy.
+fn within_length(
+    measured: Option<u64>,
+    argument: &Value,
+    holds: impl Fn(u64, u64) -> bool,
+) -> bool {
+    let limit = argument.as_u64();
     measured.is_none_or(|measured| limit.is_some_and(|limit| holds(measured, limit)))
 }
 
@@ -160,27 +164,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schemas_of_most_tools_go_the_short_way() {
+    fn typical_tool_schema_takes_the_fast_path() {
         let schema = json!({
             "type": "object",
             "properties": {
-                "name": {"type": "string", "description": "Whom", "minLength": 1},
+                "name": {"type": "string", "description": "Name to greet", "minLength": 1},
                 "count": {"type": "integer", "default": 3, "minimum": 1},
                 "tags": {"type": "array", "items": {"type": "string"}},
             },
             "required": ["name"],
             "additionalProperties": false,
         });
-        let given = json!({"name": "Ada", "count": 3, "tags": ["a"]});
-        assert!(surely_fits(&schema, &given));
-        for wrong in [
+        let valid = json!({"name": "Ada", "count": 3, "tags": ["a"]});
+        assert!(is_surely_valid(&schema, &valid));
+        for invalid in [
             json!({"count": 3}),
             json!({"name": ""}),
             json!({"name": "Ada", "count": 0}),
             json!({"name": "Ada", "tags": [1]}),
             json!({"name": "Ada", "other": 1}),
         ] {
-            assert!(!surely_fits(&schema, &wrong), "{wrong}");
+            assert!(!is_surely_valid(&schema, &invalid), "{invalid}");
         }
     }
 
@@ -227,7 +231,7 @@ mod tests {
         ];
         let of_type = prop::sample::select(kinds).prop_map(|kind| json!({ "type": kind }));
         let of_keyword = (prop::sample::select(keywords), values())
-            .prop_map(|(keyword, about)| json!({ keyword: about }));
+            .prop_map(|(keyword, argument)| json!({ keyword: argument }));
         let leaf = prop_oneof![
             4 => of_type,
             2 => of_keyword,
@@ -255,11 +259,11 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn what_goes_the_short_way_passes_the_long_way_too(schema in schemas(), value in values()) {
-            if is_plain(&schema) {
+        fn fast_path_accepts_only_what_the_validator_accepts(schema in schemas(), value in values()) {
+            if is_simple(&schema) {
                 let validator = jsonschema::validator_for(&schema);
                 prop_assert!(validator.is_ok(), "{}", schema);
-                if fits(&schema, &value) {
+                if is_valid(&schema, &value) {
                     prop_assert!(validator.unwrap().is_valid(&value), "{} {}", schema, value);
                 }
             }
