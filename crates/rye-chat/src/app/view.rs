@@ -179,7 +179,7 @@ impl App {
         if pane.waiting.is_empty() {
             return Vec::new();
         }
-        let mut lines = vec![Line::new("queued (/queue edit N, /queue rm N):", DIM)];
+        let mut lines = vec![Line::new("queue (/queue edit N, /queue rm N):", DIM)];
         lines.extend(pane::queue_lines(&pane.waiting, QUEUE_LINES));
         lines.into_iter().map(|line| line.truncate(width)).collect()
     }

@@ -1,13 +1,12 @@
-//! Any keys.
+//! Random keys.
 
 use crate::support::json;
-use crate::window::Window;
+use crate::window::{RESUME_HINT, Window};
 use crate::{MODEL, session, world};
 
-/// Any keys, from a seed that is printed: it neither ends nor loses what is written, and
-/// what is on the screen is what is painted on an empty one.
+/// The seed is printed. Also checks that incremental paints and a redraw show the same.
 #[test]
-fn whatever_is_pressed_it_stays_and_keeps_what_is_written() {
+fn random_keys_neither_crash_the_chat_nor_lose_prompts() {
     const KEYS: [&str; 34] = [
         "a",
         "Z",
@@ -51,7 +50,7 @@ fn whatever_is_pressed_it_stays_and_keeps_what_is_written() {
     eprintln!("RYE_CHAT_SEED={seed}");
     let world = world("{ steps: [], after_last: { text: noted } }");
     let mut window = Window::open(&world, MODEL, (60, 20));
-    window.ready();
+    window.wait_ready();
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = |most: usize| {
         state ^= state << 13;
@@ -68,23 +67,22 @@ fn whatever_is_pressed_it_stays_and_keeps_what_is_written() {
             window.resize(size.0, size.1);
         }
         let mark = format!("mark{round}");
-        if let Err(screen) = ask(&window, &mark) {
-            // Among the keys were those of `/quit`: it ends so, and goes on.
-            assert!(screen.contains("it goes on with: rye chat"), "{screen}");
+        if let Err(screen) = send_prompt(&window, &mark) {
+            // The keys happened to quit the chat: resume the session.
+            assert!(screen.contains(RESUME_HINT), "{screen}");
             window.exit();
             window = Window::open(&world, &["--session", &session(&world)], (60, 20));
-            window.ready();
-            ask(&window, &mark).unwrap();
+            window.wait_ready();
+            send_prompt(&window, &mark).unwrap();
         }
     }
     window.press("last");
     let last = |screen: &str| screen.contains("› last\nready");
-    let bit_by_bit = window.until("the last words", last);
+    let incremental = window.wait_until("the draft", last);
     window.press("\x0c");
-    let at_once = window.until("them again", last);
+    let redrawn = window.wait_until("the draft again", last);
     let bottom = |screen: &str| screen[screen.rfind("› last").unwrap()..].to_owned();
-    assert_eq!(bottom(&bit_by_bit), bottom(&at_once));
-    // Nothing that was sent is lost.
+    assert_eq!(bottom(&incremental), bottom(&redrawn));
     let id = session(&world);
     let shown = json(&world.run(&["session", "show", &id, "--json"])).to_string();
     for round in 0..12 {
@@ -95,22 +93,22 @@ fn whatever_is_pressed_it_stays_and_keeps_what_is_written() {
     }
 }
 
-/// Says something, and waits until it is answered; or until it has ended.
-fn ask(window: &Window<'_>, mark: &str) -> Result<(), String> {
-    // Out of whatever it was in, to a line of its own. Not by Esc, which with the next key
-    // would be another one.
+/// Sends a prompt and waits until it is answered. The error is the last screen of a chat that
+/// ended.
+fn send_prompt(window: &Window<'_>, mark: &str) -> Result<(), String> {
+    // Ctrl-C leaves any mode and clears the line. Esc would combine with the next key.
     window.try_press("\x03x\x03");
     window.try_press(mark);
-    window.until_or_end(mark, |screen| screen.contains(mark))?;
+    window.wait_until_or_exit(mark, |screen| screen.contains(mark))?;
     window.try_press("\r");
-    // It is to be asked before anything else is done: who ends the work has what waits given
-    // back. That this was done is told until the next key.
-    let asked =
+    // Wait until the prompt was answered: stopping the agent now would return queued prompts.
+    // The hint that this has happened disappears with the next key.
+    let answered =
         |screen: &str| screen.contains("\nready ·") && !screen.contains(&format!("{mark}\nready"));
-    window.until_or_end("it is asked", |screen| {
-        asked(screen) || screen.contains("one key up")
+    window.wait_until_or_exit("the answer", |screen| {
+        answered(screen) || screen.contains("saved: press")
     })?;
     window.try_press("\x1b[C");
-    window.until_or_end("it is asked", asked)?;
+    window.wait_until_or_exit("the answer", answered)?;
     Ok(())
 }
