@@ -19,8 +19,8 @@ pub(crate) fn format_duration(time: Duration) -> String {
     if seconds < 99.95 {
         format!("{seconds:.1} s")
     } else {
-        let whole = (time + Duration::from_millis(500)).as_secs();
-        format!("{} min {:02} s", whole / 60, whole % 60)
+        let seconds = (time + Duration::from_millis(500)).as_secs();
+        format!("{} min {:02} s", seconds / 60, seconds % 60)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The turn that is measured: a prompt, a call of a tool, an answer.
+//! The measured turn: a prompt, a tool call and an answer.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use rye_protocol::{CallId, EntryKind, EventKind, Part, Role, Usage};
 use rye_sandbox::Virtual;
 use serde_json::{Value, json};
 
-/// A model that calls a tool when it is asked something, and answers when the tool has.
-struct Alternates(&'static str, Value);
+/// A model that calls a tool after a prompt, and answers after the result.
+struct ToolThenAnswer(&'static str, Value);
 
-impl Model for Alternates {
+impl Model for ToolThenAnswer {
     fn info(&self) -> ModelInfo {
         ModelInfo {
             context_window: 200_000,
@@ -50,10 +50,10 @@ impl Model for Alternates {
     }
 }
 
-/// The one model there is.
-struct Only(Arc<Alternates>);
+/// A catalogue with a single model.
+struct SingleModel(Arc<ToolThenAnswer>);
 
-impl Models for Only {
+impl Models for SingleModel {
     fn get(&self, _: &str) -> Result<Arc<dyn Model>, String> {
         Ok(Arc::clone(&self.0) as Arc<dyn Model>)
     }
@@ -63,13 +63,13 @@ impl Models for Only {
     }
 }
 
-/// A tool that does nothing, or asks a person first.
-struct Look {
+/// A tool that does nothing, optionally after an approval.
+struct LookTool {
     def: ToolDef,
     asks: bool,
 }
 
-impl Tool for Look {
+impl Tool for LookTool {
     fn def(&self) -> &ToolDef {
         &self.def
     }
@@ -77,7 +77,7 @@ impl Tool for Look {
     fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             if self.asks {
-                let request = DecisionRequest::approval("look", "may it look?");
+                let request = DecisionRequest::approval("look", "approve the call");
                 context.request_decision(request).await?;
             }
             Ok(ToolOutput::text("seen"))
@@ -85,37 +85,37 @@ impl Tool for Look {
     }
 }
 
-fn look(name: &str, asks: bool) -> Look {
+fn look(name: &str, asks: bool) -> LookTool {
     let schema = json!({ "type": "object", "properties": { "at": { "type": "string" } } });
     let def = ToolDef::new(name, "Looks.", schema).effect(Effect::AtMostOnce);
-    Look { def, asks }
+    LookTool { def, asks }
 }
 
-/// An engine whose model calls this tool: `look`, or `ask`, which waits for a person.
+/// An engine whose model calls `look`, or `ask`, which waits at a gate.
 pub(super) fn engine(store: impl SessionStore, calls: &'static str) -> Result<Engine> {
-    let engine = calling(calls, json!({ "at": "it" }));
+    let engine = builder_calling(calls, json!({ "at": "it" }));
     Ok(engine.store(store).build()?)
 }
 
-/// An engine to be whose model calls any tool, with these arguments.
-pub(super) fn calling(tool: &'static str, args: Value) -> Builder {
+/// Builder of an engine whose model calls a tool with these arguments.
+pub(super) fn builder_calling(tool: &'static str, args: Value) -> Builder {
     Engine::builder()
-        .models(Only(Arc::new(Alternates(tool, args))))
+        .models(SingleModel(Arc::new(ToolThenAnswer(tool, args))))
         .sandbox(Arc::new(Virtual::new()))
         .tool(look("look", false))
         .tool(look("ask", true))
 }
 
-/// A session, and what is heard of it.
-pub(super) struct Talk {
+/// A session with its events.
+pub(super) struct BenchSession {
     pub(super) session: Session,
     events: Subscription,
-    /// Whose tools are there as long as it is.
+    /// Keeps the engine alive.
     _engine: Engine,
 }
 
-impl Talk {
-    pub(super) async fn begin(engine: &Engine) -> Result<Self> {
+impl BenchSession {
+    pub(super) async fn start(engine: &Engine) -> Result<Self> {
         let session = engine.create_session(NewSession::default()).await?;
         let events = session.subscribe(0);
         Ok(Self {
@@ -125,23 +125,23 @@ impl Talk {
         })
     }
 
-    /// What the tools have given so far, as text.
-    pub(super) async fn given(&self) -> Result<String> {
-        let mut given = String::new();
+    /// The tool results so far, as JSON.
+    pub(super) async fn tool_results(&self) -> Result<String> {
+        let mut results = String::new();
         for thread in self.session.threads() {
             for entry in self.session.entries(&thread.id, None, usize::MAX).await? {
                 match &entry.kind {
-                    EntryKind::Message(said) if said.role == Role::Tool => {
-                        given += &serde_json::to_string(&said.parts)?;
+                    EntryKind::Message(message) if message.role == Role::Tool => {
+                        results += &serde_json::to_string(&message.parts)?;
                     }
                     _ => {}
                 }
             }
         }
-        Ok(given)
+        Ok(results)
     }
 
-    /// Asks something, and waits until it is answered.
+    /// Sends a prompt and waits for the end of the turn.
     pub(super) async fn turn(&mut self) -> Result<()> {
         self.session.prompt("look at it").await?;
         loop {

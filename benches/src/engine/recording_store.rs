@@ -1,4 +1,4 @@
-//! What an engine writes, commit by commit, so that something else can write the same.
+//! A store that records commits, to replay them against another store.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,36 +13,36 @@ use rye_store::Memory;
 use serde::Serialize;
 use tokio::sync::broadcast;
 
-/// Every commit, with its session.
+/// All commits with their sessions.
 pub(super) type Commits = Arc<Mutex<Vec<(SessionId, Batch)>>>;
 
-/// A store in memory that keeps what was committed.
+/// An in-memory store that records the commits.
 #[derive(Default)]
-pub(super) struct Recorded {
+pub(super) struct RecordingStore {
     store: Memory,
     pub(super) commits: Commits,
 }
 
-/// The bytes of a batch's documents.
-pub(super) fn bytes(batch: &Batch) -> Result<usize> {
-    fn of(thing: &impl Serialize) -> Result<usize> {
-        Ok(serde_json::to_vec(thing)?.len())
+/// Bytes of a batch's documents.
+pub(super) fn payload_bytes(batch: &Batch) -> Result<usize> {
+    fn size(document: &impl Serialize) -> Result<usize> {
+        Ok(serde_json::to_vec(document)?.len())
     }
     let op = |op: &Op| match op {
-        Op::PutSession(it) => of(it),
-        Op::PutThread(it) => of(it),
-        Op::AppendEntry(it) | Op::ReplaceEntry(it) => of(it),
-        Op::PutItem(it) => of(it),
-        Op::PutGate(it) => of(it),
-        Op::PutSuspended(it) => of(it),
-        Op::AddUsage(it) => of(it),
-        Op::Event(thread, kind) => of(&(thread, kind)),
+        Op::PutSession(it) => size(it),
+        Op::PutThread(it) => size(it),
+        Op::AppendEntry(it) | Op::ReplaceEntry(it) => size(it),
+        Op::PutItem(it) => size(it),
+        Op::PutGate(it) => size(it),
+        Op::PutSuspended(it) => size(it),
+        Op::AddUsage(it) => size(it),
+        Op::Event(thread, kind) => size(&(thread, kind)),
         _ => Ok(0),
     };
     batch.ops.iter().map(op).sum()
 }
 
-impl SessionStore for Recorded {
+impl SessionStore for RecordingStore {
     fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> Stored<'a, Lease> {
         self.store.claim(session, claim)
     }

@@ -146,9 +146,9 @@ pub(crate) fn output_lines(text: &str, width: usize, most: usize) -> Vec<Line> {
     }
     let bar = Line::new("  │ ", DIM);
     for line in text.lines().skip(hidden) {
-        let mut whole = bar.clone();
-        whole.extend(highlight::line("", line));
-        lines.push(whole.truncate(width));
+        let mut full = bar.clone();
+        full.extend(highlight::line("", line));
+        lines.push(full.truncate(width));
     }
     lines
 }
@@ -198,9 +198,9 @@ pub(crate) fn diff_lines(tool: &str, args: &Value, width: usize, most: usize) ->
                 ChangeTag::Delete => "-",
             };
             let line = format!("{mark}{}", change.value().trim_end_matches('\n'));
-            let mut whole = Line::plain("  ");
-            whole.extend(highlight::diff_line(&line));
-            lines.push(whole.truncate(width));
+            let mut full = Line::plain("  ");
+            full.extend(highlight::diff_line(&line));
+            lines.push(full.truncate(width));
         }
     }
     if lines.len() > most {

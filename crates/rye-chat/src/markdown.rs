@@ -274,9 +274,9 @@ impl Renderer {
             return;
         };
         for line in code.lines() {
-            let mut whole = Line::plain("  ");
-            whole.extend(highlight::line(&language, line));
-            for line in whole.wrap(self.content_width(), &Line::plain("  ")) {
+            let mut line_with_margin = Line::plain("  ");
+            line_with_margin.extend(highlight::line(&language, line));
+            for line in line_with_margin.wrap(self.content_width(), &Line::plain("  ")) {
                 self.push_line(line);
             }
         }
@@ -315,20 +315,20 @@ impl Renderer {
     }
 
     fn push_line(&mut self, line: Line) {
-        let mut whole = self.margin();
-        whole.extend(line);
-        self.lines.push(whole);
+        let mut line_with_margin = self.margin();
+        line_with_margin.extend(line);
+        self.lines.push(line_with_margin);
     }
 
     fn margin(&mut self) -> Line {
-        let mut whole = Line::default();
+        let mut line_with_margin = Line::default();
         for margin in &mut self.margins {
             match margin.first.take() {
-                Some(first) => whole.extend(first),
-                None => whole.extend(margin.rest.clone()),
+                Some(first) => line_with_margin.extend(first),
+                None => line_with_margin.extend(margin.rest.clone()),
             }
         }
-        whole
+        line_with_margin
     }
 
     /// Width beside the margins.

@@ -96,9 +96,12 @@ fn secret_is_not_echoed() {
     let mut terminal = Terminal::run(&world, &["vault", "set", "TOKEN"]);
     terminal.wait_for("(not shown): ");
     terminal.press("wrong\x15ses\x7fs4me\r");
-    let (code, seen) = terminal.finish();
-    assert_eq!(code, 0, "{seen}");
-    assert!(!seen.contains("s4me") && !seen.contains("wrong"), "{seen}");
+    let (code, output) = terminal.finish();
+    assert_eq!(code, 0, "{output}");
+    assert!(
+        !output.contains("s4me") && !output.contains("wrong"),
+        "{output}"
+    );
     assert_eq!(world.run(&["vault", "get", "TOKEN"]).stdout, b"ses4me");
 }
 
@@ -111,8 +114,8 @@ fn cancelled_secret_prompt_restores_the_terminal() {
     terminal.wait_for_exit();
     let modes = tcgetattr(&terminal.master).unwrap().local_modes;
     assert!(modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG));
-    let (code, seen) = terminal.finish();
-    assert_eq!(code, 1, "{seen}");
+    let (code, output) = terminal.finish();
+    assert_eq!(code, 1, "{output}");
     assert!(!world.path("user/.ai/vault/TOKEN.json").exists());
 }
 
@@ -124,12 +127,12 @@ fn secret_is_shown_on_a_terminal_only_with_show() {
         &["vault", "get", "TOKEN"][..],
         &["vault", "get", "TOKEN", "--json"],
     ] {
-        let (code, seen) = Terminal::run(&world, args).finish();
-        assert_eq!(code, 4, "{seen}");
-        assert!(seen.contains("rye vault get TOKEN --show") && !seen.contains("sesame"));
+        let (code, output) = Terminal::run(&world, args).finish();
+        assert_eq!(code, 4, "{output}");
+        assert!(output.contains("rye vault get TOKEN --show") && !output.contains("sesame"));
     }
-    let (code, seen) = Terminal::run(&world, &["vault", "get", "TOKEN", "--show"]).finish();
-    assert!(code == 0 && seen.contains("sesame"), "{seen}");
+    let (code, output) = Terminal::run(&world, &["vault", "get", "TOKEN", "--show"]).finish();
+    assert!(code == 0 && output.contains("sesame"), "{output}");
 }
 
 #[test]
@@ -144,14 +147,14 @@ fn trusting_a_key_asks_for_confirmation() {
     for (answer, expected) in [("n\r", 4), ("\r", 4), ("y\r", 0)] {
         let mut terminal = Terminal::run(&world, &args);
         terminal.wait_for("[y/N] ");
-        let asked = terminal.text();
+        let question = terminal.text();
         assert!(
-            asked.contains("fingerprint") && asked.contains(r"Grace\u{1b}[2J"),
-            "{asked}"
+            question.contains("fingerprint") && question.contains(r"Grace\u{1b}[2J"),
+            "{question}"
         );
         terminal.press(answer);
-        let (code, seen) = terminal.finish();
-        assert_eq!(code, expected, "{answer:?}: {seen}");
+        let (code, output) = terminal.finish();
+        assert_eq!(code, expected, "{answer:?}: {output}");
     }
 }
 
@@ -176,10 +179,10 @@ fn input_typed_before_a_gate_was_shown_does_not_answer_it() {
     terminal.press("y\ry\r");
     terminal.wait_for_next("[y/N] ");
     terminal.press("n\r");
-    let (code, seen) = terminal.finish();
-    assert!(code == 0 && seen.contains("It is done."), "{seen}");
-    assert!(world.path("project/first").exists(), "{seen}");
-    assert!(!world.path("project/second").exists(), "{seen}");
+    let (code, output) = terminal.finish();
+    assert!(code == 0 && output.contains("It is done."), "{output}");
+    assert!(world.path("project/first").exists(), "{output}");
+    assert!(!world.path("project/second").exists(), "{output}");
 }
 
 #[test]
@@ -188,9 +191,9 @@ fn end_of_input_at_a_gate_leaves_it_pending() {
     let mut terminal = two_commands(&world);
     terminal.wait_for("[y/N] ");
     terminal.press("\x04");
-    let (code, seen) = terminal.finish();
-    assert_eq!(code, 5, "{seen}");
-    assert!(seen.contains("rye gate approve "), "{seen}");
+    let (code, output) = terminal.finish();
+    assert_eq!(code, 5, "{output}");
+    assert!(output.contains("rye gate approve "), "{output}");
     let listed = world.run(&["gate", "list"]);
     let listed = String::from_utf8_lossy(&listed.stdout);
     assert!(listed.contains("run: echo > first"), "{listed}");
@@ -203,9 +206,9 @@ fn terminal_output_has_colours_and_fits_the_width() {
     let text = "word ".repeat(60);
     let tool = format!("__tool_description__ = \"{text}\"\n");
     world.write("project/.ai/tools/long.py", &tool);
-    let (code, seen) = Terminal::run(&world, &["search", "--space", "project"]).finish();
-    assert!(code == 0 && seen.contains("\x1b["), "{seen}");
-    let plain = anstream::adapter::strip_str(&seen).to_string();
+    let (code, output) = Terminal::run(&world, &["search", "--space", "project"]).finish();
+    assert!(code == 0 && output.contains("\x1b["), "{output}");
+    let plain = anstream::adapter::strip_str(&output).to_string();
     assert!(plain.contains('…'), "{plain}");
     for line in plain.lines() {
         assert!(line.trim_end().chars().count() <= 60, "{line}");
@@ -232,10 +235,10 @@ fn elicitation_of_an_mcp_server_is_answered_on_the_terminal() {
     call.press("many\r");
     call.wait_for_next("nights = 2: ");
     call.press("3\r");
-    let (code, seen) = call.finish();
-    assert_eq!(code, 0, "{seen}");
+    let (code, output) = call.finish();
+    assert_eq!(code, 0, "{output}");
     assert!(
-        seen.contains(r#""city": "Rome""#) && seen.contains(r#""nights": 3"#),
-        "{seen}"
+        output.contains(r#""city": "Rome""#) && output.contains(r#""nights": 3"#),
+        "{output}"
     );
 }

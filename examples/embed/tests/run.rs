@@ -28,7 +28,8 @@ fn run(answer: &str) -> String {
 #[test]
 fn example_asks_for_approval_and_prints_the_decision() {
     for action in ["approve", "deny"] {
-        let expected = format!("deploy to production? [approve/deny]\nada said: {action}\nI asked.\n");
+        let expected =
+            format!("deploy to production? [approve/deny]\nada said: {action}\nI asked.\n");
         assert_eq!(run(&format!("{action}\n")), expected);
     }
 }
@@ -36,7 +37,10 @@ fn example_asks_for_approval_and_prints_the_decision() {
 #[test]
 fn documentation_shows_the_example() {
     let program = include_str!("../src/main.rs");
-    assert!(program.lines().count() < 60, "the example is too long for the documentation");
+    assert!(
+        program.lines().count() < 60,
+        "the example is too long for the documentation"
+    );
     let documentation = include_str!("../../../docs/embedding.md");
     let code = program.split_once("struct Deploy").unwrap().1;
     assert!(

@@ -102,5 +102,9 @@ fn signature_for_one_purpose_does_not_verify_for_another() {
     assert!(public.verify_for(decision, &hash, &signature).is_ok());
     assert!(public.verify_for(export, &hash, &signature).is_err());
     assert!(public.verify(&hash, &signature).is_err());
-    assert!(public.verify_for(decision, &hash, &key.sign(&hash)).is_err());
+    assert!(
+        public
+            .verify_for(decision, &hash, &key.sign(&hash))
+            .is_err()
+    );
 }

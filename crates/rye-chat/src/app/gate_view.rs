@@ -221,9 +221,9 @@ pub(super) fn details(gate: &Gate) -> Vec<Line> {
     lines.extend(body(gate, 10_000).lines);
     let context = serde_json::to_string_pretty(&gate.context).unwrap_or_default();
     for line in context.lines() {
-        let mut whole = Line::plain("  ").with(BAR, DIM);
-        whole.extend(crate::highlight::line("json", &visible(line)));
-        lines.push(whole);
+        let mut quoted_line = Line::plain("  ").with(BAR, DIM);
+        quoted_line.extend(crate::highlight::line("json", &visible(line)));
+        lines.push(quoted_line);
     }
     lines.push(Line::new(&format!("  {}", gate.id), DIM));
     lines

@@ -146,8 +146,8 @@ fn answer_with_lost_deltas_is_complete_at_its_end() {
             text: "ee\n\n".to_owned(),
         },
     );
-    let whole = Message::text(Role::Assistant, "one\n\ntwo\n\nthree\n\n");
-    app.pane_mut().on_entry(&entry(whole));
+    let complete = Message::text(Role::Assistant, "one\n\ntwo\n\nthree\n\n");
+    app.pane_mut().on_entry(&entry(complete));
     let lines: Vec<_> = app.finished_lines(40).iter().map(Line::text).collect();
     assert_eq!(lines, ["", "one", "", "two", "", "three"]);
 }

@@ -11,7 +11,7 @@ fn greeting_without_a_key_names_what_is_missing_and_the_demo_model_works() {
         assert_screen!(name, window.wait_ready());
         window.choose_model("scripted:demo");
         window.press("hi\r");
-        window.wait_for("It said:");
+        window.wait_for("● ");
         window.wait_ready();
     }
 }

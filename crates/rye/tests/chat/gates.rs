@@ -10,8 +10,8 @@ fn gate_shows_what_will_run_and_who_signed_it() {
         let window = Window::open(&world, MODEL, size);
         window.wait_ready();
         window.press("ship it\r");
-        let asked = window.wait_gate();
-        assert_screen!(name, asked);
+        let gate_screen = window.wait_gate();
+        assert_screen!(name, gate_screen);
         wait_gate_grace();
         window.press("y");
         window.wait_for("approved by ada");
@@ -132,13 +132,13 @@ fn gate_answered_elsewhere_closes_and_keeps_the_draft() {
         window.press("ship it\r");
         window.wait_gate();
         window.press("half written");
-        let asked = window.wait_for("› half written");
+        let gate_screen = window.wait_for("› half written");
         let approved = world.run(&["gate", "approve", &gate(&world)]);
         assert!(approved.status.success(), "{approved:?}");
         window.wait_for("It said: once");
         let gone = window.wait_ready();
         assert!(gone.contains("› half written"), "{gone}");
-        assert_screen!(name, format!("{asked}\n=== rye gate approve\n{gone}"));
+        assert_screen!(name, format!("{gate_screen}\n=== rye gate approve\n{gone}"));
         assert_eq!(run_count(&world), 1);
     }
 }

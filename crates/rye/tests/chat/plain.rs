@@ -12,14 +12,14 @@ fn piped_chat_prints_lines_and_a_later_one_answers_the_gate() {
     let world = with_deploy();
     let args = [&["chat", "--plain"], MODEL].concat();
     let output = world.feed(&args, b"ship it\n");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert_screen!("piped", said);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_screen!("piped", printed);
     assert_eq!(run_count(&world), 0);
     let id = session(&world);
     let output = world.feed(&["chat", "--plain", "--session", &id], b"y\n");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("It said: once"), "{said}");
-    assert!(!said.contains('\x1b'), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("It said: once"), "{printed}");
+    assert!(!printed.contains('\x1b'), "{printed}");
     assert_eq!(run_count(&world), 1);
 }
 
@@ -125,10 +125,17 @@ fn piped_chat_ends_after_the_complete_answer() {
                   noted, delay_ms: 200 }\n";
     let world = world(script);
     let output = world.feed(&[&["chat", "--plain"], MODEL].concat(), b"go\n");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let place = |text: &str| said.find(text).unwrap_or_else(|| panic!("{text}: {said}"));
-    assert!(place("the answer") < place("compacted:"), "{said}");
-    assert!(place("continuing: ") < place("\nnoted\n"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let position = |text: &str| {
+        printed
+            .find(text)
+            .unwrap_or_else(|| panic!("{text}: {printed}"))
+    };
+    assert!(position("the answer") < position("compacted:"), "{printed}");
+    assert!(
+        position("continuing: ") < position("\nnoted\n"),
+        "{printed}"
+    );
 }
 
 /// Also if a line that started before the gate ends after it.
@@ -146,21 +153,21 @@ fn piped_input_answers_a_gate_only_if_it_arrives_after_the_gate() {
         let (mut input, output) = (chat.stdin.take().unwrap(), chat.stdout.take().unwrap());
         input.write_all(before.as_bytes()).unwrap();
         let mut lines = BufReader::new(output).lines().map(Result::unwrap);
-        let mut said = Vec::new();
-        while !said
+        let mut printed = Vec::new();
+        while !printed
             .last()
             .is_some_and(|line: &String| line.ends_with(LAST_ANSWER))
         {
-            said.push(lines.next().unwrap());
+            printed.push(lines.next().unwrap());
         }
         input.write_all(after.as_bytes()).unwrap();
         drop(input);
-        said.extend(lines);
+        printed.extend(lines);
         assert!(chat.wait().unwrap().success());
-        let said = said.join("\n");
-        let is_queued = said.contains("queued: y");
-        assert_eq!(run_count(&world), runs, "{before:?} {after:?}: {said}");
-        assert!(runs == 1 || is_queued, "{before:?} {after:?}: {said}");
+        let printed = printed.join("\n");
+        let is_queued = printed.contains("queued: y");
+        assert_eq!(run_count(&world), runs, "{before:?} {after:?}: {printed}");
+        assert!(runs == 1 || is_queued, "{before:?} {after:?}: {printed}");
     }
 }
 
@@ -193,13 +200,13 @@ fn piped_invalid_utf8_ends_the_chat_after_the_earlier_prompts_are_answered() {
     let world = world("{ steps: [], after_last: { text: noted } }");
     let args = [&["chat"], MODEL].concat();
     let output = world.feed(&args, b"hello\nfoo\xffbar\nthird\n");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}{error}");
+    assert_eq!(output.status.code(), Some(2), "{printed}{error}");
     assert!(error.contains("not valid UTF-8: line 2, byte 3"), "{error}");
-    assert!(said.contains("› hello\n\nnoted"), "{said}");
-    assert!(!said.contains("third"), "{said}");
-    assert!(said.contains(RESUME_HINT), "{said}");
+    assert!(printed.contains("› hello\n\nnoted"), "{printed}");
+    assert!(!printed.contains("third"), "{printed}");
+    assert!(printed.contains(RESUME_HINT), "{printed}");
 }
 
 #[test]
@@ -208,9 +215,9 @@ fn with_json_the_conversation_goes_to_standard_error() {
     let args = [&["chat", "--json"], MODEL].concat();
     let output = world.feed(&args, b"hello\n");
     assert_eq!(json(&output)["session"], session(&world).as_str());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("› hello\n\nnoted"), "{said}");
-    assert!(said.contains(RESUME_HINT), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(printed.contains("› hello\n\nnoted"), "{printed}");
+    assert!(printed.contains(RESUME_HINT), "{printed}");
 }
 
 #[test]
@@ -220,8 +227,8 @@ fn error_is_shown_once_live_and_after_resuming() {
     let live = String::from_utf8_lossy(&output.stdout).into_owned();
     let output = world.feed(&["chat", "--session", &session(&world)], b"");
     let resumed = String::from_utf8_lossy(&output.stdout).into_owned();
-    for said in [live, resumed] {
-        let errors = said.lines().filter(|line| line.starts_with("✗"));
-        assert_eq!(errors.count(), 1, "{said}");
+    for printed in [live, resumed] {
+        let errors = printed.lines().filter(|line| line.starts_with("✗"));
+        assert_eq!(errors.count(), 1, "{printed}");
     }
 }

@@ -140,7 +140,7 @@ fn no_color_sends_no_colour_sequences() {
         let window = Window::with(&world, MODEL, size, &[("NO_COLOR", "1")]);
         window.wait_ready();
         window.press("ship it\r");
-        let asked = window.wait_gate();
+        let gate_screen = window.wait_gate();
         wait_gate_grace();
         window.press("y");
         window.wait_for("It said: once");
@@ -152,7 +152,10 @@ fn no_color_sends_no_colour_sequences() {
         window.press("say hello\r");
         window.wait_for("2. two");
         let page = window.wait_ready();
-        assert_screen!(name, format!("{asked}\n=== y\n{done}\n=== a page\n{page}"));
+        assert_screen!(
+            name,
+            format!("{gate_screen}\n=== y\n{done}\n=== a page\n{page}")
+        );
         let bytes = window.bytes();
         let text = String::from_utf8_lossy(&bytes);
         let coloured = text.split("\x1b[").skip(1).find(|rest| {

@@ -25,7 +25,7 @@ fn task_gate_is_shown_and_closes_when_answered_elsewhere() {
         let window = Window::open(&world, &[MODEL, LOCAL].concat(), size);
         window.wait_ready();
         window.press("go\r");
-        let asked = window.wait_gate();
+        let gate_screen = window.wait_gate();
         let approved = world.run(&["gate", "approve", &gate(&world)]);
         assert!(approved.status.success(), "{approved:?}");
         window.wait_for("They said: It is once");
@@ -33,7 +33,7 @@ fn task_gate_is_shown_and_closes_when_answered_elsewhere() {
         window.wait_until("the end", |screen| {
             screen.contains("ready ·") && screen.contains("approved by ada (cli)")
         });
-        assert_screen!(name, asked);
+        assert_screen!(name, gate_screen);
         assert_eq!(run_count(&world), 1);
     }
 }
@@ -52,8 +52,8 @@ fn task_gate_is_still_pending_after_a_kill() {
         window.kill();
         // The session has stored its model and sandbox.
         let window = Window::open(&world, &["--session", &session(&world)], size);
-        let asked = window.wait_gate();
-        assert_screen!(name, without_spinner(&asked));
+        let gate_screen = window.wait_gate();
+        assert_screen!(name, without_spinner(&gate_screen));
         assert_eq!(run_count(&world), 0);
         wait_gate_grace();
         window.press("y");
