@@ -195,7 +195,7 @@ pub(crate) fn fastmcp() -> Result<PathBuf> {
     Ok(paths::cache_dir("tools").join(format!("fastmcp-{FASTMCP}")))
 }
 
-/// Directory of LangGraph; installs it if necessary.
+/// Directory of `LangGraph`; installs it if necessary.
 pub(crate) fn langgraph() -> Result<PathBuf> {
     installed_file("langgraph", LANGGRAPH, "bin/python", |directory| {
         let sqlite = format!("langgraph-checkpoint-sqlite=={LANGGRAPH_SQLITE}");

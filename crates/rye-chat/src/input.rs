@@ -1,4 +1,4 @@
-//! LineSplitter of standard input with their arrival times: a line that arrived before a gate was
+//! Lines of standard input with their arrival times: a line that arrived before a gate was
 //! shown must not answer it.
 
 use std::io::{self, IsTerminal as _};
@@ -105,7 +105,7 @@ fn is_readable(timeout: Option<&Timespec>) -> bool {
         match poll(&mut [PollFd::new(&input, PollFlags::IN)], timeout) {
             Err(Errno::INTR) => {}
             Ok(count) => return count > 0,
-            // Polling is not supported; reader may be.
+            // Polling is not supported; reading may be.
             Err(_) => return true,
         }
     }

@@ -114,7 +114,7 @@ impl Renderer {
                 self.inline.push(mark, self.current_style());
             }
             Event::Html(text) | Event::InlineHtml(text) => {
-                self.push_text(text.trim_end_matches('\n'))
+                self.push_text(text.trim_end_matches('\n'));
             }
             Event::FootnoteReference(name) => self.push_text(&format!("[{name}]")),
         }

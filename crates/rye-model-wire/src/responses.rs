@@ -88,11 +88,7 @@ pub(crate) fn stream(completion: &Completion) -> String {
             function(&args),
         );
     }
-    let usage = json!({
-        "input_tokens": completion.input_tokens, "input_tokens_details": { "cached_tokens": completion.cached_tokens },
-        "output_tokens": completion.output_tokens, "output_tokens_details": { "reasoning_tokens": 0 },
-        "total_tokens": completion.input_tokens + completion.output_tokens,
-    });
+    let usage = usage(completion);
     events.push(match completion.stop_reason {
         None => json!({ "type": "response.completed", "response": response("completed", usage) }),
         Some(reason) => {
@@ -108,6 +104,16 @@ pub(crate) fn stream(completion: &Completion) -> String {
         .iter()
         .map(|data| (data["type"].as_str(), data.clone()));
     crate::events(named)
+}
+
+fn usage(completion: &Completion) -> Value {
+    json!({
+        "input_tokens": completion.input_tokens,
+        "input_tokens_details": { "cached_tokens": completion.cached_tokens },
+        "output_tokens": completion.output_tokens,
+        "output_tokens_details": { "reasoning_tokens": 0 },
+        "total_tokens": completion.input_tokens + completion.output_tokens,
+    })
 }
 
 pub(crate) fn check(body: &Value) -> Result<(), String> {
