@@ -1,8 +1,8 @@
-//! What a put costs, beside the same writes and syncs by hand.
+//! `put` into the content-addressed store, compared with plain writes and syncs.
 //!
-//! The floor is told each hash, takes no lock and looks at nothing before it
-//! writes. Its folders, writes and syncs are those of a put: without any one of
-//! them the content could be lost or half there after a crash.
+//! The baseline gets each hash precomputed, takes no lock and checks nothing. Its directories,
+//! writes and syncs are those of a put: without any of them, a crash could lose or truncate
+//! the content.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,29 +18,31 @@ use crate::table::Row;
 
 const OBJECTS: u32 = 10_000;
 const SIZE: usize = 4096;
-/// Small, so that a busy moment of the disk falls on both.
+/// Small, so that load peaks of the disk affect both.
 const BATCH: u16 = 20;
 const GOAL: f64 = 1.3;
 
-/// Putting new content of a usual size into a store that fills up.
+/// Puts new objects of a typical size into a growing store.
 pub fn run() -> Result<Vec<Row>> {
-    // On the disk that is built on: the usual temporary folder may be memory.
+    // On the disk of the build directory, because the temporary directory may be in memory.
     let program = std::env::current_exe()?;
-    let disk = program.parent().context("the program is in no folder")?;
-    let folder = tempfile::tempdir_in(disk)?;
-    let cas = Cas::open(folder.path().join("ours"))?;
-    let by_hand = ByHand::open(&folder.path().join("floor"))?;
+    let disk = program
+        .parent()
+        .context("the program has no parent directory")?;
+    let directory = tempfile::tempdir_in(disk)?;
+    let cas = Cas::open(directory.path().join("ours"))?;
+    let plain = PlainStore::open(&directory.path().join("baseline"))?;
 
     let contents: Vec<_> = (0..OBJECTS).map(content).collect();
-    let mut floor_batches = contents.chunks(BATCH.into());
+    let mut baseline_batches = contents.chunks(BATCH.into());
     let mut our_batches = contents.chunks(BATCH.into());
-    // One batch of each is taken before the first round.
-    let rounds = floor_batches.len() - 1;
-    let (floor, ours) = try_interleaved(
+    // One batch of each is the warm-up.
+    let rounds = baseline_batches.len() - 1;
+    let (baseline, ours) = try_interleaved(
         rounds,
         || -> Result<()> {
-            for (hash, bytes) in floor_batches.next().context("no batch left")? {
-                by_hand.put(hash, bytes)?;
+            for (hash, bytes) in baseline_batches.next().context("no batch left")? {
+                plain.put(hash, bytes)?;
             }
             Ok(())
         },
@@ -52,12 +54,12 @@ pub fn run() -> Result<Vec<Row>> {
         },
     )?;
     let batch = f64::from(BATCH);
-    let what = format!("cas put, each of {OBJECTS} objects of 4 KiB");
-    let times = (floor / batch, ours / batch);
+    let what = format!("cas put of {OBJECTS} objects of 4 KiB, each vs. plain writes");
+    let times = (baseline / batch, ours / batch);
     Ok(vec![Row::time(&what, times, GOAL)])
 }
 
-/// Content that differs in every object, and its hash.
+/// Unique content and its hash.
 fn content(number: u32) -> (String, Vec<u8>) {
     let bytes: Vec<u8> = number
         .to_le_bytes()
@@ -68,13 +70,13 @@ fn content(number: u32) -> (String, Vec<u8>) {
     (Hash::of(&bytes).to_hex(), bytes)
 }
 
-/// A store of the same layout, by hand.
-struct ByHand {
+/// A store of the same layout without checks.
+struct PlainStore {
     blobs: PathBuf,
     tmp: PathBuf,
 }
 
-impl ByHand {
+impl PlainStore {
     fn open(root: &Path) -> io::Result<Self> {
         let (blobs, tmp) = (root.join("blobs"), root.join("tmp"));
         fs::create_dir_all(&blobs)?;
@@ -94,21 +96,21 @@ impl ByHand {
         file.sync_all()?;
         let outer = self.blobs.join(&hash[..2]);
         let inner = outer.join(&hash[2..4]);
-        make(&outer, &self.blobs)?;
-        make(&inner, &outer)?;
+        create_dir(&outer, &self.blobs)?;
+        create_dir(&inner, &outer)?;
         fs::rename(temporary, inner.join(hash))?;
         sync(&inner)
     }
 }
 
-fn make(folder: &Path, parent: &Path) -> io::Result<()> {
-    match fs::create_dir(folder) {
+fn create_dir(directory: &Path, parent: &Path) -> io::Result<()> {
+    match fs::create_dir(directory) {
         Ok(()) => sync(parent),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(e) => Err(e),
     }
 }
 
-fn sync(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+fn sync(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
 }

@@ -1,6 +1,5 @@
-//! What a person feels of `rye chat`: how soon they can write, how soon a letter is seen, and
-//! what it costs to be looked at and to listen. On a real terminal, with a scripted model.
-//! Where the goal is an amount and not a ratio, the floor is the amount that is allowed.
+//! Latency and CPU use of `rye chat` on a real terminal with a scripted model. For absolute
+//! goals, the baseline is the budget.
 
 mod terminal;
 
@@ -10,22 +9,24 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
+use crate::measure::median;
 use crate::table::{Row, Unit};
 use terminal::Terminal;
 
 const STARTS: usize = 31;
-/// Letters that are typed, and how long after one another: faster than anybody can.
-const LETTERS: usize = 60;
-const BETWEEN: Duration = Duration::from_millis(10);
-/// How long nothing happens.
+/// Keys that are pressed.
+const KEYS: usize = 60;
+/// Time between two keys: faster than anyone types.
+const KEY_INTERVAL: Duration = Duration::from_millis(10);
+/// How long the chat is idle.
 const IDLE: Duration = Duration::from_secs(5);
-/// The least that can be called something.
-const ALMOST_NOTHING: f64 = 0.001;
+/// CPU budget of the idle period, in seconds.
+const IDLE_CPU: f64 = 0.001;
 const TOKENS: u32 = 1200;
-/// Of a core, for 200 tokens a second.
-const SHARE: f64 = 0.05;
+/// Share of a core for streaming 200 tokens per second.
+const STREAM_CPU: f64 = 0.05;
 
-/// A start, letters, silence and a stream.
+/// Start, typing, idling and streaming.
 pub fn run() -> Result<Vec<Row>> {
     let home = home()?;
     let mut rows = vec![start(&home)?, typing(&home)?];
@@ -34,7 +35,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A home in which commands need no approval, a project, and what the model says.
+/// A home directory with a project, in which commands need no approval, and model scripts.
 fn home() -> Result<TempDir> {
     let home = tempfile::tempdir()?;
     let config = home.path().join(".ai/config/agent");
@@ -42,7 +43,7 @@ fn home() -> Result<TempDir> {
     fs::create_dir_all(home.path().join("project/.ai"))?;
     let rules = "rules: [{ tool: 'builtin:bash', action: allow }]\n";
     fs::write(config.join("approvals.yaml"), rules)?;
-    // A hundred thousand lines in some three seconds, so that there is time to type.
+    // 100,000 lines in about three seconds, so that there is time to type.
     let command = "seq 100000 | awk '{ print \"line\", $0, \"of it\" } \
                    NR % 1000 == 0 { fflush(); system(\"sleep 0.025\") }'";
     let lines = serde_json::json!({
@@ -53,14 +54,14 @@ fn home() -> Result<TempDir> {
     });
     fs::write(home.path().join("project/lines.yaml"), lines.to_string())?;
     let words = serde_json::json!({
-        "steps": [{ "text": words(), "chunk_chars": 4, "chunk_ms": 4 }, { "text": "the end" }],
+        "steps": [{ "text": markdown_page(), "chunk_chars": 4, "chunk_ms": 4 }, { "text": "the end" }],
     });
     fs::write(home.path().join("project/words.yaml"), words.to_string())?;
     Ok(home)
 }
 
-/// So many pieces of four letters, as a page with all that pages have.
-fn words() -> String {
+/// `TOKENS` deltas of four characters, as a page of Markdown.
+fn markdown_page() -> String {
     let paragraph = "Some *words* that say a thing or two about `code`, and where they do not.\n";
     let page = format!(
         "{}\n```rust\nfn main() {{\n    let x = 1; // one\n}}\n```\n\n- one\n- two\n\n",
@@ -70,51 +71,50 @@ fn words() -> String {
     page.chars().take(TOKENS as usize * 4).collect()
 }
 
-/// From the start of the process until one can write, beside a process that does nothing.
+/// Time from the start of the process to the prompt, compared with `/bin/true`.
 fn start(home: &TempDir) -> Result<Row> {
-    let (mut floors, mut ours) = (Vec::new(), Vec::new());
+    let (mut baselines, mut ours) = (Vec::new(), Vec::new());
     for round in 0..=STARTS {
-        let floor = terminal::of_nothing()?;
+        let baseline = terminal::time_bin_true()?;
         let began = Instant::now();
         let chat = Terminal::open(home, &["--model", "scripted:demo"])?;
         chat.until("›")?;
         let taken = began.elapsed().as_secs_f64();
         chat.until("ready")?;
-        // The first warms what can be warm.
+        // The first round is a warm-up.
         if round > 0 {
-            floors.push(floor);
+            baselines.push(baseline);
             ours.push(taken);
         }
     }
-    let times = (middle(floors), middle(ours));
-    Ok(Row::time("chat: start to prompt, /bin/true", times, 5.0))
+    let times = (median(baselines), median(ours));
+    Ok(Row::time("chat: start to prompt vs. /bin/true", times, 5.0))
 }
 
-/// From a letter to its picture while a tool prints 100,000 lines, beside the same while
-/// nothing happens.
+/// Latency of a key while a tool prints 100,000 lines, compared with an idle chat.
 fn typing(home: &TempDir) -> Result<Row> {
     let args = ["--model", "scripted:lines.yaml", "--sandbox", "local"];
     let chat = Terminal::open(home, &args)?;
     chat.until("ready")?;
-    let quiet = letters(&chat, LETTERS)?;
+    let quiet = key_latencies(&chat, KEYS)?;
     chat.press("\x15go\r")?;
     chat.until(" lines")?;
-    let busy = letters(&chat, LETTERS)?;
+    let busy = key_latencies(&chat, KEYS)?;
     ensure!(
-        !chat.has_said("the end"),
-        "the lines were over before the letters"
+        !chat.has_printed("the end"),
+        "the tool ended before the keys were pressed"
     );
     chat.until("the end")?;
-    let times = (middle(quiet), middle(busy));
-    let what = "chat: a letter among 100,000 lines, alone";
+    let times = (median(quiet), median(busy));
+    let what = "chat: key latency during 100,000 lines vs. idle";
     Ok(Row::time(what, times, 2.0))
 }
 
-/// How long each of so many letters took to be seen.
-fn letters(chat: &Terminal, count: usize) -> Result<Vec<f64>> {
+/// Latency of each of `count` keys.
+fn key_latencies(chat: &Terminal, count: usize) -> Result<Vec<f64>> {
     let mut times = Vec::new();
     for number in 1..=count {
-        std::thread::sleep(BETWEEN);
+        std::thread::sleep(KEY_INTERVAL);
         let began = Instant::now();
         chat.press("q")?;
         chat.until(&"q".repeat(number))?;
@@ -123,67 +123,62 @@ fn letters(chat: &Terminal, count: usize) -> Result<Vec<f64>> {
     Ok(times)
 }
 
-/// What is used up while nothing happens: nothing.
+/// CPU time and wakeups of an idle chat.
 fn idle(home: &TempDir) -> Result<[Row; 2]> {
     let chat = Terminal::open(home, &["--model", "scripted:demo"])?;
     chat.until("ready")?;
     chat.press("hi\r")?;
-    chat.until("It said:")?;
-    // What it still puts in order is no part of it.
+    chat.until("●")?;
+    // Let it finish background work.
     std::thread::sleep(Duration::from_secs(1));
-    let before = (chat.processor_time()?, chat.wakings()?);
+    let before = (chat.cpu_time()?, chat.wakeups()?);
     std::thread::sleep(IDLE);
-    let after = (chat.processor_time()?, chat.wakings()?);
-    let row = |what: &str, floor, ours, unit| Row {
-        what: what.to_owned(),
+    let after = (chat.cpu_time()?, chat.wakeups()?);
+    let row = |what: &str, baseline, ours, unit| Row {
+        name: what.to_owned(),
         ours,
-        floor,
+        baseline,
         goal: 1.0,
         unit,
     };
     Ok([
         row(
-            "chat: processor time in 5 s of silence: allowed, taken",
-            ALMOST_NOTHING,
+            "chat: CPU time of 5 s idle vs. budget",
+            IDLE_CPU,
             after.0 - before.0,
             Unit::Seconds,
         ),
         Row {
             goal: 0.0,
             ..row(
-                "chat: how often it woke up then, beside once",
+                "chat: wakeups in that time vs. 1",
                 1.0,
                 after.1 - before.1,
-                Unit::Pieces,
+                Unit::Count,
             )
         },
     ])
 }
 
-/// What 200 tokens a second cost, of a second.
+/// CPU time of streaming 200 tokens per second.
 fn stream(home: &TempDir) -> Result<Row> {
     let chat = Terminal::open(home, &["--model", "scripted:words.yaml"])?;
     chat.until("ready")?;
-    let before = chat.processor_time()?;
+    let before = chat.cpu_time()?;
     chat.press("go\r")?;
-    chat.until("speaks")?;
+    chat.until("responding")?;
     chat.until_last("ready")?;
-    let taken = chat.processor_time()? - before;
+    let taken = chat.cpu_time()? - before;
     let each = taken / f64::from(TOKENS);
-    let times = (SHARE, each * 200.0);
+    let times = (STREAM_CPU, each * 200.0);
     Ok(Row::time(
-        "chat: a second of 200 tokens: allowed, taken",
+        "chat: CPU time of streaming 200 tokens/s vs. budget",
         times,
         1.0,
     ))
 }
 
-fn middle(mut all: Vec<f64>) -> f64 {
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
-}
-
-/// The binary that is measured.
+/// Path of the measured binary.
 fn rye() -> Result<std::path::PathBuf> {
     let rye = std::env::var_os("RYE_BIN").context("RYE_BIN is not set: cargo xtask bench")?;
     Ok(rye.into())

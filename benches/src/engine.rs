@@ -1,24 +1,23 @@
-//! What a turn costs: durable and in memory, early and late, alone and among many; what a
-//! thousand that wait cost; how soon a killed one is finished; and what it costs to reach
-//! signed items and to prove what was done.
+//! Benchmarks of the engine: turns in memory and on disk, growth of a session, idle sessions,
+//! recovery after a kill, meta-tools and verification.
 
-mod bridge;
 mod durable;
+mod fixture;
 mod growth;
 pub mod idle;
 mod memory;
-mod recorded;
+mod meta_tools;
+mod recording_store;
 mod resume;
-mod work;
 
 use anyhow::Result;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::table::Row;
 
-/// The groups of the engine.
+/// Groups of engine benchmarks.
 pub const GROUPS: [crate::Group; 6] = [
-    ("engine-bridge", bridge::run),
+    ("engine-meta-tools", meta_tools::run),
     ("engine-durable", durable::run),
     ("engine-memory", memory::run),
     ("engine-growth", growth::run),
@@ -30,12 +29,12 @@ fn runtime() -> Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// A figure beside one that was agreed upon, where what counts is the figure itself.
-fn beside(what: &str, ours: f64, agreed: f64, unit: crate::table::Unit) -> Row {
+/// A row with an absolute budget instead of a measured baseline.
+fn against_budget(what: &str, ours: f64, budget: f64, unit: crate::table::Unit) -> Row {
     Row {
-        what: what.to_owned(),
+        name: what.to_owned(),
         ours,
-        floor: agreed,
+        baseline: budget,
         goal: 1.0,
         unit,
     }

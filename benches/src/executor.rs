@@ -1,5 +1,4 @@
-//! What the way from a tool's name to its process costs, in a program that
-//! keeps running, and from a new process.
+//! Overhead of executing a tool, in a long-running program and from a new process.
 
 mod cold;
 
@@ -26,78 +25,85 @@ use crate::table::{Row, Unit};
 
 /// Rounds of single calls.
 const ROUNDS: usize = 400;
-/// Runs at the same time.
+/// Concurrent calls.
 const CONCURRENT: usize = 64;
-/// Files that a tool brings with it.
+/// Files in the directory of a tool.
 const FILES: usize = 500;
-/// What a warm call may add to the process that it starts, in seconds.
-const ADDED: f64 = 300e-6;
-/// What a warm chain may take, in seconds.
-const CHAIN: f64 = 50e-6;
+/// Budget of a warm call on top of its process, in seconds.
+const CALL_BUDGET: f64 = 300e-6;
+/// Budget of a warm chain, in seconds.
+const CHAIN_BUDGET: f64 = 50e-6;
 
-/// One call, the chain alone, the files beside a tool, many calls at once, and
-/// calls from new processes.
+/// Single calls, the chain alone, a tool with many files, concurrent calls, and calls from
+/// new processes.
 pub fn run() -> Result<Vec<Row>> {
-    let world = World::make()?;
-    let (floor, ours) = try_interleaved(ROUNDS, || world.bare(), || world.call("say"))?;
-    let added = (ours - floor).max(0.0);
-    let added = beside("what that call adds, beside 300 µs", added, ADDED);
+    let fixture = Fixture::new()?;
+    let (baseline, ours) = try_interleaved(ROUNDS, || fixture.bare(), || fixture.call("say"))?;
+    let added = (ours - baseline).max(0.0);
+    let added = against_budget("overhead of that call vs. 300 µs", added, CALL_BUDGET);
     let call = Row::time(
-        "a warm call of a bash tool, beside its process",
-        (floor, ours),
+        "warm call of a bash tool vs. its process",
+        (baseline, ours),
         1.25,
     );
-    let chain = try_interleaved(5 * ROUNDS, || world.look(), || world.dry("say"))?;
-    let files = try_interleaved(ROUNDS, || world.stat_all(), || world.dry("pack/it"))?;
-    let many = try_interleaved(15, || world.bare_at_once(), || world.call_at_once())?;
+    let chain = try_interleaved(
+        5 * ROUNDS,
+        || fixture.necessary_accesses(),
+        || fixture.dry_run("say"),
+    )?;
+    let files = try_interleaved(ROUNDS, || fixture.stat_all(), || fixture.dry_run("pack/it"))?;
+    let many = try_interleaved(
+        15,
+        || fixture.bare_concurrently(),
+        || fixture.call_concurrently(),
+    )?;
     let mut rows = vec![
         call,
         added,
         Row::time(
-            "chain and validation, beside what must be looked at",
+            "chain and validation vs. the necessary file accesses",
             chain,
             3.0,
         ),
-        beside("the same, beside 50 µs", chain.1, CHAIN),
-        Row::time(
-            "500 files beside a tool, warm, beside as many stats",
-            files,
-            2.5,
-        ),
-        Row::time("64 calls at once, beside their processes", many, 1.11),
+        against_budget("the same vs. 50 µs", chain.1, CHAIN_BUDGET),
+        Row::time("tool with 500 files, warm vs. as many stats", files, 2.5),
+        Row::time("64 concurrent calls vs. their processes", many, 1.11),
     ];
     rows.extend(cold::run()?);
     Ok(rows)
 }
 
-/// A time beside one that was agreed upon, where what counts is the time itself.
-fn beside(what: &str, ours: f64, agreed: f64) -> Row {
+/// A row with an absolute budget instead of a measured baseline.
+fn against_budget(what: &str, ours: f64, budget: f64) -> Row {
     Row {
-        what: what.to_owned(),
+        name: what.to_owned(),
         ours,
-        floor: agreed,
+        baseline: budget,
         goal: 1.0,
         unit: Unit::Seconds,
     }
 }
 
-/// A project with tools, and an executor that has run them.
-struct World {
-    folder: TempDir,
+/// A project with tools and an executor that has run them.
+struct Fixture {
+    directory: TempDir,
     executor: Executor,
     runtime: Runtime,
     tool: PathBuf,
-    /// The file that trusts the person's key.
+    /// The trust file of the signing key.
     trust: PathBuf,
-    /// Where a file would change what `say` is, if there were one.
+    /// Paths at which a file would change the resolution of `say`.
     empty: Vec<PathBuf>,
     files: Vec<PathBuf>,
 }
 
-impl World {
-    fn make() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let (project, user) = (folder.path().join("project"), folder.path().join("user"));
+impl Fixture {
+    fn new() -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let (project, user) = (
+            directory.path().join("project"),
+            directory.path().join("user"),
+        );
         let key = OwnKeys::of(&user).generate("bench", Existing::Refuse)?;
         let tools = project.join(".ai/tools");
         let tool = tools.join("say.sh");
@@ -135,7 +141,7 @@ impl World {
         let empty = empty.collect();
         let places = Places {
             user: Some(user),
-            ..Places::new(&project, folder.path().join("cache"))
+            ..Places::new(&project, directory.path().join("cache"))
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -148,8 +154,8 @@ impl World {
             library.sign_manifest(pack.root, &scope, &key, None)?;
         }
         Ok(Self {
-            folder,
             executor,
+            directory,
             runtime,
             tool,
             trust,
@@ -159,10 +165,10 @@ impl World {
     }
 
     fn project(&self) -> PathBuf {
-        self.folder.path().join("project")
+        self.directory.path().join("project")
     }
 
-    /// The process of `say`, started by hand.
+    /// Starts the process of `say` directly.
     fn bare(&self) -> Result<()> {
         let mut child = Command::new("/bin/bash")
             .args(["-c", ". \"$0\""])
@@ -174,7 +180,7 @@ impl World {
             .stderr(Stdio::piped())
             .spawn()?;
         let mut stdin = child.stdin.take().context("no standard input")?;
-        // It may have ended without reading.
+        // The process may end without reading.
         let _ = stdin.write_all(b"{\"name\":\"x\"}");
         drop(stdin);
         let output = child.wait_with_output()?;
@@ -189,7 +195,7 @@ impl World {
         Ok(())
     }
 
-    fn dry(&self, tool: &str) -> Result<()> {
+    fn dry_run(&self, tool: &str) -> Result<()> {
         let mut request = Request::new(tool.parse()?);
         request.dry_run = true;
         let envelope = self.runtime.block_on(self.executor.execute(request));
@@ -197,10 +203,9 @@ impl World {
         Ok(())
     }
 
-    /// Looks at the disk as any call must that sees every change: reads and hashes the
-    /// tool and the file that trusts its key, and asks for what would go before the files
-    /// of the system or revoke a key.
-    fn look(&self) -> Result<Vec<Hash>> {
+    /// The file accesses of any call that notices every change: reads and hashes the tool and
+    /// its trust file, and checks that no file overrides system items or revokes the key.
+    fn necessary_accesses(&self) -> Result<Vec<Hash>> {
         for path in &self.empty {
             ensure!(fs::symlink_metadata(path).is_err());
         }
@@ -219,7 +224,7 @@ impl World {
         Ok(total)
     }
 
-    fn bare_at_once(&self) -> Result<()> {
+    fn bare_concurrently(&self) -> Result<()> {
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..CONCURRENT)
                 .map(|_| scope.spawn(|| self.bare()))
@@ -230,7 +235,7 @@ impl World {
         })
     }
 
-    fn call_at_once(&self) -> Result<()> {
+    fn call_concurrently(&self) -> Result<()> {
         self.runtime.block_on(async {
             let mut running = JoinSet::new();
             for _ in 0..CONCURRENT {
@@ -245,8 +250,9 @@ impl World {
     }
 }
 
+/// Signs a text and writes it to a file.
 pub fn write_signed(path: &Path, text: &str, key: &SigningKey) -> Result<()> {
-    fs::create_dir_all(path.parent().context("no folder")?)?;
+    fs::create_dir_all(path.parent().context("no directory")?)?;
     let time = "2026-01-01T00:00:00Z";
     let below = path.to_str().and_then(|path| path.rsplit_once("/.ai/"));
     let binding = Binding::of(below.context("not below .ai/")?.1);

@@ -1,4 +1,4 @@
-//! What a graph costs beside the tools that it calls.
+//! Overhead of graphs.
 
 mod peer;
 
@@ -26,16 +26,16 @@ use crate::executor::write_signed;
 use crate::measure::try_interleaved;
 use crate::table::{Row, Unit};
 
-/// Lengths of chains of nodes.
+/// Numbers of nodes in a chain.
 const LENGTHS: [usize; 3] = [10, 100, 1000];
-/// What a node may take in memory, in seconds.
-const NODE: f64 = 50e-6;
-/// Items of a foreach, and how many at a time.
+/// Budget of a node in memory, in seconds.
+const NODE_BUDGET: f64 = 50e-6;
+/// Items of a foreach.
 const ITEMS: usize = 1000;
-const AT_ONCE: usize = 8;
+/// Concurrency of a foreach.
+const CONCURRENCY: usize = 8;
 
-/// A tool that adds one. Whether it may be called twice decides how often the disk is
-/// waited for.
+/// A tool that adds one. Its effect class decides how often the run waits for the disk.
 struct AddsOne(Effect);
 
 impl Dispatch for AddsOne {
@@ -55,8 +55,8 @@ impl Dispatch for AddsOne {
     }
 }
 
-/// Nodes in memory and on the disk, beside `LangGraph` where it is installed, and a foreach
-/// beside xargs.
+/// Nodes in memory and on disk, compared with `LangGraph` if it is installed, and a foreach
+/// compared with xargs.
 pub fn run() -> Result<Vec<Row>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -68,48 +68,48 @@ pub fn run() -> Result<Vec<Row>> {
         let node = in_memory(&runtime, &graph, length)?;
         nodes.push(node);
         rows.push(Row {
-            what: format!("a node in memory, of {length}, beside 50 µs"),
+            name: format!("node in memory, chain of {length} vs. 50 µs"),
             ours: node,
-            floor: NODE,
+            baseline: NODE_BUDGET,
             goal: 1.0,
             unit: Unit::Seconds,
         });
     }
-    let folder = project(&runtime)?;
+    let directory = project(&runtime)?;
     for length in LENGTHS {
         let graph = chain(length)?;
-        let (_, commits) = written(&runtime, &graph, length, Effect::AtMostOnce, &folder)?;
+        let (_, commits) = journaled(&runtime, &graph, length, Effect::AtMostOnce, &directory)?;
         rows.push(Row {
-            what: format!("durable commits of {length} nodes, beside one each"),
+            name: format!("durable commits of {length} nodes vs. one per node"),
             ours: commits,
-            floor: count(length),
+            baseline: count(length),
             goal: 1.3,
-            unit: Unit::Pieces,
+            unit: Unit::Count,
         });
     }
     for (lengths, nodes) in LENGTHS.windows(2).zip(nodes.windows(2)) {
-        let (&[less, more], &[floor, ours]) = (lengths, nodes) else {
+        let (&[less, more], &[baseline, ours]) = (lengths, nodes) else {
             continue;
         };
-        rows.push(growth("in memory", less, more, (floor, ours)));
+        rows.push(growth("in memory", less, more, (baseline, ours)));
         let (some, many) = (chain(less)?, chain(more)?);
-        // One that may be repeated, so that it is ours and not the disk's time.
+        // A pure tool, so that our time counts and not the disk's.
         let on_disk = try_interleaved(
             9,
-            || written(&runtime, &some, less, Effect::Pure, &folder),
-            || written(&runtime, &many, more, Effect::Pure, &folder),
+            || journaled(&runtime, &some, less, Effect::Pure, &directory),
+            || journaled(&runtime, &many, more, Effect::Pure, &directory),
         )?;
         let on_disk = (on_disk.0 / count(less), on_disk.1 / count(more));
-        rows.push(growth("written down", less, more, on_disk));
+        rows.push(growth("journaled", less, more, on_disk));
     }
-    rows.extend(peer::rows(&runtime, &folder)?);
+    rows.extend(peer::rows(&runtime, &directory)?);
     rows.push(foreach()?);
     Ok(rows)
 }
 
-/// That ten times the nodes take ten times as long, and no more.
+/// Checks that the time per node does not grow with the length of the chain.
 fn growth(what: &str, less: usize, more: usize, times: (f64, f64)) -> Row {
-    let what = format!("a node {what}, of {more}, beside one of {less}");
+    let what = format!("node {what}, chain of {more} vs. {less}");
     Row::time(&what, times, 1.3)
 }
 
@@ -118,7 +118,7 @@ fn count(length: usize) -> f64 {
     length as f64
 }
 
-/// Nodes that each add one, one after another.
+/// A chain of nodes that each add one.
 fn chain(length: usize) -> Result<Graph> {
     use std::fmt::Write as _;
     let mut text = format!(
@@ -137,10 +137,10 @@ fn chain(length: usize) -> Result<Graph> {
         )?;
     }
     let reading = Graph::read(text.as_bytes())?;
-    reading.graph.context("the graph is not sound")
+    reading.graph.context("the graph is invalid")
 }
 
-/// The seconds of a node, the best of some walks.
+/// Seconds per node, the best of several runs.
 fn in_memory(runtime: &Runtime, graph: &Graph, length: usize) -> Result<f64> {
     let tool = AddsOne(Effect::Pure);
     let mut best = f64::MAX;
@@ -153,22 +153,21 @@ fn in_memory(runtime: &Runtime, graph: &Graph, length: usize) -> Result<f64> {
     Ok(best / count(length))
 }
 
-/// A project for runs, beside the other measurements' files: a folder in memory would flush
-/// nothing. One run was there before those that count, as in any project but for once.
+/// A project on a disk, because syncing a directory in memory is free. Its first run is a
+/// warm-up.
 fn project(runtime: &Runtime) -> Result<TempDir> {
-    let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
-    written(runtime, &chain(1)?, 1, Effect::Pure, &folder)?;
-    Ok(folder)
+    let directory = tempfile::tempdir_in(std::env::current_dir()?)?;
+    journaled(runtime, &chain(1)?, 1, Effect::Pure, &directory)?;
+    Ok(directory)
 }
 
-/// The seconds of a node that is written down and signed, and how often the disk was
-/// waited for.
-fn written(
+/// Seconds per journaled and signed node, and the number of durable commits.
+fn journaled(
     runtime: &Runtime,
     graph: &Graph,
     length: usize,
     effect: Effect,
-    folder: &TempDir,
+    directory: &TempDir,
 ) -> Result<(f64, f64)> {
     let tool = AddsOne(effect);
     let writing = Writing {
@@ -181,7 +180,7 @@ fn written(
         graph,
         &tool,
         json!({}),
-        folder.path(),
+        directory.path(),
         writing,
     ));
     let time = start.elapsed().as_secs_f64();
@@ -191,12 +190,12 @@ fn written(
     Ok((time / count(length), f64::from(commits)))
 }
 
-/// A thousand processes, eight at a time, by a graph and by xargs.
+/// 1,000 processes, 8 at a time, by a graph and by xargs.
 fn foreach() -> Result<Row> {
-    let world = World::make()?;
-    let times = try_interleaved(7, xargs, || world.foreach())?;
+    let fixture = Fixture::new()?;
+    let times = try_interleaved(7, xargs, || fixture.foreach())?;
     Ok(Row::time(
-        "foreach of 1,000 /bin/true, 8 at a time, beside xargs -P8",
+        "foreach of 1,000 /bin/true, 8 at a time vs. xargs -P8",
         times,
         1.15,
     ))
@@ -216,16 +215,19 @@ fn xargs() -> Result<()> {
 }
 
 /// A project with a graph.
-struct World {
-    _folder: TempDir,
+struct Fixture {
+    _directory: TempDir,
     executor: Executor,
     runtime: Runtime,
 }
 
-impl World {
-    fn make() -> Result<Self> {
-        let folder = tempfile::tempdir_in(std::env::current_dir()?)?;
-        let (project, user) = (folder.path().join("project"), folder.path().join("user"));
+impl Fixture {
+    fn new() -> Result<Self> {
+        let directory = tempfile::tempdir_in(std::env::current_dir()?)?;
+        let (project, user) = (
+            directory.path().join("project"),
+            directory.path().join("user"),
+        );
         let key = OwnKeys::of(&user).generate("bench", Existing::Refuse)?;
         let tools: PathBuf = project.join(".ai/tools");
         write_signed(
@@ -240,13 +242,13 @@ impl World {
              permissions: [\"rye.execute.tool.lib.nothing\"]\n\
              config:\n  start: all\n  nodes:\n    \
              all: {{ type: foreach, over: \"${{inputs.items}}\", as: n, parallel: true, \
-             max_concurrency: {AT_ONCE}, collect: all, \
+             max_concurrency: {CONCURRENCY}, collect: all, \
              action: {{ item_id: lib/nothing, params: {{ n: \"${{n}}\" }} }} }}\n"
         );
         write_signed(&tools.join("flows/all.yaml"), &graph, &key)?;
         let places = Places {
             user: Some(user.clone()),
-            ..Places::new(&project, folder.path().join("cache"))
+            ..Places::new(&project, directory.path().join("cache"))
         };
         let mut executor = Executor::new(places, Arc::new(Supervisor::start()?));
         let graphs = StateGraph::new(&project, Some(user));
@@ -260,7 +262,7 @@ impl World {
             .enable_time()
             .build()?;
         Ok(Self {
-            _folder: folder,
+            _directory: directory,
             executor,
             runtime,
         })
@@ -272,7 +274,7 @@ impl World {
         let envelope = self.runtime.block_on(self.executor.execute(request));
         ensure!(envelope.status == Status::Success, "{:?}", envelope.error);
         let done = envelope.data["all"].as_array().map_or(0, Vec::len);
-        ensure!(done == ITEMS, "{done} were done");
+        ensure!(done == ITEMS, "{done} items done");
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! What verifying thousands of files costs, beside reading and hashing them and
-//! checking one signature each, on the same cores.
+//! Verifying 10,000 files, compared with reading and hashing them and verifying one signature
+//! each, on the same cores.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,27 +18,27 @@ use tempfile::TempDir;
 use crate::measure::try_interleaved;
 use crate::table::Row;
 
-/// How many files.
+/// Number of files.
 const FILES: usize = 10_000;
-/// Rounds of each kind.
+/// Rounds of each measurement.
 const ROUNDS: usize = 9;
-/// Rounds of whole processes.
+/// Processes that are started.
 const STARTS: usize = 101;
 
-/// Ten thousand signed tools in a hundred folders.
+/// 10,000 signed tools in 100 directories.
 struct Tree {
-    folder: TempDir,
+    directory: TempDir,
     key: SigningKey,
     /// The files, with a signature over the hash of each.
     files: Vec<(PathBuf, Signature)>,
 }
 
-/// The first look at all files, and the second.
+/// The first and the second verification of all files.
 pub fn run() -> Result<Vec<Row>> {
-    let tree = Tree::make()?;
+    let tree = Tree::new()?;
     let first = try_interleaved(
         ROUNDS,
-        || tree.floor(),
+        || tree.baseline(),
         || {
             let cache = tempfile::tempdir()?;
             tree.verify(cache.path())
@@ -47,7 +47,7 @@ pub fn run() -> Result<Vec<Row>> {
     let cache = tempfile::tempdir()?;
     let fresh = tempfile::tempdir()?;
     tree.verify(cache.path())?;
-    let again = try_interleaved(
+    let second = try_interleaved(
         ROUNDS,
         || {
             let _ = fs::remove_file(fresh.path().join("verified"));
@@ -56,20 +56,27 @@ pub fn run() -> Result<Vec<Row>> {
         || tree.verify(cache.path()),
     )?;
     Ok(vec![
-        Row::time("verify 10,000 files: read, hash, check", first, 1.3),
-        Row::time("verify them again: first run, second run", again, 0.2),
-        one_item_from_a_new_process()?,
+        Row::time("verify 10,000 files vs. read, hash and check", first, 1.3),
+        Row::time("second verification vs. first", second, 0.2),
+        verify_in_new_process()?,
     ])
 }
 
-/// `rye verify` of one item, beside a process that does nothing.
-fn one_item_from_a_new_process() -> Result<Row> {
-    let folder = tempfile::tempdir()?;
+/// `rye verify` of one item, compared with `/bin/true`.
+fn verify_in_new_process() -> Result<Row> {
+    let directory = tempfile::tempdir()?;
     let rye = std::env::var_os("RYE_BIN").context("RYE_BIN is not set")?;
     let run = |arguments: &[&str]| {
         let mut command = Command::new(&rye);
-        command.env_clear().env("HOME", folder.path().join("home"));
-        finish(command.args(arguments).arg("--project").arg(folder.path()))
+        command
+            .env_clear()
+            .env("HOME", directory.path().join("home"));
+        finish(
+            command
+                .args(arguments)
+                .arg("--project")
+                .arg(directory.path()),
+        )
     };
     run(&["init"])?;
     let times = try_interleaved(
@@ -78,7 +85,7 @@ fn one_item_from_a_new_process() -> Result<Row> {
         || run(&["verify", "hello"]),
     )?;
     Ok(Row::time(
-        "rye verify of one item, from a new process",
+        "rye verify of one item vs. /bin/true",
         times,
         3.0,
     ))
@@ -92,14 +99,14 @@ fn finish(command: &mut Command) -> Result<()> {
 }
 
 impl Tree {
-    fn make() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let user = folder.path().join("user");
+    fn new() -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let user = directory.path().join("user");
         let key = OwnKeys::of(&user).generate("bench", Existing::Refuse)?;
         let mut files = Vec::new();
         for number in 0..FILES {
             let relative = format!("tools/group{}/tool{number}.py", number % 100);
-            let path = folder.path().join("project/.ai").join(&relative);
+            let path = directory.path().join("project/.ai").join(&relative);
             let text = tool(number);
             let signed = signature::sign(
                 text.as_bytes(),
@@ -109,15 +116,19 @@ impl Tree {
                 "2026-01-01T00:00:00Z",
                 None,
             )?;
-            fs::create_dir_all(path.parent().context("no folder")?)?;
+            fs::create_dir_all(path.parent().context("no directory")?)?;
             fs::write(&path, signed)?;
             files.push((path, key.sign(&Hash::of(text.as_bytes()))));
         }
-        Ok(Self { folder, key, files })
+        Ok(Self {
+            directory,
+            key,
+            files,
+        })
     }
 
-    /// Reads, hashes, and checks one signature over the hash, for each file.
-    fn floor(&self) -> Result<()> {
+    /// Reads and hashes each file and verifies one signature over the hash.
+    fn baseline(&self) -> Result<()> {
         let next = AtomicUsize::new(0);
         let worker = || -> Result<()> {
             let public: &PublicKey = self.key.public();
@@ -143,10 +154,10 @@ impl Tree {
         })
     }
 
-    /// What `rye verify --all` does, from opening the spaces on.
+    /// The same work as `rye verify --all`.
     fn verify(&self, cache: &Path) -> Result<()> {
-        let project = self.folder.path().join("project");
-        let user = self.folder.path().join("user");
+        let project = self.directory.path().join("project");
+        let user = self.directory.path().join("user");
         let library = Library::open(&Options {
             project: Some(&project),
             user: Some(&user),
@@ -161,7 +172,7 @@ impl Tree {
     }
 }
 
-/// A small tool, as people write them.
+/// A typical small tool.
 fn tool(number: usize) -> String {
     format!(
         "\"\"\"Tool number {number}.\"\"\"\n\n\
@@ -169,10 +180,10 @@ fn tool(number: usize) -> String {
          __tool_type__ = \"python\"\n\
          __executor_id__ = \"rye/core/runtimes/python/function\"\n\
          __category__ = \"group{}\"\n\
-         __tool_description__ = \"Does the thing number {number} and says so\"\n\n\
+         __tool_description__ = \"Returns the number {number}\"\n\n\
          CONFIG_SCHEMA = {{\n    \"type\": \"object\",\n    \"properties\": {{\"name\": {{\"type\": \"string\"}}}},\n}}\n\n\
          def execute(params, project_path):\n{}    return {{\"number\": {number}}}\n",
         number % 100,
-        "    # a line that says why the next one is as it is\n".repeat(12),
+        "    # a comment of a typical length for a tool file\n".repeat(12),
     )
 }

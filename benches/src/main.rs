@@ -1,13 +1,10 @@
-//! Speed, as ratios: each figure stands beside a floor taken in the same run,
-//! because seconds alone say more about the machine than about the code.
+//! Benchmarks as ratios to a baseline measured in the same run, because absolute times say
+//! more about the machine than about the code.
 //!
-//! `cargo xtask bench [FILTER]` builds what is measured and runs this. The
-//! filter is part of a group's name. Ends with 1 if a goal is missed.
+//! `cargo xtask bench [FILTER]` builds the binaries and runs this program. The filter is part
+//! of a group's name. The exit code is 1 if a goal is missed.
 
-#![expect(
-    unreachable_pub,
-    reason = "a program: groups share one shape, nobody links to it"
-)]
+#![expect(unreachable_pub, reason = "a program, not a library")]
 
 mod cas;
 mod chat;
@@ -30,7 +27,7 @@ use anyhow::{Context, Result, ensure};
 
 use table::Row;
 
-/// A group's name and what measures it.
+/// Name and function of a group of benchmarks.
 type Group = (&'static str, fn() -> Result<Vec<Row>>);
 
 const GROUPS: [Group; 11] = [
@@ -50,11 +47,13 @@ const GROUPS: [Group; 11] = [
 #[expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "the printer of the benches"
+    reason = "the only place that prints"
 )]
 fn main() -> ExitCode {
-    if let Some(served) = mcp_server::serve::asked().or_else(engine::idle::asked) {
-        return match served {
+    if let Some(result) =
+        mcp_server::serve::run_if_requested().or_else(engine::idle::run_if_requested)
+    {
+        return match result {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("error: {error:#}");
@@ -66,8 +65,8 @@ fn main() -> ExitCode {
     match measure_all(&filter) {
         Ok(rows) => {
             println!("{}", table::render(&rows));
-            let over = rows.iter().any(Row::is_over);
-            if over {
+            let missed = rows.iter().any(Row::misses_goal);
+            if missed {
                 ExitCode::FAILURE
             } else {
                 ExitCode::SUCCESS
@@ -80,7 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The rows of all groups whose name holds the filter.
+/// Runs all groups whose name contains the filter.
 fn measure_all(filter: &str) -> Result<Vec<Row>> {
     let all = || GROUPS.iter().chain(&engine::GROUPS);
     let groups: Vec<_> = all().filter(|(name, _)| name.contains(filter)).collect();
@@ -88,7 +87,7 @@ fn measure_all(filter: &str) -> Result<Vec<Row>> {
     let names = names.join(", ");
     ensure!(
         !groups.is_empty(),
-        "no group matches `{filter}`; there are: {names}"
+        "no group matches `{filter}`; available: {names}"
     );
     let mut rows = Vec::new();
     for (name, run) in groups {

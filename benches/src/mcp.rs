@@ -1,4 +1,4 @@
-//! What a call to an MCP server costs.
+//! Calls to an MCP server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,10 +14,10 @@ use tokio::runtime::{Builder, Runtime};
 use crate::measure::try_interleaved;
 use crate::table::Row;
 
-/// Rounds: each starts a server.
+/// Rounds; each starts a server.
 const ROUNDS: usize = 40;
 
-/// The least that answers: what is measured beside it is ours.
+/// A minimal server.
 const SERVER: &str = r#"
 import json, sys
 for line in sys.stdin:
@@ -31,46 +31,46 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 "#;
 
-/// A first call, which starts the server, and a second.
+/// A second call, compared with the first one, which starts the server.
 pub fn run() -> Result<Vec<Row>> {
-    let world = World::make()?;
-    let warm = Pool::new(&world.supervisor);
+    let fixture = Fixture::new()?;
+    let warm = Pool::new(&fixture.supervisor);
     let second = try_interleaved(
         ROUNDS,
-        || world.call(&Pool::new(&world.supervisor)),
-        || world.call(&warm),
+        || fixture.call(&Pool::new(&fixture.supervisor)),
+        || fixture.call(&warm),
     )?;
     Ok(vec![Row::time(
-        "a second call to a stdio server, beside the first",
+        "second call to a stdio server vs. the first",
         second,
         0.1,
     )])
 }
 
-struct World {
-    _folder: TempDir,
+struct Fixture {
+    _directory: TempDir,
     supervisor: Supervisor,
     runtime: Runtime,
     server: Server,
 }
 
-impl World {
-    fn make() -> Result<Self> {
+impl Fixture {
+    fn new() -> Result<Self> {
         let supervisor = Supervisor::start()?;
-        let folder = tempfile::tempdir()?;
-        let script = folder.path().join("server.py");
+        let directory = tempfile::tempdir()?;
+        let script = directory.path().join("server.py");
         fs::write(&script, SERVER)?;
         let config = json!({ "command": "python3", "args": [script] });
         let server = Server {
-            id: "mcp/servers/least".to_owned(),
+            id: "mcp/servers/minimal".to_owned(),
             hash: Hash::of(config.to_string()),
             config: ServerConfig::read(&config).map_err(|why| anyhow!(why))?,
-            project: folder.path().to_owned(),
+            project: directory.path().to_owned(),
             environment: std::env::vars().collect::<BTreeMap<_, _>>(),
             vault: None,
         };
         Ok(Self {
-            _folder: folder,
+            _directory: directory,
             supervisor,
             runtime: Builder::new_current_thread().enable_all().build()?,
             server,

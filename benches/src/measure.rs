@@ -1,45 +1,44 @@
-//! Fair timing on a machine that others use too.
+//! Timing that is fair on a busy machine.
 
 use std::convert::Infallible;
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Times `floor` and `ours` in turn, `rounds` times each, and gives the median
-/// seconds of one call of each.
+/// Times `baseline` and `ours` alternately, `rounds` times each, and returns the median seconds
+/// of both.
 ///
-/// Taking turns lets a busy moment fall on both; which goes first changes every
-/// round, so that neither always inherits the other's warm caches. One call of
-/// each before the first round is not counted.
+/// Alternating spreads load peaks over both; the order changes every round, so that neither
+/// always benefits from the caches of the other. One call of each is a warm-up.
 pub fn interleaved<A, B>(
     rounds: usize,
-    mut floor: impl FnMut() -> A,
+    mut baseline: impl FnMut() -> A,
     mut ours: impl FnMut() -> B,
 ) -> (f64, f64) {
-    let floor = || Ok::<_, Infallible>(floor());
+    let baseline = || Ok::<_, Infallible>(baseline());
     let ours = || Ok::<_, Infallible>(ours());
-    let Ok(medians) = try_interleaved(rounds, floor, ours);
+    let Ok(medians) = try_interleaved(rounds, baseline, ours);
     medians
 }
 
-/// The same for calls that can fail; the first failure ends it.
+/// The same for calls that can fail; returns the first error.
 pub fn try_interleaved<A, B, E>(
     rounds: usize,
-    mut floor: impl FnMut() -> Result<A, E>,
+    mut baseline: impl FnMut() -> Result<A, E>,
     mut ours: impl FnMut() -> Result<B, E>,
 ) -> Result<(f64, f64), E> {
-    timed(&mut floor)?;
+    timed(&mut baseline)?;
     timed(&mut ours)?;
-    let (mut floors, mut all_ours) = (Vec::new(), Vec::new());
+    let (mut baselines, mut all_ours) = (Vec::new(), Vec::new());
     for round in 0..rounds.max(1) {
         if round % 2 == 0 {
-            floors.push(timed(&mut floor)?);
+            baselines.push(timed(&mut baseline)?);
             all_ours.push(timed(&mut ours)?);
         } else {
             all_ours.push(timed(&mut ours)?);
-            floors.push(timed(&mut floor)?);
+            baselines.push(timed(&mut baseline)?);
         }
     }
-    Ok((median(floors), median(all_ours)))
+    Ok((median(baselines), median(all_ours)))
 }
 
 fn timed<T, E>(call: &mut impl FnMut() -> Result<T, E>) -> Result<f64, E> {
@@ -48,7 +47,8 @@ fn timed<T, E>(call: &mut impl FnMut() -> Result<T, E>) -> Result<f64, E> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-fn median(mut times: Vec<f64>) -> f64 {
+/// The middle value, or the mean of the two middle values.
+pub fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     let middle = times.len() / 2;
     if times.len() % 2 == 1 {
@@ -65,16 +65,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_two_take_turns_and_the_first_changes_every_round() {
+    fn calls_alternate_and_the_order_changes_every_round() {
         let calls = RefCell::new(Vec::new());
         let call = |name| calls.borrow_mut().push(name);
-        interleaved(2, || call("floor"), || call("ours"));
-        let (warm_up, first, second) = (["floor", "ours"], ["floor", "ours"], ["ours", "floor"]);
+        interleaved(2, || call("baseline"), || call("ours"));
+        let (warm_up, first, second) = (
+            ["baseline", "ours"],
+            ["baseline", "ours"],
+            ["ours", "baseline"],
+        );
         assert_eq!(calls.into_inner(), [warm_up, first, second].concat());
     }
 
     #[test]
-    fn a_failure_ends_the_measurement() {
+    fn error_ends_the_measurement() {
         let mut left = 2;
         let ours = || {
             left -= 1;
@@ -84,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_the_middle_or_between_the_two_middles() {
+    fn median_is_the_middle_value_or_the_mean_of_two() {
         assert!((median(vec![9.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
         assert!((median(vec![4.0, 1.0, 9.0, 2.0]) - 3.0).abs() < 1e-9);
     }

@@ -1,5 +1,4 @@
-//! What stands between a prompt and a model, and between a model and its first word.
-//! Where the goal is a time and not a ratio, the floor is the time that is allowed.
+//! Overhead of model requests. For absolute goals, the baseline is the budget.
 
 mod compaction;
 mod shell;
@@ -18,41 +17,42 @@ use anyhow::{Context, Result, ensure};
 use rye_engine::model::{Deltas, Model as _, ModelInfo, ModelRequest};
 use rye_engine::protocol::{Message, Part, ResultStatus, Role};
 use rye_model::{Api, HttpModel, Key, Price, Provider, Target};
-use rye_model_wire::{Reply, Said, Wire};
+use rye_model_wire::{Completion, MockProvider, Reply};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::measure::{interleaved, try_interleaved};
+use crate::measure::{interleaved, median, try_interleaved};
 use crate::table::{Row, Unit};
 
-/// Whole processes.
+/// Processes that are started.
 const STARTS: usize = 41;
-/// Requests within one.
+/// Requests in one process.
 const CALLS: usize = 301;
-/// From the start of a process to its first request.
-const START: f64 = 0.020;
-const MEMORY: f64 = 30.0 * 1_048_576.0;
-/// Over the server's own first word.
-const FIRST_WORD: f64 = 0.005;
+/// Budget from the start of the process to its first request, in seconds.
+const START_BUDGET: f64 = 0.020;
+/// Budget for the peak memory at that time, in bytes.
+const MEMORY_BUDGET: f64 = 30.0 * 1_048_576.0;
+/// Budget for the first delta on top of the server's own time, in seconds.
+const FIRST_DELTA_BUDGET: f64 = 0.005;
 
-/// A process, a tool call, a first word, and long histories.
+/// Process start, tool calls, first delta and long histories.
 pub fn run() -> Result<Vec<Row>> {
     let mut rows = from_prompt_to_request()?;
     rows.extend(shell::run()?);
-    rows.push(first_word()?);
-    rows.extend(Api::ALL.into_iter().map(compose));
+    rows.push(first_delta()?);
+    rows.extend(Api::ALL.into_iter().map(build_request));
     rows.push(compaction::run());
     rows.push(stream::run()?);
     Ok(rows)
 }
 
-/// The binary that is measured.
+/// Path of the measured binary.
 fn rye() -> Result<PathBuf> {
     let rye = std::env::var_os("RYE_BIN").map(PathBuf::from);
-    rye.context("RYE_BIN names no binary")
+    rye.context("RYE_BIN is not set: cargo xtask bench")
 }
 
-/// `rye prompt` in the project of a home, with nothing to say.
+/// `rye prompt` in the project of a home directory, without output.
 fn prompt(rye: &Path, home: &Path, words: &str) -> Command {
     let mut command = Command::new(rye);
     command
@@ -67,12 +67,7 @@ fn prompt(rye: &Path, home: &Path, words: &str) -> Command {
     command
 }
 
-fn middle(mut all: Vec<f64>) -> f64 {
-    all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
-}
-
-/// A home with a model on this machine, and a project.
+/// A home directory with a local model and a project.
 fn home(url: &str) -> Result<TempDir> {
     let home = tempfile::tempdir()?;
     let config = home.path().join(".ai/config/agent");
@@ -87,31 +82,31 @@ fn home(url: &str) -> Result<TempDir> {
 
 fn from_prompt_to_request() -> Result<Vec<Row>> {
     let rye = rye()?;
-    // What the server saw of the process that asked it: when, and its memory then.
+    // Time of each request and memory of the process that sent it.
     let process = Arc::new(AtomicU32::new(0));
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let (asking, sees) = (Arc::clone(&process), Arc::clone(&seen));
-    let said = rye_model_wire::Api::OpenAiChat.stream(&Said::text("Hello."));
-    let wire = Wire::new(move |_, request| {
-        while asking.load(Ordering::Acquire) == 0 {
+    let (client, samples) = (Arc::clone(&process), Arc::clone(&seen));
+    let events = rye_model_wire::Api::OpenAiChat.stream(&Completion::text("Hello."));
+    let mock = MockProvider::new(move |_, request| {
+        while client.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
         }
-        let memory = peak_memory(asking.load(Ordering::Acquire)).unwrap_or(f64::NAN);
-        let mut seen = sees.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.push((request.at, memory));
-        Reply::stream(said.clone())
+        let memory = peak_memory(client.load(Ordering::Acquire)).unwrap_or(f64::NAN);
+        let mut seen = samples.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.push((request.received_at, memory));
+        Reply::stream(events.clone())
     });
-    let home = home(&wire.url())?;
+    let home = home(&mock.url())?;
     let (mut times, mut memories) = (Vec::new(), Vec::new());
     for round in 0..=STARTS {
         process.store(0, Ordering::Release);
         let began = Instant::now();
         let mut child = prompt(&rye, home.path(), "hello").spawn()?;
         process.store(child.id(), Ordering::Release);
-        ensure!(child.wait()?.success(), "`rye prompt` has failed");
+        ensure!(child.wait()?.success(), "`rye prompt` failed");
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, memory) = seen.pop().context("nobody was asked")?;
-        // The first makes the file with the sessions, and warms what can be warm.
+        let (at, memory) = seen.pop().context("the server got no request")?;
+        // The first round creates the session file and is a warm-up.
         if round > 0 {
             times.push((at - began).as_secs_f64());
             memories.push(memory);
@@ -119,21 +114,21 @@ fn from_prompt_to_request() -> Result<Vec<Row>> {
     }
     Ok(vec![
         Row::time(
-            "rye prompt to its first request: allowed, taken",
-            (START, middle(times)),
+            "rye prompt: time to first request vs. budget",
+            (START_BUDGET, median(times)),
             1.0,
         ),
         Row {
-            what: "its memory then: allowed, taken".to_owned(),
-            ours: middle(memories),
-            floor: MEMORY,
+            name: "rye prompt: memory at that time vs. budget".to_owned(),
+            ours: median(memories),
+            baseline: MEMORY_BUDGET,
             goal: 1.0,
             unit: Unit::Bytes,
         },
     ])
 }
 
-/// The most memory that a process has had, in bytes.
+/// Peak memory of a process, in bytes.
 fn peak_memory(process: u32) -> Option<f64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -141,50 +136,49 @@ fn peak_memory(process: u32) -> Option<f64> {
     Some(kilobytes * 1024.0)
 }
 
-/// From the call to the first word that is heard, beside the first bytes that a bare
-/// connection gets for the same request.
-fn first_word() -> Result<Row> {
-    let said = rye_model_wire::Api::OpenAiChat.stream(&Said::text("Hello."));
-    let wire = Wire::of([Reply::stream(said)]);
-    let (provider, target) = model(Api::OpenAiChat, &wire.url());
+/// Time to the first delta, compared with a plain socket that sends the same request.
+fn first_delta() -> Result<Row> {
+    let events = rye_model_wire::Api::OpenAiChat.stream(&Completion::text("Hello."));
+    let mock = MockProvider::with_replies([Reply::stream(events)]);
+    let (provider, target) = model(Api::OpenAiChat, &mock.url());
     let request = history(1);
     let body = Api::OpenAiChat.body(&request, &target);
     let model = HttpModel::new(provider, target, Price::default());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let address = wire.url().replace("http://", "");
+    let address = mock.url().replace("http://", "");
     let mut connection = TcpStream::connect(&address)?;
     connection.set_nodelay(true)?;
-    let (mut floors, mut ours) = (Vec::new(), Vec::new());
+    let (mut baselines, mut ours) = (Vec::new(), Vec::new());
     try_interleaved(
         CALLS,
         || {
-            floors.push(bare(&mut connection, &body)?);
+            baselines.push(plain_request(&mut connection, &body)?);
             Ok(())
         },
         || {
             let (began, first) = (Instant::now(), Arc::new(OnceLock::new()));
-            let heard = Arc::clone(&first);
+            let received = Arc::clone(&first);
             let deltas: Deltas = Arc::new(move |_| {
-                heard.get_or_init(|| began.elapsed());
+                received.get_or_init(|| began.elapsed());
             });
             runtime.block_on(model.call(request.clone(), deltas))?;
-            ours.push(*first.get().context("nothing was heard")?);
+            ours.push(*first.get().context("no delta arrived")?);
             anyhow::Ok(())
         },
     )?;
-    let middle = |all: Vec<Duration>| middle(all.iter().map(Duration::as_secs_f64).collect());
-    let (floor, ours) = (middle(floors), middle(ours));
+    let median = |all: Vec<Duration>| median(all.iter().map(Duration::as_secs_f64).collect());
+    let (baseline, ours) = (median(baselines), median(ours));
     Ok(Row::time(
-        "first word: a bare socket's and 5 ms, ours",
-        (floor + FIRST_WORD, ours),
+        "time to first delta vs. plain socket + 5 ms",
+        (baseline + FIRST_DELTA_BUDGET, ours),
         1.0,
     ))
 }
 
-/// Sends a request by hand, and says when the first event was there. Reads to the end.
-fn bare(connection: &mut TcpStream, body: &[u8]) -> Result<Duration> {
+/// Sends a request over a socket and returns the time to the first event. Reads to the end.
+fn plain_request(connection: &mut TcpStream, body: &[u8]) -> Result<Duration> {
     let began = Instant::now();
     let length = body.len();
     let head = format!(
@@ -194,14 +188,14 @@ fn bare(connection: &mut TcpStream, body: &[u8]) -> Result<Duration> {
     let (mut all, mut piece, mut first) = (Vec::new(), [0; 8192], None);
     while !all.ends_with(b"0\r\n\r\n") {
         let read = connection.read(&mut piece)?;
-        ensure!(read > 0, "the server has left");
+        ensure!(read > 0, "the server closed the connection");
         all.extend_from_slice(&piece[..read]);
         let has_event = all.windows(6).any(|it| it == b"data: ");
         if has_event {
             first.get_or_insert_with(|| began.elapsed());
         }
     }
-    first.context("there was no event")
+    first.context("the answer has no event")
 }
 
 fn model(api: Api, url: &str) -> (Provider, Target) {
@@ -226,7 +220,7 @@ fn model(api: Api, url: &str) -> (Provider, Target) {
     (provider, target)
 }
 
-/// A history of so many turns, each with a call and its result: some 200 tokens.
+/// A history with a call and its result in each turn: about 200 tokens per turn.
 fn history(turns: usize) -> ModelRequest {
     let mut messages = Vec::new();
     for turn in 0..turns {
@@ -242,7 +236,7 @@ fn history(turns: usize) -> ModelRequest {
         ));
         messages.push(Message::of(Role::Tool, vec![result(&id, &text)]));
     }
-    messages.push(Message::text(Role::User, "Go on."));
+    messages.push(Message::text(Role::User, "Continue."));
     ModelRequest {
         system: "Be brief.".to_owned(),
         messages: Arc::new(messages.into_iter().map(Arc::new).collect()),
@@ -276,8 +270,8 @@ fn result(id: &str, text: &str) -> Part {
     }
 }
 
-/// A history of 200,000 tokens put into a request, beside writing it as JSON once.
-fn compose(api: Api) -> Row {
+/// Builds a request with 200,000 tokens, compared with serialising them as JSON once.
+fn build_request(api: Api) -> Row {
     let request = history(1_000);
     let (_, target) = model(api, "http://127.0.0.1");
     let plain: Vec<&Message> = request.messages.iter().map(AsRef::as_ref).collect();
@@ -286,6 +280,9 @@ fn compose(api: Api) -> Row {
         || serde_json::to_vec(&plain).map(|it| it.len()),
         || api.body(&request, &target).len(),
     );
-    let what = format!("compose 200,000 tokens for {}: serialise", api.as_str());
+    let what = format!(
+        "request of 200,000 tokens for {} vs. serialising",
+        api.as_str()
+    );
     Row::time(&what, times, 2.0)
 }

@@ -1,4 +1,4 @@
-//! What running a program costs through lillux.
+//! Overhead of running programs with lillux.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,14 +12,14 @@ use tokio::task::JoinSet;
 use crate::measure::try_interleaved;
 use crate::table::{Row, Unit};
 
-/// Rounds of a batch of each kind.
+/// Rounds of one batch each.
 const ROUNDS: usize = 15;
-/// Runs in a batch, so that the shell's own start hardly counts.
+/// Runs per batch, so that the start of the shell hardly counts.
 const BATCH: u32 = 40;
-/// Runs at the same time.
+/// Concurrent runs.
 const CONCURRENT: usize = 64;
 
-/// The library, the binary, and what both leave behind.
+/// The library, the binary, and resource growth.
 pub fn run() -> Result<Vec<Row>> {
     let supervisor = Supervisor::start().context("cannot start the supervisor")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -27,18 +27,22 @@ pub fn run() -> Result<Vec<Row>> {
         .enable_time()
         .build()?;
     let mut rows = vec![
-        from_the_library(&supervisor, &runtime)?,
-        many_at_once(&supervisor, &runtime)?,
-        from_a_shell("sh")?,
-        from_a_shell("bash")?,
+        from_library(&supervisor, &runtime)?,
+        concurrent_runs(&supervisor, &runtime)?,
+        from_shell("sh")?,
+        from_shell("bash")?,
     ];
     rows.extend(growth(&supervisor, &runtime)?);
     Ok(rows)
 }
 
-fn from_the_library(supervisor: &Supervisor, runtime: &Runtime) -> Result<Row> {
+fn from_library(supervisor: &Supervisor, runtime: &Runtime) -> Result<Row> {
     let times = try_interleaved(1000, bare, || exec(supervisor, runtime))?;
-    Ok(Row::time("exec /bin/true from the library", times, 1.15))
+    Ok(Row::time(
+        "exec /bin/true from the library vs. std",
+        times,
+        1.15,
+    ))
 }
 
 fn bare() -> Result<()> {
@@ -53,8 +57,8 @@ fn exec(supervisor: &Supervisor, runtime: &Runtime) -> Result<()> {
     Ok(())
 }
 
-/// As many as are asked for in one go, beside as many threads that each run one by hand.
-fn many_at_once(supervisor: &Supervisor, runtime: &Runtime) -> Result<Row> {
+/// Concurrent runs, compared with one thread per process.
+fn concurrent_runs(supervisor: &Supervisor, runtime: &Runtime) -> Result<Row> {
     let times = try_interleaved(
         25,
         || {
@@ -67,7 +71,11 @@ fn many_at_once(supervisor: &Supervisor, runtime: &Runtime) -> Result<Row> {
         },
         || concurrently(supervisor, runtime),
     )?;
-    Ok(Row::time("64 at once, from the library", times, 1.15))
+    Ok(Row::time(
+        "64 concurrent execs from the library vs. threads",
+        times,
+        1.15,
+    ))
 }
 
 fn concurrently(supervisor: &Supervisor, runtime: &Runtime) -> Result<()> {
@@ -84,24 +92,22 @@ fn concurrently(supervisor: &Supervisor, runtime: &Runtime) -> Result<()> {
     })
 }
 
-/// `lillux exec` where a script would have run the program itself. Both are
-/// started from the same loop in the same shell. Shells differ in what it
-/// costs them to start anything at all.
-fn from_a_shell(shell: &str) -> Result<Row> {
-    let lillux = std::env::var("LILLUX_BIN")
-        .context("LILLUX_BIN does not name the lillux binary; run: cargo xtask bench")?;
-    let (floor, ours) = try_interleaved(
+/// `lillux exec` in a shell loop, compared with the program in the same loop. Shells differ
+/// in what starting a process costs.
+fn from_shell(shell: &str) -> Result<Row> {
+    let lillux = std::env::var("LILLUX_BIN").context("LILLUX_BIN is not set: cargo xtask bench")?;
+    let (baseline, ours) = try_interleaved(
         ROUNDS,
         || shell_loop(shell, &["/bin/true"]),
         || shell_loop(shell, &[&lillux, "exec", "--cmd", "/bin/true"]),
     )?;
     let batch = f64::from(BATCH);
-    let times = (floor / batch, ours / batch);
+    let times = (baseline / batch, ours / batch);
     let what = format!("lillux exec /bin/true from {shell}");
     Ok(Row::time(&what, times, 2.5))
 }
 
-/// Runs the command a batch of times from one shell; the first failure ends it.
+/// Runs a command `BATCH` times from one shell; stops at the first failure.
 fn shell_loop(shell: &str, command: &[&str]) -> Result<()> {
     let script = "n=$0; while [ $n -gt 0 ]; do \"$@\" >/dev/null || exit; n=$((n - 1)); done";
     let status = StdCommand::new(shell)
@@ -118,23 +124,22 @@ fn shell_loop(shell: &str, command: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What the program holds before and after 1,000 commands one by one and 64 at
-/// once ten times over. Before counts after as much as is kept for reuse has
-/// been used once.
+/// Descriptors and memory before and after 1,000 sequential commands and 10 times 64
+/// concurrent ones. A warm-up fills caches first.
 fn growth(supervisor: &Supervisor, runtime: &Runtime) -> Result<Vec<Row>> {
     concurrently(supervisor, runtime)?;
-    let before = Holdings::now()?;
+    let before = Resources::measure()?;
     for _ in 0..1000 {
         exec(supervisor, runtime)?;
     }
     for _ in 0..10 {
         concurrently(supervisor, runtime)?;
     }
-    let after = Holdings::now()?;
-    let row = |what: &str, floor, ours, goal, unit| Row {
-        what: format!("{what} after 1,000 execs and 10 x 64"),
+    let after = Resources::measure()?;
+    let row = |what: &str, baseline, ours, goal, unit| Row {
+        name: format!("{what} after 1,000 execs and 10 x 64"),
         ours,
-        floor,
+        baseline,
         goal,
         unit,
     };
@@ -144,20 +149,21 @@ fn growth(supervisor: &Supervisor, runtime: &Runtime) -> Result<Vec<Row>> {
             before.descriptors,
             after.descriptors,
             1.0,
-            Unit::Pieces,
+            Unit::Count,
         ),
-        row("all memory", before.memory, after.memory, 1.05, Unit::Bytes),
+        row("memory", before.memory, after.memory, 1.05, Unit::Bytes),
     ])
 }
 
-struct Holdings {
+/// Resources of this process.
+struct Resources {
     descriptors: f64,
     memory: f64,
 }
 
-impl Holdings {
-    /// The program's open descriptors, and the memory of the program and of all that it has forked off.
-    fn now() -> Result<Self> {
+impl Resources {
+    /// Open descriptors of this process, and memory of it and its descendants.
+    fn measure() -> Result<Self> {
         let descriptors = fs::read_dir("/proc/self/fd")?.count();
         let mut processes = HashMap::new();
         for entry in fs::read_dir("/proc")? {
@@ -171,10 +177,10 @@ impl Holdings {
                 processes.insert(pid, (parent, field("VmRSS:").unwrap_or(0)));
             }
         }
-        let me = std::process::id();
+        let own_pid = std::process::id();
         let is_ours = |pid: &u32| {
-            let above = |pid: &u32| processes.get(pid).map(|(parent, _)| *parent);
-            std::iter::successors(Some(*pid), above).any(|pid| pid == me)
+            let parent_of = |pid: &u32| processes.get(pid).map(|(parent, _)| *parent);
+            std::iter::successors(Some(*pid), parent_of).any(|pid| pid == own_pid)
         };
         let kibibytes: u32 = processes
             .iter()

@@ -1,5 +1,4 @@
-//! Search over ten thousand items beside `grep -r` over the same files, with the
-//! real binary and the real reader of items.
+//! Search over 10,000 items, compared with `grep -r` over the same files.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,19 +18,18 @@ const FEW: usize = 20;
 const ROUNDS: usize = 15;
 const STARTS: usize = 101;
 
-/// A first query may take three times as long as `grep`: it looks at each file
-/// and reads the cache, `grep` reads all.
-const FIRST: f64 = 3.0;
-/// A later one a hundredth of it.
-const LATER: f64 = 0.01;
-/// Reading and understanding everything; for information.
-const WITHOUT_CACHE: f64 = 40.0;
-/// Building the index again around one file; for information.
-const AFTER_CHANGE: f64 = 5.0;
-/// A whole process beside one that does nothing.
-const SMALL: f64 = 3.0;
+/// Goal of a first query: it stats each file and reads the cache, while `grep` reads all files.
+const FIRST_GOAL: f64 = 3.0;
+/// Goal of a later query in the same process.
+const LATER_GOAL: f64 = 0.01;
+/// Goal of a query without a cache, which parses everything.
+const NO_CACHE_GOAL: f64 = 40.0;
+/// Goal of a query after a change of one file, which rebuilds the index.
+const AFTER_CHANGE_GOAL: f64 = 5.0;
+/// Goal of a process with few items, compared with `/bin/true`.
+const FEW_ITEMS_GOAL: f64 = 3.0;
 
-/// Queries of all kinds: a word, two, a beginning, a mistake, a word of every item.
+/// A word, two words, a prefix, a typo, and a word of every item.
 const QUERIES: [&str; 5] = [
     "deploy",
     "deploy cluster",
@@ -39,97 +37,97 @@ const QUERIES: [&str; 5] = [
     "delpoy", // misspelt
     "shared",
 ];
-/// The beginning of ten thousand words; for information.
-const BEGINNING: (&str, f64) = ("item", 0.05);
+/// A prefix of 10,000 words, and its goal.
+const COMMON_PREFIX: (&str, f64) = ("item", 0.05);
 
-/// First and later queries over many items, and a process over few.
+/// First and later queries over many items, and a process with few items.
 pub fn run() -> Result<Vec<Row>> {
     let many = Tree::new(ITEMS)?;
     let few = Tree::new(FEW)?;
     let mut rows = vec![
         Row::time(
-            "first query without any cache",
+            "first query without a cache vs. grep",
             try_interleaved(3, || many.grep(), || many.search_without_cache())?,
-            WITHOUT_CACHE,
+            NO_CACHE_GOAL,
         ),
         Row::time(
-            "first query in a new process, 10,000 items",
+            "first query in a new process, 10,000 items vs. grep",
             try_interleaved(ROUNDS, || many.grep(), || many.search_once())?,
-            FIRST,
+            FIRST_GOAL,
         ),
     ];
     let catalogue = SearchIndex::with_watcher(Some(&many.cache()));
     for (query, goal) in QUERIES
-        .map(|query| (query, LATER))
+        .map(|query| (query, LATER_GOAL))
         .into_iter()
-        .chain([BEGINNING])
+        .chain([COMMON_PREFIX])
     {
         rows.push(Row::time(
-            &format!("later query in a process: {query}"),
-            try_interleaved(ROUNDS, || many.grep(), || many.ask(&catalogue, query))?,
+            &format!("later query vs. grep: {query}"),
+            try_interleaved(ROUNDS, || many.grep(), || many.search(&catalogue, query))?,
             goal,
         ));
     }
     let mut version = 0;
     rows.push(Row::time(
-        "later query after a change of one file",
+        "later query after a change of one file vs. grep",
         try_interleaved(
             ROUNDS,
             || many.grep(),
             || {
                 version += 1;
                 many.change_one(version)?;
-                many.ask(&catalogue, "deploy")
+                many.search(&catalogue, "deploy")
             },
         )?,
-        AFTER_CHANGE,
+        AFTER_CHANGE_GOAL,
     ));
     rows.push(Row::time(
-        "first query in a new process, 20 items",
+        "first query in a new process, 20 items vs. /bin/true",
         try_interleaved(
             STARTS,
             || finish(&mut Command::new("/bin/true")),
             || few.search_once(),
         )?,
-        SMALL,
+        FEW_ITEMS_GOAL,
     ));
     Ok(rows)
 }
 
-/// A project full of items, and a cache.
+/// A project with items and a cache.
 struct Tree {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     memory: Arc<Memory>,
 }
 
 impl Tree {
     fn new(items: usize) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
+        let directory = tempfile::tempdir()?;
         let mut words = Words(1);
         for number in 0..items {
             let (path, text) = item(number, &mut words);
-            let path = folder.path().join(".ai").join(path);
+            let path = directory.path().join(".ai").join(path);
             fs::create_dir_all(path.parent().context("no parent")?)?;
             fs::write(path, text)?;
         }
         let memory = Arc::default();
-        Ok(Self { folder, memory })
+        Ok(Self { directory, memory })
     }
 
     fn cache(&self) -> PathBuf {
-        self.folder.path().join("cache")
+        self.directory.path().join("cache")
     }
 
-    /// As a program does that keeps running: the spaces are opened anew for each call.
-    fn ask(&self, catalogue: &SearchIndex, words: &str) -> Result<()> {
+    /// Searches like a long-running program, which opens the spaces for each call.
+    fn search(&self, catalogue: &SearchIndex, query: &str) -> Result<()> {
         let library = Library::open(&Options {
-            project: Some(self.folder.path()),
+            project: Some(self.directory.path()),
             cache: Some(&self.cache()),
             memory: Some(&self.memory),
             ..Options::new(&SYSTEM)
         })?;
-        let answer = catalogue.search(library.spaces(), &library, &Query::new(words));
-        ensure!(!answer.hits.is_empty(), "nothing fits `{words}`");
+        let answer = catalogue.search(library.spaces(), &library, &Query::new(query));
+        ensure!(!answer.hits.is_empty(), "no results for `{query}`");
         Ok(())
     }
 
@@ -137,10 +135,10 @@ impl Tree {
         let mut command = Command::new(std::env::var_os("RYE_BIN").context("RYE_BIN is not set")?);
         command
             .env_clear()
-            .env("HOME", self.folder.path().join("home"));
+            .env("HOME", self.directory.path().join("home"));
         command.env("RYE_CACHE_DIR", self.cache());
         command.args(["search", "deploy", "--project"]);
-        finish(command.arg(self.folder.path()))
+        finish(command.arg(self.directory.path()))
     }
 
     fn search_without_cache(&self) -> Result<()> {
@@ -151,12 +149,12 @@ impl Tree {
     fn grep(&self) -> Result<()> {
         let mut command = Command::new("grep");
         command.args(["-r", "deploy"]);
-        finish(command.arg(self.folder.path().join(".ai")))
+        finish(command.arg(self.directory.path().join(".ai")))
     }
 
     fn change_one(&self, version: usize) -> Result<()> {
         let (path, text) = item(0, &mut Words(1));
-        let path = self.folder.path().join(".ai").join(path);
+        let path = self.directory.path().join(".ai").join(path);
         Ok(fs::write(path, format!("{text}\n# deploy {version}\n"))?)
     }
 }
@@ -167,12 +165,12 @@ fn finish(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Path and text of an item: Python, YAML and Markdown in turn, some 1.2 KB.
+/// Path and text of an item: Python, YAML and Markdown alternately, about 1.2 KB.
 fn item(number: usize, words: &mut Words) -> (String, String) {
     let group = number % 97;
-    let mut some = |count: usize, between: &str| {
+    let mut some = |count: usize, separator: &str| {
         let words: Vec<_> = (0..count).map(|_| words.next()).collect();
-        words.join(between)
+        words.join(separator)
     };
     let (description, tags) = (some(9, " "), some(3, ", "));
     let mut body = String::from("shared by all\n");
@@ -204,7 +202,7 @@ fn item(number: usize, words: &mut Words) -> (String, String) {
     }
 }
 
-/// Words of a language of our own, few of them often and many seldom.
+/// Random words with a realistic frequency distribution.
 struct Words(u64);
 
 impl Words {

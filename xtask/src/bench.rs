@@ -1,15 +1,14 @@
-//! `cargo xtask bench`: speed, on the release build, as ratios to a floor.
+//! `cargo xtask bench`: benchmarks of the release build.
 
 use anyhow::Result;
 
-use crate::place;
-use crate::run::{cargo, program, show};
+use crate::paths;
+use crate::process::{cargo, program, run};
 use crate::tools;
 
-/// Builds what is measured and what measures, then measures; the arguments are
-/// the filter.
+/// Builds the binaries and the benchmarks, and runs those that match the filter.
 pub(crate) fn main(filter: &[String]) -> Result<()> {
-    show(&mut cargo([
+    run(&mut cargo([
         "build",
         "--locked",
         "--release",
@@ -20,23 +19,23 @@ pub(crate) fn main(filter: &[String]) -> Result<()> {
         "--package",
         "rye-benches",
     ]))?;
-    let mut benches = program(place::built("release", "rye-benches")?, filter);
+    let mut benches = program(paths::built_program("release", "rye-benches")?, filter);
     for (variable, binary) in [("LILLUX_BIN", "lillux"), ("RYE_BIN", "rye")] {
-        benches.env(variable, place::built("release", binary)?);
+        benches.env(variable, paths::built_program("release", binary)?);
     }
-    // Only those rows need them, and they are large.
-    let asked = filter.first().map_or("", String::as_str);
-    if "mcp-server".contains(asked) {
+    // Install the programs we compare with only if needed, because they are large.
+    let group = filter.first().map_or("", String::as_str);
+    if "mcp-server".contains(group) {
         benches.env("RYE_BENCH_FASTMCP", tools::fastmcp()?);
     }
-    if "engine-memory".contains(asked) || "models".contains(asked) {
+    if "engine-memory".contains(group) || "models".contains(group) {
         benches.env("RYE_BENCH_PI", tools::pi()?);
         benches.env("RYE_BENCH_NODE", tools::node22()?);
     }
-    if "graph".contains(asked) {
-        let folder = tools::langgraph()?;
-        benches.env("RYE_BENCH_LANGGRAPH", folder.join("bin/python"));
-        benches.env("PYTHONPATH", folder);
+    if "graph".contains(group) {
+        let directory = tools::langgraph()?;
+        benches.env("RYE_BENCH_LANGGRAPH", directory.join("bin/python"));
+        benches.env("PYTHONPATH", directory);
     }
-    show(&mut benches)
+    run(&mut benches)
 }

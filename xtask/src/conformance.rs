@@ -1,9 +1,8 @@
-//! The MCP conformance suite against our server and our client, in both revisions that it
-//! knows.
+//! Runs the MCP conformance suite against our server and client, in both protocol revisions.
 //!
-//! The suite's own verdict is not taken: a scenario that checks nothing passes there, and
-//! so does a warning. Here each scenario must have checked something, and all of it must
-//! hold, but for those that `conformance-exclusions.txt` names with a reason.
+//! The suite passes scenarios that check nothing and those with warnings. Here each scenario
+//! must check something and all checks must pass, except for the scenarios that
+//! `conformance-exclusions.txt` lists with a reason.
 
 mod exclusions;
 mod results;
@@ -16,18 +15,18 @@ use std::process::{Child, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::run::{cargo, output, program, show};
-use crate::say::say;
-use crate::{place, tools};
+use crate::output::print_line;
+use crate::process::{capture, cargo, program, run};
+use crate::{paths, tools};
 use exclusions::Exclusions;
 use results::Results;
 
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
-/// What a scenario may take, in milliseconds. The longest takes three seconds.
+/// Time limit of a scenario in milliseconds. The longest takes three seconds.
 const TIMEOUT: &str = "20000";
 
-/// Which side is ours.
+/// The side under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
     Server,
@@ -43,61 +42,61 @@ impl Role {
     }
 }
 
-/// Runs both revisions and shows what came of them.
+/// Runs the suite in all revisions and prints the results.
 pub(crate) fn check() -> Result<()> {
-    let exclusions = exclusions()?;
-    let (server, client) = examples()?;
+    let exclusions = load_exclusions()?;
+    let (server, client) = build_examples()?;
     let server = FixtureServer::start(&server)?;
-    let mut wrong = Vec::new();
+    let mut failures = Vec::new();
     let mut rows = Vec::new();
     for revision in REVISIONS {
-        let server = suite(Role::Server, revision, "--url", server.url.as_ref())?;
-        let client = suite(Role::Client, revision, "--command", client.as_os_str())?;
-        for (role, folder) in [(Role::Server, server), (Role::Client, client)] {
-            let results = Results::read(&folder, role, &exclusions)?;
+        let server = run_suite(Role::Server, revision, "--url", server.url.as_ref())?;
+        let client = run_suite(Role::Client, revision, "--command", client.as_os_str())?;
+        for (role, directory) in [(Role::Server, server), (Role::Client, client)] {
+            let results = Results::load(&directory, role, &exclusions)?;
             rows.push(results.row(revision));
-            wrong.extend(results.wrong(revision));
+            failures.extend(results.failures(revision));
         }
     }
     server.stop()?;
     rows.sort_by_key(|row| !row.contains("server"));
-    say!("\n{}\n{}", results::HEAD, rows.join("\n"));
-    if !wrong.is_empty() {
-        bail!("the suite is not content:\n{}", wrong.join("\n"));
+    print_line!("\n{}\n{}", results::HEADER, rows.join("\n"));
+    if !failures.is_empty() {
+        bail!("conformance failures:\n{}", failures.join("\n"));
     }
     Ok(())
 }
 
-fn exclusions() -> Result<Exclusions> {
-    let path = place::workspace().join("crates/rye-mcp/conformance-exclusions.txt");
+fn load_exclusions() -> Result<Exclusions> {
+    let path = paths::workspace().join("crates/rye-mcp/conformance-exclusions.txt");
     let text = fs::read_to_string(&path);
     let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-    Exclusions::read(&text).with_context(|| format!("in {}", path.display()))
+    Exclusions::parse(&text).with_context(|| format!("in {}", path.display()))
 }
 
-/// Runs all scenarios of a role and gives the folder of what they found.
-fn suite(role: Role, revision: &str, option: &str, what: &OsStr) -> Result<PathBuf> {
-    let folder = place::kept("conformance").join(format!("{}-{revision}", role.name()));
-    if folder.exists() {
-        fs::remove_dir_all(&folder)
-            .with_context(|| format!("cannot remove {}", folder.display()))?;
+/// Runs all scenarios of a role and returns the directory with the results.
+fn run_suite(role: Role, revision: &str, option: &str, target: &OsStr) -> Result<PathBuf> {
+    let directory = paths::cache_dir("conformance").join(format!("{}-{revision}", role.name()));
+    if directory.exists() {
+        fs::remove_dir_all(&directory)
+            .with_context(|| format!("cannot remove {}", directory.display()))?;
     }
     let mut suite = program(tools::node22()?, [tools::conformance()?]);
     suite
         .args([role.name(), "--suite", "all", "--spec-version", revision])
         .args(["--timeout", TIMEOUT, "--output-dir"])
-        .arg(&folder)
-        .args([OsStr::new(option), what]);
-    // It fails where a check does, which the results tell better.
-    if let Err(error) = output(&mut suite)
-        && !folder.is_dir()
+        .arg(&directory)
+        .args([OsStr::new(option), target]);
+    // The suite fails if a check fails; the results have the details.
+    if let Err(error) = capture(&mut suite)
+        && !directory.is_dir()
     {
         return Err(error);
     }
-    Ok(folder)
+    Ok(directory)
 }
 
-/// Our server with the suite's fixtures, on a port of its own.
+/// Our server with the fixtures that the suite expects.
 struct FixtureServer {
     child: Child,
     url: String,
@@ -111,13 +110,16 @@ impl FixtureServer {
             .spawn()
             .context("cannot start the fixture server")?;
         let mut url = String::new();
-        let stdout = child.stdout.take().context("it has no output")?;
+        let stdout = child
+            .stdout
+            .take()
+            .context("the fixture server has no standard output")?;
         BufReader::new(stdout).read_line(&mut url)?;
         let url = url.trim().to_owned();
         Ok(Self { child, url })
     }
 
-    /// It ends when its input does, as it also would if this process died.
+    /// Closes its standard input, which ends the server.
     fn stop(mut self) -> Result<()> {
         drop(self.child.stdin.take());
         let status = self.child.wait()?;
@@ -126,12 +128,13 @@ impl FixtureServer {
     }
 }
 
-/// Builds the server and the client that the suite is run against.
-fn examples() -> Result<(PathBuf, PathBuf)> {
+/// Builds the server and the client under test.
+fn build_examples() -> Result<(PathBuf, PathBuf)> {
     let names = ["conformance_server", "conformance_client"];
-    // Of the whole workspace, as the tests build it: nothing is compiled twice.
+    // With `--workspace`, like the tests, so that nothing is compiled twice.
     let mut build = cargo(["build", "--locked", "--workspace"]);
-    show(build.args(names.iter().flat_map(|name| ["--example", name])))?;
-    let [server, client] = names.map(|name| place::built("debug", &format!("examples/{name}")));
+    run(build.args(names.iter().flat_map(|name| ["--example", name])))?;
+    let [server, client] =
+        names.map(|name| paths::built_program("debug", &format!("examples/{name}")));
     Ok((server?, client?))
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: rustdoc, and the references that binaries tell of themselves.
+//! `cargo xtask docs`: rustdoc, and references generated from the binaries.
 
 mod environment;
 
@@ -7,16 +7,16 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-use crate::place;
-use crate::run::{cargo, output, program, show};
-use crate::say::say;
+use crate::output::print_line;
+use crate::paths;
+use crate::process::{capture, cargo, program, run};
 
-/// A binary that tells its own reference.
+/// A binary with a generated reference.
 struct Binary {
     name: &'static str,
-    /// Where the reference is, from the workspace's folder.
+    /// Path of the reference in the workspace.
     reference: &'static str,
-    /// The guides, as links from there.
+    /// Links to the guides.
     guides: &'static str,
 }
 
@@ -34,10 +34,10 @@ const BINARIES: [Binary; 2] = [
     },
 ];
 
-/// Where the JSON Schema of the protocol is.
+/// Path of the protocol's JSON Schema in the workspace.
 const SCHEMA: &str = "docs/reference/protocol.schema.json";
 
-/// Regenerates the references and builds rustdoc; `--check` only compares.
+/// Regenerates the references and builds rustdoc; `--check` only compares the references.
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
     match arguments {
         [] => {
@@ -49,7 +49,7 @@ pub(crate) fn main(arguments: &[String]) -> Result<()> {
     }
 }
 
-/// Builds the documentation of every crate; a warning is an error.
+/// Builds the documentation of every crate; warnings are errors.
 pub(crate) fn rustdoc() -> Result<()> {
     let mut doc = cargo([
         "doc",
@@ -58,53 +58,54 @@ pub(crate) fn rustdoc() -> Result<()> {
         "--no-deps",
         "--all-features",
     ]);
-    show(doc.env("RUSTDOCFLAGS", "-D warnings"))
+    run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Fails if a generated reference is not what would be generated now.
+/// Fails if a generated reference is out of date.
 pub(crate) fn check() -> Result<()> {
-    for (name, wanted) in references()? {
-        let there = fs::read_to_string(place::workspace().join(name)).unwrap_or_default();
-        if there == wanted {
+    for (name, expected) in references()? {
+        let current = fs::read_to_string(paths::workspace().join(name)).unwrap_or_default();
+        if current == expected {
             continue;
         }
-        let differs = there
+        let differs = current
             .lines()
-            .zip(wanted.lines())
-            .position(|(there, wanted)| there != wanted);
-        let line = 1 + differs.unwrap_or_else(|| there.lines().count().min(wanted.lines().count()));
-        bail!("{name} is stale from line {line} on; run: cargo xtask docs");
+            .zip(expected.lines())
+            .position(|(current, expected)| current != expected);
+        let line =
+            1 + differs.unwrap_or_else(|| current.lines().count().min(expected.lines().count()));
+        bail!("{name} is out of date from line {line}\n  hint: cargo xtask docs");
     }
     Ok(())
 }
 
 fn generate() -> Result<()> {
     for (name, text) in references()? {
-        let path = place::workspace().join(name);
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)
-                .with_context(|| format!("cannot create the folder {}", folder.display()))?;
+        let path = paths::workspace().join(name);
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)
+                .with_context(|| format!("cannot create the directory {}", directory.display()))?;
         }
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        say!("wrote {name}");
+        print_line!("wrote {name}");
     }
     Ok(())
 }
 
-/// Every generated page: where it is, from the workspace's folder, and its text.
+/// Path and text of every generated page.
 fn references() -> Result<Vec<(&'static str, String)>> {
     let mut all = Vec::new();
     for binary in &BINARIES {
         all.push((binary.reference, reference(binary)?));
     }
-    all.push((environment::PAGE, environment::page(&built("rye")?)?));
+    all.push((environment::PAGE, environment::page(&build_binary("rye")?)?));
     all.push((SCHEMA, schema()?));
     Ok(all)
 }
 
-/// The JSON Schema of what the engine writes down, as its types say.
+/// The JSON Schema of the protocol types.
 fn schema() -> Result<String> {
-    output(&mut cargo([
+    capture(&mut cargo([
         "run",
         "--locked",
         "--package",
@@ -116,46 +117,46 @@ fn schema() -> Result<String> {
     ]))
 }
 
-/// Builds a binary and gives its path.
-fn built(name: &str) -> Result<PathBuf> {
+/// Builds a binary and returns its path.
+fn build_binary(name: &str) -> Result<PathBuf> {
     let build = ["build", "--locked", "--package", name, "--bin", name];
-    show(&mut cargo(build))?;
-    place::built("debug", name)
+    run(&mut cargo(build))?;
+    paths::built_program("debug", name)
 }
 
-/// The help of the real binary and of each of its commands, as Markdown.
+/// The help of a binary and all its commands as Markdown.
 fn reference(binary: &Binary) -> Result<String> {
     let name = binary.name;
-    let program_path = built(name)?;
+    let program_path = build_binary(name)?;
     let mut pages = Vec::new();
-    walk(&mut vec![name.to_owned()], &mut pages, &|command| {
+    collect_help(&mut vec![name.to_owned()], &mut pages, &|command| {
         let mut help = program(&program_path, &command[1..]);
-        output(help.arg("--help").env("NO_COLOR", "1"))
+        capture(help.arg("--help").env("NO_COLOR", "1"))
     })?;
     Ok(markdown(binary, &pages))
 }
 
-/// One command's words, `["lillux", "cas", "put"]`, and its help.
+/// The words of a command, such as `["lillux", "cas", "put"]`, and its help.
 type Page = (Vec<String>, String);
 
-/// Collects the help of `command` and, depth first, of every command below it.
-fn walk(
+/// Collects the help of a command and, depth first, of its subcommands.
+fn collect_help(
     command: &mut Vec<String>,
     pages: &mut Vec<Page>,
     help: &dyn Fn(&[String]) -> Result<String>,
 ) -> Result<()> {
     let text = help(command)?;
-    let below = commands_in(&text);
+    let subcommands = commands_in(&text);
     pages.push((command.clone(), text));
-    for name in below {
+    for name in subcommands {
         command.push(name);
-        walk(command, pages, help)?;
+        collect_help(command, pages, help)?;
         command.pop();
     }
     Ok(())
 }
 
-/// The names listed under `Commands:` in a help text.
+/// The commands that clap lists under `Commands:`.
 fn commands_in(help: &str) -> Vec<String> {
     help.lines()
         .skip_while(|line| *line != "Commands:")
@@ -172,9 +173,9 @@ fn commands_in(help: &str) -> Vec<String> {
 fn markdown(binary: &Binary, pages: &[Page]) -> String {
     let Binary { name, guides, .. } = binary;
     let mut text = format!(
-        "<!-- Generated from the binary's own help by `cargo xtask docs`. Edit the help, not this. -->\n\n\
-         # `{name}`: every command and option\n\n\
-         What each is for, with examples: {guides}.\n",
+        "<!-- Generated from the binary's own help by `cargo xtask docs`. Edit the help instead. -->\n\n\
+         # `{name}`: commands and options\n\n\
+         Guides with examples: {guides}.\n",
     );
     for (command, help) in pages {
         let help: Vec<_> = help.trim_end().lines().map(str::trim_end).collect();
@@ -208,7 +209,7 @@ Options:
 ";
 
     #[test]
-    fn commands_are_read_from_a_help_text_and_options_are_not() {
+    fn commands_are_parsed_from_help() {
         assert_eq!(commands_in(TOP), ["cas", "time"]);
         assert_eq!(
             commands_in("Usage: x\n\nOptions:\n  -h  Print help\n"),
@@ -217,9 +218,9 @@ Options:
     }
 
     #[test]
-    fn the_walk_goes_depth_first_to_every_command() {
+    fn help_is_collected_depth_first() {
         let mut pages = Vec::new();
-        walk(&mut vec!["lillux".into()], &mut pages, &|command| {
+        collect_help(&mut vec!["lillux".into()], &mut pages, &|command| {
             Ok(match command.join(" ").as_str() {
                 "lillux" => TOP.into(),
                 "lillux cas" => "Commands:\n  put  Keep\n".into(),
@@ -235,7 +236,7 @@ Options:
     }
 
     #[test]
-    fn a_page_becomes_a_heading_and_a_block_without_trailing_spaces() {
+    fn page_is_a_heading_and_a_block_without_trailing_spaces() {
         let text = markdown(
             &BINARIES[0],
             &[(vec!["lillux".into(), "time".into()], "Tell  \n\n".into())],

@@ -1,16 +1,16 @@
-//! The project's own chores: `cargo xtask COMMAND`.
+//! Development tasks: `cargo xtask COMMAND`.
 //!
-//! Each command does its own set-up, so that a fresh machine needs nothing but
-//! Rust, a C compiler, Python and network access to the package registries.
+//! Each command installs what it needs, so that a fresh machine only needs Rust, a C compiler,
+//! Python and network access to the package registries.
 
 mod bench;
 mod conformance;
 mod docs;
 mod fuzz;
-mod order;
-mod place;
-mod run;
-mod say;
+mod link_order;
+mod output;
+mod paths;
+mod process;
 mod test;
 mod tidy;
 mod tools;
@@ -19,19 +19,19 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use say::say;
+use output::print_line;
 
 const HELP: &str = "\
-The project's own chores.
+Development tasks
 
 Usage: cargo xtask COMMAND
 
 Commands:
-  test  [--only STEP[,STEP]…] [--list]  everything that must hold before a change goes in
-  bench [FILTER]                        speed against a floor, in one table; release build
-  docs  [--check]                       rustdoc, and the references generated from the binaries
-  fuzz  [TARGET] [--seconds N]          every fuzz target, or one, for a bounded time (30 s)
-  order                                 which functions the linker keeps together, watched anew
+  test  [--only STEP[,STEP]…] [--list]  Run all checks that a change must pass
+  bench [FILTER]                        Run the benchmarks on a release build
+  docs  [--check]                       Build rustdoc and the generated references
+  fuzz  [TARGET] [--seconds N]          Run all fuzz targets, or one [default: 30 s each]
+  order                                 Regenerate the linker's function order
 
 Examples:
   cargo xtask test
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     match dispatch(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say!("\nerror: {error:#}");
+            print_line!("\nerror: {error:#}");
             ExitCode::FAILURE
         }
     }
@@ -52,14 +52,14 @@ fn main() -> ExitCode {
 
 fn dispatch(arguments: &[String]) -> Result<()> {
     let Some((command, rest)) = arguments.split_first() else {
-        say!("{HELP}");
+        print_line!("{HELP}");
         return Ok(());
     };
     if rest
         .iter()
         .any(|argument| argument == "-h" || argument == "--help")
     {
-        say!("{HELP}");
+        print_line!("{HELP}");
         return Ok(());
     }
     match command.as_str() {
@@ -67,11 +67,11 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         "bench" => bench::main(rest),
         "docs" => docs::main(rest),
         "fuzz" => fuzz::main(rest),
-        "order" => order::main(),
+        "order" => link_order::main(),
         "help" | "-h" | "--help" => {
-            say!("{HELP}");
+            print_line!("{HELP}");
             Ok(())
         }
-        other => bail!("no command `{other}`; `cargo xtask` lists them"),
+        other => bail!("unknown command `{other}`; `cargo xtask` lists the commands"),
     }
 }

@@ -1,15 +1,15 @@
-//! `cargo xtask test`: everything that must hold before a change goes in.
+//! `cargo xtask test`: all checks that a change must pass.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use crate::run::{cargo, program, show};
-use crate::say::{self, say};
+use crate::output::{self, print_line};
+use crate::process::{cargo, program, run};
 use crate::tools::{self, Tool};
-use crate::{conformance, docs, fuzz, place, tidy};
+use crate::{conformance, docs, fuzz, paths, tidy};
 
-/// One thing that is checked.
+/// One check.
 struct Step {
     name: &'static str,
     about: &'static str,
@@ -17,7 +17,7 @@ struct Step {
     run: fn() -> Result<()>,
 }
 
-/// What is quick and often wrong comes first.
+/// Fast checks that fail often come first.
 const STEPS: [Step; 9] = [
     Step {
         name: "format",
@@ -27,13 +27,13 @@ const STEPS: [Step; 9] = [
     },
     Step {
         name: "typos",
-        about: "words are spelt right",
+        about: "spelling",
         needs: &[Tool::Typos],
         run: typos,
     },
     Step {
         name: "tidy",
-        about: "links lead somewhere, modules say what they are for, no path of one machine",
+        about: "links resolve, modules are described, no home directories",
         needs: &[],
         run: tidy::check,
     },
@@ -45,7 +45,7 @@ const STEPS: [Step; 9] = [
     },
     Step {
         name: "clippy",
-        about: "no warnings, with all features and as an embedder builds it",
+        about: "no warnings, with all features and without default features",
         needs: &[Tool::Clippy],
         run: clippy,
     },
@@ -63,7 +63,7 @@ const STEPS: [Step; 9] = [
     },
     Step {
         name: "conformance",
-        about: "MCP as those who write the protocol test it, in both revisions",
+        about: "official MCP conformance suite, in both revisions",
         needs: &[Tool::TestPrograms, Tool::Node22, Tool::Conformance],
         run: conformance::check,
     },
@@ -75,39 +75,35 @@ const STEPS: [Step; 9] = [
     },
     Step {
         name: "references",
-        about: "generated references say what the binaries say",
+        about: "generated references are up to date",
         needs: &[],
         run: docs::check,
     },
 ];
 
-/// Runs the steps, all or those chosen.
+/// Runs all steps or the selected ones.
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
-    let Some(chosen) = choose(arguments)? else {
+    let Some(chosen) = select_steps(arguments)? else {
         for step in &STEPS {
-            say!("  {:11}  {}", step.name, step.about);
+            print_line!("  {:11}  {}", step.name, step.about);
         }
         return Ok(());
     };
     let mut times = vec![(
         "tools",
-        timed("tools", "what the steps need", || install(&chosen))?,
+        timed("tools", "install what the steps need", || install(&chosen))?,
     )];
     for step in chosen {
-        let time = timed(step.name, step.about, step.run).map_err(|error| {
-            anyhow!(
-                "{error:#}\n  hint: to run this step alone: cargo xtask test --only {}",
-                step.name
-            )
-        })?;
+        let time = timed(step.name, step.about, step.run)
+            .map_err(|error| anyhow!("{error:#}\n  hint: cargo xtask test --only {}", step.name))?;
         times.push((step.name, time));
     }
-    say!("\nAll of it holds.\n{}", say::times(&times));
+    print_line!("\nAll checks passed.\n{}", output::format_times(&times));
     Ok(())
 }
 
-/// The steps to run, in their order; none when asked only to list them.
-fn choose(arguments: &[String]) -> Result<Option<Vec<&'static Step>>> {
+/// The steps to run, in order; `None` for `--list`.
+fn select_steps(arguments: &[String]) -> Result<Option<Vec<&'static Step>>> {
     let mut wanted: Vec<&str> = Vec::new();
     let mut arguments = arguments.iter().map(String::as_str);
     while let Some(argument) = arguments.next() {
@@ -119,7 +115,7 @@ fn choose(arguments: &[String]) -> Result<Option<Vec<&'static Step>>> {
             other => match other.strip_prefix("--only=") {
                 Some(names) => names,
                 None => bail!(
-                    "cannot read `{other}`; usage: cargo xtask test [--only STEP[,STEP]…] [--list]"
+                    "unknown argument `{other}`; usage: cargo xtask test [--only STEP[,STEP]…] [--list]"
                 ),
             },
         };
@@ -130,18 +126,18 @@ fn choose(arguments: &[String]) -> Result<Option<Vec<&'static Step>>> {
         .find(|name| STEPS.iter().all(|step| step.name != **name))
     {
         let names = STEPS.map(|step| step.name).join(", ");
-        bail!("no step `{unknown}`; there are: {names}");
+        bail!("unknown step `{unknown}`; available: {names}");
     }
-    let is_wanted = |step: &&Step| wanted.is_empty() || wanted.contains(&step.name);
-    Ok(Some(STEPS.iter().filter(is_wanted).collect()))
+    let is_selected = |step: &&Step| wanted.is_empty() || wanted.contains(&step.name);
+    Ok(Some(STEPS.iter().filter(is_selected).collect()))
 }
 
 fn timed(name: &str, about: &str, run: impl FnOnce() -> Result<()>) -> Result<Duration> {
-    say!("\n== {name}: {about}");
+    print_line!("\n== {name}: {about}");
     let start = Instant::now();
     run()?;
     let time = start.elapsed();
-    say!("-- {name}: {}", say::duration(time));
+    print_line!("-- {name}: {}", output::format_duration(time));
     Ok(time)
 }
 
@@ -153,37 +149,37 @@ fn install(steps: &[&Step]) -> Result<()> {
 }
 
 fn format() -> Result<()> {
-    show(&mut cargo(["fmt", "--all", "--check"]))?;
+    run(&mut cargo(["fmt", "--all", "--check"]))?;
     match fuzz::manifest() {
-        Some(manifest) => show(cargo(["fmt", "--check", "--manifest-path"]).arg(manifest)),
+        Some(manifest) => run(cargo(["fmt", "--check", "--manifest-path"]).arg(manifest)),
         None => Ok(()),
     }
 }
 
 fn typos() -> Result<()> {
-    show(&mut program(
+    run(&mut program(
         tools::typos()?,
         ["--hidden", "--force-exclude"],
     ))
 }
 
-/// Advisories only where somebody has fetched the database: it is a git
-/// repository, which the package registries do not carry.
+/// Checks advisories only if the database was fetched before: it is a git repository, which
+/// the package registries do not provide.
 fn deny() -> Result<()> {
     let deny = tools::cargo_deny()?;
     let check = ["--locked", "check"];
-    show(program(&deny, check).args(["licenses", "bans", "sources"]))?;
-    let database = place::cargo_home().map(|home| home.join("advisory-dbs"));
-    if database.is_some_and(|folder| folder.is_dir()) {
-        return show(program(&deny, check).args(["--disable-fetch", "advisories"]));
+    run(program(&deny, check).args(["licenses", "bans", "sources"]))?;
+    let database = paths::cargo_home().map(|home| home.join("advisory-dbs"));
+    if database.is_some_and(|directory| directory.is_dir()) {
+        return run(program(&deny, check).args(["--disable-fetch", "advisories"]));
     }
-    say!("no advisory database here, so advisories were not checked;");
-    say!("  to have them checked: {} fetch db", deny.display());
+    print_line!("advisories were not checked, because the database is missing;");
+    print_line!("  hint: {} fetch db", deny.display());
     Ok(())
 }
 
 fn clippy() -> Result<()> {
-    let strict = ["--", "-D", "warnings"];
+    let deny_warnings = ["--", "-D", "warnings"];
     let all = [
         "clippy",
         "--locked",
@@ -191,7 +187,7 @@ fn clippy() -> Result<()> {
         "--all-targets",
         "--all-features",
     ];
-    show(cargo(all).args(strict))?;
+    run(cargo(all).args(deny_warnings))?;
     let embedded = [
         "clippy",
         "--locked",
@@ -200,7 +196,7 @@ fn clippy() -> Result<()> {
         "--lib",
         "--no-default-features",
     ];
-    show(cargo(embedded).args(strict))
+    run(cargo(embedded).args(deny_warnings))
 }
 
 fn tests() -> Result<()> {
@@ -208,7 +204,7 @@ fn tests() -> Result<()> {
     for package in tools::NPM_PACKAGES {
         cargo.env(package.variable, package.program()?);
     }
-    show(&mut cargo)
+    run(&mut cargo)
 }
 
 #[cfg(test)]
@@ -217,17 +213,17 @@ mod tests {
 
     fn names(arguments: &[&str]) -> Result<Option<Vec<&'static str>>> {
         let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
-        Ok(choose(&arguments)?.map(|steps| steps.iter().map(|step| step.name).collect()))
+        Ok(select_steps(&arguments)?.map(|steps| steps.iter().map(|step| step.name).collect()))
     }
 
     #[test]
-    fn without_a_choice_every_step_runs() {
+    fn all_steps_run_by_default() {
         let all = names(&[]).unwrap().unwrap();
         assert_eq!(all, STEPS.map(|step| step.name));
     }
 
     #[test]
-    fn chosen_steps_run_in_the_order_of_the_gate() {
+    fn selected_steps_run_in_the_defined_order() {
         let expected = Some(vec!["format", "clippy"]);
         assert_eq!(names(&["--only", "clippy,format"]).unwrap(), expected);
         assert_eq!(
@@ -237,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_choice_names_what_there_is() {
+    fn unknown_step_is_refused_with_the_available_ones() {
         let error = names(&["--only", "clipy"]).unwrap_err().to_string();
         assert!(
             error.contains("`clipy`") && error.contains("clippy"),

@@ -1,4 +1,4 @@
-//! A real terminal, whose other end is listened to.
+//! The chat on a pseudo-terminal.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -14,22 +14,22 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use tempfile::TempDir;
 
-/// Longer than anything takes.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Longer than any step takes.
+const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What was said so far, and whether that was all.
-type Heard = Arc<(Mutex<(Vec<u8>, bool)>, Condvar)>;
+/// Output so far, and whether it has ended.
+type Output = Arc<(Mutex<(Vec<u8>, bool)>, Condvar)>;
 
-/// A chat on a terminal. It is ended when this goes.
+/// A chat on a terminal, which is killed on drop.
 pub struct Terminal {
     child: Child,
-    other_end: File,
-    heard: Heard,
+    master: File,
+    output: Output,
 }
 
 impl Terminal {
     pub fn open(home: &TempDir, args: &[&str]) -> Result<Self> {
-        let (other_end, terminal) = pair()?;
+        let (master, terminal) = open_pty()?;
         let mut command = Command::new(super::rye()?);
         command
             .arg("chat")
@@ -39,20 +39,20 @@ impl Terminal {
             .env("TERM", "xterm-256color")
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .current_dir(home.path().join("project"));
-        let child = on(command, &terminal)?;
+        let child = spawn_on(command, &terminal)?;
         drop(terminal);
-        let heard = Heard::default();
-        let (mut from, to) = (other_end.try_clone()?, Arc::clone(&heard));
+        let output = Output::default();
+        let (mut from, to) = (master.try_clone()?, Arc::clone(&output));
         std::thread::spawn(move || {
             let mut piece = [0; 16 * 1024];
             loop {
-                // A terminal that nobody holds any more gives an error.
+                // Reading from a terminal without a slave fails.
                 let count = from.read(&mut piece).unwrap_or(0);
-                let (all, news) = &*to;
+                let (all, changed) = &*to;
                 let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 all.0.extend(&piece[..count]);
                 all.1 = count == 0;
-                news.notify_all();
+                changed.notify_all();
                 if count == 0 {
                     return;
                 }
@@ -60,19 +60,19 @@ impl Terminal {
         });
         Ok(Self {
             child,
-            other_end,
-            heard,
+            master,
+            output,
         })
     }
 
     pub fn press(&self, keys: &str) -> Result<()> {
-        Ok((&self.other_end).write_all(keys.as_bytes())?)
+        Ok((&self.master).write_all(keys.as_bytes())?)
     }
 
-    /// Waits until it has said something; what it said before that is forgotten.
+    /// Waits for a text in the output, and drops the output up to it.
     pub fn until(&self, wanted: &str) -> Result<()> {
         self.wait(wanted, |all| {
-            let found = place(all, wanted.as_bytes());
+            let found = find(all, wanted.as_bytes());
             if let Some(at) = found {
                 all.drain(..at + wanted.len());
             }
@@ -80,13 +80,13 @@ impl Terminal {
         })
     }
 
-    /// Waits until it has said something, and nothing after it for a while.
+    /// Waits for a text that little or no output follows.
     pub fn until_last(&self, wanted: &str) -> Result<()> {
         let settled = Duration::from_millis(500);
         loop {
             self.until(wanted)?;
             std::thread::sleep(settled);
-            let (all, _) = &*self.heard;
+            let (all, _) = &*self.output;
             let all = all.lock().unwrap_or_else(PoisonError::into_inner);
             if all.0.len() < 200 {
                 return Ok(());
@@ -94,30 +94,30 @@ impl Terminal {
         }
     }
 
-    pub fn has_said(&self, words: &str) -> bool {
-        let (all, _) = &*self.heard;
+    pub fn has_printed(&self, text: &str) -> bool {
+        let (all, _) = &*self.output;
         let all = all.lock().unwrap_or_else(PoisonError::into_inner);
-        place(&all.0, words.as_bytes()).is_some()
+        find(&all.0, text.as_bytes()).is_some()
     }
 
     fn wait(&self, what: &str, mut is_there: impl FnMut(&mut Vec<u8>) -> bool) -> Result<()> {
-        let (all, news) = &*self.heard;
-        let end = Instant::now() + PATIENCE;
+        let (all, changed) = &*self.output;
+        let end = Instant::now() + TIMEOUT;
         let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
         while !is_there(&mut all.0) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() || all.1 {
-                let said = String::from_utf8_lossy(&all.0).into_owned();
-                bail!("waited for {what:?} and heard {said:?}");
+                let text = String::from_utf8_lossy(&all.0).into_owned();
+                bail!("waited for {what:?} and read {text:?}");
             }
-            let waited = news.wait_timeout(all, left);
+            let waited = changed.wait_timeout(all, left);
             all = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
     }
 
-    /// Seconds that all of its threads have run.
-    pub fn processor_time(&self) -> Result<f64> {
+    /// CPU time of all threads, in seconds.
+    pub fn cpu_time(&self) -> Result<f64> {
         let mut nanoseconds = 0.0;
         for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
             let line = fs::read_to_string(task?.path().join("schedstat"))?;
@@ -127,16 +127,16 @@ impl Terminal {
         Ok(nanoseconds / 1e9)
     }
 
-    /// How often any of its threads has waited and gone on.
-    pub fn wakings(&self) -> Result<f64> {
-        let mut wakings = 0.0;
+    /// Voluntary context switches of all threads.
+    pub fn wakeups(&self) -> Result<f64> {
+        let mut wakeups = 0.0;
         for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
             let status = fs::read_to_string(task?.path().join("status"))?;
             let lines = status.lines();
             let mut counts = lines.filter_map(|it| it.strip_prefix("voluntary_ctxt_switches:"));
-            wakings += counts.next().unwrap_or_default().trim().parse::<f64>()?;
+            wakeups += counts.next().unwrap_or_default().trim().parse::<f64>()?;
         }
-        Ok(wakings)
+        Ok(wakeups)
     }
 }
 
@@ -147,39 +147,39 @@ impl Drop for Terminal {
     }
 }
 
-/// How long a process takes that does nothing, on a terminal as well.
-pub fn of_nothing() -> Result<f64> {
-    let (_other_end, terminal) = pair()?;
+/// Run time of `/bin/true` on a terminal.
+pub fn time_bin_true() -> Result<f64> {
+    let (_master, terminal) = open_pty()?;
     let began = Instant::now();
-    let mut child = on(Command::new("/bin/true"), &terminal)?;
+    let mut child = spawn_on(Command::new("/bin/true"), &terminal)?;
     ensure!(child.wait()?.success());
     Ok(began.elapsed().as_secs_f64())
 }
 
-fn on(mut command: Command, terminal: &File) -> Result<Child> {
+fn spawn_on(mut command: Command, terminal: &File) -> Result<Child> {
     let end = || Ok::<_, std::io::Error>(Stdio::from(OwnedFd::from(terminal.try_clone()?)));
     command.stdin(end()?).stdout(end()?).stderr(end()?);
     Ok(command.spawn()?)
 }
 
-/// Both ends of a terminal.
-fn pair() -> Result<(File, File)> {
-    let other_end = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
-    grantpt(&other_end)?;
-    unlockpt(&other_end)?;
+/// Opens a pseudo-terminal: master and slave.
+fn open_pty() -> Result<(File, File)> {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+    grantpt(&master)?;
+    unlockpt(&master)?;
     let size = Winsize {
         ws_row: 40,
         ws_col: 120,
         ws_xpixel: 0,
         ws_ypixel: 0,
     };
-    tcsetwinsize(&other_end, size)?;
-    let name = ptsname(&other_end, Vec::new())?;
+    tcsetwinsize(&master, size)?;
+    let name = ptsname(&master, Vec::new())?;
     let name = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
     let terminal = File::options().read(true).write(true).open(name)?;
-    Ok((File::from(other_end), terminal))
+    Ok((File::from(master), terminal))
 }
 
-fn place(all: &[u8], wanted: &[u8]) -> Option<usize> {
+fn find(all: &[u8], wanted: &[u8]) -> Option<usize> {
     all.windows(wanted.len()).position(|it| it == wanted)
 }

@@ -1,4 +1,4 @@
-//! Turns that are on the disk when they are told, beside bare SQLite and the bare store.
+//! Durable turns, compared with plain SQLite and with the store alone.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,47 +13,48 @@ use rye_store::Sqlite;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::recorded::{Commits, Recorded, bytes};
-use super::work::{Talk, engine};
-use super::{beside, runtime};
-use crate::measure::try_interleaved;
+use super::fixture::{BenchSession, engine};
+use super::recording_store::{Commits, RecordingStore, payload_bytes};
+use super::{against_budget, runtime};
+use crate::measure::{median, try_interleaved};
 use crate::table::{Row, Unit};
 
-/// Rounds, each of a few turns.
+/// Rounds of `TURNS` turns each.
 const ROUNDS: usize = 60;
 const TURNS: usize = 5;
-/// The most commits that a turn with a tool may take.
-const COMMITS: f64 = 4.0;
-/// Sessions at once, and the turns of each.
+/// Budget of commits for a turn with a tool.
+const COMMIT_BUDGET: f64 = 4.0;
+/// Concurrent sessions.
 const SESSIONS: usize = 100;
-const EACH: usize = 5;
-const MANY_ROUNDS: usize = 9;
+/// Turns of each concurrent session.
+const SESSION_TURNS: usize = 5;
+const CONCURRENT_ROUNDS: usize = 9;
 
-/// One turn after the other, and many at once.
+/// Sequential and concurrent turns.
 pub(super) fn run() -> Result<Vec<Row>> {
-    let commits = recorded(1, TURNS)?;
-    // The first two make the session and its thread.
+    let commits = record_commits(1, TURNS)?;
+    // The first two commits create the session and its thread.
     let sizes: Vec<_> = commits
         .iter()
         .skip(2)
-        .map(|(_, batch)| bytes(batch))
+        .map(|(_, batch)| payload_bytes(batch))
         .collect::<Result<_>>()?;
     let count = f64::from(u32::try_from(sizes.len())?) / f64::from(u32::try_from(TURNS)?);
-    let what = "commits of a turn with a tool, beside 4";
-    let row = beside(what, count, COMMITS, Unit::Pieces);
-    Ok(vec![row, alone(&sizes)?, at_once()?])
+    let what = "commits of a turn with a tool vs. 4";
+    let row = against_budget(what, count, COMMIT_BUDGET, Unit::Count);
+    Ok(vec![row, sequential(&sizes)?, concurrent()?])
 }
 
-/// What so many sessions write in so many turns each.
-fn recorded(sessions: usize, turns: usize) -> Result<Vec<(SessionId, Batch)>> {
-    let store = Recorded::default();
+/// Records the commits of sessions with `turns` turns each.
+fn record_commits(sessions: usize, turns: usize) -> Result<Vec<(SessionId, Batch)>> {
+    let store = RecordingStore::default();
     let commits: Commits = Arc::clone(&store.commits);
     runtime()?.block_on(async {
         let engine = engine(store, "look")?;
         for _ in 0..sessions {
-            let mut talk = Talk::begin(&engine).await?;
+            let mut session = BenchSession::start(&engine).await?;
             for _ in 0..turns {
-                talk.turn().await?;
+                session.turn().await?;
             }
         }
         anyhow::Ok(())
@@ -62,8 +63,8 @@ fn recorded(sessions: usize, turns: usize) -> Result<Vec<(SessionId, Batch)>> {
     Ok(std::mem::take(&mut *commits))
 }
 
-/// The least that is durable: a table of documents, in a log that is waited for.
-fn bare(file: &Path) -> Result<Connection> {
+/// A minimal durable store: a table of documents with synchronous WAL.
+fn open_plain_sqlite(file: &Path) -> Result<Connection> {
     let db = Connection::open(file)?;
     let mode: String = db.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
     ensure!(mode == "wal");
@@ -72,45 +73,45 @@ fn bare(file: &Path) -> Result<Connection> {
     Ok(db)
 }
 
-/// A turn, beside as many bare commits of as many bytes.
-fn alone(sizes: &[usize]) -> Result<Row> {
-    let folder = TempDir::new()?;
-    let db = bare(&folder.path().join("bare.db"))?;
+/// A turn, compared with plain commits of the same sizes.
+fn sequential(sizes: &[usize]) -> Result<Row> {
+    let directory = TempDir::new()?;
+    let db = open_plain_sqlite(&directory.path().join("bare.db"))?;
     let docs: Vec<_> = sizes.iter().map(|size| "x".repeat(*size)).collect();
-    let floor = || {
+    let baseline = || {
         for doc in &docs {
             let mut put = db.prepare_cached("INSERT INTO docs (doc) VALUES (?1)")?;
-            // A statement alone is a transaction.
+            // Outside a transaction, each statement is one.
             put.execute([doc])?;
         }
         anyhow::Ok(())
     };
     let runtime = runtime()?;
-    let store = Sqlite::open(folder.path().join("sessions.db"))?;
-    let (engine, mut talk) = runtime.block_on(async {
+    let store = Sqlite::open(directory.path().join("sessions.db"))?;
+    let (engine, mut session) = runtime.block_on(async {
         let engine = engine(store, "look")?;
-        let talk = Talk::begin(&engine).await?;
-        anyhow::Ok((engine, talk))
+        let session = BenchSession::start(&engine).await?;
+        anyhow::Ok((engine, session))
     })?;
     let ours = || {
         runtime.block_on(async {
             for _ in 0..TURNS {
-                talk.turn().await?;
+                session.turn().await?;
             }
             anyhow::Ok(())
         })
     };
-    let (floor, ours) = try_interleaved(ROUNDS, floor, ours)?;
+    let (baseline, ours) = try_interleaved(ROUNDS, baseline, ours)?;
     runtime.block_on(engine.shutdown())?;
     let turns = f64::from(u32::try_from(TURNS)?);
-    let times = (floor / turns, ours / turns);
-    let what = "a durable turn with a tool, beside bare commits of its bytes";
+    let times = (baseline / turns, ours / turns);
+    let what = "durable turn with a tool vs. plain commits of its bytes";
     Ok(Row::time(what, times, 1.5))
 }
 
-/// Many sessions at once, beside the store alone that is given the same batches.
-fn at_once() -> Result<Row> {
-    let commits = recorded(SESSIONS, EACH)?;
+/// Concurrent sessions, compared with the store alone and the same batches.
+fn concurrent() -> Result<Row> {
+    let commits = record_commits(SESSIONS, SESSION_TURNS)?;
     let mut of_session: BTreeMap<SessionId, Vec<Batch>> = BTreeMap::new();
     for (session, batch) in commits {
         of_session.entry(session).or_default().push(batch);
@@ -119,33 +120,28 @@ fn at_once() -> Result<Row> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let (mut floors, mut all_ours) = (Vec::new(), Vec::new());
-    for round in 0..=MANY_ROUNDS {
-        let floor = runtime.block_on(store_alone(&of_session))?;
-        let ours = runtime.block_on(sessions_at_once())?;
-        // The first is not counted.
+    let (mut baselines, mut all_ours) = (Vec::new(), Vec::new());
+    for round in 0..=CONCURRENT_ROUNDS {
+        let baseline = runtime.block_on(time_store(&of_session))?;
+        let ours = runtime.block_on(time_sessions())?;
+        // The first round is a warm-up.
         if round > 0 {
-            floors.push(floor);
+            baselines.push(baseline);
             all_ours.push(ours);
         }
     }
-    let times = (middle(floors), middle(all_ours));
-    let what = "100 sessions at once, beside the store alone with their commits";
+    let times = (median(baselines), median(all_ours));
+    let what = "100 concurrent sessions vs. the store alone with their commits";
     Ok(Row::time(what, times, 1.0 / 0.8))
 }
 
-pub(super) fn middle(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
-async fn store_alone(commits: &BTreeMap<SessionId, Vec<Batch>>) -> Result<f64> {
-    let folder = TempDir::new()?;
-    let store = Arc::new(Sqlite::open(folder.path().join("sessions.db"))?);
+async fn time_store(commits: &BTreeMap<SessionId, Vec<Batch>>) -> Result<f64> {
+    let directory = TempDir::new()?;
+    let store = Arc::new(Sqlite::open(directory.path().join("sessions.db"))?);
     let mut leases = Vec::new();
     for (session, batches) in commits {
         let lease = store.claim(session, Claim::IfFree).await?;
-        // The first makes the session, which the engine's have been by then too.
+        // The first batch creates the session, which is not measured with the engine either.
         let mut batches = batches.iter().cloned();
         if let Some(first) = batches.next() {
             store.commit(&lease, first).await?;
@@ -169,19 +165,19 @@ async fn store_alone(commits: &BTreeMap<SessionId, Vec<Batch>>) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-async fn sessions_at_once() -> Result<f64> {
-    let folder = TempDir::new()?;
-    let engine = engine(Sqlite::open(folder.path().join("sessions.db"))?, "look")?;
-    let mut talks = Vec::new();
+async fn time_sessions() -> Result<f64> {
+    let directory = TempDir::new()?;
+    let engine = engine(Sqlite::open(directory.path().join("sessions.db"))?, "look")?;
+    let mut sessions = Vec::new();
     for _ in 0..SESSIONS {
-        talks.push(Talk::begin(&engine).await?);
+        sessions.push(BenchSession::start(&engine).await?);
     }
     let start = Instant::now();
     let mut all = JoinSet::new();
-    for mut talk in talks {
+    for mut session in sessions {
         all.spawn(async move {
-            for _ in 0..EACH {
-                talk.turn().await?;
+            for _ in 0..SESSION_TURNS {
+                session.turn().await?;
             }
             anyhow::Ok(())
         });

@@ -1,4 +1,4 @@
-//! A thousand sessions that wait for a person, in a process that does nothing else.
+//! Memory and wakeups of 1,000 sessions that wait at a gate.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -13,49 +13,53 @@ use rye_protocol::EventKind;
 use rye_store::Sqlite;
 use tempfile::TempDir;
 
-use super::beside;
-use super::work::engine;
+use super::against_budget;
+use super::fixture::engine;
 use crate::table::{Row, Unit};
 
-/// Says that this process is the one that waits, and where.
-const WAITS_IN: &str = "RYE_BENCH_WAITS_IN";
+/// Tells the child process to wait at gates, with its sessions in this directory.
+const WAIT_DIR: &str = "RYE_BENCH_WAIT_DIR";
 const SESSIONS: usize = 1_000;
-const MEMORY: f64 = 100.0 * 1024.0 * 1024.0;
-/// How long is looked whether anything moves: longer than anybody would poll.
-const WATCHED: Duration = Duration::from_secs(12);
+/// Budget in bytes.
+const MEMORY_BUDGET: f64 = 100.0 * 1024.0 * 1024.0;
+/// Observation time, longer than any polling interval.
+const OBSERVED: Duration = Duration::from_secs(12);
 
-/// What they hold, and how often any of their threads woke up.
+/// Memory and wakeups.
 pub(super) fn run() -> Result<Vec<Row>> {
-    let folder = TempDir::new()?;
+    let directory = TempDir::new()?;
     let mut child = Command::new(std::env::current_exe()?)
-        .env(WAITS_IN, folder.path())
+        .env(WAIT_DIR, directory.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
-    let told = child.stdout.take().context("it has no output")?;
+    let output = child
+        .stdout
+        .take()
+        .context("the child has no standard output")?;
     let mut line = String::new();
-    BufReader::new(told).read_line(&mut line)?;
-    ensure!(line == "ready\n", "it is not ready: {line}");
-    // It has just told us so.
+    BufReader::new(output).read_line(&mut line)?;
+    ensure!(line == "ready\n", "the child is not ready: {line}");
+    // Let it finish writing the line.
     sleep(Duration::from_millis(500));
     let process = Path::new("/proc").join(child.id().to_string());
-    let before = switches(&process)?;
-    sleep(WATCHED);
-    let woken = switches(&process)? - before;
+    let before = context_switches(&process)?;
+    sleep(OBSERVED);
+    let wakeups = context_switches(&process)? - before;
     let status = fs::read_to_string(process.join("status"))?;
     let memory = field(&status, "VmRSS:")? * 1024.0;
     drop(child.stdin.take());
-    ensure!(child.wait()?.success(), "the process that waits failed");
-    let held = "1,000 sessions that wait, beside 100 MiB";
-    let wakes = "how often they wake up in 12 s, beside once";
+    ensure!(child.wait()?.success(), "the child failed");
+    let memory_name = "memory of 1,000 waiting sessions vs. 100 MiB";
+    let wakeups_name = "their wakeups in 12 s vs. 1";
     Ok(vec![
-        beside(held, memory, MEMORY, Unit::Bytes),
-        beside(wakes, woken, 1.0, Unit::Pieces),
+        against_budget(memory_name, memory, MEMORY_BUDGET, Unit::Bytes),
+        against_budget(wakeups_name, wakeups, 1.0, Unit::Count),
     ])
 }
 
-/// How often the threads of a process have begun to wait.
-fn switches(process: &Path) -> Result<f64> {
+/// Voluntary context switches of all threads.
+fn context_switches(process: &Path) -> Result<f64> {
     let mut sum = 0.0;
     for task in fs::read_dir(process.join("task"))? {
         let status = fs::read_to_string(task?.path().join("status"))?;
@@ -67,24 +71,22 @@ fn switches(process: &Path) -> Result<f64> {
 fn field(status: &str, name: &str) -> Result<f64> {
     let value = status.lines().find_map(|line| line.strip_prefix(name));
     let value = value.and_then(|value| value.split_whitespace().next());
-    Ok(value
-        .with_context(|| format!("there is no {name}"))?
-        .parse()?)
+    Ok(value.with_context(|| format!("no field {name}"))?.parse()?)
 }
 
-/// Waits, if this is the process that does; comes back when its input ends.
-pub fn asked() -> Option<Result<()>> {
-    let folder = std::env::var_os(WAITS_IN)?;
-    Some(wait(Path::new(&folder)))
+/// Runs the child process, if this is one; returns when its input ends.
+pub fn run_if_requested() -> Option<Result<()>> {
+    let directory = std::env::var_os(WAIT_DIR)?;
+    Some(wait_at_gates(Path::new(&directory)))
 }
 
-fn wait(folder: &Path) -> Result<()> {
+fn wait_at_gates(directory: &Path) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
     let engine = runtime.block_on(async {
-        let engine = engine(Sqlite::open(folder.join("sessions.db"))?, "ask")?;
+        let engine = engine(Sqlite::open(directory.join("sessions.db"))?, "ask")?;
         for _ in 0..SESSIONS {
             let session = engine.create_session(NewSession::default()).await?;
             let mut events = session.subscribe(0);

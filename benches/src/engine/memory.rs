@@ -1,4 +1,4 @@
-//! Turns in memory, beside another runtime of agents that keeps nothing either.
+//! Turns in memory, compared with pi-agent-core.
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use rye_store::Memory;
 use tokio::task::JoinSet;
 
-use super::durable::middle;
+use super::fixture::{BenchSession, engine};
 use super::runtime;
-use super::work::{Talk, engine};
+use crate::measure::median;
 use crate::table::Row;
 
 /// Where `@mariozechner/pi-agent-core` is installed, and the Node that runs it.
@@ -18,31 +18,31 @@ const PEER: &str = "RYE_BENCH_PI";
 const NODE: &str = "RYE_BENCH_NODE";
 
 const ROUNDS: usize = 15;
-/// Turns of one session.
+/// Turns per session.
 const TURNS: u32 = 200;
 const AT_ONCE: u32 = 10;
-/// Five times as many turns a second.
+/// One fifth of the time.
 const GOAL: f64 = 1.0 / 5.0;
 
-/// One after the other, and ten at once.
+/// Sequential and concurrent sessions.
 pub(super) fn run() -> Result<Vec<Row>> {
     let mut peer = Peer::start()?;
     let rows = [
-        (1, "a turn in memory, beside pi-agent-core"),
-        (AT_ONCE, "the same, ten at once"),
+        (1, "turn in memory vs. pi-agent-core"),
+        (AT_ONCE, "the same, 10 concurrent sessions"),
     ];
     let rows = rows.map(|(sessions, what)| {
-        let (mut floors, mut all_ours) = (Vec::new(), Vec::new());
+        let (mut baselines, mut all_ours) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {
-            let (floor, ours) = (peer.turns(sessions)?, turns(sessions)?);
-            // What is compiled as it runs is let run for a while first.
+            let (baseline, ours) = (peer.turns(sessions)?, turns(sessions)?);
+            // The first third is a warm-up for the JIT compiler.
             if round >= ROUNDS / 3 {
-                floors.push(floor);
+                baselines.push(baseline);
                 all_ours.push(ours);
             }
         }
         let count = f64::from(sessions * TURNS);
-        let times = (middle(floors) / count, middle(all_ours) / count);
+        let times = (median(baselines) / count, median(all_ours) / count);
         Ok(Row::time(what, times, GOAL))
     });
     rows.into_iter().collect()
@@ -56,9 +56,9 @@ fn turns(sessions: u32) -> Result<f64> {
         for _ in 0..sessions {
             let engine = engine.clone();
             all.spawn(async move {
-                let mut talk = Talk::begin(&engine).await?;
+                let mut session = BenchSession::start(&engine).await?;
                 for _ in 0..TURNS {
-                    talk.turn().await?;
+                    session.turn().await?;
                 }
                 anyhow::Ok(())
             });
@@ -70,11 +70,11 @@ fn turns(sessions: u32) -> Result<f64> {
     })
 }
 
-/// A process that does the same turns when told to.
+/// A Node process that runs the same turns with pi-agent-core.
 struct Peer {
     child: Child,
-    tell: ChildStdin,
-    told: Lines<BufReader<ChildStdout>>,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
 }
 
 impl Peer {
@@ -89,15 +89,25 @@ impl Peer {
             .stdout(Stdio::piped())
             .spawn()
             .context("cannot start node")?;
-        let tell = child.stdin.take().context("it has no input")?;
-        let told = child.stdout.take().context("it has no output")?;
-        let told = BufReader::new(told).lines();
-        Ok(Self { child, tell, told })
+        let input = child
+            .stdin
+            .take()
+            .context("the peer has no standard input")?;
+        let output = child
+            .stdout
+            .take()
+            .context("the peer has no standard output")?;
+        let output = BufReader::new(output).lines();
+        Ok(Self {
+            child,
+            input,
+            output,
+        })
     }
 
     fn turns(&mut self, agents: u32) -> Result<f64> {
-        writeln!(self.tell, "{agents} {TURNS}")?;
-        let line = self.told.next().context("it ended")??;
+        writeln!(self.input, "{agents} {TURNS}")?;
+        let line = self.output.next().context("the peer ended")??;
         Ok(line.parse()?)
     }
 }

@@ -1,11 +1,11 @@
-// The same turns, one tool call each, in another runtime of agents that keeps nothing.
-// Told to do so many turns in so many agents at once, it prints the seconds they took.
+// The same turns, with one tool call each, with pi-agent-core in memory. For each line with a
+// number of agents and of turns, runs them concurrently and prints the seconds.
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
-const place = join(process.argv.at(-1), "node_modules");
-const load = (name) => import(pathToFileURL(join(place, name, "dist/index.js")));
+const modules = join(process.argv.at(-1), "node_modules");
+const load = (name) => import(pathToFileURL(join(modules, name, "dist/index.js")));
 const { Agent } = await load("@mariozechner/pi-agent-core");
 const { registerFauxProvider, fauxAssistantMessage, fauxToolCall } = await load("@mariozechner/pi-ai");
 

@@ -1,4 +1,4 @@
-//! `rye execute` from a new process, beside the interpreter by hand.
+//! `rye execute` from a new process, compared with the interpreter alone.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -14,28 +14,28 @@ use super::write_signed;
 use crate::measure::try_interleaved;
 use crate::table::Row;
 
-/// Rounds of whole processes.
+/// Processes that are started.
 const STARTS: usize = 201;
-/// A script as the guides have it: its parameters on standard input, JSON out.
+/// A script as in the guides: parameters on standard input, JSON on standard output.
 const PYTHON: &str = "__version__ = \"1.0.0\"\n__executor_id__ = \"rye/core/runtimes/python/script\"\n\
     CONFIG_SCHEMA = {\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\"}}}\n\
     import json\nimport sys\n\n\
     if __name__ == \"__main__\":\n    given = json.load(sys.stdin)\n    \
-    print(json.dumps({\"hello\": given.get(\"name\", \"world\")}))\n";
-/// What the command of a bash tool is.
+    print(json.dumps({\"hello\": given.get(\"name\", \"fixture\")}))\n";
+/// Command of a bash tool.
 const COMMAND: &str = "echo '{}'";
 
-/// A Python script, a script of bash, and a command of bash.
+/// A Python script, a bash command and a bash script.
 pub(super) fn run() -> Result<Vec<Row>> {
-    let world = World::make()?;
-    let python = world.python.clone();
-    let script = world.tools.join("greet.py");
-    let shell = world.tools.join("say.sh");
-    let project = world.project.as_os_str();
+    let fixture = Fixture::new()?;
+    let python = fixture.python.clone();
+    let script = fixture.tools.join("greet.py");
+    let shell = fixture.tools.join("say.sh");
+    let project = fixture.project.as_os_str();
     let rows = [
         (
-            "cold rye execute of a Python script, beside python3 tool.py",
-            world.beside(
+            "cold rye execute of a Python script vs. python3 tool.py",
+            fixture.compare(
                 "greet",
                 &python,
                 &[script.as_os_str(), "--project-path".as_ref(), project],
@@ -43,8 +43,8 @@ pub(super) fn run() -> Result<Vec<Row>> {
             1.10,
         ),
         (
-            "cold rye execute of a bash command, beside bash -c",
-            world.beside(
+            "cold rye execute of a bash command vs. bash -c",
+            fixture.compare(
                 "echo",
                 "/bin/bash".as_ref(),
                 &["-c".as_ref(), COMMAND.as_ref()],
@@ -52,8 +52,8 @@ pub(super) fn run() -> Result<Vec<Row>> {
             3.0,
         ),
         (
-            "cold rye execute of a bash script, beside bash tool.sh",
-            world.beside("say", "/bin/bash".as_ref(), &[shell.as_os_str(), project])?,
+            "cold rye execute of a bash script vs. bash tool.sh",
+            fixture.compare("say", "/bin/bash".as_ref(), &[shell.as_os_str(), project])?,
             3.0,
         ),
     ];
@@ -61,42 +61,43 @@ pub(super) fn run() -> Result<Vec<Row>> {
     Ok(rows.into())
 }
 
-/// A project with signed tools, and a person who trusts them.
-struct World {
-    folder: TempDir,
+/// A project with signed tools and a user who trusts them.
+struct Fixture {
+    directory: TempDir,
     project: PathBuf,
     tools: PathBuf,
     rye: OsString,
-    /// The interpreter itself: what is on `PATH` may be a script that looks for one.
+    /// The interpreter itself; `python3` on `PATH` may be a wrapper script.
     python: PathBuf,
 }
 
-impl World {
-    fn make() -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let project = folder.path().join("project");
+impl Fixture {
+    fn new() -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let project = directory.path().join("project");
         let tools = project.join(".ai/tools");
-        let key = OwnKeys::of(&folder.path().join("user")).generate("bench", Existing::Refuse)?;
+        let key =
+            OwnKeys::of(&directory.path().join("user")).generate("bench", Existing::Refuse)?;
         write_signed(&tools.join("greet.py"), PYTHON, &key)?;
         let bash = "executor_id: rye/core/runtimes/bash/bash\n";
         let command = format!("version: \"1.0.0\"\n{bash}config: {{ command: \"{COMMAND}\" }}\n");
         write_signed(&tools.join("echo.yaml"), &command, &key)?;
         let script = format!("# {bash}# version: \"1.0.0\"\n{COMMAND}\n");
         write_signed(&tools.join("say.sh"), &script, &key)?;
-        let asked = Command::new("python3")
+        let output = Command::new("python3")
             .args(["-c", "import sys; print(sys.executable)"])
             .output()?;
         Ok(Self {
             project,
             tools,
             rye: std::env::var_os("RYE_BIN").context("RYE_BIN is not set")?,
-            python: String::from_utf8(asked.stdout)?.trim().into(),
-            folder,
+            python: String::from_utf8(output.stdout)?.trim().into(),
+            directory,
         })
     }
 
-    /// A program by hand, and the tool that is the same.
-    fn beside(
+    /// Compares a program with the equivalent tool.
+    fn compare(
         &self,
         tool: &str,
         program: &Path,
@@ -109,26 +110,29 @@ impl World {
         )
     }
 
-    /// Runs a command to its end, in the same surroundings whichever it is.
+    /// Runs a command in the same environment for both.
     fn finish(&self, command: &mut Command) -> Result<()> {
-        let python = self.python.parent().context("python3 is in no folder")?;
+        let python = self
+            .python
+            .parent()
+            .context("python3 has no parent directory")?;
         let path = std::env::join_paths([python, "/usr/bin".as_ref(), "/bin".as_ref()])?;
         let mut child = command
             .env_clear()
-            .env("HOME", self.folder.path().join("user"))
+            .env("HOME", self.directory.path().join("user"))
             .env("PATH", path)
             .current_dir(&self.project)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
         let mut stdin = child.stdin.take().context("no standard input")?;
-        // It may have ended without reading.
+        // The process may end without reading.
         let _ = stdin.write_all(b"{}");
         drop(stdin);
         let output = child.wait_with_output()?;
         ensure!(
             output.status.success() && output.stdout.starts_with(b"{"),
-            "{command:?} gave {output:?}"
+            "{command:?} printed {output:?}"
         );
         Ok(())
     }

@@ -1,4 +1,4 @@
-"""A chain of nodes that each add one, walked by LangGraph: the seconds of a node."""
+"""Runs a chain of nodes that each add one with LangGraph and prints the seconds per node."""
 
 import os
 import sqlite3
@@ -25,22 +25,22 @@ for index in range(length):
     before = "n%d" % index
 graph.add_edge(before, END)
 config = {"recursion_limit": length + 10}
-with tempfile.TemporaryDirectory(dir=os.getcwd()) as folder:
+with tempfile.TemporaryDirectory(dir=os.getcwd()) as directory:
     if mode == "memory":
-        walker = graph.compile()
+        app = graph.compile()
     else:
-        connection = sqlite3.connect(os.path.join(folder, "saved.db"), check_same_thread=False)
+        connection = sqlite3.connect(os.path.join(directory, "saved.db"), check_same_thread=False)
         saver = SqliteSaver(connection)
         saver.setup()
-        walker = graph.compile(checkpointer=saver)
+        app = graph.compile(checkpointer=saver)
     durability = {"durability": "sync"} if mode == "sync" else {}
     best = None
-    # As many turns as a few seconds have room for, the first of them for warming up.
+    # As many rounds as fit into a few seconds; the first one is a warm-up.
     turn, until = 0, time.perf_counter() + 4
     while turn < 2 or (turn < 6 and time.perf_counter() < until):
         config["configurable"] = {"thread_id": str(turn)}
         start = time.perf_counter()
-        output = walker.invoke({"n": 0}, config, **durability)
+        output = app.invoke({"n": 0}, config, **durability)
         took = time.perf_counter() - start
         assert output["n"] == length, output
         if turn:

@@ -1,4 +1,4 @@
-//! Clients that do as little as they can.
+//! Minimal MCP clients.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -6,9 +6,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio as Pipe};
 
 use anyhow::{Context, Result, ensure};
 
-/// The newest revision that begins with a handshake.
-const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
-const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+/// Handshake of the newest revision that has one.
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 
 fn call(id: usize, tool: &str) -> String {
     let arguments = r#"{"item_type":"tool","item_id":"nothing","parameters":{"text":"hello"}}"#;
@@ -17,7 +17,7 @@ fn call(id: usize, tool: &str) -> String {
     )
 }
 
-/// Over pipes.
+/// A client over standard input and output.
 pub struct Stdio {
     child: Child,
     input: ChildStdin,
@@ -36,17 +36,17 @@ impl Stdio {
             output: BufReader::new(output),
             line: String::new(),
         };
-        client.send(HELLO)?;
+        client.send(INITIALIZE)?;
         client.receive()?;
-        client.send(READY)?;
+        client.send(INITIALIZED)?;
         Ok(client)
     }
 
-    /// So many calls, of which some are under way at once.
-    pub fn calls(&mut self, number: usize, at_once: usize, tool: &str) -> Result<()> {
+    /// Makes `number` calls, at most `concurrency` at the same time.
+    pub fn calls(&mut self, number: usize, concurrency: usize, tool: &str) -> Result<()> {
         let mut sent = 0;
         for answered in 0..number {
-            while sent < number && sent < answered + at_once {
+            while sent < number && sent < answered + concurrency {
                 self.send(&call(sent + 1, tool))?;
                 sent += 1;
             }
@@ -56,7 +56,7 @@ impl Stdio {
         Ok(())
     }
 
-    /// The bytes of memory that the server holds.
+    /// Resident memory of the server, in bytes.
     pub fn resident(&self) -> Result<f64> {
         let path = format!("/proc/{}/smaps_rollup", self.child.id());
         let text = std::fs::read_to_string(path)?;
@@ -73,7 +73,10 @@ impl Stdio {
 
     fn receive(&mut self) -> Result<()> {
         self.line.clear();
-        ensure!(self.output.read_line(&mut self.line)? > 0, "it has ended");
+        ensure!(
+            self.output.read_line(&mut self.line)? > 0,
+            "the server has ended"
+        );
         Ok(())
     }
 }
@@ -85,7 +88,7 @@ impl Drop for Stdio {
     }
 }
 
-/// Over one connection that stays.
+/// A client over one HTTP connection.
 pub struct Http {
     child: Child,
     stream: BufReader<TcpStream>,
@@ -93,7 +96,7 @@ pub struct Http {
 }
 
 impl Http {
-    /// A server prints where it is.
+    /// Starts a server, which prints its address.
     pub fn start(command: &mut Command) -> Result<Self> {
         let mut child = command.stdout(Pipe::piped()).spawn()?;
         let mut line = String::new();
@@ -106,14 +109,14 @@ impl Http {
             stream: BufReader::new(stream),
             session: String::new(),
         };
-        let (headers, _) = client.post(HELLO)?;
+        let (headers, _) = client.post(INITIALIZE)?;
         let is_session = |line: &&str| line.to_ascii_lowercase().starts_with("mcp-session-id:");
         let session = headers.lines().find(is_session);
         let session = session.and_then(|line| line.split_once(':'));
         client.session = session
             .map(|(_, id)| id.trim().to_owned())
             .unwrap_or_default();
-        client.post(READY)?;
+        client.post(INITIALIZED)?;
         Ok(client)
     }
 
@@ -136,17 +139,20 @@ impl Http {
             body.len()
         );
         self.stream.get_mut().write_all(request.as_bytes())?;
-        self.answer()
+        self.read_response()
     }
 
-    fn answer(&mut self) -> Result<(String, String)> {
+    fn read_response(&mut self) -> Result<(String, String)> {
         let mut headers = String::new();
         while !headers.ends_with("\r\n\r\n") {
-            ensure!(self.stream.read_line(&mut headers)? > 0, "it has ended");
+            ensure!(
+                self.stream.read_line(&mut headers)? > 0,
+                "the server has ended"
+            );
         }
         let lower = headers.to_ascii_lowercase();
         if lower.contains("transfer-encoding: chunked") {
-            return Ok((headers, self.chunks()?));
+            return Ok((headers, self.read_chunks()?));
         }
         let length = lower
             .lines()
@@ -157,7 +163,7 @@ impl Http {
         Ok((headers, String::from_utf8(body)?))
     }
 
-    fn chunks(&mut self) -> Result<String> {
+    fn read_chunks(&mut self) -> Result<String> {
         let mut body = String::new();
         loop {
             let mut size = String::new();

@@ -1,14 +1,14 @@
-//! The same tool as a Python program.
+//! The same tool as a FastMCP server.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// Where FastMCP is installed, with the Python that runs it in `bin`.
-const PLACE: &str = "RYE_BENCH_FASTMCP";
+/// Variable with the directory of FastMCP, which has its Python in `bin`.
+const DIRECTORY: &str = "RYE_BENCH_FASTMCP";
 
-/// It gives what it is given, as ours does.
+/// Returns its parameters, as ours does.
 const SERVER: &str = r#"
 from fastmcp import FastMCP
 
@@ -22,12 +22,13 @@ server.run(show_banner=False)
 "#;
 
 pub(super) fn server() -> Result<Command> {
-    let place = std::env::var_os(PLACE).map(PathBuf::from);
-    let place = place.with_context(|| format!("{PLACE} is not set: cargo xtask bench"))?;
-    let mut python = Command::new(place.join("bin/python"));
+    let directory = std::env::var_os(DIRECTORY).map(PathBuf::from);
+    let directory =
+        directory.with_context(|| format!("{DIRECTORY} is not set: cargo xtask bench"))?;
+    let mut python = Command::new(directory.join("bin/python"));
     python
         .args(["-c", SERVER])
-        .env("PYTHONPATH", &place)
+        .env("PYTHONPATH", &directory)
         .env("FASTMCP_LOG_LEVEL", "ERROR")
         .env("FASTMCP_CHECK_FOR_UPDATES", "off");
     Ok(python)

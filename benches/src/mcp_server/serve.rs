@@ -1,4 +1,4 @@
-//! The servers that are measured.
+//! The measured servers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,33 +28,33 @@ use tokio_util::sync::CancellationToken;
 
 use crate::executor::write_signed;
 
-/// The word by which this program knows that it is to serve.
+/// First argument of a child process that serves.
 const SERVE: &str = "--serve-mcp";
 
-/// This program again, as a server.
-pub fn again(which: &str, transport: &str) -> Result<Command> {
+/// Command that runs this program as a server.
+pub fn child_command(which: &str, transport: &str) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args([SERVE, which, transport]);
     Ok(command)
 }
 
-/// Serves, if that is what this program was started for.
-pub fn asked() -> Option<Result<()>> {
+/// Serves, if this is a child process.
+pub fn run_if_requested() -> Option<Result<()>> {
     let words: Vec<_> = std::env::args().skip(1).collect();
     let [serve, which, transport] = words.as_slice() else {
         return None;
     };
-    (serve == SERVE).then(|| serving(which, transport))
+    (serve == SERVE).then(|| run_server(which, transport))
 }
 
-fn serving(which: &str, transport: &str) -> Result<()> {
+fn run_server(which: &str, transport: &str) -> Result<()> {
     let supervisor = Arc::new(Supervisor::start()?);
     let mut runtime = if transport == "http" {
         tokio::runtime::Builder::new_multi_thread()
     } else {
         tokio::runtime::Builder::new_current_thread()
     };
-    // As `rye mcp serve` does; the other is as the SDK's examples are.
+    // As many threads as `rye mcp serve` has; the echo server is as in the SDK's examples.
     if transport == "http" && which == "noop" {
         runtime.worker_threads(http::threads());
     }
@@ -63,12 +63,12 @@ fn serving(which: &str, transport: &str) -> Result<()> {
         if which == "echo" {
             return echo(transport).await;
         }
-        let server = Server::new(Arc::new(Nothing::new(supervisor)?));
+        let server = Server::new(Arc::new(NoopGateway::new(supervisor)?));
         serve(move || server.connection(), transport).await
     })
 }
 
-#[expect(clippy::print_stdout, reason = "where it is, for who started it")]
+#[expect(clippy::print_stdout, reason = "the parent process reads the address")]
 async fn serve<H: ServerHandler>(
     make: impl Fn() -> H + Send + Sync + 'static,
     transport: &str,
@@ -84,8 +84,8 @@ async fn serve<H: ServerHandler>(
     Ok(())
 }
 
-/// A server as the SDK's own examples write it, with nothing of ours in it.
-#[expect(clippy::print_stdout, reason = "where it is, for who started it")]
+/// A server as in the SDK's examples.
+#[expect(clippy::print_stdout, reason = "the parent process reads the address")]
 async fn echo(transport: &str) -> Result<()> {
     if transport == "stdio" {
         let streams = (tokio::io::stdin(), tokio::io::stdout());
@@ -105,7 +105,7 @@ async fn echo(transport: &str) -> Result<()> {
     Ok(())
 }
 
-/// The least that a server can do.
+/// Returns the arguments of a call.
 struct Echo;
 
 impl ServerHandler for Echo {
@@ -131,14 +131,14 @@ impl ServerHandler for Echo {
     }
 }
 
-/// A project with one tool, which does nothing.
-struct Nothing {
+/// A project with one empty tool.
+struct NoopGateway {
     project: PathBuf,
     executor: Arc<Executor>,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
-/// Gives what it is given.
+/// Returns its parameters.
 struct Noop;
 
 impl Primitive for Noop {
@@ -156,10 +156,13 @@ impl Primitive for Noop {
     }
 }
 
-impl Nothing {
+impl NoopGateway {
     fn new(supervisor: Arc<Supervisor>) -> Result<Self> {
-        let folder = tempfile::tempdir()?;
-        let (project, user) = (folder.path().join("project"), folder.path().join("user"));
+        let directory = tempfile::tempdir()?;
+        let (project, user) = (
+            directory.path().join("project"),
+            directory.path().join("user"),
+        );
         let key = OwnKeys::of(&user).generate("bench", Existing::Refuse)?;
         let tools = project.join(".ai/tools");
         let primitive = "version: \"1.0.0\"\ntool_type: primitive\nexecutor_id: null\n";
@@ -168,7 +171,7 @@ impl Nothing {
         write_signed(&tools.join("nothing.yaml"), tool, &key)?;
         let places = Places {
             user: Some(user),
-            ..Places::new(&project, folder.path().join("cache"))
+            ..Places::new(&project, directory.path().join("cache"))
         };
         let mut executor = Executor::new(places, supervisor);
         let id = "noop".parse().context("an id")?;
@@ -178,16 +181,16 @@ impl Nothing {
         Ok(Self {
             project,
             executor: Arc::new(executor),
-            _folder: folder,
+            _directory: directory,
         })
     }
 }
 
-fn no<T>() -> Result<T, Refusal> {
-    Err(Refusal::new("bench", "only execute is measured"))
+fn unsupported<T>() -> Result<T, Refusal> {
+    Err(Refusal::new("bench", "only `execute` is supported"))
 }
 
-impl Gateway for Nothing {
+impl Gateway for NoopGateway {
     fn workplace(&self) -> Workplace {
         Workplace {
             project: self.project.clone(),
@@ -201,31 +204,31 @@ impl Gateway for Nothing {
     }
 
     fn search(&self, _: &Path, _: &Search) -> Answer {
-        no()
+        unsupported()
     }
 
     fn load(&self, _: &Path, _: &Load) -> Answer {
-        no()
+        unsupported()
     }
 
     fn new_copy(&self, _: &Path, _: &Load) -> Result<NewCopy, Refusal> {
-        no()
+        unsupported()
     }
 
     fn copy(&self, _: &Path, _: &Load, _: &NewCopy) -> Answer {
-        no()
+        unsupported()
     }
 
     fn unsigned(&self, _: &Path, _: &Sign) -> Result<Vec<Unsigned>, Refusal> {
-        no()
+        unsupported()
     }
 
     fn sign(&self, _: &Path, _: &Sign, _: &[Unsigned]) -> Answer {
-        no()
+        unsupported()
     }
 
     fn help(&self, _: Option<&str>) -> Answer {
-        no()
+        unsupported()
     }
 
     fn executor(&self, _: &Path) -> Result<Arc<Executor>, Refusal> {
@@ -233,18 +236,18 @@ impl Gateway for Nothing {
     }
 
     fn decided(&self, _: &Path, _: &Gated) -> Result<Decided, Refusal> {
-        no()
+        unsupported()
     }
 
     fn record(&self, _: &Path, _: &Gated, _: bool) -> Result<(), Refusal> {
-        no()
+        unsupported()
     }
 
     fn start(&self, _: &Path, _: Request) -> Answer {
-        no()
+        unsupported()
     }
 
     fn list(&self, _: &Path, _: &str, _: Option<&str>, _: usize) -> Result<Vec<Listed>, Refusal> {
-        no()
+        unsupported()
     }
 }

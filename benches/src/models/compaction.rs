@@ -1,4 +1,4 @@
-//! A long history, and what is to be done about it.
+//! Planning the compaction of a long history.
 
 use rye_engine::compaction::Settings;
 use rye_engine::compaction::plan::{Plan, plan};
@@ -9,25 +9,25 @@ use crate::measure::interleaved;
 use crate::table::Row;
 
 const ENTRIES: usize = 10_000;
-/// What it may take.
-const ALLOWED: f64 = 0.010;
+/// Budget in seconds.
+const BUDGET: f64 = 0.010;
 
-/// Plans over so many entries.
+/// Plans a compaction of `ENTRIES` entries.
 pub(super) fn run() -> Row {
     let messages = history(ENTRIES / 3 + 1).messages;
     let path: Vec<Entry> = messages.iter().map(|message| entry(message)).collect();
-    assert!(path.len() >= ENTRIES, "it is too short");
+    assert!(path.len() >= ENTRIES, "the history is too short");
     let settings = Settings::default();
     let (_, ours) = interleaved(
         101,
         || (),
         || {
             let planned = plan(&path, Compacting::Full, u64::MAX, 180_000, &settings);
-            assert!(matches!(planned, Plan::Summarise(_)), "there is no plan");
+            assert!(matches!(planned, Plan::Summarise(_)), "expected a summary");
         },
     );
-    let what = "plan over 10,000 entries: allowed, taken";
-    Row::time(what, (ALLOWED, ours), 1.0)
+    let what = "compaction plan of 10,000 entries vs. budget";
+    Row::time(what, (BUDGET, ours), 1.0)
 }
 
 fn entry(message: &Message) -> Entry {

@@ -1,11 +1,11 @@
-// The same stream, read by another library. Told an address, it reads one answer from there
-// and prints the seconds of processor time that it took.
+// Reads the same stream with pi-ai. For each address on standard input, reads one answer and
+// prints the CPU time in seconds.
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
-const place = join(process.argv.at(-1), "node_modules/@mariozechner/pi-ai/dist/index.js");
-const { stream } = await import(pathToFileURL(place));
+const path = join(process.argv.at(-1), "node_modules/@mariozechner/pi-ai/dist/index.js");
+const { stream } = await import(pathToFileURL(path));
 
 for await (const address of createInterface({ input: process.stdin })) {
   const model = {
@@ -13,7 +13,7 @@ for await (const address of createInterface({ input: process.stdin })) {
     reasoning: false, input: ["text"], contextWindow: 1000000, maxTokens: 4000,
     cost: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0 },
   };
-  const context = { messages: [{ role: "user", content: "Go on.", timestamp: 0 }] };
+  const context = { messages: [{ role: "user", content: "Continue.", timestamp: 0 }] };
   const before = process.cpuUsage();
   let words = 0;
   for await (const event of stream(model, context, { apiKey: "x" })) {

@@ -1,51 +1,52 @@
-//! A tool call of an agent, as a person has it: `rye prompt` with its sessions in a file, and
-//! a shell that really runs. From the request that wants the call to the one that brings its
-//! result; where a rule allows it, and where somebody approves each call at a gate.
+//! A shell tool call in `rye prompt`: time from the model request that asks for the call to
+//! the request with its result, if a rule allows the call and if each call is approved at a
+//! gate.
 
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, ensure};
-use rye_model_wire::{Reply, Said, Wire};
+use rye_model_wire::{Completion, MockProvider, Reply};
 use serde_json::json;
 
-use super::{home, middle, prompt, rye};
+use super::{home, prompt, rye};
+use crate::measure::median;
 use crate::table::{NO_GOAL, Row};
 
-/// What a call may take, all of it written down.
-const ALLOWED: f64 = 0.005;
+/// Budget of a call, including storage, in seconds.
+const BUDGET: f64 = 0.005;
 const PROCESSES: usize = 5;
 const CALLS: usize = 41;
-/// The first ones of a process make and warm what later ones find.
-const WARM: usize = 5;
+/// Calls of each process that are a warm-up.
+const WARM_UP: usize = 5;
 
-/// A call that is allowed, and one that is approved, which is written down as well.
+/// Measures allowed and approved calls.
 pub(super) fn run() -> Result<[Row; 2]> {
-    let allowed = "shell tool call to the next request: allowed, taken";
+    let allowed = "shell tool call to the next request vs. budget";
     let approved = "the same, approved at a gate";
     Ok([
-        Row::time(allowed, (ALLOWED, calls("allow")?), 1.0),
-        Row::time(approved, (ALLOWED, calls("ask")?), NO_GOAL),
+        Row::time(allowed, (BUDGET, time_calls("allow")?), 1.0),
+        Row::time(approved, (BUDGET, time_calls("ask")?), NO_GOAL),
     ])
 }
 
-/// What a call takes under a rule.
-fn calls(rule: &str) -> Result<f64> {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&asked);
-    let wire = Wire::new(move |_, request| {
-        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.push(request.at);
-        let number = seen.len();
-        let said = if number > CALLS {
-            Said::text("Done.")
+/// Median time of a call under a rule.
+fn time_calls(rule: &str) -> Result<f64> {
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&requests);
+    let mock = MockProvider::new(move |_, request| {
+        let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.push(request.received_at);
+        let number = log.len();
+        let completion = if number > CALLS {
+            Completion::text("Done.")
         } else {
             let id = format!("call_{number}");
-            Said::call(&id, "bash", json!({ "command": "echo hello" }))
+            Completion::call(&id, "bash", json!({ "command": "echo hello" }))
         };
-        Reply::stream(rye_model_wire::Api::OpenAiChat.stream(&said))
+        Reply::stream(rye_model_wire::Api::OpenAiChat.stream(&completion))
     });
-    let home = home(&wire.url())?;
+    let home = home(&mock.url())?;
     let rules = home.path().join(".ai/config/agent/approvals.yaml");
     let rule = format!("rules:\n  - {{ tool: 'builtin:bash', action: {rule} }}\n");
     fs::write(rules, rule)?;
@@ -54,12 +55,16 @@ fn calls(rule: &str) -> Result<f64> {
         let status = prompt(&rye()?, home.path(), "work")
             .args(["--sandbox", "local", "--yes"])
             .status()?;
-        ensure!(status.success(), "`rye prompt` has failed");
-        let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
-        ensure!(asked.len() == CALLS + 1, "{} requests came", asked.len());
-        let between = asked.windows(2).skip(WARM);
+        ensure!(status.success(), "`rye prompt` failed");
+        let mut requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
+        ensure!(
+            requests.len() == CALLS + 1,
+            "got {} requests",
+            requests.len()
+        );
+        let between = requests.windows(2).skip(WARM_UP);
         times.extend(between.map(|pair| (pair[1] - pair[0]).as_secs_f64()));
-        asked.clear();
+        requests.clear();
     }
-    Ok(middle(times))
+    Ok(median(times))
 }

@@ -1,5 +1,4 @@
-//! The processor time that a streamed token costs, beside that of another library on the
-//! same stream.
+//! CPU time per streamed token, compared with pi-ai on the same stream.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
@@ -9,9 +8,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use rye_engine::model::{Deltas, Model as _};
 use rye_model::{Api, HttpModel, Price};
-use rye_model_wire::{Reply, Said, Wire};
+use rye_model_wire::{Completion, MockProvider, Reply};
 
-use super::{history, middle, model};
+use super::{history, model};
+use crate::measure::median;
 use crate::table::Row;
 
 /// Where `@mariozechner/pi-ai` is installed, and the Node that runs it.
@@ -20,68 +20,69 @@ const NODE: &str = "RYE_BENCH_NODE";
 
 const ROUNDS: usize = 15;
 const TOKENS: usize = 20_000;
-/// A fifth.
+/// One fifth of the CPU time.
 const GOAL: f64 = 1.0 / 5.0;
 
-/// Reads one answer of many tokens, again and again.
+/// Reads an answer of `TOKENS` tokens repeatedly.
 pub(super) fn run() -> Result<Row> {
-    let said = Said::text("word ".repeat(TOKENS));
-    let stream = rye_model_wire::Api::OpenAiChat.stream(&said);
+    let completion = Completion::text("word ".repeat(TOKENS));
+    let stream = rye_model_wire::Api::OpenAiChat.stream(&completion);
     let events = stream.matches("data: ").count();
-    ensure!(events > TOKENS / 2, "{events} events are few");
-    let wire = Wire::new(move |_, _| Reply::stream(stream.clone()));
-    let mut peer = Peer::start(&format!("{}/v1", wire.url()))?;
-    let (provider, target) = model(Api::OpenAiChat, &wire.url());
+    ensure!(events > TOKENS / 2, "too few events: {events}");
+    let mock = MockProvider::new(move |_, _| Reply::stream(stream.clone()));
+    let mut peer = Peer::start(&format!("{}/v1", mock.url()))?;
+    let (provider, target) = model(Api::OpenAiChat, &mock.url());
     let model = HttpModel::new(provider, target, Price::default());
-    let (mut floors, mut ours) = (Vec::new(), Vec::new());
+    let (mut baselines, mut ours) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        let floor = peer.read()?;
+        let baseline = peer.read()?;
         let own = read(&model)?;
-        // What is compiled as it runs is let run for a while first.
+        // The first third is a warm-up for the JIT compiler.
         if round >= ROUNDS / 3 {
-            floors.push(floor);
+            baselines.push(baseline);
             ours.push(own);
         }
     }
     #[expect(clippy::cast_precision_loss, reason = "tens of thousands")]
     let events = events as f64;
     Ok(Row::time(
-        "processor time of a streamed token, beside pi-ai",
-        (middle(floors) / events, middle(ours) / events),
+        "CPU time per streamed token vs. pi-ai",
+        (median(baselines) / events, median(ours) / events),
         GOAL,
     ))
 }
 
-/// Reads an answer in a thread of its own, and says what that cost it.
+/// Reads an answer on its own thread and returns the CPU time.
 fn read(model: &HttpModel) -> Result<f64> {
     std::thread::scope(|scope| {
         let work = scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?;
-            let before = processor_time()?;
+            let before = cpu_time()?;
             let deltas: Deltas = Arc::new(|delta| drop(std::hint::black_box(delta)));
             runtime.block_on(model.call(history(0), deltas))?;
-            Ok(processor_time()? - before)
+            Ok(cpu_time()? - before)
         });
         match work.join() {
             Ok(time) => time,
-            Err(_) => anyhow::bail!("it broke down"),
+            Err(_) => anyhow::bail!("the reader panicked"),
         }
     })
 }
 
-/// How long this thread has been at work, in seconds.
-fn processor_time() -> Result<f64> {
+/// CPU time of this thread, in seconds.
+fn cpu_time() -> Result<f64> {
     let text = fs::read_to_string("/proc/thread-self/schedstat")?;
-    let nanoseconds = text.split(' ').next().context("there is no time in it")?;
+    let nanoseconds = text.split(' ').next().context("schedstat is empty")?;
     Ok(nanoseconds.parse::<f64>()? / 1e9)
 }
 
+/// A Node process that reads the same stream with pi-ai.
 struct Peer {
     child: Child,
-    tell: ChildStdin,
-    told: Lines<BufReader<ChildStdout>>,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
     address: String,
 }
 
@@ -97,19 +98,25 @@ impl Peer {
             .stdout(Stdio::piped())
             .spawn()
             .context("cannot start node")?;
-        let tell = child.stdin.take().context("it has no input")?;
-        let told = child.stdout.take().context("it has no output")?;
+        let input = child
+            .stdin
+            .take()
+            .context("the peer has no standard input")?;
+        let output = child
+            .stdout
+            .take()
+            .context("the peer has no standard output")?;
         Ok(Self {
             child,
-            tell,
-            told: BufReader::new(told).lines(),
+            input,
+            output: BufReader::new(output).lines(),
             address: address.to_owned(),
         })
     }
 
     fn read(&mut self) -> Result<f64> {
-        writeln!(self.tell, "{}", self.address)?;
-        let line = self.told.next().context("it ended")??;
+        writeln!(self.input, "{}", self.address)?;
+        let line = self.output.next().context("the peer ended")??;
         Ok(line.parse()?)
     }
 }

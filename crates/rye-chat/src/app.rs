@@ -1,10 +1,10 @@
-//! The state of a chat. What comes in changes it, and says what is to be done; nothing here
-//! waits, reads or writes.
+//! State of the chat: a pure state machine. Input changes it and returns the [`Effect`]s to
+//! perform; nothing here waits, reads or writes.
 
 mod gate_view;
 mod gates;
 mod keys;
-mod news;
+mod on_event;
 mod view;
 
 use std::time::{Duration, Instant};
@@ -14,18 +14,21 @@ use serde_json::Value;
 
 use crate::block::Block;
 use crate::command::Command;
-use crate::complete::{self, Known, Menu};
+use crate::completion::{self, Completions, Menu};
 use crate::editor::Editor;
 use crate::pane::Pane;
 use crate::text::Line;
 
 pub(crate) use view::{Size, dollars};
 
-/// How long a gate is on the screen before a letter answers it: what was being typed when
-/// it came was not meant for it.
-pub(crate) const SETTLES: Duration = Duration::from_millis(400);
+/// How long a gate must be on the screen before a key answers it: keys pressed earlier were
+/// not meant for it.
+pub(crate) const GATE_GRACE: Duration = Duration::from_millis(400);
 
-/// What is to be done.
+/// Hint that a draft was moved to the prompt history.
+const DRAFT_SAVED: &str = "draft saved: press Up to restore it";
+
+/// What the event loop has to do.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Effect {
     Prompt {
@@ -42,82 +45,81 @@ pub(crate) enum Effect {
         value: Value,
     },
     Command(Command),
-    /// Write in the person's own editor.
-    EditOutside,
-    /// Forget what is on the screen, and paint the thread that is shown.
-    PaintAnew,
+    /// Open the draft in the user's editor.
+    OpenEditor,
+    /// Clear the screen and paint the current thread.
+    Redraw,
     Quit,
 }
 
-/// What is known of the session from outside.
+/// Session data for the status line.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Facts {
+pub(crate) struct SessionInfo {
     pub(crate) session: String,
     pub(crate) sandbox: String,
     pub(crate) model: String,
-    /// How many tokens the model reads at most.
-    pub(crate) window: Option<u64>,
+    /// Context window of the model, in tokens.
+    pub(crate) context_window: Option<u64>,
     pub(crate) workspace: std::path::PathBuf,
 }
 
-/// A gate that waits.
-pub(crate) struct Waiting {
+/// A gate that waits for a decision.
+pub(crate) struct PendingGate {
     pub(crate) gate: Gate,
-    /// From when on what is said may answer it: none before it could be read.
-    from: Option<Instant>,
-    /// Whether it was answered here, and nobody has heard of it yet.
+    /// When input may first answer it; `None` while it is not readable on the screen.
+    answerable_from: Option<Instant>,
+    /// Answered here; the closing event has not arrived yet.
     answered: bool,
 }
 
-/// What is being written besides a prompt.
+/// What the input line edits.
 #[derive(Debug, Clone, PartialEq)]
-enum Writing {
+enum InputMode {
     Prompt,
-    /// Other arguments for what a gate asks about, and what was being written before.
+    /// The arguments of the call that a gate asks about, with the draft to restore afterwards.
     Arguments(GateId, String),
 }
 
-/// All there is to see.
+/// State of the chat.
 pub(crate) struct App {
-    pub(crate) facts: Facts,
+    pub(crate) info: SessionInfo,
     pub(crate) editor: Editor,
     pub(crate) panes: Vec<Pane>,
     pub(crate) current: usize,
-    pub(crate) gates: Vec<Waiting>,
-    pub(crate) known: Known,
-    /// Whether what tools give is unfolded.
-    pub(crate) unfolded: bool,
-    /// Whether the session is there yet.
+    pub(crate) gates: Vec<PendingGate>,
+    pub(crate) completions: Completions,
+    /// Tool output is expanded.
+    pub(crate) expanded: bool,
+    /// The session is open.
     pub(crate) ready: bool,
-    /// Whether it is said line by line: there are no keys but Enter.
+    /// The chat prints line by line, and Enter is the only key.
     pub(crate) plain: bool,
     menu: Option<Menu>,
-    writing: Writing,
-    /// Something small to say, until the next key.
+    mode: InputMode,
+    /// Shown in place of the status line until the next key.
     hint: Option<Line>,
-    /// Whether leaving was asked for once.
-    leaving: bool,
-    /// Which of several pictures the spinner shows.
-    pub(crate) beat: usize,
+    /// Ctrl-C was pressed once; a second one quits.
+    quit_pending: bool,
+    pub(crate) spinner_frame: usize,
 }
 
 impl App {
-    pub(crate) fn new(facts: Facts, thread: &str) -> Self {
+    pub(crate) fn new(info: SessionInfo, thread: &str) -> Self {
         Self {
-            facts,
+            info,
             editor: Editor::default(),
             panes: vec![Pane::new(thread, None)],
             current: 0,
             gates: Vec::new(),
-            known: Known::default(),
-            unfolded: false,
+            completions: Completions::default(),
+            expanded: false,
             ready: false,
             plain: false,
             menu: None,
-            writing: Writing::Prompt,
+            mode: InputMode::Prompt,
             hint: None,
-            leaving: false,
-            beat: 0,
+            quit_pending: false,
+            spinner_frame: 0,
         }
     }
 
@@ -129,80 +131,79 @@ impl App {
         &mut self.panes[self.current]
     }
 
-    /// Whether anything moves on the screen by itself.
-    pub(crate) fn is_alive(&self) -> bool {
+    /// Whether the spinner turns.
+    pub(crate) fn is_animated(&self) -> bool {
         let pane = self.pane();
         !self.ready || (pane.is_busy() && self.gate().is_none())
     }
 
-    /// Says something in the thread that is shown.
-    pub(crate) fn tell(&mut self, block: Block) {
+    /// Adds a block to the current thread.
+    pub(crate) fn add_block(&mut self, block: Block) {
         self.pane_mut().add(block);
     }
 
-    pub(crate) fn hint(&mut self, text: &str) {
+    pub(crate) fn set_hint(&mut self, text: &str) {
         self.hint = Some(Line::new(text, crate::text::YELLOW));
     }
 
-    /// Goes to a thread, which is made if it is new.
-    pub(crate) fn go_to(&mut self, key: &str) -> Vec<Effect> {
+    /// Shows a thread, and creates its pane if it is new.
+    pub(crate) fn switch_thread(&mut self, key: &str) -> Vec<Effect> {
         let found = self.panes.iter().position(|pane| pane.key == key);
         self.current = found.unwrap_or_else(|| {
             self.panes.push(Pane::new(key, None));
             self.panes.len() - 1
         });
-        vec![Effect::PaintAnew]
+        vec![Effect::Redraw]
     }
 
-    /// A prompt of a thread is written down, or will not be.
-    pub(crate) fn sent(&mut self, thread: &str, item: Option<QueueItemId>) {
+    /// A prompt of a thread was queued as `item`, or could not be sent.
+    pub(crate) fn on_prompt_sent(&mut self, thread: &str, item: Option<QueueItemId>) {
         let Some(pane) = self.panes.iter_mut().find(|pane| pane.key == thread) else {
             return;
         };
         match item {
-            Some(item) => pane.written(item),
-            None => pane.sent = pane.sent.saturating_sub(1),
+            Some(item) => pane.on_prompt_queued(item),
+            None => pane.unconfirmed = pane.unconfirmed.saturating_sub(1),
         }
     }
 
-    /// What was written could not be sent: it comes back to where it was written.
-    pub(crate) fn give_back(&mut self, text: &str) {
+    /// Returns an unsent text to the input, or to the history if the input is in use.
+    pub(crate) fn restore_draft(&mut self, text: &str) {
         if self.editor.is_empty() {
-            self.editor.set(text);
+            self.editor.set_text(text);
         } else {
-            self.editor.remember(text);
-            self.hint("what was not asked is one key up");
+            self.editor.add_to_history(text);
+            self.set_hint("unsent prompt saved: press Up to restore it");
         }
     }
 
-    /// Something small to say, once.
     pub(crate) fn take_hint(&mut self) -> Option<Line> {
         self.hint.take()
     }
 
-    /// What was typed or pasted.
-    pub(crate) fn typed(&mut self, text: &str) {
+    /// Inserts pasted text.
+    pub(crate) fn insert_text(&mut self, text: &str) {
         self.hint = None;
-        self.leaving = false;
+        self.quit_pending = false;
         self.editor.insert(text);
-        self.look_up();
+        self.update_menu();
     }
 
-    /// Sends what is written.
+    /// Sends the text of the input.
     pub(crate) fn send(&mut self, mode: Option<QueueMode>, now: Instant) -> Vec<Effect> {
         self.menu = None;
         if self.editor.text().trim().is_empty() {
             return Vec::new();
         }
-        if let Writing::Arguments(gate, draft) = &self.writing {
+        if let InputMode::Arguments(gate, draft) = &self.mode {
             let (gate, draft) = (gate.clone(), draft.clone());
             return self.send_arguments(gate, &draft);
         }
-        let text = self.editor.take();
+        let text = self.editor.take_text();
         self.submit(&text, mode, now)
     }
 
-    /// A line that a person has finished.
+    /// Handles a finished text: a command, an answer to a gate, or a prompt.
     pub(crate) fn submit(
         &mut self,
         text: &str,
@@ -215,46 +216,43 @@ impl App {
         {
             return match Command::parse(text) {
                 Ok(command) => self.command(command, text),
-                Err(why) => {
-                    self.hint(&why);
-                    self.editor.set(text);
+                Err(error) => {
+                    self.set_hint(&error);
+                    self.editor.set_text(text);
                     Vec::new()
                 }
             };
         }
-        if let Some(answer) = self.answer(text, now) {
-            return vec![answer];
+        if let Some(decision) = self.text_answer(text, now) {
+            return vec![decision];
         }
-        let pane = self.pane_mut();
-        pane.sent += 1;
-        let thread = pane.key.clone();
-        let text = text.to_owned();
-        vec![Effect::Prompt { thread, text, mode }]
+        vec![self.prompt(text.to_owned(), mode)]
     }
 
     fn command(&mut self, command: Command, text: &str) -> Vec<Effect> {
         match command {
             Command::Quit => vec![Effect::Quit],
-            Command::Thread(key) => self.go_to(&key),
-            Command::Steer(text) => {
-                let pane = self.pane_mut();
-                pane.sent += 1;
-                let thread = pane.key.clone();
-                let mode = Some(QueueMode::Steer);
-                vec![Effect::Prompt { thread, text, mode }]
-            }
+            Command::Thread(key) => self.switch_thread(&key),
+            Command::Steer(text) => vec![self.prompt(text, Some(QueueMode::Steer))],
             other => {
-                self.tell(Block::Command(text.trim().to_owned()));
+                self.add_block(Block::Command(text.trim().to_owned()));
                 vec![Effect::Command(other)]
             }
         }
     }
 
-    /// What the word at the cursor could become.
-    fn look_up(&mut self) {
-        self.menu = match self.writing {
-            Writing::Prompt if !self.editor.is_searching() => {
-                complete::menu(self.editor.before(), &self.known)
+    fn prompt(&mut self, text: String, mode: Option<QueueMode>) -> Effect {
+        let pane = self.pane_mut();
+        pane.unconfirmed += 1;
+        let thread = pane.key.clone();
+        Effect::Prompt { thread, text, mode }
+    }
+
+    /// Updates the completion menu for the word at the cursor.
+    fn update_menu(&mut self) {
+        self.menu = match self.mode {
+            InputMode::Prompt if !self.editor.is_searching() => {
+                completion::menu(self.editor.text_before_cursor(), &self.completions)
             }
             _ => None,
         };

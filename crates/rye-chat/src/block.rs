@@ -1,4 +1,4 @@
-//! What has been said and done, a block each.
+//! Blocks of finished output and how they are rendered.
 
 use rye_engine::protocol::ResultStatus;
 use serde_json::Value;
@@ -6,41 +6,41 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::highlight;
 use crate::markdown;
-use crate::text::{BOLD, CYAN, DIM, GOES_ON, GREEN, Line, PLAIN, RED, Style, YELLOW};
+use crate::text::{BOLD, CONTINUATION, CYAN, DIM, GREEN, Line, PLAIN, RED, Style, YELLOW};
 
-/// How much of a difference is shown by itself.
+/// Lines of a diff that are shown with a call.
 const DIFF_LINES: usize = 24;
-/// How much of what a tool gave is shown when it is unfolded.
-pub(crate) const OUTPUT_LINES: usize = 400;
+/// Lines of a tool's output that are shown when it is expanded.
+const OUTPUT_LINES: usize = 400;
 
-/// Something that is finished.
+/// A unit of finished output.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Block {
-    /// What the person said.
-    Asked(String),
-    /// What the model said, in Markdown; whether something of it came before.
-    Said { text: String, goes_on: bool },
-    /// What it thought.
-    Thought(String),
-    /// What a tool did.
-    Tool(Done),
-    /// The same once more, with what it gave.
-    Unfolded(Done),
-    /// A command that the person gave.
+    /// A prompt of the user.
+    Prompt(String),
+    /// Markdown that the model wrote; `continued` if it follows an earlier block of the same
+    /// message.
+    Text {
+        text: String,
+        continued: bool,
+    },
+    Thinking(String),
+    Call(FinishedCall),
+    /// A call that was shown before, now with its output.
+    ExpandedCall(FinishedCall),
+    /// A slash command of the user.
     Command(String),
-    /// What there is of a kind: names, and what is said of each.
-    Listed(&'static str, Vec<(String, String)>),
-    /// What else happened.
-    Told(Vec<Line>),
-    /// All that there is to know of a gate.
-    Gate(Vec<Line>),
-    /// What went wrong.
-    Wrong(String),
+    /// A heading, and names with their descriptions.
+    List(&'static str, Vec<(String, String)>),
+    Notice(Vec<Line>),
+    /// Everything that is known about a gate.
+    GateDetails(Vec<Line>),
+    Error(String),
 }
 
-/// A call that has ended.
+/// A tool call that has ended.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Done {
+pub(crate) struct FinishedCall {
     pub(crate) tool: String,
     pub(crate) args: Value,
     pub(crate) status: ResultStatus,
@@ -48,62 +48,64 @@ pub(crate) struct Done {
 }
 
 impl Block {
-    pub(crate) fn told(text: &str) -> Self {
-        Self::Told(vec![Line::new(text, DIM)])
+    pub(crate) fn notice(text: &str) -> Self {
+        Self::Notice(vec![Line::new(text, DIM)])
     }
 
-    /// The lines of it, an empty one before it where it is something new.
-    pub(crate) fn lines(&self, width: usize, unfolded: bool) -> Vec<Line> {
+    /// Renders the block, with a blank line before it if it starts something new.
+    pub(crate) fn lines(&self, width: usize, expanded: bool) -> Vec<Line> {
         let mut lines = match self {
-            Self::Said { goes_on: true, .. }
-            | Self::Tool(_)
-            | Self::Told(_)
-            | Self::Gate(_)
-            | Self::Listed(..) => Vec::new(),
+            Self::Text {
+                continued: true, ..
+            }
+            | Self::Call(_)
+            | Self::Notice(_)
+            | Self::GateDetails(_)
+            | Self::List(..) => Vec::new(),
             _ => vec![Line::default()],
         };
         match self {
-            Self::Asked(text) => lines.extend(marked("› ", CYAN, BOLD, text, width)),
-            Self::Said { text, goes_on } => {
-                if *goes_on {
+            Self::Prompt(text) => lines.extend(marked("› ", CYAN, BOLD, text, width)),
+            Self::Text { text, continued } => {
+                if *continued {
                     lines.push(Line::default());
                 }
                 lines.extend(markdown::render(text, width));
             }
-            Self::Thought(text) => {
+            Self::Thinking(text) => {
                 let style = Style {
                     italic: true,
                     ..DIM
                 };
-                let shown: String = if unfolded {
+                let shown: String = if expanded {
                     text.clone()
                 } else {
                     first_line(text, width.saturating_mul(2))
                 };
                 lines.extend(marked("∴ ", DIM, style, &shown, width));
             }
-            Self::Tool(done) => lines.extend(done.lines(width, unfolded)),
-            Self::Unfolded(done) => lines.extend(done.lines(width, true)),
+            Self::Call(call) => lines.extend(call.lines(width, expanded)),
+            Self::ExpandedCall(call) => lines.extend(call.lines(width, true)),
             Self::Command(text) => lines.extend(marked("› ", CYAN, DIM, text, width)),
-            Self::Listed(head, rows) => lines.extend(listed(head, rows, width)),
-            Self::Told(told) => {
-                for line in told {
+            Self::List(heading, rows) => lines.extend(list_lines(heading, rows, width)),
+            Self::Notice(notice) => {
+                for line in notice {
                     lines.extend(line.clone().wrap(width, &Line::plain("  ")));
                 }
             }
-            Self::Gate(told) => {
-                for line in told {
-                    lines.extend(line.clone().wrap(width, &Line::new(GOES_ON, DIM)));
+            Self::GateDetails(details) => {
+                for line in details {
+                    lines.extend(line.clone().wrap(width, &Line::new(CONTINUATION, DIM)));
                 }
             }
-            Self::Wrong(text) => lines.extend(marked("✗ ", RED, RED, text, width)),
+            Self::Error(text) => lines.extend(marked("✗ ", RED, RED, text, width)),
         }
         lines
     }
 }
 
-impl Done {
-    fn lines(&self, width: usize, unfolded: bool) -> Vec<Line> {
+impl FinishedCall {
+    fn lines(&self, width: usize, expanded: bool) -> Vec<Line> {
         let (mark, style) = match self.status {
             ResultStatus::Success => ("● ", GREEN),
             ResultStatus::Error => ("✗ ", RED),
@@ -111,9 +113,9 @@ impl Done {
             ResultStatus::Aborted => ("■ ", YELLOW),
         };
         let mut head = Line::new(mark, style).with(&self.tool, BOLD);
-        let what = summary(&self.tool, &self.args);
-        if !what.is_empty() {
-            head.push(&format!(" {what}"), PLAIN);
+        let summary = call_summary(&self.tool, &self.args);
+        if !summary.is_empty() {
+            head.push(&format!(" {summary}"), PLAIN);
         }
         let count = self.text.lines().count();
         let size = match (self.status, count) {
@@ -123,36 +125,36 @@ impl Done {
             (_, _) => format!("  {}", first_line(&self.text, 200)),
         };
         let room = width.saturating_sub(Line::plain(&size).width().min(width / 2));
-        let mut head = head.cut(room);
+        let mut head = head.truncate(room);
         head.push(&size, DIM);
-        let mut lines = vec![head.cut(width)];
-        lines.extend(difference(&self.tool, &self.args, width, DIFF_LINES));
-        if unfolded {
-            lines.extend(output(&self.text, width, OUTPUT_LINES));
+        let mut lines = vec![head.truncate(width)];
+        lines.extend(diff_lines(&self.tool, &self.args, width, DIFF_LINES));
+        if expanded {
+            lines.extend(output_lines(&self.text, width, OUTPUT_LINES));
         }
         lines
     }
 }
 
-/// The last lines of what a tool gave.
-pub(crate) fn output(text: &str, width: usize, most: usize) -> Vec<Line> {
+/// The last lines of a tool's output.
+pub(crate) fn output_lines(text: &str, width: usize, most: usize) -> Vec<Line> {
     let count = text.lines().count();
-    let left_out = count.saturating_sub(most);
+    let hidden = count.saturating_sub(most);
     let mut lines = Vec::new();
-    if left_out > 0 {
-        lines.push(Line::new(&format!("  │ … {left_out} lines before"), DIM));
+    if hidden > 0 {
+        lines.push(Line::new(&format!("  │ … {hidden} lines above"), DIM));
     }
     let bar = Line::new("  │ ", DIM);
-    for line in text.lines().skip(left_out) {
-        let mut whole = bar.clone();
-        whole.extend(highlight::line("", line));
-        lines.push(whole.cut(width));
+    for line in text.lines().skip(hidden) {
+        let mut full = bar.clone();
+        full.extend(highlight::line("", line));
+        lines.push(full.truncate(width));
     }
     lines
 }
 
-/// What a call is about, in a line.
-pub(crate) fn summary(tool: &str, args: &Value) -> String {
+/// The main argument of a call, in one line.
+pub(crate) fn call_summary(tool: &str, args: &Value) -> String {
     let text = |key: &str| args.get(key).and_then(Value::as_str);
     let known = match tool {
         "bash" => text("command"),
@@ -171,13 +173,13 @@ pub(crate) fn summary(tool: &str, args: &Value) -> String {
     }
 }
 
-/// What a call changes in a file, if that is what it does.
-pub(crate) fn difference(tool: &str, args: &Value, width: usize, most: usize) -> Vec<Line> {
+/// The diff of a call that changes a file; empty for other calls.
+pub(crate) fn diff_lines(tool: &str, args: &Value, width: usize, most: usize) -> Vec<Line> {
     let pairs: Vec<(&str, &str)> = match tool {
         "edit" => {
             let several = args.get("edits").and_then(Value::as_array);
-            let several = several.into_iter().flatten().filter_map(pair);
-            pair(args).into_iter().chain(several).collect()
+            let several = several.into_iter().flatten().filter_map(edit_texts);
+            edit_texts(args).into_iter().chain(several).collect()
         }
         "write" => vec![(
             "",
@@ -196,52 +198,52 @@ pub(crate) fn difference(tool: &str, args: &Value, width: usize, most: usize) ->
                 ChangeTag::Delete => "-",
             };
             let line = format!("{mark}{}", change.value().trim_end_matches('\n'));
-            let mut whole = Line::plain("  ");
-            whole.extend(highlight::changed(&line));
-            lines.push(whole.cut(width));
+            let mut full = Line::plain("  ");
+            full.extend(highlight::diff_line(&line));
+            lines.push(full.truncate(width));
         }
     }
     if lines.len() > most {
-        let left_out = lines.len() - most;
+        let hidden = lines.len() - most;
         lines.truncate(most);
-        lines.push(Line::new(&format!("  … {left_out} more lines"), DIM));
+        lines.push(Line::new(&format!("  … {hidden} more lines"), DIM));
     }
     lines
 }
 
-/// What one change takes away, and what it puts there.
-fn pair(change: &Value) -> Option<(&str, &str)> {
+/// The old and the new text of an edit.
+fn edit_texts(change: &Value) -> Option<(&str, &str)> {
     let text = |key: &str| change.get(key).and_then(Value::as_str);
     Some((text("old")?, text("new")?))
 }
 
-/// Names and what is said of them, beside each other where there is room, else below.
-fn listed(head: &str, rows: &[(String, String)], width: usize) -> Vec<Line> {
-    /// What is narrower is hard to read.
-    const READABLE: usize = 30;
+/// Names with their descriptions, side by side if the width allows it.
+fn list_lines(heading: &str, rows: &[(String, String)], width: usize) -> Vec<Line> {
+    /// A narrower column is hard to read.
+    const MIN_DESCRIPTION_WIDTH: usize = 30;
     let mut lines = Vec::new();
-    if !head.is_empty() {
-        lines.push(Line::new(head, BOLD));
+    if !heading.is_empty() {
+        lines.push(Line::new(heading, BOLD));
     }
     let longest = rows.iter().map(|(name, _)| Line::plain(name).width()).max();
     let column = longest.unwrap_or(0) + 4;
-    let beside = width >= column + READABLE;
-    for (name, what) in rows {
+    let side_by_side = width >= column + MIN_DESCRIPTION_WIDTH;
+    for (name, description) in rows {
         let mut line = Line::plain("  ").with(name, CYAN);
-        if !beside {
+        if !side_by_side {
             lines.extend(line.wrap(width, &Line::plain("    ")));
             line = Line::plain("    ");
         }
-        let indent = if beside { column } else { 4 };
+        let indent = if side_by_side { column } else { 4 };
         let pad = indent.saturating_sub(line.width());
         line.push(&" ".repeat(pad), PLAIN);
-        line.push(what, PLAIN);
+        line.push(description, PLAIN);
         lines.extend(line.wrap(width, &Line::plain(&" ".repeat(indent))));
     }
     lines
 }
 
-/// Text behind a mark.
+/// A text with a symbol before its first line.
 fn marked(mark: &str, mark_style: Style, style: Style, text: &str, width: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for part in text.trim_end().split('\n') {
@@ -256,7 +258,7 @@ fn marked(mark: &str, mark_style: Style, style: Style, text: &str, width: usize)
     lines
 }
 
-/// The first line, cut; `…` says that there is more.
+/// The first line, cut at `most` characters; `…` marks an omission.
 pub(crate) fn first_line(text: &str, most: usize) -> String {
     let text = text.trim();
     let first = text.lines().next().unwrap_or_default();

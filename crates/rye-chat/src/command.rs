@@ -1,12 +1,12 @@
-//! What can be typed behind a slash.
+//! Slash commands and the key reference.
 
-/// A command.
+/// A parsed slash command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
     Model(Option<String>),
     Threads,
     Thread(String),
-    Queue(QueueChange),
+    Queue(QueueCommand),
     Steer(String),
     Compact,
     Undo,
@@ -20,122 +20,115 @@ pub(crate) enum Command {
     Quit,
 }
 
-/// What becomes of what waits.
+/// A form of `/queue`; numbers start at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum QueueChange {
+pub(crate) enum QueueCommand {
     Show,
     Remove(usize),
     Edit(usize),
 }
 
-/// Each command, what follows it, and what it does.
+/// Name, arguments and description of each command.
 pub(crate) const COMMANDS: [(&str, &str, &str); 15] = [
     (
         "model",
         "[NAME]",
-        "which model answers; without a name, which there are",
+        "choose the model; without a name, list the models",
     ),
-    ("threads", "", "all threads, and what they are doing"),
-    ("thread", "KEY", "go to a thread; it is made if it is new"),
+    ("threads", "", "list the threads and their states"),
+    ("thread", "KEY", "switch to a thread, or create it"),
     (
         "queue",
         "[rm N | edit N]",
-        "what waits; take one out, or back to edit it",
+        "list queued prompts; remove or edit one",
     ),
     (
         "steer",
         "TEXT",
-        "say it now, in place of what is being done",
+        "stop the current work and send this prompt now",
     ),
-    ("compact", "", "sum up what was said so far"),
-    ("undo", "", "take the last summary back"),
-    ("tools", "", "what the agent can call"),
-    ("gates", "", "what waits for a decision"),
-    ("cost", "", "what was used up"),
-    ("fork", "", "a new session that shares the past of this one"),
-    ("export", "[FILE]", "write the session into a signed file"),
-    (
-        "verify",
-        "",
-        "check the session's history against its signatures",
-    ),
-    ("help", "", "this, and the keys"),
-    ("quit", "", "leave; the session goes on where you left it"),
+    ("compact", "", "replace the history by a summary"),
+    ("undo", "", "undo the last compaction"),
+    ("tools", "", "list the agent's tools"),
+    ("gates", "", "list pending gates"),
+    ("cost", "", "show tokens and cost"),
+    ("fork", "", "create a session that shares this history"),
+    ("export", "[FILE]", "export the session to a signed file"),
+    ("verify", "", "verify the history against its signatures"),
+    ("help", "", "show the commands and keys"),
+    ("quit", "", "quit; the session is kept"),
 ];
 
-/// The keys, and what they do.
+/// Keys and what they do.
 pub(crate) const KEYS: [(&str, &str); 13] = [
-    (
-        "Enter",
-        "send; while the agent works, it waits for its turn",
-    ),
-    ("Ctrl-S", "send now: the agent turns to it at once"),
-    ("Alt-Enter, Ctrl-J, \\ Enter", "a new line"),
-    ("Esc", "end what the agent is doing"),
+    ("Enter", "send; queued while the agent works"),
+    ("Ctrl-S", "stop the current work and send now"),
+    ("Alt-Enter, Ctrl-J, \\ Enter", "insert a new line"),
+    ("Esc", "stop the agent"),
     (
         "Ctrl-C",
-        "steer with what is written; with nothing written, end; twice, leave",
+        "send the draft now; without a draft, stop the agent; twice, quit",
     ),
-    ("Ctrl-O", "unfold or fold what tools give"),
-    ("Ctrl-G", "write in $EDITOR"),
-    ("Ctrl-T", "the next thread"),
-    ("Ctrl-R", "search what was written before"),
-    ("Up, Down", "what was written before"),
-    ("Tab", "complete a command or an @file; at a gate, go to it"),
-    ("Ctrl-L", "paint anew"),
-    ("Ctrl-D", "leave"),
+    ("Ctrl-O", "expand or collapse tool output"),
+    ("Ctrl-G", "edit the draft in $EDITOR"),
+    ("Ctrl-T", "switch to the next thread"),
+    ("Ctrl-R", "search the prompt history"),
+    ("Up, Down", "walk through the prompt history"),
+    (
+        "Tab",
+        "complete a command or an @file; at a gate, put the draft aside",
+    ),
+    ("Ctrl-L", "redraw the screen"),
+    ("Ctrl-D", "quit"),
 ];
 
-/// What there is instead where it is said line by line.
-pub(crate) const LINES: [(&str, &str); 4] = [
-    (
-        "Enter",
-        "send; while the agent works, it waits for its turn",
-    ),
-    ("a letter, Enter", "answer a gate, as it says"),
-    ("Ctrl-C", "end what the agent is doing; twice, leave"),
-    ("Ctrl-D", "leave"),
+/// The keys when the chat prints line by line.
+pub(crate) const PLAIN_KEYS: [(&str, &str); 4] = [
+    ("Enter", "send; queued while the agent works"),
+    ("a letter, Enter", "answer a gate"),
+    ("Ctrl-C", "stop the agent; twice, quit"),
+    ("Ctrl-D", "quit"),
 ];
 
 impl Command {
-    /// The command of a line that begins with a slash.
+    /// Parses a line that starts with a slash. The error is a message for the user.
     pub(crate) fn parse(line: &str) -> Result<Self, String> {
         let line = line.trim().trim_start_matches('/');
         let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let rest = rest.trim();
-        let given = || (!rest.is_empty()).then(|| rest.to_owned());
-        let needed = || given().ok_or_else(|| usage(name));
+        let optional = || (!rest.is_empty()).then(|| rest.to_owned());
+        let required = || optional().ok_or_else(|| usage(name));
         Ok(match name {
-            "model" => Self::Model(given()),
+            "model" => Self::Model(optional()),
             "threads" => Self::Threads,
-            "thread" => Self::Thread(needed()?),
-            "queue" => Self::Queue(queue_change(rest)?),
-            "steer" => Self::Steer(needed()?),
+            "thread" => Self::Thread(required()?),
+            "queue" => Self::Queue(parse_queue(rest)?),
+            "steer" => Self::Steer(required()?),
             "compact" => Self::Compact,
             "undo" => Self::Undo,
             "tools" => Self::Tools,
             "gates" => Self::Gates,
             "cost" => Self::Cost,
             "fork" => Self::Fork,
-            "export" => Self::Export(given()),
+            "export" => Self::Export(optional()),
             "verify" => Self::Verify,
             "help" | "?" => Self::Help,
             "quit" | "exit" | "q" => Self::Quit,
-            other => return Err(unknown(other)),
+            other => return Err(unknown_command(other)),
         })
     }
 }
 
-fn queue_change(rest: &str) -> Result<QueueChange, String> {
+fn parse_queue(rest: &str) -> Result<QueueCommand, String> {
     let mut words = rest.split_whitespace();
     let (verb, number) = (words.next(), words.next());
     let number = number
         .and_then(|it| it.parse::<usize>().ok())
         .filter(|it| *it > 0);
     match (verb, number) {
-        (None, _) => Ok(QueueChange::Show),
-        (Some("rm"), Some(number)) => Ok(QueueChange::Remove(number)),
-        (Some("edit"), Some(number)) => Ok(QueueChange::Edit(number)),
+        (None, _) => Ok(QueueCommand::Show),
+        (Some("rm"), Some(number)) => Ok(QueueCommand::Remove(number)),
+        (Some("edit"), Some(number)) => Ok(QueueCommand::Edit(number)),
         _ => Err(usage("queue")),
     }
 }
@@ -143,10 +136,10 @@ fn queue_change(rest: &str) -> Result<QueueChange, String> {
 fn usage(name: &str) -> String {
     let known = COMMANDS.iter().find(|(known, ..)| *known == name);
     let arguments = known.map_or("", |(_, arguments, _)| arguments);
-    format!("it is used so: /{name} {arguments}")
+    format!("usage: /{name} {arguments}")
 }
 
-fn unknown(name: &str) -> String {
+fn unknown_command(name: &str) -> String {
     let distance = |known: &&str| strsim::damerau_levenshtein(known, name);
     let nearest = COMMANDS
         .iter()
@@ -154,9 +147,9 @@ fn unknown(name: &str) -> String {
         .min_by_key(distance);
     match nearest {
         Some(nearest) if distance(&nearest) <= 3 => {
-            format!("there is no /{name}; there is /{nearest}")
+            format!("unknown command /{name}; did you mean /{nearest}?")
         }
-        _ => format!("there is no /{name}; /help shows all"),
+        _ => format!("unknown command /{name}; see /help"),
     }
 }
 
@@ -165,25 +158,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_understood_or_explained() {
+    fn lines_parse_to_commands_or_helpful_errors() {
         let table: [(&str, Result<Command, &str>); 12] = [
             ("/model", Ok(Command::Model(None))),
             (
                 "/model  openai/x ",
                 Ok(Command::Model(Some("openai/x".to_owned()))),
             ),
-            ("/queue", Ok(Command::Queue(QueueChange::Show))),
-            ("/queue rm 2", Ok(Command::Queue(QueueChange::Remove(2)))),
-            ("/queue edit 1", Ok(Command::Queue(QueueChange::Edit(1)))),
-            ("/queue rm 0", Err("it is used so: /queue [rm N | edit N]")),
-            ("/queue rm x", Err("it is used so: /queue [rm N | edit N]")),
-            ("/thread", Err("it is used so: /thread KEY")),
+            ("/queue", Ok(Command::Queue(QueueCommand::Show))),
+            ("/queue rm 2", Ok(Command::Queue(QueueCommand::Remove(2)))),
+            ("/queue edit 1", Ok(Command::Queue(QueueCommand::Edit(1)))),
+            ("/queue rm 0", Err("usage: /queue [rm N | edit N]")),
+            ("/queue rm x", Err("usage: /queue [rm N | edit N]")),
+            ("/thread", Err("usage: /thread KEY")),
             ("/steer go left", Ok(Command::Steer("go left".to_owned()))),
-            ("/modelx", Err("there is no /modelx; there is /model")),
             (
-                "/frobnicate",
-                Err("there is no /frobnicate; /help shows all"),
+                "/modelx",
+                Err("unknown command /modelx; did you mean /model?"),
             ),
+            ("/frobnicate", Err("unknown command /frobnicate; see /help")),
             ("/quit", Ok(Command::Quit)),
         ];
         for (line, expected) in table {
@@ -193,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_that_is_shown_is_understood() {
+    fn every_listed_command_parses() {
         for (name, arguments, _) in COMMANDS {
             let needs = !arguments.is_empty() && !arguments.starts_with('[');
             let line = if needs {

@@ -1,33 +1,33 @@
-//! Where a person writes: lines, a cursor, the keys that people know from shells and editors,
-//! and what they wrote before.
+//! Multi-line input editor with the key bindings of shells, undo and prompt history.
 
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::text::{DIM, Line, PLAIN};
 
-/// A text that is being written.
+/// The text of the input and its editing state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Editor {
     text: String,
-    /// Where the cursor is, in bytes.
-    at: usize,
-    /// What was cut last.
-    cut: String,
-    /// What was written before, the newest last.
-    past: Vec<String>,
-    /// Which of it is shown.
-    shown: Option<usize>,
-    /// What was being written before the past was looked at.
+    /// Position of the cursor, in bytes.
+    cursor: usize,
+    /// The text that was cut last.
+    clipboard: String,
+    /// Earlier prompts, the newest last.
+    history: Vec<String>,
+    /// Index of the prompt from the history that is shown.
+    history_index: Option<usize>,
+    /// The text from before the user moved into the history.
     draft: String,
-    /// What is searched for in the past, and how many hits are passed over.
+    /// The text searched for in the history, and the number of matches to skip.
     search: Option<(String, usize)>,
-    before: Vec<(String, usize)>,
+    /// Earlier texts and cursor positions.
+    undo_stack: Vec<(String, usize)>,
 }
 
-/// How much can be taken back.
-const STEPS: usize = 200;
+/// Steps that can be undone.
+const MAX_UNDO: usize = 200;
 
-/// What a key does to a text.
+/// An editing operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Edit {
     Left,
@@ -57,102 +57,101 @@ impl Editor {
         self.text.is_empty()
     }
 
-    /// What is before the cursor.
-    pub(crate) fn before(&self) -> &str {
-        &self.text[..self.at]
+    pub(crate) fn text_before_cursor(&self) -> &str {
+        &self.text[..self.cursor]
     }
 
-    pub(crate) fn set(&mut self, text: &str) {
-        self.keep();
+    pub(crate) fn set_text(&mut self, text: &str) {
+        self.push_undo();
         text.clone_into(&mut self.text);
-        self.at = self.text.len();
-        self.shown = None;
+        self.cursor = self.text.len();
+        self.history_index = None;
     }
 
-    /// Takes the text out, and remembers it.
-    pub(crate) fn take(&mut self) -> String {
+    /// Empties the input and adds its text to the history.
+    pub(crate) fn take_text(&mut self) -> String {
         let text = std::mem::take(&mut self.text);
-        self.at = 0;
-        self.shown = None;
+        self.cursor = 0;
+        self.history_index = None;
         self.draft.clear();
-        self.before.clear();
-        self.remember(&text);
+        self.undo_stack.clear();
+        self.add_to_history(&text);
         text
     }
 
-    pub(crate) fn remember(&mut self, text: &str) {
-        if !text.trim().is_empty() && self.past.last().is_none_or(|last| last != text) {
-            self.past.push(text.to_owned());
+    pub(crate) fn add_to_history(&mut self, text: &str) {
+        if !text.trim().is_empty() && self.history.last().is_none_or(|last| last != text) {
+            self.history.push(text.to_owned());
         }
     }
 
-    /// Puts the past that was read later before the one that is here.
-    pub(crate) fn older(&mut self, mut past: Vec<String>) {
-        past.append(&mut self.past);
-        self.past = past;
+    /// Puts prompts loaded from the history file before those of this chat.
+    pub(crate) fn prepend_history(&mut self, mut prompts: Vec<String>) {
+        prompts.append(&mut self.history);
+        self.history = prompts;
     }
 
     pub(crate) fn insert(&mut self, text: &str) {
-        if let Some((wanted, skip)) = &mut self.search {
-            wanted.push_str(text);
+        if let Some((query, skip)) = &mut self.search {
+            query.push_str(text);
             *skip = 0;
             return;
         }
-        self.keep();
-        self.text.insert_str(self.at, text);
-        self.at += text.len();
+        self.push_undo();
+        self.text.insert_str(self.cursor, text);
+        self.cursor += text.len();
     }
 
-    /// Puts something else in place of the last bytes before the cursor.
+    /// Replaces the last bytes before the cursor.
     pub(crate) fn replace(&mut self, bytes: usize, with: &str) {
-        self.keep();
-        let from = self.at.saturating_sub(bytes);
-        self.text.replace_range(from..self.at, with);
-        self.at = from + with.len();
+        self.push_undo();
+        let from = self.cursor.saturating_sub(bytes);
+        self.text.replace_range(from..self.cursor, with);
+        self.cursor = from + with.len();
     }
 
     pub(crate) fn edit(&mut self, edit: Edit) {
         if self.search.is_some() {
             if edit == Edit::Backspace {
-                self.search_back();
+                self.shorten_search();
             }
             return;
         }
         match edit {
-            Edit::Left => self.at = self.left(),
-            Edit::Right => self.at = self.right(),
-            Edit::WordLeft => self.at = self.word_left(),
-            Edit::WordRight => self.at = self.word_right(),
-            Edit::Start => self.at = self.line_start(),
-            Edit::End => self.at = self.line_end(),
+            Edit::Left => self.cursor = self.left(),
+            Edit::Right => self.cursor = self.right(),
+            Edit::WordLeft => self.cursor = self.word_left(),
+            Edit::WordRight => self.cursor = self.word_right(),
+            Edit::Start => self.cursor = self.line_start(),
+            Edit::End => self.cursor = self.line_end(),
             Edit::Up => self.up(),
             Edit::Down => self.down(),
-            Edit::Backspace => self.remove(self.left(), self.at, false),
-            Edit::Delete => self.remove(self.at, self.right(), false),
-            Edit::CutWord => self.remove(self.word_left(), self.at, true),
-            Edit::CutWordRight => self.remove(self.at, self.word_right(), true),
-            Edit::CutToStart => self.remove(self.line_start(), self.at, true),
+            Edit::Backspace => self.remove(self.left(), self.cursor, false),
+            Edit::Delete => self.remove(self.cursor, self.right(), false),
+            Edit::CutWord => self.remove(self.word_left(), self.cursor, true),
+            Edit::CutWordRight => self.remove(self.cursor, self.word_right(), true),
+            Edit::CutToStart => self.remove(self.line_start(), self.cursor, true),
             Edit::CutToEnd => {
                 let end = match self.line_end() {
-                    end if end == self.at => self.right(),
+                    end if end == self.cursor => self.right(),
                     end => end,
                 };
-                self.remove(self.at, end, true);
+                self.remove(self.cursor, end, true);
             }
             Edit::Paste => {
-                let cut = self.cut.clone();
-                self.insert(&cut);
+                let text = self.clipboard.clone();
+                self.insert(&text);
             }
             Edit::Undo => {
-                if let Some((text, at)) = self.before.pop() {
-                    (self.text, self.at) = (text, at);
+                if let Some((text, cursor)) = self.undo_stack.pop() {
+                    (self.text, self.cursor) = (text, cursor);
                 }
             }
         }
     }
 
-    /// Begins to search the past, or goes on to an older hit.
-    pub(crate) fn search(&mut self) {
+    /// Starts a search of the history, or moves to an older match.
+    pub(crate) fn start_search(&mut self) {
         match &mut self.search {
             None => self.search = Some((String::new(), 0)),
             Some((_, skip)) => *skip += 1,
@@ -163,68 +162,69 @@ impl Editor {
         self.search.is_some()
     }
 
-    /// Ends the search: with what was found, or as it was before.
-    pub(crate) fn end_search(&mut self, keep: bool) {
-        let hit = self.hit().map(str::to_owned);
+    /// Ends the search; with `accept`, the match becomes the text.
+    pub(crate) fn end_search(&mut self, accept: bool) {
+        let found = self.search_match().map(str::to_owned);
         self.search = None;
-        if let (true, Some(hit)) = (keep, hit) {
-            self.set(&hit);
+        if let (true, Some(found)) = (accept, found) {
+            self.set_text(&found);
         }
     }
 
-    fn search_back(&mut self) {
-        if let Some((wanted, skip)) = &mut self.search {
-            wanted.pop();
+    fn shorten_search(&mut self) {
+        if let Some((query, skip)) = &mut self.search {
+            query.pop();
             *skip = 0;
         }
     }
 
-    fn hit(&self) -> Option<&str> {
-        let (wanted, skip) = self.search.as_ref()?;
-        let hits = self.past.iter().rev();
-        let mut hits = hits
-            .filter(|past| past.contains(wanted.as_str()))
+    fn search_match(&self) -> Option<&str> {
+        let (query, skip) = self.search.as_ref()?;
+        let prompts = self.history.iter().rev();
+        let mut matches = prompts
+            .filter(|prompt| prompt.contains(query.as_str()))
             .skip(*skip);
-        hits.next().map(String::as_str)
+        matches.next().map(String::as_str)
     }
 
-    fn keep(&mut self) {
-        if self.before.len() == STEPS {
-            self.before.remove(0);
+    fn push_undo(&mut self) {
+        if self.undo_stack.len() == MAX_UNDO {
+            self.undo_stack.remove(0);
         }
-        self.before.push((self.text.clone(), self.at));
+        self.undo_stack.push((self.text.clone(), self.cursor));
     }
 
-    fn remove(&mut self, from: usize, to: usize, keep: bool) {
+    /// Removes a range of bytes, and with `cut` copies it to the clipboard.
+    fn remove(&mut self, from: usize, to: usize, cut: bool) {
         if from == to {
             return;
         }
-        self.keep();
+        self.push_undo();
         let removed: String = self.text.drain(from..to).collect();
-        self.at = from;
-        if keep {
-            self.cut = removed;
+        self.cursor = from;
+        if cut {
+            self.clipboard = removed;
         }
     }
 
     fn left(&self) -> usize {
-        let mut before = self.before().char_indices().rev();
-        // What takes no room belongs to the letter before it.
+        let mut before = self.text_before_cursor().char_indices().rev();
+        // Combining characters belong to the character before them.
         before
-            .find(|(_, letter)| !joins(*letter))
+            .find(|(_, letter)| !is_combining(*letter))
             .map_or(0, |(at, _)| at)
     }
 
     fn right(&self) -> usize {
-        let after = &self.text[self.at..];
+        let after = &self.text[self.cursor..];
         let mut letters = after.char_indices().skip(1);
         letters
-            .find(|(_, letter)| !joins(*letter))
-            .map_or(self.text.len(), |(at, _)| self.at + at)
+            .find(|(_, letter)| !is_combining(*letter))
+            .map_or(self.text.len(), |(at, _)| self.cursor + at)
     }
 
     fn word_left(&self) -> usize {
-        let before = self.before().trim_end();
+        let before = self.text_before_cursor().trim_end();
         let start = before.rfind(char::is_whitespace);
         start.map_or(0, |at| {
             at + before[at..].chars().next().map_or(0, char::len_utf8)
@@ -232,84 +232,84 @@ impl Editor {
     }
 
     fn word_right(&self) -> usize {
-        let after = &self.text[self.at..];
+        let after = &self.text[self.cursor..];
         let word = after.len() - after.trim_start().len();
         let end = after[word..].find(char::is_whitespace);
-        end.map_or(self.text.len(), |end| self.at + word + end)
+        end.map_or(self.text.len(), |end| self.cursor + word + end)
     }
 
     fn line_start(&self) -> usize {
-        self.before().rfind('\n').map_or(0, |at| at + 1)
+        self.text_before_cursor().rfind('\n').map_or(0, |at| at + 1)
     }
 
     fn line_end(&self) -> usize {
-        let end = self.text[self.at..].find('\n');
-        end.map_or(self.text.len(), |end| self.at + end)
+        let end = self.text[self.cursor..].find('\n');
+        end.map_or(self.text.len(), |end| self.cursor + end)
     }
 
     fn up(&mut self) {
         let start = self.line_start();
         if start == 0 {
-            return self.older_one();
+            return self.history_previous();
         }
-        let column = self.text[start..self.at].chars().count();
+        let column = self.text[start..self.cursor].chars().count();
         let above = self.text[..start - 1].rfind('\n').map_or(0, |at| at + 1);
-        self.at = column_of(&self.text, above, column);
+        self.cursor = offset_of_column(&self.text, above, column);
     }
 
     fn down(&mut self) {
         let end = self.line_end();
         if end == self.text.len() {
-            return self.newer_one();
+            return self.history_next();
         }
-        let column = self.text[self.line_start()..self.at].chars().count();
-        self.at = column_of(&self.text, end + 1, column);
+        let column = self.text[self.line_start()..self.cursor].chars().count();
+        self.cursor = offset_of_column(&self.text, end + 1, column);
     }
 
-    fn older_one(&mut self) {
-        let next = match self.shown {
-            None => self.past.len().checked_sub(1),
-            Some(shown) => shown.checked_sub(1),
+    fn history_previous(&mut self) {
+        let next = match self.history_index {
+            None => self.history.len().checked_sub(1),
+            Some(index) => index.checked_sub(1),
         };
         let Some(next) = next else {
             return;
         };
-        if self.shown.is_none() {
+        if self.history_index.is_none() {
             self.draft.clone_from(&self.text);
         }
-        self.text.clone_from(&self.past[next]);
-        self.at = self.text.len();
-        self.shown = Some(next);
+        self.text.clone_from(&self.history[next]);
+        self.cursor = self.text.len();
+        self.history_index = Some(next);
     }
 
-    fn newer_one(&mut self) {
-        let Some(shown) = self.shown else {
+    fn history_next(&mut self) {
+        let Some(index) = self.history_index else {
             return;
         };
-        if let Some(past) = self.past.get(shown + 1) {
-            self.text.clone_from(past);
-            self.shown = Some(shown + 1);
+        if let Some(prompt) = self.history.get(index + 1) {
+            self.text.clone_from(prompt);
+            self.history_index = Some(index + 1);
         } else {
             self.text = std::mem::take(&mut self.draft);
-            self.shown = None;
+            self.history_index = None;
         }
-        self.at = self.text.len();
+        self.cursor = self.text.len();
     }
 
-    /// The lines of the text behind a mark, wrapped, at most `height` of them around the
-    /// cursor; and where in them the cursor is.
+    /// The text after `mark`, wrapped to at most `height` lines around the cursor, and the row
+    /// and column of the cursor in them.
     pub(crate) fn lines(
         &self,
         mark: &str,
         width: usize,
         height: usize,
     ) -> (Vec<Line>, (usize, usize)) {
-        if let Some((wanted, _)) = &self.search {
-            let found = self.hit().unwrap_or("nothing");
+        if let Some((query, _)) = &self.search {
+            let found = self.search_match().unwrap_or("no match");
             let first = found.lines().next().unwrap_or_default();
-            let line = Line::new(&format!("search: {wanted}"), PLAIN);
+            let line = Line::new(&format!("search: {query}"), PLAIN);
             let column = line.width();
-            let line = line.with(&format!("  → {first}"), DIM).cut(width);
+            let line = line.with(&format!("  → {first}"), DIM).truncate(width);
             return (vec![line], (0, column.min(width.saturating_sub(1))));
         }
         let (mut lines, mut cursor) = (Vec::new(), (0, 0));
@@ -317,7 +317,7 @@ impl Editor {
         let room = width.saturating_sub(indent + 1).max(1);
         let mut from = 0;
         for (part, number) in self.text.split('\n').zip(0..) {
-            for (piece, start) in pieces(part, room) {
+            for (piece, start) in split_at_width(part, room) {
                 let mut line = if number == 0 && lines.is_empty() {
                     Line::new(mark, crate::text::CYAN)
                 } else {
@@ -325,8 +325,8 @@ impl Editor {
                 };
                 line.push(piece, PLAIN);
                 let start = from + start;
-                if (start..=start + piece.len()).contains(&self.at) {
-                    let shown = crate::text::harmless(&self.text[start..self.at]);
+                if (start..=start + piece.len()).contains(&self.cursor) {
+                    let shown = crate::text::strip_control(&self.text[start..self.cursor]);
                     cursor = (lines.len(), indent + shown.width());
                 }
                 lines.push(line);
@@ -339,21 +339,21 @@ impl Editor {
     }
 }
 
-/// Whether a letter is drawn together with the one before.
-fn joins(letter: char) -> bool {
+/// Whether a character is drawn together with the one before it.
+fn is_combining(letter: char) -> bool {
     use unicode_width::UnicodeWidthChar as _;
     letter.width() == Some(0) && !letter.is_control()
 }
 
-/// The place of a column in the line that begins at `start`.
-fn column_of(text: &str, start: usize, column: usize) -> usize {
+/// Byte offset of a column in the line that starts at `start`.
+fn offset_of_column(text: &str, start: usize, column: usize) -> usize {
     let line = text[start..].split('\n').next().unwrap_or_default();
     let at = line.char_indices().nth(column);
     start + at.map_or(line.len(), |(at, _)| at)
 }
 
-/// A line in pieces no wider than `width`, each with where it begins.
-fn pieces(line: &str, width: usize) -> Vec<(&str, usize)> {
+/// A line in pieces no wider than `width`, each with its byte offset.
+fn split_at_width(line: &str, width: usize) -> Vec<(&str, usize)> {
     use unicode_width::UnicodeWidthChar as _;
     let (mut pieces, mut start, mut used) = (Vec::new(), 0, 0);
     for (at, letter) in line.char_indices() {
@@ -378,19 +378,23 @@ mod tests {
 
     use super::*;
 
-    fn with_past(past: &[&str]) -> Editor {
+    fn with_history(prompts: &[&str]) -> Editor {
         let mut editor = Editor::default();
-        editor.older(past.iter().map(|it| (*it).to_owned()).collect());
+        editor.prepend_history(prompts.iter().map(|it| (*it).to_owned()).collect());
         editor
     }
 
-    /// The text with the cursor in it.
-    fn seen(editor: &Editor) -> String {
-        format!("{}|{}", editor.before(), &editor.text[editor.at..])
+    /// The text with `|` at the cursor.
+    fn with_cursor(editor: &Editor) -> String {
+        format!(
+            "{}|{}",
+            editor.text_before_cursor(),
+            &editor.text[editor.cursor..]
+        )
     }
 
     #[test]
-    fn keys_do_what_people_know() {
+    fn edits_behave_as_in_a_shell() {
         let table: [(&str, &[Edit], &str); 12] = [
             ("one two", &[Edit::CutWord], "one |"),
             ("one two", &[Edit::Start, Edit::WordRight], "one| two"),
@@ -419,13 +423,13 @@ mod tests {
             for edit in edits {
                 editor.edit(*edit);
             }
-            assert_eq!(seen(&editor), expected, "{text:?} {edits:?}");
+            assert_eq!(with_cursor(&editor), expected, "{text:?} {edits:?}");
         }
     }
 
     #[test]
-    fn the_past_is_walked_through_and_what_was_being_written_comes_back() {
-        let mut editor = with_past(&["first", "second"]);
+    fn moving_through_the_history_restores_the_draft() {
+        let mut editor = with_history(&["first", "second"]);
         editor.insert("draft");
         let mut walk = Vec::new();
         for edit in [
@@ -446,17 +450,17 @@ mod tests {
     }
 
     #[test]
-    fn the_past_is_searched() {
-        let mut editor = with_past(&["cargo test", "cargo build", "ls"]);
+    fn history_search_finds_older_matches_and_can_be_cancelled() {
+        let mut editor = with_history(&["cargo test", "cargo build", "ls"]);
         editor.insert("kept");
-        editor.search();
+        editor.start_search();
         editor.insert("cargo");
-        assert_eq!(editor.hit(), Some("cargo build"));
-        editor.search();
-        assert_eq!(editor.hit(), Some("cargo test"));
+        assert_eq!(editor.search_match(), Some("cargo build"));
+        editor.start_search();
+        assert_eq!(editor.search_match(), Some("cargo test"));
         editor.end_search(false);
         assert_eq!(editor.text(), "kept");
-        editor.search();
+        editor.start_search();
         editor.insert("test");
         editor.end_search(true);
         assert_eq!(editor.text(), "cargo test");
@@ -483,18 +487,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_keys_leave_a_text_with_a_cursor_on_the_screen(
+        fn any_edits_keep_the_cursor_on_the_screen(
             steps in proptest::collection::vec((0..20_usize, "[a漢\u{301} \\n]{0,4}"), 0..60),
             width in 4..40_usize,
             height in 1..6_usize,
         ) {
-            let mut editor = with_past(&["past", "a\nb"]);
+            let mut editor = with_history(&["past", "a\nb"]);
             for (which, text) in steps {
                 match EDITS.get(which) {
                     Some(edit) => editor.edit(*edit),
                     None => editor.insert(&text),
                 }
-                prop_assert!(editor.text.is_char_boundary(editor.at));
+                prop_assert!(editor.text.is_char_boundary(editor.cursor));
                 let (lines, (row, column)) = editor.lines("> ", width, height);
                 prop_assert!(row < lines.len() && lines.len() <= height);
                 prop_assert!(column <= width, "{} {:?}", column, lines);

@@ -1,14 +1,14 @@
-//! Code with its words coloured: comments, texts, numbers and the words that most languages
-//! have. A lexer for all of them, since what a person needs is to see the shape.
+//! Syntax highlighting of comments, strings, numbers and keywords: one simple lexer for all
+//! languages, enough to show the structure of code.
 
 use crate::text::{BLUE, CYAN, DIM, GREEN, Line, MAGENTA, PLAIN, Style};
 
-/// How a family of languages is written.
+/// Lexical rules of a family of languages.
 struct Family {
     names: &'static [&'static str],
     comment: &'static [&'static str],
     quotes: &'static str,
-    words: &'static [&'static str],
+    keywords: &'static [&'static str],
 }
 
 const FAMILIES: [Family; 8] = [
@@ -16,7 +16,7 @@ const FAMILIES: [Family; 8] = [
         names: &["rust", "rs"],
         comment: &["//"],
         quotes: "\"",
-        words: &[
+        keywords: &[
             "as", "async", "await", "break", "const", "continue", "crate", "dyn", "else", "enum",
             "false", "fn", "for", "if", "impl", "in", "let", "loop", "match", "mod", "move", "mut",
             "pub", "ref", "return", "self", "Self", "static", "struct", "super", "trait", "true",
@@ -27,7 +27,7 @@ const FAMILIES: [Family; 8] = [
         names: &["python", "py"],
         comment: &["#"],
         quotes: "\"'",
-        words: &[
+        keywords: &[
             "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
             "elif", "else", "except", "False", "finally", "for", "from", "global", "if", "import",
             "in", "is", "lambda", "None", "nonlocal", "not", "or", "pass", "raise", "return",
@@ -38,7 +38,7 @@ const FAMILIES: [Family; 8] = [
         names: &["javascript", "js", "jsx", "typescript", "ts", "tsx", "mjs"],
         comment: &["//"],
         quotes: "\"'`",
-        words: &[
+        keywords: &[
             "async",
             "await",
             "break",
@@ -88,7 +88,7 @@ const FAMILIES: [Family; 8] = [
         names: &["bash", "sh", "shell", "zsh", "console", "fish"],
         comment: &["#"],
         quotes: "\"'",
-        words: &[
+        keywords: &[
             "case", "do", "done", "elif", "else", "esac", "export", "fi", "for", "function", "if",
             "in", "local", "return", "then", "while",
         ],
@@ -100,7 +100,7 @@ const FAMILIES: [Family; 8] = [
         ],
         comment: &["//"],
         quotes: "\"'`",
-        words: &[
+        keywords: &[
             "auto",
             "bool",
             "boolean",
@@ -161,7 +161,7 @@ const FAMILIES: [Family; 8] = [
         names: &["ruby", "rb", "perl", "lua", "elixir"],
         comment: &["#", "--"],
         quotes: "\"'",
-        words: &[
+        keywords: &[
             "and", "begin", "case", "class", "def", "do", "else", "elsif", "end", "ensure",
             "false", "for", "function", "if", "in", "local", "module", "nil", "not", "or",
             "require", "rescue", "return", "self", "then", "true", "unless", "until", "when",
@@ -172,7 +172,7 @@ const FAMILIES: [Family; 8] = [
         names: &["sql"],
         comment: &["--"],
         quotes: "'\"",
-        words: &[
+        keywords: &[
             "AND", "AS", "BY", "CREATE", "DELETE", "DROP", "FROM", "GROUP", "HAVING", "IN",
             "INDEX", "INSERT", "INTO", "IS", "JOIN", "LEFT", "LIMIT", "NOT", "NULL", "ON", "OR",
             "ORDER", "PRIMARY", "KEY", "SELECT", "SET", "TABLE", "UPDATE", "VALUES", "WHERE",
@@ -191,25 +191,25 @@ const FAMILIES: [Family; 8] = [
         ],
         comment: &["#"],
         quotes: "\"'",
-        words: &["true", "false", "null", "yes", "no"],
+        keywords: &["true", "false", "null", "yes", "no"],
     },
 ];
 
-/// A line of code, coloured as its language is.
+/// Highlights a line of code.
 pub(crate) fn line(language: &str, code: &str) -> Line {
     let language = language.to_ascii_lowercase();
     let family = FAMILIES
         .iter()
         .find(|family| family.names.contains(&language.as_str()));
     match family {
-        Some(family) => coloured(family, &language, code),
-        None if language == "diff" || language == "patch" => changed(code),
+        Some(family) => highlight(family, &language, code),
+        None if language == "diff" || language == "patch" => diff_line(code),
         None => Line::plain(code),
     }
 }
 
-/// A line of a difference.
-pub(crate) fn changed(text: &str) -> Line {
+/// Highlights a line of a diff.
+pub(crate) fn diff_line(text: &str) -> Line {
     let style = match text.as_bytes().first() {
         Some(b'+') => GREEN,
         Some(b'-') => crate::text::RED,
@@ -219,58 +219,58 @@ pub(crate) fn changed(text: &str) -> Line {
     Line::new(text, style)
 }
 
-fn coloured(family: &Family, language: &str, code: &str) -> Line {
+fn highlight(family: &Family, language: &str, code: &str) -> Line {
     let mut line = Line::default();
     let mut rest = code;
     while let Some(first) = rest.chars().next() {
-        let (taken, style) = token(family, language, rest, first, line.spans.is_empty());
-        let (text, after) = rest.split_at(taken);
+        let (length, style) = token(family, language, rest, first, line.spans.is_empty());
+        let (text, after) = rest.split_at(length);
         line.push(text, style);
         rest = after;
     }
     line
 }
 
-/// How much belongs together, and how it looks.
+/// Length in bytes and style of the next token.
 fn token(family: &Family, language: &str, rest: &str, first: char, start: bool) -> (usize, Style) {
-    // In a shell, `$#` and `a#b` are no comments.
-    let commented = family.comment.iter().any(|mark| rest.starts_with(mark));
-    if commented && (start || !matches!(language, "bash" | "sh" | "shell")) {
+    // In a shell, `$#` and `a#b` do not start a comment.
+    let is_comment = family.comment.iter().any(|mark| rest.starts_with(mark));
+    if is_comment && (start || !matches!(language, "bash" | "sh" | "shell")) {
         return (rest.len(), DIM);
     }
     if family.quotes.contains(first) {
-        return (quoted(rest, first), GREEN);
+        return (string_len(rest, first), GREEN);
     }
-    let part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
     if first.is_ascii_digit() {
-        let end = rest.find(|it: char| !(part(it) || it == '.'));
+        let end = rest.find(|it: char| !(is_word(it) || it == '.'));
         return (end.unwrap_or(rest.len()), CYAN);
     }
-    if part(first) {
-        let end = rest.find(|letter| !part(letter)).unwrap_or(rest.len());
+    if is_word(first) {
+        let end = rest.find(|letter| !is_word(letter)).unwrap_or(rest.len());
         let word = &rest[..end];
-        let same = |known: &&str| {
+        let is_keyword = |known: &&str| {
             *known == word || (language == "sql" && known.eq_ignore_ascii_case(word))
         };
-        if family.words.iter().any(same) {
+        if family.keywords.iter().any(is_keyword) {
             return (end, MAGENTA);
         }
-        let called = rest[end..].starts_with('(');
-        return (end, if called { BLUE } else { PLAIN });
+        let is_call = rest[end..].starts_with('(');
+        return (end, if is_call { BLUE } else { PLAIN });
     }
     if first == '#' && start {
         return (rest.len(), DIM);
     }
     let end = rest
         .find(|letter: char| {
-            part(letter) || family.quotes.contains(letter) || "/#-".contains(letter)
+            is_word(letter) || family.quotes.contains(letter) || "/#-".contains(letter)
         })
         .unwrap_or(rest.len());
     (end.max(first.len_utf8()), PLAIN)
 }
 
-/// A text in quotes, up to its end or the line's.
-fn quoted(rest: &str, quote: char) -> usize {
+/// Length of a quoted string, which may end with the line.
+fn string_len(rest: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, letter) in rest.char_indices().skip(1) {
         if letter == quote && !escaped {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shape_of_code_is_seen() {
+    fn tokens_are_highlighted() {
         let table = [
             ("rust", "let x = 41; // so", "*let* x = #41#; /// so/"),
             (
@@ -327,7 +327,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn not_a_letter_is_lost(code in "[ -~]{0,60}", which in 0..FAMILIES.len()) {
+        fn highlighting_keeps_the_text(code in "[ -~]{0,60}", which in 0..FAMILIES.len()) {
             prop_assert_eq!(line(FAMILIES[which].names[0], &code).text(), code);
         }
     }

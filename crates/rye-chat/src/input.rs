@@ -1,5 +1,5 @@
-//! Standard input, a line each, with the time at which it came: what was there before
-//! something was shown is no answer to it.
+//! Lines of standard input with their arrival times: a line that arrived before a gate was
+//! shown must not answer it.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,30 +10,30 @@ use rustix::io::{Errno, ioctl_fionread, read};
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::mpsc;
 
-/// How much is read at once.
+/// Bytes read at once.
 const CHUNK: usize = 16 * 1024;
 
-/// A line that is no text.
+/// Position of a byte that is not valid UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotText {
-    /// Its number, from 1.
+pub struct InvalidUtf8 {
+    /// Line number, starting at 1.
     pub line: usize,
-    /// How many bytes of it are text.
+    /// Offset in the line, in bytes.
     pub byte: usize,
 }
 
-/// A line that was read.
+/// A line of standard input.
 #[derive(Debug)]
-pub(crate) struct Typed {
-    /// When it began to be there.
+pub(crate) struct InputLine {
+    /// When its first byte arrived.
     pub(crate) at: Instant,
-    pub(crate) text: Result<String, NotText>,
+    pub(crate) text: Result<String, InvalidUtf8>,
 }
 
-/// Whoever reads.
+/// Reads standard input on its own thread.
 pub(crate) struct Input {
-    reading: Arc<Mutex<Reading>>,
-    lines: mpsc::UnboundedReceiver<Typed>,
+    reader: Arc<Mutex<Reader>>,
+    lines: mpsc::UnboundedReceiver<InputLine>,
     is_terminal: bool,
     opened: Instant,
 }
@@ -42,24 +42,24 @@ impl Input {
     pub(crate) fn open() -> Self {
         let opened = Instant::now();
         let (send, lines) = mpsc::unbounded_channel();
-        let reading = Arc::new(Mutex::new(Reading {
-            lines: Lines::default(),
+        let reader = Arc::new(Mutex::new(Reader {
+            lines: LineSplitter::default(),
             send: Some(send),
         }));
-        let shared = Arc::clone(&reading);
+        let shared = Arc::clone(&reader);
         std::thread::spawn(move || {
-            // Nobody is kept waiting while there is nothing.
-            while is_there(None) && lock(&shared).take_in() {}
+            // Wait without the lock, so that `drain` never blocks.
+            while is_readable(None) && lock(&shared).read_available() {}
         });
         Self {
-            reading,
+            reader,
             lines,
             is_terminal: io::stdin().is_terminal(),
             opened,
         }
     }
 
-    /// A time that all is after.
+    /// A time before any line arrived.
     pub(crate) fn opened(&self) -> Instant {
         self.opened
     }
@@ -68,67 +68,66 @@ impl Input {
         self.is_terminal
     }
 
-    /// The next line; none at the end. May be dropped and called again.
-    pub(crate) async fn next(&mut self) -> Option<Typed> {
+    /// The next line; `None` at the end of input. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Option<InputLine> {
         self.lines.recv().await
     }
 
-    /// Takes in all that is there already, and gives a time that only what comes later is
-    /// after. A line that is half typed is forgotten: the place to write that is shown next
-    /// is an empty one.
-    pub(crate) fn mark(&self) -> Instant {
-        let mut reading = lock(&self.reading);
+    /// Reads everything that has arrived and returns a time that only later input is after.
+    /// On a terminal, a partially typed line is discarded, because a new prompt follows.
+    pub(crate) fn drain(&self) -> Instant {
+        let mut reader = lock(&self.reader);
         let mut left = ioctl_fionread(io::stdin()).unwrap_or(0);
-        while left > 0 && is_there(Some(&Timespec::default())) {
+        while left > 0 && is_readable(Some(&Timespec::default())) {
             let most = usize::try_from(left).map_or(CHUNK, |left| left.min(CHUNK));
-            let count = reading.read(most);
+            let count = reader.read(most);
             if count == 0 {
                 break;
             }
             left = left.saturating_sub(count as u64);
         }
         if self.is_terminal {
-            // What cannot be forgotten is taken as it is.
+            // If this fails, the partial line is kept.
             let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         }
         Instant::now()
     }
 }
 
-fn lock(reading: &Mutex<Reading>) -> MutexGuard<'_, Reading> {
-    reading.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(reader: &Mutex<Reader>) -> MutexGuard<'_, Reader> {
+    reader.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits until there is something to read, or that it has ended.
-fn is_there(time: Option<&Timespec>) -> bool {
+/// Waits until there is input or the end of it, at most for `timeout`.
+fn is_readable(timeout: Option<&Timespec>) -> bool {
     let input = io::stdin();
     loop {
-        match poll(&mut [PollFd::new(&input, PollFlags::IN)], time) {
+        match poll(&mut [PollFd::new(&input, PollFlags::IN)], timeout) {
             Err(Errno::INTR) => {}
             Ok(count) => return count > 0,
-            // It cannot be waited for, but perhaps be read.
+            // Polling is not supported; reading may be.
             Err(_) => return true,
         }
     }
 }
 
-/// What is read, and whom it is told to until it ends.
-struct Reading {
-    lines: Lines,
-    send: Option<mpsc::UnboundedSender<Typed>>,
+/// Reads lines and sends them until the input ends.
+struct Reader {
+    lines: LineSplitter,
+    send: Option<mpsc::UnboundedSender<InputLine>>,
 }
 
-impl Reading {
-    /// Takes in what is there now. Whether more may come.
-    fn take_in(&mut self) -> bool {
-        // Somebody else may have been quicker.
-        if is_there(Some(&Timespec::default())) {
+impl Reader {
+    /// Reads what is available. Returns whether more input may follow.
+    fn read_available(&mut self) -> bool {
+        // `drain` may have read it since the poll.
+        if is_readable(Some(&Timespec::default())) {
             self.read(CHUNK);
         }
         self.send.is_some()
     }
 
-    /// Reads so many bytes at most. How many there were.
+    /// Reads at most `most` bytes and returns their number.
     fn read(&mut self, most: usize) -> usize {
         let mut bytes = [0; CHUNK];
         let count = loop {
@@ -144,7 +143,7 @@ impl Reading {
             self.lines.add(&bytes[..count], now)
         };
         for line in lines {
-            // Who does not listen any more leaves.
+            // Stop sending once the receiver is gone.
             self.send = self.send.take().filter(|send| send.send(line).is_ok());
         }
         if count == 0 {
@@ -154,19 +153,19 @@ impl Reading {
     }
 }
 
-/// Lines, put together from what comes.
+/// Splits bytes into lines.
 #[derive(Default)]
-struct Lines {
-    /// What there is of the next, and since when.
-    begun: Option<(Vec<u8>, Instant)>,
+struct LineSplitter {
+    /// The bytes of an incomplete line and the arrival of the first one.
+    partial: Option<(Vec<u8>, Instant)>,
     count: usize,
 }
 
-impl Lines {
-    fn add(&mut self, bytes: &[u8], now: Instant) -> Vec<Typed> {
+impl LineSplitter {
+    fn add(&mut self, bytes: &[u8], now: Instant) -> Vec<InputLine> {
         let mut lines = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let (line, _) = self.begun.get_or_insert_with(|| (Vec::new(), now));
+            let (line, _) = self.partial.get_or_insert_with(|| (Vec::new(), now));
             line.extend(part);
             if part.ends_with(b"\n") {
                 lines.extend(self.end());
@@ -175,19 +174,19 @@ impl Lines {
         lines
     }
 
-    /// What has begun is a line.
-    fn end(&mut self) -> Option<Typed> {
-        let (mut bytes, at) = self.begun.take()?;
+    /// Ends the incomplete line.
+    fn end(&mut self) -> Option<InputLine> {
+        let (mut bytes, at) = self.partial.take()?;
         self.count += 1;
         if bytes.last() == Some(&b'\n') {
             bytes.pop();
             bytes.pop_if(|last| *last == b'\r');
         }
-        let text = String::from_utf8(bytes).map_err(|error| NotText {
+        let text = String::from_utf8(bytes).map_err(|error| InvalidUtf8 {
             line: self.count,
             byte: error.utf8_error().valid_up_to(),
         });
-        Some(Typed { at, text })
+        Some(InputLine { at, text })
     }
 }
 
@@ -198,22 +197,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_as_old_as_its_first_byte_and_one_that_is_no_text_says_where() {
+    fn line_has_the_time_of_its_first_byte_and_invalid_utf8_has_a_position() {
         let first = Instant::now();
         let second = first + Duration::from_secs(1);
-        let mut lines = Lines::default();
+        let mut lines = LineSplitter::default();
         let mut all = lines.add(b"one\r\ntw", first);
         all.extend(lines.add(b"o\n\nthr\xffee\nlast", second));
         all.extend(lines.end());
         assert!(lines.end().is_none());
         let all: Vec<_> = all.into_iter().map(|line| (line.text, line.at)).collect();
         let text = |text: &str| Ok(text.to_owned());
-        let wrong = NotText { line: 4, byte: 3 };
+        let invalid = InvalidUtf8 { line: 4, byte: 3 };
         let expected = [
             (text("one"), first),
             (text("two"), first),
             (text(""), second),
-            (Err(wrong), second),
+            (Err(invalid), second),
             (text("last"), second),
         ];
         assert_eq!(all, expected);

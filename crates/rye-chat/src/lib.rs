@@ -1,35 +1,54 @@
-//! A terminal in which people and agents talk.
+//! Terminal chat with an agent, built on the engine's public API.
 //!
-//! [`Chat::begin`] paints the place to write at once, before there is an engine, so that
-//! nobody waits to write; [`Chat::talk`] then talks with a session of it. What is finished
-//! scrolls up into the terminal's own memory; below it is a part that is painted anew as
-//! things happen. On a terminal that cannot be painted on, and for people who have the
-//! screen read to them, the same is said line by line.
+//! [`Chat::start`] paints the prompt before the engine is open, so that the user can type at
+//! once; [`Chat::run`] then attaches the chat to a session. Finished output scrolls into the
+//! terminal's own scrollback; only the live region below it is repainted. If the terminal
+//! cannot be painted on, or with [`Options::plain`], the chat prints line by line instead.
 //!
-//! All of it stands on the engine's public interface. What a chat needs beside it, [`Desk`]
-//! says.
+//! [`ChatHost`] is what the embedding program provides: models and commands the engine does
+//! not know.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use rye_chat::{Chat, ChatError, ChatHost, Options};
+//! use rye_engine::{Engine, Session};
+//!
+//! async fn chat(
+//!     engine: &Engine,
+//!     session: Session,
+//!     host: Arc<dyn ChatHost>,
+//! ) -> Result<(), ChatError> {
+//!     let options = Options {
+//!         thread: "default".to_owned(),
+//!         user: "ada".to_owned(),
+//!         ..Options::default()
+//!     };
+//!     Chat::start(options)?.run(engine, session, host).await
+//! }
+//! ```
 
-mod answers;
 mod app;
-mod attach;
+mod attachments;
 mod block;
 mod command;
-mod complete;
+mod command_output;
+mod completion;
 mod editor;
-mod hear;
+mod effects;
 mod highlight;
 mod history;
 mod input;
+mod interactive;
 mod markdown;
+mod outbox;
 mod pane;
 mod plain;
-mod run;
-mod say;
 mod screen;
+mod session_events;
+mod signals;
 mod terminal;
 mod text;
-mod watch;
-mod work;
 
 use std::io;
 use std::path::PathBuf;
@@ -39,101 +58,102 @@ use std::time::SystemTime;
 use rye_engine::store::{Later, StoreError};
 use rye_engine::{Engine, Session};
 
-use app::{App, Facts};
+use app::{App, SessionInfo};
 use screen::Screen;
+use signals::SignalHandler;
 use terminal::Terminal;
-use watch::Watch;
 
-pub use input::NotText;
-pub use watch::ignored_signals;
+pub use input::InvalidUtf8;
+pub use signals::ignored_signals;
 
-/// What a chat is like.
+/// Settings of a chat.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The thread that is shown first.
+    /// Key of the thread to show first.
     pub thread: String,
-    /// The model, where the person has named one.
+    /// Model that the user named, if any.
     pub model: Option<String>,
-    /// Where tools work, as people call it; empty for where they did before.
+    /// Sandbox kind for the status line; empty to show the one stored in the session.
     pub sandbox: String,
-    /// The folder whose files are completed.
+    /// Directory whose files `@` completes.
     pub workspace: PathBuf,
-    /// The file with what people wrote before.
+    /// File with the prompts of earlier chats.
     pub history: Option<PathBuf>,
-    /// Whether to paint in colours.
+    /// Use colours.
     pub colours: bool,
-    /// Line by line, whatever the terminal can do.
+    /// Print line by line even if the terminal can be painted on.
     pub plain: bool,
-    /// Line by line and on standard error: standard output is for something else.
-    pub aside: bool,
-    /// Who decides at gates.
-    pub person: String,
-    /// What to say at the beginning.
+    /// Print line by line to standard error, to keep standard output for the caller.
+    pub stderr: bool,
+    /// Name recorded with decisions at gates.
+    pub user: String,
+    /// Notices to show first.
     pub greeting: Vec<String>,
 }
 
-/// What a chat asks its host for, since the engine does not know it.
-pub trait Desk: Send + Sync {
-    /// The names of the models there are.
+/// What a chat needs from the program that embeds it, beyond the engine.
+pub trait ChatHost: Send + Sync {
+    /// Names of the models that the user can choose.
     fn models(&self) -> Vec<String>;
 
-    /// The name of the model that answers where none is named.
+    /// Name of the model to use if the user chose none.
     fn default_model(&self) -> String;
 
-    /// How many tokens a model reads at most.
-    fn window(&self, model: &str) -> Option<u64>;
+    /// Context window of a model, in tokens.
+    fn context_window(&self, model: &str) -> Option<u64>;
 
-    /// Runs a command of the host, as `session verify ID`, and gives what it prints.
-    fn command(&self, words: Vec<String>) -> Later<'static, Result<String, String>>;
+    /// Runs a host command such as `session verify ID` and returns what it prints.
+    fn run_command(&self, args: Vec<String>) -> Later<'static, Result<String, String>>;
 }
 
-/// Why a chat ended.
+/// Why a chat failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChatError {
-    /// The terminal cannot be used.
-    #[error("the terminal cannot be used: {0}")]
+    /// Reading from or writing to the terminal failed.
+    #[error("cannot use the terminal: {0}")]
     Terminal(#[from] io::Error),
-    /// The session cannot be.
+    /// The session could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What was to be read is no text.
-    #[error("standard input is no UTF-8 text: line {}, byte {}", .0.line, .0.byte)]
-    NotText(NotText),
+    /// A line of piped input is not text.
+    #[error("standard input is not valid UTF-8: line {}, byte {}", .0.line, .0.byte)]
+    InvalidUtf8(InvalidUtf8),
 }
 
-/// A chat that has begun.
+/// A chat that has taken over the terminal.
 pub struct Chat {
     options: Options,
     app: App,
     screen: Screen,
-    /// None where it is said line by line.
+    /// `None` if the chat prints line by line.
     terminal: Option<Terminal>,
-    watch: Watch,
-    begun: SystemTime,
+    signals: SignalHandler,
+    started: SystemTime,
 }
 
 impl Chat {
-    /// Takes the terminal, and paints where to write. It starts a thread: who forks does so
-    /// before.
-    pub fn begin(options: Options) -> Result<Self, ChatError> {
-        let facts = Facts {
+    /// Takes over the terminal and paints the prompt.
+    ///
+    /// This starts a signal-handling thread: fork, if you must, before calling it.
+    pub fn start(options: Options) -> Result<Self, ChatError> {
+        let info = SessionInfo {
             session: String::new(),
             sandbox: options.sandbox.clone(),
             model: options.model.clone().unwrap_or_default(),
-            window: None,
+            context_window: None,
             workspace: options.workspace.clone(),
         };
-        let app = App::new(facts, &options.thread);
+        let app = App::new(info, &options.thread);
         let mut screen = Screen::new(options.colours);
-        let watch = Watch::begin(options.aside)?;
-        let terminal = if options.plain || options.aside || !Terminal::is_there() {
+        let signals = SignalHandler::install(options.stderr)?;
+        let terminal = if options.plain || options.stderr || !Terminal::is_available() {
             None
         } else {
-            let terminal = Terminal::open(watch.clone())?;
-            let first = app.bottom(Terminal::size());
-            Terminal::send(&screen.paint(&[], &first))?;
-            watch.last_words(screen.below());
+            let terminal = Terminal::open(signals.clone())?;
+            let region = app.live_region(Terminal::size());
+            Terminal::send(&screen.paint(&[], &region))?;
+            signals.set_exit_message(screen.move_below());
             Some(terminal)
         };
         Ok(Self {
@@ -141,27 +161,26 @@ impl Chat {
             app,
             screen,
             terminal,
-            watch,
-            begun: SystemTime::now(),
+            signals,
+            started: SystemTime::now(),
         })
     }
 
-    /// Says something at the beginning.
-    pub fn greet(&mut self, lines: Vec<String>) {
+    /// Sets the notices to show first.
+    pub fn set_greeting(&mut self, lines: Vec<String>) {
         self.options.greeting = lines;
     }
 
-    /// Talks until the person leaves. The session goes on being written down; it is not
-    /// closed here.
-    pub async fn talk(
+    /// Runs the chat until the user quits. The session stays open.
+    pub async fn run(
         self,
         engine: &Engine,
         session: Session,
-        desk: Arc<dyn Desk>,
+        host: Arc<dyn ChatHost>,
     ) -> Result<(), ChatError> {
         match self.terminal {
-            Some(_) => run::painted(self, engine, session, desk).await,
-            None => plain::line_by_line(self, engine, session, desk).await,
+            Some(_) => interactive::run(self, engine, session, host).await,
+            None => plain::run(self, engine, session, host).await,
         }
     }
 }

@@ -1,32 +1,32 @@
-//! Markdown, as lines of a width.
+//! Renders Markdown as styled lines.
 
 mod table;
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use crate::highlight;
-use crate::text::{BOLD, CYAN, Colour, DIM, Line, PLAIN, Style, harmless};
+use crate::text::{BOLD, CYAN, Colour, DIM, Line, PLAIN, Style, strip_control};
 use table::Table;
 
-/// The lines of a text.
+/// Renders Markdown at the given width.
 pub(crate) fn render(source: &str, width: usize) -> Vec<Line> {
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
-    // Before it is taken apart: a sequence must not be cut in two.
-    let lines: Vec<_> = source.split('\n').map(harmless).collect();
+    // Before parsing, which could split an escape sequence.
+    let lines: Vec<_> = source.split('\n').map(strip_control).collect();
     let source = lines.join("\n");
-    let mut page = Page::new(width.max(8));
+    let mut renderer = Renderer::new(width.max(8));
     for event in Parser::new_ext(&source, options) {
-        page.take(event);
+        renderer.on_event(event);
     }
-    page.flush();
-    page.lines
+    renderer.flush();
+    renderer.lines
 }
 
-/// How much of a text that is still being written does not change any more: up to the last
-/// empty line that is in no code block.
-pub(crate) fn settled(source: &str) -> usize {
-    let (mut settled, mut at) = (0, 0);
+/// Bytes of a streaming text whose rendering is final: up to the last blank line outside a
+/// code block.
+pub(crate) fn stable_prefix_len(source: &str) -> usize {
+    let (mut stable, mut at) = (0, 0);
     let mut fence: Option<&str> = None;
     for line in source.split_inclusive('\n') {
         at += line.len();
@@ -37,41 +37,45 @@ pub(crate) fn settled(source: &str) -> usize {
             {
                 fence = None;
                 if line.ends_with('\n') {
-                    settled = at;
+                    stable = at;
                 }
             }
             None if bare.starts_with("```") => fence = Some("```"),
             None if bare.starts_with("~~~") => fence = Some("~~~"),
-            None if bare.is_empty() && line.ends_with('\n') => settled = at,
+            None if bare.is_empty() && line.ends_with('\n') => stable = at,
             _ => {}
         }
     }
-    settled
+    stable
 }
 
-struct Page {
+/// Builds lines from Markdown events.
+struct Renderer {
     width: usize,
     lines: Vec<Line>,
-    /// The text that is being put together.
+    /// The current line before wrapping.
     inline: Line,
     styles: Vec<Style>,
-    /// What stands before each line, from outside in.
+    /// Margins before each line, outermost first.
     margins: Vec<Margin>,
+    /// Next number of each open list; `None` for bullets.
     lists: Vec<Option<u64>>,
+    /// Language and text of the open code block.
     code: Option<(String, String)>,
     table: Option<Table>,
+    /// Address of the open link, and where its text starts in `inline`.
     link: Option<(String, usize)>,
-    /// Whether an empty line comes before the next block.
-    apart: bool,
+    /// A blank line comes before the next block.
+    blank_pending: bool,
 }
 
-/// What stands before the first line of something, and before all others.
+/// Margin of the first line of a block and of the lines after it.
 struct Margin {
     first: Option<Line>,
     rest: Line,
 }
 
-impl Page {
+impl Renderer {
     fn new(width: usize) -> Self {
         Self {
             width,
@@ -83,42 +87,44 @@ impl Page {
             code: None,
             table: None,
             link: None,
-            apart: false,
+            blank_pending: false,
         }
     }
 
-    fn take(&mut self, event: Event<'_>) {
+    fn on_event(&mut self, event: Event<'_>) {
         match event {
             Event::Start(tag) => self.start(tag),
             Event::End(tag) => self.end(tag),
             Event::Text(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
-                self.words(&text);
+                self.push_text(&text);
             }
             Event::Code(code) => self
                 .inline
                 .push(&code, self.style(|it| it.colour = Colour::Cyan)),
-            Event::SoftBreak => self.words(" "),
+            Event::SoftBreak => self.push_text(" "),
             Event::HardBreak => self.flush(),
             Event::Rule => {
-                self.begin();
-                let rule = "─".repeat(self.room().min(40));
-                self.line(Line::new(&rule, DIM));
-                self.apart = true;
+                self.start_block();
+                let rule = "─".repeat(self.content_width().min(40));
+                self.push_line(Line::new(&rule, DIM));
+                self.blank_pending = true;
             }
             Event::TaskListMarker(done) => {
                 let mark = if done { "[x] " } else { "[ ] " };
-                self.inline.push(mark, self.now());
+                self.inline.push(mark, self.current_style());
             }
-            Event::Html(text) | Event::InlineHtml(text) => self.words(text.trim_end_matches('\n')),
-            Event::FootnoteReference(name) => self.words(&format!("[{name}]")),
+            Event::Html(text) | Event::InlineHtml(text) => {
+                self.push_text(text.trim_end_matches('\n'));
+            }
+            Event::FootnoteReference(name) => self.push_text(&format!("[{name}]")),
         }
     }
 
     fn start(&mut self, tag: Tag<'_>) {
         match tag {
-            Tag::Paragraph | Tag::HtmlBlock => self.begin(),
+            Tag::Paragraph | Tag::HtmlBlock => self.start_block(),
             Tag::Heading { level, .. } => {
-                self.begin();
+                self.start_block();
                 let style = Style {
                     underline: level == HeadingLevel::H1,
                     ..BOLD
@@ -126,16 +132,16 @@ impl Page {
                 self.styles.push(style);
             }
             Tag::BlockQuote(_) => {
-                self.begin();
+                self.start_block();
                 let bar = Line::new("│ ", DIM);
                 self.margins.push(Margin {
                     first: None,
                     rest: bar,
                 });
-                self.apart = false;
+                self.blank_pending = false;
             }
             Tag::CodeBlock(kind) => {
-                self.begin();
+                self.start_block();
                 let language = match kind {
                     CodeBlockKind::Fenced(info) => info
                         .split([' ', ',', '{'])
@@ -148,21 +154,21 @@ impl Page {
             }
             Tag::List(first) => {
                 if self.lists.is_empty() {
-                    self.begin();
+                    self.start_block();
                 } else {
                     self.flush();
-                    self.apart = false;
+                    self.blank_pending = false;
                 }
                 self.lists.push(first);
             }
             Tag::Item => self.item(),
             Tag::Table(alignments) => {
-                self.begin();
+                self.start_block();
                 self.table = Some(Table::new(alignments));
             }
             Tag::Emphasis => self.styles.push(self.style(|it| it.italic = true)),
             Tag::Strong => self.styles.push(self.style(|it| it.bold = true)),
-            Tag::Strikethrough => self.styles.push(self.style(|it| it.struck = true)),
+            Tag::Strikethrough => self.styles.push(self.style(|it| it.strikethrough = true)),
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
                 self.link = Some((dest_url.into_string(), self.inline.text().len()));
                 self.styles.push(self.style(|it| it.underline = true));
@@ -175,32 +181,32 @@ impl Page {
         match tag {
             TagEnd::Paragraph | TagEnd::HtmlBlock => {
                 self.flush();
-                self.apart = true;
+                self.blank_pending = true;
             }
             TagEnd::Heading(_) => {
                 self.flush();
                 self.styles.pop();
-                self.apart = true;
+                self.blank_pending = true;
             }
             TagEnd::BlockQuote(_) => {
                 self.flush();
                 self.margins.pop();
-                self.apart = true;
+                self.blank_pending = true;
             }
             TagEnd::CodeBlock => self.end_code(),
             TagEnd::List(_) => {
                 self.lists.pop();
-                self.apart = self.lists.is_empty();
+                self.blank_pending = self.lists.is_empty();
             }
             TagEnd::Item => {
                 self.flush();
                 self.margins.pop();
-                self.apart = false;
+                self.blank_pending = false;
             }
             TagEnd::TableCell => {
                 let cell = std::mem::take(&mut self.inline);
                 if let Some(table) = &mut self.table {
-                    table.cell(cell);
+                    table.push_cell(cell);
                 }
             }
             TagEnd::TableHead | TagEnd::TableRow => {
@@ -210,11 +216,11 @@ impl Page {
             }
             TagEnd::Table => {
                 if let Some(table) = self.table.take() {
-                    for line in table.lines(self.room()) {
-                        self.line(line);
+                    for line in table.lines(self.content_width()) {
+                        self.push_line(line);
                     }
                 }
-                self.apart = true;
+                self.blank_pending = true;
             }
             TagEnd::Emphasis | TagEnd::Strong | TagEnd::Strikethrough => {
                 self.styles.pop();
@@ -227,19 +233,20 @@ impl Page {
         }
     }
 
-    fn words(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         match &mut self.code {
             Some((_, code)) => code.push_str(text),
-            None => self.inline.push(text, self.now()),
+            None => self.inline.push(text, self.current_style()),
         }
     }
 
-    fn now(&self) -> Style {
+    fn current_style(&self) -> Style {
         self.styles.last().copied().unwrap_or(PLAIN)
     }
 
+    /// The current style with a change.
     fn style(&self, change: impl FnOnce(&mut Style)) -> Style {
-        let mut style = self.now();
+        let mut style = self.current_style();
         change(&mut style);
         style
     }
@@ -259,7 +266,7 @@ impl Page {
             first: Some(Line::new(&mark, CYAN)),
             rest,
         });
-        self.apart = false;
+        self.blank_pending = false;
     }
 
     fn end_code(&mut self) {
@@ -267,16 +274,16 @@ impl Page {
             return;
         };
         for line in code.lines() {
-            let mut whole = Line::plain("  ");
-            whole.extend(highlight::line(&language, line));
-            for line in whole.wrap(self.room(), &Line::plain("  ")) {
-                self.line(line);
+            let mut line_with_margin = Line::plain("  ");
+            line_with_margin.extend(highlight::line(&language, line));
+            for line in line_with_margin.wrap(self.content_width(), &Line::plain("  ")) {
+                self.push_line(line);
             }
         }
-        self.apart = true;
+        self.blank_pending = true;
     }
 
-    /// Where a link leads, unless that is what it says.
+    /// Appends the address of a link, unless its text is the address.
     fn end_link(&mut self) {
         if let Some((address, from)) = self.link.take() {
             let text = self.inline.text();
@@ -288,14 +295,13 @@ impl Page {
         }
     }
 
-    /// A block begins.
-    fn begin(&mut self) {
+    fn start_block(&mut self) {
         self.flush();
-        if self.apart && !self.lines.is_empty() {
+        if self.blank_pending && !self.lines.is_empty() {
             let margin = self.margin();
             self.lines.push(margin);
         }
-        self.apart = false;
+        self.blank_pending = false;
     }
 
     fn flush(&mut self) {
@@ -303,30 +309,30 @@ impl Page {
         if inline.spans.is_empty() {
             return;
         }
-        for line in inline.wrap(self.room(), &Line::default()) {
-            self.line(line);
+        for line in inline.wrap(self.content_width(), &Line::default()) {
+            self.push_line(line);
         }
     }
 
-    fn line(&mut self, line: Line) {
-        let mut whole = self.margin();
-        whole.extend(line);
-        self.lines.push(whole);
+    fn push_line(&mut self, line: Line) {
+        let mut line_with_margin = self.margin();
+        line_with_margin.extend(line);
+        self.lines.push(line_with_margin);
     }
 
     fn margin(&mut self) -> Line {
-        let mut whole = Line::default();
+        let mut line_with_margin = Line::default();
         for margin in &mut self.margins {
             match margin.first.take() {
-                Some(first) => whole.extend(first),
-                None => whole.extend(margin.rest.clone()),
+                Some(first) => line_with_margin.extend(first),
+                None => line_with_margin.extend(margin.rest.clone()),
             }
         }
-        whole
+        line_with_margin
     }
 
-    /// How much is left beside the margins.
-    fn room(&self) -> usize {
+    /// Width beside the margins.
+    fn content_width(&self) -> usize {
         let margins = self.margins.iter().map(|it| it.rest.width());
         self.width.saturating_sub(margins.sum()).max(8)
     }
@@ -348,9 +354,9 @@ mod tests {
     }
 
     #[test]
-    fn a_page_looks_as_it_is_meant() {
+    fn page_is_rendered() {
         let source = "# Title\n\nSome *words* and `code` that are **longer** than the width.\n\n\
-            - one\n- two\n  1. first\n  2. second\n- [x] done\n\n> said\n> by somebody\n\n\
+            - one\n- two\n  1. first\n  2. second\n- [x] done\n\n> quoted\n> text\n\n\
             ```rust\nfn main() {\n    println!(\"hello\");\n}\n```\n\n\
             | name | much | what it is |\n|---|--:|:-:|\n| a | 1 | the first |\n| b | 200 | the second one, which is rather long |\n\n\
             See [the page](https://example.org/) or <https://example.org/>.\n\n---\nend";
@@ -358,13 +364,13 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_screen_gets_it_too() {
+    fn page_is_rendered_on_a_narrow_screen() {
         let source = "## T\n\n- a list of words\n\n| a | b | c |\n|-|-|-|\n| one two three | four five | six |";
         insta::assert_snapshot!(text(source, 16));
     }
 
     #[test]
-    fn what_is_being_written_settles_at_empty_lines() {
+    fn stable_prefix_ends_at_a_blank_line_outside_code() {
         let table = [
             ("", ""),
             ("one", ""),
@@ -377,13 +383,13 @@ mod tests {
             ("~~~\n```\n\n~~~\nafter", "~~~\n```\n\n~~~\n"),
         ];
         for (source, expected) in table {
-            assert_eq!(&source[..settled(source)], expected, "{source:?}");
+            assert_eq!(&source[..stable_prefix_len(source)], expected, "{source:?}");
         }
     }
 
     proptest! {
         #[test]
-        fn nothing_is_wider_than_the_screen(source in "[-a-z0-9 #*`>|\\n\\[\\]()!~漢.]{0,200}", width in 24..80_usize) {
+        fn rendered_lines_fit_the_width(source in "[-a-z0-9 #*`>|\\n\\[\\]()!~漢.]{0,200}", width in 24..80_usize) {
             for line in render(&source, width) {
                 // Deeply nested margins may leave no room at all.
                 prop_assert!(line.width() <= width.max(8) + 24, "{:?}", line.text());
@@ -391,10 +397,10 @@ mod tests {
         }
 
         #[test]
-        fn what_has_settled_stays(source in "[a-z`\\n #-]{0,120}", more in "[a-z`\\n #-]{0,60}") {
-            let before = settled(&source);
+        fn stable_prefix_never_shrinks(source in "[a-z`\\n #-]{0,120}", more in "[a-z`\\n #-]{0,60}") {
+            let before = stable_prefix_len(&source);
             prop_assert!(source.is_char_boundary(before));
-            prop_assert!(settled(&(source.clone() + &more)) >= before);
+            prop_assert!(stable_prefix_len(&(source.clone() + &more)) >= before);
         }
     }
 }

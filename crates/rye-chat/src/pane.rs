@@ -1,6 +1,6 @@
-//! A thread, as it is seen: what is finished, what is being said, what runs, what waits.
+//! A thread as the chat shows it: finished blocks, the streaming message, running tools and
+//! queued prompts.
 
-mod live;
 mod queue;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -8,51 +8,82 @@ use std::fmt::Write as _;
 
 use rye_engine::compaction::is_continuation;
 use rye_engine::protocol::{
-    CallId, Entry, EntryId, EntryKind, Message, Part, QueueItem, QueueItemId, ResultStatus, Role,
-    SessionId, StatusKind, ThreadId, TurnEnd, Usage,
+    CallId, Entry, EntryId, EntryKind, ErrorInfo, Message, Part, QueueItem, QueueItemId,
+    ResultStatus, Role, SessionId, StatusKind, ThreadId, TurnEnd, Usage,
 };
 use serde_json::Value;
 
-use crate::block::{Block, Done};
+use crate::block::{Block, FinishedCall};
 use crate::markdown;
 
-use live::{Running, Stream};
-pub(crate) use queue::waiting;
+pub(crate) use queue::queue_lines;
 
-/// How many blocks are kept to be painted again.
-const KEPT: usize = 2000;
-/// How much of what a running tool prints is kept: the rest is in the record.
-const TAIL: usize = 16 * 1024;
+/// Finished blocks that are kept to redraw the screen.
+const MAX_BLOCKS: usize = 2000;
+/// Bytes of a running tool's output that are kept; the history has all of it.
+const OUTPUT_TAIL: usize = 16 * 1024;
 
-/// A thread.
+/// The message that the model is writing.
+#[derive(Default)]
+pub(crate) struct StreamingMessage {
+    pub(crate) text: String,
+    pub(crate) thinking: String,
+    /// Tool of the call that is being written, and its size in bytes so far.
+    pub(crate) call: Option<(String, usize)>,
+    /// Bytes of the text that are already shown as blocks.
+    finished: usize,
+    /// Events were lost, so the text may have gaps.
+    lagged: bool,
+}
+
+impl StreamingMessage {
+    /// The part of the text that is not shown as a block yet.
+    pub(crate) fn unfinished(&self) -> &str {
+        &self.text[self.finished..]
+    }
+}
+
+/// A tool call that is running.
+pub(crate) struct RunningTool {
+    pub(crate) call: CallId,
+    pub(crate) tool: String,
+    pub(crate) args: Value,
+    /// The last part of its output.
+    pub(crate) output: String,
+    /// Lines printed so far, including those that were dropped from `output`.
+    pub(crate) lines: usize,
+}
+
+/// State of one thread.
 pub(crate) struct Pane {
     pub(crate) key: String,
     pub(crate) id: Option<ThreadId>,
     pub(crate) status: StatusKind,
     pub(crate) blocks: VecDeque<Block>,
-    /// How many of them are not on the screen yet.
-    pub(crate) new: usize,
-    pub(crate) stream: Stream,
-    pub(crate) running: Vec<Running>,
+    /// How many of the last blocks are not on the screen yet.
+    pub(crate) unpainted: usize,
+    pub(crate) stream: StreamingMessage,
+    pub(crate) running: Vec<RunningTool>,
     pub(crate) waiting: Vec<QueueItem>,
-    /// Which prompts wait, as it was told last.
-    order: Vec<QueueItemId>,
-    /// How many prompts wait or run.
+    /// Ids of the queued prompts in order, from the last event.
+    queue_order: Vec<QueueItemId>,
+    /// Number of prompts that wait or run.
     pub(crate) queued: usize,
-    /// How many were sent from here and not heard of since.
-    pub(crate) sent: usize,
-    /// Prompts that were heard of, and those that were written down but not heard of yet.
-    heard: HashSet<QueueItemId>,
-    unheard: HashSet<QueueItemId>,
-    pub(crate) used: Usage,
-    /// How much the model read and wrote last, or would read now.
-    pub(crate) context: u64,
-    /// What summaries made of that: before, and after.
-    sums: HashMap<EntryId, (u64, u64)>,
-    /// What the history says that went wrong, until that is told too.
-    failed: Option<String>,
+    /// Number of prompts sent from here that no event has confirmed yet.
+    pub(crate) unconfirmed: usize,
+    /// Prompts that an event has mentioned.
+    confirmed: HashSet<QueueItemId>,
+    /// Prompts that are stored but that no event has mentioned yet.
+    stored: HashSet<QueueItemId>,
+    pub(crate) usage: Usage,
+    /// Tokens in the model's context.
+    pub(crate) context_tokens: u64,
+    /// Context tokens before and after each compaction.
+    compactions: HashMap<EntryId, (u64, u64)>,
+    /// Error shown from the history; the event that reports the same error follows.
+    recorded_error: Option<ErrorInfo>,
     calls: HashMap<CallId, (String, Value)>,
-    /// Sessions that were begun below this one.
+    /// Child sessions that were announced.
     pub(crate) tasks: HashSet<SessionId>,
 }
 
@@ -63,19 +94,19 @@ impl Pane {
             id,
             status: StatusKind::Idle,
             blocks: VecDeque::new(),
-            new: 0,
-            stream: Stream::default(),
+            unpainted: 0,
+            stream: StreamingMessage::default(),
             running: Vec::new(),
             waiting: Vec::new(),
-            order: Vec::new(),
+            queue_order: Vec::new(),
             queued: 0,
-            sent: 0,
-            heard: HashSet::new(),
-            unheard: HashSet::new(),
-            used: Usage::default(),
-            context: 0,
-            sums: HashMap::new(),
-            failed: None,
+            unconfirmed: 0,
+            confirmed: HashSet::new(),
+            stored: HashSet::new(),
+            usage: Usage::default(),
+            context_tokens: 0,
+            compactions: HashMap::new(),
+            recorded_error: None,
             calls: HashMap::new(),
             tasks: HashSet::new(),
         }
@@ -85,8 +116,8 @@ impl Pane {
         self.status != StatusKind::Idle || self.queued > 0
     }
 
-    /// It has something to do again. Where it thought before, that it does is not told anew.
-    pub(crate) fn thinks(&mut self) {
+    /// Marks an idle thread as working: no status event follows if the status is unchanged.
+    pub(crate) fn mark_working(&mut self) {
         if self.status == StatusKind::Idle {
             self.status = StatusKind::Thinking;
         }
@@ -94,72 +125,71 @@ impl Pane {
 
     pub(crate) fn add(&mut self, block: Block) {
         self.blocks.push_back(block);
-        self.new += 1;
-        if self.blocks.len() > KEPT && self.blocks.len() > self.new {
+        self.unpainted += 1;
+        if self.blocks.len() > MAX_BLOCKS && self.blocks.len() > self.unpainted {
             self.blocks.pop_front();
         }
     }
 
-    /// Those that are not on the screen yet.
-    pub(crate) fn take_new(&mut self) -> impl Iterator<Item = &Block> {
-        let from = self.blocks.len() - self.new;
-        self.new = 0;
+    /// Blocks that are not on the screen yet; marks them as painted.
+    pub(crate) fn take_unpainted(&mut self) -> impl Iterator<Item = &Block> {
+        let from = self.blocks.len() - self.unpainted;
+        self.unpainted = 0;
         self.blocks.range(from..)
     }
 
-    pub(crate) fn begin_message(&mut self) {
-        self.stream = Stream::default();
+    pub(crate) fn start_message(&mut self) {
+        self.stream = StreamingMessage::default();
     }
 
-    pub(crate) fn words(&mut self, text: &str) {
-        self.end_thought();
+    pub(crate) fn on_text_delta(&mut self, text: &str) {
+        self.finish_thinking();
         self.stream.text += text;
-        if self.stream.broken {
+        if self.stream.lagged {
             return;
         }
-        let rest = &self.stream.text[self.stream.settled..];
-        let settled = markdown::settled(rest);
-        if rest[..settled].trim().is_empty() {
+        let rest = &self.stream.text[self.stream.finished..];
+        let stable = markdown::stable_prefix_len(rest);
+        if rest[..stable].trim().is_empty() {
             return;
         }
-        let text = rest[..settled].to_owned();
-        let goes_on = self.stream.settled > 0;
-        self.stream.settled += settled;
-        self.add(Block::Said { text, goes_on });
+        let text = rest[..stable].to_owned();
+        let continued = self.stream.finished > 0;
+        self.stream.finished += stable;
+        self.add(Block::Text { text, continued });
     }
 
-    pub(crate) fn thought(&mut self, text: &str) {
+    pub(crate) fn on_thinking_delta(&mut self, text: &str) {
         self.stream.thinking += text;
     }
 
-    fn end_thought(&mut self) {
+    fn finish_thinking(&mut self) {
         let thinking = std::mem::take(&mut self.stream.thinking);
         if !thinking.trim().is_empty() {
-            self.add(Block::Thought(thinking));
+            self.add(Block::Thinking(thinking));
         }
     }
 
-    pub(crate) fn writes_call(&mut self, tool: &str, text: &str) {
-        self.end_thought();
+    pub(crate) fn on_call_delta(&mut self, tool: &str, text: &str) {
+        self.finish_thinking();
         match &mut self.stream.call {
             Some((known, size)) if known == tool => *size += text.len(),
             call => *call = Some((tool.to_owned(), text.len())),
         }
     }
 
-    /// Something was told that did not come here: what is finished is right, what is being
-    /// said may have holes.
-    pub(crate) fn missed(&mut self) {
-        self.stream.broken = true;
+    /// Events were lost, so the streaming message may have gaps.
+    pub(crate) fn mark_lagged(&mut self) {
+        self.stream.lagged = true;
     }
 
-    pub(crate) fn begin_tool(&mut self, call: CallId, tool: String) {
+    pub(crate) fn start_tool(&mut self, call: CallId, tool: String) {
         let args = self
             .calls
             .get(&call)
             .map_or(Value::Null, |(_, args)| args.clone());
         if self.running.iter().all(|running| running.call != call) {
-            self.running.push(Running {
+            self.running.push(RunningTool {
                 call,
                 tool,
                 args,
@@ -169,54 +199,54 @@ impl Pane {
         }
     }
 
-    pub(crate) fn tool_prints(&mut self, call: &CallId, text: &str) {
+    pub(crate) fn on_tool_output(&mut self, call: &CallId, text: &str) {
         let running = self.running.iter_mut().find(|it| it.call == *call);
         if let Some(running) = running {
             running.output += text;
             running.lines += text.matches('\n').count();
-            if running.output.len() > 2 * TAIL {
-                let from = running.output.len() - TAIL;
+            if running.output.len() > 2 * OUTPUT_TAIL {
+                let from = running.output.len() - OUTPUT_TAIL;
                 let from = running.output.ceil_char_boundary(from);
                 running.output.drain(..from);
             }
         }
     }
 
-    /// An entry was written.
-    pub(crate) fn entry(&mut self, entry: &Entry) {
+    /// Shows an entry of the history.
+    pub(crate) fn on_entry(&mut self, entry: &Entry) {
         match &entry.kind {
             EntryKind::Message(message) => match message.role {
                 Role::User if is_continuation(message) => {
-                    self.add(Block::told(&format!("goes on: {}", message.content())));
+                    self.add(Block::notice(&format!("continuing: {}", message.content())));
                 }
-                Role::User => self.add(Block::Asked(asked(message))),
-                Role::Assistant => self.said(message),
-                Role::Tool => self.results(message),
-                Role::System => self.add(Block::told(&message.content())),
+                Role::User => self.add(Block::Prompt(prompt_text(message))),
+                Role::Assistant => self.on_assistant_message(message),
+                Role::Tool => self.on_tool_results(message),
+                Role::System => self.add(Block::notice(&message.content())),
             },
-            // It is asked while it is open, and told of when it has ended.
+            // Shown while it is open; its outcome is shown when it closes.
             EntryKind::DecisionGate { .. } => {}
             EntryKind::Compaction {
                 tokens_before,
                 tokens_after,
                 ..
             } => {
-                let sum = (*tokens_before, *tokens_after);
-                self.sums.insert(entry.id.clone(), sum);
-                self.context = *tokens_after;
-                let text = format!("summed up: {tokens_before} tokens became {tokens_after}");
-                self.add(Block::told(&text));
+                let sizes = (*tokens_before, *tokens_after);
+                self.compactions.insert(entry.id.clone(), sizes);
+                self.context_tokens = *tokens_after;
+                let text = format!("compacted: {tokens_before} → {tokens_after} tokens");
+                self.add(Block::notice(&text));
             }
             EntryKind::CompactionUndone { compaction } => {
-                let (before, after) = self.sums.remove(compaction).unwrap_or_default();
-                self.context = self.context.saturating_sub(after) + before;
-                self.add(Block::told("the summary was taken back"));
+                let (before, after) = self.compactions.remove(compaction).unwrap_or_default();
+                self.context_tokens = self.context_tokens.saturating_sub(after) + before;
+                self.add(Block::notice("compaction undone"));
             }
-            EntryKind::BranchSummary { .. } => self.add(Block::told("a branch was left")),
+            EntryKind::BranchSummary { .. } => self.add(Block::notice("left a branch")),
         }
     }
 
-    fn said(&mut self, message: &Message) {
+    fn on_assistant_message(&mut self, message: &Message) {
         let stream = std::mem::take(&mut self.stream);
         let mut text = String::new();
         for part in &message.parts {
@@ -230,41 +260,41 @@ impl Pane {
                     self.calls
                         .insert(call_id.clone(), (tool.clone(), args.clone()));
                 }
-                // What was thought live is there already.
+                // Streamed thinking is already shown.
                 Part::Thinking { text, .. } if stream.text.is_empty() && !text.is_empty() => {
-                    self.add(Block::Thought(text.clone()));
+                    self.add(Block::Thinking(text.clone()));
                 }
                 Part::Error { error } => {
-                    self.failed = Some(error.message.clone());
-                    self.add(Block::Wrong(error.message.clone()));
+                    self.recorded_error = Some(error.clone());
+                    self.add(Block::Error(error.message.clone()));
                 }
                 _ => {}
             }
         }
-        let shown = &stream.text[..stream.settled];
-        let (rest, goes_on) = match text.strip_prefix(shown) {
-            Some(rest) => (rest, stream.settled > 0),
+        let shown = &stream.text[..stream.finished];
+        let (rest, continued) = match text.strip_prefix(shown) {
+            Some(rest) => (rest, stream.finished > 0),
             None => (text.as_str(), false),
         };
         if !rest.trim().is_empty() {
-            self.add(Block::Said {
+            self.add(Block::Text {
                 text: rest.to_owned(),
-                goes_on,
+                continued,
             });
         }
-        if let (Some(incomplete), Some(why)) = (message.incomplete(), &message.stop_reason) {
-            self.add(Block::told(&format!("{incomplete} ({why})")));
+        if let (Some(incomplete), Some(reason)) = (message.incomplete(), &message.stop_reason) {
+            self.add(Block::notice(&format!("{incomplete} ({reason})")));
         }
     }
 
-    /// Something went wrong. What the history says is not said again.
-    pub(crate) fn goes_wrong(&mut self, why: &str) {
-        if self.failed.take().as_deref() != Some(why) {
-            self.add(Block::Wrong(why.to_owned()));
+    /// Shows an error, unless the history has shown it already.
+    pub(crate) fn on_error(&mut self, error: &ErrorInfo) {
+        if self.recorded_error.take().as_ref() != Some(error) {
+            self.add(Block::Error(error.message.clone()));
         }
     }
 
-    fn results(&mut self, message: &Message) {
+    fn on_tool_results(&mut self, message: &Message) {
         for part in &message.parts {
             if let Part::ToolResult {
                 call_id,
@@ -276,7 +306,7 @@ impl Pane {
             {
                 let (_, args) = self.calls.remove(call_id).unwrap_or_default();
                 self.running.retain(|running| running.call != *call_id);
-                self.add(Block::Tool(Done {
+                self.add(Block::Call(FinishedCall {
                     tool: tool.clone(),
                     args,
                     status: *status,
@@ -287,17 +317,17 @@ impl Pane {
     }
 
     pub(crate) fn end_turn(&mut self, reason: TurnEnd) {
-        self.end_thought();
-        let rest = self.stream.rest().trim().to_owned();
+        self.finish_thinking();
+        let rest = self.stream.unfinished().trim().to_owned();
         if !rest.is_empty() {
-            self.add(Block::Said {
+            self.add(Block::Text {
                 text: rest,
-                goes_on: false,
+                continued: false,
             });
         }
-        self.stream = Stream::default();
+        self.stream = StreamingMessage::default();
         for running in std::mem::take(&mut self.running) {
-            self.add(Block::Tool(Done {
+            self.add(Block::Call(FinishedCall {
                 tool: running.tool,
                 args: running.args,
                 status: ResultStatus::Aborted,
@@ -306,21 +336,20 @@ impl Pane {
         }
         match reason {
             TurnEnd::EndTurn | TurnEnd::Error => {}
-            TurnEnd::Abort => self.add(Block::told("ended")),
-            TurnEnd::Limit => self.add(Block::told("a limit was reached")),
+            TurnEnd::Abort => self.add(Block::notice("stopped")),
+            TurnEnd::Limit => self.add(Block::notice("stopped at a limit")),
         }
     }
 
-    /// The newest call that has ended.
-    pub(crate) fn last_done(&self) -> Option<&Done> {
+    pub(crate) fn last_finished_call(&self) -> Option<&FinishedCall> {
         self.blocks.iter().rev().find_map(|block| match block {
-            Block::Tool(done) => Some(done),
+            Block::Call(call) => Some(call),
             _ => None,
         })
     }
 
-    /// A call runs with other arguments than the model wrote.
-    pub(crate) fn runs_with(&mut self, call: &CallId, args: &Value) {
+    /// Shows a call with the arguments that the user edited.
+    pub(crate) fn set_call_arguments(&mut self, call: &CallId, args: &Value) {
         if let Some((_, known)) = self.calls.get_mut(call) {
             args.clone_into(known);
         }
@@ -331,7 +360,8 @@ impl Pane {
     }
 }
 
-fn asked(message: &Message) -> String {
+/// The text of a prompt with the names of its attachments.
+fn prompt_text(message: &Message) -> String {
     let mut text = message.content();
     for part in &message.parts {
         if let Part::Attachment { name, .. } = part {

@@ -1,5 +1,5 @@
-//! The same, line by line: for terminals that cannot be painted on, for screen readers and
-//! for pipes.
+//! Event loop that prints line by line: for terminals that cannot be painted on, for screen
+//! readers and for pipes.
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
@@ -9,77 +9,79 @@ use rye_engine::protocol::GateId;
 use rye_engine::{Engine, Session};
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::app::{App, Effect, SETTLES};
+use crate::app::{App, Effect, GATE_GRACE};
 use crate::block::{Block, first_line};
-use crate::hear::Ear;
-use crate::input::{Input, Typed};
+use crate::effects::{self, EffectResult, EffectRunner};
+use crate::input::{Input, InputLine};
+use crate::interactive::{load_session_info, resume_hint};
 use crate::pane::Pane;
-use crate::run::{goes_on, introduce};
+use crate::session_events::SessionEvents;
 use crate::terminal::Terminal;
 use crate::text::Line;
-use crate::work::{self, Told, Work};
-use crate::{Chat, ChatError, Desk, Options};
+use crate::{Chat, ChatError, ChatHost, Options};
 
-pub(crate) async fn line_by_line(
+pub(crate) async fn run(
     chat: Chat,
     engine: &Engine,
     session: Session,
-    desk: Arc<dyn Desk>,
+    host: Arc<dyn ChatHost>,
 ) -> Result<(), ChatError> {
     let Chat {
         options,
         mut app,
-        watch,
-        begun,
+        signals,
+        started,
         ..
     } = chat;
     app.plain = true;
-    introduce(&mut app, engine, &session, &*desk, &options).await?;
-    let (mut work, mut told) = Work::new(engine, &session, Arc::clone(&desk), &options);
-    let mut ear = Ear::of(engine, &session).await?;
-    ear.look_below(&mut app).await?;
-    let mut page = Page::new(&options, begun);
-    watch.last_words(page.last_words(&app));
-    // Where nobody sits, it ends as other programs do.
-    let mut interrupts = page.input.is_terminal().then(|| watch.interrupts());
-    let (mut open, mut deciding, mut wrong) = (true, 0, None);
+    load_session_info(&mut app, engine, &session, &*host, &options).await?;
+    let (mut runner, mut results) = EffectRunner::new(engine, &session, host, &options);
+    let mut events = SessionEvents::subscribe(engine, &session).await?;
+    events.load_descendant_gates(&mut app).await?;
+    let mut ui = PlainUi::new(&options, started);
+    signals.set_exit_message(ui.exit_message(&app));
+    // With piped input, Ctrl-C ends the process as usual.
+    let is_terminal = ui.input.is_terminal();
+    let mut interrupts = is_terminal.then(|| signals.subscribe_interrupts());
+    let (mut open, mut deciding, mut invalid) = (true, 0, None);
     loop {
-        let rests = deciding == 0 && ear.is_caught_up();
-        page.show(&mut app, open && rests)?;
-        if !open && rests && is_done(&app) && (app.gate().is_some() || ear.is_over().await?) {
+        let settled = deciding == 0 && events.is_caught_up();
+        ui.show(&mut app, open && settled)?;
+        if !open && settled && is_done(&app) && (app.gate().is_some() || events.is_idle().await?) {
             break;
         }
         let effects = tokio::select! {
             biased;
-            Some(()) = next_interrupt(&mut interrupts) => app.interrupted(Instant::now()),
-            heard = ear.next() => {
-                let Some(heard) = heard? else { break };
-                if let Some(thread) = ear.take(heard, &mut app).await? {
-                    work.look_at_queue(thread);
+            Some(()) = next_interrupt(&mut interrupts) => app.on_interrupt(Instant::now()),
+            event = events.next() => {
+                let Some(event) = event? else { break };
+                if let Some(thread) = events.apply(event, &mut app).await? {
+                    runner.load_queue(thread);
                 }
                 Vec::new()
             }
-            Some(news) = told.recv() => {
-                let decided = matches!(news, Told::Answered(_) | Told::NotAnswered(_));
+            Some(result) = results.recv() => {
+                let decided =
+                    matches!(result, EffectResult::Decided(_) | EffectResult::DecisionFailed(_));
                 deciding -= usize::from(decided && deciding > 0);
-                waits(&news, &mut app);
-                work::take(news, &mut app);
-                page.give_back(&mut app);
+                announce_queued(&result, &mut app);
+                effects::apply(result, &mut app);
+                ui.print_draft(&mut app);
                 Vec::new()
             }
-            line = page.input.next(), if open && ear.is_caught_up() => match line {
-                Some(Typed { at, text: Ok(text) }) => {
-                    page.prompted = false;
-                    page.answer(&mut app, &text, at)
+            line = ui.input.next(), if open && events.is_caught_up() => match line {
+                Some(InputLine { at, text: Ok(text) }) => {
+                    ui.prompted = false;
+                    ui.on_line(&mut app, &text, at)
                 }
-                Some(Typed { text: Err(why), .. }) if page.input.is_terminal() => {
-                    let byte = why.byte;
-                    app.tell(Block::Wrong(format!("not sent: it is no UTF-8 text: byte {byte}")));
+                Some(InputLine { text: Err(error), .. }) if ui.input.is_terminal() => {
+                    let byte = error.byte;
+                    app.add_block(Block::Error(format!("not sent: invalid UTF-8 at byte {byte}")));
                     Vec::new()
                 }
-                // What was sent before is answered.
-                Some(Typed { text: Err(why), .. }) => {
-                    (open, wrong) = (false, Some(why));
+                // Stop reading; the prompts sent so far are still answered.
+                Some(InputLine { text: Err(error), .. }) => {
+                    (open, invalid) = (false, Some(error));
                     Vec::new()
                 }
                 None => {
@@ -90,20 +92,20 @@ pub(crate) async fn line_by_line(
         };
         for effect in effects {
             match effect {
-                Effect::Quit => return page.leave(&app),
-                Effect::PaintAnew => {
+                Effect::Quit => return ui.close(&app),
+                Effect::Redraw => {
                     let text = format!("thread {}", app.pane().key);
-                    app.tell(Block::told(&text));
+                    app.add_block(Block::notice(&text));
                 }
                 other => {
                     deciding += usize::from(matches!(other, Effect::Decide { .. }));
-                    work.begin(other, &mut app);
+                    runner.start(other, &mut app);
                 }
             }
         }
     }
-    page.leave(&app)?;
-    wrong.map_or(Ok(()), |why| Err(ChatError::NotText(why)))
+    ui.close(&app)?;
+    invalid.map_or(Ok(()), |error| Err(ChatError::InvalidUtf8(error)))
 }
 
 async fn next_interrupt(interrupts: &mut Option<UnboundedReceiver<()>>) -> Option<()> {
@@ -113,19 +115,19 @@ async fn next_interrupt(interrupts: &mut Option<UnboundedReceiver<()>>) -> Optio
     }
 }
 
-/// Whether nothing more can come without somebody who writes.
+/// Whether nothing more happens without further input.
 fn is_done(app: &App) -> bool {
-    let asks = app.gate().is_some();
-    app.panes.iter().all(is_quiet) || asks && app.panes.iter().all(Pane::is_known)
+    let gate_pending = app.gate().is_some();
+    app.panes.iter().all(is_quiet) || gate_pending && app.panes.iter().all(Pane::is_queue_loaded)
 }
 
 fn is_quiet(pane: &Pane) -> bool {
-    !pane.is_busy() && pane.sent == 0
+    !pane.is_busy() && pane.unconfirmed == 0
 }
 
-/// Says what has to wait: there is no place where it could be seen.
-fn waits(news: &Told, app: &mut App) {
-    let Told::Queue(thread, items) = news else {
+/// Prints newly queued prompts, because there is no live region that shows the queue.
+fn announce_queued(result: &EffectResult, app: &mut App) {
+    let EffectResult::Queue(thread, items) = result else {
         return;
     };
     let pane = app.panes.iter_mut();
@@ -136,71 +138,71 @@ fn waits(news: &Told, app: &mut App) {
     let known: Vec<_> = pane.waiting.iter().map(|item| item.id.clone()).collect();
     for item in items.iter().filter(|item| !known.contains(&item.id)) {
         let text = first_line(&item.content, 200);
-        pane.add(Block::told(&format!("waits for its turn: {text}")));
+        pane.add(Block::notice(&format!("queued: {text}")));
     }
 }
 
-/// What was said, and what was written.
-struct Page {
+/// Standard input and the printed output.
+struct PlainUi {
     colours: bool,
-    /// Whether it is said on standard error.
-    aside: bool,
+    stderr: bool,
     input: Input,
-    begun: SystemTime,
-    /// The gate that was asked about last.
-    asked: Option<GateId>,
-    /// Whether the place to write is there, and nothing behind it.
+    /// When the chat started.
+    started: SystemTime,
+    /// Gate that was printed last.
+    shown_gate: Option<GateId>,
+    /// The output ends with the prompt.
     prompted: bool,
-    /// What was written here, and need not be said again.
-    written: Vec<String>,
+    /// Lines that the terminal has echoed and that need not be printed again.
+    echoed: Vec<String>,
 }
 
-impl Page {
-    fn new(options: &Options, begun: SystemTime) -> Self {
+impl PlainUi {
+    fn new(options: &Options, started: SystemTime) -> Self {
         Self {
             colours: options.colours,
-            aside: options.aside,
+            stderr: options.stderr,
             input: Input::open(),
-            begun,
-            asked: None,
+            started,
+            shown_gate: None,
             prompted: false,
-            written: Vec::new(),
+            echoed: Vec::new(),
         }
     }
 
-    /// Says what is new, and where to write if that is free.
-    fn show(&mut self, app: &mut App, rests: bool) -> io::Result<()> {
+    /// Prints what is new, and the prompt if the user may type.
+    fn show(&mut self, app: &mut App, settled: bool) -> io::Result<()> {
         let width = Terminal::size().width;
-        let mut lines = self.said(app, width);
+        let mut lines = self.new_lines(app, width);
         lines.extend(app.take_hint());
-        let waiting = app.gate().map(|waiting| waiting.gate.id.clone());
-        let is_new = waiting.is_some() && waiting != self.asked;
+        let gate = app.gate().map(|pending| pending.gate.id.clone());
+        let is_new = gate.is_some() && gate != self.shown_gate;
         if is_new {
             lines.extend(app.gate_lines(width, usize::MAX, usize::MAX));
         }
-        let free = waiting.is_some() || is_quiet(app.pane());
-        let ends = !lines.is_empty() && std::mem::take(&mut self.prompted);
-        let mut text = if ends { "\n" } else { "" }.to_owned();
+        let accepts_input = gate.is_some() || is_quiet(app.pane());
+        let leaves_prompt = !lines.is_empty() && std::mem::take(&mut self.prompted);
+        let mut text = if leaves_prompt { "\n" } else { "" }.to_owned();
         for line in lines {
             text += &line.ansi(self.colours);
             text.push('\n');
         }
-        if let (true, Some(gate)) = (is_new, &waiting) {
-            // Before it is said: whoever reads it may be quick.
-            let from = self.takes_from(app, gate);
-            app.shown(gate, from);
+        if let (true, Some(gate)) = (is_new, &gate) {
+            // Before it is printed, because the answer may come immediately afterwards.
+            let from = self.answerable_from(app, gate);
+            app.mark_shown(gate, from);
         }
-        self.say(&text)?;
-        self.asked = waiting;
-        if free && rests && self.input.is_terminal() && !self.prompted {
-            self.say("> ")?;
+        self.print(&text)?;
+        self.shown_gate = gate;
+        if accepts_input && settled && self.input.is_terminal() && !self.prompted {
+            self.print("> ")?;
             self.prompted = true;
         }
         Ok(())
     }
 
-    fn say(&self, text: &str) -> io::Result<()> {
-        if self.aside {
+    fn print(&self, text: &str) -> io::Result<()> {
+        if self.stderr {
             return io::stderr().write_all(text.as_bytes());
         }
         let mut out = io::stdout().lock();
@@ -208,59 +210,59 @@ impl Page {
         out.flush()
     }
 
-    /// From when on lines may answer a gate that is about to be shown. What is there before is
-    /// meant for something else. By a pipe, one that was open when the chat began is known
-    /// to whoever wrote what is in it.
-    fn takes_from(&self, app: &App, gate: &GateId) -> Instant {
-        let asked = app.gate().filter(|waiting| waiting.gate.id == *gate);
-        let asked_at = asked.map_or(0, |waiting| waiting.gate.created_at.0);
-        let begun = self.begun.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mark = self.input.mark();
+    /// The time after which input may answer a gate that is about to be printed. Earlier input
+    /// is not meant for it. The exception: piped input may answer a gate that was already open
+    /// when the chat started, because the writer of the pipe could know about it.
+    fn answerable_from(&self, app: &App, gate: &GateId) -> Instant {
+        let gate = app.gate().filter(|pending| pending.gate.id == *gate);
+        let created_at = gate.map_or(0, |pending| pending.gate.created_at.0);
+        let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let drained = self.input.drain();
         match self.input.is_terminal() {
-            true => mark + SETTLES,
-            false if u128::from(asked_at) < begun.as_millis() => self.input.opened(),
-            false => mark,
+            true => drained + GATE_GRACE,
+            false if u128::from(created_at) < started.as_millis() => self.input.opened(),
+            false => drained,
         }
     }
 
-    /// The lines of what is finished, without what the person wrote here.
-    fn said(&mut self, app: &mut App, width: usize) -> Vec<Line> {
-        let unfolded = app.unfolded;
+    /// The lines of new blocks, without those that the terminal has echoed.
+    fn new_lines(&mut self, app: &mut App, width: usize) -> Vec<Line> {
+        let expanded = app.expanded;
         let mut lines = Vec::new();
-        for block in app.pane_mut().take_new() {
-            let is_known = |it: &String| match block {
-                Block::Asked(text) | Block::Command(text) => text == it,
+        for block in app.pane_mut().take_unpainted() {
+            let is_echo = |it: &String| match block {
+                Block::Prompt(text) | Block::Command(text) => text == it,
                 _ => false,
             };
-            match self.written.iter().position(is_known) {
-                Some(at) => drop(self.written.remove(at)),
-                None => lines.extend(block.lines(width, unfolded)),
+            match self.echoed.iter().position(is_echo) {
+                Some(at) => drop(self.echoed.remove(at)),
+                None => lines.extend(block.lines(width, expanded)),
             }
         }
         lines
     }
 
-    /// What a line that came at a time means: an answer at a gate, a command, or a prompt.
-    fn answer(&mut self, app: &mut App, line: &str, at: Instant) -> Vec<Effect> {
-        app.stay();
-        if app.is_editing() {
+    /// Handles a line that arrived at `at`: an answer to a gate, a command, or a prompt.
+    fn on_line(&mut self, app: &mut App, line: &str, at: Instant) -> Vec<Effect> {
+        app.cancel_quit();
+        if app.is_editing_arguments() {
             if line.trim().is_empty() {
-                app.leave_arguments();
-                self.asked = None;
+                app.cancel_arguments();
+                self.shown_gate = None;
                 return Vec::new();
             }
-            app.editor.set(line);
+            app.editor.set_text(line);
             return app.send(None, at);
         }
         let mut letters = line.trim().chars();
         if let (Some(letter), None) = (letters.next(), letters.next())
-            && let Some(effects) = app.answer_key(letter, at)
+            && let Some(effects) = app.on_gate_key(letter, at)
         {
-            if app.is_editing() {
-                let now = app.editor.text().lines().map(Line::plain).collect();
-                app.tell(Block::Told(now));
-                let how = "write other ones, as JSON on one line; an empty line goes back";
-                app.tell(Block::told(how));
+            if app.is_editing_arguments() {
+                let current = app.editor.text().lines().map(Line::plain).collect();
+                app.add_block(Block::Notice(current));
+                let help = "type new arguments as JSON on one line; an empty line cancels";
+                app.add_block(Block::notice(help));
             }
             return effects;
         }
@@ -268,32 +270,32 @@ impl Page {
             return Vec::new();
         }
         if self.input.is_terminal() {
-            self.written.push(line.trim().to_owned());
+            self.echoed.push(line.trim().to_owned());
         }
         let effects = app.submit(line, None, at);
-        // A line that is not understood stands there to be read.
-        app.editor.take();
+        // A line with an error stays on the screen above; the input starts empty.
+        app.editor.take_text();
         effects
     }
 
-    /// What comes back to be written anew is said: there is no place where it could stand.
-    fn give_back(&mut self, app: &mut App) {
-        if !app.is_editing() && !app.editor.is_empty() {
-            let text = app.editor.take();
-            self.written.retain(|it| *it != text);
-            app.tell(Block::told(&format!("to be written anew: {text}")));
+    /// Prints a draft that returned to the input, because no input line shows it.
+    fn print_draft(&mut self, app: &mut App) {
+        if !app.is_editing_arguments() && !app.editor.is_empty() {
+            let text = app.editor.take_text();
+            self.echoed.retain(|it| *it != text);
+            app.add_block(Block::notice(&format!("edit and resend: {text}")));
         }
     }
 
-    fn leave(&self, app: &App) -> Result<(), ChatError> {
+    fn close(&self, app: &App) -> Result<(), ChatError> {
         let before = if self.prompted { "\n" } else { "" };
-        self.say(&format!("{before}{}", goes_on(&app.facts.session, "\n")))?;
+        self.print(&format!("{before}{}", resume_hint(&app.info.session, "\n")))?;
         Ok(())
     }
 
-    /// What is said where a signal ends it: a terminal may be amid a line.
-    fn last_words(&self, app: &App) -> String {
+    /// What to print if a signal ends the chat, possibly in the middle of a line.
+    fn exit_message(&self, app: &App) -> String {
         let before = if self.input.is_terminal() { "\n" } else { "" };
-        format!("{before}{}", goes_on(&app.facts.session, "\n"))
+        format!("{before}{}", resume_hint(&app.info.session, "\n"))
     }
 }

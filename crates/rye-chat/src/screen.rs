@@ -1,5 +1,5 @@
-//! The screen: what is finished scrolls up and stays with the terminal; below it is a part
-//! that is painted over and over. Only what has changed is sent, and all at once.
+//! Terminal output: finished lines scroll into the scrollback, and the live region below them
+//! is repainted. Only changed lines are sent, in one synchronised update.
 
 use std::fmt::Write as _;
 
@@ -7,23 +7,25 @@ use rye_engine::protocol::GateId;
 
 use crate::text::Line;
 
-/// What is painted at the bottom.
+/// The part of the screen that is repainted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Bottom {
+pub(crate) struct LiveRegion {
     pub(crate) lines: Vec<Line>,
     /// Row and column of the cursor.
     pub(crate) cursor: (usize, usize),
-    /// The gate that can be read in it.
-    pub(crate) asks: Option<GateId>,
+    /// The gate whose question and answers are completely visible.
+    pub(crate) readable_gate: Option<GateId>,
 }
 
-/// What the terminal shows.
+/// What the terminal shows, as far as this process painted it.
 #[derive(Debug, Default)]
 pub(crate) struct Screen {
     colours: bool,
+    /// Lines of the live region.
     shown: Vec<String>,
+    /// Row of the cursor in the live region.
     row: usize,
-    /// How many lines are finished.
+    /// Number of finished lines.
     finished: usize,
 }
 
@@ -35,9 +37,9 @@ impl Screen {
         }
     }
 
-    /// What to send so that `above` is added to what is finished, and `bottom` is below it.
-    pub(crate) fn paint(&mut self, above: &[Line], bottom: &Bottom) -> String {
-        let wanted: Vec<_> = bottom
+    /// Output that appends `above` to the finished lines and paints `region` below them.
+    pub(crate) fn paint(&mut self, above: &[Line], region: &LiveRegion) -> String {
+        let wanted: Vec<_> = region
             .lines
             .iter()
             .map(|it| it.ansi(self.colours))
@@ -49,8 +51,8 @@ impl Screen {
         out.push('\r');
         let before = self.shown.len();
         if !above.is_empty() {
-            // Line by line: what is cleared from the top on, some terminals keep in their
-            // memory, as if it had been said.
+            // Line by line: some terminals move a screen that is cleared from the top into
+            // the scrollback.
             self.shown.clear();
             for line in above {
                 let _ = write!(out, "\x1b[2K{}\r\n", line.ansi(self.colours));
@@ -74,7 +76,7 @@ impl Screen {
             };
             at += usize::from(!wanted.is_empty());
         }
-        let (row, column) = bottom.cursor;
+        let (row, column) = region.cursor;
         if at > row {
             let _ = write!(out, "\x1b[{}A", at - row);
         }
@@ -88,30 +90,30 @@ impl Screen {
         out
     }
 
-    /// What to send to begin anew on an empty screen of so many lines.
+    /// Output that clears a screen of `height` lines.
     pub(crate) fn clear(&mut self, height: usize) -> String {
         let is_ours = self.finished + self.shown.len() >= height;
         self.shown.clear();
         self.row = 0;
         if !is_ours {
-            // There is something of others, which most terminals keep in their memory when
-            // all is cleared at once.
+            // The screen has output of other programs, which most terminals move into the
+            // scrollback when the whole screen is cleared.
             return "\x1b[H\x1b[2J".to_owned();
         }
         let lines = vec!["\x1b[2K"; height];
         format!("\x1b[H{}\x1b[H", lines.join("\r\n"))
     }
 
-    /// What to send so that the cursor is below everything.
-    pub(crate) fn leave(&mut self) -> String {
-        let down = self.below();
+    /// Output that moves the cursor below the live region and ends it.
+    pub(crate) fn finish(&mut self) -> String {
+        let down = self.move_below();
         self.shown.clear();
         self.row = 0;
         down
     }
 
-    /// The same, for whoever leaves in its place.
-    pub(crate) fn below(&self) -> String {
+    /// Output that moves the cursor below the live region.
+    pub(crate) fn move_below(&self) -> String {
         let below = self.shown.len().saturating_sub(self.row + 1);
         "\r\n".repeat(below + usize::from(!self.shown.is_empty()))
     }

@@ -1,4 +1,4 @@
-//! The terminal, taken over and given back.
+//! Raw mode of the terminal, entered and left.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -7,37 +7,36 @@ use crossterm::execute;
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 
 use crate::app::Size;
-use crate::watch::Watch;
+use crate::signals::SignalHandler;
 
-/// What a window has that does not say its size.
-const USUAL: Size = Size {
+/// Size of a terminal that does not report one.
+const DEFAULT_SIZE: Size = Size {
     width: 80,
     height: 24,
 };
 
-/// What ends that a paste is told apart from what is typed.
-pub(crate) const NO_PASTE: &str = "\x1b[?2004l";
+pub(crate) const DISABLE_BRACKETED_PASTE: &str = "\x1b[?2004l";
 
-/// A terminal whose keys come one by one. It is given back when this goes.
+/// A terminal in raw mode, which is restored on drop.
 pub(crate) struct Terminal {
-    watch: Watch,
+    signals: SignalHandler,
 }
 
-/// Lets the terminal edit lines again. There is nobody to tell if it cannot.
-pub(crate) fn cook() {
+/// Leaves raw mode. Errors are ignored, because there is nowhere left to report them.
+pub(crate) fn leave_raw_mode() {
     let _ = disable_raw_mode();
 }
 
 impl Terminal {
-    /// Whether there is one that can be painted on.
-    pub(crate) fn is_there() -> bool {
+    /// Whether standard input and output are a terminal that can be painted on.
+    pub(crate) fn is_available() -> bool {
         let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb" || term.is_empty());
         io::stdin().is_terminal() && io::stdout().is_terminal() && !dumb
     }
 
-    pub(crate) fn open(watch: Watch) -> io::Result<Self> {
-        let mut terminal = Self { watch };
-        terminal.take()?;
+    pub(crate) fn open(signals: SignalHandler) -> io::Result<Self> {
+        let mut terminal = Self { signals };
+        terminal.enter_raw_mode()?;
         Ok(terminal)
     }
 
@@ -47,7 +46,7 @@ impl Terminal {
                 width: width.into(),
                 height: height.into(),
             },
-            _ => USUAL,
+            _ => DEFAULT_SIZE,
         }
     }
 
@@ -57,39 +56,38 @@ impl Terminal {
         out.flush()
     }
 
-    /// Gives it back for a while, or for good.
+    /// Restores the terminal; [`Terminal::enter_raw_mode`] takes it over again.
     pub(crate) fn release(&mut self) {
-        let mut state = self.watch.state();
+        let mut state = self.signals.state();
         if std::mem::take(&mut state.raw) {
-            let _ = Self::send(NO_PASTE);
-            cook();
+            let _ = Self::send(DISABLE_BRACKETED_PASTE);
+            leave_raw_mode();
         }
-        state.last_words.clear();
+        state.exit_message.clear();
     }
 
-    pub(crate) fn take(&mut self) -> io::Result<()> {
-        let mut state = self.watch.state();
+    pub(crate) fn enter_raw_mode(&mut self) -> io::Result<()> {
+        let mut state = self.signals.state();
         enable_raw_mode()?;
         state.raw = true;
         execute!(io::stdout(), EnableBracketedPaste)
     }
 
-    /// Lets somebody else have it until they are through with it.
-    pub(crate) fn lend<T>(&mut self, to: impl FnOnce() -> T) -> io::Result<T> {
-        self.watch.state().lend(true);
+    /// Restores the terminal while `run` uses it, then takes it over again.
+    pub(crate) fn suspend_while<T>(&mut self, run: impl FnOnce() -> T) -> io::Result<T> {
+        self.signals.state().set_suspended(true);
         self.release();
-        let outcome = to();
-        let taken = self.take();
-        self.watch.state().lend(false);
-        taken.map(|()| outcome)
+        let outcome = run();
+        let entered = self.enter_raw_mode();
+        self.signals.state().set_suspended(false);
+        entered.map(|()| outcome)
     }
 }
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        if self.watch.state().raw {
-            // Nobody has left it as it can be read: what is painted makes room for what is
-            // said about that.
+        if self.signals.state().raw {
+            // The chat failed: clear the live region to make room for the error message.
             let _ = Self::send("\r\x1b[J");
         }
         self.release();

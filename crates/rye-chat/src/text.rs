@@ -1,21 +1,21 @@
-//! Text with a style, in lines that fit a width. Whatever comes from a model or a tool
-//! passes through here, so that it cannot steer the terminal.
+//! Styled text in lines of a given width. All text from models and tools passes through here,
+//! which removes control sequences.
 
 use std::fmt::Write as _;
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// How many columns a tab stands for.
+/// Replacement for a tab.
 const TAB: &str = "    ";
 
-/// Before what goes on from the line above where it must not look like a line of its own.
-pub(crate) const GOES_ON: &str = "  ┊ ";
+/// Indent of a wrapped line that must not look like a line of its own.
+pub(crate) const CONTINUATION: &str = "  ┊ ";
 
 /// A colour of the terminal's own palette.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Colour {
     #[default]
-    Own,
+    Default,
     Red,
     Green,
     Yellow,
@@ -24,7 +24,7 @@ pub(crate) enum Colour {
     Cyan,
 }
 
-/// How text looks.
+/// Text attributes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Style {
     pub(crate) colour: Colour,
@@ -32,16 +32,16 @@ pub(crate) struct Style {
     pub(crate) dim: bool,
     pub(crate) italic: bool,
     pub(crate) underline: bool,
-    pub(crate) struck: bool,
+    pub(crate) strikethrough: bool,
 }
 
 pub(crate) const PLAIN: Style = Style {
-    colour: Colour::Own,
+    colour: Colour::Default,
     bold: false,
     dim: false,
     italic: false,
     underline: false,
-    struck: false,
+    strikethrough: false,
 };
 pub(crate) const DIM: Style = Style { dim: true, ..PLAIN };
 pub(crate) const BOLD: Style = Style {
@@ -60,9 +60,10 @@ const fn colour(colour: Colour) -> Style {
 }
 
 impl Style {
+    /// SGR parameters, each preceded by a semicolon.
     fn codes(self) -> String {
         let colour = match self.colour {
-            Colour::Own => None,
+            Colour::Default => None,
             Colour::Red => Some(31),
             Colour::Green => Some(32),
             Colour::Yellow => Some(33),
@@ -75,7 +76,7 @@ impl Style {
             (self.dim, 2),
             (self.italic, 3),
             (self.underline, 4),
-            (self.struck, 9),
+            (self.strikethrough, 9),
         ];
         let marks = marks.into_iter().filter(|(on, _)| *on);
         let mut codes = String::new();
@@ -86,14 +87,14 @@ impl Style {
     }
 }
 
-/// Text of one style.
+/// Text in one style.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) text: String,
     pub(crate) style: Style,
 }
 
-/// A line of the screen, or one that is still to be wrapped.
+/// A line of styled text without control characters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) spans: Vec<Span>,
@@ -111,7 +112,7 @@ impl Line {
     }
 
     pub(crate) fn push(&mut self, text: &str, style: Style) {
-        let text = harmless(text);
+        let text = strip_control(text);
         if text.is_empty() {
             return;
         }
@@ -140,8 +141,8 @@ impl Line {
         self.spans.iter().map(|span| span.text.as_str()).collect()
     }
 
-    /// The same in lines no wider than `width`, cut between words where it can be; all but
-    /// the first begin with `indent`.
+    /// Wraps the line to `width`, between words if possible; all lines but the first start
+    /// with `indent`.
     pub(crate) fn wrap(self, width: usize, indent: &Line) -> Vec<Line> {
         let width = width.max(1);
         if self.width() <= width {
@@ -152,14 +153,14 @@ impl Line {
         } else {
             Line::default()
         };
-        let mut wrap = Wrap {
+        let mut wrap = LineWrapper {
             width,
             indent,
             lines: Vec::new(),
             line: Line::default(),
             used: 0,
-            fresh: true,
-            full: false,
+            is_empty: true,
+            break_pending: false,
         };
         for span in &self.spans {
             for word in words(&span.text) {
@@ -170,8 +171,8 @@ impl Line {
         wrap.lines
     }
 
-    /// The same, cut off at `width`.
-    pub(crate) fn cut(self, width: usize) -> Line {
+    /// Cuts the line at `width`; `…` marks the cut.
+    pub(crate) fn truncate(self, width: usize) -> Line {
         if self.width() <= width {
             return self;
         }
@@ -193,7 +194,7 @@ impl Line {
         line
     }
 
-    /// What a terminal is sent.
+    /// The line with escape sequences for its styles.
     pub(crate) fn ansi(&self, colours: bool) -> String {
         if !colours {
             return self.text();
@@ -211,46 +212,47 @@ impl Line {
     }
 }
 
-struct Wrap {
+/// Builds the wrapped lines word by word.
+struct LineWrapper {
     width: usize,
     indent: Line,
     lines: Vec<Line>,
     line: Line,
     used: usize,
-    /// Whether nothing but the indent is in the line.
-    fresh: bool,
-    /// Whether a space was left out at its end: what follows begins another.
-    full: bool,
+    /// The line has nothing but the indent.
+    is_empty: bool,
+    /// A space was dropped at the end of the line, so the next word starts a new one.
+    break_pending: bool,
 }
 
-impl Wrap {
+impl LineWrapper {
     fn add(&mut self, word: &str, style: Style) {
         let blank = word.starts_with(' ');
         let wide = word.width();
-        if self.full && !blank {
-            self.next();
+        if self.break_pending && !blank {
+            self.start_line();
         }
         if self.used + wide <= self.width {
-            if blank && self.fresh && !self.lines.is_empty() {
+            if blank && self.is_empty && !self.lines.is_empty() {
                 return;
             }
             return self.put(word, wide, style);
         }
         if blank {
-            // Where the line ends, nobody sees it.
-            self.full = !self.fresh;
+            // A space at the end of a line is invisible.
+            self.break_pending = !self.is_empty;
             return;
         }
-        if !self.fresh {
-            self.next();
+        if !self.is_empty {
+            self.start_line();
         }
         if self.used + wide <= self.width {
             return self.put(word, wide, style);
         }
         for letter in word.chars() {
             let wide = letter.width().unwrap_or(0);
-            if self.used + wide > self.width && !self.fresh {
-                self.next();
+            if self.used + wide > self.width && !self.is_empty {
+                self.start_line();
             }
             self.put(letter.encode_utf8(&mut [0; 4]), wide, style);
         }
@@ -259,22 +261,22 @@ impl Wrap {
     fn put(&mut self, text: &str, wide: usize, style: Style) {
         self.line.push(text, style);
         self.used += wide;
-        self.fresh = false;
+        self.is_empty = false;
     }
 
-    fn next(&mut self) {
-        self.full = false;
+    fn start_line(&mut self) {
+        self.break_pending = false;
         if let Some(last) = self.line.spans.last_mut() {
             last.text.truncate(last.text.trim_end_matches(' ').len());
         }
         let line = std::mem::replace(&mut self.line, self.indent.clone());
         self.lines.push(line);
         self.used = self.indent.width();
-        self.fresh = true;
+        self.is_empty = true;
     }
 }
 
-/// Words, and what is between them.
+/// Words and the spaces between them.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -288,9 +290,9 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The same without anything that a terminal obeys, in one line.
-pub(crate) fn harmless(text: &str) -> String {
-    if !text.contains(obeyed) {
+/// Removes control characters, escape sequences and bidirectional overrides.
+pub(crate) fn strip_control(text: &str) -> String {
+    if !text.contains(is_control) {
         return text.to_owned();
     }
     let mut out = String::with_capacity(text.len());
@@ -299,20 +301,20 @@ pub(crate) fn harmless(text: &str) -> String {
         match letter {
             '\t' => out += TAB,
             '\x1b' => skip_sequence(&mut letters),
-            letter if obeyed(letter) => {}
+            letter if is_control(letter) => {}
             letter => out.push(letter),
         }
     }
     out
 }
 
-/// Controls, and what turns the direction of text around.
-fn obeyed(letter: char) -> bool {
+/// Whether a character controls the terminal, changes the text direction or is invisible.
+fn is_control(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200b}' | '\u{feff}')
 }
 
-/// An escape sequence, whose beginning was read.
+/// Skips the rest of an escape sequence after its first character.
 fn skip_sequence(letters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     match letters.next() {
         Some('[') => {
@@ -340,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_left_out() {
+    fn control_sequences_are_removed() {
         let table = [
             ("plain ünïcödé 漢字", "plain ünïcödé 漢字"),
             ("a\tb", "a    b"),
@@ -354,12 +356,12 @@ mod tests {
             ("\u{9b}31mred", "31mred"),
         ];
         for (given, expected) in table {
-            assert_eq!(harmless(given), expected, "{given:?}");
+            assert_eq!(strip_control(given), expected, "{given:?}");
         }
     }
 
     #[test]
-    fn lines_are_cut_between_words() {
+    fn lines_wrap_between_words() {
         let table: [(&str, usize, &[&str]); 6] = [
             ("one two three", 7, &["one two", "three"]),
             ("one two three", 80, &["one two three"]),
@@ -380,7 +382,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_line_is_too_wide_and_no_letter_is_lost(text in "[a-z漢 é]{0,80}", width in 2..30_usize) {
+        fn wrapped_lines_fit_and_keep_all_characters(text in "[a-z漢 é]{0,80}", width in 2..30_usize) {
             let lines = Line::plain(&text).wrap(width, &Line::plain("> "));
             let letters = |text: &str| text.replace(' ', "");
             let mut joined = String::new();
@@ -394,13 +396,13 @@ mod tests {
         }
 
         #[test]
-        fn a_line_that_is_cut_fits(text in "[a-z漢 ]{0,40}", width in 0..20_usize) {
-            prop_assert!(Line::plain(&text).cut(width).width() <= width);
+        fn truncated_line_fits(text in "[a-z漢 ]{0,40}", width in 0..20_usize) {
+            prop_assert!(Line::plain(&text).truncate(width).width() <= width);
         }
 
         #[test]
-        fn nothing_that_a_terminal_obeys_gets_through(text in "\\PC*|[\\x00-\\x9f]{0,40}") {
-            prop_assert!(!harmless(&text).contains(obeyed));
+        fn no_control_character_remains(text in "\\PC*|[\\x00-\\x9f]{0,40}") {
+            prop_assert!(!strip_control(&text).contains(is_control));
         }
     }
 }

@@ -63,7 +63,7 @@ impl Schemas {
             return Ok(object);
         };
         let object = Value::Object(object);
-        if rye_schema::surely_fits(schema, &object) {
+        if rye_schema::is_surely_valid(schema, &object) {
             return into_object(object);
         }
         fits(&*self.compiled(item, schema)?, object)

@@ -12,7 +12,7 @@ use rye_engine::store::{Claim, Later};
 use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Engine, NewSession, Session, Subscription};
 use rye_model::{Catalogue, Config, ConfigFile};
-use rye_model_wire::{Api, Reply, Said, Wire};
+use rye_model_wire::{Api, Completion, MockProvider, Reply};
 use rye_sandbox::Virtual;
 use rye_store::Sqlite;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ impl Tool for Weather {
 }
 
 /// Two models, `a/one` (Anthropic) and `b/two` (chat), the second in place of the first.
-fn engine(file: &Path, one: &Wire, two: &Wire, more: &str) -> Engine {
+fn engine(file: &Path, one: &MockProvider, two: &MockProvider, more: &str) -> Engine {
     let text = format!(
         "default: a/one\n\
          {more}\n\
@@ -56,7 +56,7 @@ fn engine(file: &Path, one: &Wire, two: &Wire, more: &str) -> Engine {
 const QUICK: &str = "failover: [b/two]\nretry: { tries: 3, first_ms: 1 }";
 
 fn busy(status: u16) -> Reply {
-    Reply::json(status, &Api::Anthropic.fault(status, "busy"))
+    Reply::json(status, &Api::Anthropic.error_body(status, "busy"))
 }
 
 async fn open(engine: &Engine) -> (Session, Subscription) {
@@ -100,14 +100,15 @@ async fn last(session: &Session) -> Message {
 #[tokio::test]
 async fn a_model_is_asked_again_and_then_another_takes_over_amid_the_turn() {
     let folder = tempfile::tempdir().unwrap();
-    let call = Said::call("toolu_1", "weather", json!({})).after("Let me look.", "c2VhbA==");
-    let one = Wire::of([
+    let call =
+        Completion::call("toolu_1", "weather", json!({})).with_thinking("Let me look.", "c2VhbA==");
+    let one = MockProvider::with_replies([
         busy(529),
         Reply::stream(Api::Anthropic.stream(&call)),
         busy(503),
     ]);
-    let two = Wire::of([Reply::stream(
-        Api::OpenAiChat.stream(&Said::text("It is sunny.")),
+    let two = MockProvider::with_replies([Reply::stream(
+        Api::OpenAiChat.stream(&Completion::text("It is sunny.")),
     )]);
     let engine = engine(&folder.path().join("s.db"), &one, &two, QUICK);
     let (session, mut events) = open(&engine).await;
@@ -139,10 +140,10 @@ async fn a_model_is_asked_again_and_then_another_takes_over_amid_the_turn() {
 #[tokio::test]
 async fn what_a_broken_stream_said_does_not_count() {
     let folder = tempfile::tempdir().unwrap();
-    let events = Api::Anthropic.stream(&Said::text("one two three"));
+    let events = Api::Anthropic.stream(&Completion::text("one two three"));
     let cut = events.find("three").unwrap();
-    let one = Wire::of([
-        Reply::stream(events.clone()).cut_after(cut),
+    let one = MockProvider::with_replies([
+        Reply::stream(events.clone()).disconnect_after(cut),
         Reply::stream(events),
     ]);
     let engine = engine(&folder.path().join("s.db"), &one, &one, QUICK);
@@ -157,7 +158,10 @@ async fn what_a_broken_stream_said_does_not_count() {
 #[tokio::test]
 async fn a_model_that_may_not_be_used_is_never_chosen() {
     let folder = tempfile::tempdir().unwrap();
-    let (one, two) = (Wire::of([busy(529)]), Wire::of([busy(529)]));
+    let (one, two) = (
+        MockProvider::with_replies([busy(529)]),
+        MockProvider::with_replies([busy(529)]),
+    );
     let more = "failover: [c/keyless, b/two, no/such]\nallow: ['a/*', 'c/*']\nretry: { tries: 2, first_ms: 1 }";
     let engine = engine(&folder.path().join("s.db"), &one, &two, more);
     let (session, mut events) = open(&engine).await;
@@ -172,8 +176,8 @@ async fn a_model_that_may_not_be_used_is_never_chosen() {
 #[tokio::test]
 async fn one_that_is_busy_for_ever_is_given_up_with_a_word_on_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
-    let reply = Reply::json(429, &Api::Anthropic.fault(429, "slow down"));
-    let one = Wire::of([reply.header("retry-after", "0")]);
+    let reply = Reply::json(429, &Api::Anthropic.error_body(429, "slow down"));
+    let one = MockProvider::with_replies([reply.header("retry-after", "0")]);
     let engine = engine(&folder.path().join("s.db"), &one, &one, "");
     let (session, mut events) = open(&engine).await;
     session.prompt("weather?").await.unwrap();
@@ -191,10 +195,10 @@ async fn one_that_is_busy_for_ever_is_given_up_with_a_word_on_what_to_do() {
 async fn after_a_restart_the_model_that_took_over_is_asked() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("s.db");
-    let one = Wire::of([busy(529)]);
-    let said = Api::OpenAiChat.stream(&Said::text("It is sunny."));
-    let two = Wire::of([
-        Reply::stream(said.clone()).silent_after(0),
+    let one = MockProvider::with_replies([busy(529)]);
+    let said = Api::OpenAiChat.stream(&Completion::text("It is sunny."));
+    let two = MockProvider::with_replies([
+        Reply::stream(said.clone()).stall_after(0),
         Reply::stream(said),
     ]);
     let id: SessionId = "s".parse().unwrap();
@@ -206,7 +210,7 @@ async fn after_a_restart_the_model_that_took_over_is_asked() {
         };
         let session = engine.create_session(new).await.unwrap();
         session.prompt("weather?").await.unwrap();
-        let asked = || two.is_asked_within(1, Duration::from_secs(20));
+        let asked = || two.wait_for_requests(1, Duration::from_secs(20));
         assert!(tokio::task::block_in_place(asked));
         engine.shutdown().await.unwrap();
     }
@@ -225,7 +229,7 @@ async fn after_a_restart_the_model_that_took_over_is_asked() {
 async fn an_abort_does_not_wait_for_the_next_try() {
     let folder = tempfile::tempdir().unwrap();
     let reply = busy(503).header("retry-after", "50");
-    let one = Wire::of([reply]);
+    let one = MockProvider::with_replies([reply]);
     let engine = engine(&folder.path().join("s.db"), &one, &one, "");
     let (session, mut events) = open(&engine).await;
     session.prompt("weather?").await.unwrap();

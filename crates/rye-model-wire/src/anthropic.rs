@@ -1,20 +1,21 @@
-//! Anthropic's Messages.
+//! Anthropic's Messages API.
 
 use serde_json::{Value, json};
 
-use crate::check::{self, Once, list, not_blank, text, want};
-use crate::said::{Said, pieces};
+use crate::completion::{Completion, deltas};
+use crate::validate::{self, UniqueIds, ensure, list, not_blank, text};
 
-pub(crate) fn stream(said: &Said) -> String {
-    let mut all = Vec::new();
-    let fresh = said.input - said.cached - said.cache_write;
-    let mut event = |data: Value| all.push(data);
+pub(crate) fn stream(completion: &Completion) -> String {
+    let mut events = Vec::new();
+    let uncached =
+        completion.input_tokens - completion.cached_tokens - completion.cache_write_tokens;
+    let mut event = |data: Value| events.push(data);
     event(json!({ "type": "message_start", "message": {
         "id": "msg_013Zva2CMHLNnXjNJJKqJ2EF", "type": "message", "role": "assistant",
         "content": [], "model": "claude-test", "stop_reason": null, "stop_sequence": null,
         "usage": {
-            "input_tokens": fresh, "cache_creation_input_tokens": said.cache_write,
-            "cache_read_input_tokens": said.cached, "output_tokens": 1,
+            "input_tokens": uncached, "cache_creation_input_tokens": completion.cache_write_tokens,
+            "cache_read_input_tokens": completion.cached_tokens, "output_tokens": 1,
         },
     }}));
     event(json!({ "type": "ping" }));
@@ -27,93 +28,99 @@ pub(crate) fn stream(said: &Said) -> String {
         event(json!({ "type": "content_block_stop", "index": index }));
         index += 1;
     };
-    if let Some(thought) = &said.thought {
-        if thought.text.is_empty() {
+    if let Some(thinking) = &completion.thinking {
+        if thinking.text.is_empty() {
             block(
-                json!({ "type": "redacted_thinking", "data": thought.seal }),
+                json!({ "type": "redacted_thinking", "data": thinking.signature }),
                 vec![],
             );
         } else {
-            let deltas = pieces(&thought.text)
+            let deltas = deltas(&thinking.text)
                 .map(|it| json!({ "type": "thinking_delta", "thinking": it }))
-                .chain([json!({ "type": "signature_delta", "signature": thought.seal })]);
+                .chain([json!({ "type": "signature_delta", "signature": thinking.signature })]);
             let start = json!({ "type": "thinking", "thinking": "", "signature": "" });
             block(start, deltas.collect());
         }
     }
-    if !said.text.is_empty() {
-        let deltas = pieces(&said.text).map(|it| json!({ "type": "text_delta", "text": it }));
+    if !completion.text.is_empty() {
+        let deltas = deltas(&completion.text).map(|it| json!({ "type": "text_delta", "text": it }));
         block(json!({ "type": "text", "text": "" }), deltas.collect());
     }
-    for call in &said.calls {
+    for call in &completion.calls {
         let args = call.args.to_string();
-        let deltas = [""].into_iter().chain(pieces(&args));
+        let deltas = [""].into_iter().chain(deltas(&args));
         let deltas = deltas.map(|it| json!({ "type": "input_json_delta", "partial_json": it }));
         let start = json!({ "type": "tool_use", "id": call.id, "name": call.tool, "input": {} });
         block(start, deltas.collect());
     }
-    let reason = if said.calls.is_empty() {
+    let reason = if completion.calls.is_empty() {
         "end_turn"
     } else {
         "tool_use"
     };
-    let reason = said.stop.unwrap_or(reason);
+    let reason = completion.stop_reason.unwrap_or(reason);
     event(json!({
         "type": "message_delta", "delta": { "stop_reason": reason, "stop_sequence": null },
-        "usage": { "output_tokens": said.output },
+        "usage": { "output_tokens": completion.output_tokens },
     }));
     event(json!({ "type": "message_stop" }));
-    let named = all.iter().map(|data| (data["type"].as_str(), data.clone()));
+    let named = events
+        .iter()
+        .map(|data| (data["type"].as_str(), data.clone()));
     crate::events(named)
 }
 
 pub(crate) fn check(body: &Value) -> Result<(), String> {
     text(body, "model")?;
     let max_tokens = body["max_tokens"].as_u64().unwrap_or(0);
-    want(max_tokens > 0, || "`max_tokens` is needed".to_owned())?;
+    ensure(max_tokens > 0, || "`max_tokens` is needed".to_owned())?;
     let marks = body.to_string().matches("\"cache_control\"").count();
-    want(marks <= 4, || format!("{marks} cache marks; at most 4"))?;
-    let mut ids = Once::default();
-    let (mut role, mut open, mut begins_with_thought) = ("assistant", Vec::new(), true);
+    ensure(marks <= 4, || {
+        format!("{marks} cache breakpoints; at most 4 are allowed")
+    })?;
+    let mut ids = UniqueIds::default();
+    let (mut role, mut open, mut starts_with_thinking) = ("assistant", Vec::new(), true);
     for message in list(body, "messages")? {
         let next = text(message, "role")?;
-        want(next != role, || format!("two turns of {role} in a row"))?;
+        ensure(next != role, || {
+            format!("two consecutive turns of role {role}")
+        })?;
         role = next;
         let content = list(message, "content")?;
-        want(!content.is_empty(), || format!("an empty turn of {role}"))?;
+        ensure(!content.is_empty(), || format!("empty turn of role {role}"))?;
         if role == "user" {
-            check::same(&open, &results(content)?)?;
+            validate::same_ids(&open, &results(content)?)?;
         } else {
-            begins_with_thought = kind(&content[0]).ends_with("thinking");
+            starts_with_thinking = kind(&content[0]).ends_with("thinking");
             let last = content.last().map(kind).unwrap_or_default();
-            want(!last.ends_with("thinking"), || {
-                "a turn ends in a thought".to_owned()
+            ensure(!last.ends_with("thinking"), || {
+                "a turn ends with thinking".to_owned()
             })?;
         }
         for block in content {
-            one(role, block)?;
+            check_block(role, block)?;
         }
         let calls = content.iter().filter(|it| kind(it) == "tool_use");
         open = calls
             .map(|it| Ok(text(it, "id")?.to_owned()))
             .collect::<Result<_, String>>()?;
         for id in &open {
-            check::plain(id, 64)?;
-            ids.more(id)?;
+            validate::identifier(id, 64)?;
+            ids.insert(id)?;
         }
         if let Some(budget) = body["thinking"]["budget_tokens"].as_u64() {
-            want((1024..max_tokens).contains(&budget), || {
-                format!("a budget of {budget}")
+            ensure((1024..max_tokens).contains(&budget), || {
+                format!("invalid thinking budget {budget}")
             })?;
             let is_last = std::ptr::eq(message, list(body, "messages")?.last().unwrap());
-            let amid_calls = is_last && content.iter().any(|it| kind(it) == "tool_result");
-            want(!amid_calls || begins_with_thought, || {
+            let answers_calls = is_last && content.iter().any(|it| kind(it) == "tool_result");
+            ensure(!answers_calls || starts_with_thinking, || {
                 "expected `thinking` or `redacted_thinking`, but found `tool_use`".to_owned()
             })?;
         }
     }
-    want(role == "user", || {
-        "the last turn is not the user's".to_owned()
+    ensure(role == "user", || {
+        "the last turn does not have role user".to_owned()
     })
 }
 
@@ -121,7 +128,7 @@ fn kind(block: &Value) -> &str {
     block["type"].as_str().unwrap_or_default()
 }
 
-/// The calls that are answered, which must come before all else.
+/// Ids of the answered calls. Results must precede all other blocks.
 fn results(content: &[Value]) -> Result<Vec<String>, String> {
     let is_result = |block: &&Value| kind(block) == "tool_result";
     let first = content.iter().take_while(is_result);
@@ -130,12 +137,14 @@ fn results(content: &[Value]) -> Result<Vec<String>, String> {
         .map(|it| Ok(text(it, "tool_use_id")?.to_owned()))
         .collect();
     let results = results?;
-    want(results.len() == all, || "results come first".to_owned())?;
+    ensure(results.len() == all, || {
+        "tool results must come first".to_owned()
+    })?;
     Ok(results)
 }
 
-fn one(role: &str, block: &Value) -> Result<(), String> {
-    let misplaced = || format!("a turn of {role} has {block}");
+fn check_block(role: &str, block: &Value) -> Result<(), String> {
+    let misplaced = || format!("role {role} cannot have {block}");
     match (role, kind(block)) {
         (_, "text") => not_blank(block, "text"),
         ("user", "image") => {
@@ -145,14 +154,14 @@ fn one(role: &str, block: &Value) -> Result<(), String> {
         ("assistant", "thinking") => not_blank(block, "signature"),
         ("assistant", "redacted_thinking") => not_blank(block, "data"),
         ("assistant", "tool_use") => {
-            check::plain(text(block, "name")?, 128)?;
-            want(block["input"].is_object(), || {
-                format!("`input` is no object: {block}")
+            validate::identifier(text(block, "name")?, 128)?;
+            ensure(block["input"].is_object(), || {
+                format!("`input` is not an object: {block}")
             })
         }
         ("user", "tool_result") => {
             let content = list(block, "content")?;
-            content.iter().try_for_each(|it| one("user", it))
+            content.iter().try_for_each(|it| check_block("user", it))
         }
         _ => Err(misplaced()),
     }

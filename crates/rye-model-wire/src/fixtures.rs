@@ -1,9 +1,9 @@
-//! Streams as providers send them, each with habits of its own. All say the same: a few
-//! words, and two calls of `weather`, the first for São Paulo, the second for nowhere.
+//! Recorded streams of providers with their peculiarities. All contain the same answer: some
+//! text and two calls of `weather`, the first for São Paulo, the second without arguments.
 
 use crate::Api;
 
-/// A name, the API, and the stream.
+/// Name, API and server-sent events of each recording.
 pub const ALL: [(&str, Api, &str); 6] = [
     (
         "anthropic",
@@ -16,17 +16,17 @@ pub const ALL: [(&str, Api, &str); 6] = [
         include_str!("../fixtures/responses.sse"),
     ),
     (
-        "chat of DeepSeek",
+        "chat completions: DeepSeek",
         Api::OpenAiChat,
         include_str!("../fixtures/chat-deepseek.sse"),
     ),
     (
-        "chat of Ollama, all calls with one number",
+        "chat completions: Ollama, all calls with the same index",
         Api::OpenAiChat,
         include_str!("../fixtures/chat-ollama.sse"),
     ),
     (
-        "chat of a server that numbers nothing and does not say [DONE]",
+        "chat completions: no indices and no [DONE]",
         Api::OpenAiChat,
         include_str!("../fixtures/chat-unnumbered.sse"),
     ),

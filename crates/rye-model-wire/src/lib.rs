@@ -1,57 +1,55 @@
-//! Local servers that speak as model providers do, so that what talks to them can be
-//! tested without a network and without a key.
+//! Mock model providers for tests without a network or an API key.
 //!
-//! A [`Wire`] is a real HTTP server on the loopback. What it says is a [`Reply`]: written
-//! in pieces of any size, slowly, cut off, or not at all. What it was asked is kept, and
-//! what no provider would take is answered as they answer it, with status 400: see
-//! [`Api::check`].
+//! A [`MockProvider`] is a real HTTP server on the loopback interface. It sends [`Reply`]s in
+//! chunks of any size, slowly, incompletely or not at all, and records the requests. A request
+//! that the real provider would refuse gets status 400: see [`Api::check`].
 //!
 //! ```
-//! use rye_model_wire::{Api, Reply, Said, Wire};
+//! use rye_model_wire::{Api, Completion, MockProvider, Reply};
 //!
-//! let said = Said::text("Grüße!");
-//! let wire = Wire::of([Reply::stream(Api::OpenAiChat.stream(&said)).in_pieces_of(7)]);
-//! assert!(wire.url().starts_with("http://127.0.0.1:"));
-//! assert!(wire.requests().is_empty());
+//! let events = Api::OpenAiChat.stream(&Completion::text("Grüße!"));
+//! let provider = MockProvider::with_replies([Reply::stream(events).in_chunks_of(7)]);
+//! assert!(provider.url().starts_with("http://127.0.0.1:"));
+//! assert!(provider.requests().is_empty());
 //! ```
 
 #![expect(
     clippy::missing_panics_doc,
     clippy::unwrap_used,
-    reason = "a server for tests ends as a test does"
+    reason = "used by tests only"
 )]
 
 mod anthropic;
 mod chat;
-mod check;
+mod completion;
 pub mod fixtures;
 mod gemini;
 mod reply;
 mod responses;
-mod said;
 mod server;
+mod validate;
 
+pub use completion::{Completion, Thinking, ToolCall};
 pub use reply::Reply;
-pub use said::{Call, Said, Thought};
-pub use server::{Request, Wire};
+pub use server::{MockProvider, Request};
 
 use serde_json::Value;
 
-/// A wire format.
+/// API of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
-    /// Anthropic's Messages.
+    /// Anthropic's Messages API.
     Anthropic,
-    /// `OpenAI`'s Responses.
+    /// `OpenAI`'s Responses API.
     OpenAiResponses,
-    /// `OpenAI`'s chat completions.
+    /// `OpenAI`'s Chat Completions API.
     OpenAiChat,
-    /// Google's `generateContent`.
+    /// Google's `streamGenerateContent` API.
     Gemini,
 }
 
 impl Api {
-    /// All of them.
+    /// All APIs.
     pub const ALL: [Self; 4] = [
         Self::Anthropic,
         Self::OpenAiResponses,
@@ -59,8 +57,8 @@ impl Api {
         Self::Gemini,
     ];
 
-    /// The one that a path belongs to.
-    pub fn of_path(path: &str) -> Option<Self> {
+    /// The API that a request path belongs to.
+    pub fn from_path(path: &str) -> Option<Self> {
         let path = path.split('?').next().unwrap_or_default();
         Some(match path {
             _ if path.ends_with("/messages") => Self::Anthropic,
@@ -71,17 +69,17 @@ impl Api {
         })
     }
 
-    /// The stream of server-sent events that says something.
-    pub fn stream(self, said: &Said) -> String {
+    /// Encodes a completion as server-sent events.
+    pub fn stream(self, completion: &Completion) -> String {
         match self {
-            Self::Anthropic => anthropic::stream(said),
-            Self::OpenAiResponses => responses::stream(said),
-            Self::OpenAiChat => chat::stream(said),
-            Self::Gemini => gemini::stream(said),
+            Self::Anthropic => anthropic::stream(completion),
+            Self::OpenAiResponses => responses::stream(completion),
+            Self::OpenAiChat => chat::stream(completion),
+            Self::Gemini => gemini::stream(completion),
         }
     }
 
-    /// Whether the provider would take the body of a request, and in words why not.
+    /// Checks that the provider would accept the body of a request.
     pub fn check(self, body: &Value) -> Result<(), String> {
         match self {
             Self::Anthropic => anthropic::check(body),
@@ -91,10 +89,10 @@ impl Api {
         }
     }
 
-    /// The body of an answer that is none.
-    pub fn fault(self, status: u16, message: &str) -> Value {
+    /// Body of an error response.
+    pub fn error_body(self, status: u16, message: &str) -> Value {
         use serde_json::json;
-        let word = match status {
+        let code = match status {
             400 => "invalid_request_error",
             401 => "authentication_error",
             404 => "not_found_error",
@@ -105,29 +103,29 @@ impl Api {
         match self {
             Self::Anthropic => json!({
                 "type": "error",
-                "error": { "type": word, "message": message },
+                "error": { "type": code, "message": message },
                 "request_id": "req_011CSHoEeqs5C35K2UUqR7Fy",
             }),
             Self::OpenAiResponses | Self::OpenAiChat => json!({
-                "error": { "message": message, "type": word, "param": null, "code": null },
+                "error": { "message": message, "type": code, "param": null, "code": null },
             }),
             Self::Gemini => {
-                let word = match status {
+                let code = match status {
                     429 => "RESOURCE_EXHAUSTED",
                     503 => "UNAVAILABLE",
                     _ => "INVALID_ARGUMENT",
                 };
-                json!({ "error": { "code": status, "message": message, "status": word } })
+                json!({ "error": { "code": status, "message": message, "status": code } })
             }
         }
     }
 }
 
-/// Server-sent events: a name, if it has one, and its data.
-fn events<'a>(all: impl IntoIterator<Item = (Option<&'a str>, Value)>) -> String {
-    let one = |(name, data): (Option<&str>, Value)| match name {
+/// Encodes server-sent events from optional names and data.
+fn events<'a>(events: impl IntoIterator<Item = (Option<&'a str>, Value)>) -> String {
+    let encode = |(name, data): (Option<&str>, Value)| match name {
         Some(name) => format!("event: {name}\ndata: {data}\n\n"),
         None => format!("data: {data}\n\n"),
     };
-    all.into_iter().map(one).collect()
+    events.into_iter().map(encode).collect()
 }

@@ -1,30 +1,33 @@
-//! What a server says, and how.
+//! Scripted HTTP responses.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// What a server says, and how.
+/// An HTTP response and how it is delivered.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    pub(crate) piece: usize,
-    pub(crate) before: Duration,
-    pub(crate) between: Duration,
+    /// Bytes per chunk.
+    pub(crate) chunk_size: usize,
+    /// Delay before the response.
+    pub(crate) delay: Duration,
+    /// Pause between chunks.
+    pub(crate) pause: Duration,
     pub(crate) ending: Ending,
 }
 
 /// How a reply ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// As it should.
-    Whole,
-    /// The connection breaks.
-    Cut,
-    /// It does not: nothing more is said until the other side leaves.
-    Silent,
+    /// Normally.
+    Complete,
+    /// The server closes the connection early.
+    Disconnect,
+    /// The server sends nothing more and waits for the client to disconnect.
+    Stall,
 }
 
 impl Reply {
@@ -33,81 +36,81 @@ impl Reply {
         Self::new(200, "text/event-stream; charset=utf-8", events.into())
     }
 
-    /// JSON with a status.
+    /// A JSON body with a status.
     pub fn json(status: u16, body: &Value) -> Self {
         Self::new(status, "application/json", body.to_string().into_bytes())
     }
 
-    /// Something of another kind, which is said to be well.
-    pub fn page(kind: &str, body: &str) -> Self {
-        Self::new(200, kind, body.as_bytes().to_vec())
+    /// A body of any content type with status 200.
+    pub fn page(content_type: &str, body: &str) -> Self {
+        Self::new(200, content_type, body.as_bytes().to_vec())
     }
 
-    fn new(status: u16, kind: &str, body: Vec<u8>) -> Self {
+    fn new(status: u16, content_type: &str, body: Vec<u8>) -> Self {
         Self {
             status,
-            headers: vec![("content-type".to_owned(), kind.to_owned())],
+            headers: vec![("content-type".to_owned(), content_type.to_owned())],
             body,
-            piece: usize::MAX,
-            before: Duration::ZERO,
-            between: Duration::ZERO,
-            ending: Ending::Whole,
+            chunk_size: usize::MAX,
+            delay: Duration::ZERO,
+            pause: Duration::ZERO,
+            ending: Ending::Complete,
         }
     }
 
-    /// With a header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Said so many bytes at a time, wherever that cuts.
+    /// Sends the body in chunks of this many bytes, even inside a character.
     #[must_use]
-    pub fn in_pieces_of(mut self, bytes: usize) -> Self {
-        self.piece = bytes.max(1);
+    pub fn in_chunks_of(mut self, bytes: usize) -> Self {
+        self.chunk_size = bytes.max(1);
         self
     }
 
-    /// After a while.
+    /// Delays the response.
     #[must_use]
-    pub fn after(mut self, wait: Duration) -> Self {
-        self.before = wait;
+    pub fn with_delay(mut self, delay: Duration) -> Self {
+        self.delay = delay;
         self
     }
 
-    /// With a pause between the pieces.
+    /// Pauses between chunks.
     #[must_use]
-    pub fn slowly(mut self, pause: Duration) -> Self {
-        self.between = pause;
+    pub fn with_pause(mut self, pause: Duration) -> Self {
+        self.pause = pause;
         self
     }
 
-    /// Broken off after so many bytes.
+    /// Closes the connection after this many bytes.
     #[must_use]
-    pub fn cut_after(mut self, bytes: usize) -> Self {
+    pub fn disconnect_after(mut self, bytes: usize) -> Self {
         self.body.truncate(bytes);
-        self.ending = Ending::Cut;
+        self.ending = Ending::Disconnect;
         self
     }
 
-    /// After so many bytes nothing more is said, and the connection stays.
+    /// Sends nothing more after this many bytes, but keeps the connection open.
     #[must_use]
-    pub fn silent_after(mut self, bytes: usize) -> Self {
+    pub fn stall_after(mut self, bytes: usize) -> Self {
         self.body.truncate(bytes);
-        self.ending = Ending::Silent;
+        self.ending = Ending::Stall;
         self
     }
 
-    /// With lines that end as they do elsewhere.
+    /// Replaces the line endings.
     #[must_use]
-    pub fn with_line_ends(mut self, end: &str) -> Self {
+    pub fn with_line_ending(mut self, end: &str) -> Self {
         let text = String::from_utf8(self.body).unwrap();
         self.body = text.replace('\n', end).into_bytes();
         self
     }
 
-    /// With comments and empty events between all events, as servers send them to keep a
+    /// Adds comments and empty events between the events, as servers send them to keep a
     /// connection alive.
     #[must_use]
     pub fn with_keep_alives(mut self) -> Self {

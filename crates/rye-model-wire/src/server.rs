@@ -1,5 +1,4 @@
-//! A small HTTP server: no more than a client of a model's API needs, and everything
-//! under control.
+//! Minimal HTTP server with full control over delivery.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -14,45 +13,45 @@ use serde_json::Value;
 use crate::Api;
 use crate::reply::{Ending, Reply};
 
-/// A request as it came.
+/// A request that the server received.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// With the query.
+    /// Path with the query.
     pub path: String,
-    /// Names in lower case.
+    /// Header names are lower-case.
     pub headers: BTreeMap<String, String>,
-    /// Its JSON; null if it is none.
+    /// JSON body; null if it is not JSON.
     pub body: Value,
-    /// When it was there whole.
-    pub at: Instant,
+    /// When the request was complete.
+    pub received_at: Instant,
 }
 
-type Answers = Box<dyn Fn(usize, &Request) -> Reply + Send + Sync>;
+type Handler = Box<dyn Fn(usize, &Request) -> Reply + Send + Sync>;
 
 struct State {
-    answers: Answers,
-    heard: Mutex<Heard>,
-    news: Condvar,
-    over: AtomicBool,
+    handler: Handler,
+    log: Mutex<Log>,
+    log_changed: Condvar,
+    stopped: AtomicBool,
 }
 
 #[derive(Default)]
-struct Heard {
+struct Log {
     requests: Vec<Request>,
-    /// How often the other side has left a reply that was not over.
-    left: usize,
+    /// Number of replies during which the client disconnected.
+    disconnects: usize,
 }
 
-/// A server on the loopback, until it is dropped.
-pub struct Wire {
+/// A model provider on the loopback interface, which stops on drop.
+pub struct MockProvider {
     state: Arc<State>,
     address: SocketAddr,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Wire {
-    /// One that gives these replies in order, the last one again and again.
-    pub fn of(replies: impl IntoIterator<Item = Reply>) -> Self {
+impl MockProvider {
+    /// Sends these replies in order, and the last one repeatedly.
+    pub fn with_replies(replies: impl IntoIterator<Item = Reply>) -> Self {
         let replies: Vec<_> = replies.into_iter().collect();
         Self::new(move |number, _| {
             let last = replies.len() - 1;
@@ -60,25 +59,25 @@ impl Wire {
         })
     }
 
-    /// One that gives what a function makes of a request and its number, from 0.
-    pub fn new(answers: impl Fn(usize, &Request) -> Reply + Send + Sync + 'static) -> Self {
+    /// Replies with the result of a function of the request and its number, starting at 0.
+    pub fn new(handler: impl Fn(usize, &Request) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State {
-            answers: Box::new(answers),
-            heard: Mutex::default(),
-            news: Condvar::new(),
-            over: AtomicBool::new(false),
+            handler: Box::new(handler),
+            log: Mutex::default(),
+            log_changed: Condvar::new(),
+            stopped: AtomicBool::new(false),
         });
         let shared = Arc::clone(&state);
         let thread = thread::spawn(move || {
             for stream in listener.incoming() {
-                if shared.over.load(Ordering::Acquire) {
+                if shared.stopped.load(Ordering::Acquire) {
                     return;
                 }
                 if let Ok(stream) = stream {
                     let shared = Arc::clone(&shared);
-                    // It ends with its connection, which does not outlive the client.
+                    // The thread ends with its connection, which does not outlive the client.
                     thread::spawn(move || {
                         let _ = serve(&stream, &shared);
                     });
@@ -92,39 +91,38 @@ impl Wire {
         }
     }
 
-    /// Where it is, without a slash at the end.
+    /// Base URL without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What it was asked so far.
+    /// Requests so far.
     pub fn requests(&self) -> Vec<Request> {
-        self.state.heard.lock().unwrap().requests.clone()
+        self.state.log.lock().unwrap().requests.clone()
     }
 
-    /// Waits until the other side has left a reply that was not over; false if it has not
-    /// within this time.
-    pub fn is_left_within(&self, time: Duration) -> bool {
-        self.wait(time, |heard| heard.left > 0)
+    /// Waits until the client has disconnected during a reply. Returns false on timeout.
+    pub fn wait_for_disconnect(&self, timeout: Duration) -> bool {
+        self.wait(timeout, |log| log.disconnects > 0)
     }
 
-    /// Waits until so many requests have come; false if they have not within this time.
-    pub fn is_asked_within(&self, requests: usize, time: Duration) -> bool {
-        self.wait(time, |heard| heard.requests.len() >= requests)
+    /// Waits until the server has received this many requests. Returns false on timeout.
+    pub fn wait_for_requests(&self, requests: usize, timeout: Duration) -> bool {
+        self.wait(timeout, |log| log.requests.len() >= requests)
     }
 
-    fn wait(&self, time: Duration, until: impl Fn(&Heard) -> bool) -> bool {
-        let heard = self.state.heard.lock().unwrap();
-        let news = &self.state.news;
-        let waited = news.wait_timeout_while(heard, time, |heard| !until(heard));
+    fn wait(&self, timeout: Duration, until: impl Fn(&Log) -> bool) -> bool {
+        let log = self.state.log.lock().unwrap();
+        let changed = &self.state.log_changed;
+        let waited = changed.wait_timeout_while(log, timeout, |log| !until(log));
         !waited.unwrap().1.timed_out()
     }
 }
 
-impl Drop for Wire {
+impl Drop for MockProvider {
     fn drop(&mut self) {
-        self.state.over.store(true, Ordering::Release);
-        // It waits for a connection; this is one.
+        self.state.stopped.store(true, Ordering::Release);
+        // Wakes the thread from `accept`.
         let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -138,21 +136,21 @@ fn serve(stream: &TcpStream, state: &State) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     while let Some(request) = read(&mut reader)? {
         let number = {
-            let mut heard = state.heard.lock().unwrap();
-            heard.requests.push(request.clone());
-            state.news.notify_all();
-            heard.requests.len() - 1
+            let mut log = state.log.lock().unwrap();
+            log.requests.push(request.clone());
+            state.log_changed.notify_all();
+            log.requests.len() - 1
         };
-        let refused = Api::of_path(&request.path).and_then(|api| {
+        let refused = Api::from_path(&request.path).and_then(|api| {
             let why = api.check(&request.body).err()?;
-            Some(Reply::json(400, &api.fault(400, &why)))
+            Some(Reply::json(400, &api.error_body(400, &why)))
         });
-        let reply = refused.unwrap_or_else(|| (state.answers)(number, &request));
-        let goes_on = say(stream, &reply);
-        if !goes_on.unwrap_or(false) {
-            let mut heard = state.heard.lock().unwrap();
-            heard.left += 1;
-            state.news.notify_all();
+        let reply = refused.unwrap_or_else(|| (state.handler)(number, &request));
+        let reusable = send(stream, &reply);
+        if !reusable.unwrap_or(false) {
+            let mut log = state.log.lock().unwrap();
+            log.disconnects += 1;
+            state.log_changed.notify_all();
             return Ok(());
         }
     }
@@ -182,37 +180,37 @@ fn read(reader: &mut BufReader<&TcpStream>) -> io::Result<Option<Request>> {
         path,
         headers,
         body: serde_json::from_slice(&body).unwrap_or_default(),
-        at: Instant::now(),
+        received_at: Instant::now(),
     }))
 }
 
-/// Says it, and tells whether the connection can be used again.
-fn say(mut stream: &TcpStream, reply: &Reply) -> io::Result<bool> {
-    thread::sleep(reply.before);
-    let mut head = format!("HTTP/1.1 {} Said\r\n", reply.status);
+/// Sends a reply. Returns whether the connection can be reused.
+fn send(mut stream: &TcpStream, reply: &Reply) -> io::Result<bool> {
+    thread::sleep(reply.delay);
+    let mut head = format!("HTTP/1.1 {} Mock\r\n", reply.status);
     for (name, value) in &reply.headers {
         head += &[name, ": ", value, "\r\n"].concat();
     }
     head += "transfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes())?;
-    for (number, piece) in reply.body.chunks(reply.piece).enumerate() {
-        if number > 0 && !reply.between.is_zero() {
-            thread::sleep(reply.between);
+    for (number, bytes) in reply.body.chunks(reply.chunk_size).enumerate() {
+        if number > 0 && !reply.pause.is_zero() {
+            thread::sleep(reply.pause);
         }
-        let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
-        chunk.extend_from_slice(piece);
+        let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+        chunk.extend_from_slice(bytes);
         chunk.extend_from_slice(b"\r\n");
         stream.write_all(&chunk)?;
     }
     match reply.ending {
-        Ending::Whole => {
+        Ending::Complete => {
             stream.write_all(b"0\r\n\r\n")?;
             Ok(true)
         }
-        Ending::Cut => Ok(false),
-        Ending::Silent => {
-            let mut nothing = [0; 64];
-            while stream.read(&mut nothing)? > 0 {}
+        Ending::Disconnect => Ok(false),
+        Ending::Stall => {
+            let mut ignored = [0; 64];
+            while stream.read(&mut ignored)? > 0 {}
             Ok(false)
         }
     }

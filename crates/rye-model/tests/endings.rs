@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rye_engine::model::ModelError;
 use rye_model::{Api, HttpModel, Key, Price};
-use rye_model_wire::{Reply, Said, Wire};
+use rye_model_wire::{Completion, MockProvider, Reply};
 use rye_protocol::{Incomplete, Part};
 use support::{ALL, ask, asked, hello, provider, target, words};
 
@@ -27,7 +27,7 @@ async fn stop_reason_is_stored_verbatim() {
             .into_iter()
             .zip([Incomplete::OutputLimit, Incomplete::Refused])
         {
-            let said = Said::text("so far").stopped(word);
+            let said = Completion::text("so far").with_stop_reason(word);
             let (_wire, model) = asked(api, Reply::stream(wire_api.stream(&said)));
             let answer = ask(&model, hello()).await.1.unwrap();
             assert_eq!(answer.stop_reason.as_deref(), Some(word), "{api:?}");
@@ -52,7 +52,7 @@ async fn refusal_content_sets_the_stop_reason() {
             "response.refusal.delta",
         ),
     ] {
-        let events = wire_api.stream(&Said::text("No."));
+        let events = wire_api.stream(&Completion::text("No."));
         assert!(events.contains(from), "{events}");
         let (_wire, model) = asked(api, Reply::stream(events.replace(from, to)));
         let answer = ask(&model, hello()).await.1.unwrap();
@@ -65,7 +65,7 @@ async fn empty_answer_reports_the_stop_reason() {
     for (api, wire_api) in ALL {
         let [limit, refusal] = stops(api);
         for word in [limit, refusal] {
-            let said = Said::default().after("hm", "c2Vh").stopped(word);
+            let said = Completion::default().with_thinking("hm", "c2Vh").with_stop_reason(word);
             let (_wire, model) = asked(api, Reply::stream(wire_api.stream(&said)));
             let error = ask(&model, hello()).await.1.unwrap_err();
             assert!(matches!(error, ModelError::Empty(_)), "{api:?}: {error}");
@@ -78,13 +78,13 @@ async fn empty_answer_reports_the_stop_reason() {
 async fn split_surrogate_pairs_are_joined() {
     for (api, wire_api) in ALL {
         // Chunks end at spaces.
-        let events = wire_api.stream(&Said::text("hi <1 2> end <1 alone"));
+        let events = wire_api.stream(&Completion::text("hi <1 2> end <1 alone"));
         // Only the deltas are affected, not the complete items in a stream.
         let cut = events
             .replace("<1 2>", "\\ud83d\\ude00")
             .replace("<1 ", "\\ud83d")
             .replace("2>", "\\ude00");
-        let (_wire, model) = asked(api, Reply::stream(cut).in_pieces_of(50));
+        let (_wire, model) = asked(api, Reply::stream(cut).in_chunks_of(50));
         let (deltas, answer) = ask(&model, hello()).await;
         let parts = answer.unwrap().parts;
         let expected = Part::Text {
@@ -141,9 +141,9 @@ async fn non_stream_response_is_reported_and_not_retried() {
         // The events decide, not the content type.
         let reply = Reply::page(
             "application/json",
-            &wire_api.stream(&Said::text("all well")),
+            &wire_api.stream(&Completion::text("all well")),
         );
-        let (_wire, model) = asked(api, reply.in_pieces_of(3));
+        let (_wire, model) = asked(api, reply.in_chunks_of(3));
         ask(&model, hello()).await.1.unwrap();
     }
 }
@@ -152,7 +152,7 @@ async fn non_stream_response_is_reported_and_not_retried() {
 async fn endless_page_is_abandoned() {
     let page = "<p>word</p>\n".repeat(100_000);
     for (api, _) in ALL {
-        let (_wire, model) = asked(api, Reply::page("text/html", &page).silent_after(200_000));
+        let (_wire, model) = asked(api, Reply::page("text/html", &page).stall_after(200_000));
         let error = ask(&model, hello()).await.1.unwrap_err();
         assert!(matches!(error, ModelError::Refused(_)), "{api:?}: {error}");
     }
@@ -164,10 +164,10 @@ const LONG: Duration = Duration::from_mins(2);
 #[tokio::test(flavor = "multi_thread")]
 async fn answer_ends_with_its_last_event_even_if_the_connection_stays_open() {
     for (api, wire_api) in ALL {
-        let events = wire_api.stream(&Said::text("all well"));
+        let events = wire_api.stream(&Completion::text("all well"));
         let whole = events.len();
-        let reply = Reply::stream(events).silent_after(whole);
-        let wire = Wire::of([reply]);
+        let reply = Reply::stream(events).stall_after(whole);
+        let wire = MockProvider::with_replies([reply]);
         let mut provider = provider(api, &wire.url());
         provider.silence = LONG;
         let model = HttpModel::new(provider, target(api), Price::default());
@@ -180,15 +180,15 @@ async fn answer_ends_with_its_last_event_even_if_the_connection_stays_open() {
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_after_the_answer_is_awaited_only_briefly() {
     let counts = "\"usageMetadata\"";
-    let events = rye_model_wire::Api::Gemini.stream(&Said::text("well"));
+    let events = rye_model_wire::Api::Gemini.stream(&Completion::text("well"));
     let without = events.replace(counts, "\"other\"");
     let later = format!("{without}data: {{{}}}\n\n", {
         "\"usageMetadata\":{\"promptTokenCount\":7,\"candidatesTokenCount\":3}"
     });
     for (events, used) in [(without, 0), (later, 3)] {
         let whole = events.len();
-        let reply = Reply::stream(events).in_pieces_of(whole / 2);
-        let wire = Wire::of([reply.silent_after(whole)]);
+        let reply = Reply::stream(events).in_chunks_of(whole / 2);
+        let wire = MockProvider::with_replies([reply.stall_after(whole)]);
         let mut provider = provider(Api::Gemini, &wire.url());
         provider.silence = LONG;
         let model = HttpModel::new(provider, target(Api::Gemini), Price::default());
@@ -201,8 +201,8 @@ async fn usage_after_the_answer_is_awaited_only_briefly() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_error_body_is_not_read_to_its_end() {
     let body = serde_json::json!({ "error": "word ".repeat(40_000) });
-    let reply = Reply::json(500, &body).in_pieces_of(10);
-    let wire = Wire::of([reply.slowly(Duration::from_millis(100))]);
+    let reply = Reply::json(500, &body).in_chunks_of(10);
+    let wire = MockProvider::with_replies([reply.with_pause(Duration::from_millis(100))]);
     let mut provider = provider(Api::OpenAiChat, &wire.url());
     provider.silence = Duration::from_secs(2);
     let model = HttpModel::new(provider, target(Api::OpenAiChat), Price::default());
@@ -250,8 +250,9 @@ async fn credentials_are_sent_and_never_displayed() {
             ),
         ] {
             let message = format!("no: {}", repeated.join(", "));
-            let wire = Wire::of([Reply::json(401, &wire_api.fault(401, &message))]);
-            let gone = Wire::of([]).url();
+            let wire =
+                MockProvider::with_replies([Reply::json(401, &wire_api.error_body(401, &message))]);
+            let gone = MockProvider::with_replies([]).url();
             for url in [wire.url(), gone] {
                 let with_user = url.replace("http://", &format!("http://{user}"));
                 let mut provider = provider(api, &with_user);
@@ -277,7 +278,7 @@ async fn truncated_message_contains_no_part_of_the_key() {
     for (api, wire_api) in ALL {
         // The message is truncated in the middle of the key.
         let message = format!("{} sk-secret", "x".repeat(594));
-        let (_wire, model) = asked(api, Reply::json(500, &wire_api.fault(500, &message)));
+        let (_wire, model) = asked(api, Reply::json(500, &wire_api.error_body(500, &message)));
         let error = ask(&model, hello()).await.1.unwrap_err().to_string();
         assert!(!error.contains("sk-"), "{api:?}: {error}");
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rye_engine::model::{Deltas, Model as _, ModelError};
 use rye_model::{Api, HttpModel, Key, Price};
-use rye_model_wire::{Reply, Said, Wire};
+use rye_model_wire::{Completion, MockProvider, Reply};
 use rye_protocol::{Message, Role};
 use serde_json::json;
 use support::{ALL, ask, asked, hello, model, provider, request, rich, target};
@@ -45,7 +45,7 @@ async fn rejected_requests_say_what_to_do() {
             (503, "come back", "come back", "overloaded"),
             (529, "Overloaded", "Overloaded", "overloaded"),
         ] {
-            let reply = Reply::json(status, &wire_api.fault(status, message));
+            let reply = Reply::json(status, &wire_api.error_body(status, message));
             let (_wire, model) = asked(api, reply.header("retry-after", "7"));
             let error = ask(&model, hello()).await.1.unwrap_err();
             let text = error.to_string();
@@ -136,7 +136,7 @@ async fn truncated_stream_is_a_connection_error_or_complete() {
             .collect();
         let mut broken = 0;
         for cut in cuts.iter().copied() {
-            let reply = Reply::stream(events.clone()).cut_after(cut);
+            let reply = Reply::stream(events.clone()).disconnect_after(cut);
             let (_wire, model) = asked(api, reply);
             match ask(&model, hello()).await.1 {
                 Err(ModelError::Connection(_)) => broken += 1,
@@ -155,13 +155,13 @@ async fn truncated_stream_is_a_connection_error_or_complete() {
 async fn slow_answer_is_accepted_and_silence_times_out() {
     let tries = ALL.map(|(api, wire_api)| {
         tokio::spawn(async move {
-            let events = wire_api.stream(&Said::text("one two three four five six seven"));
+            let events = wire_api.stream(&Completion::text("one two three four five six seven"));
             let (half, piece) = (events.len() / 2, events.len().div_ceil(9));
             // The whole answer takes longer than the silence timeout.
-            let slow = Reply::stream(events.clone()).in_pieces_of(piece);
-            let wire = Wire::of([
-                slow.slowly(Duration::from_millis(300)),
-                Reply::stream(events).silent_after(half),
+            let slow = Reply::stream(events.clone()).in_chunks_of(piece);
+            let wire = MockProvider::with_replies([
+                slow.with_pause(Duration::from_millis(300)),
+                Reply::stream(events).stall_after(half),
             ]);
             let mut provider = provider(api, &wire.url());
             provider.silence = Duration::from_secs(2);
@@ -188,13 +188,13 @@ async fn keep_alives_do_not_reset_the_silence_timeout() {
     ];
     let tries = ALL.map(|(api, wire_api)| {
         tokio::spawn(async move {
-            let events = wire_api.stream(&Said::text("one two three"));
+            let events = wire_api.stream(&Completion::text("one two three"));
             let first = events.find("\n\n").map_or(0, |at| at + 2);
             // For thirty seconds.
             let body = events[..first].to_owned() + &keep_alives.concat().repeat(40);
             let piece = body.len().div_ceil(300);
-            let reply = Reply::stream(body).in_pieces_of(piece);
-            let wire = Wire::of([reply.slowly(Duration::from_millis(100))]);
+            let reply = Reply::stream(body).in_chunks_of(piece);
+            let wire = MockProvider::with_replies([reply.with_pause(Duration::from_millis(100))]);
             let mut provider = provider(api, &wire.url());
             provider.silence = Duration::from_secs(1);
             let model = HttpModel::new(provider, target(api), Price::default());
@@ -217,13 +217,14 @@ async fn dropping_a_call_closes_the_connection() {
     for (api, wire_api) in ALL {
         let events = wire_api.stream(&rich());
         let half = events.len() / 2;
-        let (wire, model) = asked(api, Reply::stream(events).silent_after(half));
+        let (wire, model) = asked(api, Reply::stream(events).stall_after(half));
         let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let deltas: Deltas = Arc::new(move |delta| drop(told.send(delta)));
         let call = tokio::spawn(async move { model.call(hello(), deltas).await });
         assert!(heard.recv().await.is_some(), "{api:?}");
         call.abort();
-        let left = tokio::task::spawn_blocking(move || wire.is_left_within(Duration::from_secs(5)));
+        let left =
+            tokio::task::spawn_blocking(move || wire.wait_for_disconnect(Duration::from_secs(5)));
         assert!(left.await.unwrap(), "{api:?}");
     }
 }
@@ -233,7 +234,7 @@ async fn endless_answer_is_stopped() {
     let text = "blah ".repeat((10 << 20) / 5);
     for (api, wire_api) in ALL {
         // Few large events, so that the test exercises the answer limit.
-        let said = Said::text(text.replace(' ', "_"));
+        let said = Completion::text(text.replace(' ', "_"));
         let (_wire, model) = asked(api, Reply::stream(wire_api.stream(&said)));
         let error = ask(&model, hello()).await.1.unwrap_err();
         assert!(matches!(error, ModelError::TooLong(_)), "{api:?}: {error}");
@@ -244,7 +245,7 @@ async fn endless_answer_is_stopped() {
 #[tokio::test]
 async fn empty_answer_is_an_error() {
     for (api, wire_api) in ALL {
-        let said = Said::default().after("hm", "c2Vh");
+        let said = Completion::default().with_thinking("hm", "c2Vh");
         let (_wire, model) = asked(api, Reply::stream(wire_api.stream(&said)));
         let error = ask(&model, hello()).await.1.unwrap_err();
         assert!(matches!(error, ModelError::Empty(_)), "{api:?}: {error}");
@@ -254,7 +255,7 @@ async fn empty_answer_is_an_error() {
 #[tokio::test]
 async fn invalid_arguments_are_kept_verbatim() {
     for (api, wire_api) in &ALL[..3] {
-        let said = Said::call("call_1", "weather", json!({ "place": "Bern" }));
+        let said = Completion::call("call_1", "weather", json!({ "place": "Bern" }));
         let events = wire_api.stream(&said).replace("Bern\\\"}", "Be");
         let (_wire, model) = asked(*api, Reply::stream(events));
         let answer = ask(&model, hello()).await.1.unwrap();
@@ -291,7 +292,7 @@ async fn response_without_events_is_a_connection_error() {
 #[tokio::test]
 async fn no_request_is_sent_without_a_key() {
     for (api, wire_api) in ALL {
-        let wire = Wire::of([Reply::stream(wire_api.stream(&rich()))]);
+        let wire = MockProvider::with_replies([Reply::stream(wire_api.stream(&rich()))]);
         let mut provider = provider(api, &wire.url());
         provider.key = Key::Missing {
             secret: "SOME_KEY".to_owned(),
@@ -306,7 +307,7 @@ async fn no_request_is_sent_without_a_key() {
 
 #[tokio::test]
 async fn refused_connection_reports_the_address() {
-    let gone = Wire::of([Reply::stream("")]).url();
+    let gone = MockProvider::with_replies([Reply::stream("")]).url();
     let error = ask(&model(Api::OpenAiChat, &gone), hello())
         .await
         .1

@@ -11,7 +11,7 @@ use support::{ALL, ask, asked, hello, request};
 async fn peculiarities_of_all_servers_are_handled() {
     for (name, wire_api, events) in fixtures::ALL {
         let api = ALL.iter().find(|(_, other)| *other == wire_api).unwrap().0;
-        let reply = Reply::stream(events).in_pieces_of(11);
+        let reply = Reply::stream(events).in_chunks_of(11);
         let (_wire, model) = asked(api, reply);
         let answer = ask(&model, hello()).await.1.unwrap();
         let texts = answer.parts.iter().filter_map(|part| match part {

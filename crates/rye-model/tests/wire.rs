@@ -4,7 +4,7 @@ mod support;
 
 use rye_engine::model::Delta;
 use rye_model::Api;
-use rye_model_wire::{Call, Reply, Said};
+use rye_model_wire::{Completion, Reply, ToolCall};
 use rye_protocol::{Message, Part, ResultStatus, Role, Usage};
 use serde_json::{Value, json};
 use support::{ALL, ask, asked, hello, request, rich, target, words};
@@ -15,7 +15,7 @@ struct Received {
     thought: String,
     seal: String,
     text: String,
-    calls: Vec<Call>,
+    calls: Vec<ToolCall>,
 }
 
 impl Received {
@@ -32,7 +32,7 @@ impl Received {
                     call_id,
                     tool,
                     args,
-                } => heard.calls.push(Call {
+                } => heard.calls.push(ToolCall {
                     id: call_id.to_string(),
                     tool: tool.clone(),
                     args: args.clone(),
@@ -51,15 +51,15 @@ async fn answer_does_not_depend_on_the_chunking() {
         let whole = Reply::stream(events.clone());
         for (number, reply) in [
             whole.clone(),
-            whole.clone().in_pieces_of(1),
-            whole.clone().in_pieces_of(7),
-            whole.clone().with_line_ends("\r\n").in_pieces_of(5),
-            whole.clone().with_line_ends("\r").in_pieces_of(3),
-            whole.clone().with_keep_alives().in_pieces_of(64),
+            whole.clone().in_chunks_of(1),
+            whole.clone().in_chunks_of(7),
+            whole.clone().with_line_ending("\r\n").in_chunks_of(5),
+            whole.clone().with_line_ending("\r").in_chunks_of(3),
+            whole.clone().with_keep_alives().in_chunks_of(64),
             whole
                 .with_keep_alives()
-                .with_line_ends("\r\n")
-                .in_pieces_of(1),
+                .with_line_ending("\r\n")
+                .in_chunks_of(1),
         ]
         .into_iter()
         .enumerate()
@@ -71,7 +71,7 @@ async fn answer_does_not_depend_on_the_chunking() {
             let heard = Received::of(&answer.parts);
             assert_eq!(
                 heard.thought,
-                said.thought.as_ref().unwrap().text,
+                said.thinking.as_ref().unwrap().text,
                 "{api:?}"
             );
             let is_sealed = heard.seal.contains("EqQBCg");
@@ -174,7 +174,7 @@ async fn reasoning_of_another_provider_becomes_text() {
 
 #[tokio::test]
 async fn redacted_thinking_is_sent_back_redacted() {
-    let said = Said::text("Well.").after("", "EmwKAhgBEgy3va3pzix");
+    let said = Completion::text("Well.").with_thinking("", "EmwKAhgBEgy3va3pzix");
     let wire_api = rye_model_wire::Api::Anthropic;
     let (wire, model) = asked(Api::Anthropic, Reply::stream(wire_api.stream(&said)));
     let (_, first) = ask(&model, hello()).await;
@@ -192,7 +192,10 @@ async fn redacted_thinking_is_sent_back_redacted() {
 #[tokio::test]
 async fn key_is_sent_in_the_providers_header() {
     for (api, wire_api) in ALL {
-        let (wire, model) = asked(api, Reply::stream(wire_api.stream(&Said::text("Hi."))));
+        let (wire, model) = asked(
+            api,
+            Reply::stream(wire_api.stream(&Completion::text("Hi."))),
+        );
         ask(&model, hello()).await.1.unwrap();
         let headers = wire.requests().pop().unwrap().headers;
         let (name, value) = match api {

@@ -1,9 +1,9 @@
-//! Whether a value fits a JSON Schema.
+//! JSON Schema validation that is fast for simple schemas and valid values.
 //!
-//! To build a validator takes longer than to start a shell: the schema is held against
-//! the schema of schemas, which has to be built first. Nearly all schemas of tools say
-//! no more than types, names and limits, and nearly all values fit. For these there is
-//! a short way, and a validator is built only where it is needed.
+//! Building a `jsonschema` validator takes longer than starting a shell, because it validates
+//! the schema against the meta-schema first. Most tool schemas only use types, names and
+//! limits, and most values are valid. [`Schema`] checks these directly and builds a validator
+//! only for other schemas, and to report violations.
 //!
 //! ```
 //! use rye_schema::Schema;
@@ -12,29 +12,29 @@
 //! let schema = Schema::new(&json!({ "properties": { "n": { "type": "integer" } } }))?;
 //! assert!(schema.violations(&json!({ "n": 1 })).is_empty());
 //! assert_eq!(schema.violations(&json!({ "n": "one" }))[0].pointer, "/n");
-//! # Ok::<(), rye_schema::NotASchema>(())
+//! # Ok::<(), rye_schema::InvalidSchema>(())
 //! ```
 
-mod plain;
+mod fast_path;
 
 use std::sync::OnceLock;
 
 use jsonschema::Validator;
 use serde_json::Value;
 
-pub use plain::surely_fits;
+pub use fast_path::is_surely_valid;
 
-/// A document that is no JSON Schema, and why.
+/// Why a document is not a valid JSON Schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct NotASchema(String);
+pub struct InvalidSchema(String);
 
-/// One thing that is wrong with a value.
+/// A way in which a value does not match its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Where, as a JSON pointer; empty for the value as a whole.
+    /// JSON pointer to the value; empty for the root.
     pub pointer: String,
-    /// What.
+    /// Explanation for the user.
     pub message: String,
 }
 
@@ -51,33 +51,30 @@ impl std::fmt::Display for Violation {
 #[derive(Debug)]
 pub struct Schema {
     document: Value,
-    is_plain: bool,
-    validator: OnceLock<Result<Validator, NotASchema>>,
+    /// The fast path supports all keywords of the schema.
+    is_simple: bool,
+    validator: OnceLock<Result<Validator, InvalidSchema>>,
 }
 
 impl Schema {
-    /// Takes a document, if it is a schema.
-    pub fn new(document: &Value) -> Result<Self, NotASchema> {
+    /// Loads a schema; fails if the document is not a valid schema.
+    pub fn new(document: &Value) -> Result<Self, InvalidSchema> {
         let schema = Self {
-            is_plain: plain::is_plain(document),
+            is_simple: fast_path::is_simple(document),
             document: document.clone(),
             validator: OnceLock::new(),
         };
-        if !schema.is_plain {
+        if !schema.is_simple {
             schema.validator().as_ref().map_err(Clone::clone)?;
         }
         Ok(schema)
     }
 
-    /// All that is wrong with a value; nothing where it fits.
+    /// Validates a value; returns an empty list if it is valid.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
-        if self.is_plain && plain::fits(&self.document, value) {
+        if self.is_simple && fast_path::is_valid(&self.document, value) {
             return Vec::new();
         }
-        let whole = |message: String| Violation {
-            pointer: String::new(),
-            message,
-        };
         match self.validator() {
             Ok(validator) => validator
                 .iter_errors(value)
@@ -86,13 +83,17 @@ impl Schema {
                     message: error.to_string(),
                 })
                 .collect(),
-            Err(NotASchema(why)) => vec![whole(format!("there is no schema to fit: {why}"))],
+            Err(InvalidSchema(why)) => vec![Violation {
+                pointer: String::new(),
+                message: format!("invalid schema: {why}"),
+            }],
         }
     }
 
-    fn validator(&self) -> &Result<Validator, NotASchema> {
+    fn validator(&self) -> &Result<Validator, InvalidSchema> {
         self.validator.get_or_init(|| {
-            jsonschema::validator_for(&self.document).map_err(|error| NotASchema(error.to_string()))
+            jsonschema::validator_for(&self.document)
+                .map_err(|error| InvalidSchema(error.to_string()))
         })
     }
 }
@@ -104,30 +105,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_schema_is_built_only_for_what_does_not_fit() {
+    fn validator_of_a_simple_schema_is_built_only_for_invalid_values() {
         let schema = Schema::new(&json!({ "type": "object", "required": ["a"] })).unwrap();
         assert_eq!(schema.violations(&json!({ "a": 1 })), []);
         assert!(schema.validator.get().is_none());
-        let wrong = schema.violations(&json!({}));
-        assert_eq!(wrong.len(), 1, "{wrong:?}");
+        let violations = schema.violations(&json!({}));
+        assert_eq!(violations.len(), 1, "{violations:?}");
         assert!(
-            wrong[0]
+            violations[0]
                 .to_string()
                 .contains("\"a\" is a required property")
         );
     }
 
     #[test]
-    fn a_place_is_told_before_what_is_wrong_there() {
+    fn violation_is_displayed_with_its_pointer() {
         let schema = json!({ "properties": { "a": { "pattern": "^x" } } });
-        let wrong = Schema::new(&schema)
+        let violations = Schema::new(&schema)
             .unwrap()
             .violations(&json!({ "a": "y" }));
-        assert!(wrong[0].to_string().starts_with("/a: "), "{wrong:?}");
+        assert!(
+            violations[0].to_string().starts_with("/a: "),
+            "{violations:?}"
+        );
     }
 
     #[test]
-    fn what_is_no_schema_is_refused_at_once() {
+    fn invalid_schema_is_refused_on_construction() {
         for document in [
             json!({ "type": "nonsense" }),
             json!(1),

@@ -8,7 +8,7 @@ mod support;
 use std::path::Path;
 use std::process::Output;
 
-use rye_model_wire::{Reply, Wire};
+use rye_model_wire::{MockProvider, Reply};
 use serde_json::json as value;
 use support::{World, outcome};
 
@@ -174,7 +174,7 @@ const LEAKING: [&str; 9] = [
 #[test]
 fn nothing_secret_is_ever_written_or_printed() {
     let world = planted();
-    let refusing = Wire::new(|_, request| {
+    let refusing = MockProvider::new(|_, request| {
         let key = request.headers.get("authorization").cloned();
         let message = format!("wrong key: {}", key.unwrap_or_default());
         Reply::json(401, &value!({ "error": { "message": message } }))

@@ -8,7 +8,7 @@ mod support;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Output};
 
-use rye_model_wire::{Api, Reply, Said, Wire};
+use rye_model_wire::{Api, Completion, MockProvider, Reply};
 use serde_json::Value;
 use support::{World, json, outcome};
 
@@ -321,8 +321,12 @@ fn a_secret_that_a_server_needs_is_asked_for() {
 fn an_image_of_a_server_is_seen_by_the_model_and_a_file_is_kept() {
     let world = ready("");
     let args = serde_json::json!({ "tool_id": "mcp:weather/radar", "summary": "look" });
-    let wire = Wire::of(
-        [Said::call("c1", "call_tool", args), Said::text("clouds")].map(|said| {
+    let wire = MockProvider::with_replies(
+        [
+            Completion::call("c1", "call_tool", args),
+            Completion::text("clouds"),
+        ]
+        .map(|said| {
             let events = Api::OpenAiChat.stream(&said);
             Reply::stream(events)
         }),

@@ -2,7 +2,7 @@
 
 mod support;
 
-use rye_model_wire::{Api, Reply, Said, Wire};
+use rye_model_wire::{Api, Completion, MockProvider, Reply};
 use serde_json::{Value, json as value};
 use support::{World, json, outcome};
 
@@ -15,7 +15,7 @@ fn stdout(output: &std::process::Output) -> String {
 }
 
 /// A world whose user has the models `local/x` and `local/y`.
-fn with_model(wire: &Wire) -> World {
+fn with_model(wire: &MockProvider) -> World {
     let world = World::new();
     let text = format!(
         "default: local/x\n\
@@ -28,15 +28,15 @@ fn with_model(wire: &Wire) -> World {
     world
 }
 
-fn says(texts: &[&str]) -> Wire {
+fn says(texts: &[&str]) -> MockProvider {
     let replies = texts.iter().map(|text| {
-        let stream = Api::OpenAiChat.stream(&Said::text(*text));
+        let stream = Api::OpenAiChat.stream(&Completion::text(*text));
         Reply::stream(stream)
     });
-    Wire::of(replies.collect::<Vec<_>>())
+    MockProvider::with_replies(replies.collect::<Vec<_>>())
 }
 
-fn system(wire: &Wire, at: usize) -> String {
+fn system(wire: &MockProvider, at: usize) -> String {
     let body = &wire.requests()[at].body;
     body["messages"][0]["content"].to_string()
 }

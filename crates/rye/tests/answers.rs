@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::process::Output;
 
-use rye_model_wire::{Api, Reply, Said, Wire};
+use rye_model_wire::{Api, Completion, MockProvider, Reply};
 use serde_json::Value;
 use support::{World, outcome};
 
@@ -59,8 +59,8 @@ fn an_answer_that_is_not_whole_is_one_with_a_warning() {
                 "choose another model",
             ),
         ] {
-            let said = api.stream(&Said::text("so far").stopped(word));
-            let wire = Wire::new(move |_, _| Reply::stream(said.clone()));
+            let said = api.stream(&Completion::text("so far").with_stop_reason(word));
+            let wire = MockProvider::new(move |_, _| Reply::stream(said.clone()));
             let world = with_model(name, &wire.url(), "");
             let output = world.run(&["prompt", "go"]);
             let told = stderr(&output);
@@ -82,8 +82,8 @@ fn an_answer_that_is_not_whole_is_one_with_a_warning() {
             let line = format!("so far [not whole: {word}]");
             assert!(shown.contains(&line), "{name}: {shown}");
         }
-        let said = api.stream(&Said::text("all of it"));
-        let wire = Wire::of([Reply::stream(said)]);
+        let said = api.stream(&Completion::text("all of it"));
+        let wire = MockProvider::with_replies([Reply::stream(said)]);
         let world = with_model(name, &wire.url(), "");
         let last = outcome(&world.run(&["prompt", "go", "--json"]));
         assert!(last["stop_reason"].is_string(), "{name}: {last}");
@@ -94,8 +94,8 @@ fn an_answer_that_is_not_whole_is_one_with_a_warning() {
 #[test]
 fn no_more_is_asked_for_than_is_left() {
     for (name, api, _) in APIS {
-        let said = api.stream(&Said::text("so far"));
-        let wire = Wire::new(move |_, _| Reply::stream(said.clone()));
+        let said = api.stream(&Completion::text("so far"));
+        let wire = MockProvider::new(move |_, _| Reply::stream(said.clone()));
         let world = with_model(name, &wire.url(), "");
         world.run(&["prompt", "hello", "--max-tokens", "50"]);
         world.run(&["prompt", "hello"]);
@@ -116,12 +116,12 @@ fn no_more_is_asked_for_than_is_left() {
 
 #[test]
 fn that_a_model_is_asked_again_or_gives_way_is_said_in_a_line() {
-    let busy = Reply::json(529, &Api::OpenAiChat.fault(529, "busy\nindeed"));
-    let wire = Wire::new(move |_, request| {
+    let busy = Reply::json(529, &Api::OpenAiChat.error_body(529, "busy\nindeed"));
+    let wire = MockProvider::new(move |_, request| {
         if request.body["model"] == "x" {
             return busy.clone();
         }
-        Reply::stream(Api::OpenAiChat.stream(&Said::text("I do.")))
+        Reply::stream(Api::OpenAiChat.stream(&Completion::text("I do.")))
     });
     let world = with_model("openai-chat", &wire.url(), "");
     let path = "user/.ai/config/agent/models.yaml";
@@ -145,9 +145,9 @@ fn that_a_model_is_asked_again_or_gives_way_is_said_in_a_line() {
 #[test]
 fn what_lets_us_in_stands_nowhere() {
     let repeats = "wrong: pa55word1234, Bearer hdr-S3cret/0001, hdr-S3cret%2F0001";
-    let refused = Reply::json(401, &Api::OpenAiChat.fault(401, repeats));
-    let wire = Wire::new(move |_, _| refused.clone());
-    let gone = Wire::of([]).url();
+    let refused = Reply::json(401, &Api::OpenAiChat.error_body(401, repeats));
+    let wire = MockProvider::new(move |_, _| refused.clone());
+    let gone = MockProvider::with_replies([]).url();
     for url in [wire.url(), gone] {
         let url = url.replace("http://", "http://ada:pa55word1234@");
         let header = "headers: { Authorization: 'Bearer hdr-S3cret/0001' }";

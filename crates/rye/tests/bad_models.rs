@@ -3,7 +3,7 @@
 
 mod support;
 
-use rye_model_wire::{Api, Reply, Said, Wire};
+use rye_model_wire::{Api, Completion, MockProvider, Reply};
 use serde_json::json as value;
 use support::World;
 
@@ -17,15 +17,15 @@ struct Case {
 }
 
 fn says(text: &str) -> Reply {
-    Reply::stream(Api::OpenAiChat.stream(&Said::text(text)))
+    Reply::stream(Api::OpenAiChat.stream(&Completion::text(text)))
 }
 
 fn calls(tool: &str, args: serde_json::Value) -> Reply {
-    Reply::stream(Api::OpenAiChat.stream(&Said::call("call_1", tool, args)))
+    Reply::stream(Api::OpenAiChat.stream(&Completion::call("call_1", tool, args)))
 }
 
 fn fault(status: u16, message: &str) -> Reply {
-    Reply::json(status, &Api::OpenAiChat.fault(status, message))
+    Reply::json(status, &Api::OpenAiChat.error_body(status, message))
 }
 
 const CASES: &[Case] = &[
@@ -54,7 +54,7 @@ const CASES: &[Case] = &[
         what: "a stream that stops",
         replies: || {
             (0..9)
-                .map(|_| says("Hello, and more.").cut_after(120))
+                .map(|_| says("Hello, and more.").disconnect_after(120))
                 .collect()
         },
         args: &[],
@@ -85,7 +85,7 @@ const CASES: &[Case] = &[
         what: "a key amid a stream",
         replies: || {
             let fault = Api::OpenAiChat
-                .fault(400, "no such key: sk-secret")
+                .error_body(400, "no such key: sk-secret")
                 .to_string();
             vec![Reply::stream(format!("data: {fault}\n\n"))]
         },
@@ -114,7 +114,9 @@ const CASES: &[Case] = &[
     Case {
         what: "thoughts and nothing else",
         replies: || {
-            let thought = Said::default().after("hm", "").stopped("length");
+            let thought = Completion::default()
+                .with_thinking("hm", "")
+                .with_stop_reason("length");
             vec![Reply::stream(Api::OpenAiChat.stream(&thought))]
         },
         args: &[],
@@ -136,7 +138,7 @@ const CASES: &[Case] = &[
         what: "a context that cannot fit",
         replies: || {
             let message = "This model's maximum context length is 8000 tokens.";
-            let mut body = Api::OpenAiChat.fault(400, message);
+            let mut body = Api::OpenAiChat.error_body(400, message);
             body["error"]["code"] = value!("context_length_exceeded");
             (0..9).map(|_| Reply::json(400, &body)).collect()
         },
@@ -149,7 +151,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-fn with_model(wire: &Wire) -> World {
+fn with_model(wire: &MockProvider) -> World {
     let mut world = World::new();
     let text = format!(
         "default: local/x\n\
@@ -170,7 +172,7 @@ fn with_model(wire: &Wire) -> World {
 #[test]
 fn a_model_that_does_not_answer_is_explained() {
     for case in CASES {
-        let wire = Wire::of((case.replies)());
+        let wire = MockProvider::with_replies((case.replies)());
         let world = with_model(&wire);
         let mut args = vec!["prompt", "hello"];
         args.extend(case.args);
@@ -192,7 +194,7 @@ fn a_model_that_does_not_answer_is_explained() {
 
 #[test]
 fn no_key_says_which_variable_and_which_command() {
-    let wire = Wire::of([]);
+    let wire = MockProvider::with_replies([]);
     let mut world = with_model(&wire);
     world.unset("SOME_API_KEY");
     let output = world.run(&["prompt", "hello"]);
@@ -206,9 +208,13 @@ fn no_key_says_which_variable_and_which_command() {
 #[test]
 fn arguments_that_are_no_json_are_told_to_the_model() {
     let broken = Api::OpenAiChat
-        .stream(&Said::call("call_1", "glob", value!({ "pattern": "*" })))
+        .stream(&Completion::call(
+            "call_1",
+            "glob",
+            value!({ "pattern": "*" }),
+        ))
         .replace("\\\"pattern\\\"", "\\\"pattern");
-    let wire = Wire::of([Reply::stream(broken), says("I see.")]);
+    let wire = MockProvider::with_replies([Reply::stream(broken), says("I see.")]);
     let world = with_model(&wire);
     let output = world.run(&["prompt", "hello"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "I see.\n");
@@ -218,7 +224,7 @@ fn arguments_that_are_no_json_are_told_to_the_model() {
 
 #[test]
 fn a_prompt_of_nothing_asks_nobody_and_leaves_no_session() {
-    let wire = Wire::of([]);
+    let wire = MockProvider::with_replies([]);
     let world = with_model(&wire);
     for text in ["", "  \n "] {
         let output = world.run(&["prompt", text]);

@@ -1,6 +1,6 @@
 //! `rye chat`, on a real terminal and with a scripted model.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 #[path = "chat/commands.rs"]
 mod commands;
@@ -8,16 +8,16 @@ mod commands;
 mod gates;
 #[path = "chat/input.rs"]
 mod input;
-#[path = "chat/pages.rs"]
-mod pages;
 #[path = "chat/plain.rs"]
 mod plain;
-#[path = "chat/prompt.rs"]
-mod prompt;
+#[path = "chat/prompt_command.rs"]
+mod prompt_command;
 #[path = "chat/queue.rs"]
 mod queue;
-#[path = "chat/random.rs"]
-mod random;
+#[path = "chat/random_keys.rs"]
+mod random_keys;
+#[path = "chat/rendering.rs"]
+mod rendering;
 #[path = "chat/signals.rs"]
 mod signals;
 #[path = "chat/tasks.rs"]
@@ -34,12 +34,12 @@ use support::{World, json};
 const WIDE: (u16, u16) = (80, 24);
 const NARROW: (u16, u16) = (36, 16);
 
-/// What differs from run to run.
-macro_rules! same {
+/// Compares with a snapshot, without what differs from run to run.
+macro_rules! assert_screen {
     ($name:expr, $screen:expr) => {
         insta::with_settings!({ filters => [
             (r"/tmp/\.tmp\w+", "TMP"),
-            // Also where they are torn apart.
+            // Ids may be wrapped.
             (r"gate:[0-9a-f\s┊:-]+:(approve:)?call", "gate:ID:call"),
             (r"task-(?:[0-9a-f][\s┊]*){31}[0-9a-f]", "task-ID"),
             (r"\b(?:[0-9a-f][\s┊]*){63}[0-9a-f]\b", "HASH"),
@@ -50,7 +50,7 @@ macro_rules! same {
         ] }, { insta::assert_snapshot!($name, $screen) });
     };
 }
-use same;
+use assert_screen;
 
 fn world(script: &str) -> World {
     let mut world = World::new();
@@ -62,7 +62,7 @@ fn world(script: &str) -> World {
 const MODEL: &[&str] = &["--model", "scripted:agent.yaml"];
 const LOCAL: &[&str] = &["--sandbox", "local"];
 
-/// A world with a signed tool that needs an approval, and an agent that calls it.
+/// A project with a signed tool that needs approval, and an agent that calls it.
 fn with_deploy() -> World {
     let script = "steps:\n  - tool_calls: [{ name: call_tool, args: { tool_id: 'rye:deploy', \
                   params: { to: prod }, summary: ship it } }]\n  - text: 'It said: ${last_tool_result}'\n\
@@ -77,17 +77,18 @@ fn with_deploy() -> World {
     world
 }
 
-fn ran(world: &World) -> usize {
+/// How often the `deploy` tool ran.
+fn run_count(world: &World) -> usize {
     let text = std::fs::read_to_string(world.path("project/ran.txt")).unwrap_or_default();
     text.lines().count()
 }
 
-/// What is typed right after a gate has come is not meant for it.
-fn settle() {
+/// Waits until the gate on the screen takes answers.
+fn wait_gate_grace() {
     std::thread::sleep(std::time::Duration::from_millis(450));
 }
 
-/// The session that is not a task's.
+/// The id of the top-level session.
 fn session(world: &World) -> String {
     let listed = json(&world.run(&["session", "list", "--json"]));
     let sessions = listed["sessions"].as_array().unwrap();
@@ -95,14 +96,14 @@ fn session(world: &World) -> String {
     top.unwrap()["id"].as_str().unwrap().to_owned()
 }
 
-/// The gate that waits.
+/// The id of the pending gate.
 fn gate(world: &World) -> String {
     let listed = json(&world.run(&["gate", "list", "--json"]));
     listed["gates"][0]["id"].as_str().unwrap().to_owned()
 }
 
-/// What turns while something is done is the same in every picture.
-fn still(screen: &str) -> String {
+/// Replaces the spinner, whose frame depends on the time.
+fn without_spinner(screen: &str) -> String {
     screen.replace(['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '⠹'], "*")
 }
 

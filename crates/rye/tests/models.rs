@@ -3,7 +3,7 @@
 
 mod support;
 
-use rye_model_wire::{Api, Reply, Said, Wire};
+use rye_model_wire::{Api, Completion, MockProvider, Reply};
 use serde_json::{Value, json as value};
 use support::{World, assert_transcript, json, outcome, told};
 
@@ -15,7 +15,7 @@ const APIS: [(&str, Api); 4] = [
 ];
 
 /// A world whose user has a model `local/x`.
-fn with_model(api: &str, wire: &Wire, more: &str) -> World {
+fn with_model(api: &str, wire: &MockProvider, more: &str) -> World {
     let world = World::new();
     let text = format!(
         "default: local/x\n\
@@ -38,10 +38,10 @@ fn stderr(output: &std::process::Output) -> String {
 #[test]
 fn a_prompt_goes_to_any_provider_and_its_tools_run() {
     for (name, api) in APIS {
-        let call = Said::call("call_1", "bash", value!({ "command": "echo grüße" }));
-        let wire = Wire::of([
-            Reply::stream(api.stream(&call)).in_pieces_of(3),
-            Reply::stream(api.stream(&Said::text("It said grüße."))).with_keep_alives(),
+        let call = Completion::call("call_1", "bash", value!({ "command": "echo grüße" }));
+        let wire = MockProvider::with_replies([
+            Reply::stream(api.stream(&call)).in_chunks_of(3),
+            Reply::stream(api.stream(&Completion::text("It said grüße."))).with_keep_alives(),
         ]);
         let world = with_model(name, &wire, "");
         let output = world.run(&["prompt", "say it", "--model", "local/x", "--json"]);
@@ -69,8 +69,8 @@ fn a_prompt_goes_to_any_provider_and_its_tools_run() {
 
 #[test]
 fn a_key_is_from_the_environment_or_the_vault_and_is_written_nowhere() {
-    let said = Api::OpenAiChat.stream(&Said::text("Hello."));
-    let wire = Wire::of([Reply::stream(said)]);
+    let said = Api::OpenAiChat.stream(&Completion::text("Hello."));
+    let wire = MockProvider::with_replies([Reply::stream(said)]);
     let mut world = with_model("openai-chat", &wire, "api_key_env: SOME_API_KEY");
     let missing = world.run(&["models", "test"]);
     assert_transcript!(told("rye models test", &missing));
@@ -94,13 +94,13 @@ fn a_key_is_from_the_environment_or_the_vault_and_is_written_nowhere() {
 
 #[test]
 fn a_test_says_how_it_went() {
-    let mut said = Said::text("ready");
-    (said.input, said.output) = (20, 10);
-    let wire = Wire::of([
+    let mut said = Completion::text("ready");
+    (said.input_tokens, said.output_tokens) = (20, 10);
+    let wire = MockProvider::with_replies([
         Reply::stream(Api::OpenAiChat.stream(&said)),
         Reply::json(
             401,
-            &Api::OpenAiChat.fault(401, "Incorrect API key provided: sk-x."),
+            &Api::OpenAiChat.error_body(401, "Incorrect API key provided: sk-x."),
         ),
     ]);
     let mut world = with_model("openai-chat", &wire, "api_key_env: SOME_API_KEY");
@@ -153,8 +153,8 @@ fn what_is_wrong_says_what_to_do() {
 
 #[test]
 fn limits_of_the_environment_go_before_what_is_known() {
-    let said = Api::Anthropic.stream(&Said::text("Hello."));
-    let wire = Wire::of([Reply::stream(said)]);
+    let said = Api::Anthropic.stream(&Completion::text("Hello."));
+    let wire = MockProvider::with_replies([Reply::stream(said)]);
     let mut world = with_model("anthropic", &wire, "");
     world.set("RYE_MAX_TOKENS", "77");
     world.set("RYE_CONTEXT_WINDOW", "5000");
@@ -199,12 +199,12 @@ fn a_projects_models_count_once_somebody_trusted_has_signed_them() {
 
 #[test]
 fn a_model_that_is_busy_gives_way_to_the_next() {
-    let busy = Reply::json(529, &Api::OpenAiChat.fault(529, "busy"));
-    let wire = Wire::new(move |_, request| {
+    let busy = Reply::json(529, &Api::OpenAiChat.error_body(529, "busy"));
+    let wire = MockProvider::new(move |_, request| {
         if request.body["model"] == "x" {
             return busy.clone();
         }
-        Reply::stream(Api::OpenAiChat.stream(&Said::text("I do.")))
+        Reply::stream(Api::OpenAiChat.stream(&Completion::text("I do.")))
     });
     let more = "headers: { x-title: rye }";
     let world = with_model("openai-chat", &wire, more);

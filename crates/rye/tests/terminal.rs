@@ -1,5 +1,5 @@
-//! What is different where a person sits: colours, widths, questions, secrets unseen.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+//! Behaviour on a terminal: colours, widths, questions and hidden input.
+#![expect(clippy::unwrap_used, reason = "test helpers")]
 
 mod support;
 
@@ -13,11 +13,11 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use support::World;
 
-/// A call on a terminal of 60 columns.
+/// A command on a terminal of 60 columns.
 struct Terminal {
     master: File,
     child: Child,
-    seen: Vec<u8>,
+    output: Vec<u8>,
 }
 
 impl Terminal {
@@ -47,18 +47,18 @@ impl Terminal {
         Self {
             master: master.into(),
             child,
-            seen: Vec::new(),
+            output: Vec::new(),
         }
     }
 
-    /// Reads until a text has appeared; the end of all output ends it too.
+    /// Reads until a text has appeared or the output ends.
     fn wait_for(&mut self, text: &str) {
         let mut buffer = [0; 4096];
         while !self.text().contains(text) {
-            // A terminal that nobody holds any more gives an error, not an end.
+            // Reading from a terminal without a slave fails instead of reporting the end.
             match self.master.read(&mut buffer) {
                 Ok(0) | Err(_) => return,
-                Ok(n) => self.seen.extend(&buffer[..n]),
+                Ok(n) => self.output.extend(&buffer[..n]),
             }
         }
     }
@@ -67,63 +67,76 @@ impl Terminal {
         self.master.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// The exit code and all that was seen.
-    fn end(mut self) -> (i32, String) {
-        // The test holds no slave any more, so reading ends with the call.
+    /// Forgets the output so far, and reads until a text appears in new output.
+    fn wait_for_next(&mut self, text: &str) {
+        self.output.clear();
+        self.wait_for(text);
+    }
+
+    /// Reads all remaining output. It ends with the command, because the test holds no slave.
+    fn wait_for_exit(&mut self) {
         self.wait_for("\0never\0");
+    }
+
+    /// Waits for the exit code and the output.
+    fn finish(mut self) -> (i32, String) {
+        self.wait_for_exit();
         let code = self.child.wait().unwrap().code().unwrap();
         (code, self.text())
     }
 
     fn text(&self) -> String {
-        String::from_utf8_lossy(&self.seen).into_owned()
+        String::from_utf8_lossy(&self.output).into_owned()
     }
 }
 
 #[test]
-fn a_secret_is_typed_unseen() {
+fn secret_is_not_echoed() {
     let world = World::new();
     let mut terminal = Terminal::run(&world, &["vault", "set", "TOKEN"]);
     terminal.wait_for("(not shown): ");
     terminal.press("wrong\x15ses\x7fs4me\r");
-    let (code, seen) = terminal.end();
-    assert_eq!(code, 0, "{seen}");
-    assert!(!seen.contains("s4me") && !seen.contains("wrong"), "{seen}");
+    let (code, output) = terminal.finish();
+    assert_eq!(code, 0, "{output}");
+    assert!(
+        !output.contains("s4me") && !output.contains("wrong"),
+        "{output}"
+    );
     assert_eq!(world.run(&["vault", "get", "TOKEN"]).stdout, b"ses4me");
 }
 
 #[test]
-fn a_question_for_a_secret_can_be_left_and_the_terminal_is_as_before() {
+fn cancelled_secret_prompt_restores_the_terminal() {
     let world = World::new();
     let mut terminal = Terminal::run(&world, &["vault", "set", "TOKEN"]);
     terminal.wait_for("(not shown): ");
     terminal.press("ses\x03");
-    terminal.wait_for("cancelled");
+    terminal.wait_for_exit();
     let modes = tcgetattr(&terminal.master).unwrap().local_modes;
     assert!(modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG));
-    let (code, seen) = terminal.end();
-    assert_eq!(code, 1, "{seen}");
+    let (code, output) = terminal.finish();
+    assert_eq!(code, 1, "{output}");
     assert!(!world.path("user/.ai/vault/TOKEN.json").exists());
 }
 
 #[test]
-fn a_secret_is_shown_on_a_terminal_only_when_asked() {
+fn secret_is_shown_on_a_terminal_only_with_show() {
     let world = World::new();
     world.feed(&["vault", "set", "TOKEN"], b"sesame");
     for args in [
         &["vault", "get", "TOKEN"][..],
         &["vault", "get", "TOKEN", "--json"],
     ] {
-        let (code, seen) = Terminal::run(&world, args).end();
-        assert_eq!(code, 4, "{seen}");
-        assert!(seen.contains("rye vault get TOKEN --show") && !seen.contains("sesame"));
+        let (code, output) = Terminal::run(&world, args).finish();
+        assert_eq!(code, 4, "{output}");
+        assert!(output.contains("rye vault get TOKEN --show") && !output.contains("sesame"));
     }
-    let (code, seen) = Terminal::run(&world, &["vault", "get", "TOKEN", "--show"]).end();
-    assert!(code == 0 && seen.contains("sesame"), "{seen}");
+    let (code, output) = Terminal::run(&world, &["vault", "get", "TOKEN", "--show"]).finish();
+    assert!(code == 0 && output.contains("sesame"), "{output}");
 }
 
 #[test]
-fn a_person_decides_whom_to_trust() {
+fn trusting_a_key_asks_for_confirmation() {
     let (world, other) = (World::new(), World::new());
     for world in [&world, &other] {
         world.run(&["keys", "generate"]);
@@ -131,25 +144,21 @@ fn a_person_decides_whom_to_trust() {
     let file = "user/.ai/config/keys/signing/public_key.pem";
     world.write("project/other.pem", &other.read(file));
     let args = ["keys", "trust", "other.pem", "--owner", "Grace\x1b[2J"];
-    for (answer, code, word) in [
-        ("n\r", 4, "declined"),
-        ("\r", 4, "declined"),
-        ("y\r", 0, "trusted"),
-    ] {
+    for (answer, expected) in [("n\r", 4), ("\r", 4), ("y\r", 0)] {
         let mut terminal = Terminal::run(&world, &args);
         terminal.wait_for("[y/N] ");
-        let asked = terminal.text();
+        let question = terminal.text();
         assert!(
-            asked.contains("fingerprint") && asked.contains(r"Grace\u{1b}[2J"),
-            "{asked}"
+            question.contains("fingerprint") && question.contains(r"Grace\u{1b}[2J"),
+            "{question}"
         );
         terminal.press(answer);
-        let (found, seen) = terminal.end();
-        assert!(found == code && seen.contains(word), "{answer:?}: {seen}");
+        let (code, output) = terminal.finish();
+        assert_eq!(code, expected, "{answer:?}: {output}");
     }
 }
 
-/// A session on a terminal whose model wants two commands, one after the other.
+/// A session on a terminal whose model runs two commands, one after the other.
 fn two_commands(world: &World) -> Terminal {
     let script = "\
 steps:
@@ -163,48 +172,43 @@ steps:
 }
 
 #[test]
-fn what_was_typed_before_a_question_was_shown_is_no_answer_to_it() {
+fn input_typed_before_a_gate_was_shown_does_not_answer_it() {
     let world = World::new();
     let mut terminal = two_commands(&world);
-    terminal.wait_for("may it? [y/N] ");
+    terminal.wait_for("[y/N] ");
     terminal.press("y\ry\r");
-    terminal.seen.clear();
-    terminal.wait_for("may it? [y/N] ");
+    terminal.wait_for_next("[y/N] ");
     terminal.press("n\r");
-    let (code, seen) = terminal.end();
-    assert!(code == 0 && seen.contains("It is done."), "{seen}");
-    assert!(world.path("project/first").exists(), "{seen}");
-    assert!(!world.path("project/second").exists(), "{seen}");
+    let (code, output) = terminal.finish();
+    assert!(code == 0 && output.contains("It is done."), "{output}");
+    assert!(world.path("project/first").exists(), "{output}");
+    assert!(!world.path("project/second").exists(), "{output}");
 }
 
 #[test]
-fn the_end_of_input_at_a_question_decides_nothing() {
+fn end_of_input_at_a_gate_leaves_it_pending() {
     let world = World::new();
     let mut terminal = two_commands(&world);
-    terminal.wait_for("may it? [y/N] ");
+    terminal.wait_for("[y/N] ");
     terminal.press("\x04");
-    let (code, seen) = terminal.end();
-    assert_eq!(code, 5, "{seen}");
-    assert!(
-        seen.contains("it waits for a decision: run: echo"),
-        "{seen}"
-    );
-    assert!(seen.contains("rye gate approve "), "{seen}");
+    let (code, output) = terminal.finish();
+    assert_eq!(code, 5, "{output}");
+    assert!(output.contains("rye gate approve "), "{output}");
     let listed = world.run(&["gate", "list"]);
     let listed = String::from_utf8_lossy(&listed.stdout);
     assert!(listed.contains("run: echo > first"), "{listed}");
 }
 
 #[test]
-fn a_terminal_gets_colours_and_no_line_wider_than_it_is() {
+fn terminal_output_has_colours_and_fits_the_width() {
     let world = World::new();
     world.run(&["init"]);
     let text = "word ".repeat(60);
     let tool = format!("__tool_description__ = \"{text}\"\n");
     world.write("project/.ai/tools/long.py", &tool);
-    let (code, seen) = Terminal::run(&world, &["search", "--space", "project"]).end();
-    assert!(code == 0 && seen.contains("\x1b["), "{seen}");
-    let plain = anstream::adapter::strip_str(&seen).to_string();
+    let (code, output) = Terminal::run(&world, &["search", "--space", "project"]).finish();
+    assert!(code == 0 && output.contains("\x1b["), "{output}");
+    let plain = anstream::adapter::strip_str(&output).to_string();
     assert!(plain.contains('…'), "{plain}");
     for line in plain.lines() {
         assert!(line.trim_end().chars().count() <= 60, "{line}");
@@ -212,7 +216,7 @@ fn a_terminal_gets_colours_and_no_line_wider_than_it_is() {
 }
 
 #[test]
-fn what_a_server_asks_is_asked_here() {
+fn elicitation_of_an_mcp_server_is_answered_on_the_terminal() {
     let world = World::new();
     assert!(world.run(&["init"]).status.success());
     let script = "tests/mcp_support/asking_server.py";
@@ -221,20 +225,20 @@ fn what_a_server_asks_is_asked_here() {
     let added = world.run(&["mcp", "add", "travel", "--", "python3", script]);
     assert!(added.status.success(), "{added:?}");
     let mut call = Terminal::run(&world, &["mcp", "call", "travel", "book"]);
-    call.wait_for("answer it? [y/N]");
+    call.wait_for("[y/N]");
     call.press("y\r");
     call.wait_for("city (Where to): ");
     call.press("\r");
-    call.wait_for("it wants to know this");
+    call.wait_for_next("city (Where to): ");
     call.press("Rome\r");
     call.wait_for("nights = 2: ");
     call.press("many\r");
-    call.wait_for("a whole number");
+    call.wait_for_next("nights = 2: ");
     call.press("3\r");
-    let (code, seen) = call.end();
-    assert_eq!(code, 0, "{seen}");
+    let (code, output) = call.finish();
+    assert_eq!(code, 0, "{output}");
     assert!(
-        seen.contains(r#""city": "Rome""#) && seen.contains(r#""nights": 3"#),
-        "{seen}"
+        output.contains(r#""city": "Rome""#) && output.contains(r#""nights": 3"#),
+        "{output}"
     );
 }

@@ -1,5 +1,5 @@
-//! The engine in a program of your own, with a tool that asks before it acts.
-#![expect(clippy::print_stdout, reason = "it talks to a person")]
+//! Embeds the engine in a program, with a tool that asks for approval.
+#![expect(clippy::print_stdout, reason = "an interactive example")]
 
 use std::sync::Arc;
 

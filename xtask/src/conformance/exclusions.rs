@@ -1,31 +1,34 @@
-//! Scenarios that do not apply, with the reason of each.
+//! Scenarios that are excluded, each with a reason.
 
 use anyhow::{Result, ensure};
 
 use super::Role;
 
-/// The scenarios that may fail.
+/// Scenarios that may fail.
 #[derive(Debug)]
 pub(super) struct Exclusions(Vec<Exclusion>);
 
 #[derive(Debug)]
 struct Exclusion {
     role: String,
-    /// A name, or the beginning of some with a `*`.
+    /// A name, or a prefix followed by `*`.
     scenario: String,
 }
 
 impl Exclusions {
-    /// Reads lines of role, scenario and reason.
-    pub(super) fn read(text: &str) -> Result<Self> {
+    /// Parses lines of role, scenario and reason.
+    pub(super) fn parse(text: &str) -> Result<Self> {
         let lines = text.lines().map(str::trim);
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
         let all = lines.map(|line| {
             let words: Vec<_> = line.split_whitespace().collect();
-            ensure!(words.len() > 3, "`{line}` does not say role, scenario, why");
+            ensure!(
+                words.len() > 3,
+                "expected role, scenario and reason: `{line}`"
+            );
             ensure!(
                 ["server", "client"].contains(&words[0]),
-                "there is no role `{}`",
+                "unknown role `{}`",
                 words[0]
             );
             Ok(Exclusion {
@@ -36,21 +39,25 @@ impl Exclusions {
         all.collect::<Result<_>>().map(Self)
     }
 
-    pub(super) fn has(&self, role: Role, scenario: &str) -> bool {
-        self.of(role).any(|one| match one.strip_suffix('*') {
-            Some(begin) => scenario.starts_with(begin),
-            None => scenario == one,
-        })
+    pub(super) fn contains(&self, role: Role, scenario: &str) -> bool {
+        self.patterns(role)
+            .any(|pattern| match pattern.strip_suffix('*') {
+                Some(prefix) => scenario.starts_with(prefix),
+                None => scenario == pattern,
+            })
     }
 
-    /// Whether it is excluded by its whole name, and so must not pass.
-    pub(super) fn names(&self, role: Role, scenario: &str) -> bool {
-        self.of(role).any(|one| one == scenario)
+    /// Whether a scenario is listed by its full name. Such a scenario must not pass.
+    pub(super) fn contains_exact(&self, role: Role, scenario: &str) -> bool {
+        self.patterns(role).any(|pattern| pattern == scenario)
     }
 
-    fn of(&self, role: Role) -> impl Iterator<Item = &str> {
-        let all = self.0.iter().filter(move |one| one.role == role.name());
-        all.map(|one| one.scenario.as_str())
+    fn patterns(&self, role: Role) -> impl Iterator<Item = &str> {
+        let all = self
+            .0
+            .iter()
+            .filter(move |exclusion| exclusion.role == role.name());
+        all.map(|exclusion| exclusion.scenario.as_str())
     }
 }
 
@@ -59,14 +66,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scenario_is_excluded_by_its_name_or_its_beginning_and_with_a_reason() {
+    fn scenario_is_excluded_by_name_or_prefix_with_a_reason() {
         let text = "# why\n\nserver auth/* because of it\nserver one because of it\n";
-        let exclusions = Exclusions::read(text).unwrap();
-        assert!(exclusions.has(Role::Server, "auth/basic"));
-        assert!(!exclusions.names(Role::Server, "auth/basic"));
-        assert!(exclusions.has(Role::Server, "one") && exclusions.names(Role::Server, "one"));
-        assert!(!exclusions.has(Role::Server, "one-more"));
-        assert!(Exclusions::read("server one").is_err());
-        assert!(Exclusions::read("host one because of it").is_err());
+        let exclusions = Exclusions::parse(text).unwrap();
+        assert!(exclusions.contains(Role::Server, "auth/basic"));
+        assert!(!exclusions.contains_exact(Role::Server, "auth/basic"));
+        assert!(
+            exclusions.contains(Role::Server, "one")
+                && exclusions.contains_exact(Role::Server, "one")
+        );
+        assert!(!exclusions.contains(Role::Server, "one-more"));
+        assert!(Exclusions::parse("server one").is_err());
+        assert!(Exclusions::parse("host one because of it").is_err());
     }
 }

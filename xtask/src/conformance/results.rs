@@ -1,5 +1,4 @@
-//! What the suite found, as it writes it down: a folder for each scenario, in it a list of
-//! checks.
+//! Results of the suite: a directory per scenario with a list of checks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,29 +10,29 @@ use serde_json::Value;
 use super::Role;
 use super::exclusions::Exclusions;
 
-/// The head of the table.
-pub(super) const HEAD: &str = "revision    role    scenarios  checks  failed  scenarios excluded";
+/// Header of the table.
+pub(super) const HEADER: &str = "revision    role    scenarios  checks  failed  scenarios excluded";
 
-/// How many characters of a folder's name are the time, with the hyphen before it.
-const TIME: usize = "-2026-11-15T16-35-25-008Z".len();
+/// Length of the timestamp at the end of a directory name.
+const TIMESTAMP_LEN: usize = "-2026-11-15T16-35-25-008Z".len();
 
-/// What came of all scenarios of a role and revision.
+/// Results of all scenarios of a role in one revision.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     role: &'static str,
-    /// Scenarios that count.
+    /// Scenarios that are not excluded.
     scenarios: usize,
-    /// Checks that hold.
+    /// Checks that passed.
     passed: usize,
-    /// What does not: scenario, check, why.
+    /// Checks that failed: scenario, check and reason.
     failed: Vec<String>,
     excluded: usize,
 }
 
 impl Results {
-    pub(super) fn read(folder: &Path, role: Role, exclusions: &Exclusions) -> Result<Self> {
+    pub(super) fn load(directory: &Path, role: Role, exclusions: &Exclusions) -> Result<Self> {
         let mut scenarios = BTreeMap::new();
-        collect(folder, "", &mut scenarios)?;
+        collect(directory, "", &mut scenarios)?;
         let mut results = Results {
             role: role.name(),
             ..Results::default()
@@ -62,17 +61,17 @@ impl Results {
             })
             .collect();
         if passed == 0 && failed.is_empty() {
-            failed.push(format!("{name}: nothing was checked"));
+            failed.push(format!("{name}: no checks"));
         }
-        if !exclusions.has(role, name) {
+        if !exclusions.contains(role, name) {
             self.scenarios += 1;
             self.passed += passed;
             self.failed.extend(failed);
             return;
         }
         self.excluded += 1;
-        if failed.is_empty() && exclusions.names(role, name) {
-            self.failed.push(format!("{name}: is excluded, and passes"));
+        if failed.is_empty() && exclusions.contains_exact(role, name) {
+            self.failed.push(format!("{name}: excluded but passes"));
         }
     }
 
@@ -88,32 +87,32 @@ impl Results {
         format!("{revision}  {role:6}  {scenarios:9}  {passed:6}  {failed:6}  {excluded:18}")
     }
 
-    /// What is wrong, a line each.
-    pub(super) fn wrong(&self, revision: &str) -> Vec<String> {
+    /// The failures, one line each.
+    pub(super) fn failures(&self, revision: &str) -> Vec<String> {
         if self.scenarios == 0 {
             return vec![format!("  {revision} {}: no scenario ran", self.role)];
         }
         let failed = self.failed.iter();
         failed
-            .map(|what| format!("  {revision} {} {what}", self.role))
+            .map(|failure| format!("  {revision} {} {failure}", self.role))
             .collect()
     }
 }
 
-/// The checks of the scenarios in a folder; a scenario's name may have a `/`.
-fn collect(folder: &Path, above: &str, all: &mut BTreeMap<String, Vec<Value>>) -> Result<()> {
-    let entries = fs::read_dir(folder);
-    let entries = entries.with_context(|| format!("cannot read {}", folder.display()))?;
+/// Collects the checks of all scenarios; the name of a scenario may contain a `/`.
+fn collect(directory: &Path, prefix: &str, all: &mut BTreeMap<String, Vec<Value>>) -> Result<()> {
+    let entries = fs::read_dir(directory);
+    let entries = entries.with_context(|| format!("cannot read {}", directory.display()))?;
     for entry in entries {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let name = format!("{above}{name}");
+        let name = format!("{prefix}{name}");
         let checks = path.join("checks.json");
         if checks.is_file() {
             let text = fs::read_to_string(&checks)?;
             let checks = serde_json::from_str(&text)
                 .with_context(|| format!("cannot read {}", checks.display()))?;
-            let length = name.len().saturating_sub(TIME);
+            let length = name.len().saturating_sub(TIMESTAMP_LEN);
             all.insert(name[..length].to_owned(), checks);
         } else if path.is_dir() {
             collect(&path, &format!("{name}/"), all)?;
@@ -128,8 +127,8 @@ mod tests {
     use serde_json::json;
 
     fn results(checks: &Value) -> Results {
-        let exclusions = "server stale we do not\nserver not/* we do not\n";
-        let exclusions = Exclusions::read(exclusions).unwrap();
+        let exclusions = "server stale not supported here\nserver not/* not supported here\n";
+        let exclusions = Exclusions::parse(exclusions).unwrap();
         let mut results = Results::default();
         for (name, checks) in checks.as_object().unwrap() {
             results.add(name, checks.as_array().unwrap(), Role::Server, &exclusions);
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_and_a_scenario_that_checks_nothing_do_not_pass() {
+    fn warnings_and_scenarios_without_checks_fail() {
         let good = json!({ "status": "SUCCESS" });
         let results = results(&json!({
             "good": [good, good, { "status": "INFO" }],
@@ -146,18 +145,15 @@ mod tests {
             "empty": [{ "status": "INFO" }],
         }));
         assert_eq!((results.scenarios, results.passed), (3, 3));
-        assert_eq!(
-            results.failed,
-            ["weak: x: hm", "empty: nothing was checked"]
-        );
+        assert_eq!(results.failed, ["weak: x: hm", "empty: no checks"]);
     }
 
     #[test]
-    fn what_is_excluded_may_fail_and_must_if_it_is_named() {
+    fn excluded_scenario_may_fail_and_must_if_listed_by_name() {
         let bad = json!({ "status": "FAILURE", "id": "x", "errorMessage": "no" });
         let good = json!({ "status": "SUCCESS" });
         let results = results(&json!({ "not/one": [bad], "not/two": [good], "stale": [good] }));
-        assert_eq!(results.failed, ["stale: is excluded, and passes"]);
+        assert_eq!(results.failed, ["stale: excluded but passes"]);
         assert_eq!((results.scenarios, results.excluded), (0, 3));
     }
 }

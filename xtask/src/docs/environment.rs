@@ -1,4 +1,4 @@
-//! The page of variables, as `rye config variables` tells them.
+//! Generates the reference of environment variables from `rye config variables`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,60 +6,62 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::run::{output, program};
+use crate::process::{capture, program};
 
-/// Where it is, from the workspace's folder.
+/// Path of the page in the workspace.
 pub(super) const PAGE: &str = "docs/reference/environment.md";
 
-/// Asks the binary for its variables.
+/// Generates the page from the binary's output.
 pub(super) fn page(rye: &Path) -> Result<String> {
-    let told = output(&mut program(rye, ["config", "variables", "--json"]))?;
-    let told = serde_json::from_str(&told).context("rye told its variables, but not as JSON")?;
-    Ok(markdown(&told))
+    let json = capture(&mut program(rye, ["config", "variables", "--json"]))?;
+    let variables =
+        serde_json::from_str(&json).context("`rye config variables` did not print JSON")?;
+    Ok(markdown(&variables))
 }
 
-fn markdown(told: &Value) -> String {
-    let mut text = "<!-- Generated from `rye config variables` by `cargo xtask docs`. Edit the list in the code, not this. -->\n\n\
-        # Variables of the environment\n\n\
-        ## What rye reads\n\n\
-        An option goes before a variable, a variable before a file, a file before the default: see \
+fn markdown(variables: &Value) -> String {
+    let mut text = "<!-- Generated from `rye config variables` by `cargo xtask docs`. Edit the list in the code instead. -->\n\n\
+        # Environment variables\n\n\
+        ## Variables that rye reads\n\n\
+        Options take precedence over variables, variables over files, files over defaults: see \
         [configuration](../configuration.md).\n\n\
-        | variable | says |\n|---|---|\n"
+        | variable | meaning |\n|---|---|\n"
         .to_owned();
-    let read_at = |when: &'static str| rows(told, "read").filter(move |row| row["read"] == when);
+    let read_at =
+        |when: &'static str| rows(variables, "read").filter(move |row| row["read"] == when);
     for row in read_at("call") {
         let _ = writeln!(text, "| {} | {} |", code(&row["name"]), cell(&row["says"]));
     }
-    text.push_str("\nWhen rye itself is built:\n\n| variable | says |\n|---|---|\n");
+    text.push_str("\nAt build time:\n\n| variable | meaning |\n|---|---|\n");
     for row in read_at("build") {
         let _ = writeln!(text, "| {} | {} |", code(&row["name"]), cell(&row["says"]));
     }
     text.push_str(
-        "\n## What tools are given\n\n\
-        Beside the variables of the call, and over them, by the [runtimes](../runtimes.md) that ship with rye. \
-        A runtime of a project gives its own; `rye execute --trace` shows each with its origin.\n\n\
-        | variable | runtimes | holds |\n|---|---|---|\n",
+        "\n## Variables that tools receive\n\n\
+        The [runtimes](../runtimes.md) that ship with rye set these, in addition to the variables of the call and with \
+        precedence over them. A project's runtime sets its own; `rye execute --trace` shows each with its origin.\n\n\
+        | variable | runtimes | value |\n|---|---|---|\n",
     );
-    for row in rows(told, "given") {
+    for row in rows(variables, "given") {
         let runtimes: Vec<_> = rows(row, "runtimes").map(code).collect();
         let (name, runtimes) = (code(&row["name"]), runtimes.join(", "));
         let _ = writeln!(text, "| {name} | {runtimes} | {} |", code(&row["holds"]));
     }
-    let withheld: Vec<_> = rows(told, "withheld").map(code).collect();
+    let withheld: Vec<_> = rows(variables, "withheld").map(code).collect();
     let _ = writeln!(
         text,
-        "\n## What tools are never given\n\nThe program's own secrets: {}; {}.",
+        "\n## Variables that tools never receive\n\nRye's own secrets: {}; {}.",
         withheld.join(", "),
-        told["withheld_too"].as_str().unwrap_or_default()
+        variables["withheld_too"].as_str().unwrap_or_default()
     );
     text
 }
 
-fn rows<'a>(told: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
-    told[list].as_array().into_iter().flatten()
+fn rows<'a>(variables: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
+    variables[list].as_array().into_iter().flatten()
 }
 
-/// A text that does not end the cell it stands in.
+/// Escapes a text for a table cell.
 fn cell(value: &Value) -> String {
     value.as_str().unwrap_or_default().replace('|', "\\|")
 }
@@ -75,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_variable_is_a_row_of_the_table_it_belongs_to() {
+    fn each_variable_is_in_its_table() {
         let page = markdown(&json!({
             "read": [
                 {"name": "HOME", "read": "call", "says": "a | b"},
@@ -86,11 +88,11 @@ mod tests {
         }));
         let at = |row: &str| {
             page.find(row)
-                .unwrap_or_else(|| panic!("{row} is not in {page}"))
+                .unwrap_or_else(|| panic!("{row} is missing in {page}"))
         };
-        assert!(at("| `HOME` | a \\| b |\n") < at("is built"));
-        assert!(at("is built") < at("| `KEY` | c |\n"));
-        assert!(at("never given") < at("`TOKEN`"));
-        assert!(at("are given") < at("| `PY` | `a`, `b` | `it` |\n"));
+        assert!(at("| `HOME` | a \\| b |\n") < at("At build time"));
+        assert!(at("At build time") < at("| `KEY` | c |\n"));
+        assert!(at("never receive") < at("`TOKEN`"));
+        assert!(at("tools receive") < at("| `PY` | `a`, `b` | `it` |\n"));
     }
 }

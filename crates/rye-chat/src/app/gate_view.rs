@@ -1,79 +1,78 @@
-//! What a gate asks, in lines.
+//! Renders a gate as lines.
 
 use lillux::{BAR, visible};
 use rye_engine::arguments::is_editable;
 use rye_engine::protocol::{Gate, GateKind};
 use serde_json::Value;
 
-use super::gates::{asked_with, choices, is_free};
-use super::{App, Writing};
-use crate::block::difference;
+use super::gates::{call_arguments, choices, wants_text_answer};
+use super::{App, InputMode};
+use crate::block::diff_lines;
 use crate::pane::Pane;
-use crate::text::{BOLD, CYAN, DIM, GOES_ON, GREEN, Line, PLAIN, RED, YELLOW};
+use crate::text::{BOLD, CONTINUATION, CYAN, DIM, GREEN, Line, PLAIN, RED, YELLOW};
 
-/// How many lines of what there is to know are seen before anybody can say yes.
-const SEEN: usize = 3;
-/// The same of what others wrote, such as a command.
-const SEEN_BEHIND_BAR: usize = 2;
+/// Lines of the body that must be visible before the gate can be answered.
+const MIN_BODY_LINES: usize = 3;
+/// Quoted lines, such as a command, that must be visible before the gate can be answered.
+const MIN_QUOTED_LINES: usize = 2;
 
 impl App {
-    /// What is asked, in at most so many lines, and at most `most` of them on what there is to
-    /// know. None where the question, the first of what there is to know and the answers have
-    /// no room.
+    /// The gate in at most `room` lines, at most `most` of them for its body. Empty if the
+    /// title, the start of the body and the answers do not fit.
     pub(crate) fn gate_lines(&self, width: usize, most: usize, room: usize) -> Vec<Line> {
-        let Some(waiting) = self.gate() else {
+        let Some(pending) = self.gate() else {
             return Vec::new();
         };
-        let gate = &waiting.gate;
+        let gate = &pending.gate;
         let kind = match gate.kind {
-            GateKind::Approval => "may it?",
+            GateKind::Approval => "approve?",
             GateKind::Question => "question",
-            GateKind::CredentialRequest => "a secret is needed",
+            GateKind::CredentialRequest => "secret needed",
         };
         let head = Line::new("◆ ", YELLOW).with(kind, YELLOW).with("  ", PLAIN);
         let head = head.with(&gate.title, BOLD);
-        let head = head.with(&self.whereabouts(gate), DIM);
-        let mut lines = head.wrap(width, &Line::new(GOES_ON, DIM));
+        let head = head.with(&self.location(gate), DIM);
+        let mut lines = head.wrap(width, &Line::new(CONTINUATION, DIM));
         let mut answers = self.answer_lines(gate, width);
         let more = self.gates.len() - 1;
         if more > 0 {
-            answers.push(Line::new(&format!("  {more} more wait: /gates"), DIM));
+            answers.push(Line::new(&format!("  {more} more pending: /gates"), DIM));
         }
         let Some(spare) = room.checked_sub(lines.len() + answers.len()) else {
             return Vec::new();
         };
         let body = body(gate, width);
-        // A line that says that there is one more is no better than the line.
+        // Instead of a line that says "1 more line", show the line.
         let all = body.lines.len() <= most.saturating_add(1).min(spare);
         let shown = if all {
             body.lines.len()
         } else {
             most.min(spare.saturating_sub(1))
         };
-        // What would run with other arguments stands where they are written.
-        if shown < body.least() && !self.is_editing() || (!all && spare == 0) {
+        // While the user edits the arguments, the input shows them.
+        if shown < body.min_lines() && !self.is_editing_arguments() || (!all && spare == 0) {
             return Vec::new();
         }
-        let left_out = body.lines.len() - shown;
+        let hidden = body.lines.len() - shown;
         lines.extend(body.lines.into_iter().take(shown));
-        if left_out > 0 {
-            lines.push(Line::new(&format!("  … {left_out} more lines: m"), DIM));
+        if hidden > 0 {
+            lines.push(Line::new(&format!("  … {hidden} more lines: m"), DIM));
         }
         lines.extend(answers);
         lines
     }
 
-    /// Where it is asked, if that is not the thread that is shown.
-    fn whereabouts(&self, gate: &Gate) -> String {
-        let is_asked_in = |pane: &&Pane| pane.id.as_ref() == Some(&gate.origin.thread);
-        match self.panes.iter().find(is_asked_in) {
+    /// Where the gate comes from, if it is not the current thread.
+    fn location(&self, gate: &Gate) -> String {
+        let is_origin = |pane: &&Pane| pane.id.as_ref() == Some(&gate.origin.thread);
+        match self.panes.iter().find(is_origin) {
             Some(pane) if pane.key == self.pane().key => String::new(),
             Some(pane) => format!("  in thread {}", pane.key),
             None => "  in a task".to_owned(),
         }
     }
 
-    /// What can be answered; no answer is torn apart where another line has room for it.
+    /// The possible answers; an answer is only broken if it does not fit on a line of its own.
     fn answer_lines(&self, gate: &Gate, width: usize) -> Vec<Line> {
         let mut lines = vec![Line::plain("  ")];
         for (answer, number) in self.answers(gate).into_iter().zip(0..) {
@@ -93,14 +92,17 @@ impl App {
     }
 
     fn answers(&self, gate: &Gate) -> Vec<Line> {
-        let said = |text: &str| Line::new(text, CYAN);
-        if let Writing::Arguments(id, _) = &self.writing
+        let hint = |text: &str| Line::new(text, CYAN);
+        if let InputMode::Arguments(id, _) = &self.mode
             && *id == gate.id
         {
-            return vec![said("Enter: yes, with these arguments"), said("Esc: back")];
+            return vec![
+                hint("Enter: approve with these arguments"),
+                hint("Esc: cancel"),
+            ];
         }
-        if is_free(gate) {
-            return vec![said("write the answer, Enter sends it")];
+        if wants_text_answer(gate) {
+            return vec![hint("type the answer and press Enter")];
         }
         let answer = |key: char, style, label: &str| {
             let line = Line::new(key.encode_utf8(&mut [0; 4]), style);
@@ -116,51 +118,50 @@ impl App {
             answers.push(answer(choice.key, style, &choice.label));
         }
         if is_editable(&gate.context) {
-            answers.push(answer('e', CYAN, "edit the arguments"));
+            answers.push(answer('e', CYAN, "edit arguments"));
         }
         answers.push(answer('m', CYAN, "more"));
         if !self.editor.is_empty() {
-            answers.push(Line::new("(Tab, then a letter: you are writing)", DIM));
+            answers.push(Line::new("(press Tab first: you are typing)", DIM));
         }
         answers
     }
 }
 
-/// All that a person must know.
+/// The body of a gate.
 struct Body {
     lines: Vec<Line>,
-    /// The first of what stands behind a bar.
-    bar: Option<usize>,
+    /// Index of the first quoted line.
+    first_quoted: Option<usize>,
 }
 
 impl Body {
-    /// How many of its lines must be seen before there is an answer.
-    fn least(&self) -> usize {
-        let first = self.bar.map_or(0, |at| at + SEEN_BEHIND_BAR);
-        first.max(SEEN).min(self.lines.len())
+    /// How many lines must be visible before the gate can be answered.
+    fn min_lines(&self) -> usize {
+        let first = self.first_quoted.map_or(0, |at| at + MIN_QUOTED_LINES);
+        first.max(MIN_BODY_LINES).min(self.lines.len())
     }
 }
 
-/// All that a person must know, in lines. What somebody else wrote stands behind a bar.
+/// Everything the user must know to decide. Text that the agent wrote is quoted behind a bar.
 fn body(gate: &Gate, width: usize) -> Body {
-    let args = seen(asked_with(gate));
+    let args = make_visible(call_arguments(gate));
     let room = width.saturating_sub(BAR.chars().count());
-    let difference = difference(&gate.origin.tool, &args, room, usize::MAX);
+    let diff = diff_lines(&gate.origin.tool, &args, room, usize::MAX);
     let mut parts: Vec<_> = gate.body.lines().collect();
-    if !difference.is_empty() {
-        // It says what the arguments do, which stand below all else.
+    if !diff.is_empty() {
+        // The diff replaces the arguments, which come last.
         let arguments = parts.iter().position(|part| quoted(part) == Some("{"));
         parts.truncate(arguments.unwrap_or(parts.len()));
     }
-    // What the title says in full is not said again.
-    let command = gate.title.strip_prefix("run: ");
-    let said = |part: &&str| quoted(part).is_some_and(|part| Some(part.trim()) == command);
+    // Do not repeat a quoted line that the title shows completely.
+    let in_title = |part: &&str| quoted(part).is_some_and(|part| ends_with_word(&gate.title, part));
     if parts.iter().filter(|part| quoted(part).is_some()).count() == 1
-        && parts.last().is_some_and(said)
+        && parts.last().is_some_and(in_title)
     {
         parts.pop();
     }
-    let (mut lines, mut bar) = (Vec::new(), None);
+    let (mut lines, mut first_quoted) = (Vec::new(), None);
     for part in parts {
         let style = match part.split_once(": ") {
             Some(("risk", "low" | "medium")) => GREEN,
@@ -169,49 +170,60 @@ fn body(gate: &Gate, width: usize) -> Body {
         };
         let line = match quoted(part) {
             Some(text) => {
-                bar.get_or_insert(lines.len());
+                first_quoted.get_or_insert(lines.len());
                 Line::plain("  ").with(BAR, DIM).with(text, PLAIN)
             }
             None => Line::plain("  ").with(part, style),
         };
-        lines.extend(line.wrap(width, &Line::new(GOES_ON, DIM)));
+        lines.extend(line.wrap(width, &Line::new(CONTINUATION, DIM)));
     }
-    for change in difference {
-        bar.get_or_insert(lines.len());
+    for change in diff {
+        first_quoted.get_or_insert(lines.len());
         let mut line = Line::plain("  ").with(BAR.trim_end(), DIM);
         line.extend(change);
         lines.push(line);
     }
-    Body { lines, bar }
+    Body {
+        lines,
+        first_quoted,
+    }
 }
 
-/// What stands behind a bar.
+/// The text of a quoted line.
 fn quoted(part: &str) -> Option<&str> {
     part.strip_prefix(BAR)
 }
 
-/// Arguments in whose texts everything can be seen.
-fn seen(args: &Value) -> Value {
+/// Whether a text ends with `word`, on a word boundary.
+fn ends_with_word(text: &str, word: &str) -> bool {
+    let before = text.strip_suffix(word.trim());
+    before.is_some_and(|before| before.is_empty() || before.ends_with(' '))
+}
+
+/// Replaces invisible characters in all strings of the arguments.
+fn make_visible(args: &Value) -> Value {
     match args {
         Value::String(text) => visible(text).into(),
-        Value::Array(all) => all.iter().map(seen).collect(),
+        Value::Array(all) => all.iter().map(make_visible).collect(),
         Value::Object(fields) => {
             let fields = fields.iter();
-            fields.map(|(name, it)| (name.clone(), seen(it))).collect()
+            fields
+                .map(|(name, it)| (name.clone(), make_visible(it)))
+                .collect()
         }
         other => other.clone(),
     }
 }
 
-/// Everything that there is to know of it, exactly.
-pub(super) fn whole(gate: &Gate) -> Vec<Line> {
+/// Everything that is known about a gate, including its context.
+pub(super) fn details(gate: &Gate) -> Vec<Line> {
     let mut lines = vec![Line::new("◆ ", YELLOW).with(&gate.title, BOLD)];
     lines.extend(body(gate, 10_000).lines);
     let context = serde_json::to_string_pretty(&gate.context).unwrap_or_default();
     for line in context.lines() {
-        let mut whole = Line::plain("  ").with(BAR, DIM);
-        whole.extend(crate::highlight::line("json", &visible(line)));
-        lines.push(whole);
+        let mut quoted_line = Line::plain("  ").with(BAR, DIM);
+        quoted_line.extend(crate::highlight::line("json", &visible(line)));
+        lines.push(quoted_line);
     }
     lines.push(Line::new(&format!("  {}", gate.id), DIM));
     lines

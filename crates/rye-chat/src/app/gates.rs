@@ -1,4 +1,4 @@
-//! Gates, asked and answered where one writes.
+//! Gates in the chat: which one is shown, when it takes answers, and which keys answer it.
 
 use std::time::Instant;
 
@@ -7,13 +7,13 @@ use rye_engine::bridge::APPROVE;
 use rye_engine::protocol::{Gate, GateId};
 use serde_json::{Value, json};
 
-use super::gate_view::whole;
-use super::{App, Effect, SETTLES, Waiting, Writing};
+use super::gate_view::details;
+use super::{App, Effect, GATE_GRACE, InputMode, PendingGate};
 use crate::block::Block;
-use crate::screen::Bottom;
+use crate::screen::LiveRegion;
 use crate::text::{DIM, Line};
 
-/// A key that answers, and what it says.
+/// A key that answers a gate.
 pub(super) struct Choice {
     pub(super) key: char,
     pub(super) action: String,
@@ -21,86 +21,89 @@ pub(super) struct Choice {
 }
 
 impl App {
-    /// The gate that is asked now: the oldest of the thread that is shown, else of any.
-    pub(crate) fn gate(&self) -> Option<&Waiting> {
+    /// The gate to show: the oldest of the current thread, otherwise the oldest of all.
+    pub(crate) fn gate(&self) -> Option<&PendingGate> {
         let thread = self.pane().id.as_ref();
-        let own = |waiting: &&Waiting| Some(&waiting.gate.origin.thread) == thread;
-        let mut open = self.gates.iter().filter(|waiting| !waiting.answered);
+        let own = |pending: &&PendingGate| Some(&pending.gate.origin.thread) == thread;
+        let mut open = self.gates.iter().filter(|pending| !pending.answered);
         open.clone().find(own).or_else(|| open.next())
     }
 
-    pub(crate) fn ask(&mut self, gate: Gate) {
-        if self.gates.iter().all(|waiting| waiting.gate.id != gate.id) {
-            self.gates.push(Waiting {
+    pub(crate) fn add_gate(&mut self, gate: Gate) {
+        if self.gates.iter().all(|pending| pending.gate.id != gate.id) {
+            self.gates.push(PendingGate {
                 gate,
-                from: None,
+                answerable_from: None,
                 answered: false,
             });
         }
     }
 
-    /// A picture is on the screen. The gate that can be read in it takes answers soon; what
-    /// cannot be read takes none.
-    pub(crate) fn painted(&mut self, picture: &Bottom, now: Instant) {
-        for waiting in &mut self.gates {
-            if picture.asks.as_ref() == Some(&waiting.gate.id) {
-                waiting.from.get_or_insert(now + SETTLES);
+    /// The live region was painted. The gate that is readable in it takes answers after the
+    /// grace period; all others take none.
+    pub(crate) fn on_painted(&mut self, region: &LiveRegion, now: Instant) {
+        for pending in &mut self.gates {
+            if region.readable_gate.as_ref() == Some(&pending.gate.id) {
+                pending.answerable_from.get_or_insert(now + GATE_GRACE);
             } else {
-                waiting.from = None;
+                pending.answerable_from = None;
             }
         }
     }
 
-    /// A gate was shown whole, and takes what comes after this.
-    pub(crate) fn shown(&mut self, id: &GateId, from: Instant) {
-        let waiting = self.gates.iter_mut().find(|it| it.gate.id == *id);
-        if let Some(waiting) = waiting {
-            waiting.from = Some(from);
+    /// A gate was printed completely and takes answers that arrive after `answerable_from`.
+    pub(crate) fn mark_shown(&mut self, id: &GateId, answerable_from: Instant) {
+        let pending = self.gates.iter_mut().find(|it| it.gate.id == *id);
+        if let Some(pending) = pending {
+            pending.answerable_from = Some(answerable_from);
         }
     }
 
-    /// The gate that something which is said now may answer.
-    fn takes(&self, now: Instant) -> Option<&Waiting> {
-        let takes = |waiting: &&Waiting| waiting.from.is_some_and(|from| now > from);
-        self.gate().filter(takes)
+    /// The shown gate, if input that arrived at `now` may answer it.
+    fn answerable_gate(&self, now: Instant) -> Option<&PendingGate> {
+        let is_answerable =
+            |pending: &&PendingGate| pending.answerable_from.is_some_and(|from| now > from);
+        self.gate().filter(is_answerable)
     }
 
-    /// What was answered here is written down.
-    pub(crate) fn answered(&mut self, id: &GateId) {
-        let waiting = self.gates.iter_mut().find(|it| it.gate.id == *id);
-        if let Some(waiting) = waiting {
-            waiting.answered = true;
+    /// The user's decision is stored.
+    pub(crate) fn mark_answered(&mut self, id: &GateId) {
+        let pending = self.gates.iter_mut().find(|it| it.gate.id == *id);
+        if let Some(pending) = pending {
+            pending.answered = true;
         }
     }
 
-    /// A gate has ended, here or elsewhere.
-    pub(crate) fn gate_ended(&mut self, id: &GateId, how: &str, style: crate::text::Style) {
-        let at = self.gates.iter().position(|waiting| waiting.gate.id == *id);
-        let Some(Waiting { gate, .. }) = at.map(|at| self.gates.remove(at)) else {
+    /// Removes a gate that was closed here or elsewhere, and shows the outcome.
+    pub(crate) fn close_gate(&mut self, id: &GateId, outcome: &str, style: crate::text::Style) {
+        let at = self.gates.iter().position(|pending| pending.gate.id == *id);
+        let Some(PendingGate { gate, .. }) = at.map(|at| self.gates.remove(at)) else {
             return;
         };
-        if let Writing::Arguments(gate, draft) = &self.writing
+        if let InputMode::Arguments(gate, draft) = &self.mode
             && gate == id
         {
             let draft = draft.clone();
-            self.writing = Writing::Prompt;
-            self.editor.set(&draft);
+            self.mode = InputMode::Prompt;
+            self.editor.set_text(&draft);
         }
         let line = Line::new("◆ ", style)
-            .with(how, style)
+            .with(outcome, style)
             .with(&format!("  {}", gate.title), DIM);
-        self.tell(Block::Told(vec![line]));
+        self.add_block(Block::Notice(vec![line]));
     }
 
-    /// A letter, where it answers a gate.
-    pub(crate) fn answer_key(&mut self, letter: char, now: Instant) -> Option<Vec<Effect>> {
-        if !self.editor.is_empty() || self.writing != Writing::Prompt {
+    /// Handles a key if it answers the shown gate; `None` if it does not.
+    pub(crate) fn on_gate_key(&mut self, letter: char, now: Instant) -> Option<Vec<Effect>> {
+        if !self.editor.is_empty() || self.mode != InputMode::Prompt {
             return None;
         }
-        let waiting = self.takes(now).filter(|it| !is_free(&it.gate))?;
+        let pending = self
+            .answerable_gate(now)
+            .filter(|it| !wants_text_answer(&it.gate))?;
         let letter = letter.to_ascii_lowercase();
-        let id = waiting.gate.id.clone();
-        if let Some(choice) = choices(&waiting.gate)
+        let id = pending.gate.id.clone();
+        if let Some(choice) = choices(&pending.gate)
             .into_iter()
             .find(|it| it.key == letter)
         {
@@ -112,53 +115,53 @@ impl App {
         }
         match letter {
             'm' => {
-                let told = whole(&waiting.gate);
-                self.tell(Block::Gate(told));
+                let lines = details(&pending.gate);
+                self.add_block(Block::GateDetails(lines));
             }
-            'e' if is_editable(&waiting.gate.context) => {
-                let params = asked_with(&waiting.gate);
+            'e' if is_editable(&pending.gate.context) => {
+                let params = call_arguments(&pending.gate);
                 let text = serde_json::to_string_pretty(params).unwrap_or_default();
-                self.writing = Writing::Arguments(id, String::new());
-                self.editor.set(&text);
+                self.mode = InputMode::Arguments(id, String::new());
+                self.editor.set_text(&text);
             }
             _ => return None,
         }
         Some(Vec::new())
     }
 
-    /// A line, where it answers a gate that wants words.
-    pub(super) fn answer(&self, text: &str, now: Instant) -> Option<Effect> {
-        let waiting = self.takes(now)?;
-        is_free(&waiting.gate).then(|| Effect::Decide {
-            gate: waiting.gate.id.clone(),
+    /// The decision, if the text answers a gate that asks for a text.
+    pub(super) fn text_answer(&self, text: &str, now: Instant) -> Option<Effect> {
+        let pending = self.answerable_gate(now)?;
+        wants_text_answer(&pending.gate).then(|| Effect::Decide {
+            gate: pending.gate.id.clone(),
             action: "answer".to_owned(),
             value: Value::String(text.to_owned()),
         })
     }
 
-    /// Whether other arguments are being written.
-    pub(crate) fn is_editing(&self) -> bool {
-        matches!(self.writing, Writing::Arguments(..))
+    /// Whether the user is editing the arguments of a call.
+    pub(crate) fn is_editing_arguments(&self) -> bool {
+        matches!(self.mode, InputMode::Arguments(..))
     }
 
-    /// It may, with the arguments that were written.
+    /// Approves a gate with the edited arguments.
     pub(super) fn send_arguments(&mut self, gate: GateId, draft: &str) -> Vec<Effect> {
-        let wanted: Value = match serde_json::from_str(self.editor.text()) {
-            Ok(wanted) => wanted,
+        let edited: Value = match serde_json::from_str(self.editor.text()) {
+            Ok(edited) => edited,
             Err(error) => {
-                self.hint(&format!("that is no JSON: {error}"));
+                self.set_hint(&format!("invalid JSON: {error}"));
                 return Vec::new();
             }
         };
-        self.editor.take();
-        self.editor.set(draft);
-        self.writing = Writing::Prompt;
-        let about = self.gates.iter().find(|waiting| waiting.gate.id == gate);
-        let is_same = about.is_some_and(|waiting| *asked_with(&waiting.gate) == wanted);
-        let value = if is_same {
+        self.editor.take_text();
+        self.editor.set_text(draft);
+        self.mode = InputMode::Prompt;
+        let pending = self.gates.iter().find(|pending| pending.gate.id == gate);
+        let is_unchanged = pending.is_some_and(|pending| *call_arguments(&pending.gate) == edited);
+        let value = if is_unchanged {
             Value::Null
         } else {
-            json!({ ARGUMENTS: wanted })
+            json!({ ARGUMENTS: edited })
         };
         vec![Effect::Decide {
             gate,
@@ -168,24 +171,24 @@ impl App {
     }
 }
 
-/// Whether any words answer it.
-pub(super) fn is_free(gate: &Gate) -> bool {
+/// Whether the gate asks for a text rather than for one of several actions.
+pub(super) fn wants_text_answer(gate: &Gate) -> bool {
     gate.actions.is_empty()
 }
 
-/// The letters that answer a gate.
+/// The keys that answer a gate.
 pub(super) fn choices(gate: &Gate) -> Vec<Choice> {
     let mut taken = vec!['e', 'm'];
     let mut choices = Vec::new();
     for (action, number) in gate.actions.iter().zip(1_u32..) {
-        let wanted = match action.id.as_str() {
+        let preferred = match action.id.as_str() {
             "approve" => Some('y'),
             "deny" => Some('n'),
             "approve_session" => Some('a'),
             "approve_project" => Some('p'),
             _ => char::from_digit(number, 10),
         };
-        let Some(key) = wanted.filter(|key| !taken.contains(key)) else {
+        let Some(key) = preferred.filter(|key| !taken.contains(key)) else {
             continue;
         };
         taken.push(key);
@@ -204,7 +207,7 @@ pub(super) fn choices(gate: &Gate) -> Vec<Choice> {
     choices
 }
 
-/// What it would run with.
-pub(super) fn asked_with(gate: &Gate) -> &Value {
+/// The arguments of the call that a gate asks about.
+pub(super) fn call_arguments(gate: &Gate) -> &Value {
     gate.context.get(PARAMS).unwrap_or(&Value::Null)
 }

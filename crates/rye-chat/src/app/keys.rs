@@ -1,22 +1,22 @@
-//! Keys.
+//! Key bindings.
 
 use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use rye_engine::protocol::QueueMode;
 
-use super::{App, Effect, Writing};
+use super::{App, DRAFT_SAVED, Effect, InputMode};
 use crate::block::Block;
 use crate::editor::Edit;
 
 impl App {
-    /// A key was pressed.
-    pub(crate) fn key(&mut self, key: KeyEvent, now: Instant) -> Vec<Effect> {
+    /// Handles a key.
+    pub(crate) fn on_key(&mut self, key: KeyEvent, now: Instant) -> Vec<Effect> {
         if key.kind == KeyEventKind::Release {
             return Vec::new();
         }
         self.hint = None;
-        let left = std::mem::take(&mut self.leaving);
+        let quit_pending = std::mem::take(&mut self.quit_pending);
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let alt = key.modifiers.contains(KeyModifiers::ALT);
         let shift = key.modifiers.contains(KeyModifiers::SHIFT);
@@ -25,18 +25,18 @@ impl App {
             KeyCode::Enter => self.enter(now),
             KeyCode::Esc => self.escape(),
             KeyCode::Tab => self.tab(),
-            KeyCode::BackTab => self.choose(false),
-            KeyCode::Char(letter) if control => self.control(letter, left, now),
-            KeyCode::Char(letter) if alt => self.alternate(letter),
+            KeyCode::BackTab => self.select_completion(false),
+            KeyCode::Char(letter) if control => self.control(letter, quit_pending, now),
+            KeyCode::Char(letter) if alt => self.alt(letter),
             KeyCode::Char(letter) => {
-                if let Some(effects) = self.answer_key(letter, now) {
+                if let Some(effects) = self.on_gate_key(letter, now) {
                     return effects;
                 }
                 self.editor.insert(letter.encode_utf8(&mut [0; 4]));
                 Vec::new()
             }
-            KeyCode::Up if self.menu.is_some() => return self.choose(false),
-            KeyCode::Down if self.menu.is_some() => return self.choose(true),
+            KeyCode::Up if self.menu.is_some() => return self.select_completion(false),
+            KeyCode::Down if self.menu.is_some() => return self.select_completion(true),
             code => {
                 if let Some(edit) = movement(code, control || alt) {
                     self.editor.edit(edit);
@@ -45,7 +45,7 @@ impl App {
             }
         };
         if !matches!(key.code, KeyCode::Esc | KeyCode::Tab | KeyCode::BackTab) {
-            self.look_up();
+            self.update_menu();
         }
         effects
     }
@@ -60,13 +60,13 @@ impl App {
             self.editor.end_search(true);
             return Vec::new();
         }
-        if self.editor.before().ends_with('\\') {
+        if self.editor.text_before_cursor().ends_with('\\') {
             self.editor.replace(1, "\n");
             return Vec::new();
         }
-        // A command that is half written is completed first.
+        // Complete a partial command before sending it.
         if self.editor.text().starts_with('/') && !self.editor.text().contains(' ') {
-            self.accept();
+            self.accept_completion();
         }
         self.send(None, now)
     }
@@ -79,23 +79,23 @@ impl App {
         if self.menu.take().is_some() {
             return Vec::new();
         }
-        if self.is_editing() {
-            self.leave_arguments();
+        if self.is_editing_arguments() {
+            self.cancel_arguments();
             return Vec::new();
         }
-        self.end_work()
+        self.abort()
     }
 
-    /// No other arguments after all.
-    pub(crate) fn leave_arguments(&mut self) {
-        if let Writing::Arguments(_, draft) = &self.writing {
+    /// Stops editing the arguments of a call and restores the draft.
+    pub(crate) fn cancel_arguments(&mut self) {
+        if let InputMode::Arguments(_, draft) = &self.mode {
             let draft = draft.clone();
-            self.writing = Writing::Prompt;
-            self.editor.set(&draft);
+            self.mode = InputMode::Prompt;
+            self.editor.set_text(&draft);
         }
     }
 
-    fn end_work(&mut self) -> Vec<Effect> {
+    fn abort(&mut self) -> Vec<Effect> {
         if !self.pane().is_busy() {
             return Vec::new();
         }
@@ -103,50 +103,50 @@ impl App {
         vec![Effect::Abort { thread }]
     }
 
-    /// Completes; where nothing is to be completed and a gate waits, what is written is put
-    /// aside so that letters answer it.
+    /// Completes a word; with a gate and nothing to complete, saves the draft so that keys
+    /// answer the gate.
     fn tab(&mut self) -> Vec<Effect> {
         if self.menu.is_some() {
-            self.accept();
-            self.look_up();
+            self.accept_completion();
+            self.update_menu();
         } else if self.gate().is_some() && !self.editor.is_empty() {
-            self.editor.take();
-            self.hint("what you wrote is one key up");
+            self.editor.take_text();
+            self.set_hint(DRAFT_SAVED);
         }
         Vec::new()
     }
 
-    fn accept(&mut self) {
+    fn accept_completion(&mut self) {
         if let Some(menu) = self.menu.take()
-            && let Some((choice, _)) = menu.choices.get(menu.chosen)
+            && let Some((choice, _)) = menu.choices.get(menu.selected)
         {
-            self.editor.replace(menu.bytes, choice);
+            self.editor.replace(menu.replaced_bytes, choice);
         }
     }
 
-    fn choose(&mut self, down: bool) -> Vec<Effect> {
+    fn select_completion(&mut self, down: bool) -> Vec<Effect> {
         if let Some(menu) = &mut self.menu {
             let count = menu.choices.len();
             let step = if down { 1 } else { count - 1 };
-            menu.chosen = (menu.chosen + step) % count;
+            menu.selected = (menu.selected + step) % count;
         }
         Vec::new()
     }
 
-    fn control(&mut self, letter: char, left: bool, now: Instant) -> Vec<Effect> {
+    fn control(&mut self, letter: char, quit_pending: bool, now: Instant) -> Vec<Effect> {
         match letter.to_ascii_lowercase() {
-            'c' => return self.interrupt(left, now),
+            'c' => return self.interrupt(quit_pending, now),
             'd' if self.editor.is_empty() => return vec![Effect::Quit],
             's' => return self.send(Some(QueueMode::Steer), now),
             'j' => return self.new_line(),
-            'g' => return vec![Effect::EditOutside],
-            'l' => return vec![Effect::PaintAnew],
-            'o' => return self.unfold(),
-            'r' => self.editor.search(),
+            'g' => return vec![Effect::OpenEditor],
+            'l' => return vec![Effect::Redraw],
+            'o' => return self.toggle_expanded(),
+            'r' => self.editor.start_search(),
             't' => {
                 let next = (self.current + 1) % self.panes.len();
                 let key = self.panes[next].key.clone();
-                return self.go_to(&key);
+                return self.switch_thread(&key);
             }
             'a' => self.editor.edit(Edit::Start),
             'e' => self.editor.edit(Edit::End),
@@ -166,7 +166,7 @@ impl App {
         Vec::new()
     }
 
-    fn alternate(&mut self, letter: char) -> Vec<Effect> {
+    fn alt(&mut self, letter: char) -> Vec<Effect> {
         match letter {
             'b' => self.editor.edit(Edit::WordLeft),
             'f' => self.editor.edit(Edit::WordRight),
@@ -177,53 +177,53 @@ impl App {
         Vec::new()
     }
 
-    /// Ctrl-C, where it comes as a signal.
-    pub(crate) fn interrupted(&mut self, now: Instant) -> Vec<Effect> {
+    /// Ctrl-C that arrives as a signal.
+    pub(crate) fn on_interrupt(&mut self, now: Instant) -> Vec<Effect> {
         self.hint = None;
-        let left = std::mem::take(&mut self.leaving);
-        self.interrupt(left, now)
+        let quit_pending = std::mem::take(&mut self.quit_pending);
+        self.interrupt(quit_pending, now)
     }
 
-    /// Something else was done than to leave.
-    pub(crate) fn stay(&mut self) {
-        self.leaving = false;
+    /// Forgets an earlier Ctrl-C, because the user did something else.
+    pub(crate) fn cancel_quit(&mut self) {
+        self.quit_pending = false;
     }
 
-    /// Ctrl-C: the nearest thing that can be stopped.
-    fn interrupt(&mut self, left: bool, now: Instant) -> Vec<Effect> {
-        if self.editor.is_searching() || self.is_editing() {
+    /// Ctrl-C: stops the innermost activity.
+    fn interrupt(&mut self, quit_pending: bool, now: Instant) -> Vec<Effect> {
+        if self.editor.is_searching() || self.is_editing_arguments() {
             return self.escape();
         }
-        let written = !self.editor.text().trim().is_empty();
-        match (self.pane().is_busy(), written) {
+        let has_draft = !self.editor.text().trim().is_empty();
+        match (self.pane().is_busy(), has_draft) {
             (true, true) if !self.editor.text().starts_with('/') => {
                 self.send(Some(QueueMode::Steer), now)
             }
-            (true, false) if !left => {
-                self.leaving = true;
-                self.end_work()
+            (true, false) if !quit_pending => {
+                self.quit_pending = true;
+                self.abort()
             }
             (_, true) => {
-                self.editor.take();
-                self.hint("what you wrote is one key up");
+                self.editor.take_text();
+                self.set_hint(DRAFT_SAVED);
                 Vec::new()
             }
-            _ if left => vec![Effect::Quit],
+            _ if quit_pending => vec![Effect::Quit],
             _ => {
-                self.leaving = true;
-                self.hint("Ctrl-C again leaves; the session stays");
+                self.quit_pending = true;
+                self.set_hint("press Ctrl-C again to quit; the session is kept");
                 Vec::new()
             }
         }
     }
 
-    fn unfold(&mut self) -> Vec<Effect> {
-        self.unfolded = !self.unfolded;
-        if self.unfolded
+    fn toggle_expanded(&mut self) -> Vec<Effect> {
+        self.expanded = !self.expanded;
+        if self.expanded
             && self.pane().running.is_empty()
-            && let Some(done) = self.pane().last_done().cloned()
+            && let Some(call) = self.pane().last_finished_call().cloned()
         {
-            self.tell(Block::Unfolded(done));
+            self.add_block(Block::ExpandedCall(call));
         }
         Vec::new()
     }

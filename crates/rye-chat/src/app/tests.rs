@@ -1,4 +1,4 @@
-//! Stories of keys and news.
+//! Sequences of keys and events, and their effects.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use super::*;
 mod gates;
 
 fn app() -> App {
-    let mut app = App::new(Facts::default(), "default");
+    let mut app = App::new(SessionInfo::default(), "default");
     app.ready = true;
     app
 }
@@ -36,7 +36,7 @@ fn press(app: &mut App, keys: &str, now: Instant) -> Vec<Effect> {
             }
             letter => (KeyCode::Char(letter), KeyModifiers::NONE),
         };
-        effects.extend(app.key(KeyEvent::new(code, modifiers), now));
+        effects.extend(app.on_key(KeyEvent::new(code, modifiers), now));
     }
     effects
 }
@@ -56,7 +56,7 @@ fn abort() -> Effect {
 }
 
 #[test]
-fn keys_send_steer_end_and_leave() {
+fn keys_send_steer_stop_and_quit() {
     let table: [(App, &str, Vec<Effect>); 9] = [
         (app(), "hi\r", vec![prompt("hi", None)]),
         (busy(), "hi\r", vec![prompt("hi", None)]),
@@ -75,17 +75,17 @@ fn keys_send_steer_end_and_leave() {
 }
 
 #[test]
-fn what_could_not_be_sent_comes_back() {
+fn unsent_prompt_returns_to_the_input_or_the_history() {
     let mut app = app();
-    app.give_back("lost?");
+    app.restore_draft("lost?");
     assert_eq!(app.editor.text(), "lost?");
-    app.give_back("another");
+    app.restore_draft("another");
     assert_eq!(app.editor.text(), "lost?");
     press(&mut app, "\x10", Instant::now());
     assert_eq!(app.editor.text(), "another");
 }
 
-fn told(app: &mut App, kind: EventKind) {
+fn apply(app: &mut App, kind: EventKind) {
     let event = Event {
         sequence: None,
         session: "s".parse().unwrap(),
@@ -93,10 +93,10 @@ fn told(app: &mut App, kind: EventKind) {
         at: Millis(1),
         kind,
     };
-    app.news(&event, None);
+    app.on_event(&event, None);
 }
 
-fn written(message: Message) -> Entry {
+fn entry(message: Message) -> Entry {
     Entry {
         id: "e".parse().unwrap(),
         session: "s".parse().unwrap(),
@@ -110,51 +110,52 @@ fn written(message: Message) -> Entry {
 }
 
 #[test]
-fn an_answer_that_is_not_whole_says_so() {
+fn incomplete_answer_is_marked() {
     let mut app = app();
     let mut message = Message::text(Role::Assistant, "one, two");
     message.stop_reason = Some("max_tokens".to_owned());
-    app.pane_mut().entry(&written(message));
-    let lines: Vec<_> = app.finished(90).iter().map(Line::text).collect();
-    let cut = "the answer is truncated: the model reached its output limit (max_tokens)";
-    assert_eq!(lines, ["", "one, two", cut]);
+    let incomplete = message.incomplete().unwrap();
+    app.pane_mut().on_entry(&entry(message));
+    let lines: Vec<_> = app.finished_lines(90).iter().map(Line::text).collect();
+    let notice = format!("{incomplete} (max_tokens)");
+    assert_eq!(lines, ["", "one, two", &notice]);
 }
 
 #[test]
-fn what_was_missed_amid_an_answer_is_shown_whole_at_its_end() {
+fn answer_with_lost_deltas_is_complete_at_its_end() {
     let mut app = app();
-    told(
+    apply(
         &mut app,
         EventKind::ThreadStart {
             key: "default".to_owned(),
         },
     );
-    told(&mut app, EventKind::MessageStart);
+    apply(&mut app, EventKind::MessageStart);
     for text in ["one\n\n", "tw"] {
-        told(
+        apply(
             &mut app,
             EventKind::TextDelta {
                 text: text.to_owned(),
             },
         );
     }
-    told(&mut app, EventKind::Lagged { missed: 1 });
-    told(
+    apply(&mut app, EventKind::Lagged { missed: 1 });
+    apply(
         &mut app,
         EventKind::TextDelta {
             text: "ee\n\n".to_owned(),
         },
     );
-    let whole = Message::text(Role::Assistant, "one\n\ntwo\n\nthree\n\n");
-    app.pane_mut().entry(&written(whole));
-    let lines: Vec<_> = app.finished(40).iter().map(Line::text).collect();
+    let complete = Message::text(Role::Assistant, "one\n\ntwo\n\nthree\n\n");
+    app.pane_mut().on_entry(&entry(complete));
+    let lines: Vec<_> = app.finished_lines(40).iter().map(Line::text).collect();
     assert_eq!(lines, ["", "one", "", "two", "", "three"]);
 }
 
 #[test]
-fn a_flood_of_output_is_kept_short() {
+fn long_tool_output_is_bounded() {
     let mut app = app();
-    told(
+    apply(
         &mut app,
         EventKind::ThreadStart {
             key: "default".to_owned(),
@@ -162,7 +163,7 @@ fn a_flood_of_output_is_kept_short() {
     );
     let call = "c".parse::<rye_engine::protocol::CallId>().unwrap();
     let tool = "bash".to_owned();
-    told(
+    apply(
         &mut app,
         EventKind::ToolStart {
             call: call.clone(),
@@ -171,7 +172,7 @@ fn a_flood_of_output_is_kept_short() {
     );
     for number in 0..100_000 {
         let text = format!("line {number}\n");
-        told(
+        apply(
             &mut app,
             EventKind::ToolOutput {
                 call: call.clone(),
@@ -180,15 +181,15 @@ fn a_flood_of_output_is_kept_short() {
         );
     }
     assert!(app.pane().running[0].output.len() < 64 * 1024);
-    app.unfolded = true;
+    app.expanded = true;
     let size = Size {
         width: 40,
         height: 12,
     };
-    let bottom = app.bottom(size);
-    assert!(bottom.lines.len() < 12, "{}", bottom.lines.len());
+    let region = app.live_region(size);
+    assert!(region.lines.len() < 12, "{}", region.lines.len());
     assert!(
-        bottom
+        region
             .lines
             .iter()
             .any(|line| line.text().contains("line 99999"))

@@ -1,28 +1,29 @@
-//! What is painted at the bottom: what is being said, what runs, what is asked, what waits,
-//! where one writes, and how things stand.
+//! Renders the live region: the streaming message, running tools, the gate, the queue, the
+//! input and the status line.
 
 use rye_engine::protocol::{CallId, StatusKind};
 
-use super::{App, Waiting};
-use crate::block::{Block, difference, output, summary};
+use super::{App, PendingGate};
+use crate::block::{Block, call_summary, diff_lines, output_lines};
 use crate::markdown;
-use crate::pane::{Pane, waiting};
-use crate::screen::Bottom;
+use crate::pane::{self, Pane};
+use crate::screen::LiveRegion;
 use crate::text::{BOLD, CYAN, DIM, GREEN, Line, PLAIN, Style, YELLOW};
 
 const SPINNER: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠇", "⠏", "⠹"];
-/// How much of a running tool's output is shown when it is unfolded.
-const LIVE_OUTPUT: usize = 10;
-const QUEUE: usize = 4;
-/// How many lines of what a gate is about are shown, also where there is little room.
-const GATE: usize = 8;
+/// Lines of a running tool's output that are shown when it is expanded.
+const LIVE_OUTPUT_LINES: usize = 10;
+/// Queued prompts that are shown.
+const QUEUE_LINES: usize = 4;
+/// Lines of a gate's body that are shown even on a small terminal.
+const GATE_LINES: usize = 8;
 
-/// Where there are fewer columns, what is asked is too torn apart to be read.
-const NARROWEST: usize = 16;
-/// What is said in place of how things stand where a gate has no room.
-const TOO_SMALL: &str = "terminal too small to show the question: make it larger";
+/// On a narrower terminal, a gate is too broken up to be readable.
+const MIN_GATE_WIDTH: usize = 16;
+/// Replaces the status line if a gate does not fit.
+const TOO_SMALL: &str = "terminal too small to show the gate: enlarge it";
 
-/// How large the terminal is.
+/// Size of the terminal in cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size {
     pub(crate) width: usize,
@@ -30,24 +31,24 @@ pub(crate) struct Size {
 }
 
 impl App {
-    /// The lines of what is finished and not on the screen yet.
-    pub(crate) fn finished(&mut self, width: usize) -> Vec<Line> {
-        let unfolded = self.unfolded;
+    /// The lines of finished blocks that are not on the screen yet.
+    pub(crate) fn finished_lines(&mut self, width: usize) -> Vec<Line> {
+        let expanded = self.expanded;
         let pane = self.pane_mut();
-        pane.take_new()
-            .flat_map(|block| block.lines(width, unfolded))
+        pane.take_unpainted()
+            .flat_map(|block| block.lines(width, expanded))
             .collect()
     }
 
-    /// The end of what is finished, to be painted anew.
+    /// The last lines of finished blocks, to redraw the screen.
     pub(crate) fn last_lines(&mut self, size: Size) -> Vec<Line> {
-        let unfolded = self.unfolded;
+        let expanded = self.expanded;
         let pane = self.pane_mut();
-        pane.new = 0;
+        pane.unpainted = 0;
         let mut blocks = Vec::new();
         let mut count = 0;
         for block in pane.blocks.iter().rev() {
-            let lines = block.lines(size.width, unfolded);
+            let lines = block.lines(size.width, expanded);
             count += lines.len();
             blocks.push(lines);
             if count >= size.height {
@@ -59,85 +60,88 @@ impl App {
         lines.into_iter().skip(from).collect()
     }
 
-    pub(crate) fn bottom(&self, size: Size) -> Bottom {
+    pub(crate) fn live_region(&self, size: Size) -> LiveRegion {
         let width = size.width.saturating_sub(1).max(1);
         let room = size.height.saturating_sub(1).max(1);
-        let (written, (row, column)) = self.editor.lines("› ", size.width, (room / 3).max(1));
-        let last = match &self.hint {
+        let (input, (row, column)) = self.editor.lines("› ", size.width, (room / 3).max(1));
+        let status = match &self.hint {
             Some(hint) => vec![hint.clone()],
             None => self.status(width, (room / 5).clamp(1, 3)),
         };
-        let last: Vec<_> = last.into_iter().map(|line| line.cut(width)).collect();
+        let status: Vec<_> = status
+            .into_iter()
+            .map(|line| line.truncate(width))
+            .collect();
         let menu = self.menu_lines(width, room / 3);
-        let ask = |others: usize| {
-            if size.width < NARROWEST {
+        let gate_lines = |others: usize| {
+            if size.width < MIN_GATE_WIDTH {
                 return Vec::new();
             }
-            let left = room.saturating_sub(written.len() + last.len() + others);
-            self.gate_lines(width, GATE.max(room / 2), left)
+            let left = room.saturating_sub(input.len() + status.len() + others);
+            self.gate_lines(width, GATE_LINES.max(room / 2), left)
         };
-        // Where there is little room, what is asked comes before a menu and an empty line.
-        let (mut asked, mut below) = (ask(menu.len() + 1), menu);
-        if asked.is_empty() && self.gate().is_some() {
-            asked = ask(0);
+        // If space is short, the gate takes precedence over the menu and the blank line.
+        let (mut gate, mut below) = (gate_lines(menu.len() + 1), menu);
+        if gate.is_empty() && self.gate().is_some() {
+            gate = gate_lines(0);
             below.clear();
         }
-        let waiting = self.gate().map(|waiting| &waiting.gate.id);
-        let asks = waiting.filter(|_| !asked.is_empty()).cloned();
-        if waiting.is_some() && asks.is_none() {
-            let most = room.saturating_sub(written.len()).max(1);
+        let pending = self.gate().map(|pending| &pending.gate.id);
+        let readable_gate = pending.filter(|_| !gate.is_empty()).cloned();
+        if pending.is_some() && readable_gate.is_none() {
+            let most = room.saturating_sub(input.len()).max(1);
             let lines = Line::new(TOO_SMALL, YELLOW).wrap(width, &Line::default());
             below.extend(lines.into_iter().take(most));
         } else {
-            below.extend(last);
+            below.extend(status);
         }
 
         let mut above = self.live_lines(width);
         let queue = self.queue_lines(width);
-        let left = room.saturating_sub(written.len() + below.len() + 1);
-        let queue = cut_to(queue, left.saturating_sub(asked.len()));
-        let live = left.saturating_sub(asked.len() + queue.len());
-        let too_many = above.len().saturating_sub(live);
-        above.drain(..too_many);
-        above.extend(asked);
+        let left = room.saturating_sub(input.len() + below.len() + 1);
+        let queue = truncate_middle(queue, left.saturating_sub(gate.len()));
+        let live = left.saturating_sub(gate.len() + queue.len());
+        let excess = above.len().saturating_sub(live);
+        above.drain(..excess);
+        above.extend(gate);
         above.extend(queue);
-        if room > written.len() + below.len() + above.len() {
+        if room > input.len() + below.len() + above.len() {
             above.push(Line::default());
         }
         let cursor = (above.len() + row, column.min(size.width.saturating_sub(1)));
-        let lines = above.into_iter().chain(written).chain(below);
-        let lines: Vec<_> = lines.map(|line| line.cut(size.width)).collect();
-        Bottom {
+        let lines = above.into_iter().chain(input).chain(below);
+        let lines: Vec<_> = lines.map(|line| line.truncate(size.width)).collect();
+        LiveRegion {
             lines,
             cursor,
-            asks,
+            readable_gate,
         }
     }
 
-    /// What is being said and done.
+    /// The streaming message and the running tools.
     fn live_lines(&self, width: usize) -> Vec<Line> {
         let pane = self.pane();
         let mut lines = Vec::new();
         let thinking = pane.stream.thinking.trim();
         if !thinking.is_empty() {
-            lines.extend(Block::Thought(thinking.to_owned()).lines(width, self.unfolded));
+            lines.extend(Block::Thinking(thinking.to_owned()).lines(width, self.expanded));
         }
-        let rest = pane.stream.rest();
+        let rest = pane.stream.unfinished();
         if !rest.trim().is_empty() {
             lines.push(Line::default());
             lines.extend(markdown::render(rest, width));
         }
         if let Some((tool, size)) = &pane.stream.call {
-            let text = format!("{} writes a call of {tool} ({size} bytes)", self.spinner());
+            let text = format!("{} writing a call to {tool} ({size} bytes)", self.spinner());
             lines.push(Line::new(&text, DIM));
         }
-        // What is asked about is shown there.
-        let asked = self.gate().map(|waiting| &waiting.gate.origin);
-        let asked = asked.filter(|origin| Some(&origin.thread) == pane.id.as_ref());
-        let is_asked = |call: &CallId| asked.is_some_and(|origin| origin.call == *call);
+        // The call that the gate asks about is shown in the gate.
+        let origin = self.gate().map(|pending| &pending.gate.origin);
+        let origin = origin.filter(|origin| Some(&origin.thread) == pane.id.as_ref());
+        let is_gated = |call: &CallId| origin.is_some_and(|origin| origin.call == *call);
         let others = pane.running.iter();
-        for running in others.filter(|it| self.unfolded || !is_asked(&it.call)) {
-            let mark = if self.is_alive() {
+        for running in others.filter(|it| self.expanded || !is_gated(&it.call)) {
+            let mark = if self.is_animated() {
                 self.spinner()
             } else {
                 "·"
@@ -145,21 +149,26 @@ impl App {
             let mut line = Line::new(mark, YELLOW).with(" ", PLAIN);
             line.push(&running.tool, BOLD);
             line.push(
-                &format!(" {}", summary(&running.tool, &running.args)),
+                &format!(" {}", call_summary(&running.tool, &running.args)),
                 PLAIN,
             );
             let size = match running.lines {
-                _ if self.unfolded => String::new(),
+                _ if self.expanded => String::new(),
                 0 => String::new(),
                 1 => "  1 line: Ctrl-O".to_owned(),
                 count => format!("  {count} lines: Ctrl-O"),
             };
-            let mut line = line.cut(width.saturating_sub(size.len()));
+            let mut line = line.truncate(width.saturating_sub(size.len()));
             line.push(&size, DIM);
-            lines.push(line.cut(width));
-            if self.unfolded {
-                lines.extend(difference(&running.tool, &running.args, width, LIVE_OUTPUT));
-                lines.extend(output(&running.output, width, LIVE_OUTPUT));
+            lines.push(line.truncate(width));
+            if self.expanded {
+                lines.extend(diff_lines(
+                    &running.tool,
+                    &running.args,
+                    width,
+                    LIVE_OUTPUT_LINES,
+                ));
+                lines.extend(output_lines(&running.output, width, LIVE_OUTPUT_LINES));
             }
         }
         lines
@@ -170,9 +179,9 @@ impl App {
         if pane.waiting.is_empty() {
             return Vec::new();
         }
-        let mut lines = vec![Line::new("waits (/queue edit N, /queue rm N):", DIM)];
-        lines.extend(waiting(&pane.waiting, QUEUE));
-        lines.into_iter().map(|line| line.cut(width)).collect()
+        let mut lines = vec![Line::new("queue (/queue edit N, /queue rm N):", DIM)];
+        lines.extend(pane::queue_lines(&pane.waiting, QUEUE_LINES));
+        lines.into_iter().map(|line| line.truncate(width)).collect()
     }
 
     fn menu_lines(&self, width: usize, most: usize) -> Vec<Line> {
@@ -180,12 +189,12 @@ impl App {
             return Vec::new();
         };
         let most = most.max(1);
-        let from = (menu.chosen + 1).saturating_sub(most);
+        let from = (menu.selected + 1).saturating_sub(most);
         let choices = menu.choices.iter().enumerate().skip(from).take(most);
         let names = choices.clone().map(|(_, (choice, _))| choice.trim_end());
         let longest = names.map(|name| Line::plain(name).width()).max();
-        let lines = choices.map(|(number, (choice, what))| {
-            let chosen = number == menu.chosen;
+        let lines = choices.map(|(number, (choice, description))| {
+            let chosen = number == menu.selected;
             let (mark, style) = if chosen {
                 ("▸ ", CYAN)
             } else {
@@ -193,28 +202,31 @@ impl App {
             };
             let line = Line::new(mark, style).with(choice.trim_end(), style);
             let pad = longest.unwrap_or(0) + 4 - line.width();
-            let what = format!("{}{what}", " ".repeat(pad));
-            line.with(what.trim_end(), DIM).cut(width)
+            let description = format!("{}{description}", " ".repeat(pad));
+            line.with(description.trim_end(), DIM).truncate(width)
         });
         lines.collect()
     }
 
     fn spinner(&self) -> &'static str {
-        SPINNER[self.beat % SPINNER.len()]
+        SPINNER[self.spinner_frame % SPINNER.len()]
     }
 
-    /// How things stand, in a line; where it is narrow, in more, but at most so many.
+    /// The status line; on a narrow terminal in up to `most` lines.
     fn status(&self, width: usize, most: usize) -> Vec<Line> {
         let pane = self.pane();
         let dim = |text: &str| Line::new(text, DIM);
-        let mut parts = vec![dim(&self.facts.model)];
-        if pane.context > 0 {
-            parts.push(dim(&share(pane.context, self.facts.window)));
+        let mut parts = vec![dim(&self.info.model)];
+        if pane.context_tokens > 0 {
+            parts.push(dim(&token_share(
+                pane.context_tokens,
+                self.info.context_window,
+            )));
         }
-        if pane.used.micro_dollars > 0 {
-            parts.push(dim(&dollars(pane.used.micro_dollars)));
+        if pane.usage.micro_dollars > 0 {
+            parts.push(dim(&dollars(pane.usage.micro_dollars)));
         }
-        parts.push(dim(&self.facts.sandbox));
+        parts.push(dim(&self.info.sandbox));
         if self.panes.len() > 1 {
             let mut threads = Line::default();
             for (other, number) in self.panes.iter().zip(0..) {
@@ -228,7 +240,7 @@ impl App {
         if width > 60 && !pane.is_busy() && self.editor.is_empty() && self.gates.is_empty() {
             parts.push(dim("/help"));
         }
-        let mut lines = vec![self.doing(pane)];
+        let mut lines = vec![self.activity(pane)];
         for part in parts.into_iter().filter(|part| part.width() > 0) {
             let last = lines.len() - 1;
             let fits = lines[last].width() + 3 + part.width() <= width;
@@ -244,38 +256,38 @@ impl App {
         lines
     }
 
-    /// The state of a thread, as a mark.
+    /// The state of a thread as a symbol.
     pub(crate) fn mark(&self, pane: &Pane) -> &'static str {
-        let asks = |waiting: &Waiting| Some(&waiting.gate.origin.thread) == pane.id.as_ref();
+        let is_own = |pending: &PendingGate| Some(&pending.gate.origin.thread) == pane.id.as_ref();
         match pane.status {
-            _ if self.gates.iter().any(asks) => "◆",
+            _ if self.gates.iter().any(is_own) => "◆",
             StatusKind::Idle => "○",
             StatusKind::BlockedOnDecisionGate => "◆",
             _ => "●",
         }
     }
 
-    fn doing(&self, pane: &Pane) -> Line {
+    fn activity(&self, pane: &Pane) -> Line {
         if !self.ready {
             return Line::new("opening …", DIM);
         }
         let (what, style) = match pane.status {
-            _ if self.gate().is_some() => return Line::new("waits for you", YELLOW),
-            StatusKind::Idle if pane.sent + pane.queued > 0 => ("waits", CYAN),
+            _ if self.gate().is_some() => return Line::new("waiting for you", YELLOW),
+            StatusKind::Idle if pane.unconfirmed + pane.queued > 0 => ("queued", CYAN),
             StatusKind::Idle => return Line::new("ready", GREEN),
-            StatusKind::BlockedOnDecisionGate => return Line::new("waits for you", YELLOW),
-            StatusKind::Queued => ("waits", CYAN),
-            StatusKind::Thinking => ("thinks", CYAN),
-            StatusKind::ToolCalling => ("works", CYAN),
-            StatusKind::Streaming => ("speaks", CYAN),
+            StatusKind::BlockedOnDecisionGate => return Line::new("waiting for you", YELLOW),
+            StatusKind::Queued => ("queued", CYAN),
+            StatusKind::Thinking => ("thinking", CYAN),
+            StatusKind::ToolCalling => ("running tools", CYAN),
+            StatusKind::Streaming => ("responding", CYAN),
         };
         let line = Line::new(&format!("{} {what}", self.spinner()), style);
-        line.with(" (Esc ends it)", DIM)
+        line.with(" (Esc to stop)", DIM)
     }
 }
 
-/// The first of many lines, where not all fit; the last stays.
-fn cut_to(mut lines: Vec<Line>, most: usize) -> Vec<Line> {
+/// At most `most` of the lines: the first ones and the last one.
+fn truncate_middle(mut lines: Vec<Line>, most: usize) -> Vec<Line> {
     if lines.len() <= most {
         return lines;
     }
@@ -287,8 +299,8 @@ fn cut_to(mut lines: Vec<Line>, most: usize) -> Vec<Line> {
     lines
 }
 
-/// Tokens, and how much of the window they are.
-fn share(tokens: u64, window: Option<u64>) -> String {
+/// A number of tokens and its share of the context window.
+fn token_share(tokens: u64, window: Option<u64>) -> String {
     let short = match tokens {
         0..1000 => tokens.to_string(),
         1000..10_000 => format!("{}.{}k", tokens / 1000, tokens % 1000 / 100),
@@ -300,6 +312,7 @@ fn share(tokens: u64, window: Option<u64>) -> String {
     }
 }
 
+/// Formats micro-dollars.
 pub(crate) fn dollars(micro: u64) -> String {
     match micro {
         0 => "$0".to_owned(),

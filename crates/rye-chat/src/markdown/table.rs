@@ -1,31 +1,30 @@
-//! Tables, in columns that fit.
+//! Renders Markdown tables.
 
 use pulldown_cmark::Alignment;
 
 use crate::text::{BOLD, DIM, Line, PLAIN};
 
-/// The least width that a column is squeezed to.
-const LEAST: usize = 4;
-const BETWEEN: &str = " │ ";
+/// Narrowest width to which a column is shrunk.
+const MIN_COLUMN_WIDTH: usize = 4;
+const SEPARATOR: &str = " │ ";
 
-/// A table that is being read.
+/// The cells of a table.
 pub(super) struct Table {
-    /// To which side the cells of a column keep.
-    sides: Vec<Alignment>,
+    alignments: Vec<Alignment>,
     rows: Vec<Vec<Line>>,
     row: Vec<Line>,
 }
 
 impl Table {
-    pub(super) fn new(sides: Vec<Alignment>) -> Self {
+    pub(super) fn new(alignments: Vec<Alignment>) -> Self {
         Self {
-            sides,
+            alignments,
             rows: Vec::new(),
             row: Vec::new(),
         }
     }
 
-    pub(super) fn cell(&mut self, cell: Line) {
+    pub(super) fn push_cell(&mut self, cell: Line) {
         self.row.push(cell);
     }
 
@@ -34,14 +33,14 @@ impl Table {
     }
 
     pub(super) fn lines(self, width: usize) -> Vec<Line> {
-        let widths = self.widths(width);
+        let widths = self.column_widths(width);
         if widths.iter().sum::<usize>() + 3 * widths.len().saturating_sub(1) > width {
             return self.records(width);
         }
         let mut lines = Vec::new();
         for (row, number) in self.rows.into_iter().zip(0..) {
             let head = number == 0;
-            lines.extend(row_lines(row, &widths, &self.sides, head));
+            lines.extend(row_lines(row, &widths, &self.alignments, head));
             if head {
                 let rule: Vec<_> = widths.iter().map(|width| "─".repeat(*width)).collect();
                 lines.push(Line::new(&rule.join("─┼─"), DIM));
@@ -50,8 +49,7 @@ impl Table {
         lines
     }
 
-    /// Where columns do not fit beside each other: each cell in a line, behind what its
-    /// column is called.
+    /// For columns that do not fit side by side: one line per cell, with the column's heading.
     fn records(self, width: usize) -> Vec<Line> {
         let mut rows = self.rows.into_iter();
         let head = rows.next().unwrap_or_default();
@@ -70,8 +68,8 @@ impl Table {
         lines
     }
 
-    /// As wide as their cells, unless that is too wide: then the widest give way.
-    fn widths(&self, width: usize) -> Vec<usize> {
+    /// Column widths: those of the cells, with the widest columns shrunk to fit.
+    fn column_widths(&self, width: usize) -> Vec<usize> {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let mut widths = vec![1; columns];
         for row in &self.rows {
@@ -82,7 +80,7 @@ impl Table {
         let room = width.saturating_sub(3 * columns.saturating_sub(1));
         while widths.iter().sum::<usize>() > room {
             match widths.iter_mut().max() {
-                Some(widest) if *widest > LEAST => *widest -= 1,
+                Some(widest) if *widest > MIN_COLUMN_WIDTH => *widest -= 1,
                 _ => break,
             }
         }
@@ -90,7 +88,7 @@ impl Table {
     }
 }
 
-fn row_lines(row: Vec<Line>, widths: &[usize], sides: &[Alignment], head: bool) -> Vec<Line> {
+fn row_lines(row: Vec<Line>, widths: &[usize], alignments: &[Alignment], head: bool) -> Vec<Line> {
     let cells = row.into_iter().zip(widths);
     let cells: Vec<_> = cells
         .map(|(cell, width)| cell.wrap(*width, &Line::default()))
@@ -100,12 +98,12 @@ fn row_lines(row: Vec<Line>, widths: &[usize], sides: &[Alignment], head: bool) 
         let mut line = Line::default();
         for (width, column) in widths.iter().zip(0..) {
             if column > 0 {
-                line.push(BETWEEN, DIM);
+                line.push(SEPARATOR, DIM);
             }
             let cell = cells.get(column).and_then(|cell| cell.get(number)).cloned();
             let cell = cell.unwrap_or_default();
             let room = width.saturating_sub(cell.width());
-            let before = match sides.get(column) {
+            let before = match alignments.get(column) {
                 Some(Alignment::Right) => room,
                 Some(Alignment::Center) => room / 2,
                 _ => 0,

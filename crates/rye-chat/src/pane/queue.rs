@@ -1,4 +1,4 @@
-//! What waits for a thread.
+//! Queued prompts of a thread.
 
 use rye_engine::protocol::{QueueItem, QueueItemId};
 
@@ -7,46 +7,50 @@ use crate::block::first_line;
 use crate::text::{DIM, Line};
 
 impl Pane {
-    /// A prompt that was sent from here is written down: it will be heard of, or was.
-    pub(crate) fn written(&mut self, item: QueueItemId) {
-        if self.heard.contains(&item) {
-            self.sent = self.sent.saturating_sub(1);
+    /// A prompt sent from here is stored as `item`; its event comes later or has come already.
+    pub(crate) fn on_prompt_queued(&mut self, item: QueueItemId) {
+        if self.confirmed.contains(&item) {
+            self.unconfirmed = self.unconfirmed.saturating_sub(1);
         } else {
-            self.unheard.insert(item);
+            self.stored.insert(item);
         }
     }
 
-    /// What runs and what waits, now.
-    pub(crate) fn queue(&mut self, running: Option<&QueueItemId>, waiting: &[QueueItemId]) {
+    /// Applies a queue event.
+    pub(crate) fn set_queue_state(
+        &mut self,
+        running: Option<&QueueItemId>,
+        waiting: &[QueueItemId],
+    ) {
         self.queued = waiting.len() + usize::from(running.is_some());
-        self.order = waiting.to_vec();
+        self.queue_order = waiting.to_vec();
         self.waiting.retain(|item| waiting.contains(&item.id));
         for item in waiting.iter().chain(running) {
-            self.heard.insert(item.clone());
-            if self.unheard.remove(item) {
-                self.sent = self.sent.saturating_sub(1);
+            self.confirmed.insert(item.clone());
+            if self.stored.remove(item) {
+                self.unconfirmed = self.unconfirmed.saturating_sub(1);
             }
         }
     }
 
-    /// Whether all that was sent is known to be there, and what waits has been looked up.
-    pub(crate) fn is_known(&self) -> bool {
-        self.sent == 0 && self.waiting.len() == self.order.len()
+    /// Whether all sent prompts are confirmed and all queued prompts are loaded.
+    pub(crate) fn is_queue_loaded(&self) -> bool {
+        self.unconfirmed == 0 && self.waiting.len() == self.queue_order.len()
     }
 
-    /// The prompts that were found when it was looked up what waits. That takes its time: what
-    /// was looked up before something came is no news, and what has gone since is gone.
-    pub(crate) fn found(&mut self, found: &[QueueItem]) {
-        let all = self.order.iter();
-        let all = all.map(|id| found.iter().find(|item| item.id == *id).cloned());
+    /// Sets the queued prompts as loaded from the store. The load may be older than the last
+    /// queue event: an incomplete one is ignored, and prompts that have started are dropped.
+    pub(crate) fn set_queue_items(&mut self, items: &[QueueItem]) {
+        let all = self.queue_order.iter();
+        let all = all.map(|id| items.iter().find(|item| item.id == *id).cloned());
         if let Some(waiting) = all.collect() {
             self.waiting = waiting;
         }
     }
 }
 
-/// What a person can read of a queue.
-pub(crate) fn waiting(items: &[QueueItem], most: usize) -> Vec<Line> {
+/// The first `most` queued prompts, one line each.
+pub(crate) fn queue_lines(items: &[QueueItem], most: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for (item, number) in items.iter().zip(1..).take(most) {
         let text = first_line(&item.content, 200);
@@ -86,11 +90,10 @@ mod tests {
         }
     }
 
-    /// What is told comes in order; what is looked up comes when it comes.
     #[test]
-    fn what_was_looked_up_before_is_not_shown_after() {
-        // What was told last, what was looked up one after the other, and what is shown.
-        for (told, looked_up, shown) in [
+    fn queue_load_older_than_the_last_event_is_ignored() {
+        // Queue order from the last event, results of the loads, and prompts shown.
+        for (order, loads, shown) in [
             ("ab", "ab", "ab"),
             ("ab", "ab a", "ab"),
             ("b", "ab", "b"),
@@ -98,13 +101,13 @@ mod tests {
             ("ca", "abc", "ca"),
         ] {
             let mut pane = Pane::new("default", None);
-            let ids: Vec<_> = told.chars().map(|id| item(id).id).collect();
-            pane.queue(None, &ids);
-            for found in looked_up.split(' ') {
-                pane.found(&found.chars().map(item).collect::<Vec<_>>());
+            let ids: Vec<_> = order.chars().map(|id| item(id).id).collect();
+            pane.set_queue_state(None, &ids);
+            for items in loads.split(' ') {
+                pane.set_queue_items(&items.chars().map(item).collect::<Vec<_>>());
             }
             let waiting: String = pane.waiting.iter().map(|it| it.content.as_str()).collect();
-            assert_eq!(waiting, shown, "{told} {looked_up}");
+            assert_eq!(waiting, shown, "{order} {loads}");
         }
     }
 }

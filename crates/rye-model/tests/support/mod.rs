@@ -14,7 +14,7 @@ use rye_engine::model::{
     Delta, Deltas, Model as _, ModelAnswer, ModelError, ModelInfo, ModelRequest, ToolSpec,
 };
 use rye_model::{Api, HttpModel, Key, Price, Provider, Target, Thinking};
-use rye_model_wire::{Reply, Said, Wire};
+use rye_model_wire::{Completion, MockProvider, Reply};
 use rye_protocol::{Message, Part, ResultStatus, Role};
 use serde_json::{Value, json};
 
@@ -162,25 +162,25 @@ pub fn seal(api: Api, number: u32) -> String {
 }
 
 /// Reasoning, text with multi-byte characters, and two parallel calls.
-pub fn rich() -> Said {
-    let mut said = Said::text("Grüße 🎉 \"da\"!\nIch schaue nach.")
-        .after(
+pub fn rich() -> Completion {
+    let mut said = Completion::text("Grüße 🎉 \"da\"!\nIch schaue nach.")
+        .with_thinking(
             "The user wants weather. Let me look.",
             "EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrkzLoky3dl",
         )
-        .and_call(
+        .with_call(
             "toolu_01T1x1fJ34qAmk2tNTrN7Up6",
             "weather",
             json!({ "place": "Zürich" }),
         )
-        .and_call("toolu_01U2x1fJ34qAmk2tNTrN7Up7", "weather", json!({}));
-    (said.input, said.cached, said.output) = (1_000, 600, 40);
+        .with_call("toolu_01U2x1fJ34qAmk2tNTrN7Up7", "weather", json!({}));
+    (said.input_tokens, said.cached_tokens, said.output_tokens) = (1_000, 600, 40);
     said
 }
 
 /// A server with one reply, and a model that is connected to it.
-pub fn asked(api: Api, reply: Reply) -> (Wire, HttpModel) {
-    let wire = Wire::of([reply]);
+pub fn asked(api: Api, reply: Reply) -> (MockProvider, HttpModel) {
+    let wire = MockProvider::with_replies([reply]);
     let model = model(api, &wire.url());
     (wire, model)
 }

@@ -1,74 +1,72 @@
-//! What is typed behind a slash, and what is said first.
+//! Slash commands and the greeting.
 
 use crate::window::Window;
-use crate::{MODEL, NARROW, PAGE, WIDE, same, world};
+use crate::{MODEL, NARROW, PAGE, WIDE, assert_screen, world};
 
 #[test]
-fn who_has_no_key_is_told_what_to_set_and_can_look_around() {
+fn greeting_without_a_key_names_what_is_missing_and_the_demo_model_works() {
     for (name, size) in [("no_key_wide", WIDE), ("no_key_narrow", NARROW)] {
         let world = world(PAGE);
         let window = Window::open(&world, &[], size);
-        same!(name, window.ready());
-        window.press("/model scripted:demo\r");
-        window.shows("answers from the next");
+        assert_screen!(name, window.wait_ready());
+        window.choose_model("scripted:demo");
         window.press("hi\r");
-        window.shows("It said:");
-        window.ready();
+        window.wait_for("● ");
+        window.wait_ready();
     }
 }
 
-/// Each command that answers, on one long screen.
 #[test]
-fn commands_answer() {
-    for (name, size) in [("answers_wide", (80, 150)), ("answers_narrow", (40, 240))] {
+fn commands_print_their_output() {
+    for (name, size) in [("output_wide", (80, 150)), ("output_narrow", (40, 240))] {
         let world = world("{ steps: [], after_last: { text: noted } }");
         assert!(world.run(&["init"]).status.success());
         let window = Window::open(&world, MODEL, size);
-        window.ready();
-        // Before anything was said.
+        window.wait_ready();
+        // Commands that need a message.
         for typed in ["/compact", "/undo", "/fork"] {
             window.press(typed);
             window.press("\r");
-            window.shows(&format!("› {typed}\nnothing was said yet"));
+            window.wait_for(&format!("› {typed}\nthe thread has no messages yet"));
         }
         window.press("hello\r");
-        window.shows("noted");
-        window.ready();
+        window.wait_for("noted");
+        window.wait_ready();
         for (typed, shown) in [
             ("/help", "Ctrl-D"),
             ("/tools", "Writes a text file"),
             ("/cost", "$0"),
-            ("/gates", "nothing waits for a decision"),
-            ("/queue", "nothing waits\n"),
-            ("/model", "/model NAME chooses one"),
-            ("/threads", "/thread KEY goes to one"),
-            ("/compact", "there is nothing to sum up"),
-            ("/undo", "there is no summary to take back"),
+            ("/gates", "no pending gates"),
+            ("/queue", "the queue is empty"),
+            ("/model", "/model NAME to choose one"),
+            ("/threads", "/thread KEY to switch"),
+            ("/compact", "nothing to compact"),
+            ("/undo", "no compaction to undo"),
             ("/verify", "verified"),
             ("/fork", "forked: rye chat"),
         ] {
             window.press(typed);
             window.press("\r");
-            window.until(shown, |screen| {
+            window.wait_until(shown, |screen| {
                 let at = screen.rfind(&format!("› {typed}\n"));
                 at.is_some_and(|at| screen[at..].contains(shown))
             });
         }
-        same!(name, window.ready());
+        assert_screen!(name, window.wait_ready());
         for (typed, hint) in [
-            ("/model nonsense", "there is no model nonsense"),
-            ("/modelx", "there is /model"),
-            ("/queue rm 1", "there is no number 1"),
+            ("/model nonsense", "unknown model nonsense"),
+            ("/modelx", "unknown command /modelx"),
+            ("/queue rm 1", "the queue has no prompt 1"),
         ] {
             window.press(typed);
             window.press("\r");
-            window.shows(hint);
+            window.wait_for(hint);
             window.press("\x15");
         }
         window.press("/export out.jsonl\r");
-        window.shows("out.jsonl");
+        window.wait_for("out.jsonl");
         window.press("/steer now\r");
-        window.shows("› now");
+        window.wait_for("› now");
         window.press("/quit\r");
         let (code, screen) = window.exit();
         assert_eq!(code, 0, "{screen}");
@@ -77,20 +75,20 @@ fn commands_answer() {
 }
 
 #[test]
-fn a_history_is_summed_up_and_the_summary_taken_back() {
+fn history_is_compacted_and_the_compaction_undone() {
     let script = "context_window: 20000\nmax_output: 500\nsteps:\n  - tool_calls: [{ name: bash, args: { command: \
                   'seq 8000' } }]\n  - { text: the answer, usage: { input: 19000, output: 900 } }\nafter_last: { text: \
                   noted }\n";
-    for (name, size) in [("summed_up_wide", WIDE), ("summed_up_narrow", (36, 30))] {
+    for (name, size) in [("compacted_wide", WIDE), ("compacted_narrow", (36, 30))] {
         let world = world(script);
         let window = Window::open(&world, MODEL, size);
-        window.ready();
+        window.wait_ready();
         window.press("go\r");
-        // It is told to go on by itself.
-        window.shows("noted");
-        window.ready();
+        // The agent continues after the compaction.
+        window.wait_for("noted");
+        window.wait_ready();
         window.press("/undo\r");
-        window.shows("the summary was taken back");
-        same!(name, window.ready());
+        window.wait_for("compaction undone");
+        assert_screen!(name, window.wait_ready());
     }
 }

@@ -1,175 +1,180 @@
-//! Where a person must decide.
+//! Gates on the screen.
 
-use crate::window::Window;
-use crate::{LOCAL, MODEL, gate, ran, same, settle, with_deploy, world};
+use crate::window::{LAST_ANSWER, Window};
+use crate::{LOCAL, MODEL, assert_screen, gate, run_count, wait_gate_grace, with_deploy, world};
 
 #[test]
-fn a_gate_shows_what_will_run_and_who_signed_it() {
+fn gate_shows_what_will_run_and_who_signed_it() {
     for (name, size) in [("gate_wide", (80, 30)), ("gate_narrow", (36, 40))] {
         let world = with_deploy();
         let window = Window::open(&world, MODEL, size);
-        window.ready();
+        window.wait_ready();
         window.press("ship it\r");
-        let asked = window.shows("m more");
-        same!(name, asked);
-        settle();
+        let gate_screen = window.wait_gate();
+        assert_screen!(name, gate_screen);
+        wait_gate_grace();
         window.press("y");
-        window.shows("approved by ada");
-        window.shows("It said: once");
-        window.ready();
-        assert_eq!(ran(&world), 1);
+        window.wait_for("approved by ada");
+        window.wait_for("It said: once");
+        window.wait_ready();
+        assert_eq!(run_count(&world), 1);
     }
 }
 
-/// A command and a file outside: exactly what is done, the risk, and one answer for all that
-/// is the same.
 #[test]
-fn an_agents_own_tools_ask_with_the_risk_and_the_difference() {
+fn builtin_tools_ask_with_risk_and_diff_and_a_session_approval_covers_the_same_command() {
     let script = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo once >> ran.txt' } }]\n  \
                   - tool_calls: [{ name: bash, args: { command: 'echo once >> ran.txt' } }]\n  \
                   - tool_calls: [{ name: write, args: { path: ../out.txt, content: \"one\\ntwo\\n\" } }]\n  \
                   - text: done\n";
-    for (name, size) in [("own_wide", (80, 30)), ("own_narrow", (36, 40))] {
+    for (name, size) in [
+        ("builtin_tools_wide", (80, 30)),
+        ("builtin_tools_narrow", (36, 40)),
+    ] {
         let world = world(script);
         let window = Window::open(&world, &[MODEL, LOCAL].concat(), size);
-        window.ready();
+        window.wait_ready();
         window.press("go\r");
-        let command = window.shows("m more");
-        settle();
+        let command = window.wait_gate();
+        wait_gate_grace();
         window.press("a");
-        // The second command is the same, and not asked about.
-        let file = window.until("the file", |screen| {
-            screen.contains("+two") && screen.contains("m more")
+        // The second command is the same, so it needs no gate.
+        let file = window.wait_until("the file", |screen| {
+            screen.contains("+two") && screen.contains(LAST_ANSWER)
         });
-        assert_eq!(ran(&world), 2);
-        settle();
+        assert_eq!(run_count(&world), 2);
+        wait_gate_grace();
         window.press("n");
-        window.shows("done");
-        let all = format!("{command}\n=== a\n{file}\n=== n\n{}", window.ready());
-        same!(name, all);
+        window.wait_for("done");
+        let all = format!("{command}\n=== a\n{file}\n=== n\n{}", window.wait_ready());
+        assert_screen!(name, all);
         assert!(!world.path("out.txt").exists());
     }
 }
 
 #[test]
-fn at_a_gate_one_can_say_no_see_more_and_want_other_arguments() {
-    for (name, size) in [("more_wide", (80, 80)), ("more_narrow", (40, 100))] {
+fn gate_can_be_denied_after_viewing_details_and_cancelling_an_edit() {
+    for (name, size) in [("details_wide", (80, 80)), ("details_narrow", (40, 100))] {
         let world = with_deploy();
         let window = Window::open(&world, MODEL, size);
-        window.ready();
+        window.wait_ready();
         window.press("ship it\r");
-        window.shows("m more");
-        settle();
+        window.wait_gate();
+        wait_gate_grace();
         window.press("m");
-        same!(name, window.shows("\"signed_by\""));
+        assert_screen!(name, window.wait_for("\"signed_by\""));
         window.press("e");
-        window.shows("yes, with these arguments");
+        window.wait_for("approve with these arguments");
         window.press("\x1b");
-        window.until("the gate again", |screen| {
-            !screen.contains("yes, with these arguments")
+        window.wait_until("the gate again", |screen| {
+            !screen.contains("approve with these arguments")
         });
         window.press("n");
-        window.shows("denied by ada");
-        window.ready();
-        assert_eq!(ran(&world), 0);
+        window.wait_for("denied by ada");
+        window.wait_ready();
+        assert_eq!(run_count(&world), 0);
     }
 }
 
 #[test]
-fn arguments_are_edited_and_what_was_written_is_what_runs() {
-    for (name, size) in [("edit_wide", (80, 40)), ("edit_narrow", (40, 40))] {
+fn edited_arguments_are_what_runs() {
+    for (name, size) in [
+        ("edit_arguments_wide", (80, 40)),
+        ("edit_arguments_narrow", (40, 40)),
+    ] {
         let world = with_deploy();
         let window = Window::open(&world, MODEL, size);
-        window.ready();
+        window.wait_ready();
         window.press("ship it\r");
-        window.shows("m more");
-        settle();
+        window.wait_gate();
+        wait_gate_grace();
         window.press("e");
-        same!(name, window.shows("yes, with these arguments"));
-        // It is a document of three lines.
+        assert_screen!(name, window.wait_for("approve with these arguments"));
+        // Delete the three lines of the JSON document.
         window.press("\x15\x7f\x15\x7f\x15{\"to\": \"test\"}\r");
-        window.shows("approved with other arguments");
-        window.shows("{\"to\":\"test\"}");
-        window.ready();
-        assert_eq!(ran(&world), 1);
+        window.wait_for("approved with edited arguments");
+        window.wait_for("{\"to\":\"test\"}");
+        window.wait_ready();
+        assert_eq!(run_count(&world), 1);
         window.press("/verify\r");
-        window.shows("verified");
+        window.wait_for("verified");
     }
 }
 
 #[test]
-fn what_is_typed_into_a_gate_that_just_came_is_writing_not_an_answer() {
+fn text_typed_before_a_gate_appeared_is_a_draft() {
     let world = with_deploy();
     let window = Window::open(&world, MODEL, (80, 30));
-    window.ready();
-    // All of it comes at once, as from somebody who types ahead.
+    window.wait_ready();
+    // Typed ahead, before the gate is on the screen.
     window.press("ship it\ryes please");
-    window.shows("m more");
-    window.shows("› yes please");
-    assert_eq!(ran(&world), 0);
+    window.wait_gate();
+    window.wait_for("› yes please");
+    assert_eq!(run_count(&world), 0);
     window.press("\t");
-    window.shows("one key up");
-    settle();
+    window.wait_for("saved: press");
+    wait_gate_grace();
     window.press("y");
-    window.shows("It said: once");
+    window.wait_for("It said: once");
     window.press("\x1b[A");
-    window.shows("› yes please");
+    window.wait_for("› yes please");
 }
 
-/// Somebody else is quicker: what was asked here is not any more, and it goes on.
 #[test]
-fn a_gate_that_is_answered_elsewhere_goes_away() {
-    for (name, size) in [("elsewhere_wide", (80, 30)), ("elsewhere_narrow", (36, 40))] {
+fn gate_answered_elsewhere_closes_and_keeps_the_draft() {
+    for (name, size) in [
+        ("answered_elsewhere_wide", (80, 30)),
+        ("answered_elsewhere_narrow", (36, 40)),
+    ] {
         let world = with_deploy();
         let window = Window::open(&world, MODEL, size);
-        window.ready();
+        window.wait_ready();
         window.press("ship it\r");
-        window.shows("m more");
+        window.wait_gate();
         window.press("half written");
-        let asked = window.shows("› half written");
+        let gate_screen = window.wait_for("› half written");
         let approved = world.run(&["gate", "approve", &gate(&world)]);
         assert!(approved.status.success(), "{approved:?}");
-        window.shows("It said: once");
-        let gone = window.ready();
+        window.wait_for("It said: once");
+        let gone = window.wait_ready();
         assert!(gone.contains("› half written"), "{gone}");
-        same!(name, format!("{asked}\n=== rye gate approve\n{gone}"));
-        assert_eq!(ran(&world), 1);
+        assert_screen!(name, format!("{gate_screen}\n=== rye gate approve\n{gone}"));
+        assert_eq!(run_count(&world), 1);
     }
 }
 
-/// A question that cannot be read has no answer: what is pressed there is writing.
 #[test]
-fn a_gate_that_has_no_room_takes_no_letters() {
+fn gate_that_does_not_fit_takes_no_answer() {
     let script = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo once >> ran.txt' } }]\n  \
                   - text: done\n";
     for size in [(80, 3), (20, 4), (80, 5), (30, 8)] {
         let world = world(script);
         let window = Window::open(&world, &[MODEL, LOCAL].concat(), size);
-        window.until("ready", |screen| screen.contains("ready"));
+        window.wait_until("ready", |screen| screen.contains("ready"));
         window.press("go\r");
-        window.shows("terminal too small");
-        settle();
+        window.wait_for("terminal too small");
+        wait_gate_grace();
         window.press("y");
-        window.shows("› y");
-        assert_eq!(ran(&world), 0, "{size:?}");
-        window.resized(80, 24);
-        window.shows("may it?  run: echo once");
+        window.wait_for("› y");
+        assert_eq!(run_count(&world), 0, "{size:?}");
+        window.resize_and_wait(80, 24);
+        window.wait_for("approve?  run: echo once");
         window.press("\t");
-        window.shows("one key up");
-        settle();
-        // Seen once, and not any more.
-        window.resized(size.0, size.1);
-        window.shows("terminal too small");
+        window.wait_for("saved: press");
+        wait_gate_grace();
+        // It was readable once, but is not any more.
+        window.resize_and_wait(size.0, size.1);
+        window.wait_for("terminal too small");
         window.press("y");
-        window.shows("› y");
-        window.resized(80, 10);
-        let screen = window.shows("m more");
-        assert!(screen.contains("may it?  run: echo once"), "{screen}");
+        window.wait_for("› y");
+        window.resize_and_wait(80, 10);
+        let screen = window.wait_gate();
+        assert!(screen.contains("approve?  run: echo once"), "{screen}");
         window.press("\t");
-        window.shows("one key up");
-        settle();
+        window.wait_for("saved: press");
+        wait_gate_grace();
         window.press("y");
-        window.shows("done");
-        assert_eq!(ran(&world), 1, "{size:?}");
+        window.wait_for("done");
+        assert_eq!(run_count(&world), 1, "{size:?}");
     }
 }

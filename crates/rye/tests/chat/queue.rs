@@ -1,100 +1,103 @@
-//! What is sent while the agent works.
+//! Prompts that are sent while the agent works.
 
-use crate::window::Window;
-use crate::{MODEL, NARROW, SLOW, WIDE, same, still, world};
+use crate::window::{BUSY, Window};
+use crate::{MODEL, NARROW, SLOW, WIDE, assert_screen, without_spinner, world};
 
 #[test]
-fn what_is_sent_while_the_agent_works_waits_and_can_be_changed() {
+fn queued_prompts_can_be_edited_removed_and_overtaken() {
     for (name, size) in [("queue_wide", WIDE), ("queue_narrow", NARROW)] {
         let world = world(SLOW);
         let window = Window::open(&world, MODEL, size);
-        window.ready();
+        window.wait_ready();
         window.press("first\r");
-        window.shows("› first");
+        window.wait_for("› first");
         window.press("second\r");
         window.press("third\r");
-        let queued = window.shows("2. third");
-        same!(name, still(&queued));
+        let queued = window.wait_for("2. third");
+        assert_screen!(name, without_spinner(&queued));
         window.press("/queue edit 1\r");
-        window.shows("› second");
+        window.wait_for("› second");
         window.press(" changed\r");
-        window.shows("2. second changed");
+        window.wait_for("2. second changed");
         window.press("/queue rm 1\r");
-        window.shows("taken out: third");
-        window.shows("1. second changed");
+        window.wait_for("removed: third");
+        window.wait_for("1. second changed");
         window.press("now this");
         window.press("\x13");
-        // It is asked at once, and what waited still waits.
-        window.until("the steered prompt", |screen| {
-            let ended = screen.find("ended");
-            let asked = screen.find("› now this");
-            let waits = screen.find("1. second changed");
-            ended.is_some() && ended < asked && asked < waits
+        // The steered prompt starts at once, and the queued one stays queued.
+        window.wait_until("the steered prompt", |screen| {
+            let stopped = screen.find("stopped");
+            let started = screen.find("› now this");
+            let queued = screen.find("1. second changed");
+            stopped.is_some() && stopped < started && started < queued
         });
     }
 }
 
 #[test]
-fn one_can_steer_and_end_the_work_and_what_is_written_stays() {
+fn agent_can_be_steered_and_stopped_and_the_draft_stays() {
     for (name, size) in [("steered_wide", WIDE), ("steered_narrow", NARROW)] {
         let world = world(SLOW);
         let window = Window::open(&world, MODEL, size);
-        window.ready();
+        window.wait_ready();
         window.press("first\r");
-        window.shows("(Esc ends it)");
+        window.wait_for(BUSY);
         window.press("second\x13");
-        let steered = window.until("the second", |screen| {
-            let ended = screen.find("ended");
-            ended.is_some() && ended < screen.find("› second") && screen.contains("(Esc ends it)")
+        let steered = window.wait_until("the second", |screen| {
+            let stopped = screen.find("stopped");
+            stopped.is_some() && stopped < screen.find("› second") && screen.contains(BUSY)
         });
         window.press("half a thou");
-        window.shows("› half a thou");
+        window.wait_for("› half a thou");
         window.press("\x1b");
-        window.until("both have ended", |screen| {
-            screen.matches("\nended").count() == 2
+        window.wait_until("two stops", |screen| {
+            screen.matches("\nstopped").count() == 2
         });
-        let ended = window.ready();
+        let ended = window.wait_ready();
         assert!(ended.contains("› half a thou"), "{ended}");
-        same!(name, format!("{}\n=== Esc\n{ended}", still(&steered)));
+        assert_screen!(
+            name,
+            format!("{}\n=== Esc\n{ended}", without_spinner(&steered))
+        );
     }
 }
 
 #[test]
-fn what_waited_is_given_back_when_the_work_is_ended() {
-    for (name, size) in [("ended_wide", WIDE), ("ended_narrow", NARROW)] {
+fn queued_prompts_return_to_the_input_when_the_agent_is_stopped() {
+    for (name, size) in [("aborted_wide", WIDE), ("aborted_narrow", NARROW)] {
         let world = world(SLOW);
         let window = Window::open(&world, MODEL, size);
-        window.ready();
+        window.wait_ready();
         window.press("first\r");
-        window.shows("› first");
+        window.wait_for("› first");
         window.press("second\rthird\r");
-        window.shows("2. third");
+        window.wait_for("2. third");
         window.press("\x1b");
-        let ended = window.until("what waited", |screen| {
+        let ended = window.wait_until("the queued prompts", |screen| {
             screen.contains("› second\n\n  third\nready ·")
         });
-        same!(name, ended);
-        // Where something is being written, it is one key up.
+        assert_screen!(name, ended);
+        // With a draft in the input, they go to the history.
         window.press("\x03fourth\r");
-        window.shows("› fourth");
+        window.wait_for("› fourth");
         window.press("fifth\r");
-        window.shows("1. fifth");
+        window.wait_for("1. fifth");
         window.press("half written\x1b");
-        window.shows("what was not asked is one key up");
+        window.wait_for("unsent prompt saved");
         window.press("\x1b[A");
-        window.shows("› fifth\nready ·");
+        window.wait_for("› fifth\nready ·");
     }
 }
 
 #[test]
-fn who_speaks_goes_on_speaking_while_something_waits() {
+fn answer_keeps_streaming_while_a_prompt_is_queued() {
     let script = "steps:\n  - { text: 'first second', chunk_chars: 6, chunk_ms: 600000 }\n";
     let world = world(script);
     let window = Window::open(&world, MODEL, WIDE);
-    window.ready();
+    window.wait_ready();
     window.press("go\r");
-    window.shows("speaks (Esc ends it)");
+    window.wait_for("responding (Esc to stop)");
     window.press("more\r");
-    let queued = window.shows("1. more");
-    assert!(queued.contains("speaks (Esc ends it)"), "{queued}");
+    let queued = window.wait_for("1. more");
+    assert!(queued.contains("responding (Esc to stop)"), "{queued}");
 }

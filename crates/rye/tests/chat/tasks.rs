@@ -1,10 +1,12 @@
-//! Work that an agent gives to another.
+//! Gates of tasks, shown in the parent's chat.
 
 use crate::support::World;
 use crate::window::Window;
-use crate::{LOCAL, MODEL, gate, ran, same, session, settle, still, world};
+use crate::{
+    LOCAL, MODEL, assert_screen, gate, run_count, session, wait_gate_grace, without_spinner, world,
+};
 
-/// A model that gives work to another, which asks before it does it.
+/// A project with an agent that starts a task whose command needs approval.
 fn with_task() -> World {
     let world = world(
         "steps:\n  - tool_calls: [{ name: task, args: { prompt: 'look after it', model: 'scripted:child.yaml' } }]\n  \
@@ -17,47 +19,47 @@ fn with_task() -> World {
 }
 
 #[test]
-fn the_gate_of_a_task_is_asked_here_and_goes_away_when_it_is_answered_elsewhere() {
+fn task_gate_is_shown_and_closes_when_answered_elsewhere() {
     for (name, size) in [("task_wide", (80, 24)), ("task_narrow", (36, 30))] {
         let world = with_task();
         let window = Window::open(&world, &[MODEL, LOCAL].concat(), size);
-        window.ready();
+        window.wait_ready();
         window.press("go\r");
-        let asked = window.shows("m more");
+        let gate_screen = window.wait_gate();
         let approved = world.run(&["gate", "approve", &gate(&world)]);
         assert!(approved.status.success(), "{approved:?}");
-        window.shows("They said: It is once");
-        // Two sessions tell of it, each in its own order.
-        window.until("the end", |screen| {
+        window.wait_for("They said: It is once");
+        // Events of the two sessions arrive in any order.
+        window.wait_until("the end", |screen| {
             screen.contains("ready ·") && screen.contains("approved by ada (cli)")
         });
-        same!(name, asked);
-        assert_eq!(ran(&world), 1);
+        assert_screen!(name, gate_screen);
+        assert_eq!(run_count(&world), 1);
     }
 }
 
 #[test]
-fn after_a_kill_the_gate_of_a_task_waits_and_all_is_as_it_was() {
+fn task_gate_is_still_pending_after_a_kill() {
     for (name, size) in [
         ("task_resumed_wide", (80, 24)),
         ("task_resumed_narrow", (36, 30)),
     ] {
         let world = with_task();
         let window = Window::open(&world, &[MODEL, LOCAL].concat(), size);
-        window.ready();
+        window.wait_ready();
         window.press("go\r");
-        window.shows("m more");
+        window.wait_gate();
         window.kill();
-        // It knows its model, and where its tools work.
+        // The session has stored its model and sandbox.
         let window = Window::open(&world, &["--session", &session(&world)], size);
-        let asked = window.shows("m more");
-        same!(name, still(&asked));
-        assert_eq!(ran(&world), 0);
-        settle();
+        let gate_screen = window.wait_gate();
+        assert_screen!(name, without_spinner(&gate_screen));
+        assert_eq!(run_count(&world), 0);
+        wait_gate_grace();
         window.press("y");
-        window.shows("approved by ada (chat)");
-        window.shows("They said: It is once");
-        window.ready();
-        assert_eq!(ran(&world), 1);
+        window.wait_for("approved by ada (chat)");
+        window.wait_for("They said: It is once");
+        window.wait_ready();
+        assert_eq!(run_count(&world), 1);
     }
 }

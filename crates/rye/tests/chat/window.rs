@@ -1,4 +1,6 @@
-//! A real terminal: a pseudo-terminal whose other end is read by an emulator.
+//! The chat on a pseudo-terminal, with an emulator that reads the screen.
+//!
+//! The texts that tests wait for more than once are named here.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,20 +20,27 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::support::World;
 
-/// Longer than anything takes.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// How much the emulator remembers of what has scrolled away.
+/// Longer than any step takes.
+const TIMEOUT: Duration = Duration::from_mins(1);
+/// Lines that the emulator keeps in its scrollback.
 const SCROLLBACK: usize = 5000;
 
-/// What has come so far.
-struct Seen {
+/// The answer that every approval gate lists last.
+pub(crate) const LAST_ANSWER: &str = "m more";
+/// Shown while the agent works.
+pub(crate) const BUSY: &str = "(Esc to stop)";
+/// Printed when the chat ends, followed by the session.
+pub(crate) const RESUME_HINT: &str = "resume with: rye chat --session";
+
+/// Output so far.
+struct Output {
     parser: vt100::Parser,
     bytes: Vec<u8>,
     ended: bool,
 }
 
-impl Seen {
-    /// Whether the end of a picture is still to come.
+impl Output {
+    /// Whether a synchronised update has started and not ended.
     fn is_painting(&self) -> bool {
         let last = |mark: &[u8]| self.bytes.windows(mark.len()).rposition(|it| it == mark);
         last(b"\x1b[?2026h") > last(b"\x1b[?2026l")
@@ -40,11 +49,11 @@ impl Seen {
 
 /// A chat on a terminal.
 pub(crate) struct Window<'a> {
-    /// Where it lives.
+    /// Keeps the directories of the chat.
     _world: &'a World,
     master: File,
     child: Child,
-    seen: Arc<(Mutex<Seen>, Condvar)>,
+    output: Arc<(Mutex<Output>, Condvar)>,
 }
 
 impl<'a> Window<'a> {
@@ -64,7 +73,7 @@ impl<'a> Window<'a> {
         Self::start(world, &line, size, variables)
     }
 
-    /// A shell, which finds the binary as `$RYE`.
+    /// Runs a shell script that finds the binary as `$RYE`.
     pub(crate) fn shell(world: &'a World, script: &str, size: (u16, u16)) -> Self {
         let rye = world.command();
         let path = rye.get_program().to_str().unwrap();
@@ -85,10 +94,10 @@ impl<'a> Window<'a> {
         let name = ptsname(&master, Vec::new()).unwrap();
         let name = Path::new(OsStr::from_bytes(name.as_bytes()));
         let slave = File::options().read(true).write(true).open(name).unwrap();
-        let [input, output, error] = [(); 3].map(|()| slave.try_clone().unwrap());
+        let [input, stdout, error] = [(); 3].map(|()| slave.try_clone().unwrap());
         drop(slave);
         let rye = world.command();
-        // So that the terminal is its own, and it hears of new sizes.
+        // A controlling terminal, so that the process receives SIGWINCH.
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait"]).args(line).env_clear();
         for (name, value) in rye.get_envs() {
@@ -102,22 +111,22 @@ impl<'a> Window<'a> {
         if let Some(folder) = rye.get_current_dir() {
             command.current_dir(folder);
         }
-        command.stdin(input).stdout(output).stderr(error);
+        command.stdin(input).stdout(stdout).stderr(error);
         let child = command.process_group(0).spawn().unwrap();
         let master = File::from(master);
-        let seen = Seen {
+        let output = Output {
             parser: vt100::Parser::new(some(height), some(width), SCROLLBACK),
             bytes: Vec::new(),
             ended: false,
         };
-        let seen = Arc::new((Mutex::new(seen), Condvar::new()));
-        let (reader, all) = (master.try_clone().unwrap(), Arc::clone(&seen));
+        let output = Arc::new((Mutex::new(output), Condvar::new()));
+        let (reader, all) = (master.try_clone().unwrap(), Arc::clone(&output));
         std::thread::spawn(move || read(reader, &all));
         Self {
             _world: world,
             master,
             child,
-            seen,
+            output,
         }
     }
 
@@ -126,84 +135,116 @@ impl<'a> Window<'a> {
     }
 
     pub(crate) fn resize(&self, width: u16, height: u16) {
-        let (seen, _) = &*self.seen;
-        let mut seen = seen.lock().unwrap();
-        seen.parser.screen_mut().set_size(some(height), some(width));
+        let (output, _) = &*self.output;
+        let mut output = output.lock().unwrap();
+        output
+            .parser
+            .screen_mut()
+            .set_size(some(height), some(width));
         tcsetwinsize(&self.master, size(width, height)).unwrap();
     }
 
-    /// The same where it may have ended: then nobody reads it.
+    /// Presses keys in a chat that may have ended.
     pub(crate) fn try_press(&self, keys: &str) {
         let _ = (&self.master).write_all(keys.as_bytes());
     }
 
-    /// Another size, and the picture that is painted anew for it.
+    /// Resizes the terminal and waits for the redraw.
     #[track_caller]
-    pub(crate) fn resized(&self, width: u16, height: u16) {
-        let (seen, news) = &*self.seen;
-        let before = seen.lock().unwrap().bytes.len();
+    pub(crate) fn resize_and_wait(&self, width: u16, height: u16) {
+        let (output, changed) = &*self.output;
+        let before = output.lock().unwrap().bytes.len();
         self.resize(width, height);
-        let mut seen = seen.lock().unwrap();
-        let end = Instant::now() + PATIENCE;
-        // From the first corner on: that is done for nothing else.
+        let mut output = output.lock().unwrap();
+        let end = Instant::now() + TIMEOUT;
+        // Only a redraw moves the cursor to the top left corner.
         let is_new = |bytes: &[u8]| bytes.windows(3).any(|it| it == b"\x1b[H");
-        while !is_new(&seen.bytes[before..]) || seen.is_painting() {
+        while !is_new(&output.bytes[before..]) || output.is_painting() {
             let left = end.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero() && !seen.ended, "it is not painted anew");
-            seen = news.wait_timeout(seen, left).unwrap().0;
+            assert!(!left.is_zero() && !output.ended, "the chat does not redraw");
+            output = changed.wait_timeout(output, left).unwrap().0;
         }
     }
 
-    /// Waits until the screen is as it is wanted.
+    /// Waits until the screen satisfies a condition.
     #[track_caller]
-    pub(crate) fn until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
-        match self.until_or_end(what, wanted) {
+    pub(crate) fn wait_until(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+        match self.wait_until_or_exit(what, wanted) {
             Ok(screen) => screen,
-            Err(screen) => panic!("waited for {what} and it ended:\n{screen}"),
+            Err(screen) => panic!("waited for {what} and the chat ended:\n{screen}"),
         }
     }
 
-    /// The same, or what was to be seen when it ended.
+    /// The same; the error is the last screen of a chat that ended.
     #[track_caller]
-    pub(crate) fn until_or_end(
+    pub(crate) fn wait_until_or_exit(
         &self,
         what: &str,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<String, String> {
-        let (seen, news) = &*self.seen;
-        let mut seen = seen.lock().unwrap();
-        let end = Instant::now() + PATIENCE;
+        let (output, changed) = &*self.output;
+        let mut output = output.lock().unwrap();
+        let end = Instant::now() + TIMEOUT;
         loop {
-            let screen = tidy(&seen.parser.screen().contents());
-            // A picture counts once it is whole.
-            if !seen.is_painting() && wanted(&screen) {
+            let screen = tidy(&output.parser.screen().contents());
+            // Ignore a screen that is partially painted.
+            if !output.is_painting() && wanted(&screen) {
                 return Ok(screen);
             }
-            if seen.ended {
+            if output.ended {
                 return Err(screen);
             }
             let left = end.saturating_duration_since(Instant::now());
             assert!(!left.is_zero(), "waited for {what} and saw:\n{screen}");
-            seen = news.wait_timeout(seen, left).unwrap().0;
+            output = changed.wait_timeout(output, left).unwrap().0;
         }
     }
 
+    /// Waits until a text is on the screen.
     #[track_caller]
-    pub(crate) fn shows(&self, text: &str) -> String {
-        self.until(text, |screen| screen.contains(text))
+    pub(crate) fn wait_for(&self, text: &str) -> String {
+        self.wait_until(text, |screen| screen.contains(text))
     }
 
-    /// Waits until nobody works and nobody is asked.
+    /// Waits until a gate with its answers is on the screen.
     #[track_caller]
-    pub(crate) fn ready(&self) -> String {
-        self.until("ready", |screen| screen.contains("ready ·"))
+    pub(crate) fn wait_gate(&self) -> String {
+        self.wait_for(LAST_ANSWER)
     }
 
-    /// All that can be scrolled back to, and the screen.
-    pub(crate) fn scrolled(&self) -> String {
-        let (seen, _) = &*self.seen;
-        let mut seen = seen.lock().unwrap();
-        let screen = seen.parser.screen_mut();
+    /// Waits until `count` gates were printed line by line, and the prompt below the last.
+    #[track_caller]
+    pub(crate) fn wait_plain_gate(&self, count: usize) -> String {
+        self.wait_until("a gate and the prompt", |screen| {
+            screen.matches(LAST_ANSWER).count() == count
+                && screen.ends_with(&format!("{LAST_ANSWER}\n>"))
+        })
+    }
+
+    /// Waits for the prompt of a chat that has printed nothing else.
+    #[track_caller]
+    pub(crate) fn wait_plain_prompt(&self) -> String {
+        self.wait_until("the prompt", |screen| screen == ">")
+    }
+
+    /// Chooses a model with `/model`.
+    #[track_caller]
+    pub(crate) fn choose_model(&self, name: &str) {
+        self.press(&format!("/model {name}\r"));
+        self.wait_for(&format!("using {name}"));
+    }
+
+    /// Waits until the agent is idle and no gate is pending.
+    #[track_caller]
+    pub(crate) fn wait_ready(&self) -> String {
+        self.wait_until("ready", |screen| screen.contains("ready ·"))
+    }
+
+    /// The scrollback and the screen.
+    pub(crate) fn full_text(&self) -> String {
+        let (output, _) = &*self.output;
+        let mut output = output.lock().unwrap();
+        let screen = output.parser.screen_mut();
         screen.set_scrollback(usize::MAX);
         let most = screen.scrollback();
         let mut text = String::new();
@@ -223,11 +264,11 @@ impl<'a> Window<'a> {
         text + &tidy(&screen.contents())
     }
 
-    /// A line of the screen, with what gives it its colours.
-    pub(crate) fn painted(&self, text: &str) -> String {
-        let (seen, _) = &*self.seen;
-        let seen = seen.lock().unwrap();
-        let screen = seen.parser.screen();
+    /// The line of the screen that contains a text, with its escape sequences.
+    pub(crate) fn formatted_line(&self, text: &str) -> String {
+        let (output, _) = &*self.output;
+        let output = output.lock().unwrap();
+        let screen = output.parser.screen();
         let (_, width) = screen.size();
         let width = width.get();
         let mut rows = screen.rows(0, width).zip(screen.rows_formatted(0, width));
@@ -235,20 +276,20 @@ impl<'a> Window<'a> {
         row.unwrap().1
     }
 
-    /// Every byte that came.
+    /// All output so far.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        let (seen, _) = &*self.seen;
-        seen.lock().unwrap().bytes.clone()
+        let (output, _) = &*self.output;
+        output.lock().unwrap().bytes.clone()
     }
 
-    /// Ends it as a machine does that loses its power.
+    /// Kills the chat without warning.
     pub(crate) fn kill(mut self) {
         self.end();
     }
 
     fn end(&mut self) {
         let outer = Pid::from_child(&self.child);
-        // `setsid` waits for the chat, which is in a session of its own below it.
+        // `setsid` waits for the chat, which is its child.
         let number = outer.as_raw_nonzero();
         let file = format!("/proc/{number}/task/{number}/children");
         let below = std::fs::read_to_string(file).unwrap_or_default();
@@ -261,26 +302,29 @@ impl<'a> Window<'a> {
         for pid in &all {
             let _ = kill_process(*pid, Signal::KILL);
         }
-        // Whoever goes on with its session must find it gone, to its last thread.
+        // The next process that opens the session must find this one gone.
         for handle in handles {
-            assert!(handle.wait(Some(PATIENCE)).unwrap(), "it cannot be killed");
+            assert!(
+                handle.wait(Some(TIMEOUT)).unwrap(),
+                "the process does not end"
+            );
         }
         let _ = self.child.wait();
     }
 
-    /// How it ended.
+    /// Waits for the end and returns the exit code and the last screen.
     pub(crate) fn exit(mut self) -> (i32, String) {
-        let (seen, news) = &*self.seen;
-        let mut all = seen.lock().unwrap();
-        let end = Instant::now() + PATIENCE;
+        let (output, changed) = &*self.output;
+        let mut all = output.lock().unwrap();
+        let end = Instant::now() + TIMEOUT;
         while !all.ended {
             let left = end.saturating_duration_since(Instant::now());
             assert!(
                 !left.is_zero(),
-                "it does not end:\n{}",
+                "the chat does not end:\n{}",
                 all.parser.screen().contents()
             );
-            all = news.wait_timeout(all, left).unwrap().0;
+            all = changed.wait_timeout(all, left).unwrap().0;
         }
         let screen = tidy(&all.parser.screen().contents());
         drop(all);
@@ -309,17 +353,17 @@ fn size(width: u16, height: u16) -> Winsize {
     }
 }
 
-fn read(mut from: File, all: &(Mutex<Seen>, Condvar)) {
-    let (seen, news) = all;
+fn read(mut from: File, all: &(Mutex<Output>, Condvar)) {
+    let (output, changed) = all;
     let mut buffer = [0; 16 * 1024];
     loop {
-        // A terminal that nobody holds any more gives an error, not an end.
+        // Reading from a terminal without a slave fails instead of reporting the end.
         let count = from.read(&mut buffer).unwrap_or(0);
-        let mut seen = seen.lock().unwrap();
-        seen.ended = count == 0;
-        seen.parser.process(&buffer[..count]);
-        seen.bytes.extend(&buffer[..count]);
-        news.notify_all();
+        let mut output = output.lock().unwrap();
+        output.ended = count == 0;
+        output.parser.process(&buffer[..count]);
+        output.bytes.extend(&buffer[..count]);
+        changed.notify_all();
         if count == 0 {
             return;
         }

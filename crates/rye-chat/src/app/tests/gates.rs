@@ -1,4 +1,4 @@
-//! Gates: when they can be read, and who may answer them.
+//! When a gate is readable and which input answers it.
 
 use std::time::Duration;
 
@@ -33,19 +33,19 @@ fn gate(actions: &[&str]) -> Gate {
     }
 }
 
-/// A gate, painted at a time.
-fn painted(app: &mut App, gate: Gate, now: Instant) {
-    app.ask(gate);
+/// Adds a gate and paints it at `now`.
+fn paint_gate(app: &mut App, gate: Gate, now: Instant) {
+    app.add_gate(gate);
     let size = Size {
         width: 80,
         height: 24,
     };
-    let picture = app.bottom(size);
-    app.painted(&picture, now);
+    let region = app.live_region(size);
+    app.on_painted(&region, now);
 }
 
 #[test]
-fn a_gate_takes_letters_only_once_it_was_seen_and_nothing_is_being_written() {
+fn gate_takes_keys_only_after_the_grace_period_and_without_a_draft() {
     let now = Instant::now();
     let later = now + Duration::from_secs(1);
     let decide = |action: &str| Effect::Decide {
@@ -56,25 +56,25 @@ fn a_gate_takes_letters_only_once_it_was_seen_and_nothing_is_being_written() {
     let all = ["approve", "approve_session", "approve_project", "deny"];
     for (key, action) in [("y", all[0]), ("a", all[1]), ("p", all[2]), ("N", all[3])] {
         let mut app = app();
-        painted(&mut app, gate(&all), now);
+        paint_gate(&mut app, gate(&all), now);
         assert_eq!(press(&mut app, key, now), [], "too early");
-        app.editor.take();
+        app.editor.take_text();
         assert_eq!(press(&mut app, key, later), [decide(action)]);
     }
     let mut app = app();
-    painted(&mut app, gate(&all), now);
+    paint_gate(&mut app, gate(&all), now);
     assert_eq!(press(&mut app, "xy", later), []);
     assert_eq!(app.editor.text(), "xy");
     assert_eq!(press(&mut app, "\ty", later), [decide("approve")]);
-    app.answered(&gate(&[]).id);
+    app.mark_answered(&gate(&[]).id);
     assert_eq!(press(&mut app, "y", later), [], "once is enough");
 }
 
 #[test]
-fn words_answer_a_question_and_other_arguments_must_be_json() {
+fn text_answers_a_question_and_edited_arguments_must_be_json() {
     let now = Instant::now() + Duration::from_secs(1);
     let mut app = app();
-    painted(&mut app, gate(&[]), Instant::now());
+    paint_gate(&mut app, gate(&[]), Instant::now());
     let effects = press(&mut app, "blue\r", now);
     let expected = Effect::Decide {
         gate: gate(&[]).id,
@@ -84,9 +84,9 @@ fn words_answer_a_question_and_other_arguments_must_be_json() {
     assert_eq!(effects, [expected]);
 
     let mut app = self::app();
-    painted(&mut app, gate(&["approve", "deny"]), Instant::now());
+    paint_gate(&mut app, gate(&["approve", "deny"]), Instant::now());
     assert_eq!(press(&mut app, "e", now), []);
-    assert_eq!(app.editor.text(), "e", "there are no arguments to edit");
+    assert_eq!(app.editor.text(), "e", "the gate has no editable arguments");
 
     let mut app = self::app();
     let mut editable = gate(&["approve", "deny"]);
@@ -94,12 +94,12 @@ fn words_answer_a_question_and_other_arguments_must_be_json() {
         .context
         .insert("params".to_owned(), json!({ "to": "prod" }));
     editable.context.insert("editable".to_owned(), json!(true));
-    painted(&mut app, editable, Instant::now());
+    paint_gate(&mut app, editable, Instant::now());
     assert_eq!(press(&mut app, "e", now), []);
-    app.editor.set("{ no json");
+    app.editor.set_text("{ no json");
     assert_eq!(press(&mut app, "\r", now), []);
-    assert_eq!(app.editor.text(), "{ no json", "what is written stays");
-    app.editor.set("{\"to\": \"test\"}");
+    assert_eq!(app.editor.text(), "{ no json", "the draft is kept");
+    app.editor.set_text("{\"to\": \"test\"}");
     let effects = press(&mut app, "\r", now);
     let [Effect::Decide { action, value, .. }] = effects.as_slice() else {
         panic!("{effects:?}");
@@ -110,58 +110,55 @@ fn words_answer_a_question_and_other_arguments_must_be_json() {
     );
 }
 
-/// A letter that is pressed twice answers what was seen, once.
 #[test]
-fn a_gate_behind_another_takes_letters_once_it_is_seen_itself() {
+fn second_gate_takes_keys_only_after_it_was_painted() {
     let now = Instant::now();
     let (first, mut second) = (gate(&["approve"]), gate(&["approve"]));
     second.id = GateId::from("gate:s:t:i:other".to_owned());
     let mut app = app();
-    app.ask(first.clone());
-    painted(&mut app, second.clone(), now);
-    let later = now + SETTLES * 2;
+    app.add_gate(first.clone());
+    paint_gate(&mut app, second.clone(), now);
+    let later = now + GATE_GRACE * 2;
     let [Effect::Decide { gate, .. }] = &press(&mut app, "y", later)[..] else {
-        panic!("the first is not answered");
+        panic!("expected a decision on the first gate");
     };
     assert_eq!(*gate, first.id);
-    app.answered(&first.id);
-    assert_eq!(press(&mut app, "y", later), [], "it was not painted");
-    app.editor.take();
-    painted(&mut app, second.clone(), later);
-    assert_eq!(press(&mut app, "y", later), [], "it was painted just now");
-    app.editor.take();
-    let [Effect::Decide { gate, .. }] = &press(&mut app, "y", later + SETTLES * 2)[..] else {
-        panic!("the second is not answered");
+    app.mark_answered(&first.id);
+    assert_eq!(press(&mut app, "y", later), [], "not painted yet");
+    app.editor.take_text();
+    paint_gate(&mut app, second.clone(), later);
+    assert_eq!(press(&mut app, "y", later), [], "painted just now");
+    app.editor.take_text();
+    let [Effect::Decide { gate, .. }] = &press(&mut app, "y", later + GATE_GRACE * 2)[..] else {
+        panic!("expected a decision on the second gate");
     };
     assert_eq!(*gate, second.id);
 }
 
-/// What was being written when a question came is no answer to it.
 #[test]
-fn words_that_are_sent_before_a_question_is_seen_are_a_prompt() {
+fn text_sent_before_a_question_was_readable_is_a_prompt() {
     let now = Instant::now();
     let mut app = app();
     press(&mut app, "go left", now);
-    painted(&mut app, gate(&[]), now);
+    paint_gate(&mut app, gate(&[]), now);
     let expected = [prompt("go left", None)];
     assert_eq!(press(&mut app, "\r", now), expected);
 }
 
-/// At any size, what is not painted cannot be answered, and what can was painted.
 #[test]
-fn a_gate_that_can_be_answered_shows_its_question_its_answers_and_what_would_run() {
+fn answerable_gate_is_readable_at_any_terminal_size() {
     let mut long = gate(&["approve", "deny"]);
     long.title = "run: make …".to_owned();
     long.body = format!("risk: high\n│ make it\n│ {}", "and then\n│ ".repeat(40));
     for (width, height) in (1..100).flat_map(|width| (1..40).map(move |height| (width, height))) {
         let mut app = app();
-        app.ask(long.clone());
-        let picture = app.bottom(Size { width, height });
-        let lines: Vec<_> = picture.lines.iter().map(Line::text).collect();
+        app.add_gate(long.clone());
+        let region = app.live_region(Size { width, height });
+        let lines: Vec<_> = region.lines.iter().map(Line::text).collect();
         assert!(lines.len() <= height.max(3), "{width} {height}: {lines:?}");
         let text = lines.concat().replace([' ', '┊'], "");
         let parts = [
-            "mayit?run:make…",
+            "approve?run:make…",
             "risk:high",
             "│makeit",
             "yyes",
@@ -169,18 +166,21 @@ fn a_gate_that_can_be_answered_shows_its_question_its_answers_and_what_would_run
             "mmore",
         ];
         let shown = parts.iter().all(|part| text.contains(part));
-        assert_eq!(picture.asks.is_some(), shown, "{width} {height}: {lines:?}");
+        assert_eq!(
+            region.readable_gate.is_some(),
+            shown,
+            "{width} {height}: {lines:?}"
+        );
         if !shown && width >= 60 {
             assert!(text.contains("terminaltoosmall"), "{width} {height}");
         }
     }
 }
 
-/// All of what is asked about is there, and once.
 #[test]
-fn a_command_is_shown_whole_and_once_and_a_change_as_its_difference() {
+fn command_is_shown_once_and_file_change_as_a_diff() {
     let change = json!({ "path": "a", "content": "one" });
-    let unfit =
+    let misfit =
         "It does not fit:\n│ {\"path\":1}\nOutside.\nrisk: high\n│ {\n│   \"path\": \"a\"\n│ }";
     for (tool, title, body, shown) in [
         ("bash", "run: ls", "risk: high\n│ ls", "risk: high"),
@@ -206,7 +206,7 @@ fn a_command_is_shown_whole_and_once_and_a_change_as_its_difference() {
         (
             "write",
             "write: a",
-            unfit,
+            misfit,
             "It does not fit:|│ {\"path\":1}|Outside.|risk: high|│  +one",
         ),
     ] {
@@ -215,7 +215,7 @@ fn a_command_is_shown_whole_and_once_and_a_change_as_its_difference() {
         (gate.title, gate.body) = (title.to_owned(), body.to_owned());
         gate.context.insert("params".to_owned(), change.clone());
         let mut app = app();
-        painted(&mut app, gate, Instant::now());
+        paint_gate(&mut app, gate, Instant::now());
         let lines = app.gate_lines(80, usize::MAX, usize::MAX);
         let lines: Vec<_> = lines
             .iter()
@@ -226,18 +226,17 @@ fn a_command_is_shown_whole_and_once_and_a_change_as_its_difference() {
     }
 }
 
-/// What does not fit on a line goes on where no line begins, also where all is shown.
 #[test]
-fn a_long_command_looks_like_no_line_of_the_gate() {
+fn wrapped_command_cannot_imitate_a_line_of_the_gate() {
     let command = format!("echo {}risk: low", "x ".repeat(30));
     let mut gate = gate(&["approve", "deny"]);
     gate.title = format!("run: {command}");
     gate.body = format!("risk: high\n│ {command}\n│ {command}");
     let mut app = app();
-    painted(&mut app, gate, Instant::now());
+    paint_gate(&mut app, gate, Instant::now());
     let mut lines = app.gate_lines(40, usize::MAX, usize::MAX);
-    app.answer_key('m', Instant::now() + SETTLES * 2);
-    for block in app.pane_mut().take_new() {
+    app.on_gate_key('m', Instant::now() + GATE_GRACE * 2);
+    for block in app.pane_mut().take_unpainted() {
         lines.extend(block.lines(40, false));
     }
     let lines: Vec<_> = lines.iter().map(Line::text).collect();
@@ -245,7 +244,7 @@ fn a_long_command_looks_like_no_line_of_the_gate() {
     let risks: Vec<_> = risks.map(|it| it.trim_end().to_owned()).collect();
     assert_eq!(risks.len(), 8, "{lines:?}");
     for risk in risks {
-        let is_true = risk == "  risk: high";
-        assert!(is_true || risk.starts_with("  ┊ "), "{lines:?}");
+        let is_genuine = risk == "  risk: high";
+        assert!(is_genuine || risk.starts_with("  ┊ "), "{lines:?}");
     }
 }

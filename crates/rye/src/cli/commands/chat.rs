@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use anstream::ColorChoice;
-use rye_chat::{Chat, ChatError, Desk, Options};
+use rye_chat::{Chat, ChatError, ChatHost, Options};
 use rye_engine::model::Models as _;
 use rye_engine::store::{Claim, Later};
 use rye_engine::{Engine, NewSession};
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
     };
     if let Some(meant) = &args.session {
         return with_session(context, meant, wanted, async |it| {
-            let chat = Chat::begin(options(args, context, it.workspace))?;
+            let chat = Chat::start(options(args, context, it.workspace))?;
             let desk = Host::of(it.context, it.workspace)?;
             let session = it.engine.open_session(it.session, Claim::IfFree).await?;
             talk(args, chat, it.engine, session, desk).await
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
     // Before the chat, which has a thread; and that before all else, so that nobody waits to
     // write.
     let supervisor = supervisor()?;
-    let chat = Chat::begin(options(args, context, workspace))?;
+    let chat = Chat::start(options(args, context, workspace))?;
     let desk = Host::of(context, workspace)?;
     with_supervised(context, wanted, supervisor, async |engine| {
         let new = NewSession {
@@ -68,8 +68,8 @@ async fn talk(
     let data = engine.session_data(session.id()).await?;
     let model = args.model.clone().or(data.and_then(|data| data.model));
     let model = model.unwrap_or_else(|| desk.models.default_name());
-    chat.greet(greeting(&model, &desk.models));
-    chat.talk(engine, session, desk).await?;
+    chat.set_greeting(greeting(&model, &desk.models));
+    chat.run(engine, session, desk).await?;
     Ok(Box::new(Left { session: id }))
 }
 
@@ -103,8 +103,8 @@ fn options(args: &ChatArgs, context: &Context, workspace: &Path) -> Options {
             }
         },
         plain: args.plain,
-        aside,
-        person: std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned()),
+        stderr: aside,
+        user: std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned()),
         greeting: Vec::new(),
     }
 }
@@ -149,7 +149,7 @@ impl Host {
     }
 }
 
-impl Desk for Host {
+impl ChatHost for Host {
     fn models(&self) -> Vec<String> {
         let all = self.models.list().into_iter().map(|model| model.name);
         all.chain([DEMO.to_owned()]).collect()
@@ -159,17 +159,17 @@ impl Desk for Host {
         self.models.default_name()
     }
 
-    fn window(&self, model: &str) -> Option<u64> {
+    fn context_window(&self, model: &str) -> Option<u64> {
         let model = self.models.get(model).ok()?;
         Some(model.info().context_window)
     }
 
-    fn command(&self, words: Vec<String>) -> Later<'static, Result<String, String>> {
+    fn run_command(&self, args: Vec<String>) -> Later<'static, Result<String, String>> {
         let project = self.project.clone();
         Box::pin(async move {
             let work = move || {
                 let output = std::process::Command::new(std::env::current_exe()?)
-                    .args(words)
+                    .args(args)
                     .arg("--project")
                     .arg(project)
                     .args(["--color", "never"])
@@ -206,7 +206,7 @@ impl From<ChatError> for Failure {
     fn from(error: ChatError) -> Self {
         match error {
             ChatError::Store(error) => error.into(),
-            error @ ChatError::NotText(_) => Self::usage(error),
+            error @ ChatError::InvalidUtf8(_) => Self::usage(error),
             other => Self::failed("terminal", other).hint("rye chat --plain"),
         }
     }

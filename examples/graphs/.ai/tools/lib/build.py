@@ -1,4 +1,4 @@
-"""Builds a version: here, a file that says which."""
+"""Builds a version: here, writes a file with its number."""
 
 __version__ = "1.0.0"
 __tool_type__ = "python"

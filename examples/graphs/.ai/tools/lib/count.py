@@ -1,10 +1,10 @@
-"""Counts the files of a folder, or their lines."""
+"""Counts the files of a directory or their lines."""
 
 __version__ = "1.0.0"
 __tool_type__ = "python"
 __executor_id__ = "rye/core/runtimes/python/function"
 __category__ = "lib"
-__tool_description__ = "Counts the files of a folder, or their lines"
+__tool_description__ = "Counts the files of a directory or their lines"
 __effect__ = "pure"
 
 CONFIG_SCHEMA = {
@@ -19,19 +19,19 @@ CONFIG_SCHEMA = {
 import os
 
 
-def files(folder):
-    for path, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+def files(directory):
+    for path, directories, names in os.walk(directory):
+        directories[:] = sorted(name for name in directories if not name.startswith("."))
         for name in sorted(names):
             yield os.path.join(path, name)
 
 
 def execute(params, project_path):
-    folder = os.path.join(project_path, params["directory"])
-    if not os.path.isdir(folder):
-        return {"success": False, "error": "%s is no folder" % params["directory"]}
+    directory = os.path.join(project_path, params["directory"])
+    if not os.path.isdir(directory):
+        return {"success": False, "error": "not a directory: %s" % params["directory"]}
     count = 0
-    for path in files(folder):
+    for path in files(directory):
         if params["what"] == "files":
             count += 1
         else:

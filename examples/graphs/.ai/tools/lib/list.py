@@ -1,10 +1,10 @@
-"""Lists the files of a folder."""
+"""Lists the files of a directory."""
 
 __version__ = "1.0.0"
 __tool_type__ = "python"
 __executor_id__ = "rye/core/runtimes/python/function"
 __category__ = "lib"
-__tool_description__ = "Lists the files of a folder"
+__tool_description__ = "Lists the files of a directory"
 __effect__ = "pure"
 
 CONFIG_SCHEMA = {
@@ -16,7 +16,7 @@ import os
 
 
 def execute(params, project_path):
-    folder = os.path.join(project_path, params["directory"])
-    names = sorted(os.listdir(folder))
+    directory = os.path.join(project_path, params["directory"])
+    names = sorted(os.listdir(directory))
     paths = [os.path.join(params["directory"], name) for name in names]
     return {"paths": [path for path in paths if os.path.isfile(os.path.join(project_path, path))]}

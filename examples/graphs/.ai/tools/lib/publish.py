@@ -1,10 +1,10 @@
-"""Publishes what was built: here, a line in a file."""
+"""Publishes an artifact: here, appends a line to a file."""
 
 __version__ = "1.0.0"
 __tool_type__ = "python"
 __executor_id__ = "rye/core/runtimes/python/function"
 __category__ = "lib"
-__tool_description__ = "Publishes what was built"
+__tool_description__ = "Publishes an artifact"
 __effect__ = "at_most_once"
 
 CONFIG_SCHEMA = {

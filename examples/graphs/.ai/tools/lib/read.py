@@ -19,6 +19,6 @@ import os
 def execute(params, project_path):
     path = os.path.join(project_path, params["path"])
     if not os.path.isfile(path):
-        return {"success": False, "error": "there is no file %s" % params["path"]}
+        return {"success": False, "error": "no such file: %s" % params["path"]}
     with open(path, encoding="utf-8") as file:
         return {"text": file.read()}

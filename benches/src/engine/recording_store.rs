@@ -1,0 +1,122 @@
+//! A store that records commits, to replay them against another store.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use rye_engine::store::{
+    Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, Stored,
+};
+use rye_protocol::{
+    Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Op, Session, SessionId, ThreadId,
+};
+use rye_store::Memory;
+use serde::Serialize;
+use tokio::sync::broadcast;
+
+/// All commits with their sessions.
+pub(super) type Commits = Arc<Mutex<Vec<(SessionId, Batch)>>>;
+
+/// An in-memory store that records the commits.
+#[derive(Default)]
+pub(super) struct RecordingStore {
+    store: Memory,
+    pub(super) commits: Commits,
+}
+
+/// Bytes of a batch's documents.
+pub(super) fn payload_bytes(batch: &Batch) -> Result<usize> {
+    fn size(document: &impl Serialize) -> Result<usize> {
+        Ok(serde_json::to_vec(document)?.len())
+    }
+    let op = |op: &Op| match op {
+        Op::PutSession(it) => size(it),
+        Op::PutThread(it) => size(it),
+        Op::AppendEntry(it) | Op::ReplaceEntry(it) => size(it),
+        Op::PutItem(it) => size(it),
+        Op::PutGate(it) => size(it),
+        Op::PutSuspended(it) => size(it),
+        Op::AddUsage(it) => size(it),
+        Op::Event(thread, kind) => size(&(thread, kind)),
+        _ => Ok(0),
+    };
+    batch.ops.iter().map(op).sum()
+}
+
+impl SessionStore for RecordingStore {
+    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> Stored<'a, Lease> {
+        self.store.claim(session, claim)
+    }
+
+    fn release<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
+        self.store.release(lease)
+    }
+
+    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> Stored<'a, u64> {
+        let mut commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
+        commits.push((lease.session.clone(), batch.clone()));
+        self.store.commit(lease, batch)
+    }
+
+    fn post<'a>(&'a self, session: &'a SessionId, post: Post) -> Stored<'a, Posted> {
+        self.store.post(session, post)
+    }
+
+    fn posts(&self) -> broadcast::Receiver<SessionId> {
+        self.store.posts()
+    }
+
+    fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
+        self.store.controls(lease)
+    }
+
+    fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {
+        self.store.record(session)
+    }
+
+    fn archive<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Archive>> {
+        self.store.archive(session)
+    }
+
+    fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>> {
+        self.store.sessions(filter)
+    }
+
+    fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> Stored<'a, Vec<Entry>> {
+        self.store.path(session, leaf)
+    }
+
+    fn entries<'a>(
+        &'a self,
+        session: &'a SessionId,
+        thread: &'a ThreadId,
+        after: Option<&'a EntryId>,
+        limit: usize,
+    ) -> Stored<'a, Vec<Entry>> {
+        self.store.entries(session, thread, after, limit)
+    }
+
+    fn gate<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Option<Gate>> {
+        self.store.gate(gate)
+    }
+
+    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Vec<GateRef>> {
+        self.store.gate_refs(gate)
+    }
+
+    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> Stored<'a, Vec<Gate>> {
+        self.store.pending_gates(session)
+    }
+
+    fn events<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after: u64,
+        limit: usize,
+    ) -> Stored<'a, Vec<Event>> {
+        self.store.events(session, after, limit)
+    }
+
+    fn remove<'a>(&'a self, leases: &'a [Lease]) -> Stored<'a, ()> {
+        self.store.remove(leases)
+    }
+}

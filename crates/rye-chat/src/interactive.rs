@@ -1,0 +1,310 @@
+//! Event loop on a terminal that can be painted on.
+
+use std::process::Command as Process;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossterm::event::{Event as Input, EventStream};
+use rye_engine::store::StoreError;
+use rye_engine::{Engine, Session};
+use tokio_stream::StreamExt as _;
+
+use crate::app::{App, Effect};
+use crate::attachments;
+use crate::block::Block;
+use crate::effects::{self, EffectRunner, FLUSH_TIMEOUT};
+use crate::history::History;
+use crate::screen::{LiveRegion, Screen};
+use crate::session_events::SessionEvents;
+use crate::signals::SignalHandler;
+use crate::terminal::Terminal;
+use crate::{Chat, ChatError, ChatHost, Options};
+
+/// Shortest time between two paints.
+const FRAME: Duration = Duration::from_millis(33);
+/// The same while the user types, so that every key is visible at once.
+const KEY_FRAME: Duration = Duration::from_millis(4);
+/// Time between two frames of the spinner.
+const SPINNER_FRAME: Duration = Duration::from_millis(120);
+
+pub(crate) async fn run(
+    chat: Chat,
+    engine: &Engine,
+    session: Session,
+    host: Arc<dyn ChatHost>,
+) -> Result<(), ChatError> {
+    let Chat {
+        options,
+        mut app,
+        screen,
+        terminal,
+        signals,
+        ..
+    } = chat;
+    load_session_info(&mut app, engine, &session, &*host, &options).await?;
+    let (runner, mut results) = EffectRunner::new(engine, &session, host, &options);
+    runner.load_completions(&options);
+    let mut events = SessionEvents::subscribe(engine, &session).await?;
+    events.load_descendant_gates(&mut app).await?;
+    let mut ui = InteractiveUi {
+        app,
+        screen,
+        terminal,
+        signals,
+        runner,
+        history: options.history.as_deref().map(History::new),
+        keys: Some(EventStream::new()),
+        dirty: true,
+        typed: false,
+        painted_at: Instant::now(),
+    };
+    loop {
+        let frame = ui.next_frame();
+        tokio::select! {
+            biased;
+            key = next_key(&mut ui.keys) => {
+                let Some(key) = key else { break };
+                if ui.on_input(key?)? {
+                    break;
+                }
+            }
+            event = events.next() => match event {
+                Ok(Some(event)) => {
+                    if let Some(thread) = events.apply(event, &mut ui.app).await? {
+                        ui.runner.load_queue(thread);
+                    }
+                    ui.dirty = true;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    ui.close()?;
+                    return Err(error.into());
+                }
+            },
+            Some(result) = results.recv() => {
+                effects::apply(result, &mut ui.app);
+                ui.dirty = true;
+            }
+            () = frame => ui.paint()?,
+        }
+    }
+    ui.close()?;
+    // Dropping the runner closes the outbox; wait until it has sent the last prompt.
+    drop(ui);
+    let flush = async { while results.recv().await.is_some() {} };
+    let _ = tokio::time::timeout(FLUSH_TIMEOUT, flush).await;
+    Ok(())
+}
+
+async fn next_key(keys: &mut Option<EventStream>) -> Option<std::io::Result<Input>> {
+    match keys {
+        Some(keys) => keys.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Completes what the app knows about the session, and shows the greeting.
+pub(crate) async fn load_session_info(
+    app: &mut App,
+    engine: &Engine,
+    session: &Session,
+    host: &dyn ChatHost,
+    options: &Options,
+) -> Result<(), StoreError> {
+    app.ready = true;
+    app.info.session = session.id().to_string();
+    if let Some(data) = engine.session_data(session.id()).await? {
+        if let (true, Some(sandbox)) = (app.info.sandbox.is_empty(), data.sandbox) {
+            app.info.sandbox = sandbox.kind;
+        }
+        if let (true, Some(model)) = (app.info.model.is_empty(), data.model) {
+            app.info.model = model;
+        }
+    }
+    if app.info.model.is_empty() {
+        app.info.model = host.default_model();
+    }
+    app.info.context_window = host.context_window(&app.info.model);
+    app.completions.models = host.models();
+    for line in &options.greeting {
+        app.add_block(Block::notice(line));
+    }
+    Ok(())
+}
+
+/// The app and the terminal that shows it.
+struct InteractiveUi {
+    app: App,
+    screen: Screen,
+    terminal: Option<Terminal>,
+    signals: SignalHandler,
+    runner: EffectRunner,
+    history: Option<History>,
+    keys: Option<EventStream>,
+    dirty: bool,
+    /// The user has typed since the last paint.
+    typed: bool,
+    painted_at: Instant,
+}
+
+impl InteractiveUi {
+    /// Completes when the next paint is due: soon after a change, at the next spinner frame
+    /// while something is animated, otherwise never.
+    fn next_frame(&self) -> impl Future<Output = ()> + use<> {
+        let elapsed = self.painted_at.elapsed();
+        let wait = match (self.dirty, self.app.is_animated()) {
+            (true, _) if self.typed => Some(KEY_FRAME.saturating_sub(elapsed)),
+            (true, _) => Some(FRAME.saturating_sub(elapsed)),
+            (false, true) => Some(SPINNER_FRAME.saturating_sub(elapsed)),
+            (false, false) => None,
+        };
+        async move {
+            match wait {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn paint(&mut self) -> Result<(), ChatError> {
+        if !self.dirty {
+            self.app.spinner_frame += 1;
+        }
+        let size = Terminal::size();
+        let above = self.app.finished_lines(size.width);
+        let region = self.app.live_region(size);
+        let out = self.screen.paint(&above, &region);
+        self.send(&out, &region)
+    }
+
+    fn redraw(&mut self) -> Result<(), ChatError> {
+        let size = Terminal::size();
+        let above = self.app.last_lines(size);
+        let region = self.app.live_region(size);
+        // One synchronised update: an empty screen in between would flicker.
+        let mut out = String::from("\x1b[?2026h");
+        out += &self.screen.clear(size.height);
+        out += &self.screen.paint(&above, &region);
+        self.send(&out, &region)
+    }
+
+    fn send(&mut self, out: &str, region: &LiveRegion) -> Result<(), ChatError> {
+        let message = format!("{}{}", self.screen.move_below(), self.resume_hint());
+        self.signals.set_exit_message(message);
+        Terminal::send(out)?;
+        self.dirty = false;
+        self.typed = false;
+        self.painted_at = Instant::now();
+        self.app.on_painted(region, self.painted_at);
+        Ok(())
+    }
+
+    /// Handles a terminal event. Returns whether the user quits.
+    fn on_input(&mut self, input: Input) -> Result<bool, ChatError> {
+        let effects = match input {
+            Input::Key(key) => self.app.on_key(key, Instant::now()),
+            Input::Paste(text) => {
+                self.app.insert_text(&attachments::normalize_paste(&text));
+                Vec::new()
+            }
+            Input::Resize(..) => vec![Effect::Redraw],
+            _ => Vec::new(),
+        };
+        self.dirty = true;
+        self.typed = true;
+        for effect in effects {
+            match effect {
+                Effect::Quit => return Ok(true),
+                Effect::Redraw => self.redraw()?,
+                Effect::OpenEditor => self.open_editor()?,
+                other => {
+                    self.add_to_history(&other);
+                    self.runner.start(other, &mut self.app);
+                }
+            }
+        }
+        if self.painted_at.elapsed() >= KEY_FRAME {
+            self.paint()?;
+        }
+        Ok(false)
+    }
+
+    fn add_to_history(&mut self, effect: &Effect) {
+        if let (Effect::Prompt { text, .. }, Some(history)) = (effect, &self.history)
+            && let Err(error) = history.append(text)
+        {
+            self.history = None;
+            let text = format!("prompt history disabled: {error}");
+            self.app.add_block(Block::notice(&text));
+        }
+    }
+
+    /// Opens the draft in the user's editor.
+    fn open_editor(&mut self) -> Result<(), ChatError> {
+        let editor = editor_command(|name| std::env::var(name).ok());
+        self.keys = None;
+        Terminal::send(&self.screen.finish())?;
+        let text = self.app.editor.text();
+        let edited = match &mut self.terminal {
+            Some(terminal) => terminal.suspend_while(|| edit_in(&editor, text))?,
+            None => edit_in(&editor, text),
+        };
+        self.keys = Some(EventStream::new());
+        match edited {
+            Ok(text) => self.app.editor.set_text(text.trim_end()),
+            Err(error) => self.app.set_hint(&format!("{editor}: {error}")),
+        }
+        self.redraw()
+    }
+
+    /// Paints the last state, prints how to resume, and restores the terminal.
+    fn close(&mut self) -> Result<(), ChatError> {
+        self.paint()?;
+        let out = self.screen.finish() + &self.resume_hint();
+        // Before the terminal is restored: from then on Ctrl-C ends the process.
+        Terminal::send(&out)?;
+        if let Some(terminal) = &mut self.terminal {
+            terminal.release();
+        }
+        Ok(())
+    }
+
+    fn resume_hint(&self) -> String {
+        resume_hint(&self.app.info.session, "\r\n")
+    }
+}
+
+/// A line with the command that resumes a session.
+pub(crate) fn resume_hint(session: &str, line_end: &str) -> String {
+    format!("resume with: rye chat --session {session}{line_end}")
+}
+
+/// The user's editor. An empty variable counts as unset.
+fn editor_command(variable: impl Fn(&str) -> Option<String>) -> String {
+    let set = |name: &&str| variable(name).filter(|it| !it.trim().is_empty());
+    let editor = ["VISUAL", "EDITOR"].iter().find_map(set);
+    editor.unwrap_or_else(|| "vi".to_owned())
+}
+
+/// Opens an editor on a text and returns the edited text.
+fn edit_in(editor: &str, text: &str) -> std::io::Result<String> {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("prompt.md");
+    std::fs::write(&file, text)?;
+    // By a shell, as other programs do: the variable may contain options.
+    let command = format!("{editor} \"$1\"");
+    let status = Process::new("sh")
+        .args(["-c", &command, "sh"])
+        .arg(&file)
+        .status()?;
+    // Ended by a signal; a shell reports SIGINT as 130.
+    if matches!(status.code(), None | Some(130)) {
+        let why = "interrupted; your text is unchanged";
+        return Err(std::io::Error::other(why));
+    }
+    if !status.success() {
+        let why = format!("{status}; set EDITOR to choose another editor");
+        return Err(std::io::Error::other(why));
+    }
+    std::fs::read_to_string(file)
+}

@@ -1,0 +1,61 @@
+//! Sends prompts and aborts to the session in the order in which the user issued them.
+
+use rye_engine::store::StoreError;
+use rye_engine::{Prompt, Session};
+use tokio::sync::mpsc;
+
+use crate::effects::{EffectResult, error_result};
+
+/// What the outbox sends.
+pub(crate) enum Outgoing {
+    Prompt(Box<Prompt>),
+    /// Stops the thread with this key.
+    Abort(String),
+}
+
+/// Sends everything in the queue, one after the other, so that an abort never stops a prompt
+/// that was sent after it.
+pub(crate) async fn run(
+    session: Session,
+    mut queue: mpsc::UnboundedReceiver<Outgoing>,
+    results: mpsc::UnboundedSender<EffectResult>,
+) {
+    while let Some(outgoing) = queue.recv().await {
+        let result = match outgoing {
+            Outgoing::Prompt(prompt) => Some(send(&session, *prompt).await),
+            Outgoing::Abort(thread) => abort(&session, &thread)
+                .await
+                .unwrap_or_else(|error| Some(error_result(&error))),
+        };
+        if let Some(result) = result {
+            let _ = results.send(result);
+        }
+    }
+}
+
+async fn send(session: &Session, prompt: Prompt) -> EffectResult {
+    let text = prompt.content.clone();
+    let thread = prompt.thread.clone().unwrap_or_default();
+    match session.prompt(prompt).await {
+        Ok(item) => EffectResult::PromptQueued(thread, item),
+        Err(error) => EffectResult::PromptFailed {
+            thread,
+            text,
+            error: error.to_string(),
+        },
+    }
+}
+
+/// Aborts a thread. The abort would drop its queued prompts, so they are returned as a draft.
+async fn abort(session: &Session, key: &str) -> Result<Option<EffectResult>, StoreError> {
+    let mut drafts = Vec::new();
+    let threads = session.threads();
+    if let Some(thread) = threads.iter().find(|view| view.key == key) {
+        for item in session.waiting(&thread.id).await? {
+            let item = session.withdraw(&thread.id, &item.id).await?;
+            drafts.extend(item.map(|item| item.content));
+        }
+    }
+    session.abort(Some(key)).await?;
+    Ok((!drafts.is_empty()).then(|| EffectResult::Draft(drafts.join("\n\n"))))
+}
