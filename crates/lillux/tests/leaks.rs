@@ -1,5 +1,9 @@
-//! Alone in its program, because it counts what the program has open.
+//! Counts the open file descriptors of its process, so it has a binary of its own.
 
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
+
+#[path = "it/support/mod.rs"]
+#[expect(dead_code, reason = "the other tests use the rest")]
 mod support;
 
 use std::fs;

@@ -1,0 +1,445 @@
+//! Envelopes, as a program that uses the library sees them.
+use lillux::envelope::{
+    Damage, Envelope, MAX_LABEL, MAX_PAYLOAD, OpenError, OpeningKey, ParseEnvelopeError, SealError,
+    SealingKey, Secret, seal,
+};
+use lillux::keys::{Existing, KeyError, KeyTextError, SigningKey};
+use proptest::prelude::*;
+use serde_json::Value;
+
+fn key() -> OpeningKey {
+    OpeningKey::generate().unwrap()
+}
+
+fn publics(keys: &[OpeningKey]) -> Vec<SealingKey> {
+    keys.iter().map(|key| key.public().clone()).collect()
+}
+
+fn sealed(secret: &[u8], keys: &[OpeningKey], label: &str) -> Vec<u8> {
+    let secret = Secret::new(secret.to_vec());
+    seal(&secret, &publics(keys), label).unwrap().to_bytes()
+}
+
+/// Reads and opens; what went wrong, in words.
+fn open(bytes: &[u8], key: &OpeningKey) -> Result<Vec<u8>, String> {
+    let envelope = Envelope::parse(bytes).map_err(|e| e.to_string())?;
+    let secret = envelope.open(key, None).map_err(|e| e.to_string())?;
+    Ok(secret.expose().to_vec())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_sealed_opens_for_each_recipient_and_no_other(
+        secret: Vec<u8>,
+        label in "\\PC{0,60}",
+        count in 1..5_usize,
+    ) {
+        let keys: Vec<_> = (0..count).map(|_| key()).collect();
+        let bytes = sealed(&secret, &keys, &label);
+        let envelope = Envelope::parse(&bytes).unwrap();
+        prop_assert_eq!(envelope.to_bytes(), bytes);
+        for key in &keys {
+            let opened = envelope.open(key, Some(&label)).unwrap();
+            prop_assert_eq!(opened.expose(), &secret);
+        }
+        let stranger = key();
+        let refused = envelope.open(&stranger, None).unwrap_err();
+        let stands_outside = matches!(refused, OpenError::NotARecipient { sealed_to, .. } if sealed_to.len() == count);
+        prop_assert!(stands_outside);
+
+        let shown = envelope.inspect();
+        prop_assert_eq!(shown.payload_bytes, secret.len());
+        prop_assert_eq!(shown.label, label);
+    }
+
+    #[test]
+    fn reading_never_panics(bytes: Vec<u8>, text in "[{}\\[\\]\":,a-z0-9]{0,200}") {
+        let _ = (Envelope::parse(&bytes), Envelope::parse(text.as_bytes()));
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_refused() {
+    let keys = [key(), key()];
+    let bytes = sealed(b"hunter2", &keys, "db");
+    for bit in 0..bytes.len() * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        for key in &keys {
+            assert!(
+                open(&flipped, key).is_err(),
+                "bit {bit}: {}",
+                String::from_utf8_lossy(&flipped)
+            );
+        }
+    }
+}
+
+#[test]
+fn every_truncation_and_every_added_byte_is_refused() {
+    let key = key();
+    let bytes = sealed(b"hunter2", std::slice::from_ref(&key), "db");
+    for length in 0..bytes.len() {
+        assert!(
+            Envelope::parse(&bytes[..length]).is_err(),
+            "cut to {length}"
+        );
+    }
+    for place in 0..=bytes.len() {
+        for added in [b' ', b'\n', b'0', b'=', b'A', 0] {
+            let mut longer = bytes.clone();
+            longer.insert(place, added);
+            assert!(open(&longer, &key).is_err(), "{added} at {place}");
+        }
+    }
+}
+
+#[test]
+fn removing_adding_or_swapping_recipients_is_refused() {
+    let keys = [key(), key(), key()];
+    let bytes = sealed(b"hunter2", &keys, "");
+    let document: Value = serde_json::from_slice(&bytes).unwrap();
+    let other: Value = serde_json::from_slice(&sealed(b"hunter2", &[key()], "")).unwrap();
+    let text = |document: &Value| format!("{document}\n").into_bytes();
+    assert_eq!(
+        text(&document),
+        bytes,
+        "the edits below start from the form that is written"
+    );
+
+    let edit = |change: &dyn Fn(&mut Vec<Value>)| {
+        let mut edited = document.clone();
+        change(edited["recipients"].as_array_mut().unwrap());
+        text(&edited)
+    };
+    let edited = [
+        edit(&|r| drop(r.remove(2))),
+        edit(&|r| r.swap(1, 2)),
+        edit(&|r| r.push(other["recipients"][0].clone())),
+        edit(&|r| {
+            let (wrapped, encapsulated) =
+                (r[1]["wrapped_key"].clone(), r[1]["encapsulated"].clone());
+            (r[2]["wrapped_key"], r[2]["encapsulated"]) = (wrapped, encapsulated);
+        }),
+    ];
+    for bytes in edited {
+        assert_eq!(
+            open(&bytes, &keys[0]),
+            Err("the envelope was changed after it was sealed".into())
+        );
+    }
+    let twice = edit(&|r| r.push(r[0].clone()));
+    assert_eq!(
+        Envelope::parse(&twice).unwrap_err(),
+        ParseEnvelopeError::Damaged(Damage::Recipients)
+    );
+    let none = edit(&Vec::clear);
+    assert_eq!(
+        Envelope::parse(&none).unwrap_err(),
+        ParseEnvelopeError::Damaged(Damage::Recipients)
+    );
+}
+
+#[test]
+fn parts_of_two_envelopes_do_not_make_a_third() {
+    let key = key();
+    let own = std::slice::from_ref(&key);
+    let [one, two] =
+        [b"one", b"two"].map(|s| serde_json::from_slice::<Value>(&sealed(s, own, "same")).unwrap());
+    for field in ["recipients", "commitment", "ciphertext"] {
+        let mut mixed = one.clone();
+        mixed[field] = two[field].clone();
+        assert!(
+            open(format!("{mixed}\n").as_bytes(), &key).is_err(),
+            "{field}"
+        );
+    }
+}
+
+#[test]
+fn an_envelope_has_one_spelling() {
+    let key = key();
+    let bytes = sealed(b"hunter2", std::slice::from_ref(&key), "db");
+    let text = String::from_utf8(bytes).unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let ciphertext = document["ciphertext"].as_str().unwrap();
+    let damaged = ParseEnvelopeError::Damaged(Damage::Fields);
+    for (other, error) in [
+        (
+            text.trim_end().to_owned(),
+            ParseEnvelopeError::NotAsWritten(text.len() - 1),
+        ),
+        (
+            format!("{text}\n"),
+            ParseEnvelopeError::NotAsWritten(text.len()),
+        ),
+        (
+            text.replacen(':', ": ", 1),
+            ParseEnvelopeError::NotAsWritten(12),
+        ),
+        (
+            text.replace("\"db\"", "\"d\\u0062\""),
+            ParseEnvelopeError::NotAsWritten(text.find("\"db\"").unwrap() + 2),
+        ),
+        (
+            text.replacen("{\"envelope\":1,", "{", 1)
+                .replacen("}\n", ",\"envelope\":1}\n", 1),
+            ParseEnvelopeError::NotAsWritten(2),
+        ),
+        (
+            serde_json::to_string_pretty(&document).unwrap(),
+            ParseEnvelopeError::NotAsWritten(1),
+        ),
+        (
+            text.replacen("\"label\"", "\"extra\":1,\"label\"", 1),
+            damaged.clone(),
+        ),
+        (
+            text.replacen("\"label\":\"db\"", "\"label\":\"db\",\"label\":\"db\"", 1),
+            damaged.clone(),
+        ),
+        (text.replacen("\"label\":\"db\",", "", 1), damaged.clone()),
+        (
+            text.replacen("\"label\":\"db\"", "\"label\":null", 1),
+            damaged.clone(),
+        ),
+        (
+            text.replacen(ciphertext, &format!("{ciphertext}="), 1),
+            damaged.clone(),
+        ),
+        (
+            text.replacen(ciphertext, &format!("{ciphertext}+"), 1),
+            damaged,
+        ),
+    ] {
+        let refused = Envelope::parse(other.as_bytes()).unwrap_err();
+        assert_eq!(refused, error, "{other}");
+    }
+}
+
+#[test]
+fn what_is_no_envelope_of_ours_says_so() {
+    let written = String::from_utf8(sealed(b"s", &[key()], "")).unwrap();
+    let created = written.find("\"created\":\"").unwrap() + 11;
+    let mut yesterday = written.clone();
+    yesterday.replace_range(created..created + 20, "20260410T032817.0Z  ");
+    for (text, message) in [
+        (
+            String::new(),
+            "not an envelope, or one cut short: not JSON at line 1, column 0",
+        ),
+        (
+            "hunter2".into(),
+            "not an envelope, or one cut short: not JSON at line 1, column 1",
+        ),
+        (
+            written[..90].into(),
+            "not an envelope, or one cut short: not JSON at line 1, column 90",
+        ),
+        (
+            "[]".into(),
+            "not an envelope: no `envelope` field with a version",
+        ),
+        (
+            "\"hunter2\"".into(),
+            "not an envelope: no `envelope` field with a version",
+        ),
+        (
+            "{}".into(),
+            "not an envelope: no `envelope` field with a version",
+        ),
+        (
+            "{\"envelope\":\"1\"}".into(),
+            "not an envelope: no `envelope` field with a version",
+        ),
+        (
+            "{\"envelope\":2,\"future\":[]}".into(),
+            "the envelope has version 2, this program reads version 1",
+        ),
+        (
+            "{\"envelope\":1,\"suite\":\"rot13\"}".into(),
+            "the envelope was sealed with a suite of ciphers that this program does not know",
+        ),
+        (
+            "{\"envelope\":1}".into(),
+            "the envelope is damaged: a field is missing, unknown, repeated or of the wrong kind",
+        ),
+        (
+            yesterday,
+            "the envelope is damaged: `created` is not a time in UTC to the second",
+        ),
+        (
+            written.replace("\"label\":\"\"", "\"label\":\"\\u001b[2J\""),
+            "the envelope is damaged: `label` is too long or has control characters",
+        ),
+        (
+            format!(
+                "{}\"ciphertext\":\"\"}}\n",
+                written.split("\"ciphertext\"").next().unwrap()
+            ),
+            "the envelope is damaged: `ciphertext` is too short or too long",
+        ),
+    ] {
+        assert_eq!(
+            Envelope::parse(text.as_bytes()).unwrap_err().to_string(),
+            message,
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_sealed_says_why() {
+    let small = Secret::new(b"s".to_vec());
+    let refused = |secret: &Secret, to: &[SealingKey], label: &str| {
+        seal(secret, to, label).unwrap_err().to_string()
+    };
+    let one = publics(&[key()]);
+    let many: Vec<_> = (0..257).map(|_| key()).collect();
+    assert_eq!(
+        refused(&small, &[], ""),
+        "a secret is sealed to at least one public key, none was given"
+    );
+    assert_eq!(
+        refused(&small, &publics(&many), ""),
+        "257 recipients, an envelope names at most 256"
+    );
+    let twice = [one[0].clone(), many[0].public().clone(), one[0].clone()];
+    assert_eq!(
+        refused(&small, &twice, ""),
+        format!("the key {} is given twice", one[0].fingerprint())
+    );
+    let huge = Secret::new(vec![0; MAX_PAYLOAD + 1]);
+    assert!(matches!(seal(&huge, &one, ""), Err(SealError::TooLarge)));
+    for label in [
+        "a\nb",
+        "\u{1b}[2J",
+        "\u{7f}",
+        "\u{85}",
+        &"x".repeat(MAX_LABEL + 1),
+    ] {
+        assert_eq!(
+            refused(&small, &one, label),
+            "a label is at most 1024 bytes and has no control characters"
+        );
+    }
+
+    let most = sealed(b"s", &many[..256], &"x".repeat(MAX_LABEL));
+    assert_eq!(open(&most, &many[255]).unwrap(), b"s");
+}
+
+#[test]
+fn a_large_secret_goes_in_and_comes_out() {
+    const SIZE: usize = 3_000_000;
+    let key = key();
+    let bytes = sealed(&vec![7; SIZE], std::slice::from_ref(&key), "");
+    let secret = Envelope::parse(&bytes).unwrap().open(&key, None).unwrap();
+    assert!(secret.expose().len() == SIZE && secret.expose().iter().all(|b| *b == 7));
+}
+
+#[test]
+fn a_stranger_is_told_who_could_open_it_and_a_wrong_label_is_refused() {
+    let keys = [key(), key()];
+    let envelope = Envelope::parse(&sealed(b"s", &keys, "a")).unwrap();
+    let stranger = key();
+    assert_eq!(
+        envelope.open(&stranger, None).unwrap_err().to_string(),
+        format!(
+            "the envelope is not sealed to key {}; it is sealed to {}, {}",
+            stranger.public().fingerprint(),
+            keys[0].public().fingerprint(),
+            keys[1].public().fingerprint()
+        )
+    );
+    assert_eq!(
+        envelope.open(&keys[0], Some("b")).unwrap_err().to_string(),
+        "the envelope is labelled \"a\", not \"b\""
+    );
+}
+
+#[test]
+fn one_secret_sealed_twice_makes_two_envelopes() {
+    let keys = [key()];
+    let [one, two] =
+        [(); 2].map(|()| serde_json::from_slice::<Value>(&sealed(b"same", &keys, "")).unwrap());
+    for field in ["commitment", "ciphertext", "recipients"] {
+        assert_ne!(one[field], two[field]);
+    }
+}
+
+#[test]
+fn nothing_shows_the_secret_but_expose() {
+    let key = key();
+    let secret = Secret::new(b"correct horse battery staple".to_vec());
+    let envelope = seal(&secret, &[key.public().clone()], "label").unwrap();
+    let shown = format!(
+        "{secret:?} {secret:#?} {envelope:?} {envelope:#?} {key:?} {:?}",
+        envelope.inspect()
+    );
+    for word in [
+        "correct",
+        "horse",
+        "99, 111",
+        "636f72",
+        &key.to_pem().lines().nth(1).unwrap()[22..30],
+    ] {
+        assert!(!shown.contains(word), "{word} in {shown}");
+    }
+    let bytes = String::from_utf8(envelope.to_bytes()).unwrap();
+    assert!(!bytes.contains("horse"));
+}
+
+#[test]
+fn signing_keys_and_sealing_keys_are_not_taken_for_each_other() {
+    let (signing, opening) = (SigningKey::generate().unwrap(), key());
+    for error in [
+        OpeningKey::from_pem(&*signing.to_pem()).unwrap_err(),
+        SealingKey::from_pem(signing.public().to_pem()).unwrap_err(),
+    ] {
+        assert_eq!(
+            error.to_string(),
+            "it is a key for Ed25519, one for X25519 is needed"
+        );
+    }
+    let error = SigningKey::from_pem(&*opening.to_pem()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "it is a key for X25519, one for Ed25519 is needed"
+    );
+}
+
+#[test]
+fn the_rules_for_key_files_are_those_of_signing_keys() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let key = key();
+    let files = key
+        .write_pair(&dir.path().join("sealing"), Existing::Refuse)
+        .unwrap();
+    assert_eq!(
+        OpeningKey::read(&files.private).unwrap().public(),
+        key.public()
+    );
+    assert_eq!(&SealingKey::read(&files.public).unwrap(), key.public());
+    let wrong_half = OpeningKey::from_pem(key.public().to_pem()).unwrap_err();
+    assert_eq!(wrong_half, KeyTextError::PublicForPrivate);
+    std::fs::set_permissions(&files.private, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let open = OpeningKey::read(&files.private).unwrap_err();
+    assert!(matches!(open, KeyError::OpenFile { mode: 0o640, .. }));
+}
+
+#[test]
+fn a_secret_is_written_to_a_file_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("out");
+    std::fs::write(&path, "older, and open to all").unwrap();
+    Secret::new(b"hunter2".to_vec()).write_file(&path).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"hunter2");
+    assert_eq!(
+        std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777,
+        0o600
+    );
+}

@@ -1,0 +1,170 @@
+//! Long output outlives the process that had it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lillux::Hash;
+use lillux::process::Supervisor;
+use rye_engine::blob::{BlobStore as _, needed};
+use rye_engine::protocol::{Author, EventKind};
+use rye_engine::store::Later;
+use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::{Engine, NewSession, Prompt};
+use rye_host::{Catalogue, Options, SandboxKind, builder};
+use rye_sandbox::Virtual;
+use rye_store::{FileBlobs, Memory};
+use serde_json::{Value, json};
+
+/// Has a model do what a script says, and gives its last words.
+async fn answer(folder: &Path, script: &str) -> String {
+    std::fs::write(folder.join("script.yaml"), script).unwrap();
+    let options = Options {
+        database: folder.join("sessions.db"),
+        project: folder.to_owned(),
+        workspace: folder.to_owned(),
+        sandbox: SandboxKind::Virtual,
+        protected: lillux::path_policy::Protected::default(),
+        vault: None,
+    };
+    let models = Catalogue::new(&options.workspace).default_model("scripted:script.yaml");
+    let engine = builder(&options, models, Arc::new(Supervisor::start().unwrap())).unwrap();
+    let engine = engine.build().unwrap();
+    let session = engine.create_session(NewSession::default()).await.unwrap();
+    let item = session.prompt("go").await.unwrap();
+    let answer = session.answer(&item).await.unwrap();
+    engine.shutdown().await.unwrap();
+    answer.text
+}
+
+#[tokio::test]
+async fn what_was_left_out_is_read_by_another_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let prints = "
+steps:
+  - tool_calls: [{ name: bash, args: { command: 'seq 1 20000' } }]
+  - text: '${last_tool_result}'
+";
+    let said = answer(folder.path(), prints).await;
+    let numbers: Vec<_> = (1..=20_000).map(|number| number.to_string()).collect();
+    let hash = Hash::of(numbers.join("\n"));
+    assert!(
+        said.contains(&format!("path blob:{hash}, offset ")),
+        "{said}"
+    );
+    assert!(folder.path().join("blobs").is_dir());
+    let reads = format!(
+        "
+steps:
+  - tool_calls: [{{ name: read, args: {{ path: 'blob:{hash}', offset: 9999, limit: 1 }} }}]
+  - text: '${{last_tool_result}}'
+"
+    );
+    let said = answer(folder.path(), &reads).await;
+    assert!(said.starts_with("9999\t9999\n"), "{said}");
+}
+
+#[tokio::test]
+async fn long_output_goes_with_the_last_session_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let blobs = FileBlobs::new(folder.path().join("blobs")).grace(Duration::ZERO);
+    let script = "
+steps:
+  - tool_calls: [{ name: bash, args: { command: 'seq 1 20000' } }]
+  - text: done
+";
+    let engine = Engine::builder()
+        .store(Memory::new())
+        .blobs(blobs.clone())
+        .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
+        .sandbox(Arc::new(Virtual::new()))
+        .tools(rye_engine::builtin::tools())
+        .build()
+        .unwrap();
+    let numbers: Vec<_> = (1..=20_000).map(|number| number.to_string()).collect();
+    let hash = Hash::of(numbers.join("\n"));
+    let other = blobs.put(b"nobody names this".to_vec()).await.unwrap();
+    let mut sessions = Vec::new();
+    for _ in 0..2 {
+        let session = engine.create_session(NewSession::default()).await.unwrap();
+        let item = session.prompt("go").await.unwrap();
+        session.answer(&item).await.unwrap();
+        sessions.push(session.id().clone());
+    }
+    engine.remove_session(&sessions[0]).await.unwrap();
+    assert!(blobs.has(&hash).await.unwrap());
+    assert!(!blobs.has(&other).await.unwrap());
+    engine.remove_session(&sessions[1]).await.unwrap();
+    assert!(!blobs.has(&hash).await.unwrap());
+}
+
+/// Makes a report for whoever asked.
+struct Reports(ToolDef);
+
+impl Tool for Reports {
+    fn def(&self) -> &ToolDef {
+        &self.0
+    }
+
+    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let author = context.author.clone().unwrap();
+            let (user, channel) = (context.user.clone().unwrap(), author.channel.unwrap());
+            let text = format!("for {} of {user}, by {channel}", author.name);
+            let source = context.artifact("report.txt", text.into_bytes()).await?;
+            Ok(ToolOutput::text(source))
+        })
+    }
+}
+
+#[tokio::test]
+async fn what_a_tool_makes_is_kept_as_long_as_its_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let blobs = FileBlobs::new(folder.path().join("blobs")).grace(Duration::ZERO);
+    let script = "{ steps: [{ tool_calls: [{ name: reports }] }, { text: done }] }";
+    let def = ToolDef::new("reports", "Reports.", json!({ "type": "object" }));
+    let engine = Engine::builder()
+        .store(Memory::new())
+        .blobs(blobs.clone())
+        .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
+        .sandbox(Arc::new(Virtual::new()))
+        .tool(Reports(def))
+        .build()
+        .unwrap();
+    let new = NewSession {
+        user_id: Some("acme".to_owned()),
+        ..NewSession::default()
+    };
+    let session = engine.create_session(new.clone()).await.unwrap();
+    let author = Author {
+        name: "ada".to_owned(),
+        channel: Some("slack".to_owned()),
+    };
+    let prompt = Prompt {
+        author: Some(author),
+        ..Prompt::from("go")
+    };
+    let mut events = session.subscribe(0);
+    session.prompt(prompt).await.unwrap();
+    let (name, source) = loop {
+        let event = events.next().await.unwrap().unwrap().event;
+        if let EventKind::Artifact { name, source } = event.kind {
+            assert!(event.sequence.is_some());
+            break (name, source);
+        }
+    };
+    assert_eq!(name, "report.txt");
+    let hash: Hash = source.strip_prefix("blob:").unwrap().parse().unwrap();
+    let kept = blobs.get(&hash).await.unwrap().unwrap();
+    assert_eq!(kept, b"for ada of acme, by slack");
+    let archive = engine.export(session.id()).await.unwrap().remove(0);
+    let needed: Vec<_> = needed(&archive).into_keys().collect();
+    assert_eq!(needed, [hash]);
+    // Another session goes, and it stays; its own goes, and it goes too.
+    let other = engine.create_session(new).await.unwrap();
+    let id = session.id().clone();
+    engine.remove_session(other.id()).await.unwrap();
+    assert!(blobs.has(&hash).await.unwrap());
+    engine.remove_session(&id).await.unwrap();
+    assert!(!blobs.has(&hash).await.unwrap());
+}

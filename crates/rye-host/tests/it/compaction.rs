@@ -1,0 +1,542 @@
+//! Histories that grow too long: what a model reads before and after, live and restored, and
+//! what becomes of a thread whose history cannot be summed up.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use lillux::keys::SigningKey;
+use rye_engine::compaction::Settings;
+use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models};
+use rye_engine::protocol::{
+    Entry, EntryKind, EventKind, Message, Part, QueueItemId, ResultStatus, Role, TurnEnd,
+};
+use rye_engine::store::{Claim, Later};
+use rye_engine::tool::{
+    DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
+};
+use rye_engine::{Compaction, Decision, Engine, NewSession, Prompt, Session, proof};
+use rye_model::{Script, Scripted};
+use rye_sandbox::Virtual;
+use rye_store::Sqlite;
+use serde_json::{Value, json};
+
+/// A script, and all that was asked of it.
+#[derive(Clone)]
+struct Heard {
+    model: Arc<Scripted>,
+    asked: Arc<Mutex<Vec<ModelRequest>>>,
+    sees: bool,
+    /// Whether a context fits.
+    room: Arc<dyn Fn(&ModelRequest) -> bool + Send + Sync>,
+}
+
+impl Heard {
+    fn new(script: &str) -> Self {
+        Self {
+            model: Arc::new(Scripted::from(script.parse::<Script>().unwrap())),
+            asked: Arc::default(),
+            sees: false,
+            room: Arc::new(|_| true),
+        }
+    }
+
+    fn last(&self) -> ModelRequest {
+        self.asked.lock().unwrap().last().unwrap().clone()
+    }
+}
+
+impl Model for Heard {
+    fn info(&self) -> ModelInfo {
+        ModelInfo {
+            images: self.sees,
+            ..self.model.info()
+        }
+    }
+
+    fn call(
+        &self,
+        request: ModelRequest,
+        deltas: Deltas,
+    ) -> Later<'_, Result<ModelAnswer, ModelError>> {
+        self.asked.lock().unwrap().push(request.clone());
+        if !(self.room)(&request) {
+            return Box::pin(async { Err(ModelError::ContextOverflow("it is full".to_owned())) });
+        }
+        self.model.call(request, deltas)
+    }
+}
+
+impl Models for Heard {
+    fn get(&self, _: &str) -> Result<Arc<dyn Model>, String> {
+        Ok(Arc::new(self.clone()))
+    }
+
+    fn default_name(&self) -> String {
+        "test".to_owned()
+    }
+}
+
+/// Gives as much as it is asked for.
+struct Much(ToolDef);
+
+impl Tool for Much {
+    fn def(&self) -> &ToolDef {
+        &self.0
+    }
+
+    fn run(&self, args: Value, _: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+        let length = usize::try_from(args["bytes"].as_u64().unwrap()).unwrap();
+        Box::pin(async move { Ok(ToolOutput::text("much ".repeat(length / 5))) })
+    }
+}
+
+/// Asks a person first.
+struct Asks(ToolDef);
+
+impl Tool for Asks {
+    fn def(&self) -> &ToolDef {
+        &self.0
+    }
+
+    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let request = DecisionRequest::approval("ask", "May it look?");
+            context.request_decision(request).await?;
+            Ok(ToolOutput::text("it may"))
+        })
+    }
+}
+
+fn engine(folder: &Path, model: &Heard, settings: Settings) -> Engine {
+    let schema = json!({ "type": "object", "properties": { "bytes": { "type": "integer" } } });
+    let much = ToolDef::new("much", "Gives much.", schema).effect(Effect::Pure);
+    Engine::builder()
+        .store(Sqlite::open(folder.join("sessions.db")).unwrap())
+        .models(model.clone())
+        .sandbox(Arc::new(Virtual::new()))
+        .tool(Much(much))
+        .tool(Asks(ToolDef::new(
+            "asks",
+            "Asks.",
+            json!({ "type": "object" }),
+        )))
+        .system("You are a test.")
+        .sign_with(SigningKey::generate().unwrap())
+        .compaction(settings)
+        .build()
+        .unwrap()
+}
+
+async fn session(engine: &Engine) -> Session {
+    let id = Some("session".parse().unwrap());
+    engine
+        .create_session(NewSession {
+            id,
+            ..NewSession::default()
+        })
+        .await
+        .unwrap()
+}
+
+async fn entries(session: &Session) -> Vec<Entry> {
+    let thread = &session.threads()[0].id;
+    session.entries(thread, None, usize::MAX).await.unwrap()
+}
+
+/// All that was told.
+async fn told(engine: &Engine) -> Vec<EventKind> {
+    let id = "session".parse().unwrap();
+    let archive = engine.export(&id).await.unwrap().remove(0);
+    archive.events.into_iter().map(|event| event.kind).collect()
+}
+
+/// Waits until nothing is left to do.
+async fn until_idle(session: &Session) {
+    let mut events = session.subscribe(0);
+    let mut told = Vec::new();
+    loop {
+        let notice = events.next().await.unwrap().unwrap();
+        told.push(notice.event.kind);
+        let open = told.iter().fold(0_i32, |open, kind| match kind {
+            EventKind::CompactionStart => open + 1,
+            EventKind::CompactionEnd { .. } => open - 1,
+            _ => open,
+        });
+        let waiting = told.iter().rev().find_map(|kind| match kind {
+            EventKind::QueueState { running, waiting } => {
+                Some((running.clone(), waiting.is_empty()))
+            }
+            _ => None,
+        });
+        let ended = |item: &QueueItemId| {
+            told.iter()
+                .any(|kind| matches!(kind, EventKind::TurnEnd { item: it, .. } if it == item))
+        };
+        if let Some((running, true)) = waiting
+            && running.as_ref().is_none_or(ended)
+            && open == 0
+            && session.threads()[0].status == rye_engine::protocol::StatusKind::Idle
+        {
+            return;
+        }
+    }
+}
+
+/// A context in short: who, and what, however long.
+fn context(request: &ModelRequest) -> String {
+    let mut text = format!("system: {}\n", request.system);
+    for message in request.messages.iter() {
+        let parts = message.parts.iter().map(|part| match part {
+            Part::Text { text } => short(text),
+            Part::ToolCall { tool, args, .. } => format!("→{tool} {args}"),
+            Part::ToolResult {
+                status,
+                text,
+                elided,
+                ..
+            } => {
+                let elided = if *elided { " (elided)" } else { "" };
+                assert_eq!(*status, ResultStatus::Success);
+                format!("={}{elided}", short(text))
+            }
+            other => format!("{other:?}"),
+        });
+        let role = match message.role {
+            Role::User => "user",
+            Role::Assistant => "model",
+            Role::Tool => "tool",
+            Role::System => "system",
+        };
+        let parts: Vec<_> = parts.collect();
+        let _ = writeln!(text, "{role}: {}", parts.join(" "));
+    }
+    text
+}
+
+fn short(text: &str) -> String {
+    let many = text.matches("much ").count();
+    if many > 3 {
+        format!("{}…{many} times…", text.replace("much ", ""))
+    } else {
+        text.to_owned()
+    }
+}
+
+const TWO: &str = "context_window: 4000\nmax_output: 1000\nsteps:\n\
+    - tool_calls: [{ name: much, args: { bytes: 6000 } }]\n\
+    - text: I have looked.\n\
+    - tool_calls: [{ name: much, args: { bytes: 6000 } }]\n\
+    - text: I have looked again.\n\
+    - text: I go on.\n\
+    - text: And now this.\n";
+
+/// The context is full once the second prompt is answered.
+const FULL: &str = "context_window: 4000\nmax_output: 1000\nsteps:\n\
+    - tool_calls: [{ name: much, args: { bytes: 6000 } }]\n\
+    - text: I have looked.\n\
+    - { text: I have looked again., usage: { input: 3900, output: 10 } }\n\
+    - { text: I go on., usage: { input: 3900, output: 10 } }\n\
+    - text: And now this.\n";
+
+fn small() -> Settings {
+    Settings {
+        tail_min_tokens: 200,
+        tail_max_tokens: 200,
+        ..Settings::default()
+    }
+}
+
+#[tokio::test]
+async fn a_full_context_is_summed_up_and_the_agent_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Heard::new(FULL);
+    let engine = engine(folder.path(), &model, small());
+    let session = session(&engine).await;
+    session.prompt("Look, and keep to the left.").await.unwrap();
+    until_idle(&session).await;
+    let item = session.prompt("Look again.").await.unwrap();
+    session.answer(&item).await.unwrap();
+    until_idle(&session).await;
+    let asked = model.asked.lock().unwrap().clone();
+    let [.., before, summing_up, after] = asked.as_slice() else {
+        panic!("{} were asked", asked.len());
+    };
+    insta::assert_snapshot!("before", context(before));
+    insta::assert_snapshot!("summing_up", context(summing_up));
+    insta::assert_snapshot!("after", context(after));
+    // Once, and not again for the turn that follows it.
+    let ends = |kind: &&EventKind| matches!(kind, EventKind::CompactionEnd { .. });
+    let told = told(&engine).await;
+    assert_eq!(told.iter().filter(ends).count(), 1, "{told:#?}");
+    let said = entries(&session).await;
+    let tagged = said.iter().any(|entry| match &entry.kind {
+        EntryKind::Message(message) => message.metadata.contains_key("compaction_continue"),
+        _ => false,
+    });
+    assert!(tagged, "nobody asked it to go on");
+
+    // Another host reads the very same.
+    let _ = session.prompt("And now?").await.unwrap();
+    until_idle(&session).await;
+    let live = model.last();
+    engine.shutdown().await.unwrap();
+    let restored = self::engine(folder.path(), &model, small());
+    let session = restored
+        .open_session(&"session".parse().unwrap(), Claim::IfFree)
+        .await
+        .unwrap();
+    let thread = session.threads()[0].id.clone();
+    let path = session.entries(&thread, None, usize::MAX).await.unwrap();
+    let messages = rye_engine::transcript::messages(&path);
+    assert_eq!(&messages[..live.messages.len()], &live.messages[..]);
+}
+
+#[tokio::test]
+async fn what_waits_for_its_turn_or_for_a_person_does_not_fade() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Heard::new(&format!(
+        "context_window: 4000\nmax_output: 1000\nsteps:\n\
+         - tool_calls: [{{ name: asks }}]\n\
+         - text: {}\n\
+         - {{ text: More., usage: {{ input: 3900, output: 10 }} }}\n\
+         - text: I go on.\n",
+        "word ".repeat(1_200)
+    ));
+    let engine = engine(folder.path(), &model, small());
+    let session = session(&engine).await;
+    let gate = async |thread: &str, number: usize| {
+        let prompt = Prompt {
+            thread: Some(thread.to_owned()),
+            ..Prompt::from("Look, and keep to the left.")
+        };
+        let item = session.prompt(prompt).await.unwrap();
+        let mut events = session.subscribe(0);
+        let mut gates = Vec::new();
+        while gates.len() < number {
+            if let EventKind::DecisionGate { gate } =
+                events.next().await.unwrap().unwrap().event.kind
+            {
+                gates.push(gate.id);
+            }
+        }
+        (item, gates.pop().unwrap())
+    };
+    // One waits for a person, and one did.
+    gate("other", 1).await;
+    let (item, gate) = gate("default", 2).await;
+    let decision = Decision::new("approve", "ada", "test");
+    engine.decide(&gate, decision).await.unwrap();
+    session.answer(&item).await.unwrap();
+    session.pause(None).await.unwrap();
+    session.prompt("Look again.").await.unwrap();
+    let last = session.prompt("Then this, word for word.").await.unwrap();
+    session.resume(None).await.unwrap();
+    session.answer(&last).await.unwrap();
+    let asked = model.last();
+    let sum = asked.messages.first().unwrap().content();
+    assert!(sum.starts_with("[What came before was summed up"), "{sum}");
+    for kept in [
+        "Look, and keep to the left.",
+        "Waits for a person's decision: May it look?",
+        "Waits to be asked next, word for word:\nThen this, word for word.",
+    ] {
+        assert!(sum.contains(kept), "{kept}: {sum}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_grows_too_long_is_summed_up_while_it_is_under_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Heard::new(TWO);
+    let engine = engine(folder.path(), &model, small());
+    let session = session(&engine).await;
+    for prompt in ["Look, and keep to the left.", "Look again."] {
+        let item = session.prompt(prompt).await.unwrap();
+        let answer = session.answer(&item).await.unwrap();
+        assert_eq!(answer.reason, TurnEnd::EndTurn);
+    }
+    until_idle(&session).await;
+    insta::assert_snapshot!("within", context(&model.last()));
+}
+
+#[tokio::test]
+async fn a_sum_can_be_asked_for_and_taken_back_and_the_proof_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Heard::new(&TWO.replace("4000", "400000"));
+    let engine = engine(folder.path(), &model, small());
+    let session = session(&engine).await;
+    for prompt in ["Look, and keep to the left.", "Look again."] {
+        session.prompt(prompt).await.unwrap();
+        until_idle(&session).await;
+    }
+    let before = rye_engine::transcript::messages(&entries(&session).await);
+    let Compaction::Done {
+        before: was, after, ..
+    } = session.compact(None).await.unwrap()
+    else {
+        panic!("there is something to sum up");
+    };
+    assert!(after < was, "{after} of {was}");
+    let now = rye_engine::transcript::messages(&entries(&session).await);
+    assert!(now.len() < before.len());
+    assert!(now[0].content().contains("Look, and keep to the left."));
+    // Once is enough.
+    assert_eq!(session.compact(None).await.unwrap(), Compaction::Nothing);
+    assert!(session.undo_compaction(None).await.unwrap().is_some());
+    let again = rye_engine::transcript::messages(&entries(&session).await);
+    assert_eq!(again, before);
+    assert_eq!(session.undo_compaction(None).await.unwrap(), None);
+    let key = engine.public_key().unwrap().clone();
+    let archive = engine.export(session.id()).await.unwrap().remove(0);
+    let verdict = proof::check(&archive, |_| Some(key.clone()));
+    assert_eq!(verdict.faults, []);
+}
+
+#[tokio::test]
+async fn output_of_long_ago_is_left_out_first_and_the_proof_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = Heard::new(TWO);
+    let settings = Settings {
+        prune_keep_tokens: 1_600,
+        prune_save_tokens: 100,
+        ..small()
+    };
+    let engine = engine(folder.path(), &model, settings);
+    let session = session(&engine).await;
+    for prompt in ["Look.", "Look again.", "And?"] {
+        session.prompt(prompt).await.unwrap();
+        until_idle(&session).await;
+    }
+    let read = context(&model.last());
+    assert!(read.contains("= (elided)"), "{read}");
+    assert!(read.contains("=…1200 times…"), "{read}");
+    assert!(!read.contains("summed up"), "{read}");
+    let key = engine.public_key().unwrap().clone();
+    let archive = engine.export(session.id()).await.unwrap().remove(0);
+    let verdict = proof::check(&archive, |_| Some(key.clone()));
+    assert_eq!(verdict.faults, []);
+}
+
+#[tokio::test]
+async fn a_model_that_has_no_room_is_asked_again_once_it_is_summed_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut model = Heard::new(&TWO.replace("4000", "400000"));
+    model.room = Arc::new(|request| request.for_summary || request.messages.len() < 5);
+    let engine = engine(folder.path(), &model, small());
+    let session = session(&engine).await;
+    session.prompt("Look.").await.unwrap();
+    until_idle(&session).await;
+    let item = session.prompt("Look again.").await.unwrap();
+    let answer = session.answer(&item).await.unwrap();
+    assert_eq!(answer.reason, TurnEnd::EndTurn, "{answer:?}");
+    assert_eq!(answer.text, "I have looked again.");
+    let sums = entries(&session).await;
+    let sums = sums.iter().filter(|entry| {
+        matches!(
+            entry.kind,
+            EntryKind::Compaction {
+                without_media: true,
+                ..
+            }
+        )
+    });
+    assert_eq!(sums.count(), 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_made_to_fit_is_told_and_the_thread_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut model = Heard::new(&TWO.replace("4000", "400000"));
+    let long =
+        |request: &ModelRequest| request.messages.iter().any(|it| it.content().len() > 9_000);
+    model.room = Arc::new(move |request| request.for_summary || !long(request));
+    let engine = engine(folder.path(), &model, small());
+    let session = session(&engine).await;
+    session.prompt("Look.").await.unwrap();
+    until_idle(&session).await;
+    let item = session.prompt("word ".repeat(2_000)).await.unwrap();
+    let answer = session.answer(&item).await.unwrap();
+    assert_eq!(answer.reason, TurnEnd::Error);
+    let error = answer.error.unwrap();
+    assert!(error.contains("it is full"), "{error}");
+    assert!(
+        error.contains("choose a model with a larger window"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_summary_that_is_no_good_leaves_all_as_it_was() {
+    for (script, why) in [(
+        "on_summary: I go on with the work.\n",
+        "lacks the headings `Goal`",
+    )] {
+        let folder = tempfile::tempdir().unwrap();
+        let model = Heard::new(&format!("{TWO}{script}"));
+        let engine = engine(folder.path(), &model, small());
+        let session = session(&engine).await;
+        for prompt in ["Look, and keep to the left.", "Look again.", "And?"] {
+            let item = session.prompt(prompt).await.unwrap();
+            let answer = session.answer(&item).await.unwrap();
+            assert_eq!(answer.reason, TurnEnd::EndTurn, "{answer:?}");
+        }
+        until_idle(&session).await;
+        let told = told(&engine).await;
+        let failed = told.iter().find_map(|kind| match kind {
+            EventKind::CompactionEnd { error, .. } => error.clone(),
+            _ => None,
+        });
+        let failed = failed.unwrap();
+        assert!(failed.message.contains(why), "{}", failed.message);
+        assert!(failed.message.contains("as it was"), "{}", failed.message);
+        // Asked twice each time, and the second time told what was wrong.
+        let asked = model.asked.lock().unwrap().clone();
+        let last = asked.iter().rfind(|it| it.for_summary).unwrap();
+        let last: &Message = last.messages.last().unwrap();
+        assert!(last.content().contains("could not be used: it lacks"));
+        let kinds = entries(&session).await;
+        let is_sum = |entry: &&Entry| matches!(entry.kind, EntryKind::Compaction { .. });
+        assert_eq!(kinds.iter().filter(is_sum).count(), 0);
+    }
+}
+
+#[tokio::test]
+async fn an_image_that_is_kept_as_a_blob_is_shown_to_a_model_that_sees() {
+    use rye_engine::blob::BlobStore as _;
+    for sees in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut model = Heard::new(TWO);
+        model.sees = sees;
+        let blobs = rye_store::FileBlobs::new(folder.path().join("blobs"));
+        let hash = blobs.put(b"a picture".to_vec()).await.unwrap();
+        let engine = Engine::builder()
+            .store(rye_store::Memory::new())
+            .blobs(blobs)
+            .models(model.clone())
+            .sandbox(Arc::new(Virtual::new()))
+            .build()
+            .unwrap();
+        let session = session(&engine).await;
+        let source = format!("blob:{hash}");
+        let prompt = rye_engine::Prompt {
+            attachments: vec![Part::Attachment {
+                name: "a.png".to_owned(),
+                mime_type: "image/png".to_owned(),
+                source: source.clone(),
+            }],
+            ..rye_engine::Prompt::from("What is this?")
+        };
+        session.prompt(prompt).await.unwrap();
+        until_idle(&session).await;
+        let asked = model.asked.lock().unwrap().first().cloned().unwrap();
+        let Part::Attachment { source: shown, .. } = &asked.messages[0].parts[1] else {
+            panic!("{asked:?}");
+        };
+        let inline = "data:image/png;base64,YSBwaWN0dXJl";
+        assert_eq!(shown, if sees { inline } else { &source });
+        // The record keeps the short form.
+        let first = entries(&session).await.remove(0);
+        assert!(!format!("{first:?}").contains("base64"));
+    }
+}

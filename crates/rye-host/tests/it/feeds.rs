@@ -1,0 +1,65 @@
+//! Whoever listens to all sessions hears what they asked for.
+
+use std::sync::Arc;
+
+use rye_engine::protocol::{EventKind, SessionId};
+use rye_engine::{Engine, Feed, Filter, NewSession};
+use rye_model::Catalogue;
+use rye_sandbox::Virtual;
+use rye_store::Memory;
+
+/// The sessions and types of the next events.
+async fn hear(feed: &mut Feed, count: usize) -> Vec<(SessionId, &'static str)> {
+    let mut heard = Vec::new();
+    while heard.len() < count {
+        let event = feed.next().await.unwrap().unwrap().event;
+        heard.push((event.session, event.kind.name()));
+    }
+    heard
+}
+
+#[tokio::test]
+async fn a_feed_is_of_a_session_a_user_or_some_types_alone() {
+    let script = "steps: [{ text: hello }, { text: again }]";
+    let engine = Engine::builder()
+        .store(Memory::new())
+        .models(Catalogue::new(".").with("scripted:demo", script.parse().unwrap()))
+        .sandbox(Arc::new(Virtual::new()))
+        .build()
+        .unwrap();
+    let make = async |user: &str| {
+        let new = NewSession {
+            user_id: Some(user.to_owned()),
+            ..NewSession::default()
+        };
+        engine.create_session(new).await.unwrap()
+    };
+    let (ada, bob) = (make("ada").await, make("bob").await);
+    let ends = || ["turn_end".to_owned()].into();
+    let mut of_ada = engine.feed_of(Filter {
+        user: Some("ada".to_owned()),
+        types: ends(),
+        ..Filter::default()
+    });
+    let mut of_bob = engine.feed_of(Filter {
+        session: Some(bob.id().clone()),
+        ..Filter::default()
+    });
+    let mut of_all = engine.feed_of(Filter {
+        types: ends(),
+        ..Filter::default()
+    });
+    for session in [&bob, &ada, &bob, &ada] {
+        session.prompt("hi").await.unwrap();
+        let mut events = session.subscribe(0);
+        let ended = |kind: &EventKind| matches!(kind, EventKind::TurnEnd { .. });
+        while !ended(&events.next().await.unwrap().unwrap().event.kind) {}
+    }
+    let end = |session: &rye_engine::Session| (session.id().clone(), "turn_end");
+    assert_eq!(hear(&mut of_ada, 2).await, [end(&ada), end(&ada)]);
+    let all = hear(&mut of_all, 4).await;
+    assert_eq!(all.iter().filter(|it| **it == end(&bob)).count(), 2);
+    let of_bob = hear(&mut of_bob, 5).await;
+    assert!(of_bob.iter().all(|(session, _)| session == bob.id()));
+    assert!(of_bob.iter().any(|(_, name)| *name != "turn_end"));
+}

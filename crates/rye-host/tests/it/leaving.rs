@@ -1,0 +1,121 @@
+//! A host that leaves ends nothing: what waits goes on elsewhere.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rye_engine::protocol::{EntryKind, EventKind, Role};
+use rye_engine::store::{Claim, Later};
+use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::{Decision, Engine, NewSession, Session};
+use rye_model::Catalogue;
+use rye_sandbox::Virtual;
+use rye_store::{Closing, Sqlite};
+use serde_json::{Value, json};
+
+/// How many tasks there are, and how often a host leaves them: in which order it does is
+/// chance.
+const TASKS: usize = 4;
+const TIMES: usize = 8;
+const LONG: Duration = Duration::from_mins(1);
+
+const PARENT: &str = "
+steps:
+  - tool_calls:
+      - { name: task, args: { prompt: a, model: scripted:child } }
+      - { name: task, args: { prompt: b, model: scripted:child } }
+      - { name: task, args: { prompt: c, model: scripted:child } }
+      - { name: task, args: { prompt: d, model: scripted:child } }
+  - text: all done
+";
+
+const CHILD: &str = "
+steps:
+  - tool_calls: [{ name: ask, args: {} }]
+  - text: done
+";
+
+/// A tool that asks a person, and that is all.
+struct Ask(ToolDef);
+
+impl Tool for Ask {
+    fn def(&self) -> &ToolDef {
+        &self.0
+    }
+
+    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let request = DecisionRequest::approval("ask", "may it?");
+            context.request_decision(request).await?;
+            Ok(ToolOutput::text("it may"))
+        })
+    }
+}
+
+/// A host, and what tells that it has left for good.
+fn engine(folder: &Path) -> (Engine, Closing) {
+    let mut store = Sqlite::open(folder.join("sessions.db")).unwrap();
+    let closing = store.closing();
+    let models = Catalogue::new(".")
+        .with("scripted:parent", PARENT.parse().unwrap())
+        .with("scripted:child", CHILD.parse().unwrap());
+    let engine = Engine::builder()
+        .store(store)
+        .models(models)
+        .sandbox(Arc::new(Virtual::new()))
+        .tools(rye_engine::builtin::tools())
+        .tool(Ask(ToolDef::new("ask", "Asks.", json!({}))))
+        .build()
+        .unwrap();
+    (engine, closing)
+}
+
+/// How many calls of a session have ended.
+async fn results(session: &Session) -> usize {
+    let threads = session.threads();
+    let entries = session.entries(&threads[0].id, None, usize::MAX);
+    let is_result = |kind: &EntryKind| match kind {
+        EntryKind::Message(said) => said.role == Role::Tool,
+        _ => false,
+    };
+    let entries = entries.await.unwrap();
+    entries.iter().filter(|it| is_result(&it.kind)).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_that_wait_for_a_person_wait_on_when_their_host_leaves() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut host, mut closing) = engine(folder.path());
+    let mut feed = host.feed();
+    let new = NewSession {
+        model: Some("scripted:parent".to_owned()),
+        ..NewSession::default()
+    };
+    let mut session = host.create_session(new).await.unwrap();
+    let (id, item) = (session.id().clone(), session.prompt("go").await.unwrap());
+    let mut gates = BTreeMap::new();
+    while gates.len() < TASKS {
+        let notice = feed.next().await.unwrap().unwrap();
+        if let EventKind::DecisionGate { gate } = notice.event.kind {
+            gates.insert(gate.id, gate.origin.session);
+        }
+    }
+    for _ in 0..TIMES {
+        host.shutdown().await.unwrap();
+        drop((host, session));
+        tokio::task::block_in_place(|| closing.wait(LONG));
+        (host, closing) = engine(folder.path());
+        session = host.open_session(&id, Claim::IfFree).await.unwrap();
+        // Its tasks are there again when each has its session.
+        while gates.values().any(|task| host.session(task).is_none()) {
+            assert_eq!(results(&session).await, 0, "nothing has come of any task");
+            tokio::task::yield_now().await;
+        }
+    }
+    for gate in gates.keys() {
+        let approve = Decision::new("approve", "ada", "test");
+        host.decide(gate, approve).await.unwrap();
+    }
+    assert_eq!(session.answer(&item).await.unwrap().text, "all done");
+}

@@ -1,0 +1,157 @@
+//! A limit that is reached asks for more, where it may, and what is let holds.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rye_engine::protocol::{EventKind, Gate, Limits, TurnEnd};
+use rye_engine::store::Claim;
+use rye_engine::{Answer, Decision, Engine, NewSession, Prompt, Session};
+use rye_model::Catalogue;
+use rye_sandbox::Virtual;
+use rye_store::Sqlite;
+use serde_json::{Value, json};
+
+const SCRIPT: &str = "
+steps:
+  - tool_calls: [{ name: read, args: { path: a } }]
+  - tool_calls: [{ name: read, args: { path: b } }]
+  - text: done
+after_last: { text: more }
+";
+
+fn engine(folder: &Path) -> Engine {
+    Engine::builder()
+        .store(Sqlite::open(folder.join("sessions.db")).unwrap())
+        .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))
+        .sandbox(Arc::new(Virtual::new()))
+        .tools(rye_engine::builtin::tools())
+        .ask_for_more(true)
+        .build()
+        .unwrap()
+}
+
+fn turns(turns: u64) -> Limits {
+    Limits {
+        turns: Some(turns),
+        ..Limits::default()
+    }
+}
+
+async fn session(engine: &Engine, limits: Limits) -> Session {
+    let new = NewSession {
+        limits,
+        ..NewSession::default()
+    };
+    engine.create_session(new).await.unwrap()
+}
+
+/// Waits for the answer to a prompt, and answers at each gate.
+async fn answered(
+    engine: &Engine,
+    session: &Session,
+    limits: Limits,
+    decide: impl Fn(&Gate) -> (&'static str, Value),
+) -> Answer {
+    let mut feed = engine.feed();
+    let prompt = Prompt {
+        limits,
+        ..Prompt::from("go")
+    };
+    let item = session.prompt(prompt).await.unwrap();
+    let gates = async {
+        while let Ok(Some(notice)) = feed.next().await {
+            if let EventKind::DecisionGate { gate } = notice.event.kind {
+                let (action, value) = decide(&gate);
+                let decision = Decision {
+                    value,
+                    ..Decision::new(action, "ada", "test")
+                };
+                engine.decide(&gate.id, decision).await.unwrap();
+            }
+        }
+    };
+    tokio::select! {
+        answer = session.answer(&item) => answer.unwrap(),
+        () = gates => unreachable!("the engine is gone"),
+    }
+}
+
+#[tokio::test]
+async fn what_is_let_for_a_session_is_written_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    let session = session(&engine, turns(2)).await;
+    let answer = answered(&engine, &session, Limits::default(), |gate| {
+        assert_eq!(
+            gate.title,
+            "the limit of 2 turns is reached: may the session use more?"
+        );
+        assert_eq!(gate.actions[0].label, "Up to 4 turns");
+        ("approve", Value::Null)
+    })
+    .await;
+    assert_eq!(
+        (answer.reason, answer.text.as_str()),
+        (TurnEnd::EndTurn, "done")
+    );
+    let id = session.id().clone();
+    engine.shutdown().await.unwrap();
+    let engine = self::engine(folder.path());
+    let session = engine.open_session(&id, Claim::IfFree).await.unwrap();
+    let again = answered(&engine, &session, Limits::default(), |gate| {
+        unreachable!("{}", gate.title)
+    })
+    .await;
+    assert_eq!(again.text, "more");
+    // That was the fourth: the next one is asked about anew.
+    let denied = answered(&engine, &session, Limits::default(), |gate| {
+        assert!(gate.title.contains("limit of 4 turns"), "{}", gate.title);
+        ("deny", Value::Null)
+    })
+    .await;
+    assert_eq!(denied.reason, TurnEnd::Limit);
+    assert_eq!(
+        denied.error.as_deref(),
+        Some("the limit of turns is reached")
+    );
+}
+
+#[tokio::test]
+async fn a_prompt_has_a_limit_of_its_own_and_a_person_their_own_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    let session = session(&engine, Limits::default()).await;
+    let asked = std::cell::Cell::new(0);
+    let answer = answered(&engine, &session, turns(1), |gate| {
+        asked.set(asked.get() + 1);
+        assert_eq!(gate.context["of"], "prompt");
+        ("approve", json!("3"))
+    })
+    .await;
+    assert_eq!((answer.reason, asked.get()), (TurnEnd::EndTurn, 1));
+}
+
+#[tokio::test]
+async fn a_number_that_is_too_small_ends_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    let session = session(&engine, Limits::default()).await;
+    let answer = answered(&engine, &session, turns(1), |_| ("approve", json!(1))).await;
+    assert_eq!(answer.reason, TurnEnd::Limit);
+}
+
+#[tokio::test]
+async fn tokens_are_let_for_what_the_next_call_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(folder.path());
+    let limits = Limits {
+        tokens: Some(1),
+        ..Limits::default()
+    };
+    let session = session(&engine, limits).await;
+    let answer = answered(&engine, &session, Limits::default(), |_| {
+        ("approve", Value::Null)
+    })
+    .await;
+    assert_eq!(answer.reason, TurnEnd::EndTurn, "{:?}", answer.error);
+}

@@ -1,0 +1,143 @@
+//! What an engine does is counted, and told as spans.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rye_engine::metrics::Metric;
+use rye_engine::protocol::EventKind;
+use rye_engine::store::Later;
+use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::{Decision, Engine, NewSession};
+use rye_model::{Catalogue, Config, ConfigFile, Script, Step};
+use rye_sandbox::Virtual;
+use rye_store::Memory;
+use serde_json::{Value, json};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// The names of all spans, in a collector that keeps nothing else.
+#[derive(Clone, Default)]
+struct Names {
+    seen: Arc<Mutex<BTreeSet<&'static str>>>,
+    next: Arc<AtomicU64>,
+}
+
+impl Subscriber for Names {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_span() && metadata.target().starts_with("rye_engine")
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        self.seen.lock().unwrap().insert(span.metadata().name());
+        Id::from_u64(self.next.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// A tool that asks a person.
+struct Ask(ToolDef);
+
+impl Tool for Ask {
+    fn def(&self) -> &ToolDef {
+        &self.0
+    }
+
+    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let request = DecisionRequest::approval("it", "may it?");
+            context.request_decision(request).await?;
+            Ok(ToolOutput::text("it may"))
+        })
+    }
+}
+
+/// A model that does not answer, one that does in its place, and a tool that asks.
+fn models() -> Catalogue {
+    let config = ConfigFile {
+        path: "models.yaml".into(),
+        text: "failover: ['scripted:other']\nretry: { tries: 1, first_ms: 1 }\n".to_owned(),
+    };
+    let busy = Script {
+        after_last: Step::Fail {
+            fault: rye_model::Fault::Overloaded,
+            times: None,
+        },
+        ..Script::default()
+    };
+    let write = Step::call("bash", json!({ "command": "echo hi > it.txt" }));
+    let ask = Step::call("ask", json!({}));
+    let other = Script::new([write, ask, Step::text("done")]);
+    Catalogue::new(".")
+        .with_config(Config::merge(&[config]).unwrap())
+        .with("scripted:busy", busy)
+        .with("scripted:other", other)
+}
+
+#[test]
+fn what_an_engine_does_is_counted_and_told_as_spans() {
+    let names = Names::default();
+    let _listening = tracing::subscriber::set_default(names.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let text = runtime.block_on(async {
+        let engine = Engine::builder()
+            .store(Memory::new())
+            .models(models().default_model("scripted:busy"))
+            .sandbox(Arc::new(Virtual::new()))
+            .tools(rye_engine::builtin::tools())
+            .tool(Ask(ToolDef::new(
+                "ask",
+                "Asks.",
+                json!({ "type": "object" }),
+            )))
+            .build()
+            .unwrap();
+        let session = engine.create_session(NewSession::default()).await.unwrap();
+        session.prompt("write it").await.unwrap();
+        let mut events = session.subscribe(0);
+        while let Some(notice) = events.next().await.unwrap() {
+            match notice.event.kind {
+                EventKind::DecisionGate { gate } => {
+                    let yes = Decision::new("approve", "ada", "test");
+                    engine.decide(&gate.id, yes).await.unwrap();
+                }
+                EventKind::TurnEnd { .. } => break,
+                _ => {}
+            }
+        }
+        engine.metrics().prometheus()
+    });
+    let seen = names.seen.lock().unwrap().clone();
+    for expected in [
+        r#"rye_llm_call_seconds_count{model="scripted:busy",outcome="error"} 1"#,
+        r#"rye_llm_call_seconds_count{model="scripted:other",outcome="success"} 3"#,
+        r#"rye_tool_exec_seconds_count{tool="bash",outcome="success"} 1"#,
+        r#"rye_tool_exec_seconds_count{tool="ask",outcome="success"} 1"#,
+        r#"rye_decision_gate_wait_seconds_count{status="resolved"} 1"#,
+        "rye_queue_wait_seconds_count 1",
+        r#"rye_turn_complete_seconds_count{reason="end_turn"} 1"#,
+        r#"rye_sandbox_exec_seconds_count{outcome="success"} 1"#,
+        r#"rye_model_failover_total{from="scripted:busy",to="scripted:other"} 1"#,
+    ] {
+        assert!(
+            text.lines().any(|line| line == expected),
+            "{expected}\n{text}"
+        );
+    }
+    let all = Metric::ALL.into_iter();
+    for metric in all.filter(|it| *it != Metric::Compaction) {
+        assert!(seen.contains(metric.name()), "{metric:?}: {seen:?}");
+    }
+}

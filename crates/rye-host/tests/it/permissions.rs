@@ -1,0 +1,363 @@
+//! What an agent's own tools may do where nothing confines them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lillux::path_policy::Protected;
+use lillux::process::Supervisor;
+use rye_engine::arguments::is_editable;
+use rye_engine::bridge::{Mode, Policy, Risk, Rule};
+use rye_engine::protocol::{EventKind, Gate, TurnEnd};
+use rye_engine::store::Later;
+use rye_engine::tool::{Approval, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::{Decision, Engine, NewSession, Session};
+use rye_model::{Catalogue, Script, Step};
+use rye_sandbox::{Local, Virtual};
+use rye_store::Memory;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+struct World {
+    folder: TempDir,
+    workspace: PathBuf,
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = folder.path().join("workspace");
+        fs::create_dir_all(workspace.join(".git/hooks")).unwrap();
+        fs::create_dir(workspace.join(".ai")).unwrap();
+        fs::create_dir_all(folder.path().join("user/.keys")).unwrap();
+        fs::create_dir(folder.path().join("outside")).unwrap();
+        let links = [
+            (folder.path().join("outside"), "link"),
+            (folder.path().join("outside/new.txt"), "nowhere"),
+            (workspace.join("nowhere"), "twice"),
+            (PathBuf::from(".git"), "innocent"),
+        ];
+        for (target, name) in links {
+            std::os::unix::fs::symlink(target, workspace.join(name)).unwrap();
+        }
+        fs::write(workspace.join("there.txt"), "one\n").unwrap();
+        Self { folder, workspace }
+    }
+
+    fn home(&self) -> PathBuf {
+        self.folder.path().join("user")
+    }
+
+    fn sandbox(&self, supervisor: Supervisor) -> Local {
+        let protected = Protected {
+            private: vec![self.home().join(".keys")],
+            homes: vec![self.home()],
+        };
+        let local = Local::new(&self.workspace, supervisor).unwrap();
+        local.protected(protected, &self.workspace)
+    }
+
+    /// Has an agent write a file; whether a person was asked, and whether it is there.
+    async fn write(&self, path: &str, answer: &'static str, rules: Vec<Rule>) -> (bool, bool) {
+        let args = json!({ "path": path, "content": "two\n" });
+        let script = Script::new([Step::call("write", args), Step::text("done")]);
+        let supervisor = Supervisor::start().unwrap();
+        let policy = Policy {
+            rules,
+            ..Policy::default()
+        };
+        let engine = Engine::builder()
+            .store(Memory::new())
+            .models(Catalogue::new(".").with("scripted:test", script))
+            .sandbox(Arc::new(self.sandbox(supervisor)))
+            .tools(rye_engine::builtin::tools())
+            .policy(policy)
+            .build()
+            .unwrap();
+        let mut feed = engine.feed();
+        let session = engine.create_session(NewSession::default()).await.unwrap();
+        let item = session.prompt("go").await.unwrap();
+        let asked = std::cell::Cell::new(false);
+        let gates = async {
+            while let Ok(Some(notice)) = feed.next().await {
+                if let EventKind::DecisionGate { gate } = notice.event.kind {
+                    assert!(gate.context.contains_key("args_hash"));
+                    asked.set(true);
+                    let decision = Decision::new(answer, "ada", "test");
+                    engine.decide(&gate.id, decision).await.unwrap();
+                }
+            }
+        };
+        tokio::select! {
+            answer = session.answer(&item) => { answer.unwrap(); }
+            () = gates => unreachable!("the engine is gone"),
+        }
+        let there = fs::read_to_string(self.workspace.join(path));
+        (asked.get(), there.is_ok_and(|text| text == "two\n"))
+    }
+}
+
+fn rule(tool: &str, action: Mode) -> Vec<Rule> {
+    vec![Rule {
+        tool: Some(tool.to_owned()),
+        action,
+        ..Rule::default()
+    }]
+}
+
+#[tokio::test]
+async fn files_of_the_workspace_are_written_and_others_asked_about() {
+    let outside = |world: &World| world.folder.path().join("outside/x").display().to_string();
+    let inside = |world: &World| world.workspace.join("a/b.txt").display().to_string();
+    let absolute = World::new();
+    let table = [
+        ("there.txt".to_owned(), false),
+        ("new/folder/file.txt".to_owned(), false),
+        ("new/../file.txt".to_owned(), false),
+        (inside(&absolute), false),
+        (outside(&absolute), true),
+        ("../beside.txt".to_owned(), true),
+        ("a/../../beside.txt".to_owned(), true),
+        ("link/file.txt".to_owned(), true),
+        ("nowhere".to_owned(), true),
+        ("twice".to_owned(), true),
+        (".git/hooks/pre-commit".to_owned(), true),
+        ("innocent/hooks/pre-push".to_owned(), true),
+        ("sub/.ai/tools/x.yaml".to_owned(), true),
+        (".GIT/config".to_owned(), true),
+        (".venv/bin/python".to_owned(), true),
+        ("lib/site-packages/x.pth".to_owned(), true),
+        ("node_modules/x/index.js".to_owned(), true),
+        ("src/__pycache__/x.pyc".to_owned(), true),
+        (".env".to_owned(), true),
+        (".env.local".to_owned(), true),
+        (".envrc".to_owned(), true),
+        (".vscode/tasks.json".to_owned(), true),
+        (".claude/settings.json".to_owned(), true),
+        (".husky/pre-commit".to_owned(), true),
+    ];
+    for (path, asks) in table {
+        let (asked, written) = absolute.write(&path, "approve", Vec::new()).await;
+        assert_eq!(asked, asks, "{path}");
+        assert!(written || path.contains("../"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_does_not_allow_is_not_written() {
+    let world = World::new();
+    for path in ["../beside.txt", "nowhere", ".git/config"] {
+        assert_eq!(world.write(path, "deny", Vec::new()).await, (true, false));
+    }
+    assert!(!world.folder.path().join("beside.txt").exists());
+}
+
+#[tokio::test]
+async fn rules_say_otherwise_but_for_what_is_outside() {
+    let world = World::new();
+    let allow = || rule("builtin:*", Mode::Allow);
+    assert_eq!(world.write(".git/x", "deny", allow()).await, (false, true));
+    assert_eq!(world.write("../x", "deny", allow()).await, (true, false));
+    let ask = rule("builtin:write", Mode::Ask);
+    assert_eq!(world.write("a.txt", "approve", ask).await, (true, true));
+    let deny = rule("builtin:write", Mode::Deny);
+    assert_eq!(world.write("b.txt", "approve", deny).await, (false, false));
+}
+
+#[tokio::test]
+async fn every_write_asks_in_a_home_and_where_there_is_no_project() {
+    let allow = || rule("builtin:*", Mode::Allow);
+    let mut world = World::new();
+    world.workspace = world.home();
+    for (path, is_hidden) in [(".bashrc", true), (".ssh/config", true), ("x.txt", false)] {
+        assert_eq!(world.write(path, "approve", Vec::new()).await, (true, true));
+        // A rule may allow what is not hidden.
+        let by_rule = world.write(path, "approve", allow()).await;
+        assert_eq!(by_rule, (is_hidden, true), "{path}");
+    }
+    // Also above a home, and in a directory that is no project.
+    world.workspace = world.folder.path().to_owned();
+    assert_eq!(
+        world.write("user/.profile", "deny", allow()).await,
+        (true, false)
+    );
+    world.workspace = world.folder.path().join("outside");
+    assert_eq!(world.write("x", "deny", Vec::new()).await, (true, false));
+}
+
+#[tokio::test]
+async fn nobody_is_asked_about_a_private_path_and_nothing_is_written() {
+    let world = World::new();
+    let private = world.home().join(".keys/new").display().to_string();
+    for path in [private.as_str(), "../user/.keys/new"] {
+        for rules in [Vec::new(), rule("builtin:*", Mode::Allow)] {
+            let outcome = world.write(path, "approve", rules).await;
+            assert_eq!(outcome, (false, false), "{path}");
+        }
+    }
+    assert!(!world.home().join(".keys/new").exists());
+}
+
+/// A tool of a host, that says itself when it is asked about.
+struct Deploy(ToolDef);
+
+impl Tool for Deploy {
+    fn def(&self) -> &ToolDef {
+        &self.0
+    }
+
+    fn run(&self, args: Value, _: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move { Ok(ToolOutput::text(format!("to {}", args["to"]))) })
+    }
+}
+
+/// A session of an agent that calls it.
+async fn deploying(def: ToolDef, rules: Vec<Rule>, to: &[&str]) -> (Engine, Session) {
+    let calls = to
+        .iter()
+        .map(|to| Step::call("deploy", json!({ "to": to })));
+    let steps = calls.chain([Step::text("${last_tool_result}")]);
+    let policy = Policy {
+        rules,
+        ..Policy::default()
+    };
+    let engine = Engine::builder()
+        .store(Memory::new())
+        .models(Catalogue::new(".").with("scripted:test", Script::new(steps)))
+        .sandbox(Arc::new(Virtual::new()))
+        .tool(Deploy(def))
+        .policy(policy)
+        .build()
+        .unwrap();
+    let session = engine.create_session(NewSession::default()).await.unwrap();
+    (engine, session)
+}
+
+/// Has it called, and a person decide one after the other; what they were asked, and what
+/// came of it.
+async fn decided(
+    def: ToolDef,
+    rules: Vec<Rule>,
+    to: &[&str],
+    decisions: &[Decision],
+) -> (Vec<Gate>, String) {
+    let (engine, session) = deploying(def, rules, to).await;
+    let mut events = session.subscribe(0);
+    let item = session.prompt("go").await.unwrap();
+    let mut asked = Vec::new();
+    loop {
+        match events.next().await.unwrap().unwrap().event.kind {
+            EventKind::DecisionGate { gate } => {
+                let decision = decisions[asked.len()].clone();
+                engine.decide(&gate.id, decision).await.unwrap();
+                asked.push(*gate);
+            }
+            EventKind::TurnEnd { reason, .. } => {
+                assert_eq!(reason, TurnEnd::EndTurn);
+                let said = session.answer(&item).await.unwrap().text;
+                return (asked, said);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a person was asked, and what came of it.
+async fn deploy(def: ToolDef, answer: &str, rules: Vec<Rule>) -> (bool, String) {
+    let (asked, said) = decided(
+        def,
+        rules,
+        &["prod"],
+        &[Decision::new(answer, "ada", "test")],
+    )
+    .await;
+    for gate in &asked {
+        assert!(gate.body.contains("\"to\": \"prod\""), "{}", gate.body);
+        assert!(gate.context.contains_key("args_hash"));
+    }
+    (!asked.is_empty(), said)
+}
+
+#[tokio::test]
+async fn a_tool_of_the_host_is_asked_about_by_its_risk_and_its_arguments() {
+    let def = || ToolDef::new("deploy", "Deploys.", json!({ "type": "object" }));
+    let to = |place: &'static str| Approval::when(move |args| args["to"] == place);
+    let ran = || "to \"prod\"".to_owned();
+    for (def, asks) in [
+        (def(), false),
+        (def().risk(Risk::Medium), false),
+        (def().risk(Risk::High), true),
+        (def().requires_approval(Approval::Always), true),
+        (def().requires_approval(to("prod")), true),
+        (def().requires_approval(to("test")), false),
+    ] {
+        let about = format!("{def:?}");
+        let outcome = deploy(def, "approve", Vec::new()).await;
+        assert_eq!(outcome, (asks, ran()), "{about}");
+    }
+    let risky = || def().risk(Risk::Critical);
+    let denied = deploy(risky(), "deny", Vec::new()).await;
+    assert_eq!(denied, (true, "ada did not allow it".to_owned()));
+    let allowed = deploy(risky(), "deny", rule("builtin:deploy", Mode::Allow)).await;
+    assert_eq!(allowed, (false, ran()));
+    let (asked, said) = deploy(risky(), "approve", rule("*", Mode::Deny)).await;
+    assert!(!asked && said.contains("the policy does not let"), "{said}");
+    let bad = def().requires_approval(Approval::when(|_| panic!("not a word")));
+    let (asked, said) = deploy(bad, "approve", Vec::new()).await;
+    assert!(!asked && said.contains("not a word"), "{said}");
+}
+
+#[tokio::test]
+async fn who_approves_a_tool_of_the_host_may_want_other_arguments() {
+    let schema = json!({ "type": "object", "properties": { "to": { "type": "string" } } });
+    let def = ToolDef::new("deploy", "Deploys.", schema).requires_approval(Approval::Always);
+    let instead = |args: Value| Decision {
+        value: json!({ "arguments": args }),
+        ..Decision::new("approve", "ada", "test")
+    };
+    // What does not fit is asked about again.
+    let decisions = [
+        instead(json!({ "to": 1 })),
+        instead(json!({ "to": "test" })),
+    ];
+    let (asked, said) = decided(def, Vec::new(), &["prod"], &decisions).await;
+    assert!(asked.iter().all(|gate| is_editable(&gate.context)));
+    assert_eq!(asked[1].context["params"], json!({ "to": "prod" }));
+    let body = &asked[1].body;
+    assert!(
+        body.starts_with("The arguments that ada wrote do not fit"),
+        "{body}"
+    );
+    assert_eq!(
+        said,
+        "[ada approved other arguments: {\"to\":\"test\"}]\nto \"test\""
+    );
+}
+
+#[tokio::test]
+async fn an_approval_for_the_session_is_for_the_same_arguments_alone() {
+    let def = || {
+        let def = ToolDef::new("deploy", "Deploys.", json!({ "type": "object" }));
+        def.requires_approval(Approval::Always)
+    };
+    let yes = |action: &str| Decision::new(action, "ada", "test");
+    let about = |gates: &[Gate]| -> Vec<Value> {
+        let params = gates
+            .iter()
+            .map(|gate| gate.context["params"]["to"].clone());
+        params.collect()
+    };
+    let to = ["a", "a", "b", "a", "b"];
+    let decisions = [yes("approve_session"), yes("approve"), yes("approve")];
+    let (asked, said) = decided(def(), Vec::new(), &to, &decisions).await;
+    assert_eq!(about(&asked), ["a", "b", "b"]);
+    assert_eq!(said, "to \"b\"");
+    // With others that were written in their place, it is for those.
+    let instead = Decision {
+        value: json!({ "arguments": { "to": "b" } }),
+        ..yes("approve_session")
+    };
+    let (asked, said) = decided(def(), Vec::new(), &["a", "b", "a"], &[instead, yes("deny")]).await;
+    assert_eq!(about(&asked), ["a", "a"]);
+    assert_eq!(said, "ada did not allow it");
+}

@@ -1,0 +1,272 @@
+//! What a person was asked and what they answered, as a record proves it.
+
+use std::sync::Arc;
+
+use lillux::keys::{PublicKey, SigningKey};
+use rye_engine::proof::{self, Trouble, Verdict};
+use rye_engine::protocol::{
+    Archive, EntryKind, EventKind, Gate, GateKind, GateStatus, Millis, Part, Resolution,
+};
+use rye_engine::store::Later;
+use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::{Decision, Engine, NewSession};
+use rye_model::Catalogue;
+use rye_sandbox::Virtual;
+use rye_store::{Memory, Sqlite};
+use serde_json::{Value, json};
+
+/// Asks which colour.
+struct Asks(ToolDef);
+
+impl Tool for Asks {
+    fn def(&self) -> &ToolDef {
+        &self.0
+    }
+
+    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let mut request = DecisionRequest::approval("paint", "paint the house?");
+            request.body = String::from("In blue.\nrisk: high");
+            request.context.insert("colour".to_owned(), json!("blue"));
+            let said = context.request_decision(request).await?;
+            Ok(ToolOutput::text(format!("{} {}", said.action, said.value)))
+        })
+    }
+}
+
+const SCRIPT: &str = "steps: [{ tool_calls: [{ name: paint, args: {} }] }, { text: done }]";
+
+/// A session in which somebody was asked and answered.
+async fn told(key: &SigningKey) -> Archive {
+    let def = ToolDef::new("paint", "asks", json!({ "type": "object" }));
+    let engine = Engine::builder()
+        .store(Memory::new())
+        .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))
+        .sandbox(Arc::new(Virtual::new()))
+        .tool(Asks(def))
+        .sign_with(SigningKey::from_pem(key.to_pem().as_bytes()).unwrap())
+        .build()
+        .unwrap();
+    let session = engine.create_session(NewSession::default()).await.unwrap();
+    let mut events = engine.feed();
+    let item = session.prompt("go").await.unwrap();
+    let gate = loop {
+        let notice = events.next().await.unwrap().unwrap();
+        if let EventKind::DecisionGate { gate } = notice.event.kind {
+            break gate;
+        }
+    };
+    let decision = Decision {
+        action: "approve".to_owned(),
+        value: json!({ "note": "but not the door" }),
+        by: "ada".to_owned(),
+        source: "test".to_owned(),
+    };
+    engine.decide(&gate.id, decision).await.unwrap();
+    session.answer(&item).await.unwrap();
+    engine.export(session.id()).await.unwrap().remove(0)
+}
+
+fn check(archive: &Archive, key: &PublicKey) -> Verdict {
+    let name = key.fingerprint().to_string();
+    proof::check(archive, |asked| (asked == name).then(|| key.clone()))
+}
+
+type Change = (&'static str, fn(&mut Gate));
+
+/// Something else in each field of a question.
+const QUESTIONS: [Change; 14] = [
+    ("kind", |it| it.kind = GateKind::Question),
+    ("title", |it| it.title.push('?')),
+    ("body", |it| it.body = it.body.replace("high", "low")),
+    ("no body", |it| it.body.clear()),
+    ("label", |it| it.actions[0].label.push('!')),
+    ("action", |it| it.actions[1].id.push('!')),
+    ("fewer actions", |it| drop(it.actions.pop())),
+    ("context", |it| {
+        it.context.insert("colour".into(), json!("red"));
+    }),
+    ("more context", |it| {
+        it.context.insert("signed".into(), json!(true));
+    }),
+    ("less context", |it| drop(it.context.remove("colour"))),
+    ("deadline", |it| it.expires_at = Some(Millis(1))),
+    ("time", |it| it.created_at.0 += 1),
+    ("tool", |it| it.origin.tool.push('x')),
+    ("key", |it| it.origin.resume_key.push('x')),
+];
+
+fn resolution(gate: &mut Gate) -> &mut Resolution {
+    match &mut gate.status {
+        GateStatus::Resolved { resolution } => resolution,
+        other => unreachable!("{other:?}"),
+    }
+}
+
+/// And in each field of an answer.
+const ANSWERS: [Change; 6] = [
+    ("action", |it| resolution(it).action = "deny".into()),
+    ("value", |it| {
+        resolution(it).value = json!({ "note": "and the door" });
+    }),
+    ("no value", |it| resolution(it).value = Value::Null),
+    ("resolved_by", |it| resolution(it).by = "bob".into()),
+    ("resolved_at", |it| resolution(it).at.0 += 1),
+    ("source", |it| resolution(it).source = "web".into()),
+];
+
+/// The same in all that was told of it, so that it fits.
+fn tell_the_same(archive: &mut Archive) {
+    let gate = archive.gates[0].clone();
+    for event in &mut archive.events {
+        match (&mut event.kind, &gate.status) {
+            (EventKind::DecisionGate { gate: told }, _) => {
+                **told = gate.clone();
+                told.status = GateStatus::Pending;
+            }
+            (
+                EventKind::DecisionGateResolved {
+                    resolution: told, ..
+                },
+                GateStatus::Resolved { resolution },
+            ) => *told = resolution.clone(),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn whatever_is_done_to_a_question_or_an_answer_is_found() {
+    let key = SigningKey::generate().unwrap();
+    let whole = told(&key).await;
+    let verdict = check(&whole, key.public());
+    assert_eq!((verdict.faults, verdict.receipts), (vec![], 1));
+    for (name, change) in QUESTIONS.into_iter().chain(ANSWERS) {
+        let mut altered = whole.clone();
+        change(&mut altered.gates[0]);
+        let found = check(&altered, key.public()).faults;
+        assert_eq!(found.len(), 1, "{name}: {found:?}");
+        assert_eq!(found[0].trouble, Trouble::Altered, "{name}");
+        assert_eq!(found[0].place, whole.gates[0].id.as_str(), "{name}");
+
+        tell_the_same(&mut altered);
+        let found = check(&altered, key.public()).faults;
+        assert!(!found.is_empty(), "{name}, and all that was told of it");
+
+        // Without the receipt, which whoever signs the history gives.
+        resolution(&mut altered.gates[0]).receipt = None;
+        tell_the_same(&mut altered);
+        let found = check(&altered, key.public()).faults;
+        let unsigned = |it: &proof::Fault| it.trouble == Trouble::Signature;
+        assert!(found.iter().any(unsigned), "{name}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_told_of_a_question_or_an_answer_is_what_it_was() {
+    let key = SigningKey::generate().unwrap();
+    let whole = told(&key).await;
+    for (name, change) in QUESTIONS.into_iter().chain(ANSWERS) {
+        let mut altered = whole.clone();
+        change(&mut altered.gates[0]);
+        tell_the_same(&mut altered);
+        altered.gates.clone_from(&whole.gates);
+        let found = check(&altered, key.public()).faults;
+        let is_gate = |it: &&proof::Fault| it.place == whole.gates[0].id.as_str();
+        let of_gate: Vec<_> = found.iter().filter(is_gate).collect();
+        assert_eq!(of_gate.len(), 1, "{name}: {found:?}");
+        assert_eq!(of_gate[0].trouble, Trouble::Altered, "{name}: {found:?}");
+    }
+}
+
+/// Somebody who can write to the store writes a decision into it.
+#[tokio::test]
+async fn decision_without_a_trusted_signature_is_not_acted_on() {
+    let trusted = SigningKey::generate().unwrap();
+    let stranger = SigningKey::generate().unwrap();
+    for (signer, expected) in [
+        (Some(&trusted), "approve null"),
+        (Some(&stranger), "denied"),
+        (None, "denied"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = |key: Option<&SigningKey>| {
+            let store = Sqlite::open(folder.path().join("sessions.db")).unwrap();
+            let def = ToolDef::new("paint", "asks", json!({ "type": "object" }));
+            let models = Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap());
+            let builder = Engine::builder()
+                .store(store)
+                .models(models)
+                .sandbox(Arc::new(Virtual::new()))
+                .tool(Asks(def));
+            match key {
+                Some(key) => builder.sign_with(copy(key)),
+                None => builder,
+            }
+        };
+        let public = trusted.public().clone();
+        let name = public.fingerprint().to_string();
+        let host = engine(Some(&trusted))
+            .require_signed_decisions(move |asked| (asked == name).then(|| public.clone()))
+            .build()
+            .unwrap();
+        let session = host.create_session(NewSession::default()).await.unwrap();
+        let mut events = host.feed();
+        let item = session.prompt("go").await.unwrap();
+        let gate = loop {
+            let notice = events.next().await.unwrap().unwrap();
+            if let EventKind::DecisionGate { gate } = notice.event.kind {
+                break gate;
+            }
+        };
+        let other = engine(signer).build().unwrap();
+        let decision = Decision::new("approve", "mallory", "test");
+        other.decide(&gate.id, decision).await.unwrap();
+        session.answer(&item).await.unwrap();
+        let archive = host.export(session.id()).await.unwrap().remove(0);
+        assert_eq!(outcome(&archive), expected);
+    }
+}
+
+fn copy(key: &SigningKey) -> SigningKey {
+    SigningKey::from_pem(key.to_pem().as_bytes()).unwrap()
+}
+
+/// What came of the tool's call: its text, or the code of its error.
+fn outcome(archive: &Archive) -> String {
+    let messages = archive
+        .entries
+        .iter()
+        .filter_map(|entry| match &entry.kind {
+            EntryKind::Message(message) => Some(message),
+            _ => None,
+        });
+    let mut parts = messages.flat_map(|message| &message.parts);
+    let result = parts.find_map(|part| match part {
+        Part::ToolResult { text, error, .. } => Some(match error {
+            Some(error) => json!(error.code).as_str().unwrap().to_owned(),
+            None => text.clone(),
+        }),
+        _ => None,
+    });
+    result.unwrap()
+}
+
+/// A receipt that says less is not made from one that says more.
+#[tokio::test]
+async fn a_receipt_cannot_be_made_to_say_less() {
+    let key = SigningKey::generate().unwrap();
+    let whole = told(&key).await;
+    for change in [
+        (|it| (it.question, it.answer) = (None, None)) as fn(&mut rye_engine::protocol::Receipt),
+        |it| it.question = None,
+        |it| it.answer = None,
+    ] {
+        let mut altered = whole.clone();
+        change(resolution(&mut altered.gates[0]).receipt.as_mut().unwrap());
+        tell_the_same(&mut altered);
+        let found = check(&altered, key.public()).faults;
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].trouble, Trouble::Signature);
+    }
+}

@@ -1,0 +1,234 @@
+//! Threads of a session, as a host sees them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rye_engine::protocol::{
+    Batch, EventKind, GateRef, GateStatus, Millis, Op, QueueMode, ResultStatus,
+    Session as SessionData, SessionId, Thread, ThreadStatus,
+};
+use rye_engine::store::{Claim, Later, Posted, SessionStore as _, StoreError};
+use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::{Decision, Engine, NewSession, Prompt, ThreadChange};
+use rye_model::{Catalogue, Script};
+use rye_sandbox::Virtual;
+use rye_store::Sqlite;
+use serde_json::{Value, json};
+
+fn engine(file: &Path) -> Engine {
+    let script: Script = "steps: [{ text: hello }]".parse().unwrap();
+    Engine::builder()
+        .store(Sqlite::open(file).unwrap())
+        .models(Catalogue::new(".").with("scripted:test", script))
+        .sandbox(Arc::new(Virtual::new()))
+        .build()
+        .unwrap()
+}
+
+fn to(thread: &str) -> Prompt {
+    Prompt {
+        thread: Some(thread.to_owned()),
+        ..Prompt::from("hello")
+    }
+}
+
+#[tokio::test]
+async fn two_prompts_at_once_make_one_thread_and_it_is_told_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = engine(&folder.path().join("sessions.db"));
+    let session = engine.create_session(NewSession::default()).await.unwrap();
+    let mut events = session.subscribe(0);
+    let (one, two) = tokio::join!(session.prompt(to("side")), session.prompt(to("side")));
+    let (one, two) = (one.unwrap(), two.unwrap());
+    assert_eq!(session.threads().len(), 1);
+    let (mut starts, mut ended) = (Vec::new(), Vec::new());
+    while ended.len() < 2 {
+        let event = events.next().await.unwrap().unwrap().event;
+        match event.kind {
+            EventKind::ThreadStart { key } => starts.push((event.sequence, key)),
+            EventKind::TurnEnd { item, .. } => ended.push(item),
+            _ => {}
+        }
+    }
+    assert_eq!(starts, [(Some(1), "side".to_owned())]);
+    assert!(ended.contains(&one) && ended.contains(&two), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_prompt_that_does_not_say_is_taken_as_its_thread_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let store = Sqlite::open(&file).unwrap();
+    let id: SessionId = "s".parse().unwrap();
+    collecting_thread(&store, &id).await;
+    let engine = engine(&file);
+    let session = engine.open_session(&id, Claim::IfFree).await.unwrap();
+    session.prompt(to("side")).await.unwrap();
+    let record = store.record(&id).await.unwrap().unwrap();
+    assert_eq!(record.items[0].mode, QueueMode::Collect);
+    assert!(record.items[0].collect_until.is_some());
+    let said = Prompt {
+        mode: Some(QueueMode::Steer),
+        ..to("side")
+    };
+    let steered = session.prompt(said).await.unwrap();
+    let mut events = session.subscribe(0);
+    loop {
+        let event = events.next().await.unwrap().unwrap().event;
+        if matches!(event.kind, EventKind::TurnEnd { item, .. } if item == steered) {
+            break;
+        }
+    }
+}
+
+/// Writes a session down whose thread collects.
+async fn collecting_thread(store: &Sqlite, id: &SessionId) {
+    let lease = store.claim(id, Claim::IfFree).await.unwrap();
+    let at = Millis(1);
+    let session: SessionData = serde_json::from_value(json!({
+        "id": id, "user_id": null, "org_id": null, "workspace": null, "purpose": "interactive",
+        "status": "running", "sandbox": null, "snapshot_id": null, "parent": null, "depth": 0,
+        "model": null, "limits": {}, "usage": rye_engine::protocol::Usage::default(),
+        "metadata": {}, "created_at": at, "updated_at": at,
+    }))
+    .unwrap();
+    let thread: Thread = serde_json::from_value(json!({
+        "id": "t", "session": id, "key": "side", "status": "active", "leaf": null,
+        "mode": "collect", "model": null, "summary": null, "turn": null, "metadata": {},
+        "created_at": at, "updated_at": at,
+    }))
+    .unwrap();
+    let ops = vec![
+        Op::PutSession(Arc::new(session)),
+        Op::PutThread(Arc::new(thread)),
+    ];
+    store.commit(&lease, Batch { ops }).await.unwrap();
+    store.release(&lease).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_thread_is_changed_and_stays_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let store = Sqlite::open(&file).unwrap();
+    let first = engine(&file);
+    let session = first.create_session(NewSession::default()).await.unwrap();
+    let id = session.id().clone();
+    let change = ThreadChange {
+        mode: Some(QueueMode::Collect),
+        model: Some("scripted:test".to_owned()),
+        summary: Some("small talk".to_owned()),
+        ..ThreadChange::default()
+    };
+    session.change_thread(Some("side"), change).await.unwrap();
+    session.prompt(to("side")).await.unwrap();
+    let record = store.record(&id).await.unwrap().unwrap();
+    assert_eq!(record.items[0].mode, QueueMode::Collect);
+    let thread = &record.threads[0];
+    assert_eq!(thread.model.as_deref(), Some("scripted:test"));
+    assert_eq!(thread.summary.as_deref(), Some("small talk"));
+
+    let archive = |archived| ThreadChange {
+        archived: Some(archived),
+        ..ThreadChange::default()
+    };
+    session
+        .change_thread(Some("side"), archive(true))
+        .await
+        .unwrap();
+    // Neither a pause nor its end, nor a new host, makes it take prompts.
+    session.pause(Some("side")).await.unwrap();
+    session.resume(Some("side")).await.unwrap();
+    first.shutdown().await.unwrap();
+    let second = engine(&file);
+    let session = second.open_session(&id, Claim::IfFree).await.unwrap();
+    let before = store.record(&id).await.unwrap();
+    let refused = session.prompt(to("side")).await;
+    assert_eq!(refused, Err(StoreError::Archived("side".to_owned())));
+    assert_eq!(store.record(&id).await.unwrap(), before);
+    let record = before.unwrap();
+    assert_eq!(record.threads[0].status, ThreadStatus::Archived);
+    // What waited when it was archived is answered once it is not.
+    let waits = record.items[0].id.clone();
+    session
+        .change_thread(Some("side"), archive(false))
+        .await
+        .unwrap();
+    assert_eq!(session.answer(&waits).await.unwrap().text, "hello");
+}
+
+/// Asks, and says what came of it.
+struct Asks(ToolDef);
+
+impl Tool for Asks {
+    fn def(&self) -> &ToolDef {
+        &self.0
+    }
+
+    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let request = DecisionRequest::approval("it", "may it?");
+            let answer = context.request_decision(request).await?;
+            Ok(ToolOutput::text(answer.action))
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_gate_that_is_withdrawn_is_gone_and_where_it_was_shown_is_known() {
+    let script = "{ steps: [{ tool_calls: [{ name: asks }] }, { text: '${last_tool_result}' }] }";
+    let def = ToolDef::new("asks", "Asks.", json!({ "type": "object" }));
+    let engine = Engine::builder()
+        .store(rye_store::Memory::new())
+        .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
+        .sandbox(Arc::new(Virtual::new()))
+        .tool(Asks(def))
+        .build()
+        .unwrap();
+    let session = engine.create_session(NewSession::default()).await.unwrap();
+    let mut events = session.subscribe(0);
+    let item = session.prompt("go").await.unwrap();
+    let gate = loop {
+        let event = events.next().await.unwrap().unwrap().event;
+        if let EventKind::DecisionGate { gate } = event.kind {
+            break gate.id;
+        }
+    };
+    let shown = GateRef {
+        gate: gate.clone(),
+        channel: "slack:T1:C2".to_owned(),
+        message: "17.5".to_owned(),
+    };
+    session.gate_shown(shown.clone()).await.unwrap();
+    let refs = engine.gate_refs(&gate).await.unwrap();
+    assert_eq!(refs, std::slice::from_ref(&shown));
+    let other = engine.create_session(NewSession::default()).await.unwrap();
+    let of_other = StoreError::NotFound {
+        what: "gate",
+        id: gate.to_string(),
+    };
+    assert_eq!(other.gate_shown(shown).await, Err(of_other.clone()));
+    assert_eq!(other.withdraw_gate(&gate, "mine").await, Err(of_other));
+
+    session
+        .withdraw_gate(&gate, "nobody is here")
+        .await
+        .unwrap();
+    let answer = session.answer(&item).await.unwrap();
+    assert_eq!(answer.text, "the question was withdrawn");
+    let again = session.withdraw_gate(&gate, "again").await;
+    assert_eq!(again, Err(StoreError::GateEnded(gate.clone())));
+    let late = Decision::new("approve", "ada", "test");
+    let late = engine.decide(&gate, late).await.unwrap();
+    assert!(
+        matches!(&late, Posted::Gone(GateStatus::Withdrawn { reason, .. }) if reason == "nobody is here"),
+        "{late:?}"
+    );
+    loop {
+        let event = events.next().await.unwrap().unwrap().event;
+        if let EventKind::ToolEnd { status, .. } = event.kind {
+            assert_eq!(status, ResultStatus::Error);
+            break;
+        }
+    }
+}

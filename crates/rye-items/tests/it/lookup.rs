@@ -1,0 +1,239 @@
+//! From names to files, over the three spaces.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use crate::support::{Home, TOOL, write};
+use rye_items::{ItemError, ItemKind, Library, Options, SYSTEM, Space};
+
+#[test]
+fn the_project_shadows_the_user_who_shadows_the_system() {
+    let home = Home::new();
+    let id = "rye/core/runtimes/bash/bash";
+    let found = |home: &Home| {
+        let library = home.open();
+        let found = library.find(&id.parse().unwrap()).unwrap();
+        let shadowed = library.shadowed(&found);
+        let shadowed: Vec<_> = shadowed.iter().map(|s| s.root.space()).collect();
+        (found.root.space(), shadowed)
+    };
+    assert_eq!(found(&home), (Space::System, vec![]));
+    write(
+        &home.at_user(&format!("tools/{id}.yaml")),
+        b"version: \"1\"\n",
+    );
+    assert_eq!(found(&home), (Space::User, vec![Space::System]));
+    write(&home.at(&format!("tools/{id}.sh")), b"");
+    assert_eq!(
+        found(&home),
+        (Space::Project, vec![Space::User, Space::System])
+    );
+    fs::remove_dir_all(home.at("tools")).unwrap();
+    assert_eq!(found(&home).0, Space::User);
+}
+
+#[test]
+fn two_files_of_one_id_are_an_error_that_names_both() {
+    let home = Home::new();
+    home.signed("tools/x.py", TOOL);
+    write(&home.at("tools/x.sh"), b"");
+    let error = home.load("x").unwrap_err();
+    assert!(
+        error.contains("/tools/x.py and ") && error.contains("/tools/x.sh"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_mere_name_finds_the_one_tool_of_that_name() {
+    let home = Home::new();
+    home.signed("tools/deep/down/git.py", TOOL);
+    let library = home.open();
+    let found = library.find(&"git".parse().unwrap()).unwrap();
+    assert_eq!(found.reference.to_string(), "tool:deep/down/git");
+    // In the system space too.
+    let found = library.find(&"http_client".parse().unwrap()).unwrap();
+    assert_eq!(
+        found.reference.id.as_str(),
+        "rye/core/primitives/http_client"
+    );
+
+    home.signed("tools/other/git.py", TOOL);
+    let error = home.load("git").unwrap_err();
+    assert_eq!(
+        error,
+        "`git` may be tool:deep/down/git or tool:other/git; say which"
+    );
+    // A top-level id is what the name says first of all.
+    home.signed("tools/git.py", TOOL);
+    assert!(home.load("git").is_ok());
+}
+
+#[test]
+fn what_is_not_there_is_told_with_what_resembles_it() {
+    let home = Home::new();
+    home.signed("tools/text/words.py", TOOL);
+    for (wanted, near) in [
+        ("text/wrods", "tool:text/words"),
+        ("words.py", "tool:text/words"),
+        (
+            "rye/core/runtimes/python/scrip",
+            "tool:rye/core/runtimes/python/script",
+        ),
+    ] {
+        let library = home.open();
+        let error = library.find(&wanted.parse().unwrap()).unwrap_err();
+        let hint = format!("if you mean {near}: rye load {near}");
+        assert_eq!(error.hint().unwrap(), hint);
+    }
+    let error = home.open().find(&"zzzzzz".parse().unwrap()).unwrap_err();
+    assert_eq!(error.hint().unwrap(), "rye search zzzzzz");
+}
+
+#[test]
+fn links_to_items_of_another_id_and_links_out_of_a_space_are_refused() {
+    let home = Home::new();
+    home.signed("tools/real.py", TOOL);
+    // The signature is for `real`.
+    symlink("real.py", home.at("tools/inside.py")).unwrap();
+    let error = home.open().load(&"inside".parse().unwrap()).unwrap_err();
+    let ItemError::Integrity(error) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(error.problem.code(), "signed_for_another_file");
+
+    write(
+        &home.path().join("outside/x.py"),
+        &fs::read(home.at("tools/real.py")).unwrap(),
+    );
+    symlink("../../../outside/x.py", home.at("tools/out.py")).unwrap();
+    symlink(home.path().join("outside"), home.at("tools/folder")).unwrap();
+    symlink("loop.py", home.at("tools/loop.py")).unwrap();
+    for (id, message) in [
+        ("out", "leads out of its space through a link"),
+        ("folder/x", "leads out of its space through a link"),
+        ("loop", "is a loop of links"),
+    ] {
+        let error = home.load(id).unwrap_err();
+        assert!(error.ends_with(message), "{id}: {error}");
+    }
+}
+
+#[test]
+fn a_loop_of_folders_is_walked_once() {
+    let home = Home::new();
+    home.signed("tools/a/x.py", TOOL);
+    symlink("..", home.at("tools/a/again")).unwrap();
+    let library = home.open();
+    let (good, bad): (Vec<_>, Vec<_>) = library
+        .list(ItemKind::Tool)
+        .into_iter()
+        .partition(Result::is_ok);
+    let own = good
+        .iter()
+        .flatten()
+        .filter(|(_, f)| f.root.space() == Space::Project);
+    assert_eq!(own.count(), 1);
+    assert!(bad.iter().any(|e| {
+        e.as_ref()
+            .unwrap_err()
+            .to_string()
+            .contains("loop of links")
+    }));
+}
+
+#[test]
+fn what_is_no_regular_file_is_no_item_and_nothing_hangs_on_it() {
+    let home = Home::new();
+    fs::create_dir_all(home.at("tools/folder.py")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        home.at("tools/pipe.py"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o644),
+        0,
+    )
+    .unwrap();
+    for id in ["folder", "pipe"] {
+        let error = home.load(id).unwrap_err();
+        assert_eq!(error, format!("there is no tool:{id}"));
+    }
+}
+
+#[test]
+fn a_space_that_is_a_file_says_so() {
+    let home = Home::new();
+    fs::remove_dir(home.project().join(".ai")).unwrap();
+    fs::write(home.project().join(".ai"), b"").unwrap();
+    let error = home.try_open(false).unwrap_err().to_string();
+    assert!(error.ends_with("must be a folder"), "{error}");
+}
+
+#[test]
+fn files_beyond_the_limit_are_refused_before_they_are_read() {
+    let home = Home::new();
+    write(&home.at("tools/big.py"), b"");
+    let file = fs::File::options()
+        .write(true)
+        .open(home.at("tools/big.py"))
+        .unwrap();
+    file.set_len(50 << 20).unwrap();
+    let error = home.load("big").unwrap_err();
+    assert!(
+        error.ends_with("has 52428800 bytes; an item has at most 16 MiB"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_unreadable_file_is_an_error_with_its_path() {
+    let home = Home::new();
+    home.signed("tools/x.py", TOOL);
+    fs::set_permissions(home.at("tools/x.py"), fs::Permissions::from_mode(0o000)).unwrap();
+    crate::support::give_up_reading_everything();
+    let error = home.load("x").unwrap_err();
+    assert!(
+        error.contains("Permission denied") && error.contains("tools/x.py"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_project_in_the_users_own_folder_is_the_users_space() {
+    let home = Home::new();
+    let library = Library::open(&Options {
+        project: Some(&home.user()),
+        user: Some(&home.user()),
+        ..Options::new(&SYSTEM)
+    })
+    .unwrap();
+    assert_eq!(library.spaces().of(Space::Project).count(), 0);
+    assert_eq!(library.spaces().of(Space::User).count(), 1);
+}
+
+#[test]
+fn a_bundle_is_looked_through_before_the_embedded_one_and_may_replace_it() {
+    let home = Home::new();
+    let more = home.path().join("more");
+    write(&more.join(".ai/tools/extra.yaml"), b"version: \"1\"\n");
+    let bundles = [more.clone()];
+    let options = Options {
+        user: Some(&home.user()),
+        bundles: &bundles,
+        ..Options::new(&SYSTEM)
+    };
+    let names = |options: &Options<'_>| {
+        let library = Library::open(options).unwrap();
+        let system = library.spaces().of(Space::System);
+        system
+            .map(|root| root.bundle().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&options), ["more", "rye"]);
+    write(&more.join(".ai/bundle.yaml"), b"name: rye\n");
+    assert_eq!(names(&options), ["rye"]);
+
+    fs::remove_dir_all(more.join(".ai")).unwrap();
+    let error = Library::open(&options).unwrap_err().to_string();
+    assert!(error.contains("is not a bundle"), "{error}");
+}

@@ -1,0 +1,9 @@
+//! Integration tests, in one binary so that the crate is linked once.
+
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
+
+mod dependencies;
+mod hostile;
+mod integrity;
+mod lookup;
+mod support;

@@ -1,0 +1,117 @@
+//! A project, a user and their keys, in real folders.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lillux::durable::Existing;
+use lillux::keys::SigningKey;
+use rye_items::{ItemError, Library, Options, OwnKeys, SYSTEM};
+use tempfile::TempDir;
+
+pub(crate) struct Home {
+    folder: TempDir,
+    pub(crate) key: SigningKey,
+}
+
+impl Home {
+    /// A user with a trusted key, and an empty project.
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for space in ["project", "user"] {
+            fs::create_dir_all(folder.path().join(space).join(".ai")).unwrap();
+        }
+        let keys = OwnKeys::of(&folder.path().join("user"));
+        let key = keys.generate("Ada", Existing::Refuse).unwrap();
+        Self { folder, key }
+    }
+
+    pub(crate) fn project(&self) -> PathBuf {
+        self.folder.path().join("project")
+    }
+
+    pub(crate) fn user(&self) -> PathBuf {
+        self.folder.path().join("user")
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Where a file of the project's space is.
+    pub(crate) fn at(&self, relative: &str) -> PathBuf {
+        self.project().join(".ai").join(relative)
+    }
+
+    /// Where a file of the user's space is.
+    pub(crate) fn at_user(&self, relative: &str) -> PathBuf {
+        self.user().join(".ai").join(relative)
+    }
+
+    pub(crate) fn open(&self) -> Library {
+        self.try_open(false).unwrap()
+    }
+
+    pub(crate) fn try_open(&self, dev_mode: bool) -> Result<Library, ItemError> {
+        Library::open(&Options {
+            project: Some(&self.project()),
+            user: Some(&self.user()),
+            bundles: &[],
+            embedded: &SYSTEM,
+            cache: Some(&self.path().join("cache")),
+            memory: None,
+            dev_mode,
+        })
+    }
+
+    /// Writes a file of the project and signs it.
+    pub(crate) fn signed(&self, relative: &str, text: &str) {
+        write(&self.at(relative), text.as_bytes());
+        self.sign(relative);
+    }
+
+    /// Signs a file of the project as it is.
+    pub(crate) fn sign(&self, relative: &str) {
+        let library = self.open();
+        let (items, errors) = library.at_path(&self.at(relative)).unwrap();
+        assert!(errors.is_empty(), "{errors:?}");
+        let rye_items::PathItem::Items(items) = items else {
+            panic!("{relative} is no item");
+        };
+        for (_, found) in items {
+            library.sign(&found, &self.key, None).unwrap();
+        }
+    }
+
+    /// How loading an item ends, in words.
+    pub(crate) fn load(&self, reference: &str) -> Result<String, String> {
+        let reference = reference.parse().map_err(|e| format!("{e}"))?;
+        match self.open().load(&reference) {
+            Ok(item) => Ok(String::from_utf8_lossy(item.content()).into_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+pub(crate) fn write(path: &Path, bytes: &[u8]) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+pub(crate) const TOOL: &str = "\"\"\"Says hello.\"\"\"
+__version__ = \"1.0.0\"
+__tool_type__ = \"python\"
+__executor_id__ = \"rye/core/runtimes/python/function\"
+
+def execute(params, project_path):
+    return {\"hello\": params.get(\"name\", \"world\")}
+";
+
+/// Takes from this thread what lets root read files that it may not: from here
+/// on permissions count, whoever runs the test.
+pub(crate) fn give_up_reading_everything() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    let mut sets = capabilities(None).unwrap();
+    sets.effective
+        .remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
+    set_capabilities(None, sets).unwrap();
+}

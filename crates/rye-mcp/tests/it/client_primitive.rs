@@ -1,0 +1,208 @@
+//! Tools of a server through the executor: verified, pinned, and with results like the rest.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::support::fault_server;
+use lillux::durable::Existing;
+use lillux::keys::SigningKey;
+use lillux::process::Supervisor;
+use rye_executor::{Envelope, Executor, Places, Request, Status};
+use rye_items::vault::Vault;
+use rye_items::{Library, Options, OwnKeys, PathItem, SYSTEM, Space};
+use rye_mcp::Mcp;
+use rye_mcp::client::Pool;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+struct Signed {
+    folder: TempDir,
+    key: SigningKey,
+    executor: Executor,
+}
+
+impl Signed {
+    /// A project with a server and a tool `mcp/s/TOOL` for each of its tools named.
+    fn new(tools: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (project, user) = (folder.path().join("project"), folder.path().join("user"));
+        fs::create_dir_all(project.join(".ai")).unwrap();
+        let key = OwnKeys::of(&user)
+            .generate("Ada", Existing::Refuse)
+            .unwrap();
+        let supervisor = Arc::new(Supervisor::start().unwrap());
+        let pool = Pool::new(&supervisor);
+        let places = Places {
+            user: Some(user.clone()),
+            ..Places::new(&project, folder.path().join("cache"))
+        };
+        let mut executor = Executor::new(places, supervisor);
+        let mcp = Mcp::new(pool, &project, Some(user));
+        let primitives = executor.primitives_mut();
+        primitives.register(Mcp::ID.parse().unwrap(), Vec::new(), Arc::new(mcp));
+        let signed = Self {
+            folder,
+            key,
+            executor,
+        };
+        let server = fault_server();
+        signed.write(
+            "mcp/servers/s",
+            &json!({"tool_type": "mcp_server", "config": {
+                "command": "python3", "args": [server, "well"],
+                "env": {"API_TOKEN": {"vault": "S_TOKEN"}},
+            }}),
+        );
+        for tool in tools {
+            signed.tool(tool, &json!({}));
+        }
+        signed
+    }
+
+    fn project(&self) -> PathBuf {
+        self.folder.path().join("project")
+    }
+
+    fn user(&self) -> PathBuf {
+        self.folder.path().join("user")
+    }
+
+    fn secret(&self, value: &str) {
+        let vault = Vault::new(&self.user(), Some(&self.project()));
+        let secret = lillux::envelope::Secret::new(value.into());
+        vault
+            .set(Space::User, &"S_TOKEN".parse().unwrap(), &secret)
+            .unwrap();
+    }
+
+    /// Writes an item and signs it. JSON is YAML.
+    fn write(&self, id: &str, fields: &Value) {
+        let path = self.project().join(format!(".ai/tools/{id}.yaml"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, fields.to_string()).unwrap();
+        self.sign(&path);
+    }
+
+    fn sign(&self, path: &Path) {
+        let (project, user) = (self.project(), self.user());
+        let library = Library::open(&Options {
+            project: Some(&project),
+            user: Some(&user),
+            ..Options::new(&SYSTEM)
+        })
+        .unwrap();
+        let (PathItem::Items(items), _) = library.at_path(path).unwrap() else {
+            panic!("{} is no item", path.display());
+        };
+        for (_, found) in items {
+            library.sign(&found, &self.key, None).unwrap();
+        }
+    }
+
+    fn tool(&self, name: &str, more: &Value) {
+        let mut config = json!({"server": "mcp/servers/s", "tool_name": name});
+        let fields = config.as_object_mut().unwrap();
+        fields.extend(more.as_object().unwrap().clone());
+        let item = json!({
+            "version": "1.0.0", "executor_id": "rye/core/runtimes/mcp/stdio", "config": config,
+        });
+        self.write(&format!("mcp/s/{name}"), &item);
+    }
+
+    async fn run(&self, tool: &str, parameters: Value) -> Envelope {
+        let id = format!("mcp/s/{tool}").parse().unwrap();
+        self.executor
+            .execute(Request::new(id).parameters(parameters))
+            .await
+    }
+}
+
+fn code(envelope: &Envelope) -> &str {
+    envelope.error.as_ref().map_or("", |error| &error.code)
+}
+
+#[tokio::test]
+async fn results_are_mapped_and_failures_have_their_codes() {
+    let world = Signed::new(&["structured", "image", "failed", "error", "echo", "secret"]);
+    world.secret("open-sesame");
+    let structured = world
+        .run("structured", json!({"timeout": 1, "server": "x"}))
+        .await;
+    assert_eq!(structured.status, Status::Success, "{structured:?}");
+    // Parameters are the tool's, whatever they are called.
+    assert_eq!(
+        structured.data,
+        json!({"got": {"timeout": 1, "server": "x"}})
+    );
+    assert_eq!(structured.metadata["server"], "mcp/servers/s");
+    let image = world.run("image", json!({})).await;
+    assert_eq!(image.data["content"][0]["mimeType"], "image/png");
+    let failed = world.run("failed", json!({})).await;
+    assert_eq!(code(&failed), "tool_failed");
+    let error = world.run("error", json!({})).await;
+    assert_eq!(code(&error), "mcp_error");
+    assert_eq!(error.metadata["rpc_code"], -32042);
+    assert_eq!(error.metadata["rpc_data"], json!({"city": "X"}));
+    let literal = world
+        .run("echo", json!({"text": "${HOME} {tool_path}"}))
+        .await;
+    assert_eq!(literal.data, json!({"text": "${HOME} {tool_path}"}));
+    let secret = world.run("secret", json!({})).await;
+    let shown = serde_json::to_string(&secret).unwrap();
+    assert!(
+        shown.contains("the token is [masked]") && !shown.contains("sesame"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_missing_or_changed_is_told_and_nothing_runs() {
+    let world = Signed::new(&["echo"]);
+    let unset = world.run("echo", json!({})).await;
+    assert_eq!(code(&unset), "mcp_config", "{unset:?}");
+    assert!(unset.error.unwrap().message.contains("S_TOKEN"));
+    world.secret("x");
+    let hash = world.run("echo", json!({})).await.metadata["chain_hash"].clone();
+    world.write(
+        "mcp/servers/s",
+        &json!({"tool_type": "mcp_server", "config": {"command": "python3", "args": [fault_server()]}}),
+    );
+    let other = world.run("echo", json!({})).await;
+    assert_ne!(
+        other.metadata["chain_hash"], hash,
+        "the configuration is part of what runs"
+    );
+    let file = world.project().join(".ai/tools/mcp/servers/s.yaml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("python3", "python4")).unwrap();
+    assert_eq!(code(&world.run("echo", json!({})).await), "content_changed");
+    fs::remove_file(&file).unwrap();
+    let gone = world.run("echo", json!({})).await;
+    assert_eq!(code(&gone), "item_not_found", "{gone:?}");
+    world.tool(
+        "drifted",
+        &json!({"tool_name": "echo", "pin": "0".repeat(64)}),
+    );
+    fs::write(&file, text).unwrap();
+    let drifted = world.run("drifted", json!({})).await;
+    assert_eq!(code(&drifted), "mcp_drift", "{drifted:?}");
+}
+
+#[tokio::test]
+async fn a_long_result_goes_to_the_store() {
+    let world = Signed::new(&["long"]);
+    world.secret("x");
+    let long = world.run("long", json!({"mebibytes": 3})).await;
+    assert_eq!(long.status, Status::Success, "{:?}", long.error);
+    assert_eq!(long.data["truncated"], true);
+    assert_eq!(long.data["text"].as_str().unwrap().len(), 1 << 20);
+    let hash = long.metadata["result_hash"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let store = lillux::cas::Cas::open(world.folder.path().join("cache/output")).unwrap();
+    let whole: Value = serde_json::from_slice(&store.get(&hash).unwrap()).unwrap();
+    assert_eq!(whole["text"].as_str().unwrap().len(), 3 << 20);
+}

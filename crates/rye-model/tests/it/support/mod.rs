@@ -1,0 +1,179 @@
+//! Models of all providers and histories for them.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rye_engine::model::{
+    Delta, Deltas, Model as _, ModelAnswer, ModelError, ModelInfo, ModelRequest, ToolSpec,
+};
+use rye_model::{Api, HttpModel, Key, Price, Provider, Target, Thinking};
+use rye_model_wire::{Completion, MockProvider, Reply};
+use rye_protocol::{Message, Part, ResultStatus, Role};
+use serde_json::{Value, json};
+
+/// Each API with its counterpart in the mock server.
+pub(crate) const ALL: [(Api, rye_model_wire::Api); 4] = [
+    (Api::Anthropic, rye_model_wire::Api::Anthropic),
+    (Api::OpenAiResponses, rye_model_wire::Api::OpenAiResponses),
+    (Api::OpenAiChat, rye_model_wire::Api::OpenAiChat),
+    (Api::Gemini, rye_model_wire::Api::Gemini),
+];
+
+/// The name of the test model for an API.
+pub(crate) fn name(api: Api) -> String {
+    format!("{}/some-model", api.as_str())
+}
+
+pub(crate) fn target(api: Api) -> Target {
+    Target {
+        name: name(api),
+        id: "some-model".to_owned(),
+        info: ModelInfo {
+            context_window: 100_000,
+            max_output: 4_000,
+            images: true,
+        },
+        thinking: Some(Thinking::Effort),
+        effort: None,
+    }
+}
+
+pub(crate) fn provider(api: Api, url: &str) -> Provider {
+    Provider {
+        api,
+        base_url: format!("{url}/v1"),
+        key: Key::Given {
+            secret: Arc::new("sk-secret".to_owned().into()),
+            source: "SOME_KEY".to_owned(),
+        },
+        headers: Vec::new(),
+        silence: Duration::from_secs(20),
+    }
+}
+
+pub(crate) fn model(api: Api, url: &str) -> HttpModel {
+    let price = Price {
+        input: 3.0,
+        output: 15.0,
+        cache_read: Some(0.3),
+        cache_write: Some(3.75),
+    };
+    HttpModel::new(provider(api, url), target(api), price)
+}
+
+/// The deltas and the result of a call.
+pub(crate) type Outcome = (Vec<Delta>, Result<ModelAnswer, ModelError>);
+
+pub(crate) fn listener() -> (Arc<Mutex<Vec<Delta>>>, Deltas) {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = Arc::clone(&heard);
+    let deltas: Deltas = Arc::new(move |delta| hears.lock().unwrap().push(delta));
+    (heard, deltas)
+}
+
+pub(crate) async fn ask(model: &HttpModel, request: ModelRequest) -> Outcome {
+    let (heard, deltas) = listener();
+    let outcome = model.call(request, deltas).await;
+    let heard = heard.lock().unwrap().clone();
+    (heard, outcome)
+}
+
+/// The concatenated text deltas.
+pub(crate) fn words(deltas: &[Delta]) -> String {
+    let words = deltas.iter().filter_map(|delta| match delta {
+        Delta::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    words.collect()
+}
+
+pub(crate) fn request(messages: Vec<Message>) -> ModelRequest {
+    ModelRequest {
+        system: "Be brief.".to_owned(),
+        messages: Arc::new(messages.into_iter().map(Arc::new).collect()),
+        tools: Arc::new([ToolSpec {
+            name: "weather".to_owned(),
+            description: "The weather of a place.".to_owned(),
+            parameters: json!({
+                "type": "object", "properties": { "place": { "type": "string" } },
+            }),
+        }]),
+        max_output: None,
+        for_summary: false,
+    }
+}
+
+pub(crate) fn hello() -> ModelRequest {
+    request(vec![Message::text(Role::User, "Hello!")])
+}
+
+pub(crate) fn call(id: &str, args: Value) -> Part {
+    Part::ToolCall {
+        call_id: id.parse().unwrap(),
+        tool: "weather".to_owned(),
+        args,
+    }
+}
+
+pub(crate) fn result(id: &str, status: ResultStatus, text: &str) -> Part {
+    Part::ToolResult {
+        call_id: id.parse().unwrap(),
+        tool: "weather".to_owned(),
+        status,
+        text: text.to_owned(),
+        data: Value::Null,
+        error: None,
+        elided: false,
+    }
+}
+
+pub(crate) fn image() -> Part {
+    Part::Attachment {
+        name: "sky.png".to_owned(),
+        mime_type: "image/png".to_owned(),
+        source: "data:image/png;base64,aVZCT1I=".to_owned(),
+    }
+}
+
+pub(crate) fn written_by(model: &str, parts: Vec<Part>) -> Message {
+    let mut message = Message::of(Role::Assistant, parts);
+    message.model = Some(model.to_owned());
+    message
+}
+
+/// A signature as the provider of an API generates it.
+pub(crate) fn seal(api: Api, number: u32) -> String {
+    match api {
+        Api::OpenAiResponses => json!({
+            "type": "reasoning", "id": format!("rs_{number}"), "summary": [],
+            "encrypted_content": format!("seal{number}"),
+        })
+        .to_string(),
+        Api::Anthropic if number % 2 == 1 => format!("redacted:seal{number}"),
+        _ => format!("seal{number}"),
+    }
+}
+
+/// Reasoning, text with multi-byte characters, and two parallel calls.
+pub(crate) fn rich() -> Completion {
+    let mut said = Completion::text("Grüße 🎉 \"da\"!\nIch schaue nach.")
+        .with_thinking(
+            "The user wants weather. Let me look.",
+            "EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrkzLoky3dl",
+        )
+        .with_call(
+            "toolu_01T1x1fJ34qAmk2tNTrN7Up6",
+            "weather",
+            json!({ "place": "Zürich" }),
+        )
+        .with_call("toolu_01U2x1fJ34qAmk2tNTrN7Up7", "weather", json!({}));
+    (said.input_tokens, said.cached_tokens, said.output_tokens) = (1_000, 600, 40);
+    said
+}
+
+/// A server with one reply, and a model that is connected to it.
+pub(crate) fn asked(api: Api, reply: Reply) -> (MockProvider, HttpModel) {
+    let wire = MockProvider::with_replies([reply]);
+    let model = model(api, &wire.url());
+    (wire, model)
+}

@@ -1,0 +1,227 @@
+//! The wire format of each provider, independent of chunking.
+
+use crate::support::{ALL, ask, asked, hello, request, rich, target, words};
+use rye_engine::model::Delta;
+use rye_model::Api;
+use rye_model_wire::{Completion, Reply, ToolCall};
+use rye_protocol::{Message, Part, ResultStatus, Role, Usage};
+use serde_json::{Value, json};
+
+/// The parts of an answer, grouped by kind.
+#[derive(Default)]
+struct Received {
+    thought: String,
+    seal: String,
+    text: String,
+    calls: Vec<ToolCall>,
+}
+
+impl Received {
+    fn of(parts: &[Part]) -> Self {
+        let mut heard = Self::default();
+        for part in parts {
+            match part {
+                Part::Thinking { text, signature } => {
+                    heard.thought += text;
+                    heard.seal += signature.as_deref().unwrap_or_default();
+                }
+                Part::Text { text } => heard.text += text,
+                Part::ToolCall {
+                    call_id,
+                    tool,
+                    args,
+                } => heard.calls.push(ToolCall {
+                    id: call_id.to_string(),
+                    tool: tool.clone(),
+                    args: args.clone(),
+                }),
+                other => panic!("{other:?}"),
+            }
+        }
+        heard
+    }
+}
+
+#[tokio::test]
+async fn answer_does_not_depend_on_the_chunking() {
+    for (api, wire_api) in ALL {
+        let events = wire_api.stream(&rich());
+        let whole = Reply::stream(events.clone());
+        for (number, reply) in [
+            whole.clone(),
+            whole.clone().in_chunks_of(1),
+            whole.clone().in_chunks_of(7),
+            whole.clone().with_line_ending("\r\n").in_chunks_of(5),
+            whole.clone().with_line_ending("\r").in_chunks_of(3),
+            whole.clone().with_keep_alives().in_chunks_of(64),
+            whole
+                .with_keep_alives()
+                .with_line_ending("\r\n")
+                .in_chunks_of(1),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let (_wire, model) = asked(api, reply);
+            let (deltas, outcome) = ask(&model, hello()).await;
+            let answer = outcome.unwrap();
+            let said = rich();
+            let heard = Received::of(&answer.parts);
+            assert_eq!(
+                heard.thought,
+                said.thinking.as_ref().unwrap().text,
+                "{api:?}"
+            );
+            let is_sealed = heard.seal.contains("EqQBCg");
+            assert_eq!(
+                is_sealed,
+                api != Api::OpenAiChat,
+                "{api:?} in the way {number}"
+            );
+            assert_eq!(heard.text, said.text, "{api:?} in the way {number}");
+            assert_eq!(words(&deltas), said.text, "{api:?}");
+            assert_eq!(heard.calls, said.calls, "{api:?} in the way {number}");
+            let arguments = deltas.iter().filter_map(|delta| match delta {
+                Delta::ToolCall { call, args, .. } if call.as_str() == said.calls[0].id => {
+                    Some(args.as_str())
+                }
+                _ => None,
+            });
+            let arguments: String = arguments.collect();
+            assert_eq!(arguments, said.calls[0].args.to_string(), "{api:?}");
+            let expected = Usage {
+                turns: 1,
+                input_tokens: 1_000,
+                cached_tokens: 600,
+                cache_write_tokens: 0,
+                output_tokens: 40,
+                micro_dollars: 400 * 3 + 180 + 40 * 15,
+            };
+            assert_eq!(answer.usage, expected, "{api:?}");
+            let reason = answer.stop_reason.unwrap();
+            let expected = match api {
+                Api::Anthropic => "tool_use",
+                Api::OpenAiResponses => "completed",
+                Api::OpenAiChat => "tool_calls",
+                Api::Gemini => "STOP",
+            };
+            assert_eq!(reason, expected);
+        }
+    }
+}
+
+/// A history that continues a provider's answer: results, one with an image, one
+/// interrupted, and a user message.
+fn after(api: Api, parts: Vec<Part>) -> Vec<Message> {
+    let calls = parts.iter().filter_map(|part| match part {
+        Part::ToolCall { call_id, .. } => Some(call_id.to_string()),
+        _ => None,
+    });
+    let calls: Vec<_> = calls.collect();
+    let sunny = crate::support::result(&calls[0], ResultStatus::Success, "sunny");
+    let unknown = crate::support::result(&calls[1], ResultStatus::Interrupted, "it is not known");
+    vec![
+        Message::of(
+            Role::User,
+            vec![
+                Part::Text {
+                    text: "Weather?".into(),
+                },
+                crate::support::image(),
+            ],
+        ),
+        crate::support::written_by(&crate::support::name(api), parts),
+        // The results are not in the order of the calls.
+        Message::of(Role::Tool, vec![unknown]),
+        Message::of(Role::Tool, vec![sunny, crate::support::image()]),
+        Message::text(Role::User, "Go on, please."),
+    ]
+}
+
+#[tokio::test]
+async fn history_is_sent_back_in_the_providers_format() {
+    for (api, wire_api) in ALL {
+        let reply = Reply::stream(wire_api.stream(&rich()));
+        let (wire, model) = asked(api, reply);
+        let (_, first) = ask(&model, hello()).await;
+        let (_, second) = ask(&model, request(after(api, first.unwrap().parts))).await;
+        second.unwrap();
+        let sent = wire.requests().pop().unwrap();
+        let path = sent.path;
+        let name = format!("{}_takes_back", api.as_str());
+        insta::assert_json_snapshot!(name, json!({ "path": path, "body": sent.body }));
+    }
+}
+
+#[tokio::test]
+async fn reasoning_of_another_provider_becomes_text() {
+    for (api, _) in ALL {
+        let (from, from_wire) = if api == Api::Anthropic {
+            ALL[3]
+        } else {
+            ALL[0]
+        };
+        let (_wire, model) = asked(from, Reply::stream(from_wire.stream(&rich())));
+        let (_, first) = ask(&model, hello()).await;
+        let body = api.body(&request(after(from, first.unwrap().parts)), &target(api));
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let name = format!("{}_takes_over", api.as_str());
+        insta::assert_json_snapshot!(name, body);
+    }
+}
+
+#[tokio::test]
+async fn redacted_thinking_is_sent_back_redacted() {
+    let said = Completion::text("Well.").with_thinking("", "EmwKAhgBEgy3va3pzix");
+    let wire_api = rye_model_wire::Api::Anthropic;
+    let (wire, model) = asked(Api::Anthropic, Reply::stream(wire_api.stream(&said)));
+    let (_, first) = ask(&model, hello()).await;
+    let history = vec![
+        Message::text(Role::User, "Hello!"),
+        crate::support::written_by(&crate::support::name(Api::Anthropic), first.unwrap().parts),
+        Message::text(Role::User, "And?"),
+    ];
+    ask(&model, request(history)).await.1.unwrap();
+    let sent = wire.requests().pop().unwrap().body;
+    let expected = json!({ "type": "redacted_thinking", "data": "EmwKAhgBEgy3va3pzix" });
+    assert_eq!(sent["messages"][1]["content"][0], expected);
+}
+
+#[tokio::test]
+async fn key_is_sent_in_the_providers_header() {
+    for (api, wire_api) in ALL {
+        let (wire, model) = asked(
+            api,
+            Reply::stream(wire_api.stream(&Completion::text("Hi."))),
+        );
+        ask(&model, hello()).await.1.unwrap();
+        let headers = wire.requests().pop().unwrap().headers;
+        let (name, value) = match api {
+            Api::Anthropic => ("x-api-key", "sk-secret"),
+            Api::Gemini => ("x-goog-api-key", "sk-secret"),
+            _ => ("authorization", "Bearer sk-secret"),
+        };
+        assert_eq!(
+            headers.get(name).map(String::as_str),
+            Some(value),
+            "{api:?}"
+        );
+        let version = headers.get("anthropic-version").map(String::as_str);
+        assert_eq!(version, (api == Api::Anthropic).then_some("2023-06-01"));
+    }
+}
+
+#[tokio::test]
+async fn image_is_replaced_by_text_for_models_without_vision() {
+    for (api, wire_api) in ALL {
+        let mut target = target(api);
+        target.info.images = false;
+        let history = vec![Message::of(Role::User, vec![crate::support::image()])];
+        let body = api.body(&request(history), &target);
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        wire_api.check(&body).unwrap();
+        let text = body.to_string();
+        assert!(text.contains("sky.png (image/png)"));
+        assert!(!text.contains("aVZCT1I"), "{text}");
+    }
+}

@@ -1,0 +1,199 @@
+//! An agent that works: engine, store, model, sandbox and tools together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lillux::process::Supervisor;
+use rye_engine::model::Model as _;
+use rye_engine::sandbox::Sandbox;
+use rye_engine::{Decision, Engine, NewSession, Session, builtin};
+use rye_model::{Catalogue, Script, Scripted};
+use rye_protocol::{
+    Entry, EntryKind, ErrorCode, EventKind, Gate, Message, Part, ResultStatus, Role, TurnEnd,
+};
+use rye_sandbox::{Local, Virtual};
+use rye_store::Memory;
+use tokio::time::timeout;
+
+fn engine(script: &str, sandbox: Arc<dyn Sandbox>) -> Engine {
+    let script: Script = script.parse().unwrap();
+    assert!(Scripted::from(script.clone()).info().context_window > 0);
+    Engine::builder()
+        .store(Memory::new())
+        .models(Catalogue::new(".").with("scripted:test", script))
+        .sandbox(sandbox)
+        .tools(builtin::tools())
+        .build()
+        .unwrap()
+}
+
+/// Asks, waits for the end of the turn and for what tools are to print, and gives all
+/// messages. It listens before it asks: what is only live is not told after its end.
+async fn ask(session: &Session, prompt: &str, printed: &str) -> Vec<Message> {
+    let mut events = session.subscribe(0);
+    let turn = async {
+        let (mut live, mut end) = (String::new(), None);
+        while end.is_none() || live.len() < printed.len() {
+            let notice = events.next().await.unwrap().unwrap();
+            match notice.event.kind {
+                EventKind::ToolOutput { text, .. } => live.push_str(&text),
+                EventKind::TurnEnd { reason, .. } => end = Some(reason),
+                _ => {}
+            }
+        }
+        (live, end)
+    };
+    let turn = timeout(Duration::from_secs(30), turn);
+    let (turn, asked) = tokio::join!(turn, session.prompt(prompt));
+    asked.unwrap();
+    let (live, end) = turn.unwrap();
+    assert!(live.starts_with(printed), "{live}");
+    assert_eq!(end, Some(TurnEnd::EndTurn));
+    let thread = &session.threads()[0].id;
+    let entries = session.entries(thread, None, 100).await.unwrap();
+    let message = |entry: Entry| match entry.kind {
+        EntryKind::Message(message) => Some(message),
+        _ => None,
+    };
+    entries.into_iter().filter_map(message).collect()
+}
+
+const SAYS_HI: &str = "
+steps:
+  - tool_calls: [{ name: bash, args: { command: 'echo hi > out.txt; cat out.txt' } }]
+  - text: 'It said: ${last_tool_result}'
+";
+
+/// Waits for the first gate and decides.
+async fn decide(engine: &Engine, session: &Session, action: &str) -> Gate {
+    let mut events = session.subscribe(0);
+    loop {
+        let notice = events.next().await.unwrap().unwrap();
+        if let EventKind::DecisionGate { gate } = notice.event.kind {
+            let decision = Decision {
+                action: action.to_owned(),
+                value: serde_json::Value::Null,
+                by: "ada".to_owned(),
+                source: "test".to_owned(),
+            };
+            engine.decide(&gate.id, decision).await.unwrap();
+            return *gate;
+        }
+    }
+}
+
+async fn says_hi(sandbox: Arc<dyn Sandbox>) {
+    let engine = engine(SAYS_HI, Arc::clone(&sandbox));
+    let session = engine.create_session(NewSession::default()).await.unwrap();
+    let messages = if sandbox.kind() == "local" {
+        let asked = ask(&session, "say hi", "hi\n");
+        let (messages, gate) = tokio::join!(asked, decide(&engine, &session, "approve"));
+        assert_eq!(gate.title, "run: echo hi > out.txt; cat out.txt");
+        let folder = sandbox.folder().unwrap();
+        let body = format!(
+            "folder: {folder}\nNothing confines it.\nrisk: high\n│ echo hi > out.txt; cat out.txt"
+        );
+        assert_eq!(gate.body, body);
+        messages
+    } else {
+        ask(&session, "say hi", "hi\n").await
+    };
+    let roles: Vec<_> = messages.iter().map(|message| message.role).collect();
+    assert_eq!(
+        roles,
+        [Role::User, Role::Assistant, Role::Tool, Role::Assistant]
+    );
+    assert_eq!(messages[3].content(), "It said: hi");
+    assert_eq!(sandbox.read("out.txt").await.unwrap(), b"hi\n");
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_runs_a_command_in_memory_and_tells_what_it_said() {
+    says_hi(Arc::new(Virtual::new())).await;
+}
+
+#[tokio::test]
+async fn an_agent_runs_a_command_on_this_machine_and_tells_what_it_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let local = Local::new(folder.path(), Supervisor::start().unwrap()).unwrap();
+    says_hi(Arc::new(local)).await;
+}
+
+#[tokio::test]
+async fn a_command_that_a_person_does_not_allow_does_not_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let local = Local::new(folder.path(), Supervisor::start().unwrap()).unwrap();
+    let engine = engine(SAYS_HI, Arc::new(local));
+    let session = engine.create_session(NewSession::default()).await.unwrap();
+    let asked = ask(&session, "say hi", "");
+    let (messages, _) = tokio::join!(asked, decide(&engine, &session, "deny"));
+    let results: Vec<_> = messages
+        .iter()
+        .flat_map(|message| &message.parts)
+        .filter_map(|part| match part {
+            Part::ToolResult { error, .. } => error.as_ref().map(|error| error.code),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(results, [ErrorCode::Denied]);
+    let told = messages.last().unwrap().content();
+    assert_eq!(told, "It said: ada did not allow it");
+    assert!(!folder.path().join("out.txt").exists());
+}
+
+#[tokio::test]
+async fn an_agent_writes_and_reads_files_and_is_told_what_is_wrong() {
+    let script = "
+steps:
+  - tool_calls:
+      - { name: write, args: { path: notes/todo.txt, content: \"one\\ntwo\\nthree\\n\" } }
+  - tool_calls:
+      - { name: read, args: { path: notes/todo.txt, offset: 2, limit: 1 } }
+      - { name: read, args: { path: notes/tod.txt } }
+      - { name: read, args: { path: notes } }
+      - { name: read, args: { path: ../secret } }
+      - { name: read, args: { path: notes/todo.txt, offset: 0 } }
+      - { name: write, args: { path: notes, content: x } }
+      - { name: bash, args: { command: 'cat missing' } }
+      - { name: bash, args: { command: 'sleep 60', timeout: 0.05 } }
+      - { name: bash, args: { command: pwd, cwd: notes } }
+  - text: done
+";
+    let engine = engine(script, Arc::new(Virtual::new()));
+    let session = engine.create_session(NewSession::default()).await.unwrap();
+    let messages = ask(&session, "go", "").await;
+    let mut results: Vec<_> = messages
+        .iter()
+        .flat_map(|message| &message.parts)
+        .filter_map(|part| match part {
+            Part::ToolResult {
+                call_id,
+                status,
+                text,
+                ..
+            } => Some((call_id.as_str(), *status, text.as_str())),
+            _ => None,
+        })
+        .collect();
+    results.sort_by_key(|(call, ..)| *call);
+    let (good, bad) = (ResultStatus::Success, ResultStatus::Error);
+    let expected = [
+        (good, "notes/todo.txt: 3 lines, 14 bytes (created)"),
+        (good, "2\ttwo\n[lines 2 to 2 of 3; read on with offset 3]"),
+        (bad, "there is no notes/tod.txt; there are: notes/todo.txt"),
+        (good, "[notes is a folder]\ntodo.txt (14 bytes)"),
+        (bad, "../secret is not in the workspace"),
+        (bad, "the arguments do not fit: /offset"),
+        (bad, "notes: "),
+        (good, "[stderr]\ncat: "),
+        (good, "[its time was up after 0.05 s"),
+        (good, "/workspace/notes"),
+    ];
+    assert_eq!(results.len(), expected.len());
+    for ((call, status, text), (wanted, words)) in results.iter().zip(expected) {
+        assert_eq!(*status, wanted, "{call} {text}");
+        assert!(text.starts_with(words), "{call}: {text}");
+    }
+    assert_eq!(messages.last().unwrap().content(), "done");
+}

@@ -1,0 +1,7 @@
+//! Integration tests, in one binary so that the crate is linked once.
+
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
+
+mod agent;
+mod contract;
+mod death;

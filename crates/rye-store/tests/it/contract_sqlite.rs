@@ -1,0 +1,15 @@
+//! The SQLite store does what every store must, and so do two on one file.
+
+use std::sync::Arc;
+
+use rye_store::Sqlite;
+use rye_store_contract::Subject;
+
+fn fresh() -> Subject {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sessions.db");
+    let open = || Arc::new(Sqlite::open(&file).unwrap());
+    Subject::new(open()).and(open()).keeping(folder)
+}
+
+rye_store_contract::store_contract!(fresh());

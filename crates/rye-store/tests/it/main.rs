@@ -1,0 +1,13 @@
+//! Integration tests, in one binary so that the crate is linked once.
+
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
+
+mod blobs;
+mod contract_memory;
+mod contract_sqlite;
+mod damage;
+mod files;
+mod processes;
+mod prompts;
+mod same;
+mod turns;

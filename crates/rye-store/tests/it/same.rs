@@ -1,0 +1,305 @@
+//! Whatever is done, the two stores answer the same and hold the same.
+
+use std::sync::Arc;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use rye_engine::clock::Clock;
+use rye_engine::store::{
+    Claim, Control, Lease, Order, Post, SessionFilter, SessionStore, StoreError,
+};
+use rye_protocol::{
+    Batch, CommandId, EntryKind, EventKind, GateRef, GateStatus, ItemStatus, Message, Millis, Op,
+    Role, Usage,
+};
+use rye_store::{Memory, Sqlite};
+use rye_store_contract::sample;
+
+struct Noon;
+
+impl Clock for Noon {
+    fn now(&self) -> Millis {
+        Millis(43_200_000)
+    }
+}
+
+/// Something that is done to a store.
+#[derive(Debug, Clone)]
+enum Act {
+    Claim(&'static str, Claim),
+    /// With one of the leases that were ever given, the newest being the last.
+    Commit(usize, Vec<Op>),
+    Release(usize),
+    Controls(usize),
+    Remove(usize),
+    Post(&'static str, Post),
+}
+
+fn session() -> impl Strategy<Value = &'static str> {
+    prop_oneof![6 => Just("s"), 1 => Just("t")]
+}
+
+fn entry() -> impl Strategy<Value = rye_protocol::Entry> {
+    let names = || select(vec!["e0", "e1", "e2", "e3", "e4"]);
+    let parent = prop_oneof![Just(None), names().prop_map(Some)];
+    let thread = prop_oneof![9 => Just("main"), 1 => Just("side")];
+    let text = select(vec!["one", "two"]);
+    (session(), names(), parent, thread, text).prop_map(|(session, name, parent, thread, text)| {
+        let mut entry = sample::entry(session, name, parent);
+        entry.thread = sample::id(thread);
+        entry.kind = EntryKind::Message(Message::text(Role::User, text));
+        entry
+    })
+}
+
+fn item() -> impl Strategy<Value = rye_protocol::QueueItem> {
+    let status = select(vec![
+        ItemStatus::Waiting,
+        ItemStatus::Running,
+        ItemStatus::Done,
+    ]);
+    let name = select(vec!["q0", "q1", "q2"]);
+    let thread = prop_oneof![4 => Just("main"), 1 => Just("side")];
+    (session(), name, 0..3u64, status, thread, 0..4u8).prop_map(
+        |(session, name, order, status, thread, changed)| {
+            let mut item = sample::item(session, name, order);
+            item.status = status;
+            item.thread = sample::id(thread);
+            if changed == 0 {
+                item.content.push_str(", now");
+            }
+            item
+        },
+    )
+}
+
+fn gate() -> impl Strategy<Value = rye_protocol::Gate> {
+    let status = prop_oneof![
+        3 => Just(GateStatus::Pending),
+        1 => Just(GateStatus::Expired { at: Millis(1) }),
+        1 => Just(GateStatus::Withdrawn { reason: "abort".into(), at: Millis(2) }),
+    ];
+    let deadline = prop_oneof![2 => Just(None), 1 => Just(Some(Millis(5_000)))];
+    let (item, key) = (select(vec!["q0", "q1"]), select(vec!["k0", "k1"]));
+    (session(), item, key, status, deadline, 0..6u8).prop_map(
+        |(session, item, key, status, deadline, moved)| {
+            let mut gate = sample::gate(session, item, key);
+            gate.status = status;
+            gate.expires_at = deadline;
+            if moved == 0 {
+                gate.origin.tool = "another".into();
+            }
+            gate
+        },
+    )
+}
+
+fn event() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        Just(sample::told()),
+        entry().prop_map(|entry| sample::told_of(&entry)),
+        entry().prop_map(|entry| {
+            let entry = entry.id;
+            Op::Event(None, Arc::new(EventKind::MessageUpdate { entry }))
+        }),
+    ]
+}
+
+/// Entries are appended and told of in one batch, as the engine does.
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let usage = Usage {
+        turns: 1,
+        output_tokens: 7,
+        ..Usage::default()
+    };
+    let session_op = (session(), 0..5u8).prop_map(|(name, changed)| {
+        let mut session = sample::session(name);
+        match changed {
+            0 => session.user_id = None,
+            1 => session.workspace = None,
+            _ => {}
+        }
+        sample::put_session(session)
+    });
+    let thread_op =
+        (session(), select(vec!["main", "side"]), 0..5u8).prop_map(|(session, name, changed)| {
+            let mut thread = sample::thread(session, name);
+            match changed {
+                0 => thread.key = "other".into(),
+                1 => thread.summary = Some("a sum".into()),
+                _ => {}
+            }
+            sample::put_thread(thread)
+        });
+    let one = prop_oneof![
+        2 => session_op.prop_map(|op| vec![op]),
+        2 => thread_op.prop_map(|op| vec![op]),
+        4 => entry().prop_map(|entry| vec![sample::append(entry.clone()), sample::told_of(&entry)]),
+        2 => entry().prop_map(|entry| vec![sample::replace(entry.clone()), sample::told_of(&entry)]),
+        2 => item().prop_map(|item| vec![sample::put_item(item)]),
+        1 => item().prop_map(|item| vec![Op::RemoveItem(item.id)]),
+        2 => gate().prop_map(|gate| vec![sample::put_gate(gate)]),
+        1 => gate().prop_map(|gate| vec![Op::PutGateRef(GateRef {
+            gate: gate.id,
+            channel: "web".into(),
+            message: gate.origin.tool,
+        })]),
+        1 => gate().prop_map(|gate| {
+            let mut turn = sample::suspended(&gate);
+            turn.call = sample::id("call-1");
+            vec![Op::PutSuspended(Arc::new(turn))]
+        }),
+        1 => gate().prop_map(|gate| vec![Op::ClearSuspended(gate.id)]),
+        1 => Just(vec![Op::AddUsage(usage)]),
+        1 => order_id().prop_map(|id| vec![Op::CompleteCommand(id)]),
+        2 => event().prop_map(|op| vec![op]),
+    ];
+    vec(one, 0..4).prop_map(|ops| ops.concat())
+}
+
+fn order_id() -> impl Strategy<Value = CommandId> {
+    select(vec!["o0", "o1"]).prop_map(sample::id)
+}
+
+fn post() -> impl Strategy<Value = Post> {
+    let order = select(vec![Order::Abort, Order::Pause, Order::Resume]);
+    let thread = select(vec![None, Some("main"), Some("side")]);
+    let answer = (gate(), select(vec!["approve", "deny"]), 4_999..5_001u64);
+    prop_oneof![
+        item().prop_map(|item| Post::Prompt(Box::new(item))),
+        answer.prop_map(|(gate, action, at)| {
+            let mut resolution = sample::decision(action);
+            resolution.at = Millis(at);
+            Post::Resolve {
+                gate: gate.id,
+                resolution,
+            }
+        }),
+        (order, thread, order_id()).prop_map(|(order, thread, id)| {
+            let thread = thread.map(sample::id);
+            Post::Control(Control { id, thread, order })
+        }),
+    ]
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let claim = prop_oneof![Just(Claim::IfFree), Just(Claim::Take)];
+    // Most often the newest lease.
+    let lease = || prop_oneof![6 => Just(0usize), 1 => 1..3usize];
+    prop_oneof![
+        1 => (session(), claim).prop_map(|(session, claim)| Act::Claim(session, claim)),
+        12 => (lease(), ops()).prop_map(|(lease, ops)| Act::Commit(lease, ops)),
+        1 => lease().prop_map(Act::Release),
+        2 => lease().prop_map(Act::Controls),
+        1 => lease().prop_map(Act::Remove),
+        5 => (session(), post()).prop_map(|(session, post)| Act::Post(session, post)),
+    ]
+}
+
+/// What an act gave, in words that both stores can say.
+async fn perform(store: &dyn SessionStore, act: &Act, leases: &mut Vec<Lease>) -> String {
+    let lease = |back: &usize| leases.iter().rev().nth(*back).cloned();
+    match act {
+        Act::Claim(session, claim) => match store.claim(&sample::sid(session), *claim).await {
+            Ok(lease) => {
+                leases.push(lease.clone());
+                format!("{lease:?}")
+            }
+            Err(StoreError::Held { session, .. }) => format!("{session} is held"),
+            Err(error) => error.to_string(),
+        },
+        Act::Post(session, post) => {
+            format!(
+                "{:?}",
+                store.post(&sample::sid(session), post.clone()).await
+            )
+        }
+        Act::Commit(back, ops) => match lease(back) {
+            Some(lease) => {
+                let batch = Batch { ops: ops.clone() };
+                format!("{:?}", store.commit(&lease, batch).await)
+            }
+            None => String::new(),
+        },
+        Act::Release(back) => match lease(back) {
+            Some(lease) => format!("{:?}", store.release(&lease).await),
+            None => String::new(),
+        },
+        Act::Controls(back) => match lease(back) {
+            Some(lease) => format!("{:?}", store.controls(&lease).await),
+            None => String::new(),
+        },
+        Act::Remove(back) => match lease(back) {
+            Some(lease) => format!("{:?}", store.remove(&[lease]).await),
+            None => String::new(),
+        },
+    }
+}
+
+/// All that can be read.
+async fn everything(store: &dyn SessionStore) -> Vec<String> {
+    let mut seen = Vec::new();
+    let filter = |user: Option<&str>| SessionFilter {
+        user: user.map(str::to_owned),
+        limit: 9,
+        ..SessionFilter::default()
+    };
+    for user in [None, Some("ada")] {
+        seen.push(format!("{:?}", store.sessions(filter(user)).await));
+    }
+    seen.push(format!("{:?}", store.pending_gates(None).await));
+    for name in ["s", "t"] {
+        let session = sample::sid(name);
+        seen.push(format!("{:?}", store.record(&session).await));
+        seen.push(format!("{:?}", store.archive(&session).await));
+        seen.push(format!("{:?}", store.events(&session, 1, 2).await));
+        seen.push(format!("{:?}", store.events(&session, 0, 999).await));
+        seen.push(format!("{:?}", store.pending_gates(Some(&session)).await));
+        for thread in ["main", "side"] {
+            let entries = store
+                .entries(&session, &sample::tid(thread), None, 99)
+                .await;
+            seen.push(format!("{entries:?}"));
+        }
+        for leaf in ["e0", "e1", "e2", "e3", "e4"] {
+            let leaf = sample::eid(leaf);
+            seen.push(format!("{:?}", store.path(&session, &leaf).await));
+        }
+        for (item, key) in [("q0", "k0"), ("q0", "k1"), ("q1", "k0"), ("q1", "k1")] {
+            let gate = sample::gate(name, item, key).id;
+            seen.push(format!("{:?}", store.gate(&gate).await));
+            seen.push(format!("{:?}", store.gate_refs(&gate).await));
+        }
+    }
+    seen
+}
+
+async fn compare(acts: &[Act]) {
+    let folder = tempfile::tempdir().unwrap();
+    let memory = Memory::with_clock(Arc::new(Noon));
+    let sqlite = Sqlite::open_with(folder.path().join("s.db"), Arc::new(Noon)).unwrap();
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    // Most of what can be done needs a session, so there is one to begin with.
+    sample::begin(&memory, "s").await;
+    sample::begin(&sqlite, "s").await;
+    let begin = Act::Claim("s", Claim::Take);
+    for act in std::iter::once(&begin).chain(acts) {
+        let gave = perform(&memory, act, &mut here).await;
+        assert_eq!(perform(&sqlite, act, &mut there).await, gave, "{act:?}");
+    }
+    let expected = everything(&memory).await;
+    assert_eq!(everything(&sqlite).await, expected);
+    drop(sqlite);
+    let again = Sqlite::open(folder.path().join("s.db")).unwrap();
+    assert_eq!(everything(&again).await, expected, "after closing");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn the_stores_answer_the_same_and_hold_the_same(acts in vec(act(), 1..24)) {
+        rye_store_contract::run(compare(&acts));
+    }
+}

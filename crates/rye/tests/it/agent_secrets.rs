@@ -1,0 +1,328 @@
+//! Secrets are planted wherever an agent can come across one, and everything is searched that
+//! is written or printed afterwards.
+
+use std::path::Path;
+use std::process::Output;
+
+use crate::support::{World, outcome};
+use rye_model_wire::{MockProvider, Reply};
+use serde_json::json as value;
+
+/// What is planted, and where: in the environment, in the vault, in the credentials of a
+/// session and of an organisation, in the environment and in a header of an MCP server, in
+/// the project's `.env`.
+const PLANTED: [&str; 7] = [
+    "planted-in-the-environment",
+    "planted-in-the-vault",
+    "planted-for-a-session",
+    "planted-for-acme",
+    "planted-for-a-process",
+    "planted-in-a-header",
+    "planted-in-a-file",
+];
+
+/// An MCP server whose tool tells what it must not.
+const SERVER: &str = r#"
+import json, os, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    method, params = message["method"], message.get("params") or {}
+    print("starting with", os.environ["TOKEN"], file=sys.stderr, flush=True)
+    if method == "initialize":
+        result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "test", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [{"name": name, "description": "Tells " + name, "annotations": {"readOnlyHint": True},
+                  "inputSchema": {"type": "object"}} for name in ["well", "badly"]]}
+    else:
+        text = "my token is " + os.environ["TOKEN"]
+        result = {"content": [{"type": "text", "text": text}], "isError": params["name"] == "badly"}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"#;
+
+const COMMANDS: &str = r#"
+commands:
+  tell: { description: tells, run: 'echo "$SECRET"; echo "$SECRET" >&2', risk: low, credentials: { SECRET: VAULTED } }
+  fail: { description: fails, run: 'echo "no $SECRET here"; exit 3', risk: low, credentials: { SECRET: VAULTED } }
+  code: { description: codes, run: 'printf %s "$SECRET" | base64', risk: low, credentials: { SECRET: VAULTED } }
+  long: { description: tells long, run: 'i=0; while [ $i -lt 9000 ]; do echo "$i $SECRET"; i=$((i+1)); done', risk: low, credentials: { SECRET: VAULTED } }
+  mine: { description: tells of a session, run: 'echo "$SECRET"', risk: low, credentials: { SECRET: OWN } }
+  ours: { description: tells of all, run: 'echo "$SECRET"', risk: low, credentials: { SECRET: ORG } }
+"#;
+
+/// One call after the other, whatever comes of each.
+fn script(calls: &[(&str, &str)]) -> String {
+    let calls = calls
+        .iter()
+        .map(|(tool, args)| format!("  - tool_calls: [{{ name: {tool}, args: {args} }}]\n"));
+    let calls: String = calls.collect();
+    format!("steps:\n{calls}  - text: 'it said ${{last_tool_result}}'\n")
+}
+
+fn call(id: &str) -> String {
+    format!("{{ tool_id: '{id}', summary: look }}")
+}
+
+fn planted() -> World {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    world.set("LEAKY_API_KEY", PLANTED[0]);
+    assert!(world.run(&["init"]).status.success());
+    for (name, secret) in [
+        ("VAULTED", PLANTED[1]),
+        ("PROCESS", PLANTED[4]),
+        ("HEADER", PLANTED[5]),
+    ] {
+        let set = world.feed(&["vault", "set", name], secret.as_bytes());
+        assert!(set.status.success(), "{set:?}");
+    }
+    let set = world.feed(
+        &["vault", "set", "ORG", "--org", "acme"],
+        PLANTED[3].as_bytes(),
+    );
+    assert!(set.status.success(), "{set:?}");
+    world.write("user/.ai/config/agent/commands.yaml", COMMANDS);
+    world.write("server.py", SERVER);
+    let variables = format!("# of the project\nDB_PASSPHRASE=\"{}\"\n", PLANTED[6]);
+    world.write("project/.env", &variables);
+    world
+}
+
+/// Fails if any of what was planted lies in a file of this folder, or of one in it.
+fn search(folder: &Path, searched: &mut usize) {
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        if path.is_dir() {
+            search(&path, searched);
+        } else if let Ok(bytes) = std::fs::read(&path) {
+            *searched += 1;
+            clean(&bytes, &path.display().to_string());
+        }
+    }
+}
+
+fn clean(bytes: &[u8], place: &str) {
+    use base64ct::{Base64, Encoding as _};
+    for secret in PLANTED {
+        let coded = Base64::encode_string(secret.as_bytes());
+        let coded = coded.trim_end_matches('=');
+        for form in [secret, coded] {
+            let found = bytes.windows(form.len()).any(|it| it == form.as_bytes());
+            assert!(!found, "{secret} lies in {place}");
+        }
+    }
+}
+
+fn checked(output: Output) -> Output {
+    clean(&output.stdout, "standard output");
+    clean(&output.stderr, "standard error");
+    output
+}
+
+/// A model and MCP servers that say back what they are given, and a tool that leaks.
+fn plant_servers(world: &World, url: &str) {
+    let models = format!(
+        "providers:\n  local:\n    api: openai-chat\n    base_url: {url}/v1\n    api_key_env: LEAKY_API_KEY\n    \
+         models: {{ x: {{ context_window: 8000, max_output: 1000 }} }}\n"
+    );
+    world.write("user/.ai/config/agent/models.yaml", &models);
+    // A server that says back what it was sent.
+    let header = format!("{url}/mcp");
+    let http = format!(
+        "version: \"1.0.0\"\ntool_type: mcp_server\ncategory: mcp/servers\ndescription: Over HTTP\n\
+         config:\n  url: {header}\n  headers: {{ Authorization: {{ vault: HEADER, prefix: 'Bearer ' }} }}\n"
+    );
+    world.write("project/.ai/tools/mcp/servers/http.yaml", &http);
+    let server = world.path("server.py");
+    let stdio = format!(
+        "version: \"1.0.0\"\ntool_type: mcp_server\ncategory: mcp/servers\ndescription: Talks\n\
+         config:\n  command: python3\n  args: ['{}']\n  env: {{ TOKEN: {{ vault: PROCESS }} }}\n",
+        server.display()
+    );
+    world.write("project/.ai/tools/mcp/servers/talks.yaml", &stdio);
+    let leak = "version: \"1.0.0\"\ndescription: Leaks\nrisk_level: low\n\
+        executor_id: rye/core/runtimes/bash/bash\n\
+        config:\n  command: 'echo \"$LEAKY_API_KEY\"; echo \"$LEAKY_API_KEY\" >&2; exit 1'\n";
+    world.write("project/.ai/tools/leak.yaml", leak);
+    let file = "version: \"1.0.0\"\ndescription: Leaks a file\nrisk_level: low\n\
+        executor_id: rye/core/runtimes/bash/bash\n\
+        config:\n  command: 'echo \"it is ${DB_PASSPHRASE}\"; echo \"$DB_PASSPHRASE\" | base64 >&2'\n";
+    world.write("project/.ai/tools/leak_file.yaml", file);
+    let signed = world.run(&["sign", "--all"]);
+    assert!(signed.status.success(), "{signed:?}");
+}
+
+/// Tools that tell what they must not.
+const LEAKING: [&str; 9] = [
+    "command:tell",
+    "command:fail",
+    "command:code",
+    "command:long",
+    "command:ours",
+    "rye:leak",
+    "rye:leak_file",
+    "mcp:talks/well",
+    "mcp:talks/badly",
+];
+
+#[test]
+fn nothing_secret_is_ever_written_or_printed() {
+    let world = planted();
+    let refusing = MockProvider::new(|_, request| {
+        let key = request.headers.get("authorization").cloned();
+        let message = format!("wrong key: {}", key.unwrap_or_default());
+        Reply::json(401, &value!({ "error": { "message": message } }))
+    });
+    plant_servers(&world, &refusing.url());
+    let args: Vec<_> = LEAKING.iter().map(|id| call(id)).collect();
+    let mut calls: Vec<_> = args
+        .iter()
+        .map(|args| ("call_tool", args.as_str()))
+        .collect();
+    calls.push(("list_tools", "{ query: tells }"));
+    calls.push(("bash", "{ command: 'cat .env; grep DB .env | base64' }"));
+    calls.push(("read", "{ path: .env }"));
+    calls.push(("grep", "{ pattern: DB_PASS, path: .env }"));
+    calls.push((
+        "bash",
+        "{ command: 'rye vault get VAULTED; printenv LEAKY_API_KEY' }",
+    ));
+    world.write("project/agent.yaml", &script(&calls));
+    let model = [
+        "--model",
+        "scripted:agent.yaml",
+        "--sandbox",
+        "local",
+        "--yes",
+    ];
+    let prompt = [&["prompt", "go", "--org", "acme", "--json"][..], &model].concat();
+    let said = outcome(&checked(world.run(&prompt)));
+    let session = said["session"].as_str().unwrap();
+    let own = ["vault", "set", "OWN", "--session", session];
+    assert!(world.feed(&own, PLANTED[2].as_bytes()).status.success());
+    // All of it did run, or the search would prove nothing.
+    let shown = checked(world.run(&["session", "show", session, "--json"]));
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(
+        shown.matches("[masked]").count() >= LEAKING.len(),
+        "{shown}"
+    );
+    assert!(!shown.contains("needs a credential"), "{shown}");
+    // Of the session itself, after a prompt more; and of a model that says its key back.
+    let mine = call("command:mine");
+    let more = script(
+        &[
+            &calls[..],
+            &[("call_tool", "{ tool_id: 'command:none', summary: '' }")],
+            &[("call_tool", &mine)],
+        ]
+        .concat(),
+    );
+    world.write("project/more.yaml", &more);
+    let again = [
+        "prompt",
+        "again",
+        "--session",
+        session,
+        "--model",
+        "scripted:more.yaml",
+    ];
+    let said = checked(world.run(&again));
+    // The last call was of the session's own credential, which was found and is masked.
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert_eq!(said.trim(), "it said [masked]");
+    let refused = checked(world.run(&[
+        "prompt",
+        "hello",
+        "--session",
+        session,
+        "--model",
+        "local/x",
+    ]));
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(told.contains("wrong key: Bearer [masked]"), "{told}");
+    assert!(
+        refusing
+            .requests()
+            .iter()
+            .any(|it| it.path.contains("/mcp"))
+    );
+    for args in [
+        &["session", "export", session, "--output", "session.jsonl"][..],
+        &["session", "show", session],
+        &["session", "verify", session],
+        &["gate", "list"],
+        &["vault", "list"],
+        &["vault", "list", "--json"],
+        &["mcp", "list"],
+        &["doctor"],
+    ] {
+        checked(world.run(args));
+    }
+    // What the executor puts into a call does not come back out of it.
+    assert!(shown.contains("it is [masked]"), "{shown}");
+    // It was in the file that is theirs.
+    std::fs::remove_file(world.path("project/.env")).unwrap();
+    let mut searched = 0;
+    search(&world.path(""), &mut searched);
+    assert!(searched > 20, "only {searched} files");
+    let state = world.path("user/.local/state/rye");
+    assert!(state.join("blobs").exists() && state.join("sessions.db").exists());
+}
+
+#[test]
+fn what_nobody_asked_for_yet_is_masked_too() {
+    let world = World::new();
+    assert!(world.run(&["init"]).status.success());
+    let secret = "nobody-asked-for-it";
+    let set = ["vault", "set", "ORG", "--org", "acme"];
+    assert!(world.feed(&set, secret.as_bytes()).status.success());
+    let call = ("bash", "{ command: 'echo nobody-asked-for-it' }");
+    world.write("project/agent.yaml", &script(&[call]));
+    let args = [
+        "prompt",
+        "go",
+        "--model",
+        "scripted:agent.yaml",
+        "--org",
+        "acme",
+    ];
+    let output = world.run(&args);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        said.contains("[masked]") && !said.contains(secret),
+        "{said}"
+    );
+}
+
+/// A model that writes back what it read does not write the mask in the secret's place.
+#[test]
+fn a_mask_is_not_written_over_a_secret() {
+    let world = World::new();
+    assert!(world.run(&["init"]).status.success());
+    let file = "PORT=80\nAPI_KEY=nobody-else-has-it\n";
+    world.write("project/.env", file);
+    let write = r#"{ path: .env, content: "PORT=81\nAPI_KEY=[masked]\n" }"#;
+    let edit = r#"{ path: .env, old: "80\nAPI_KEY=[masked]", new: "81\nAPI_KEY=[masked]" }"#;
+    let part = "{ path: .env, old: PORT=80, new: PORT=81 }";
+    for (tool, args, says, changed) in [
+        ("write", write, "the secret would be lost", false),
+        ("edit", edit, "leave it out of `old` and `new`", false),
+        ("edit", part, "changed at 1 place", true),
+    ] {
+        let calls = [("read", "{ path: .env }"), (tool, args)];
+        world.write("project/agent.yaml", &script(&calls));
+        let model = ["--model", "scripted:agent.yaml", "--sandbox", "local"];
+        // A person must approve a change of that file.
+        let output = world.run(&[&["prompt", "go", "--yes"][..], &model].concat());
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains(says), "{args}: {output:?}");
+        assert!(!said.contains("nobody-else-has-it"), "{said}");
+        let now = world.read("project/.env");
+        assert_eq!(now != file, changed, "{args}: {now}");
+        assert!(now.contains("API_KEY=nobody-else-has-it"), "{now}");
+    }
+}

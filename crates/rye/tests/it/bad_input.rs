@@ -1,0 +1,247 @@
+//! Bad input of every kind: what is said about it, where, and what to do.
+
+use std::fmt::Write as _;
+use std::fs::{self, File, Permissions};
+use std::io::Read as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::support::{World, assert_transcript, told};
+
+const TOOL: &str = "__version__ = \"1.0.0\"\nprint(1)\n";
+
+/// A world in which `rye init` was run, with one more tool, `a`, signed.
+fn ready() -> World {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    assert!(world.run(&["init"]).status.success());
+    world.write("project/.ai/tools/a.py", TOOL);
+    assert!(world.run(&["sign", "a"]).status.success());
+    world
+}
+
+/// Writes files into the tools of the project and tells what signing each one says.
+fn signed(files: &[(&str, &[u8])]) -> String {
+    let world = ready();
+    let mut transcript = String::new();
+    for (name, bytes) in files {
+        let path = world.path("project/.ai/tools").join(name);
+        fs::write(&path, bytes).unwrap();
+        transcript += &world.transcript(&[&format!("sign .ai/tools/{name}")]);
+        fs::remove_file(path).unwrap();
+    }
+    transcript
+}
+
+#[test]
+fn a_signature_that_does_not_hold() {
+    let world = ready();
+    let good = world.read("project/.ai/tools/a.py");
+    let (line, rest) = good.split_once('\n').unwrap();
+    let mut parts: Vec<_> = line.split(':').map(str::to_owned).collect();
+    let signature = parts.len() - 2;
+    let other = if parts[signature].starts_with('A') {
+        "B"
+    } else {
+        "A"
+    };
+    parts[signature].replace_range(..1, other);
+    let forged = parts.join(":");
+
+    let mut transcript = String::new();
+    for (what, text) in [
+        ("unsigned", TOOL.to_owned()),
+        (
+            "unsigned, with #!",
+            format!("#!/usr/bin/env python3\n{TOOL}"),
+        ),
+        ("changed", good.replace("print(1)", "print(2)")),
+        ("bad signature", format!("{forged}\n{rest}")),
+        ("malformed", format!("# rye:signed:yesterday\n{rest}")),
+        ("two lines", format!("{line}\n{good}")),
+        (
+            "wrong comment",
+            format!("//{}\n{rest}", line.trim_start_matches('#')),
+        ),
+        ("misplaced", format!("import os\n{good}")),
+    ] {
+        world.write("project/.ai/tools/a.py", &text);
+        let _ = writeln!(transcript, "# {what}");
+        transcript += &world.transcript(&["verify a"]);
+        // The hint is a command that helps.
+        assert!(world.run(&["sign", "a"]).status.success(), "{what}");
+        assert!(world.run(&["verify", "a"]).status.success(), "{what}");
+    }
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn files_that_are_not_of_their_language() {
+    assert_transcript!(signed(&[
+        ("paren.py", b"def f(:\n    pass\n"),
+        ("string.py", b"__version__ = \"1.0.0\n"),
+        ("string.js", b"export const version = \"1.0;\n"),
+        ("bracket.ts", b"export const CONFIG_SCHEMA = {a: [1, 2};\n"),
+        ("bracket.yaml", b"version: \"1\"\n  tags: [a, b\nrest: }\n"),
+        ("latin1.py", b"__version__ = \"1\xff\"\n"),
+        ("latin1.yaml", b"version: \"1\xff\"\n"),
+    ]));
+}
+
+#[test]
+fn values_that_are_computed_or_given_twice() {
+    assert_transcript!(signed(&[
+        (
+            "computed.py",
+            b"import os\n__version__ = os.environ[\"V\"]\n"
+        ),
+        ("computed.js", b"export const __version__ = 1 + 1;\n"),
+        ("computed.ts", b"export const __version__ = `v${n}`;\n"),
+        ("twice.py", b"__version__ = \"1\"\n__version__ = \"2\"\n"),
+        ("key.py", b"CONFIG_SCHEMA = {\"a\": 1, \"a\": 2}\n"),
+        ("key.js", b"export const CONFIG_SCHEMA = {a: 1, a: 2};\n"),
+        ("key.yaml", b"version: \"1\"\nversion: \"2\"\n"),
+        ("number.sh", b"#!/bin/sh\n# version: 1\n"),
+    ]));
+}
+
+#[test]
+fn files_that_would_exhaust_a_reader() {
+    let mut bomb = "a: &a [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for (before, name) in "abcdefgh".chars().zip("bcdefghi".chars()) {
+        let many = vec![format!("*{before}"); 9].join(", ");
+        let _ = writeln!(bomb, "{name}: &{name} [{many}]");
+    }
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let large = vec![b'#'; 50 << 20];
+    assert_transcript!(signed(
+        &[
+            ("bomb.yaml", bomb.as_bytes()),
+            ("deep.yaml", format!("config: {deep}\n").as_bytes()),
+            ("deep.py", format!("CONFIG = {deep}\n").as_bytes()),
+            (
+                "deep.js",
+                format!("export const CONFIG = {deep};\n").as_bytes()
+            ),
+            ("large.py", &large),
+        ]
+        .map(|(name, bytes): (_, &[u8])| (name, bytes))
+    ));
+}
+
+#[test]
+fn names_that_are_none() {
+    let world = ready();
+    assert_transcript!(world.transcript(&[
+        "load ../../etc/passwd",
+        "load text/../../x",
+        "load /etc/passwd",
+        "load tool:/etc/passwd",
+        "verify text//x",
+        "sign te*xt:x",
+        "load a\\b",
+        "load ../x --json",
+        "verify a.py",
+        "verify none",
+    ]));
+}
+
+#[test]
+fn links_that_lead_out_or_round() {
+    let world = ready();
+    let tools = world.path("project/.ai/tools");
+    world.write("outside.py", TOOL);
+    symlink("../../../outside.py", tools.join("out.py")).unwrap();
+    symlink(world.path("user"), tools.join("folder")).unwrap();
+    symlink("loop.py", tools.join("loop.py")).unwrap();
+    symlink("gone.py", tools.join("nowhere.py")).unwrap();
+    symlink("a.py", tools.join("inside.py")).unwrap();
+    fs::create_dir(tools.join("folder.py")).unwrap();
+    assert_transcript!(world.transcript(&[
+        "load out",
+        "load out --json",
+        "verify folder/x",
+        "load loop",
+        "load inside --content",
+        // Only what is named, whatever is wrong beside it.
+        "verify .ai/tools/out.py",
+        "verify .ai/tools/loop.py",
+        "verify .ai/tools/nowhere.py",
+        "verify .ai/tools/a.py",
+        "verify --all --space project",
+    ]));
+}
+
+#[test]
+fn spaces_that_are_no_folders() {
+    let world = World::bare();
+    world.write("project/.ai", "a file");
+    let mut transcript = world.transcript(&["verify --all", "init"]);
+    fs::remove_file(world.path("project/.ai")).unwrap();
+    symlink("nowhere", world.path("project/.ai")).unwrap();
+    transcript += &world.transcript(&["search x"]);
+    fs::remove_file(world.path("project/.ai")).unwrap();
+    world.write("project/.ai/tools", "a file");
+    transcript += &world.transcript(&["verify --all --space project", "init"]);
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn keys_that_cannot_be_used() {
+    let world = ready();
+    let key = world.path("user/.ai/config/keys/signing/private_key.pem");
+    let text = fs::read(&key).unwrap();
+    fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
+    let mut transcript = world.transcript(&["sign a", "sign a --json"]);
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    fs::write(&key, "no key").unwrap();
+    transcript += &world.transcript(&["sign a"]);
+    fs::remove_file(&key).unwrap();
+    transcript += &world.transcript(&["sign a", "keys generate", "init"]);
+    fs::write(&key, text).unwrap();
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn a_file_that_may_not_be_read() {
+    let world = ready();
+    let path = world.path("project/.ai/tools/a.py");
+    fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
+    if File::open(&path).is_ok() {
+        // Root may read everything.
+        return;
+    }
+    assert_transcript!(world.transcript(&[
+        "load a",
+        "verify a --json",
+        "search a --space project"
+    ]));
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read() {
+    let world = ready();
+    let path = world.path("project/.ai/tools/a.py");
+    let mut good = Vec::new();
+    File::open(&path).unwrap().read_to_end(&mut good).unwrap();
+    good.resize(4 << 20, b'\n');
+    fs::write(&path, &good).unwrap();
+    let done = AtomicBool::new(false);
+    let file = File::options().write(true).open(&path).unwrap();
+    let size = good.len() as u64;
+    let output = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                file.set_len(size + 1).unwrap();
+                file.set_len(size).unwrap();
+            }
+        });
+        // Now and then a reader is lucky.
+        let mut outputs = std::iter::repeat_with(|| world.run(&["load", "a"]));
+        let output = outputs.find(|output| output.status.code() == Some(1));
+        done.store(true, Ordering::Relaxed);
+        output.unwrap()
+    });
+    assert_transcript!(told("rye load a", &output));
+}

@@ -1,0 +1,415 @@
+//! Signed items in an agent's hands: found and called through two tools, and approved by
+//! their bytes.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Output};
+
+use crate::support::{World, json};
+use serde_json::Value;
+
+const MODEL: &[&str] = &["prompt", "ship it", "--model", "scripted:agent.yaml"];
+
+/// A tool that leaves a trace, run by a runtime of the project.
+fn tool(text: &str) -> String {
+    format!(
+        "version: \"1.0.0\"\ndescription: Puts it into production\nrisk_level: high\n\
+         executor_id: {RUNTIME}\nconfig:\n  command: 'echo {text} >> ran.txt; cat ran.txt'\n\
+         config_schema:\n  type: object\n  properties: {{ to: {{ type: string }} }}\n  \
+         additionalProperties: false\n"
+    )
+}
+
+const RUNTIME: &str = "rye/core/runtimes/bash/bash";
+
+fn ready(call: &str) -> World {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    let script =
+        format!("steps:\n  - tool_calls: [{call}]\n  - text: 'It said: ${{last_tool_result}}'\n");
+    world.write("project/agent.yaml", &script);
+    assert!(world.run(&["init"]).status.success());
+    world.write("project/.ai/tools/deploy.yaml", &tool("once"));
+    // A runtime of the project's own.
+    let copied = world.run(&["load", RUNTIME, "--to", "project"]);
+    assert!(copied.status.success(), "{copied:?}");
+    sign(&world);
+    world
+}
+
+fn sign(world: &World) {
+    let output = world.run(&["sign", "deploy"]);
+    assert!(output.status.success(), "{output:?}");
+}
+
+const DEPLOY: &str =
+    "{ name: call_tool, args: { tool_id: 'rye:deploy', params: { to: prod }, summary: ship } }";
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn ran(world: &World) -> usize {
+    let text = std::fs::read_to_string(world.path("project/ran.txt")).unwrap_or_default();
+    text.lines().count()
+}
+
+fn gates(world: &World) -> Vec<Value> {
+    let listed = json(&world.run(&["gate", "list", "--json"]));
+    listed["gates"].as_array().unwrap().clone()
+}
+
+/// A `rye prompt` that waits at a gate, ended when dropped.
+struct Waiting(Child);
+
+impl Waiting {
+    fn start(world: &World, args: &[&str]) -> Self {
+        let mut child = world.command().args(args).spawn().unwrap();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        let mut heard = String::new();
+        for line in errors.lines().map_while(Result::ok) {
+            if line.contains("rye gate approve") {
+                return Self(child);
+            }
+            heard += &line;
+        }
+        let _ = child.wait();
+        unreachable!("it ended without waiting: {heard}");
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A warning is for somebody who reads it.
+#[test]
+fn an_agent_runs_nothing_unverified_in_development_mode_either() {
+    let mut world = ready(DEPLOY);
+    world.set("RYE_DEV_MODE", "1");
+    let low = tool("twice").replace("risk_level: high", "risk_level: low");
+    world.write("project/.ai/tools/deploy.yaml", &low);
+    let output = world.run(&[MODEL, &["--yes"]].concat());
+    let told = said(&output);
+    assert!(told.contains("cannot be trusted"), "{output:?}");
+    assert_eq!(ran(&world), 0);
+    // A person's own call is another matter.
+    let output = world.run(&["execute", "deploy"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(ran(&world), 1);
+}
+
+#[test]
+fn an_agent_finds_items_by_what_they_do() {
+    let world = ready("{ name: list_tools, args: { query: production } }");
+    let output = world.run(MODEL);
+    assert!(
+        said(&output).contains("rye:deploy (to) [high]: Puts it into production"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn what_is_approved_while_nobody_runs_it_runs_once() {
+    let world = ready(DEPLOY);
+    drop(Waiting::start(&world, MODEL));
+    let gate = gates(&world).remove(0);
+    let body = gate["body"].as_str().unwrap();
+    for shown in [
+        "risk: high",
+        "runs: deploy ",
+        "runs: rye/core/runtimes/bash/bash ",
+        "signed by",
+        "\"to\": \"prod\"",
+    ] {
+        assert!(body.contains(shown), "{shown} is not shown: {body}");
+    }
+    let id = gate["id"].as_str().unwrap();
+    let session = gate["origin"]["session"].as_str().unwrap();
+    assert!(world.run(&["gate", "approve", id]).status.success());
+    assert_eq!(ran(&world), 0);
+    let output = world.run(&["session", "resume", session]);
+    assert!(said(&output).contains("It said: "), "{output:?}");
+    assert_eq!(ran(&world), 1);
+    let verified = json(&world.run(&["session", "verify", session, "--json"]));
+    assert_eq!(verified["sessions"][0]["receipts"], 1);
+    assert_eq!(verified["sessions"][0]["faults"], serde_json::json!([]));
+}
+
+/// Something is changed between the approval and the run.
+fn changed(change: impl Fn(&World)) -> (World, String) {
+    let world = ready(DEPLOY);
+    drop(Waiting::start(&world, MODEL));
+    let gate = gates(&world).remove(0);
+    assert!(
+        world
+            .run(&["gate", "approve", gate["id"].as_str().unwrap()])
+            .status
+            .success()
+    );
+    change(&world);
+    let session = gate["origin"]["session"].as_str().unwrap().to_owned();
+    (world, session)
+}
+
+#[test]
+fn a_tool_that_was_changed_since_is_asked_about_again() {
+    let (world, session) = changed(|world| {
+        world.write("project/.ai/tools/deploy.yaml", &tool("twice"));
+        sign(world);
+    });
+    drop(Waiting::start(&world, &["session", "resume", &session]));
+    assert_eq!(ran(&world), 0);
+    let gate = gates(&world).remove(0);
+    let body = gate["body"].as_str().unwrap();
+    assert!(
+        body.starts_with("It was approved, and has changed since:\n- deploy was "),
+        "{body}"
+    );
+    assert!(!body.contains("- rye/"), "{body}");
+    assert!(
+        world
+            .run(&["gate", "approve", gate["id"].as_str().unwrap()])
+            .status
+            .success()
+    );
+    world.run(&["session", "resume", &session]);
+    assert_eq!(ran(&world), 1);
+    assert!(world.run(&["session", "verify", &session]).status.success());
+}
+
+/// What was said last about a call is what counts, also once it is again what was approved.
+#[test]
+fn an_approval_is_void_once_it_was_asked_again() {
+    for answer in ["deny", "approve"] {
+        let (world, session) = changed(|world| {
+            world.write("project/.ai/tools/deploy.yaml", &tool("twice"));
+            sign(world);
+        });
+        drop(Waiting::start(&world, &["session", "resume", &session]));
+        let gate = gates(&world).remove(0);
+        let decided = world.run(&["gate", answer, gate["id"].as_str().unwrap()]);
+        assert!(decided.status.success(), "{decided:?}");
+        world.write("project/.ai/tools/deploy.yaml", &tool("once"));
+        sign(&world);
+        if answer == "deny" {
+            let output = world.run(&["session", "resume", &session]);
+            assert!(said(&output).contains("the person said no"), "{output:?}");
+        } else {
+            drop(Waiting::start(&world, &["session", "resume", &session]));
+            let body = gates(&world).remove(0)["body"].as_str().unwrap().to_owned();
+            assert!(
+                body.starts_with("It was approved, and has changed"),
+                "{body}"
+            );
+        }
+        assert_eq!(ran(&world), 0, "{answer}");
+        let verified = world.run(&["session", "verify", &session]);
+        assert!(verified.status.success(), "{answer}: {verified:?}");
+    }
+}
+
+#[test]
+fn a_runtime_that_was_changed_since_is_asked_about_again() {
+    let (world, session) = changed(|world| {
+        let path = format!("project/.ai/tools/{RUNTIME}.yaml");
+        let other = format!("{}# And more.\n", world.read(&path));
+        world.write(&path, &other);
+        let signed = world.run(&["sign", RUNTIME]);
+        assert!(signed.status.success(), "{signed:?}");
+    });
+    drop(Waiting::start(&world, &["session", "resume", &session]));
+    assert_eq!(ran(&world), 0);
+    let body = gates(&world).remove(0)["body"].as_str().unwrap().to_owned();
+    assert!(
+        body.contains("- rye/core/runtimes/bash/bash was "),
+        "{body}"
+    );
+    assert!(!body.contains("- deploy was"), "{body}");
+}
+
+#[test]
+fn a_file_beside_the_tool_that_was_changed_since_is_asked_about_again() {
+    let world = ready("{ name: call_tool, args: { tool_id: 'rye:pay/pay', summary: pay } }");
+    let pay = "__version__ = \"1.0.0\"\n__executor_id__ = \"rye/core/runtimes/python/script\"\n\
+               __risk_level__ = \"high\"\nfrom helper import act\nact()\n";
+    let helper = |text: &str| {
+        let code = format!("def act():\n    open('ran.txt', 'a').write('{text}\\n')\n");
+        world.write("project/.ai/tools/pay/helper.py", &code);
+        assert!(world.run(&["sign", "--all"]).status.success());
+    };
+    world.write("project/.ai/tools/pay/__init__.py", "");
+    world.write("project/.ai/tools/pay/pay.py", pay);
+    helper("honest");
+    drop(Waiting::start(&world, MODEL));
+    let gate = gates(&world).remove(0);
+    let body = gate["body"].as_str().unwrap();
+    assert!(body.contains("runs: 2 files beside it "), "{body}");
+    let approve = |gate: &Value| {
+        let approved = world.run(&["gate", "approve", gate["id"].as_str().unwrap()]);
+        assert!(approved.status.success(), "{approved:?}");
+    };
+    approve(&gate);
+    helper("other");
+    let session = gate["origin"]["session"].as_str().unwrap();
+    drop(Waiting::start(&world, &["session", "resume", session]));
+    assert_eq!(ran(&world), 0);
+    let gate = gates(&world).remove(0);
+    let body = gate["body"].as_str().unwrap();
+    assert!(body.contains("- 2 files beside it was "), "{body}");
+    approve(&gate);
+    let resumed = world.run(&["session", "resume", session]);
+    assert_eq!(ran(&world), 1, "{resumed:?}");
+    let verified = world.run(&["session", "verify", session]);
+    assert!(verified.status.success(), "{verified:?}");
+}
+
+#[test]
+fn arguments_that_were_changed_since_are_asked_about_again() {
+    let (world, session) = changed(|world| {
+        let database = world.path("user/.local/state/rye/sessions.db");
+        let db = rusqlite::Connection::open(database).unwrap();
+        let text =
+            "UPDATE engine_log SET doc = replace(doc, '\"prod\"', '\"moon\"') WHERE kind = 'entry'";
+        assert!(db.execute(text, []).unwrap() > 0);
+    });
+    drop(Waiting::start(&world, &["session", "resume", &session]));
+    assert_eq!(ran(&world), 0);
+    let body = gates(&world).remove(0)["body"].as_str().unwrap().to_owned();
+    assert!(body.contains("- its arguments are others"), "{body}");
+    let verified = world.run(&["session", "verify", &session]);
+    assert_eq!(verified.status.code(), Some(3), "and the record tells");
+}
+
+#[test]
+fn a_tool_that_nobody_signed_since_is_refused() {
+    let (world, session) = changed(|world| {
+        let text = world
+            .read("project/.ai/tools/deploy.yaml")
+            .replace("once", "more");
+        world.write("project/.ai/tools/deploy.yaml", &text);
+    });
+    let output = world.run(&["session", "resume", &session]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(ran(&world), 0);
+    assert!(gates(&world).is_empty());
+    assert!(
+        said(&output).contains("its content changed after it was signed"),
+        "the model is told: {output:?}"
+    );
+}
+
+#[test]
+fn what_a_person_denies_does_not_run() {
+    let world = ready(DEPLOY);
+    drop(Waiting::start(&world, MODEL));
+    let gate = gates(&world).remove(0);
+    assert!(
+        world
+            .run(&["gate", "deny", gate["id"].as_str().unwrap()])
+            .status
+            .success()
+    );
+    let session = gate["origin"]["session"].as_str().unwrap();
+    let output = world.run(&["session", "resume", session]);
+    assert!(said(&output).contains("the person said no"), "{output:?}");
+    assert_eq!(ran(&world), 0);
+}
+
+#[test]
+fn a_policy_lets_asks_and_denies() {
+    for (action, count, word) in [("allow", 1, "once"), ("deny", 0, "the policy does not let")] {
+        let world = ready(DEPLOY);
+        let rules = format!("rules:\n  - {{ tool: 'rye:dep*', action: {action} }}\n");
+        world.write("user/.ai/config/agent/approvals.yaml", &rules);
+        // What is denied stays so, whatever is approved.
+        let mut args = MODEL.to_vec();
+        args.push("--yes");
+        let output = world.run(&args);
+        assert!(said(&output).contains(word), "{action}: {output:?}");
+        assert_eq!(ran(&world), count, "{action}");
+    }
+    let world = ready(DEPLOY);
+    world.write(
+        "user/.ai/config/agent/approvals.yaml",
+        "rules: [{ verdict: allow }]\n",
+    );
+    let output = world.run(MODEL);
+    assert_eq!(output.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        told.contains("approvals.yaml") && told.contains("verdict"),
+        "{told}"
+    );
+}
+
+#[test]
+fn an_answer_is_remembered_for_the_project_as_long_as_it_is_the_same() {
+    let world = ready(DEPLOY);
+    drop(Waiting::start(&world, MODEL));
+    let gate = gates(&world).remove(0);
+    let id = gate["id"].as_str().unwrap();
+    assert!(
+        world
+            .run(&["gate", "approve", id, "--for", "project"])
+            .status
+            .success()
+    );
+    world.run(&[
+        "session",
+        "resume",
+        gate["origin"]["session"].as_str().unwrap(),
+    ]);
+    assert_eq!(ran(&world), 1);
+    let again = world.run(MODEL);
+    assert!(again.status.success(), "{again:?}");
+    assert_eq!(ran(&world), 2);
+    world.write("project/.ai/tools/deploy.yaml", &tool("twice"));
+    sign(&world);
+    drop(Waiting::start(&world, MODEL));
+    assert_eq!(ran(&world), 2);
+}
+
+#[test]
+fn an_answer_is_remembered_for_the_session() {
+    let twice = format!("{DEPLOY}]\n  - tool_calls: [{DEPLOY}");
+    let world = ready(&twice);
+    drop(Waiting::start(&world, MODEL));
+    let gate = gates(&world).remove(0);
+    let id = gate["id"].as_str().unwrap();
+    assert!(
+        world
+            .run(&["gate", "approve", id, "--for", "session"])
+            .status
+            .success()
+    );
+    let session = gate["origin"]["session"].as_str().unwrap();
+    let output = world.run(&["session", "resume", session]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(ran(&world), 2);
+    // Another session is asked.
+    drop(Waiting::start(&world, MODEL));
+}
+
+#[test]
+fn what_does_not_fit_is_told_to_the_model() {
+    let table = [
+        ("tool_id: 'rye:nothing', summary: x", "there is no tool"),
+        ("tool_id: nothing, summary: x", "an id is SERVICE:NAME"),
+        ("tool_id: 'web:get', summary: x", "services are rye"),
+        (
+            "tool_id: 'rye:deploy', params: { to: 7 }, summary: x",
+            "/to: 7 is not of type",
+        ),
+        ("tool_id: 'rye:../x', summary: x", ".."),
+    ];
+    for (args, word) in table {
+        let world = ready(&format!("{{ name: call_tool, args: {{ {args} }} }}"));
+        let output = world.run(MODEL);
+        assert!(output.status.success(), "{output:?}");
+        assert!(said(&output).contains(word), "{args}: {output:?}");
+        assert_eq!(ran(&world), 0);
+    }
+}

@@ -1,0 +1,182 @@
+//! Gates on the screen.
+
+use crate::chat::window::{LAST_ANSWER, Window};
+use crate::chat::{
+    LOCAL, MODEL, assert_screen, gate, run_count, wait_gate_grace, with_deploy, world,
+};
+
+#[test]
+fn gate_shows_what_will_run_and_who_signed_it() {
+    for (name, size) in [("gate_wide", (80, 30)), ("gate_narrow", (36, 40))] {
+        let world = with_deploy();
+        let window = Window::open(&world, MODEL, size);
+        window.wait_ready();
+        window.press("ship it\r");
+        let gate_screen = window.wait_gate();
+        assert_screen!(name, gate_screen);
+        wait_gate_grace();
+        window.press("y");
+        window.wait_for("approved by ada");
+        window.wait_for("It said: once");
+        window.wait_ready();
+        assert_eq!(run_count(&world), 1);
+    }
+}
+
+#[test]
+fn builtin_tools_ask_with_risk_and_diff_and_a_session_approval_covers_the_same_command() {
+    let script = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo once >> ran.txt' } }]\n  \
+                  - tool_calls: [{ name: bash, args: { command: 'echo once >> ran.txt' } }]\n  \
+                  - tool_calls: [{ name: write, args: { path: ../out.txt, content: \"one\\ntwo\\n\" } }]\n  \
+                  - text: done\n";
+    for (name, size) in [
+        ("builtin_tools_wide", (80, 30)),
+        ("builtin_tools_narrow", (36, 40)),
+    ] {
+        let world = world(script);
+        let window = Window::open(&world, &[MODEL, LOCAL].concat(), size);
+        window.wait_ready();
+        window.press("go\r");
+        let command = window.wait_gate();
+        wait_gate_grace();
+        window.press("a");
+        // The second command is the same, so it needs no gate.
+        let file = window.wait_until("the file", |screen| {
+            screen.contains("+two") && screen.contains(LAST_ANSWER)
+        });
+        assert_eq!(run_count(&world), 2);
+        wait_gate_grace();
+        window.press("n");
+        window.wait_for("done");
+        let all = format!("{command}\n=== a\n{file}\n=== n\n{}", window.wait_ready());
+        assert_screen!(name, all);
+        assert!(!world.path("out.txt").exists());
+    }
+}
+
+#[test]
+fn gate_can_be_denied_after_viewing_details_and_cancelling_an_edit() {
+    for (name, size) in [("details_wide", (80, 80)), ("details_narrow", (40, 100))] {
+        let world = with_deploy();
+        let window = Window::open(&world, MODEL, size);
+        window.wait_ready();
+        window.press("ship it\r");
+        window.wait_gate();
+        wait_gate_grace();
+        window.press("m");
+        assert_screen!(name, window.wait_for("\"signed_by\""));
+        window.press("e");
+        window.wait_for("approve with these arguments");
+        window.press("\x1b");
+        window.wait_until("the gate again", |screen| {
+            !screen.contains("approve with these arguments")
+        });
+        window.press("n");
+        window.wait_for("denied by ada");
+        window.wait_ready();
+        assert_eq!(run_count(&world), 0);
+    }
+}
+
+#[test]
+fn edited_arguments_are_what_runs() {
+    for (name, size) in [
+        ("edit_arguments_wide", (80, 40)),
+        ("edit_arguments_narrow", (40, 40)),
+    ] {
+        let world = with_deploy();
+        let window = Window::open(&world, MODEL, size);
+        window.wait_ready();
+        window.press("ship it\r");
+        window.wait_gate();
+        wait_gate_grace();
+        window.press("e");
+        assert_screen!(name, window.wait_for("approve with these arguments"));
+        // Delete the three lines of the JSON document.
+        window.press("\x15\x7f\x15\x7f\x15{\"to\": \"test\"}\r");
+        window.wait_for("approved with edited arguments");
+        window.wait_for("{\"to\":\"test\"}");
+        window.wait_ready();
+        assert_eq!(run_count(&world), 1);
+        window.press("/verify\r");
+        window.wait_for("verified");
+    }
+}
+
+#[test]
+fn text_typed_before_a_gate_appeared_is_a_draft() {
+    let world = with_deploy();
+    let window = Window::open(&world, MODEL, (80, 30));
+    window.wait_ready();
+    // Typed ahead, before the gate is on the screen.
+    window.press("ship it\ryes please");
+    window.wait_gate();
+    window.wait_for("› yes please");
+    assert_eq!(run_count(&world), 0);
+    window.press("\t");
+    window.wait_for("saved: press");
+    wait_gate_grace();
+    window.press("y");
+    window.wait_for("It said: once");
+    window.press("\x1b[A");
+    window.wait_for("› yes please");
+}
+
+#[test]
+fn gate_answered_elsewhere_closes_and_keeps_the_draft() {
+    for (name, size) in [
+        ("answered_elsewhere_wide", (80, 30)),
+        ("answered_elsewhere_narrow", (36, 40)),
+    ] {
+        let world = with_deploy();
+        let window = Window::open(&world, MODEL, size);
+        window.wait_ready();
+        window.press("ship it\r");
+        window.wait_gate();
+        window.press("half written");
+        let gate_screen = window.wait_for("› half written");
+        let approved = world.run(&["gate", "approve", &gate(&world)]);
+        assert!(approved.status.success(), "{approved:?}");
+        window.wait_for("It said: once");
+        let gone = window.wait_ready();
+        assert!(gone.contains("› half written"), "{gone}");
+        assert_screen!(name, format!("{gate_screen}\n=== rye gate approve\n{gone}"));
+        assert_eq!(run_count(&world), 1);
+    }
+}
+
+#[test]
+fn gate_that_does_not_fit_takes_no_answer() {
+    let script = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo once >> ran.txt' } }]\n  \
+                  - text: done\n";
+    for size in [(80, 3), (20, 4), (80, 5), (30, 8)] {
+        let world = world(script);
+        let window = Window::open(&world, &[MODEL, LOCAL].concat(), size);
+        window.wait_until("ready", |screen| screen.contains("ready"));
+        window.press("go\r");
+        window.wait_for("terminal too small");
+        wait_gate_grace();
+        window.press("y");
+        window.wait_for("› y");
+        assert_eq!(run_count(&world), 0, "{size:?}");
+        window.resize_and_wait(80, 24);
+        window.wait_for("approve?  run: echo once");
+        window.press("\t");
+        window.wait_for("saved: press");
+        wait_gate_grace();
+        // It was readable once, but is not any more.
+        window.resize_and_wait(size.0, size.1);
+        window.wait_for("terminal too small");
+        window.press("y");
+        window.wait_for("› y");
+        window.resize_and_wait(80, 10);
+        let screen = window.wait_gate();
+        assert!(screen.contains("approve?  run: echo once"), "{screen}");
+        window.press("\t");
+        window.wait_for("saved: press");
+        wait_gate_grace();
+        window.press("y");
+        window.wait_for("done");
+        assert_eq!(run_count(&world), 1, "{size:?}");
+    }
+}

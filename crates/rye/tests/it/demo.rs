@@ -1,0 +1,40 @@
+//! `rye demo`, on a machine where nothing is set up.
+
+use crate::support::{World, json};
+
+#[test]
+fn the_story_is_told_and_leaves_nothing_behind() {
+    let mut world = World::bare();
+    let folder = world.path("tmp");
+    std::fs::create_dir(&folder).unwrap();
+    world.set("TMPDIR", folder.to_str().unwrap());
+    let output = world.run(&["demo"]);
+    assert!(output.status.success(), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    for part in [
+        "its content changed after it was signed",
+        "kill -9 $!",
+        "it waits for a decision: rye:release: ship version 2",
+        "Done. releases so far: 2",
+        "the tool ran once in this session",
+        "1 receipt, signed by",
+        "the file is damaged",
+    ] {
+        assert!(told.contains(part), "{part} was not told:\n{told}");
+    }
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    // Nor in the home of whoever saw it.
+    assert_eq!(std::fs::read_dir(world.path("user")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_was_kept_can_be_looked_at() {
+    let world = World::bare();
+    let output = world.run(&["demo", "--keep", "--json"]);
+    let told = json(&output);
+    assert_eq!(told["scenes"].as_array().unwrap().len(), 5);
+    let folder = std::path::PathBuf::from(told["folder"].as_str().unwrap());
+    let released = std::fs::read_to_string(folder.join("project/releases.txt")).unwrap();
+    assert_eq!(released, "released\nreleased\n");
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -1,0 +1,385 @@
+//! `rye execute`: what runs, what is refused, and what is printed where.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+use crate::support::{World, assert_transcript, json, told};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+/// Gives back its parameters.
+const MIRROR: &str = r#"version: "1.2.0"
+executor_id: rye/core/runtimes/bash/bash
+description: Gives back its parameters
+risk_level: low
+effect: pure
+timeout: 20
+config:
+  command: cat
+config_schema:
+  type: object
+  properties:
+    user_name: {type: string, description: Whose it is}
+    count: {type: integer, minimum: 1, default: 3}
+    fast: {type: boolean, description: Whether to hurry}
+    tags: {type: array, items: {type: string}}
+    filter: {type: object}
+    level: {enum: [low, high]}
+    timeout: {type: number, description: The tool's own}
+  required: [user_name]
+  additionalProperties: false
+"#;
+
+/// A program beside its tool, which has its hash.
+#[test]
+fn a_program_that_was_changed_is_refused_as_what_was_changed_is() {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    assert!(world.run(&["init"]).status.success());
+    let text = "#!/bin/sh\necho ran\n";
+    world.write("project/.ai/tools/prog", text);
+    let tool = format!(
+        "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/rust/runtime\n\
+         config:\n  binary: ./prog\n  sha256: {}\n",
+        lillux::Hash::of(text).to_hex()
+    );
+    world.write("project/.ai/tools/it.yaml", &tool);
+    assert!(world.run(&["sign", "it"]).status.success());
+    assert!(world.run(&["execute", "it"]).status.success());
+    world.write("project/.ai/tools/prog", "#!/bin/sh\necho planted\n");
+    for args in [&["execute", "it"][..], &["execute", "--dry-run", "it"]] {
+        let output = world.run(args);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(!printed.contains("planted"), "{output:?}");
+    }
+}
+
+/// A tool of one line of bash.
+fn bash(command: &str) -> String {
+    format!(
+        "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/bash/bash\nconfig:\n  command: '{command}'\n"
+    )
+}
+
+/// A world with these tools, signed.
+fn with_tools(tools: &[(&str, &str)]) -> World {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    assert!(world.run(&["init"]).status.success());
+    for (name, text) in tools {
+        world.write(&format!("project/.ai/tools/{name}.yaml"), text);
+        let output = world.run(&["sign", name]);
+        assert!(output.status.success(), "{output:?}");
+    }
+    world
+}
+
+#[test]
+fn what_a_tool_gives_is_shown() {
+    let world = with_tools(&[
+        ("words", &bash("echo out; echo aside >&2")),
+        ("quoted", &bash("echo \\\"only a text\\\"")),
+        ("list", &bash("echo [1, 2]")),
+        ("silent", &bash(":")),
+    ]);
+    assert_transcript!(world.transcript(&[
+        "execute hello --name Ada",
+        "execute hello --json",
+        "execute words",
+        "execute words --json",
+        "execute list",
+        "execute silent",
+        "execute tool:hello --quiet",
+    ]));
+}
+
+#[test]
+fn a_tool_that_fails_is_told_with_what_it_printed() {
+    let world = with_tools(&[
+        ("words", &bash("echo out; echo why >&2; exit 7")),
+        ("object", &bash("echo {\\\"a\\\": 1}; echo why >&2; exit 7")),
+        (
+            "says",
+            &bash("echo {\\\"success\\\": false, \\\"error\\\": \\\"no luck\\\"}"),
+        ),
+        ("dies", &bash("kill -KILL $$")),
+    ]);
+    assert_transcript!(world.transcript(&[
+        "execute words",
+        "execute words --json",
+        "execute object",
+        "execute says",
+        "execute dies",
+    ]));
+}
+
+#[test]
+fn parameters_are_typed_by_the_tools_schema() {
+    let world = with_tools(&[("mirror", MIRROR)]);
+    world.write("params.json", r#"{"user_name": "file", "count": 9}"#);
+    let mut transcript = world.transcript(&[
+        "execute mirror --user-name Ada --count 5 --fast --tags a --tags b --level high",
+        "execute mirror --user_name=Ada --no-fast --tags [\"a\",\"b\"] --filter {\"x\":[1]}",
+        "execute --timeout 9 mirror --user-name Ada --timeout 5",
+        "execute mirror --params {\"user_name\":\"Ada\",\"count\":7} --count 8",
+        "execute --params @../params.json mirror",
+        "execute --params @../missing.json mirror",
+        "execute --params [1] mirror",
+        "execute --params {\"a\" mirror",
+    ]);
+    for input in [r#"{"user_name": "stdin"}"#, ""] {
+        let call = ["execute", "mirror", "--params", "-"];
+        let output = world.feed(&call, input.as_bytes());
+        transcript += &told("rye execute mirror --params -", &output);
+    }
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn parameters_that_do_not_fit_are_all_told_and_nothing_runs() {
+    let world = with_tools(&[("mirror", MIRROR)]);
+    assert_transcript!(world.transcript(&[
+        "execute mirror --count many --level middle --tags 1 --filter []",
+        "execute mirror --count 0 --json",
+        "execute mirror --usr-name Ada",
+        "execute mirror --user-name",
+        "execute mirror Ada",
+        "execute mirror --user-name Ada --project elsewhere",
+        "execute mirror --user-name Ada --nothing --json",
+    ]));
+}
+
+#[test]
+fn help_is_made_from_the_schema() {
+    let world = with_tools(&[("mirror", MIRROR), ("plain", &bash("cat"))]);
+    assert_transcript!(world.transcript(&[
+        "execute mirror --help",
+        "execute hello -h",
+        "execute plain --help",
+        "execute mirror --help --json",
+        "execute nothing --help",
+    ]));
+}
+
+#[test]
+fn a_dry_run_runs_nothing() {
+    let world = with_tools(&[("touch", &bash("touch touched"))]);
+    assert_transcript!(world.transcript(&[
+        "execute touch --dry-run",
+        "execute --dry-run touch --json",
+        "execute hello --dry-run --names Ada",
+    ]));
+    assert!(!world.path("project/touched").exists());
+}
+
+#[test]
+fn what_was_tampered_with_is_refused() {
+    let world = with_tools(&[]);
+    let tool = world.read("project/.ai/tools/hello.py");
+    world.write("project/.ai/tools/hello.py", &(tool + "# a change\n"));
+    world.write("project/.ai/tools/own.yaml", &bash("touch touched"));
+    assert_transcript!(world.transcript(&[
+        "execute hello --name Ada",
+        "execute hello --json",
+        "execute own",
+        "execute own --async",
+        "execute own --dry-run",
+        "run list",
+    ]));
+    assert!(!world.path("project/touched").exists());
+}
+
+#[test]
+fn what_cannot_run_is_told_with_the_next_command() {
+    let world = with_tools(&[
+        ("orphan", "version: \"1.0.0\"\nexecutor_id: nobody/knows\n"),
+        ("alone", "version: \"1.0.0\"\n"),
+        ("broken", "version: \"1.0.0\"\nexecutor_id: broken\n"),
+    ]);
+    assert_transcript!(world.transcript(&[
+        "execute",
+        "execute hullo",
+        "execute ../x",
+        "execute knowledge:rye/writing-tools",
+        "execute orphan",
+        "execute alone",
+        "execute broken",
+        "execute --timeout 0 hello",
+        "execute hello --timeout soon",
+    ]));
+}
+
+#[test]
+fn a_tool_that_takes_too_long_is_ended() {
+    let world = with_tools(&[("slow", &bash("echo begun; exec sleep 600"))]);
+    assert_transcript!(world.transcript(&[
+        "execute slow --timeout 2.5",
+        "execute --timeout=2.5 slow --json",
+    ]));
+}
+
+#[test]
+fn a_tool_whose_script_contains_a_parameter_is_not_signed() {
+    let world = with_tools(&[]);
+    for command in ["echo $(( {n} ))", "echo {n}", "{n}"] {
+        let text =
+            bash(command) + "config_schema: {type: object, properties: {n: {type: string}}}\n";
+        world.write("project/.ai/tools/it.yaml", &text);
+        let output = world.run(&["sign", "it", "--json"]);
+        assert!(!output.status.success(), "{output:?}");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(printed.contains("value_as_code"), "{printed}");
+        assert!(
+            !world
+                .read("project/.ai/tools/it.yaml")
+                .contains("rye:signed")
+        );
+    }
+}
+
+#[test]
+fn the_trace_tells_how_a_tool_comes_to_run_and_no_secrets() {
+    let mut world = with_tools(&[("mirror", MIRROR)]);
+    world.write(
+        "project/.env",
+        "API_TOKEN=s3cr3t-of-the-project\nMODE=fast\nTAR_OPTIONS=--x\n",
+    );
+    let declaring = "requires_env: [API_TOKEN, MODE]\nconfig:";
+    world.write(
+        "project/.ai/tools/mirror.yaml",
+        &MIRROR.replace("config:", declaring),
+    );
+    assert!(world.run(&["sign", "mirror"]).status.success());
+    world.write("user/.ai/tools/mirror.yaml", MIRROR);
+    let call = ["execute", "mirror", "--user-name", "Ada", "--trace"];
+    let output = world.run(&call);
+    let all = world.run(&["execute", "mirror", "--user-name", "Ada", "--trace=all"]);
+    let all = String::from_utf8_lossy(&all.stderr).into_owned();
+    assert!(all.contains("HOME="), "{all}");
+    assert!(!all.contains("s3cr3t"), "{all}");
+    let mut transcript = told("rye execute mirror --user-name Ada --trace", &output);
+    world.set("RYE_DEBUG", "1");
+    let output = world.run(&["execute", "mirror", "--count", "0", "--json"]);
+    transcript += &told("RYE_DEBUG=1 rye execute mirror --count 0 --json", &output);
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn a_link_named_rye_execute_is_that_command() {
+    let world = with_tools(&[]);
+    let link = world.path("rye_execute");
+    symlink(env!("CARGO_BIN_EXE_rye"), &link).unwrap();
+    let output = Command::new(&link)
+        .args(["hello", "--name", "Ada", "--json"])
+        .env_clear()
+        .env("HOME", world.path("user"))
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .current_dir(world.path("project"))
+        .output()
+        .unwrap();
+    assert_eq!(json(&output)["data"]["greeting"], "Hello, Ada!");
+}
+
+#[test]
+fn an_interrupted_call_ends_the_whole_tree() {
+    let script = "trap \"\" TERM; setsid sleep 600 & echo $! >pid; echo >ready; wait";
+    assert_ended_by(Signal::INT, script);
+}
+
+#[test]
+fn interrupt_and_termination_end_a_tool_that_stops_its_supervisors() {
+    let script = "warden=$(cut -d\" \" -f4 /proc/$PPID/stat); setsid sleep 600 & echo $! >pid; \
+                  kill -STOP $PPID $warden; echo >ready; wait";
+    assert_ended_by(Signal::INT, script);
+    assert_ended_by(Signal::TERM, script);
+}
+
+/// Sends a signal to `rye` while it runs a script that writes the number of one of its
+/// processes to `pid`, then opens `ready`. Both must end.
+fn assert_ended_by(signal: Signal, script: &str) {
+    let world = with_tools(&[("tree", &bash(script))]);
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        world.path("project/ready"),
+        rustix::fs::Mode::RWXU,
+    )
+    .unwrap();
+    let child = world
+        .command()
+        .args(["execute", "tree"])
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    // Opened once the tool opens the other end.
+    let mut ready = String::new();
+    let mut fifo = fs::File::open(world.path("project/ready")).unwrap();
+    fifo.read_to_string(&mut ready).unwrap();
+    let sleeper: i32 = world.read("project/pid").trim().parse().unwrap();
+    let rye = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(rye, signal).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        output.status.code(),
+        Some(128 + signal.as_raw()),
+        "{output:?}"
+    );
+    let sleeper = Pid::from_raw(sleeper).unwrap();
+    assert!(test_kill_process(sleeper).is_err());
+}
+
+#[test]
+fn without_a_home_a_folder_for_the_cache_must_be_named() {
+    let mut world = with_tools(&[("mirror", MIRROR)]);
+    let home = world.path("user").to_str().unwrap().to_owned();
+    world.unset("HOME");
+    world.set("USER_SPACE", home);
+    let call = ["execute", "mirror", "--user-name", "a", "--params", "{}"];
+    let output = world.command().args(call).stdin(Stdio::null()).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    world.set("RYE_CACHE_DIR", world.path("cache").to_str().unwrap());
+    let output = world.run(&call);
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Root passes over the modes of directories, so the tool runs as somebody else.
+#[test]
+fn ordinary_user_runs_a_python_tool() {
+    let world = World::new();
+    let rye = world.path("rye");
+    std::fs::copy(env!("CARGO_BIN_EXE_rye"), &rye).unwrap();
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        let folder = world.path("");
+        let owned = Command::new("chown")
+            .args(["-R", "65534:65534"])
+            .arg(folder)
+            .status();
+        assert!(owned.unwrap().success());
+    }
+    let run = |args: &[&str]| {
+        let template = world.command();
+        let mut command = if is_root {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+            command.arg(&rye);
+            command
+        } else {
+            Command::new(&rye)
+        };
+        let variables = template.get_envs();
+        let variables = variables.filter_map(|(name, value)| Some((name, value?)));
+        command.env_clear().envs(variables);
+        command.current_dir(world.path("project"));
+        command.args(args).output().unwrap()
+    };
+    let ready = run(&["init"]);
+    assert!(ready.status.success(), "{ready:?}");
+    for _ in 0..2 {
+        let ran = run(&["execute", "hello", "--name", "Ada"]);
+        assert!(ran.status.success(), "{ran:?}");
+    }
+}

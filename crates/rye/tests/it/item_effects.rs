@@ -1,0 +1,169 @@
+//! What becomes of a signed item that ran when its process was killed: what its `effect` says.
+
+use std::process::Command;
+
+use crate::support::{World, json, waits_at_a_gate};
+
+const PROMPT: &[&str] = &[
+    "prompt",
+    "go",
+    "--sandbox",
+    "local",
+    "--model",
+    "scripted:agent.yaml",
+];
+const AGENT: &str = "\
+steps:
+  - tool_calls: [{ name: call_tool, args: { tool_id: 'rye:work', params: { to: bob }, summary: work } }]
+  - text: 'It said: ${last_tool_result}'
+";
+
+/// A tool that tells that it has begun, and does not end unless it may.
+fn tool(effect: &str) -> String {
+    format!(
+        "version: \"1.0.0\"\ndescription: Works\nrisk_level: low\n{effect}\
+         executor_id: rye/core/runtimes/bash/bash\nconfig:\n  \
+         command: 'echo ran >> ran.txt; [ -e go ] || {{ echo > begun; sleep 60; }}'\n"
+    )
+}
+
+/// A session whose process was killed while the item ran.
+fn killed(effect: &str) -> (World, String) {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    world.write("project/agent.yaml", AGENT);
+    assert!(world.run(&["init"]).status.success());
+    world.write("project/.ai/tools/work.yaml", &tool(effect));
+    let signed = world.run(&["sign", "work"]);
+    assert!(signed.status.success(), "{signed:?}");
+    let begun = world.path("project/begun");
+    assert!(
+        Command::new("mkfifo")
+            .arg(&begun)
+            .status()
+            .unwrap()
+            .success()
+    );
+    let mut child = world.command().args(PROMPT).spawn().unwrap();
+    // There is something to read once it runs.
+    assert_eq!(std::fs::read_to_string(&begun).unwrap(), "\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    world.write("project/go", "");
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    let id = listed["sessions"][0]["id"].as_str().unwrap().to_owned();
+    (world, id)
+}
+
+fn ran(world: &World) -> usize {
+    world.read("project/ran.txt").lines().count()
+}
+
+#[test]
+fn an_item_that_was_killed_is_done_by_its_effect() {
+    for (effect, times) in [
+        ("", 1),
+        ("effect: at_most_once\n", 1),
+        ("effect: idempotent\n", 2),
+        ("effect: pure\n", 2),
+    ] {
+        let (world, id) = killed(effect);
+        let output = world.run(&["session", "resume", &id]);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(ran(&world), times, "{effect}: {output:?}");
+        assert_eq!(said.contains("it was interrupted"), times == 1, "{said}");
+    }
+}
+
+/// Resumes a session whose item is to be run, and kills that in the middle of it.
+fn killed_again(world: &World, id: &str) {
+    std::fs::remove_file(world.path("project/go")).unwrap();
+    let mut child = world.command();
+    let mut child = child.args(["session", "resume", id]).spawn().unwrap();
+    assert_eq!(world.read("project/begun"), "\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    world.write("project/go", "");
+}
+
+#[test]
+fn whoever_is_asked_sees_what_it_is_and_is_asked_each_time() {
+    let (world, id) = killed("effect: ask\n");
+    let mut asked = Vec::new();
+    for times in 1..=2 {
+        let resumed = world.command().args(["session", "resume", &id]).spawn();
+        waits_at_a_gate(resumed.unwrap());
+        assert_eq!(ran(&world), times);
+        let gates = json(&world.run(&["gate", "list", "--json"]));
+        let gate = &gates["gates"][0];
+        assert_eq!(gate["title"], "rye:work was interrupted");
+        assert_eq!(gate["context"]["tool_id"], "rye:work");
+        assert_eq!(gate["context"]["params"]["to"], "bob");
+        let body = gate["body"].as_str().unwrap();
+        assert!(body.contains("\n│   \"to\": \"bob\"\n"), "{body}");
+        let gate = gate["id"].as_str().unwrap().to_owned();
+        let answered = world.run(&["gate", "answer", &gate, "--action", "run_again"]);
+        assert!(answered.status.success(), "{answered:?}");
+        assert!(!asked.contains(&gate), "{gate} was answered before");
+        asked.push(gate);
+        if times == 1 {
+            killed_again(&world, &id);
+        }
+    }
+    let output = world.run(&["session", "resume", &id]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(ran(&world), 3, "{output:?}");
+    let verified = world.run(&["session", "verify", &id]);
+    assert!(verified.status.success(), "{verified:?}");
+}
+
+/// Whoever keeps the processes of a command dies, and the agent lives: what the command did is
+/// done, and nobody knows how far it came.
+#[test]
+fn what_is_cut_off_is_not_told_as_what_did_not_run() {
+    let cut_off = "echo paid >> paid.txt; kill -9 $PPID; sleep 60";
+    let own = format!("{{ name: bash, args: {{ command: '{cut_off}' }} }}");
+    let item = "{ name: call_tool, args: { tool_id: 'rye:pay', summary: pay } }";
+    for call in [&own, item] {
+        let world = World::new();
+        assert!(world.run(&["init"]).status.success());
+        let tool = format!(
+            "version: \"1.0.0\"\ndescription: Pays\nrisk_level: low\n\
+             executor_id: rye/core/runtimes/bash/bash\nconfig:\n  command: '{cut_off}'\n"
+        );
+        world.write("project/.ai/tools/pay.yaml", &tool);
+        assert!(world.run(&["sign", "pay"]).status.success());
+        let script =
+            format!("steps:\n  - tool_calls: [{call}]\n  - text: '${{last_tool_result}}'\n");
+        world.write("project/agent.yaml", &script);
+        let output = world.run(&[PROMPT, &["--yes"]].concat());
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            said.contains("it was interrupted; whether"),
+            "{call}: {output:?}"
+        );
+        assert_eq!(world.read("project/paid.txt"), "paid\n");
+        let listed = json(&world.run(&["session", "list", "--json"]));
+        let id = listed["sessions"][0]["id"].as_str().unwrap();
+        let replayed = world.run(&["replay", id]);
+        assert!(replayed.status.success(), "{call}: {replayed:?}");
+    }
+}
+
+#[test]
+fn somebody_is_asked_where_the_item_says_so() {
+    for (answer, times) in [("skip", 1), ("run_again", 2)] {
+        let (world, id) = killed("effect: ask\n");
+        let mut resumed = world.command();
+        let resumed = resumed.args(["session", "resume", &id]).spawn().unwrap();
+        waits_at_a_gate(resumed);
+        assert_eq!(ran(&world), 1, "nobody has said yet that it may");
+        let gates = json(&world.run(&["gate", "list", "--json"]));
+        let gate = gates["gates"][0]["id"].as_str().unwrap();
+        let answered = world.run(&["gate", "answer", gate, "--action", answer]);
+        assert!(answered.status.success(), "{answered:?}");
+        let output = world.run(&["session", "resume", &id]);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(ran(&world), times, "{answer}: {output:?}");
+    }
+}

@@ -1,0 +1,195 @@
+//! `rye keys`: whom one trusts, and that a person decides it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::support::{World, assert_transcript, json};
+
+/// A world with a key of this owner.
+fn of(owner: &str) -> World {
+    let mut world = World::new();
+    world.set("USER", owner);
+    assert!(world.run(&["keys", "generate"]).status.success());
+    world
+}
+
+fn fingerprint(world: &World) -> String {
+    let document = json(&world.run(&["keys", "show", "--json"]));
+    document["fingerprint"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Writes the public key of one world into another.
+fn give(from: &World, to: &World, file: &str) {
+    let document = json(&from.run(&["keys", "show", "--json"]));
+    to.write(file, document["public_key"].as_str().unwrap_or_default());
+}
+
+#[test]
+fn a_key_is_made_once_and_shown() {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    let transcript = world.transcript(&[
+        "keys show",
+        "keys generate --owner Ada",
+        "keys generate",
+        "keys generate --force --json",
+        "keys show",
+    ]);
+    let mode = fs::metadata(world.path("user/.ai/config/keys/signing/private_key.pem"));
+    assert_eq!(
+        mode.map(|m| m.permissions().mode() & 0o777).ok(),
+        Some(0o600)
+    );
+    assert_transcript!(without_keys(&transcript));
+}
+
+/// Public keys differ from run to run.
+fn without_keys(text: &str) -> String {
+    let mut out = String::new();
+    for piece in text.split_inclusive("MCowBQYDK2VwAyEA") {
+        let inside = out.ends_with("MCowBQYDK2VwAyEA");
+        out.push_str(if inside { &piece[44..] } else { piece });
+    }
+    out
+}
+
+#[test]
+fn trusting_a_key_takes_a_person_or_yes() {
+    let (world, other) = (of("ada"), of("grace"));
+    give(&other, &world, "project/grace.pem");
+    other.write("project/.ai/tools/gift.sh", "# executor_id: x\necho\n");
+    other.run(&["sign", "gift"]);
+    world.write(
+        "project/.ai/tools/gift.sh",
+        &other.read("project/.ai/tools/gift.sh"),
+    );
+    let mut transcript = world.transcript(&[
+        "keys trust grace.pem",
+        "keys trust grace.pem --json",
+        "keys list",
+        "verify gift",
+        "keys trust grace.pem --owner Grace --yes",
+        "keys trust grace.pem --owner Grace --yes --json",
+        "verify gift",
+    ]);
+    let grace = fingerprint(&other);
+    transcript += &world.transcript(&[
+        &format!("keys revoke {grace} --reason lost"),
+        "verify gift",
+        "keys trust grace.pem --yes",
+        "keys revoke nothing",
+        "keys trust nothing.pem",
+        "keys trust .",
+        "keys trust .ai/tools/gift.sh",
+    ]);
+    assert_transcript!(sorted_list(&transcript));
+}
+
+#[test]
+fn what_counts_and_what_does_not_is_listed() {
+    let (world, other) = (of("ada"), of("grace"));
+    let grace = fingerprint(&other);
+    let file = format!(".ai/config/keys/trusted/{grace}.toml");
+    world.write(
+        &format!("project/{file}"),
+        &other.read(&format!("user/{file}")),
+    );
+    let listed = json(&world.run(&["keys", "list", "--json"]));
+    let keys = listed["keys"].as_array().cloned().unwrap_or_default();
+    let state = |wanted: &str| {
+        let key = keys
+            .iter()
+            .find(|key| key["fingerprint"] == wanted)
+            .cloned();
+        key.unwrap_or_default()
+    };
+    assert_eq!(state(&fingerprint(&world))["state"], "trusted");
+    assert_eq!(state(&fingerprint(&world))["own"], true);
+    let ignored = state(&grace);
+    assert_eq!(ignored["state"], "ignored");
+    let why = ignored["why"].as_str().unwrap_or_default();
+    assert!(
+        why.starts_with("a project cannot trust a key on its own"),
+        "{why}"
+    );
+}
+
+#[test]
+fn ones_own_key_is_revoked_only_when_sure() {
+    let world = of("ada");
+    let own = fingerprint(&world);
+    assert_transcript!(world.transcript(&[
+        &format!("keys revoke {own}"),
+        &format!("keys revoke {own} --yes --json"),
+    ]));
+    let document = json(&world.run(&["doctor", "--json"]));
+    assert_eq!(document["status"], "error");
+    assert_eq!(document["error"]["code"], "unhealthy");
+}
+
+/// The order of keys is that of their fingerprints, which differ from run to run.
+fn sorted_list(transcript: &str) -> String {
+    let mut lines: Vec<_> = transcript.lines().map(str::to_owned).collect();
+    let header = lines
+        .iter()
+        .position(|line| line.starts_with("FINGERPRINT "));
+    if let Some(header) = header {
+        let end = lines[header..]
+            .iter()
+            .position(|line| line.starts_with("---"));
+        let end = header + end.unwrap_or_default();
+        lines[header + 1..end].sort_by_key(|line| line.get(16..).map(str::to_owned));
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn what_keys_show_prints_can_be_trusted_as_it_is() {
+    let (ada, bob) = (of("ada"), of("bob"));
+    let shown = bob.run(&["keys", "show"]).stdout;
+    ada.write("project/bob.txt", &String::from_utf8_lossy(&shown));
+    let output = ada.run(&["keys", "trust", "bob.txt", "--yes", "--json"]);
+    assert_eq!(json(&output)["fingerprint"], fingerprint(&bob));
+}
+
+#[test]
+fn a_key_is_revoked_once() {
+    let (ada, bob) = (of("ada"), of("bob"));
+    let revoke = format!("keys revoke {}", fingerprint(&bob));
+    let transcript = ada.transcript(&[&format!("{revoke} --reason lost"), &revoke]);
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn user_can_refuse_signatures_that_are_bound_to_no_file() {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    assert!(world.run(&["init"]).status.success());
+    // The published form of a signature line covers the hash alone.
+    let private = world.path("user/.ai/config/keys/signing/private_key.pem");
+    let key = lillux::keys::SigningKey::read(&private).unwrap();
+    let signed = world.read("project/.ai/tools/hello.py");
+    let content = signed.split_once('\n').unwrap().1;
+    let hash = lillux::Hash::of(content);
+    let (signature, fingerprint) = (key.sign(&hash), key.public().fingerprint());
+    let line = format!("# rye:signed:2026-04-10T03:28:17Z:{hash}:{signature}:{fingerprint}");
+    world.write("project/.ai/tools/hello.py", &format!("{line}\n{content}"));
+    let verify = |world: &World| world.run(&["verify", "hello", "--json"]);
+    let refusal = |world: &World| {
+        let output = verify(world);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        json(&output)["items"][0]["error"]["code"].clone()
+    };
+    assert!(verify(&world).status.success());
+
+    world.set("RYE_REQUIRE_BOUND_SIGNATURES", "1");
+    assert_eq!(refusal(&world), "unbound_signature");
+    world.set("RYE_REQUIRE_BOUND_SIGNATURES", "0");
+    world.write("user/.ai/config/rye.yaml", "signatures: bound\n");
+    assert_eq!(refusal(&world), "unbound_signature");
+    assert!(world.run(&["sign", "hello"]).status.success());
+    assert!(verify(&world).status.success());
+}

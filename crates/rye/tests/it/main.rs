@@ -1,0 +1,52 @@
+//! Integration tests, in one binary so that the crate is linked once.
+
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
+
+mod agent_secrets;
+mod agent_servers;
+mod agents;
+mod answers;
+mod approvals;
+mod bad_input;
+mod bad_models;
+mod bridge;
+mod call_ids;
+mod chat;
+mod config;
+mod damaged;
+mod demo;
+mod doctor;
+mod execute;
+mod folders;
+mod followed;
+mod frame;
+mod gate_answers;
+mod going_on;
+mod graphs;
+mod item_effects;
+mod items;
+mod keys;
+mod mcp_approvals;
+mod mcp_asks;
+mod mcp_bounds;
+mod mcp_clients;
+mod mcp_gates;
+mod mcp_http;
+mod mcp_login;
+mod mcp_servers;
+mod mcp_stdio;
+mod mcp_support;
+mod mcp_surface;
+mod models;
+mod paths;
+mod prompt;
+mod read_only;
+mod runs;
+mod search;
+mod secrets;
+mod session_blobs;
+mod session_proof;
+mod sessions;
+mod support;
+mod terminal;
+mod vault;

@@ -1,0 +1,495 @@
+//! What an MCP client cannot do on its own: leave its project, reach the user's keys and state,
+//! copy items between spaces, or approve its own calls.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use crate::mcp_support::stdio::Client;
+use crate::mcp_support::{tool, world};
+use crate::support::World;
+use lillux::keys::SigningKey;
+use rye_engine::proof;
+use rye_engine::protocol::{Batch, Gate, GateId, GateStatus, Millis, Op, Resolution};
+use rye_engine::store::{Claim, Post, SessionStore as _};
+use rye_host::Sqlite;
+use serde_json::{Value, json};
+
+const STATE: &str = "user/.local/state/rye";
+const OUT_OF_BOUNDS: &str = "project_out_of_bounds";
+
+fn call(client: &mut Client, tool: &str, arguments: &Value) -> Value {
+    client.call(tool, arguments, |method| panic!("the server asks {method}"))
+}
+
+fn code(result: &Value) -> &str {
+    assert_eq!(result["isError"], true, "{result}");
+    result["structuredContent"]["error"]["code"]
+        .as_str()
+        .unwrap()
+}
+
+fn execute(client: &mut Client, item: &str, parameters: &Value, project: Option<&Path>) -> Value {
+    let mut arguments = json!({ "item_type": "tool", "item_id": item, "parameters": parameters });
+    if let Some(project) = project {
+        arguments["project_path"] = json!(project);
+    }
+    call(client, "execute", &arguments)
+}
+
+/// Runs a command of the shell, which needs an approval.
+fn bash(client: &mut Client) -> Value {
+    execute(
+        client,
+        "rye/bash/bash",
+        &json!({ "command": "touch ran" }),
+        None,
+    )
+}
+
+fn gate(result: &Value) -> String {
+    assert_eq!(code(result), "approval_required", "{result}");
+    let gate = &result["structuredContent"]["error"]["gate"];
+    gate.as_str().unwrap().to_owned()
+}
+
+fn is_good(result: &Value) {
+    assert_eq!(result["isError"], false, "{result}");
+}
+
+fn approve(world: &World, gate: &str) {
+    let approved = world.run(&["gate", "approve", gate]);
+    assert!(approved.status.success(), "{approved:?}");
+}
+
+fn body(world: &World, gate: &str) -> String {
+    let listed = crate::support::json(&world.run(&["--json", "gate", "list"]));
+    let gates = listed["gates"].as_array().unwrap().iter();
+    let mut gates = gates.filter(|it| it["id"] == gate);
+    gates.next().unwrap()["body"].as_str().unwrap().to_owned()
+}
+
+/// Every file below a directory with its bytes.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            all.extend(files(&path));
+        } else {
+            all.push((path.display().to_string(), fs::read(&path).unwrap()));
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn a_client_cannot_answer_the_gate_of_its_own_call() {
+    let world = world();
+    let mut client = Client::connect(&world);
+    let waits = gate(&bash(&mut client));
+    let keys = files(&world.path("user/.ai"));
+    let state = world.path(STATE);
+    let gates = state.join("gates");
+    fs::create_dir_all(&gates).unwrap();
+    for place in [&gates, &state, &world.path("user/.local")] {
+        let copy = json!({
+            "item_type": "knowledge", "item_id": "rye/items", "destination": "project",
+            "project_path": place,
+        });
+        assert_eq!(code(&call(&mut client, "load", &copy)), OUT_OF_BOUNDS);
+        let name = waits.trim_start_matches("gate:");
+        let answer = json!({ "action": "approve", "by": "ada", "at": "now" });
+        let file = json!({ "path": format!("{name}.answer.json"), "content": answer.to_string() });
+        let written = execute(&mut client, "rye/file-system/write", &file, Some(place));
+        assert_eq!(code(&written), OUT_OF_BOUNDS);
+        assert!(!place.join(".ai").exists());
+    }
+    // Nor does a file count that somebody else has put there.
+    for name in [waits.as_str(), waits.trim_start_matches("gate:")] {
+        let answer = json!({ "action": "approve", "by": "ada", "at": "now" });
+        let path = gates.join(format!("{name}.answer.json"));
+        fs::write(path, answer.to_string()).unwrap();
+    }
+    assert_eq!(gate(&bash(&mut client)), waits);
+    assert!(!world.path("project/ran").exists());
+    assert_eq!(files(&world.path("user/.ai")), keys);
+    approve(&world, &waits);
+    is_good(&bash(&mut client));
+    assert!(world.path("project/ran").exists());
+}
+
+#[test]
+fn a_client_cannot_work_where_the_keys_or_any_other_files_of_the_user_are() {
+    let world = world();
+    let mut client = Client::connect(&world);
+    let parameters = json!({ "path": "private_key.pem" });
+    for place in [
+        world.path("user/.ai/config/keys/signing"),
+        world.path("user/.ai/config/keys"),
+        world.path("user/.ai"),
+        world.path("user"),
+        world.path("elsewhere"),
+        world.path(""),
+        "/".into(),
+    ] {
+        let read = execute(
+            &mut client,
+            "rye/file-system/read",
+            &parameters,
+            Some(&place),
+        );
+        assert_eq!(code(&read), OUT_OF_BOUNDS, "{place:?}");
+    }
+    // Not even if the server is started there.
+    for place in ["user/.ai/config/keys/signing", "user/.ai", STATE] {
+        fs::create_dir_all(world.path(place)).unwrap();
+        let mut client = Client::start_in(&world, place, &[]);
+        client.initialize(&json!({}));
+        let read = execute(&mut client, "rye/file-system/read", &parameters, None);
+        assert_eq!(code(&read), OUT_OF_BOUNDS, "{place}");
+    }
+}
+
+#[test]
+fn no_tool_takes_a_project_outside_of_the_servers() {
+    let world = world();
+    fs::create_dir(world.path("project/sub")).unwrap();
+    symlink(world.path("elsewhere"), world.path("project/out")).unwrap();
+    let options = ["--project", world.path("project").to_str().unwrap()].map(str::to_owned);
+    let options: Vec<_> = options.iter().map(String::as_str).collect();
+    let mut client = Client::start_in(&world, "elsewhere", &options);
+    // The roots of a client do not widen what the user chose.
+    client.initialize(&json!({ "roots": {} }));
+    let calls = [
+        ("search", json!({ "query": "greet" })),
+        (
+            "load",
+            json!({ "item_type": "tool", "item_id": "rye/bash/bash" }),
+        ),
+        (
+            "load",
+            json!({ "item_type": "tool", "item_id": "rye/bash/bash", "destination": "project" }),
+        ),
+        (
+            "execute",
+            json!({ "item_type": "tool", "item_id": "rye/bash/bash" }),
+        ),
+        (
+            "execute",
+            json!({ "item_type": "knowledge", "item_id": "rye/items" }),
+        ),
+        (
+            "execute",
+            json!({ "item_type": "tool", "item_id": "greet", "async": true }),
+        ),
+        (
+            "execute",
+            json!({ "item_type": "tool", "item_id": "greet", "dry_run": true }),
+        ),
+        ("sign", json!({ "item_type": "tool", "item_id": "**" })),
+    ];
+    let roots = |method: &str| {
+        assert_eq!(method, "roots/list");
+        json!({ "roots": [{ "uri": "file:///" }] })
+    };
+    for (name, arguments) in calls {
+        for place in [
+            "elsewhere",
+            "project/out",
+            "project/../elsewhere",
+            "project/.ai",
+        ] {
+            let mut arguments = arguments.clone();
+            arguments["project_path"] = json!(world.path(place));
+            let result = client.call(name, &arguments, roots);
+            assert_eq!(code(&result), OUT_OF_BOUNDS, "{name} in {place}");
+        }
+    }
+    let arguments = json!({ "query": "greet", "project_path": world.path("project/sub") });
+    is_good(&client.call("search", &arguments, roots));
+    is_good(&client.call(
+        "execute",
+        &crate::mcp_support::execute("greet")["arguments"],
+        roots,
+    ));
+    assert!(!world.path("elsewhere/.ai").exists());
+}
+
+#[test]
+fn all_roots_of_a_client_and_what_is_below_them_are_its_projects() {
+    let world = world();
+    fs::create_dir_all(world.path("elsewhere/sub")).unwrap();
+    fs::create_dir(world.path("other")).unwrap();
+    let mut client = Client::start_in(&world, "other", &[]);
+    client.initialize(&json!({ "roots": {} }));
+    let uri = |place: &str| json!({ "uri": format!("file://{}", world.path(place).display()) });
+    let roots = |_: &str| json!({ "roots": [uri("project"), uri("elsewhere"), uri("missing"), uri(STATE)] });
+    is_good(&client.call(
+        "execute",
+        &crate::mcp_support::execute("greet")["arguments"],
+        roots,
+    ));
+    for (place, is_allowed) in [
+        ("project", true),
+        ("elsewhere", true),
+        ("elsewhere/sub", true),
+        ("other", false),
+        ("user", false),
+        (STATE, false),
+    ] {
+        let arguments = json!({ "query": "greet", "project_path": world.path(place) });
+        let result = client.call("search", &arguments, roots);
+        if is_allowed {
+            is_good(&result);
+        } else if world.path(place).exists() {
+            assert_eq!(code(&result), OUT_OF_BOUNDS, "{place}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_is_made_if_a_person_who_saw_it_approves() {
+    let world = world();
+    let rules = "rules:\n  - { tool: \"*\", action: allow }\n";
+    world.write("project/.ai/config/agent/approvals.yaml", rules);
+    let signed = world.run(&["sign", "config:agent/approvals"]);
+    assert!(signed.status.success(), "{signed:?}");
+    let mut client = Client::connect(&world);
+    let copied = world.path("user/.ai/config/agent/approvals.yaml");
+    let copy = json!({
+        "item_type": "config", "item_id": "agent/approvals", "destination": "user",
+    });
+    let waits = gate(&call(&mut client, "load", &copy));
+    assert!(!copied.exists());
+    let told = body(&world, &waits);
+    let to = format!("to: {}", copied.display());
+    for part in ["to the user space?", "action: allow", "hash: ", to.as_str()] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    approve(&world, &waits);
+    // What was seen is what is copied.
+    let other = "rules:\n  - { tool: \"rye:*\", action: allow }\n";
+    world.write("project/.ai/config/agent/approvals.yaml", other);
+    assert!(
+        world
+            .run(&["sign", "config:agent/approvals"])
+            .status
+            .success()
+    );
+    let again = gate(&call(&mut client, "load", &copy));
+    assert_ne!(again, waits);
+    assert!(!copied.exists());
+    let denied = world.run(&["gate", "deny", &again]);
+    assert!(denied.status.success(), "{denied:?}");
+    assert_eq!(code(&call(&mut client, "load", &copy)), "approval_declined");
+    let third = gate(&call(&mut client, "load", &copy));
+    approve(&world, &third);
+    is_good(&call(&mut client, "load", &copy));
+    assert!(
+        world
+            .read("user/.ai/config/agent/approvals.yaml")
+            .starts_with("# rye:signed")
+    );
+    // One that is there is not asked about.
+    assert_eq!(code(&call(&mut client, "load", &copy)), "exists");
+}
+
+#[test]
+fn an_item_that_does_not_verify_is_not_copied() {
+    let mut world = world();
+    world.write("project/.ai/config/agent/approvals.yaml", "rules: []\n");
+    tool(&world, "draft", "touch ran");
+    world.set("RYE_DEV_MODE", "1");
+    let mut client = Client::connect(&world);
+    for (kind, id) in [("config", "agent/approvals"), ("tool", "draft")] {
+        for space in ["user", "project"] {
+            let copy = json!({ "item_type": kind, "item_id": id, "destination": space });
+            assert_eq!(code(&call(&mut client, "load", &copy)), "unsigned");
+        }
+        let item = format!("{kind}:{id}");
+        let output = world.run(&["load", &item, "--to", "user", "--yes"]);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+    }
+    assert!(!world.path("user/.ai/config/agent").exists());
+    assert!(!world.path("user/.ai/tools").exists());
+}
+
+#[test]
+fn the_command_line_asks_before_it_copies_configuration() {
+    let world = world();
+    world.write("project/.ai/config/agent/approvals.yaml", "rules: []\n");
+    assert!(
+        world
+            .run(&["sign", "config:agent/approvals"])
+            .status
+            .success()
+    );
+    let copy = ["--json", "load", "config:agent/approvals", "--to", "user"];
+    let refused = world.run(&copy);
+    assert_eq!(refused.status.code(), Some(4), "{refused:?}");
+    assert_eq!(crate::support::json(&refused)["error"]["code"], "needs_yes");
+    assert!(!world.path("user/.ai/config/agent").exists());
+    let copied = world.run(&[&copy[..], &["--yes"]].concat());
+    assert!(copied.status.success(), "{copied:?}");
+    assert!(world.path("user/.ai/config/agent/approvals.yaml").exists());
+    // A key is trusted by its own command.
+    let files = files(&world.path("user/.ai/config/keys/trusted"));
+    let name = Path::new(&files[0].0).file_stem().unwrap();
+    let item = format!("config:keys/trusted/{}", name.to_str().unwrap());
+    let refused = world.run(&["--json", "load", &item, "--to", "project", "--yes"]);
+    assert!(!refused.status.success(), "{refused:?}");
+    assert!(!world.path("project/.ai/config/keys").exists());
+}
+
+/// The store that the server and `rye gate` use.
+fn store(world: &World) -> Sqlite {
+    Sqlite::open(world.path(STATE).join("sessions.db")).unwrap()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().unwrap()
+}
+
+fn approval(gate: &Gate, key: Option<&SigningKey>) -> Resolution {
+    let mut resolution = Resolution {
+        action: "approve".to_owned(),
+        value: Value::Null,
+        by: "ada".to_owned(),
+        at: Millis(gate.created_at.0 + 1),
+        source: "cli".to_owned(),
+        receipt: None,
+    };
+    resolution.receipt = key.map(|key| Box::new(proof::receipt(gate, &resolution, key)));
+    resolution
+}
+
+#[test]
+fn a_forged_decision_in_the_store_is_refused_and_asked_again() {
+    let world = world();
+    let mut client = Client::connect(&world);
+    let foreign = SigningKey::generate().unwrap();
+    let own = world.path("user/.ai/config/keys/signing/private_key.pem");
+    let own = SigningKey::read(&own).unwrap();
+    let mut seen = Vec::new();
+    // Unsigned; of a stranger; of the user, for another question; altered afterwards.
+    for forgery in 0..4 {
+        let waits = gate(&bash(&mut client));
+        assert!(!seen.contains(&waits), "{waits} is asked again");
+        runtime().block_on(async {
+            let store = store(&world);
+            let gate = store.gate(&GateId::from(waits.clone())).await.unwrap();
+            let gate = gate.unwrap();
+            let session = gate.origin.session.clone();
+            let other = Gate {
+                body: "Say hello?".to_owned(),
+                ..gate.clone()
+            };
+            let resolution = match forgery {
+                0 => approval(&gate, None),
+                1 => approval(&gate, Some(&foreign)),
+                2 => approval(&other, Some(&own)),
+                _ => Resolution {
+                    by: "eve".to_owned(),
+                    ..approval(&gate, Some(&own))
+                },
+            };
+            if forgery == 0 {
+                // By way of the inbox, as `rye gate` does; the others as the holder.
+                let gate = gate.id.clone();
+                let post = Post::Resolve { gate, resolution };
+                store.post(&session, post).await.unwrap();
+            } else {
+                let lease = store.claim(&session, Claim::IfFree).await.unwrap();
+                let status = GateStatus::Resolved { resolution };
+                let mut batch = Batch::default();
+                batch.push(Op::PutGate(Gate { status, ..gate }.into()));
+                store.commit(&lease, batch).await.unwrap();
+                store.release(&lease).await.unwrap();
+            }
+        });
+        seen.push(waits);
+    }
+    let waits = gate(&bash(&mut client));
+    assert!(!seen.contains(&waits));
+    assert!(!world.path("project/ran").exists());
+    approve(&world, &waits);
+    is_good(&bash(&mut client));
+    assert!(world.path("project/ran").exists());
+}
+
+#[test]
+fn without_a_key_nobody_approves_from_a_terminal() {
+    let world = World::new();
+    let mut client = Client::connect(&world);
+    let waits = gate(&bash(&mut client));
+    let refused = world.run(&["--json", "gate", "approve", &waits]);
+    let error = &crate::support::json(&refused)["error"];
+    assert_eq!(error["code"], "no_key", "{error}");
+    assert_eq!(error["hint"], "rye init", "{error}");
+    assert_eq!(gate(&bash(&mut client)), waits);
+}
+
+#[test]
+fn a_decided_call_is_a_session_that_verifies_and_takes_no_prompts() {
+    let world = world();
+    let mut client = Client::connect(&world);
+    let waits = gate(&bash(&mut client));
+    approve(&world, &waits);
+    is_good(&bash(&mut client));
+    let session = waits.trim_start_matches("gate:");
+    let listed = crate::support::json(&world.run(&["--json", "session", "list"]));
+    let sessions = listed["sessions"].as_array().unwrap();
+    let found = sessions.iter().find(|it| it["id"] == session).unwrap();
+    assert_eq!(found["purpose"], "run");
+    assert_eq!(found["status"], "terminated");
+    let verified = world.run(&["session", "verify", session]);
+    assert!(verified.status.success(), "{verified:?}");
+    let resumed = world.run(&["session", "resume", session]);
+    assert_eq!(resumed.status.code(), Some(2), "{resumed:?}");
+}
+
+/// The decisions that were recorded of people at clients.
+fn recorded(world: &World) -> Vec<(String, bool)> {
+    runtime().block_on(async {
+        let gates = store(world).gates_with("gate:form-").await.unwrap();
+        let decided = gates.iter().map(|gate| match &gate.status {
+            GateStatus::Resolved { resolution } => {
+                assert_eq!(resolution.source, "mcp:elicitation");
+                (resolution.action.clone(), resolution.receipt.is_some())
+            }
+            other => panic!("{other:?}"),
+        });
+        decided.collect()
+    })
+}
+
+#[test]
+fn what_the_person_at_a_client_decides_is_recorded() {
+    let world = world();
+    let mut client = Client::start(&world);
+    client.initialize(&json!({ "elicitation": {} }));
+    let arguments = json!({
+        "item_type": "tool", "item_id": "rye/bash/bash", "parameters": { "command": "touch ran" },
+    });
+    let declined = client.call("execute", &arguments, |_| json!({ "action": "decline" }));
+    assert_eq!(code(&declined), "approval_declined");
+    let accept = |_: &str| json!({ "action": "accept", "content": { "approve": true } });
+    is_good(&client.call("execute", &arguments, accept));
+    let expected = [("deny".to_owned(), true), ("approve".to_owned(), true)];
+    assert_eq!(recorded(&world), expected);
+}
+
+#[test]
+fn with_approvals_at_the_terminal_a_clients_form_decides_nothing() {
+    let world = world();
+    let mut client = Client::start_in(&world, "project", &["--approvals", "terminal"]);
+    client.initialize(&json!({ "elicitation": {} }));
+    let waits = gate(&bash(&mut client));
+    assert!(!world.path("project/ran").exists());
+    approve(&world, &waits);
+    is_good(&bash(&mut client));
+    assert!(recorded(&world).is_empty());
+}

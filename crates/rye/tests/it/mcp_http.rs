@@ -1,0 +1,310 @@
+//! `rye mcp serve --http`: who may call, and what it does when things go wrong.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use crate::mcp_support::http::{Response, Server, request};
+use crate::mcp_support::{appears, ends, execute, processes_in, world};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// Calls a tool of the project in a session.
+fn call(server: &Server, session: &str, id: u64, tool: &str) -> Response {
+    let headers = [
+        ("Mcp-Session-Id", session),
+        ("MCP-Protocol-Version", "2025-11-25"),
+    ];
+    server.post(&headers, &request(id, "tools/call", &execute(tool)))
+}
+
+/// Calls a tool of the project as the newest revision does, which has no sessions.
+fn call_without_session(server: &Server, id: u64, tool: &str) -> TcpStream {
+    let headers = [
+        ("MCP-Protocol-Version", "2026-07-28"),
+        ("Mcp-Method", "tools/call"),
+        ("Mcp-Name", "execute"),
+    ];
+    let mut params = execute(tool);
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let message = request(id, "tools/call", &params);
+    server.begin("POST", &headers, &message.to_string())
+}
+
+fn text(answer: &Value) -> &str {
+    let text = &answer["result"]["content"][0]["text"];
+    text.as_str().unwrap_or_else(|| panic!("{answer}"))
+}
+
+/// Waits until a server takes no more connections: a signal has arrived.
+fn closes(server: &Server) {
+    let start = std::time::Instant::now();
+    while TcpStream::connect(("127.0.0.1", server.port)).is_ok() {
+        assert!(
+            start.elapsed() < crate::mcp_support::PATIENCE,
+            "it still listens"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+fn hello() -> Value {
+    let hello = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": { "name": "test", "version": "1.0.0" },
+    });
+    request(1, "initialize", &hello)
+}
+
+#[test]
+fn who_has_no_token_is_not_let_in() {
+    let world = world();
+    world.write("tokens", "# the team's\nsesame\n");
+    let tokens = world.path("tokens");
+    let server = Server::start(&world, &["--token-file", tokens.to_str().unwrap()]);
+    let try_with = |headers: &[(&str, &str)]| server.post(headers, &hello());
+    let refused = try_with(&[]);
+    assert_eq!(refused.status, 401);
+    assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+    assert!(refused.text().contains("a bearer token is needed"));
+    for wrong in [
+        "Bearer guess",
+        "Bearer",
+        "Basic sesame",
+        "Bearer # the team's",
+    ] {
+        assert_eq!(try_with(&[("Authorization", wrong)]).status, 401, "{wrong}");
+    }
+    assert_eq!(try_with(&[("Authorization", "Bearer sesame")]).status, 200);
+}
+
+#[test]
+fn a_web_page_of_another_site_is_not_let_in() {
+    let world = world();
+    let options = ["--allow-origin", "https://example.org:443"];
+    let options = [&options[..], &["--allow-host", "rye.example.org"]].concat();
+    let server = Server::start(&world, &options);
+    let status = |header: (&str, &str)| server.post(&[header], &hello()).status;
+    assert_eq!(status(("Origin", "https://evil.example")), 403);
+    assert_eq!(status(("Origin", "null")), 403);
+    assert_eq!(status(("Host", "evil.example")), 403);
+    assert_eq!(status(("Host", "127.0.0.1.evil.example")), 403);
+    assert_eq!(status(("Origin", "https://example.org")), 200);
+    assert_eq!(status(("Origin", "http://localhost:3000")), 200);
+    assert_eq!(status(("Host", "rye.example.org")), 200);
+    assert_eq!(status(("Host", "localhost")), 200);
+}
+
+#[test]
+fn a_request_that_is_too_long_is_refused_and_the_next_one_answered() {
+    let world = world();
+    let server = Server::start(&world, &["--max-body", "1"]);
+    let long = "x".repeat(2 * 1024 * 1024);
+    let ask = request(1, "initialize", &json!({ "protocolVersion": long }));
+    assert_eq!(server.post(&[], &ask).status, 413);
+    server.session();
+}
+
+#[test]
+fn who_asks_too_often_is_told_when_to_come_back() {
+    let world = world();
+    let server = Server::start(&world, &["--rate", "5"]);
+    // Two seconds' worth may come at once; the hundred come within one.
+    let responses = (0..100).map(|_| server.send("GET", &[], ""));
+    let refused = responses.into_iter().find(|it| it.status == 429).unwrap();
+    assert_eq!(refused.header("retry-after"), Some("1"));
+}
+
+#[test]
+fn what_is_no_request_is_refused() {
+    let world = world();
+    let server = Server::of_project(&world, &[]);
+    let session = server.session();
+    let headers = [("Mcp-Session-Id", session.as_str())];
+    for body in ["{not json", "", "42"] {
+        let status = server.send("POST", &headers, body).status;
+        assert!((400..500).contains(&status), "{body}: {status}");
+    }
+    let gone = [("Mcp-Session-Id", "nope")];
+    assert_eq!(call(&server, "nope", 1, "greet").status, 404);
+    assert_eq!(server.send("GET", &gone, "").status, 404);
+    let mut answer = server.post(&headers, &request(2, "nope/nope", &json!({})));
+    assert_eq!(answer.message(2)["error"]["code"], -32601);
+    let ask = json!({ "name": 5 });
+    let mut answer = server.post(&headers, &request(3, "tools/call", &ask));
+    assert_eq!(answer.message(3)["error"]["code"], -32602);
+    assert_eq!(
+        text(&call(&server, &session, 4, "greet").message(4)),
+        "hello\n{}"
+    );
+}
+
+#[test]
+fn a_session_that_is_ended_is_gone() {
+    let world = world();
+    let server = Server::of_project(&world, &[]);
+    let session = server.session();
+    let headers = [("Mcp-Session-Id", session.as_str())];
+    assert_eq!(server.send("DELETE", &headers, "").status, 204);
+    assert_eq!(call(&server, &session, 1, "greet").status, 404);
+}
+
+#[test]
+fn a_hundred_calls_at_once_are_all_answered() {
+    let world = world();
+    let server = Arc::new(Server::of_project(&world, &[]));
+    let session = server.session();
+    let calls = (2..102).map(|id| {
+        let (server, session) = (Arc::clone(&server), session.clone());
+        std::thread::spawn(move || call(&server, &session, id, "greet").message(id))
+    });
+    // All are under way before the first is waited for.
+    let calls: Vec<_> = calls.collect();
+    for answer in calls {
+        assert_eq!(text(&answer.join().unwrap()), "hello\n{}");
+    }
+}
+
+#[test]
+fn a_client_that_was_cut_off_comes_back_for_the_answer_of_a_call_that_runs() {
+    let world = world();
+    let server = Server::of_project(&world, &[]);
+    let session = server.session();
+    let mut cut = call(&server, &session, 7, "held");
+    let event = cut.event_id();
+    appears(&world.path("project/held"));
+    drop(cut);
+    let headers = [
+        ("Mcp-Session-Id", session.as_str()),
+        ("MCP-Protocol-Version", "2025-11-25"),
+        ("Last-Event-ID", event.as_str()),
+    ];
+    let mut resumed = server.send("GET", &headers, "");
+    assert_eq!(resumed.status, 200);
+    fs::write(world.path("project/go"), "").unwrap();
+    assert_eq!(text(&resumed.message(7)), "done\n");
+}
+
+#[test]
+fn a_client_that_was_cut_off_comes_back_for_the_answer_of_a_call_that_has_ended() {
+    let world = world();
+    let server = Server::of_project(&world, &[]);
+    let session = server.session();
+    let mut cut = call(&server, &session, 7, "held");
+    let event = cut.event_id();
+    appears(&world.path("project/held"));
+    drop(cut);
+    fs::write(world.path("project/go"), "").unwrap();
+    appears(&world.path("project/ended"));
+    // Another call is answered after it: what came of the first is no longer on its way.
+    assert_eq!(
+        text(&call(&server, &session, 8, "greet").message(8)),
+        "hello\n{}"
+    );
+    let headers = [
+        ("Mcp-Session-Id", session.as_str()),
+        ("MCP-Protocol-Version", "2025-11-25"),
+        ("Last-Event-ID", event.as_str()),
+    ];
+    let mut resumed = server.send("GET", &headers, "");
+    assert_eq!(text(&resumed.message(7)), "done\n");
+}
+
+#[test]
+fn without_a_session_who_goes_away_cancels_the_call() {
+    let world = world();
+    let server = Server::of_project(&world, &[]);
+    let gone = call_without_session(&server, 1, "slow");
+    let pid = appears(&world.path("project/pid"));
+    drop(gone);
+    ends(&pid);
+    let answer = call_without_session(&server, 2, "greet");
+    let answer = Response::of(answer).message(2);
+    assert_eq!(text(&answer), "hello\n{}");
+}
+
+#[test]
+fn told_to_end_it_lets_the_running_calls_be_answered() {
+    let world = world();
+    let mut server = Server::of_project(&world, &[]);
+    let session = server.session();
+    let mut held = call(&server, &session, 7, "held");
+    appears(&world.path("project/held"));
+    server.signal(Signal::TERM);
+    closes(&server);
+    fs::write(world.path("project/go"), "").unwrap();
+    assert_eq!(text(&held.message(7)), "done\n");
+    assert_eq!(server.status().code(), Some(0));
+}
+
+#[test]
+fn told_to_end_twice_it_ends_at_once_and_leaves_no_process() {
+    let world = world();
+    let mut server = Server::of_project(&world, &[]);
+    let session = server.session();
+    let _slow = call(&server, &session, 7, "slow");
+    let pid = appears(&world.path("project/pid"));
+    server.signal(Signal::TERM);
+    closes(&server);
+    server.signal(Signal::TERM);
+    assert_eq!(server.status().code(), Some(0));
+    ends(&pid);
+    assert_eq!(processes_in(&world.path("project")), [""; 0]);
+}
+
+#[test]
+fn the_roots_of_a_client_over_http_do_not_lead_out_of_the_servers_project() {
+    let world = world();
+    let server = Server::of_project(&world, &[]);
+    let hello = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": { "roots": {} },
+        "clientInfo": { "name": "test", "version": "1.0.0" },
+    });
+    let hello = server.post(&[], &request(1, "initialize", &hello));
+    let session = hello.header("mcp-session-id").unwrap().to_owned();
+    let headers = [("Mcp-Session-Id", session.as_str())];
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    assert_eq!(server.post(&headers, &ready).status, 202);
+    let arguments = json!({ "query": "greet", "project_path": "/" });
+    let params = json!({ "name": "search", "arguments": arguments });
+    let mut called = server.post(&headers, &request(2, "tools/call", &params));
+    let asked = called.request("roots/list");
+    let roots = json!({ "roots": [{ "uri": "file:///" }] });
+    let reply = json!({ "jsonrpc": "2.0", "id": asked, "result": roots });
+    assert_eq!(server.post(&headers, &reply).status, 202);
+    let answer = called.message(2);
+    let error = &answer["result"]["structuredContent"]["error"];
+    assert_eq!(error["code"], "project_out_of_bounds", "{answer}");
+}
+
+#[test]
+fn half_requests_do_not_keep_other_clients_out() {
+    let world = world();
+    // Fewer files than there are half requests.
+    let server = Server::with_open_files(&world, 256);
+    let session = server.session();
+    let half = [
+        "",
+        "POST /mcp HTTP/1.1\r\nHost: 127",
+        "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{",
+    ];
+    let open: Vec<_> = (0..300)
+        .map(|number| {
+            let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+            // One that made room for others may be closed already.
+            let _ = stream.write_all(half[number % half.len()].as_bytes());
+            stream
+        })
+        .collect();
+    for id in 2..12 {
+        let mut answer = call(&server, &session, id, "greet");
+        assert_eq!(text(&answer.message(id)), "hello\n{}");
+    }
+    drop(open);
+}

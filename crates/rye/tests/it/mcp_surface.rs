@@ -1,0 +1,111 @@
+//! What MCP looks like from outside: the five tools, the clients' configurations, the help.
+
+use std::fmt::Write as _;
+
+use crate::mcp_support::stdio::Client;
+use crate::mcp_support::{tool, world};
+use crate::support::{World, assert_transcript};
+use serde_json::{Value, json};
+
+/// `tools/list` as a client gets it.
+fn tools(world: &World) -> Value {
+    let mut client = Client::connect(world);
+    client.ask("tools/list", &json!({}))["result"].clone()
+}
+
+/// The names of a page of a list, and where the next one begins.
+fn page(client: &mut Client, list: &str, cursor: Option<&Value>) -> (Vec<String>, Value) {
+    let params = match cursor {
+        Some(cursor) => json!({ "cursor": cursor }),
+        None => json!({}),
+    };
+    let result = &client.ask(&format!("{list}/list"), &params)["result"];
+    let names = result[list].as_array().unwrap().iter();
+    let names = names.map(|one| one["name"].as_str().unwrap().to_owned());
+    (names.collect(), result["nextCursor"].clone())
+}
+
+#[test]
+fn the_five_tools_as_a_client_sees_them() {
+    let listed = tools(&world());
+    let text = serde_json::to_string_pretty(&listed).unwrap();
+    assert_transcript!(text);
+    // What a model reads before it can begin; the documentation tells this number.
+    let size = listed["tools"].to_string().len();
+    assert!((4_000..5_000).contains(&size), "{size} bytes");
+}
+
+#[test]
+fn a_thousand_items_more_change_nothing_in_the_list_of_tools() {
+    let world = world();
+    let before = tools(&world);
+    for n in 0..1000 {
+        tool(&world, &format!("many/tool-{n:04}"), "echo one of many");
+    }
+    let directive = world.read("project/.ai/directives/tidy.md");
+    for n in 0..150 {
+        let path = format!("project/.ai/directives/many/directive-{n:04}.md");
+        let name = format!("name=\"directive-{n:04}\"");
+        world.write(&path, &directive.replace("name=\"tidy\"", &name));
+    }
+    let signed = world.run(&["sign", "--all"]);
+    assert!(signed.status.success(), "{signed:?}");
+    assert_eq!(tools(&world), before);
+    let mut client = Client::connect(&world);
+    let ask = json!({ "name": "search", "arguments": { "query": "", "limit": 200 } });
+    let found = client.ask("tools/call", &ask);
+    let total = &found["result"]["structuredContent"]["total"];
+    assert!(total.as_u64().unwrap() > 1000, "{total}");
+    // What grows is told in pages.
+    let (first, cursor) = page(&mut client, "prompts", None);
+    let (second, end) = page(&mut client, "prompts", Some(&cursor));
+    assert_eq!((first.len(), second.len()), (100, 51));
+    assert!(first.last() < second.first() && end.is_null());
+}
+
+#[test]
+fn what_each_client_is_told() {
+    let world = World::new();
+    let clients = [
+        "claude-code",
+        "claude-desktop",
+        "codex",
+        "cursor",
+        "gemini",
+        "opencode",
+        "vscode",
+        "windsurf",
+        "zed",
+    ];
+    let project = world.path("project");
+    let project = project.to_str().unwrap();
+    let mut calls = Vec::new();
+    for client in clients {
+        calls.push(format!("mcp install --client {client} --print"));
+    }
+    for client in ["claude-code", "codex"] {
+        let call = format!("mcp install --client {client} --print --project {project}");
+        calls.push(call);
+    }
+    calls.push("mcp install --client nope --print".to_owned());
+    let calls: Vec<_> = calls.iter().map(String::as_str).collect();
+    let told = world.transcript(&calls);
+    let told = told.replace(env!("CARGO_BIN_EXE_rye"), "RYE");
+    assert_transcript!(told);
+    // To show it is not to write it.
+    let written = std::fs::read_dir(world.path("user")).unwrap().count();
+    assert_eq!(written, 0);
+}
+
+#[test]
+fn help_by_command_and_topic() {
+    let world = World::new();
+    let mut told = world.transcript(&["help nope", "help"]);
+    let output = world.run(&["help", "mcp"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let first: Vec<_> = text.lines().take(5).collect();
+    let _ = writeln!(told, "$ rye help mcp\n{}\n…", first.join("\n"));
+    // A page that has the name of a command is shown below the command's own words.
+    assert!(text.contains("\n# Rye for MCP clients\n"), "{text}");
+    assert_transcript!(told);
+}

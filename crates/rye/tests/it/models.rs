@@ -1,0 +1,230 @@
+//! `rye models`, and `rye prompt` with models of real providers, spoken to over their real
+//! wire formats.
+
+use crate::support::{World, assert_transcript, json, outcome, told};
+use rye_model_wire::{Api, Completion, MockProvider, Reply};
+use serde_json::{Value, json as value};
+
+const APIS: [(&str, Api); 4] = [
+    ("anthropic", Api::Anthropic),
+    ("openai-responses", Api::OpenAiResponses),
+    ("openai-chat", Api::OpenAiChat),
+    ("gemini", Api::Gemini),
+];
+
+/// A world whose user has a model `local/x`.
+fn with_model(api: &str, wire: &MockProvider, more: &str) -> World {
+    let world = World::new();
+    let text = format!(
+        "default: local/x\n\
+         providers:\n  \
+           local:\n    \
+             api: {api}\n    \
+             base_url: {}/v1\n    \
+             {more}\n    \
+             models: {{ x: {{ context_window: 8000, max_output: 1000, price: {{ input: 1, output: 2 }} }} }}\n",
+        wire.url()
+    );
+    world.write("user/.ai/config/agent/models.yaml", &text);
+    world
+}
+
+fn stderr(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_prompt_goes_to_any_provider_and_its_tools_run() {
+    for (name, api) in APIS {
+        let call = Completion::call("call_1", "bash", value!({ "command": "echo grüße" }));
+        let wire = MockProvider::with_replies([
+            Reply::stream(api.stream(&call)).in_chunks_of(3),
+            Reply::stream(api.stream(&Completion::text("It said grüße."))).with_keep_alives(),
+        ]);
+        let world = with_model(name, &wire, "");
+        let output = world.run(&["prompt", "say it", "--model", "local/x", "--json"]);
+        let said = outcome(&output);
+        assert_eq!(
+            said["answer"],
+            "It said grüße.",
+            "{name}: {}",
+            stderr(&output)
+        );
+        let requests = wire.requests();
+        assert_eq!(requests.len(), 2, "{name}");
+        let second = requests[1].body.to_string();
+        assert!(second.contains("grüße"), "{name}: {second}");
+        // The session shows who answered, and what it cost.
+        let shown = world.run(&[
+            "session",
+            "show",
+            said["session"].as_str().unwrap(),
+            "--json",
+        ]);
+        assert!(json(&shown).to_string().contains("local/x"), "{name}");
+    }
+}
+
+#[test]
+fn a_key_is_from_the_environment_or_the_vault_and_is_written_nowhere() {
+    let said = Api::OpenAiChat.stream(&Completion::text("Hello."));
+    let wire = MockProvider::with_replies([Reply::stream(said)]);
+    let mut world = with_model("openai-chat", &wire, "api_key_env: SOME_API_KEY");
+    let missing = world.run(&["models", "test"]);
+    assert_transcript!(told("rye models test", &missing));
+    let kept = world.feed(&["vault", "set", "SOME_API_KEY"], b"sk-from-the-vault");
+    assert!(kept.status.success(), "{}", stderr(&kept));
+    let asked = || wire.requests().pop().unwrap().headers["authorization"].clone();
+    let output = world.run(&["prompt", "hello"]);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "Hello.\n",
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(asked(), "Bearer sk-from-the-vault");
+    let record = std::fs::read(world.path("user/.local/state/rye/sessions.db")).unwrap();
+    assert!(!record.windows(17).any(|it| it == b"sk-from-the-vault"));
+    world.set("SOME_API_KEY", "sk-from-the-environment");
+    assert!(world.run(&["models", "test"]).status.success());
+    assert_eq!(asked(), "Bearer sk-from-the-environment");
+}
+
+#[test]
+fn a_test_says_how_it_went() {
+    let mut said = Completion::text("ready");
+    (said.input_tokens, said.output_tokens) = (20, 10);
+    let wire = MockProvider::with_replies([
+        Reply::stream(Api::OpenAiChat.stream(&said)),
+        Reply::json(
+            401,
+            &Api::OpenAiChat.error_body(401, "Incorrect API key provided: sk-x."),
+        ),
+    ]);
+    let mut world = with_model("openai-chat", &wire, "api_key_env: SOME_API_KEY");
+    world.set("SOME_API_KEY", "sk-x");
+    let tested = json(&world.run(&["models", "test", "local/x", "--json"]));
+    assert_eq!(
+        (&tested["name"], &tested["answer"]),
+        (&value!("local/x"), &value!("ready"))
+    );
+    assert_eq!(tested["usage"]["micro_dollars"], 20 + 2 * 10);
+    assert!(tested["took_ms"].as_u64() >= tested["first_ms"].as_u64());
+    let wrong = world.run(&["models", "test"]);
+    let words = stderr(&wrong);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(
+        words.contains("Incorrect API key provided: [masked]"),
+        "{words}"
+    );
+    assert!(words.contains("variable SOME_API_KEY"), "{words}");
+    drop(wire);
+    let gone = stderr(&world.run(&["models", "test"]));
+    assert!(gone.contains("the connection to the model broke"), "{gone}");
+}
+
+#[test]
+fn what_is_wrong_says_what_to_do() {
+    let mut world = World::new();
+    world.write(
+        "project/.ai/config/agent/models.yaml",
+        "default: ollama/qwen3\n",
+    );
+    let calls = [
+        "models test anthropc/claude-sonnet-5-5",
+        "models test no-such-thing-at-all",
+        "prompt hello --model ollama/qwen",
+        "prompt hello",
+    ];
+    let before = world.transcript(&calls);
+    world.write(
+        "user/.ai/config/agent/models.yaml",
+        "providers:\n  mine: { api: openia }\n",
+    );
+    let after = world.transcript(&["models list"]);
+    world.write("user/.ai/config/agent/models.yaml", "allow: ['ollama/*']\n");
+    let refused = world.transcript(&["models test openai/gpt-5"]);
+    world.set("RYE_MAX_TOKENS", "many");
+    let limits = world.transcript(&["models list"]);
+    assert_transcript!(format!("{before}{after}{refused}{limits}"));
+}
+
+#[test]
+fn limits_of_the_environment_go_before_what_is_known() {
+    let said = Api::Anthropic.stream(&Completion::text("Hello."));
+    let wire = MockProvider::with_replies([Reply::stream(said)]);
+    let mut world = with_model("anthropic", &wire, "");
+    world.set("RYE_MAX_TOKENS", "77");
+    world.set("RYE_CONTEXT_WINDOW", "5000");
+    assert!(world.run(&["prompt", "hello"]).status.success());
+    assert_eq!(wire.requests()[0].body["max_tokens"], 77);
+    let listed = json(&world.run(&["models", "list", "--json"]));
+    let models = listed["models"].as_array().unwrap();
+    let own = models.iter().find(|model| model["name"] == "local/x");
+    let own: &Value = own.unwrap();
+    assert_eq!(
+        (&own["context_window"], &own["max_output"]),
+        (&value!(5000), &value!(77))
+    );
+    assert_eq!(listed["default"], "local/x");
+}
+
+#[test]
+fn a_projects_models_count_once_somebody_trusted_has_signed_them() {
+    let world = World::new();
+    let path = ".ai/config/agent/models.yaml";
+    world.write(&format!("project/{path}"), "default: ollama/qwen3\n");
+    let default = |world: &World| {
+        let output = world.run(&["models", "list", "--json"]);
+        (
+            json(&output)["default"].as_str().unwrap().to_owned(),
+            stderr(&output),
+        )
+    };
+    let (before, words) = default(&world);
+    assert_eq!(before, "anthropic/claude-sonnet-5-5");
+    assert!(words.contains("models.yaml is ignored"), "{words}");
+    assert!(
+        world
+            .run(&["keys", "generate", "--owner", "ada"])
+            .status
+            .success()
+    );
+    let signed = world.run(&["sign", path]);
+    assert!(signed.status.success(), "{}", stderr(&signed));
+    assert_eq!(default(&world).0, "ollama/qwen3");
+}
+
+#[test]
+fn a_model_that_is_busy_gives_way_to_the_next() {
+    let busy = Reply::json(529, &Api::OpenAiChat.error_body(529, "busy"));
+    let wire = MockProvider::new(move |_, request| {
+        if request.body["model"] == "x" {
+            return busy.clone();
+        }
+        Reply::stream(Api::OpenAiChat.stream(&Completion::text("I do.")))
+    });
+    let more = "headers: { x-title: rye }";
+    let world = with_model("openai-chat", &wire, more);
+    let text = world.read("user/.ai/config/agent/models.yaml");
+    let text = text.replace("models: {", "models: { y: {},");
+    let retry = "failover: [local/y]\nretry: { tries: 2, first_ms: 1 }\n";
+    world.write(
+        "user/.ai/config/agent/models.yaml",
+        &format!("{retry}{text}"),
+    );
+    let output = world.run(&["prompt", "who answers?"]);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "I do.\n",
+        "{}",
+        stderr(&output)
+    );
+    let asked = wire.requests();
+    let models: Vec<_> = asked
+        .iter()
+        .map(|it| it.body["model"].as_str().unwrap())
+        .collect();
+    assert_eq!(models, ["x", "x", "y"]);
+    assert_eq!(asked[0].headers["x-title"], "rye");
+}

@@ -1,0 +1,412 @@
+//! `rye prompt` in pipes and scripts.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Output;
+
+use crate::support::{World, assert_transcript, json, outcome};
+use serde_json::Value;
+
+const MODEL: &[&str] = &["--model", "scripted:agent.yaml"];
+
+fn world(script: &str) -> World {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    world.write("project/agent.yaml", script);
+    world
+}
+
+const NOTED: &str = "{ steps: [], after_last: { text: noted } }";
+
+const BASH: &str = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo ran >> out.txt; \
+                    cat out.txt' } }]\n  - text: 'It said: ${last_tool_result}'\n";
+
+fn prompt<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&["prompt"], more, MODEL].concat()
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let text = std::str::from_utf8(&output.stdout).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines.collect()
+}
+
+/// What the model was asked in the newest session.
+fn asked(world: &World) -> String {
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    let id = listed["sessions"][0]["id"].as_str().unwrap().to_owned();
+    let shown = json(&world.run(&["session", "show", &id, "--json"]));
+    let message = &shown["threads"][0]["entries"][0]["kind"];
+    message["parts"][0]["text"].as_str().unwrap().to_owned()
+}
+
+/// As on a disk that is full once the model has answered.
+#[test]
+fn a_prompt_that_cannot_be_written_down_says_so_and_ends_in_its_time() {
+    let text = "x".repeat(3_000_000);
+    let world = world(&format!("steps: [{{ text: {text} }}]\n"));
+    let rye = world.command();
+    let mut limited = std::process::Command::new("bash");
+    limited.args(["-c", "trap '' XFSZ; ulimit -f 1500; exec \"$0\" \"$@\""]);
+    limited.arg(rye.get_program());
+    limited.args(prompt(&["go", "--max-time", "1"]));
+    limited
+        .current_dir(rye.get_current_dir().unwrap())
+        .env_clear();
+    let set = rye
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    let output = limited.envs(set).output().unwrap();
+    assert_eq!(output.status.code(), Some(124), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr);
+    for words in ["warning: nothing can be written", "its time is up"] {
+        assert!(told.contains(words), "{told}");
+    }
+}
+
+#[test]
+fn what_comes_by_a_pipe_is_put_below_the_words_or_is_all_of_them() {
+    for (words, input, expected) in [
+        (
+            &["why?"][..],
+            "one\ntwo\n",
+            "why?\n\n<stdin>\none\ntwo\n</stdin>",
+        ),
+        (&["why?"], "", "why?"),
+        (&[], "all of it\n", "all of it"),
+    ] {
+        let world = world(NOTED);
+        let output = world.feed(&prompt(words), input.as_bytes());
+        assert_eq!(output.stdout, b"noted\n", "{output:?}");
+        assert_eq!(asked(&world), expected);
+    }
+}
+
+#[test]
+fn each_event_is_a_line_and_the_last_one_is_the_outcome() {
+    let world = world(BASH);
+    let output = world.run(&prompt(&["go", "--json"]));
+    let all = lines(&output);
+    // Numbered ones without a gap, and live ones between them.
+    let numbers: Vec<_> = all
+        .iter()
+        .filter_map(|it| it["sequence"].as_u64())
+        .collect();
+    assert!(
+        numbers.windows(2).all(|it| it[1] == it[0] + 1),
+        "{numbers:?}"
+    );
+    let kinds: Vec<_> = all.iter().map(|it| it["type"].as_str().unwrap()).collect();
+    for wanted in [
+        "text_delta",
+        "tool_start",
+        "tool_output",
+        "tool_end",
+        "turn_end",
+    ] {
+        assert!(kinds.contains(&wanted), "no {wanted} in {kinds:?}");
+    }
+    let said: String = all
+        .iter()
+        .filter(|it| it["type"] == "text_delta")
+        .filter_map(|it| it["data"]["text"].as_str())
+        .collect();
+    assert_eq!(said, "It said: ran");
+    let written = all.iter().filter(|it| it["type"] == "message_end");
+    let roles: Vec<_> = written.map(|it| &it["data"]["written"]["role"]).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "assistant"]);
+    let last = outcome(&output);
+    assert_eq!(last["answer"], "It said: ran");
+    // Going on, only what is new.
+    let id = last["session"].as_str().unwrap();
+    let again = lines(&world.run(&["prompt", "more", "--session", id, "--json"]));
+    let first = again.iter().find_map(|it| it["sequence"].as_u64());
+    assert_eq!(first, numbers.last().map(|it| it + 1));
+    let written = again.iter().filter(|it| it["type"] == "message_end");
+    assert_eq!(written.count(), 2);
+}
+
+#[test]
+fn a_line_is_there_as_soon_as_it_happens() {
+    let script = "steps:\n  - { text: 'first second', chunk_chars: 6, chunk_ms: 600000 }\n";
+    let world = world(script);
+    let mut child = world
+        .command()
+        .args(prompt(&["go", "--json"]))
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let heard = lines.find_map(|line| {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        line["data"]["text"].as_str().map(str::to_owned)
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(heard.as_deref(), Some("first "));
+}
+
+#[test]
+fn the_exit_code_says_how_it_ended() {
+    let failing = "steps:\n  - { error: invalid_request }\n";
+    let silent = "steps:\n  - { text: at last, delay_ms: 600000 }\n";
+    let schema = "{\"type\":\"object\",\"required\":[\"n\"]}";
+    for (script, more, code, error) in [
+        (NOTED, &["go"][..], 0, Value::Null),
+        (failing, &["go"], 1, "error".into()),
+        (NOTED, &[], 2, "usage".into()),
+        (
+            NOTED,
+            &["go", "--schema", "nowhere.json"],
+            2,
+            "bad_schema".into(),
+        ),
+        (
+            BASH,
+            &["go", "--sandbox", "local", "--no-wait"],
+            5,
+            "gate_waits".into(),
+        ),
+        (BASH, &["go", "--max-turns", "1"], 7, "limit".into()),
+        (
+            NOTED,
+            &["go", "--schema", "n.json"],
+            8,
+            "invalid_result".into(),
+        ),
+        (NOTED, &["go", "--max-time", "0"], 124, "limit".into()),
+        (silent, &["go", "--max-time", "1"], 124, "limit".into()),
+    ] {
+        let world = world(script);
+        world.write("project/n.json", schema);
+        let said = world.run(&prompt(more));
+        assert_eq!(said.status.code(), Some(code), "{more:?} {said:?}");
+        let output = world.run(&prompt(&[more, &["--json"]].concat()));
+        assert_eq!(output.status.code(), Some(code), "{more:?} {output:?}");
+        assert_eq!(outcome(&output)["error"]["code"], error, "{more:?}");
+    }
+}
+
+#[test]
+fn who_does_not_wait_at_a_gate_is_told_how_it_goes_on() {
+    let world = world(BASH);
+    let words = prompt(&["go", "--sandbox", "local", "--no-wait"]);
+    let mut transcript = world.transcript(&[&words.join(" ")]);
+    let output = world.run(&[&words[..], &["--json"]].concat());
+    let last = outcome(&output);
+    let (gate, id) = (
+        last["error"]["gate"].as_str().unwrap(),
+        last["session"].as_str().unwrap(),
+    );
+    let of_gates = lines(&output);
+    let asked = of_gates.iter().find(|it| it["type"] == "decision_gate");
+    assert_eq!(asked.unwrap()["data"]["gate"]["id"], gate);
+    transcript += &world.transcript(&[
+        &format!("gate approve {gate}"),
+        &format!("session resume {id} --quiet"),
+    ]);
+    assert_transcript!(transcript);
+}
+
+/// What runs beside a gate is not ended by whoever does not wait at the gate.
+#[test]
+fn who_does_not_wait_at_a_gate_waits_for_what_runs_beside_it() {
+    let deploy = "version: \"1.0.0\"\ndescription: Puts it into production\nrisk_level: high\n\
+                  executor_id: rye/core/runtimes/bash/bash\nconfig:\n  command: 'echo out'\n";
+    let of_its_own = "{ name: call_tool, args: { tool_id: 'rye:deploy', summary: ship } }";
+    let of_a_task = "{ name: task, args: { prompt: x, model: 'scripted:gated.yaml' } }";
+    let slow = "{ name: task, args: { prompt: x, model: 'scripted:slow.yaml' } }";
+    for gated in [of_its_own, of_a_task] {
+        let script = format!("steps: [{{ tool_calls: [{gated}, {slow}] }}, {{ text: done }}]\n");
+        let world = world(&script);
+        assert!(world.run(&["init"]).status.success());
+        world.write("project/.ai/tools/deploy.yaml", deploy);
+        assert!(world.run(&["sign", "deploy"]).status.success());
+        let slept = "steps: [{ text: slept, delay_ms: 1500 }]\n";
+        world.write("project/slow.yaml", slept);
+        world.write("project/gated.yaml", BASH);
+        let words = prompt(&["go", "--sandbox", "local", "--no-wait", "--json"]);
+        let output = world.run(&words);
+        assert_eq!(output.status.code(), Some(5), "{output:?}");
+        let id = outcome(&output)["session"].as_str().unwrap().to_owned();
+        let shown = json(&world.run(&["session", "show", &id, "--json"]));
+        let results = shown["threads"][0]["entries"].to_string();
+        assert!(results.contains("slept"), "{results}");
+        assert!(!results.contains("interrupted"), "{results}");
+        assert_eq!(shown["pending_gates"].as_array().unwrap().len(), 1);
+        // What it did meanwhile was told.
+        let told = lines(&output);
+        assert!(told.iter().any(|it| it["type"] == "tool_end"), "{told:?}");
+    }
+}
+
+/// What is held back until somebody decides is not waited for.
+#[test]
+fn who_does_not_wait_at_a_gate_does_not_wait_for_what_waits_behind_it() {
+    let call = "{ name: bash, args: { command: 'echo hi' } }";
+    let world = world(&format!("steps: [{{ tool_calls: [{call}, {call}] }}]\n"));
+    let output = world.run(&prompt(&["go", "--sandbox", "local", "--no-wait"]));
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+}
+
+#[test]
+fn a_gate_is_told_of_also_where_nothing_else_is() {
+    let world = world(BASH);
+    let words = prompt(&["go", "--sandbox", "local", "--quiet"]);
+    let mut child = world.command().args(words).spawn().unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
+    let told = errors.by_ref().map_while(Result::ok).find_map(|line| {
+        let (_, gate) = line.split_once("rye gate approve ")?;
+        Some(gate.trim().to_owned())
+    });
+    let gate = told.unwrap();
+    assert!(world.run(&["gate", "approve", &gate]).status.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.stdout, b"It said: ran\n");
+}
+
+#[test]
+fn an_approval_with_other_arguments_runs_those_and_says_so() {
+    let world = world(BASH);
+    let words = prompt(&["go", "--sandbox", "local", "--no-wait", "--json"]);
+    let last = outcome(&world.run(&words));
+    let (gate, id) = (
+        last["error"]["gate"].as_str().unwrap(),
+        last["session"].as_str().unwrap(),
+    );
+    // What does not fit is asked about again.
+    let unfit = ["gate", "approve", gate, "--arguments", "{\"order\":1}"];
+    assert!(world.run(&unfit).status.success());
+    let resumed = world.command().args(["session", "resume", id]).spawn();
+    let mut resumed = resumed.unwrap();
+    let mut errors = BufReader::new(resumed.stderr.take().unwrap()).lines();
+    let told = errors.by_ref().map_while(Result::ok).find_map(|line| {
+        let (_, gate) = line.split_once("rye gate approve ")?;
+        Some(gate.trim().to_owned())
+    });
+    let second = told.unwrap();
+    assert_ne!(second, gate);
+    let listed = json(&world.run(&["gate", "list", "--json"]));
+    let body = listed["gates"][0]["body"].as_str().unwrap();
+    assert!(body.contains("that ada wrote do not fit"), "{body}");
+    let fits = [
+        "gate",
+        "approve",
+        &second,
+        "--arguments",
+        "{\"command\":\"echo other\"}",
+    ];
+    assert!(world.run(&fits).status.success());
+    let output = resumed.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("ada approved other arguments"), "{said}");
+    assert!(said.contains("other"), "{said}");
+    assert!(!world.path("project/out.txt").exists());
+}
+
+/// What fills the window of the model, an answer, and what it does when it is told to go on.
+fn filled(answer: &str, then: &str) -> String {
+    format!(
+        "context_window: 20000\nmax_output: 500\nsteps:\n  - tool_calls: [{{ name: bash, args: {{ command: \
+         'seq 8000' }} }}]\n  - {{ text: \"{answer}\", usage: {{ input: 19000, output: 900 }} }}\n{then}"
+    )
+}
+
+#[test]
+fn after_a_history_is_summed_up_the_agent_goes_on_and_that_is_waited_for() {
+    let world = world(&filled(
+        "the answer",
+        "  - tool_calls: [{ name: bash, args: { command: 'echo ran >> out.txt; cat out.txt' } }]\n  \
+         - { text: 'and then it ${last_tool_result}', delay_ms: 200 }\n",
+    ));
+    // A gate of the turn that nobody asked for is asked about as any other.
+    let more = ["go", "--sandbox", "local", "--yes"];
+    let output = world.run(&prompt(&more));
+    let (said, beside) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert_eq!(output.status.code(), Some(0), "{beside}");
+    assert_eq!(said, "the answer\n\nand then it ran\n");
+    let place = |text: &str| {
+        beside
+            .find(text)
+            .unwrap_or_else(|| panic!("{text}: {beside}"))
+    };
+    assert!(
+        place("summed up") < place("user       Continue"),
+        "{beside}"
+    );
+    assert!(place("user       Continue") < place("echo ran"), "{beside}");
+    // Nothing is left over for whoever asks next.
+    let id = json(&world.run(&["session", "list", "--json"]))["sessions"][0]["id"].clone();
+    let again = world.run(&prompt(&["more", "--session", id.as_str().unwrap()]));
+    assert_eq!(again.stdout, b"(end of script)\n", "{again:?}");
+}
+
+#[test]
+fn each_event_up_to_the_last_turn_is_a_line() {
+    let world = world(&filled("the answer", "after_last: { text: noted }\n"));
+    let output = world.run(&prompt(&["go", "--json"]));
+    let all = lines(&output);
+    let kinds: Vec<_> = all.iter().map(|it| it["type"].as_str().unwrap()).collect();
+    let wanted = ["turn_end", "compaction_start", "compaction_end", "turn_end"];
+    let found: Vec<_> = kinds.iter().filter(|it| wanted.contains(it)).collect();
+    assert_eq!(found, wanted.iter().collect::<Vec<_>>());
+    assert_eq!(outcome(&output)["answer"], "the answer\n\nnoted");
+}
+
+#[test]
+fn how_the_last_turn_ended_is_how_it_ended() {
+    let world = world(&filled("the answer", "  - { error: invalid_request }\n"));
+    let output = world.run(&prompt(&["go", "--json"]));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let last = outcome(&output);
+    assert_eq!(
+        (&last["end"], &last["error"]["code"]),
+        (&"error".into(), &"error".into())
+    );
+    assert_eq!(last["answer"], "the answer");
+}
+
+#[test]
+fn a_result_is_kept_also_if_the_agent_goes_on() {
+    let world = world(&filled(
+        "---RESULT_START---\\n{\\\"n\\\": 1}\\n---RESULT_END---",
+        "after_last: { text: noted }\n",
+    ));
+    world.write(
+        "project/n.json",
+        "{\"type\":\"object\",\"required\":[\"n\"]}",
+    );
+    let output = world.run(&prompt(&["go", "--schema", "n.json", "--json"]));
+    let last = outcome(&output);
+    assert_eq!(output.status.code(), Some(0), "{last}");
+    assert_eq!(last["result"]["n"], 1, "{last}");
+    let turns = lines(&output)
+        .into_iter()
+        .filter(|it| it["type"] == "turn_end");
+    assert_eq!(turns.count(), 2);
+}
+
+#[test]
+fn who_is_told_to_go_on_has_the_model_and_the_limits_of_the_prompt() {
+    let world = world(&filled("the answer", "after_last: { text: noted }\n"));
+    // Nothing is left for another turn, which is no failure.
+    let output = world.run(&prompt(&["go", "--max-turns", "2"]));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(output.stdout, b"the answer\n");
+    // The summary is the third call of the model, and not one of the prompt.
+    let output = world.run(&prompt(&["go", "--max-turns", "3"]));
+    assert_eq!(output.stdout, b"the answer\n\nnoted\n", "{output:?}");
+
+    world.write(
+        "project/other.yaml",
+        "{ steps: [], after_last: { text: other } }",
+    );
+    let other = ["prompt", "hi", "--json", "--model", "scripted:other.yaml"];
+    let id = outcome(&world.run(&other))["session"].clone();
+    let script = filled("the answer", "after_last: { text: noted }\n");
+    let script = script.replace("steps:\n", "steps:\n  - { text: one more }\n");
+    world.write("project/agent.yaml", &script);
+    let output = world.run(&prompt(&["go", "--session", id.as_str().unwrap()]));
+    assert_eq!(output.stdout, b"the answer\n\nnoted\n", "{output:?}");
+}

@@ -1,0 +1,169 @@
+//! Sessions in a folder in which nothing can be written.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::support::{World, json, outcome, waits_at_a_gate};
+
+const SCRIPT: &str = "\
+steps:
+  - tool_calls: [{ name: bash, args: { command: 'echo hi' } }]
+  - text: 'It said: ${last_tool_result}'
+";
+
+fn ready() -> World {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    world.set("RYE_STATE_DIR", world.path("state").to_str().unwrap());
+    world.write("project/agent.yaml", SCRIPT);
+    assert!(world.run(&["init"]).status.success());
+    world
+}
+
+fn answered(world: &World) -> String {
+    let output = world.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
+    outcome(&output)["session"].as_str().unwrap().to_owned()
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether a folder can be made read-only for us.
+#[expect(clippy::print_stdout, reason = "whoever reads the output must know")]
+fn can() -> bool {
+    let can = || Command::new("unshare").args(["-m", "true"]).status();
+    if is_root() && !can().is_ok_and(|status| status.success()) {
+        println!("not tried: this root may not mount");
+        return false;
+    }
+    true
+}
+
+/// Runs `rye` where the folder of the state is on a disk that is read-only. Root may write
+/// whatever a file's mode says, so for it that is so in earnest.
+fn read_only(world: &World, args: &[&str]) -> Output {
+    let state = world.path("state");
+    let rye = world.command();
+    if !is_root() {
+        let modes = |folder: u32, file: u32| {
+            let set = |path: &Path, mode: u32| {
+                fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            };
+            set(&state, 0o700);
+            for entry in fs::read_dir(&state).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_file() {
+                    set(&path, file);
+                }
+            }
+            set(&state, folder);
+        };
+        modes(0o500, 0o400);
+        let output = world.run(args);
+        modes(0o700, 0o600);
+        return output;
+    }
+    let script = "mount --bind \"$0\" \"$0\" && mount -o remount,ro,bind \"$0\" && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script]).arg(state);
+    command.arg(rye.get_program()).args(args).env_clear();
+    command.envs(
+        rye.get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    command.current_dir(rye.get_current_dir().unwrap());
+    command.output().unwrap()
+}
+
+/// What lies in a folder, by name and content.
+fn lies_in(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let files = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
+    let files = files.filter(|path| path.is_file());
+    let mut files: Vec<_> = files
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn what_was_written_can_be_read_where_nothing_can_be() {
+    if !can() {
+        return;
+    }
+    let world = ready();
+    let id = answered(&world);
+    let before = lies_in(&world.path("state"));
+    for args in [
+        &["session", "list"][..],
+        &["session", "show", &id],
+        &["session", "verify", &id],
+        &["session", "export", &id, "--output", "work.jsonl"],
+        &["replay", &id],
+        &["gate", "list"],
+    ] {
+        let output = read_only(&world, args);
+        assert!(output.status.success(), "{args:?}: {output:?}");
+    }
+    let listed = json(&read_only(&world, &["session", "list", "--json"]));
+    assert_eq!(listed["sessions"][0]["id"], id);
+    assert!(
+        world
+            .run(&["session", "verify", "work.jsonl"])
+            .status
+            .success()
+    );
+    for args in [
+        &["prompt", "go", "--model", "scripted:agent.yaml"][..],
+        &["prompt", "go", "--session", &id],
+        &["session", "rm", &id],
+    ] {
+        let output = read_only(&world, args);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
+        assert!(told.contains("sessions.db can only be read here"), "{told}");
+        assert!(told.contains("export RYE_STATE_DIR="), "{told}");
+    }
+    let health = read_only(&world, &["doctor"]);
+    let told = String::from_utf8_lossy(&health.stdout);
+    assert!(told.contains("nothing can be added"), "{told}");
+    assert!(lies_in(&world.path("state")) == before);
+}
+
+/// What was written last may not be in the file yet.
+#[test]
+fn what_a_killed_process_left_can_be_read_where_nothing_can_be_written() {
+    if !can() {
+        return;
+    }
+    let world = ready();
+    let mut prompt = world.command();
+    let asked = ["prompt", "go", "--model", "scripted:agent.yaml"];
+    prompt.args(asked).args(["--sandbox", "local"]);
+    waits_at_a_gate(prompt.spawn().unwrap());
+    let log = world.path("state/sessions.db-wal");
+    assert!(fs::metadata(&log).unwrap().len() > 0);
+    let before = lies_in(&world.path("state"));
+    let listed = json(&read_only(&world, &["session", "list", "--json"]));
+    assert_eq!(
+        listed["pending_gates"].as_array().unwrap().len(),
+        1,
+        "{listed}"
+    );
+    let id = listed["sessions"][0]["id"].as_str().unwrap();
+    let shown = read_only(&world, &["session", "show", id]);
+    assert!(shown.status.success(), "{shown:?}");
+    assert!(lies_in(&world.path("state")) == before);
+
+    // Without its index the log cannot be read by those who may not write one.
+    fs::remove_file(world.path("state/sessions.db-shm")).unwrap();
+    let refused = read_only(&world, &["session", "list"]);
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(told.contains("Copy the folder"), "{told}");
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    assert_eq!(listed["pending_gates"].as_array().unwrap().len(), 1);
+}

@@ -1,0 +1,190 @@
+//! `rye execute --async` and `rye run`: runs in the background, and what is left of them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use crate::support::{World, assert_transcript, json, told};
+use lillux::process::Handle;
+
+fn tool(command: &str) -> String {
+    format!(
+        "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/bash/bash\nconfig:\n  command: '{command}'\n"
+    )
+}
+
+/// A world with tools: one that ends well, one that fails, one that waits to be ended.
+fn ready() -> World {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    assert!(world.run(&["init"]).status.success());
+    for (name, command) in [
+        ("good", "echo working"),
+        ("bad", "echo working; exit 3"),
+        (
+            "endless",
+            "sleep 600 & echo $! >pid.new; mv pid.new pid; wait",
+        ),
+    ] {
+        world.write(&format!("project/.ai/tools/{name}.yaml"), &tool(command));
+    }
+    assert!(world.run(&["sign", "--all"]).status.success());
+    world
+}
+
+/// Starts a tool in the background.
+fn start(world: &World, tool: &str) -> String {
+    let document = json(&world.run(&["execute", tool, "--async", "--json"]));
+    assert_eq!(document["run"]["state"], "running", "{document}");
+    document["run"]["id"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn state(world: &World, id: &str) -> String {
+    let document = json(&world.run(&["run", "status", id, "--json"]));
+    document["run"]["state"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn folder(world: &World, id: &str) -> std::path::PathBuf {
+    world.path(&format!("user/.local/state/rye/runs/{id}"))
+}
+
+#[test]
+fn a_run_is_started_followed_and_looked_at() {
+    let world = ready();
+    let mut transcript = world.transcript(&["run list", "execute --async good --quiet"]);
+    let id = transcript
+        .lines()
+        .find(|line| line.len() == 20 && line.starts_with("20"))
+        .unwrap()
+        .to_owned();
+    transcript += &world.transcript(&[
+        &format!("run tail {id} --follow"),
+        &format!("run status {id}"),
+        &format!("run status {id} --json"),
+        &format!("run cancel {id}"),
+        "run list",
+    ]);
+    let failed = start(&world, "bad");
+    transcript += &world.transcript(&[
+        &format!("run tail {failed} --follow --json"),
+        &format!("run status {failed}"),
+        "run list",
+    ]);
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn a_run_that_is_cancelled_ends_with_all_it_started() {
+    let world = ready();
+    let id = start(&world, "endless");
+    let lookup = [world.path("project")];
+    // The tool says in a file that it has begun.
+    while !world.path("project/pid").exists() {
+        lillux::watch::paths(&lookup, Some(Duration::from_millis(200))).ok();
+    }
+    let sleeper: i32 = world.read("project/pid").trim().parse().unwrap();
+    let sleeper = Handle::of_running(sleeper).unwrap();
+    assert_eq!(state(&world, &id), "running");
+    let output = world.run(&["run", "cancel", &id]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(!sleeper.is_alive().unwrap());
+    let mut transcript = told("rye run cancel RUN", &output);
+    transcript += &world.transcript(&[
+        &format!("run cancel {id} --json"),
+        &format!("run tail {id} --follow"),
+        "run list",
+    ]);
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn a_run_whose_process_is_gone_without_a_result_is_lost() {
+    let world = ready();
+    let id = start(&world, "endless");
+    while !world.path("project/pid").exists() {
+        lillux::watch::paths(&[world.path("project")], Some(Duration::from_millis(200))).ok();
+    }
+    let text = fs::read_to_string(folder(&world, &id).join("handle")).unwrap();
+    let handle: Handle = text.trim().parse().unwrap();
+    handle.kill(Duration::ZERO).unwrap();
+    assert_eq!(state(&world, &id), "lost");
+    // Another process with its number is not it.
+    let me = i32::try_from(std::process::id()).unwrap();
+    let (_, rest) = text.split_once(':').unwrap();
+    fs::write(folder(&world, &id).join("handle"), format!("{me}:{rest}")).unwrap();
+    assert_eq!(state(&world, &id), "lost");
+}
+
+#[test]
+fn nobody_else_may_read_what_is_written_down() {
+    let world = ready();
+    let id = start(&world, "good");
+    world.run(&["run", "tail", &id, "--follow"]);
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let folder = folder(&world, &id);
+    assert_eq!(mode(&folder), 0o700);
+    assert_eq!(mode(folder.parent().unwrap()), 0o700);
+    let files = fs::read_dir(&folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let files: Vec<_> = files.collect();
+    assert_eq!(files.len(), 4, "{files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+}
+
+#[test]
+fn runs_are_found_by_the_beginning_of_their_id() {
+    let world = ready();
+    let id = start(&world, "good");
+    world.run(&["run", "tail", &id, "--follow"]);
+    assert_eq!(state(&world, &id[..id.len() - 1]), "success");
+    assert_transcript!(world.transcript(&["run status nothing", "run tail 1999", "run cancel x"]));
+}
+
+#[test]
+fn a_run_that_is_over_can_be_removed_and_one_that_is_not_cannot() {
+    let world = ready();
+    let (good, endless) = (start(&world, "good"), start(&world, "endless"));
+    world.run(&["run", "tail", &good, "--follow"]);
+    let mut transcript = world.transcript(&[&format!("run rm {endless}")]);
+    assert!(folder(&world, &endless).exists());
+    // The tool says in a file that it has begun.
+    while !world.path("project/pid").exists() {
+        lillux::watch::paths(&[world.path("project")], Some(Duration::from_millis(200))).ok();
+    }
+    assert!(world.run(&["run", "cancel", &endless]).status.success());
+    transcript += &world.transcript(&[
+        &format!("run rm {endless} --json"),
+        &format!("run rm {good}"),
+        &format!("run rm {good}"),
+        "run list",
+    ]);
+    assert!(!folder(&world, &endless).exists());
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn a_cancelled_run_says_when_it_ended() {
+    let world = ready();
+    let id = start(&world, "endless");
+    while !world.path("project/pid").exists() {
+        lillux::watch::paths(&[world.path("project")], Some(Duration::from_millis(200))).ok();
+    }
+    assert!(world.run(&["run", "cancel", &id]).status.success());
+    let document = json(&world.run(&["run", "status", &id, "--json"]));
+    assert_eq!(document["run"]["state"], "cancelled", "{document}");
+    let (started, ended) = (&document["run"]["started_at"], &document["run"]["ended_at"]);
+    assert!(ended.as_str() > started.as_str(), "{document}");
+    assert_eq!(
+        document["result"]["error"]["code"], "cancelled",
+        "{document}"
+    );
+}

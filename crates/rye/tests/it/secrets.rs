@@ -1,0 +1,250 @@
+//! Secrets that were put into a call come back from nowhere: not to a terminal, not to a
+//! client, and into no record.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use crate::mcp_support::appears;
+use crate::mcp_support::stdio::Client;
+use crate::support::World;
+use serde_json::{Value, json};
+
+/// A server that tells its environment in every way that it has.
+const SERVER: &str = r#"
+import json, os, sys
+
+def say(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+key = os.environ["API_KEY"]
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    method, params = message["method"], message.get("params") or {}
+    if method == "initialize":
+        result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "test", "version": "1"}}
+    elif method == "tools/list":
+        result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("tell", "text", "wrong")]}
+    elif params["name"] == "tell":
+        token = params.get("_meta", {}).get("progressToken")
+        if token is not None:
+            say({"method": "notifications/progress",
+                 "params": {"progressToken": token, "progress": 1, "message": "with " + key}})
+        result = {"content": [], "structuredContent": {"env": dict(os.environ), key: [key]}}
+    elif params["name"] == "text":
+        result = {"content": [{"type": "text", "text": json.dumps("it is " + key)}]}
+    else:
+        say({"id": message["id"], "error": {"code": -1, "message": "not " + key, "data": {"was": key}}})
+        continue
+    say({"id": message["id"], "result": result})
+"#;
+
+const SECRET: &str = "open\"sesame-4711";
+
+/// A project with a key, a `.env` and a server that has a secret of the vault.
+fn ready() -> World {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    assert!(world.run(&["init"]).status.success());
+    world.write("server.py", SERVER);
+    let server = world.path("server.py");
+    let add = ["mcp", "add", "s", "--secret", "API_KEY", "--", "python3"];
+    let add = [&add[..], &[server.to_str().unwrap()]].concat();
+    let added = world.feed(&add, format!("{SECRET}\n").as_bytes());
+    assert!(added.status.success(), "{added:?}");
+    let discovered = world.run(&["mcp", "discover", "s"]);
+    assert!(discovered.status.success(), "{discovered:?}");
+    let flow = "version: \"1.0.0\"\ntool_type: graph\n\
+        executor_id: rye/core/runtimes/state-graph/runtime\n\
+        permissions: [\"rye.execute.tool.*\"]\n\
+        config:\n  start: go\n  nodes:\n    go:\n      action: { primary: execute, \
+        item_type: tool, item_id: mcp/s/tell, params: {} }\n      assign: { all: '${result}' }\n      \
+        next: done\n    done: { type: return, output: { all: '${state.all}' } }\n";
+    world.write("project/.ai/tools/flow.yaml", flow);
+    assert!(world.run(&["sign", "flow"]).status.success());
+    world
+}
+
+fn both(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+    format!("{out}{err}")
+}
+
+/// That a text has no trace of a secret, and that it would have had one.
+fn is_masked(text: &str) {
+    assert!(!text.contains("sesame"), "{text}");
+    assert!(text.contains("[masked]"), "{text}");
+}
+
+/// That no file below a folder has a trace of a secret.
+fn nowhere_in(folder: &Path, secret: &str) {
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if entry.file_type().unwrap().is_dir() {
+            nowhere_in(&path, secret);
+        } else if let Ok(bytes) = fs::read(&path) {
+            let text = String::from_utf8_lossy(&bytes);
+            assert!(!text.contains(secret), "{}: {text}", path.display());
+        }
+    }
+}
+
+/// What came of a run in the background, once it has ended.
+fn ended(world: &World, started: &Output) -> String {
+    let id = String::from_utf8(started.stdout.clone()).unwrap();
+    let folder = world.path("user/.local/state/rye/runs").join(id.trim());
+    appears(&folder.join("result.json"));
+    both(&world.run(&["run", "status", id.trim()])) + &both(&world.run(&["run", "tail", id.trim()]))
+}
+
+#[test]
+fn a_secret_of_the_vault_does_not_come_back_from_a_server() {
+    let world = ready();
+    for args in [
+        &["execute", "mcp/s/tell"][..],
+        &["execute", "mcp/s/tell", "--json"],
+        &["execute", "mcp/s/text"],
+        &["execute", "mcp/s/wrong", "--json"],
+        &["mcp", "call", "s", "tell"],
+        &["mcp", "call", "s", "wrong", "--json"],
+        &["graph", "run", "flow"],
+    ] {
+        is_masked(&both(&world.run(args)));
+    }
+    is_masked(&ended(
+        &world,
+        &world.run(&["execute", "mcp/s/tell", "--async"]),
+    ));
+    nowhere_in(&world.path("project"), "sesame");
+    nowhere_in(&world.path("user"), "sesame");
+}
+
+#[test]
+fn a_client_does_not_see_it_either() {
+    let world = ready();
+    let mut client = Client::connect(&world);
+    let arguments = json!({ "item_type": "tool", "item_id": "mcp/s/tell" });
+    let params = json!({
+        "name": "execute", "arguments": arguments, "_meta": { "progressToken": 7 },
+    });
+    let id = client.request("tools/call", &params);
+    loop {
+        let message = client.next().unwrap();
+        let text = message.to_string();
+        assert!(!text.contains("sesame"), "{text}");
+        if message["id"] == id {
+            assert!(text.contains("[masked]"), "{text}");
+            break;
+        }
+    }
+}
+
+#[test]
+fn what_the_projects_env_calls_a_secret_does_not_come_back_from_a_tool() {
+    let world = ready();
+    let text = "DB_PASSWORD=sesame-street\nGREETING=hello-there\nPIN_KEY=short\n";
+    world.write("project/.env", text);
+    let command = ". ./.env; echo $DB_PASSWORD $GREETING $PIN_KEY; echo $DB_PASSWORD | base64; \
+                   printf %s ${DB_PASSWORD%t} >&2; sleep 0.1; echo t >&2";
+    let bash = ["execute", "rye/bash/bash", "--command", command];
+    let output = both(&world.run(&bash));
+    is_masked(&output);
+    assert!(output.contains("[masked] hello-there short"), "{output}");
+    assert!(!output.contains("c2VzYW1l"), "{output}");
+    is_masked(&ended(
+        &world,
+        &world.run(&[&bash[..], &["--async"]].concat()),
+    ));
+    let json =
+        json!({ "command": ". ./.env; echo '{\"password\": \"'$DB_PASSWORD'\"}'" }).to_string();
+    is_masked(&both(&world.run(&[
+        "execute",
+        "rye/bash/bash",
+        "--json",
+        "--params",
+        &json,
+    ])));
+    nowhere_in(&world.path("user/.local"), "sesame");
+}
+
+#[test]
+fn output_that_is_too_long_is_kept_without_secrets() {
+    let world = ready();
+    world.write("project/.env", "DB_PASSWORD=sesame-street\n");
+    let command = "for i in $(seq 100000); do echo line $i ${DB_PASSWORD}; done";
+    crate::mcp_support::tool(&world, "long", command);
+    assert!(world.run(&["sign", "long"]).status.success());
+    let output = world.run(&["execute", "long"]);
+    assert!(output.status.success(), "{output:?}");
+    let aside = String::from_utf8(output.stderr).unwrap();
+    let hint = aside
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("hint: cat "));
+    let whole = fs::read_to_string(hint.unwrap()).unwrap();
+    assert_eq!(whole.lines().count(), 100_000);
+    assert!(whole.ends_with("line 100000 [masked]\n"));
+    nowhere_in(&world.path("user"), "sesame");
+}
+
+#[test]
+fn a_result_that_is_too_long_is_told_with_where_all_of_it_is() {
+    let world = World::new();
+    assert!(world.run(&["init"]).status.success());
+    let long = SERVER.replace("\"it is \" + key", "\"x\" * (3 << 20)");
+    world.write(
+        "server.py",
+        &long.replace("os.environ[\"API_KEY\"]", "\"none\""),
+    );
+    let server = world.path("server.py").display().to_string();
+    for args in [
+        &["mcp", "add", "s", "--", "python3", &server][..],
+        &["mcp", "discover", "s"],
+    ] {
+        let output = world.run(args);
+        assert!(output.status.success(), "{output:?}");
+    }
+    let output = world.run(&["execute", "mcp/s/text"]);
+    let aside = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        aside.contains("its result is longer than what is shown"),
+        "{aside}"
+    );
+    let hint = aside
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("hint: cat "));
+    let whole: Value = serde_json::from_slice(&fs::read(hint.unwrap()).unwrap()).unwrap();
+    assert!(whole["text"].as_str().unwrap().len() > 3 << 20);
+}
+
+#[test]
+fn no_tool_is_given_what_is_the_programs_own() {
+    let mut world = World::new();
+    assert!(world.run(&["init"]).status.success());
+    let models = "providers:\n  mine:\n    api: openai-chat\n    base_url: http://127.0.0.1:9/v1\n    \
+                  api_key_env: MY_LLM\n    models: { small: {} }\n  \
+                  other:\n    api: openai-chat\n    base_url: http://127.0.0.1:9/v1\n    \
+                  api_key_env: PATH\n    models: { tiny: {} }\n";
+    world.write("user/.ai/config/agent/models.yaml", models);
+    // What nobody has signed says nothing.
+    let foreign = models.replace("MY_LLM", "GREETING");
+    world.write("project/.ai/config/agent/models.yaml", &foreign);
+    for name in [
+        "MY_LLM",
+        "RYE_MCP_TOKEN",
+        "RYE_SIGNING_KEY",
+        "OPENROUTER_API_KEY",
+    ] {
+        world.set(name, "sesame");
+    }
+    world.set("RYE_MAX_TOKENS", "1000");
+    world.set("GREETING", "hello");
+    let output = world.run(&["execute", "rye/bash/bash", "--command", "env"]);
+    let all = both(&output);
+    assert!(output.status.success() && !all.contains("sesame"), "{all}");
+    for kept in ["RYE_MAX_TOKENS=1000", "GREETING=hello", "PATH=/"] {
+        assert!(all.contains(kept), "{kept}: {all}");
+    }
+}

@@ -1,0 +1,602 @@
+//! `rye session verify`, `export`, `import` and `fork`: a record that proves itself and can
+//! be taken elsewhere.
+
+use crate::support::{World, assert_transcript, json, outcome, waits_at_a_gate};
+use serde_json::Value;
+
+const SCRIPT: &str = "\
+steps:
+  - tool_calls: [{ name: bash, args: { command: 'echo hi' } }]
+  - text: 'It said: ${last_tool_result}'
+  - text: 'And again.'
+";
+
+fn ready() -> World {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    world.write("project/agent.yaml", SCRIPT);
+    assert!(world.run(&["init"]).status.success());
+    world
+}
+
+/// A session with one answered prompt.
+fn answered(world: &World) -> String {
+    let output = world.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
+    outcome(&output)["session"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn an_export_replaces_an_earlier_one_and_nothing_else_unasked() {
+    let world = ready();
+    let id = answered(&world);
+    world.write("project/precious.txt", "years of work\n");
+    for more in [&[][..], &["--script"]] {
+        let export = |file: &str| {
+            let args = [&["session", "export", &id, "--output", file], more].concat();
+            world.run(&args)
+        };
+        let refused = export("precious.txt");
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let told = String::from_utf8_lossy(&refused.stderr);
+        assert!(
+            told.contains("is no export") && told.contains("--force"),
+            "{told}"
+        );
+        assert_eq!(world.read("project/precious.txt"), "years of work\n");
+        let file = format!("o{}", more.len());
+        for _ in 0..2 {
+            assert!(export(&file).status.success());
+        }
+    }
+    let forced = [
+        "session",
+        "export",
+        &id,
+        "--output",
+        "precious.txt",
+        "--force",
+    ];
+    assert!(world.run(&forced).status.success());
+    assert!(
+        world
+            .run(&["session", "verify", "precious.txt"])
+            .status
+            .success()
+    );
+}
+
+#[test]
+fn a_session_is_verified_here_and_from_its_file() {
+    let world = ready();
+    let id = answered(&world);
+    let mut transcript = world.transcript(&[
+        &format!("session verify {id}"),
+        &format!("session export {id} --output work.jsonl"),
+        "session verify work.jsonl",
+        "session import work.jsonl",
+    ]);
+    let text = world
+        .read("project/work.jsonl")
+        .replace("It said", "It sang");
+    world.write("project/sung.jsonl", &text);
+    let cut: Vec<_> = text.lines().take(3).collect();
+    world.write("project/cut.jsonl", &cut.join("\n"));
+    let more = format!("{}x", world.read("project/work.jsonl"));
+    world.write("project/more.jsonl", &more);
+    transcript += &world.transcript(&[
+        "session verify more.jsonl",
+        "session verify sung.jsonl",
+        "session verify cut.jsonl",
+        "session import cut.jsonl",
+        "session verify agent.yaml",
+        "session verify none",
+    ]);
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn a_database_in_which_somebody_wrote_is_found_out() {
+    let world = ready();
+    let id = answered(&world);
+    write_in(
+        &world,
+        "UPDATE engine_log SET doc = replace(doc, 'echo hi', 'echo ho') WHERE kind = 'entry'",
+    );
+    let output = world.run(&["session", "verify", &id, "--json"]);
+    assert_eq!(output.status.code(), Some(3));
+    let faults = &json(&output)["sessions"][0]["faults"];
+    assert_eq!(faults[0]["trouble"], "altered", "{faults}");
+    assert_eq!(faults.as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn altered_rows_of_the_database_are_found() {
+    let world = ready();
+    let id = answered(&world);
+    assert!(world.run(&["session", "verify", &id]).status.success());
+    let sessions = "UPDATE engine_sessions SET doc = json_set(doc, ";
+    let threads = "UPDATE engine_threads SET doc = json_set(doc, ";
+    let items = "UPDATE engine_log SET doc = json_set(doc, ";
+    for (statement, back) in [
+        (sessions, "'$.workspace', '/elsewhere')"),
+        (sessions, "'$.sandbox.kind', 'local')"),
+        (sessions, "'$.model', 'other')"),
+        (sessions, "'$.metadata.role', 'other')"),
+        (sessions, "'$.limits.turns', 1000)"),
+        (sessions, "'$.status', 'paused')"),
+        (threads, "'$.model', 'other')"),
+        (threads, "'$.metadata.role', 'other')"),
+        (threads, "'$.status', 'archived')"),
+        (threads, "'$.used.micro_dollars', 7)"),
+        (items, "'$.content', 'something else') WHERE kind = 'item'"),
+        (
+            items,
+            "'$.author', json_object('name', 'bob')) WHERE kind = 'item'",
+        ),
+    ] {
+        let copy = ["engine_sessions", "engine_threads", "engine_log"];
+        let copies = copy.map(|it| format!("CREATE TABLE copy_{it} AS SELECT * FROM {it};"));
+        batch_in(&world, &copies.concat());
+        write_in(&world, &format!("{statement}{back}"));
+        let output = world.run(&["session", "verify", &id]);
+        assert_eq!(output.status.code(), Some(3), "{statement}{back}");
+        let restore = |it: &str| {
+            let key = "number";
+            format!(
+                "UPDATE {it} SET doc = (SELECT doc FROM copy_{it} AS c WHERE c.{key} = {it}.{key}); \
+                 DROP TABLE copy_{it};"
+            )
+        };
+        batch_in(&world, &copy.map(restore).concat());
+        let output = world.run(&["session", "verify", &id]);
+        assert!(output.status.success(), "{output:?}");
+    }
+    write_in(
+        &world,
+        "UPDATE engine_threads SET usage = json_set(usage, '$.micro_dollars', 9)",
+    );
+    let output = world.run(&["session", "verify", &id]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+}
+
+#[test]
+fn altered_file_is_not_imported_unless_that_is_allowed() {
+    let world = ready();
+    let id = answered(&world);
+    let file = world.run(&["session", "export", &id]).stdout;
+    assert!(world.run(&["session", "rm", &id]).status.success());
+    // Altered by somebody who knows the format: the checksum is right, the signatures are not.
+    let text = String::from_utf8(file).unwrap();
+    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    let mut session: Value = serde_json::from_str(&lines[1]).unwrap();
+    session["session"]["sandbox"]["kind"] = "local".into();
+    lines[1] = session.to_string();
+    let last = lines.pop().unwrap();
+    let body = lines.join("\n") + "\n";
+    let mut end: Value = serde_json::from_str(&last).unwrap();
+    end["end"]["hash"] = lillux::Hash::of(&body).to_hex().into();
+    let altered = format!("{body}{end}\n");
+    let refused = world.feed(&["session", "import", "-", "--json"], altered.as_bytes());
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    assert!(!world.run(&["session", "show", &id]).status.success());
+    let allow = ["session", "import", "-", "--allow-unverified"];
+    let imported = world.feed(&allow, altered.as_bytes());
+    assert!(imported.status.success(), "{imported:?}");
+    for args in [&["session", "list"][..], &["session", "show", &id]] {
+        let shown = world.run(args);
+        let shown = String::from_utf8_lossy(&shown.stdout);
+        assert!(shown.contains("imported unverified"), "{shown}");
+    }
+    // It stays so, whatever is signed in it from now on.
+    let more = [
+        "prompt",
+        "more",
+        "--session",
+        &id,
+        "--model",
+        "scripted:agent.yaml",
+    ];
+    world.run(&more);
+    let output = world.run(&["session", "verify", &id]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+}
+
+#[test]
+fn many_prompts_at_once_on_one_database_all_succeed() {
+    const COUNT: usize = 32;
+    let world = ready();
+    world.write("project/agent.yaml", "steps: [{ text: hello }]\n");
+    let start = |_| {
+        let mut prompt = world.command();
+        prompt.args(["prompt", "go", "--model", "scripted:agent.yaml"]);
+        let piped = std::process::Stdio::piped;
+        prompt.stdout(piped()).stderr(piped()).spawn().unwrap()
+    };
+    let all: Vec<_> = (0..COUNT).map(start).collect();
+    for one in all {
+        let output = one.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), COUNT);
+}
+
+#[test]
+fn what_was_altered_so_that_nobody_can_read_it_is_found_out_with_its_place() {
+    let world = ready();
+    let id = answered(&world);
+    write_in(
+        &world,
+        "UPDATE engine_log SET doc = '{' || doc WHERE kind = 'entry' AND doc LIKE '%echo hi%'",
+    );
+    let shown = world.run(&["session", "verify", &id]);
+    let said = String::from_utf8_lossy(&shown.stderr);
+    assert_eq!(shown.status.code(), Some(3), "{said}");
+    assert!(said.contains("the store cannot be read: entry "), "{said}");
+}
+
+#[test]
+fn a_session_that_cannot_be_read_hides_no_other() {
+    let world = ready();
+    let (broken, whole) = (answered(&world), answered(&world));
+    write_in(
+        &world,
+        &format!(
+            "UPDATE engine_sessions SET doc = replace(doc, 'status', 'x') WHERE id = '{broken}'"
+        ),
+    );
+    let listed = world.run(&["session", "list"]);
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    let line = |id: &str| listed.lines().find(|line| line.contains(id)).unwrap();
+    assert!(line(&broken).contains("cannot be read"), "{listed}");
+    assert!(!line(&whole).contains("cannot be read"), "{listed}");
+    assert!(world.run(&["session", "verify", &whole]).status.success());
+    let shown = world.run(&["session", "verify", &broken]);
+    let said = String::from_utf8_lossy(&shown.stderr);
+    assert_eq!(shown.status.code(), Some(3), "{said}");
+    assert!(said.contains(&format!("session {broken}: ")), "{said}");
+}
+
+#[test]
+fn a_gate_or_a_task_that_was_removed_is_missed() {
+    let world = ready();
+    let tasks = "\
+steps:
+  - tool_calls:
+      - { name: task, args: { prompt: x, model: 'scripted:other.yaml' } }
+      - { name: bash, args: { command: 'echo hi' } }
+  - text: done
+";
+    world.write("project/agent.yaml", tasks);
+    world.write("project/other.yaml", "steps: [{ text: ok }]\n");
+    let args = ["prompt", "go", "--model", "scripted:agent.yaml", "--json"];
+    let mut command = world.command();
+    let command = command.args(args).args(["--sandbox", "local", "--yes"]);
+    let output = command.output().unwrap();
+    let id = outcome(&output)["session"].as_str().unwrap().to_owned();
+    let missing = || {
+        let verified = world.run(&["session", "verify", &id, "--json"]);
+        let faults = json(&verified)["sessions"][0]["faults"].clone();
+        let faults = faults.as_array().unwrap().clone();
+        let troubles = faults.iter().map(|it| it["trouble"].clone());
+        (verified.status.code(), troubles.collect::<Vec<_>>())
+    };
+    assert_eq!(missing(), (Some(0), vec![]));
+    write_in(&world, "DELETE FROM engine_decision_gates");
+    assert_eq!(missing(), (Some(3), vec!["missing".into()]));
+    let removed = world.run(&["session", "list", "--json"]);
+    let listed = json(&removed)["sessions"].as_array().unwrap().clone();
+    let mut ids = listed.iter().map(|it| it["id"].as_str().unwrap());
+    let task = ids.find(|it| it.starts_with("task-")).unwrap();
+    let removed = world.run(&["session", "rm", task]);
+    assert!(removed.status.success(), "{removed:?}");
+    assert_eq!(missing(), (Some(3), vec!["missing".into(); 2]));
+}
+
+/// Tasks are taken in before the session that they belong to.
+#[test]
+fn an_import_that_was_cut_off_is_made_good_by_another() {
+    let world = ready();
+    let tasks = "\
+steps:
+  - tool_calls:
+      - { name: task, args: { prompt: x, model: 'scripted:other.yaml' } }
+      - { name: task, args: { prompt: y, model: 'scripted:other.yaml' } }
+  - text: done
+";
+    world.write("project/agent.yaml", tasks);
+    world.write("project/other.yaml", "steps: [{ text: ok }]\n");
+    let output = world.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
+    let id = outcome(&output)["session"].as_str().unwrap().to_owned();
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    let mut listed = listed["sessions"].as_array().unwrap().iter();
+    let task = listed.find_map(|it| it["id"].as_str().filter(|id| id.starts_with("task-")));
+    let well = |args: &[&str]| {
+        let output = world.run(args);
+        assert!(output.status.success(), "{output:?}");
+    };
+    well(&["session", "export", &id, "--output", "it.jsonl"]);
+    well(&["session", "export", task.unwrap(), "--output", "task.jsonl"]);
+    well(&["session", "rm", &id]);
+    // As if its process had been killed after the first of them.
+    well(&["session", "import", "task.jsonl"]);
+    well(&["session", "import", "it.jsonl"]);
+    well(&["session", "verify", &id]);
+    let twice = world.run(&["session", "import", "it.jsonl"]);
+    assert_eq!(twice.status.code(), Some(1), "{twice:?}");
+}
+
+/// Runs several statements.
+fn batch_in(world: &World, statements: &str) {
+    let database = find(&world.path("user"), "sessions.db").unwrap();
+    let db = rusqlite::Connection::open(database).unwrap();
+    db.execute_batch(statements).unwrap();
+}
+
+/// Changes the database as nobody should.
+fn write_in(world: &World, statement: &str) {
+    let database = find(&world.path("user"), "sessions.db").unwrap();
+    let db = rusqlite::Connection::open(database).unwrap();
+    assert!(db.execute(statement, []).unwrap() > 0);
+}
+
+/// What cannot be read stops the session, which says so; mended, it goes on with all that was
+/// asked.
+#[test]
+fn a_session_that_cannot_be_read_says_so_until_it_can() {
+    let world = ready();
+    let id = answered(&world);
+    let said = |output: &std::process::Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    write_in(
+        &world,
+        "UPDATE engine_log SET doc = '{' || doc WHERE kind = 'entry' AND doc LIKE '%echo hi%'",
+    );
+    let output = world.run(&["prompt", "more", "--session", &id]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("the store cannot be read"), "{told}");
+    let listed = said(&world.run(&["session", "list"]));
+    assert!(listed.contains("rye session resume"), "{listed}");
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    assert_eq!(listed["sessions"][0]["status"], "error");
+
+    write_in(
+        &world,
+        "UPDATE engine_log SET doc = substr(doc, 2) WHERE doc LIKE '{{%'",
+    );
+    let resumed = world.run(&["session", "resume", &id]);
+    assert!(said(&resumed).contains("And again."), "{resumed:?}");
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    assert_eq!(listed["sessions"][0]["status"], "running");
+    assert!(world.run(&["session", "verify", &id]).status.success());
+}
+
+/// Every line of a file is what the schema of the protocol says.
+#[test]
+fn what_is_exported_fits_the_published_schema() {
+    let world = ready();
+    let failing = "steps:\n  - tool_calls: [{ name: task, args: { prompt: x, model: 'scripted:none' } }, { name: none }]\n  - error: invalid_request\n";
+    world.write("project/agent.yaml", failing);
+    let output = world.run(&["prompt", "go", "--model", "scripted:agent.yaml"]);
+    assert_eq!(output.status.code(), Some(1));
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    let sessions = listed["sessions"].as_array().unwrap();
+    let id = sessions.last().unwrap()["id"].as_str().unwrap();
+    let file = world.run(&["session", "export", id]).stdout;
+    let schema = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/protocol.schema.json"
+    );
+    let mut schema: Value = serde_json::from_slice(&std::fs::read(schema).unwrap()).unwrap();
+    let defs = schema["$defs"].take();
+    let mut kinds = std::collections::BTreeSet::new();
+    for line in String::from_utf8(file).unwrap().lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let (kind, thing) = line.as_object().unwrap().iter().next().unwrap();
+        let of = match kind.as_str() {
+            "session" => "Session",
+            "thread" => "Thread",
+            "entry" => "Entry",
+            "item" => "QueueItem",
+            "event" => "Event",
+            _ => continue,
+        };
+        kinds.insert(of);
+        let only = serde_json::json!({ "$ref": format!("#/$defs/{of}"), "$defs": defs });
+        let validator = jsonschema::validator_for(&only).unwrap();
+        let wrong: Vec<_> = validator
+            .iter_errors(thing)
+            .map(|it| it.to_string())
+            .collect();
+        assert!(wrong.is_empty(), "{kind} {thing}: {wrong:?}");
+    }
+    assert_eq!(kinds.len(), 5, "{kinds:?}");
+}
+
+fn find(folder: &std::path::Path, name: &str) -> Option<std::path::PathBuf> {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if let Some(found) = find(&path, name) {
+                return Some(found);
+            }
+        } else if path.ends_with(name) {
+            return Some(path);
+        }
+    }
+    None
+}
+
+#[test]
+fn a_session_goes_on_on_another_machine() {
+    let here = ready();
+    let id = answered(&here);
+    let file = here.run(&["session", "export", &id]).stdout;
+    let there = ready();
+    // Whose key signed it, nobody knows here.
+    let refused = there.feed(&["session", "import", "-"], &file);
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    assert!(!there.run(&["session", "show", &id]).status.success());
+    trust(&there, &here);
+    let imported = there.feed(&["session", "import", "-"], &file);
+    assert!(imported.status.success(), "{imported:?}");
+    let output = there.run(&["session", "verify", &id]);
+    assert!(output.status.success(), "{output:?}");
+    let more = there.run(&[
+        "prompt",
+        "more",
+        "--session",
+        &id,
+        "--model",
+        "scripted:agent.yaml",
+    ]);
+    assert_eq!(String::from_utf8_lossy(&more.stdout), "And again.\n");
+    assert!(there.run(&["session", "verify", &id]).status.success());
+}
+
+/// A file of a session that waits to run what was approved where it comes from; it works in
+/// the folder that it did.
+fn approved_elsewhere(here: &World) -> (String, Vec<u8>) {
+    let script = SCRIPT.replace("echo hi", "touch ran");
+    here.write("project/agent.yaml", &script);
+    let asked = ["prompt", "go", "--model", "scripted:agent.yaml"];
+    let output = here
+        .command()
+        .args(asked)
+        .args(["--sandbox", "local", "--no-wait"])
+        .output()
+        .unwrap();
+    assert!(!here.path("project/ran").exists(), "{output:?}");
+    let gates = json(&here.run(&["gate", "list", "--json"]));
+    let gate = &gates["gates"][0];
+    let approved = here.run(&["gate", "approve", gate["id"].as_str().unwrap()]);
+    assert!(approved.status.success(), "{approved:?}");
+    let id = gate["origin"]["session"].as_str().unwrap().to_owned();
+    let file = here.run(&["session", "export", &id]).stdout;
+    (id, file)
+}
+
+/// Whoever gives somebody a file does not approve anything in their place.
+#[test]
+fn what_a_stranger_approved_is_asked_again() {
+    let mut nobody = World::new();
+    nobody.set("USER", "mallory");
+    for (here, why) in [
+        (nobody, "nobody signed the decision"),
+        (ready(), "which is not trusted"),
+    ] {
+        let (id, file) = approved_elsewhere(&here);
+        let there = ready();
+        let script = here.read("project/agent.yaml");
+        there.write("project/agent.yaml", &script);
+        there.write("project/work.jsonl", std::str::from_utf8(&file).unwrap());
+        let verified = there.run(&["session", "verify", "work.jsonl"]);
+        assert_eq!(verified.status.code(), Some(3));
+        let told = String::from_utf8_lossy(&verified.stdout);
+        assert!(told.contains(why), "{told}");
+        let refused = there.feed(&["session", "import", "-"], &file);
+        assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+        let allow = ["session", "import", "-", "--allow-unverified"];
+        let imported = there.feed(&allow, &file);
+        assert!(imported.status.success(), "{imported:?}");
+        let told = String::from_utf8_lossy(&imported.stdout);
+        assert!(told.contains("1 decision is asked again here:"), "{told}");
+        assert!(told.contains(why), "{told}");
+        let mut resumed = there.command();
+        let resumed = resumed.args(["session", "resume", &id]).spawn().unwrap();
+        waits_at_a_gate(resumed);
+        assert!(!here.path("project/ran").exists());
+        let gates = json(&there.run(&["gate", "list", "--json"]));
+        let gate = gates["gates"][0]["id"].as_str().unwrap();
+        let approved = there.run(&["gate", "approve", gate]);
+        assert!(approved.status.success(), "{approved:?}");
+        let output = there.run(&["session", "resume", &id]);
+        assert!(here.path("project/ran").exists(), "{output:?}");
+    }
+}
+
+/// Whom one trusts, one trusts with a decision too.
+#[test]
+fn what_somebody_trusted_approved_runs() {
+    let here = ready();
+    let (id, file) = approved_elsewhere(&here);
+    let there = ready();
+    trust(&there, &here);
+    let script = here.read("project/agent.yaml");
+    there.write("project/agent.yaml", &script);
+    let imported = there.feed(&["session", "import", "-", "--json"], &file);
+    assert_eq!(
+        json(&imported)["decisions_not_counted"],
+        serde_json::json!([])
+    );
+    let output = there.run(&["session", "resume", &id]);
+    assert!(here.path("project/ran").exists(), "{output:?}");
+}
+
+/// Trusts the key of another machine.
+fn trust(there: &World, here: &World) {
+    let key = here.run(&["keys", "show"]).stdout;
+    let shown = String::from_utf8(key).unwrap();
+    let start = shown.find("-----BEGIN").unwrap();
+    there.write("project/ada.pem", &shown[start..]);
+    let trusted = there.run(&["keys", "trust", "ada.pem", "--yes"]);
+    assert!(trusted.status.success(), "{trusted:?}");
+}
+
+#[test]
+fn a_fork_shares_the_past_up_to_an_entry() {
+    let world = ready();
+    let id = answered(&world);
+    let shown = json(&world.run(&["session", "show", &id, "--json"]));
+    let entries = shown["threads"][0]["entries"].as_array().unwrap();
+    let first = entries[0]["id"].as_str().unwrap();
+    let forked = world.run(&["session", "fork", &id, "--at", first, "--json"]);
+    let fork = json(&forked)["session"].as_str().unwrap().to_owned();
+    assert!(world.run(&["session", "verify", &fork]).status.success());
+    let shown = json(&world.run(&["session", "show", &fork, "--json"]));
+    let own = shown["threads"][0]["entries"].as_array().unwrap();
+    assert_eq!(own.len(), 1);
+    assert_eq!(own[0]["hash"], entries[0]["hash"]);
+    let unknown = world.run(&["session", "fork", &id, "--at", "nothing"]);
+    assert_eq!(unknown.status.code(), Some(1));
+}
+
+#[test]
+fn without_a_key_nothing_is_signed_and_verify_says_so() {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    world.write("project/agent.yaml", SCRIPT);
+    let id = answered(&world);
+    let output = world.run(&["session", "verify", &id]);
+    assert_eq!(output.status.code(), Some(3));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        told.contains("not signed") && told.contains("signed by nobody"),
+        "{told}"
+    );
+    for word in ["not as it was", "added"] {
+        assert!(!told.contains(word), "nobody altered it: {told}");
+    }
+    let verified = json(&world.run(&["session", "verify", &id, "--json"]));
+    let faults = verified["sessions"][0]["faults"].as_array().unwrap();
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert_eq!(faults[0]["trouble"], "signature");
+    // A seal stands for all that came before it.
+    assert!(world.run(&["init"]).status.success());
+    let more = [
+        "prompt",
+        "more",
+        "--session",
+        &id,
+        "--model",
+        "scripted:agent.yaml",
+    ];
+    assert!(world.run(&more).status.success());
+    assert!(world.run(&["session", "verify", &id]).status.success());
+    write_in(
+        &world,
+        "UPDATE engine_log SET doc = replace(doc, 'hi', 'ho') WHERE kind = 'entry'",
+    );
+    let output = world.run(&["session", "verify", &id]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("not as it was"));
+}

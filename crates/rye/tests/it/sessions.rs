@@ -1,0 +1,329 @@
+//! `rye prompt`, `rye session` and `rye gate`: an agent's work, whatever becomes of the
+//! process that does it.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, ChildStderr, Output};
+
+use crate::support::{World, assert_transcript, json, outcome, told};
+
+/// A model that runs a command and tells what came of it.
+const SCRIPT: &str = "\
+steps:
+  - tool_calls: [{ name: bash, args: { command: 'echo ran >> out.txt; cat out.txt' } }]
+  - text: 'It said: ${last_tool_result}'
+  - text: 'And again.'
+";
+
+const PROMPT: &[&str] = &["prompt", "go", "--model", "scripted:agent.yaml"];
+const UNCONFINED: &[&str] = &[
+    "prompt",
+    "go",
+    "--model",
+    "scripted:agent.yaml",
+    "--sandbox",
+    "local",
+];
+
+fn ready() -> World {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    world.write("project/agent.yaml", SCRIPT);
+    world
+}
+
+fn field(output: &Output, name: &str) -> String {
+    outcome(output)[name]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// A `rye prompt` that waits at a gate, ended when dropped.
+struct Waiting {
+    child: Child,
+    errors: BufReader<ChildStderr>,
+    gate: String,
+}
+
+impl Waiting {
+    /// Comes back once it has said which gate it waits at.
+    fn start(world: &World) -> Self {
+        let mut child = world.command().args(UNCONFINED).spawn().unwrap();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        let gate = String::new();
+        let mut waiting = Self {
+            child,
+            errors,
+            gate,
+        };
+        let (mut line, mut heard) = (String::new(), String::new());
+        while waiting.errors.read_line(&mut line).unwrap() > 0 {
+            if let Some((_, gate)) = line.split_once("rye gate approve ") {
+                gate.trim().clone_into(&mut waiting.gate);
+                return waiting;
+            }
+            heard.push_str(&line);
+            line.clear();
+        }
+        unreachable!("it ended without waiting: {heard}");
+    }
+
+    fn session(&self) -> String {
+        self.gate.split(':').nth(1).unwrap().to_owned()
+    }
+
+    /// What it printed from then on, and its exit code.
+    fn end(mut self) -> (String, String, Option<i32>) {
+        let (mut out, mut err) = (String::new(), String::new());
+        self.errors.read_to_string(&mut err).unwrap();
+        let mut stdout = self.child.stdout.take().unwrap();
+        stdout.read_to_string(&mut out).unwrap();
+        let code = self.child.wait().unwrap().code();
+        (out, err, code)
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn an_answer_goes_to_standard_output_and_the_work_to_standard_error() {
+    let world = ready();
+    let mut transcript =
+        world.transcript(&["session list", "prompt go --model scripted:agent.yaml"]);
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    let id = listed["sessions"][0]["id"].as_str().unwrap();
+    transcript += &world.transcript(&[
+        &format!("prompt once more --session {id} --quiet"),
+        "session list",
+        &format!("session show {id}"),
+        &format!("session rm {id}"),
+        "session list",
+        &format!("session show {id}"),
+        "gate list",
+    ]);
+    assert_transcript!(transcript);
+    // The command ran in memory.
+    assert!(!world.path("project/out.txt").exists());
+}
+
+#[test]
+fn a_script_reads_how_it_ended_in_the_last_line() {
+    let world = ready();
+    let output = world.run(&[PROMPT, &["--json"]].concat());
+    let document = outcome(&output);
+    assert_eq!(document["status"], "success");
+    assert_eq!(document["answer"], "It said: ran");
+    assert_eq!(document["end"], "end_turn");
+    let session = field(&output, "session");
+    let shown = json(&world.run(&["session", "show", &session, "--json"]));
+    let entries = shown["threads"][0]["entries"].as_array().unwrap();
+    let roles: Vec<_> = entries.iter().map(|entry| &entry["kind"]["role"]).collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "assistant"]);
+}
+
+#[test]
+fn what_cannot_be_is_told_with_the_next_command() {
+    let world = ready();
+    world.write("project/broken.yaml", "steps: [{ txt: a }]\n");
+    assert_transcript!(world.transcript(&[
+        "prompt go",
+        "prompt go --model scripted:agents.yaml",
+        "prompt go --model scripted:broken.yaml",
+        "prompt go --session nowhere",
+        "session resume nowhere",
+        "gate approve nowhere",
+        "gate approve gate:nowhere",
+    ]));
+}
+
+#[test]
+fn a_gate_is_opened_in_one_process_and_answered_from_another() {
+    let world = ready();
+    let waiting = Waiting::start(&world);
+    let gate = waiting.gate.clone();
+    let listed = json(&world.run(&["gate", "list", "--json"]));
+    assert_eq!(listed["gates"][0]["id"], gate.as_str());
+    assert_eq!(listed["gates"].as_array().unwrap().len(), 1);
+    let mut transcript = world.transcript(&[
+        "session list",
+        "gate list",
+        &format!("session show {}", waiting.session()),
+        &format!("session resume {}", waiting.session()),
+        &format!("session rm {}", waiting.session()),
+    ]);
+    assert!(!world.path("project/out.txt").exists());
+    transcript += &world.transcript(&[&format!("gate approve {gate}")]);
+    let (out, _, code) = waiting.end();
+    assert_eq!((out.as_str(), code), ("It said: ran\n", Some(0)));
+    assert_eq!(world.read("project/out.txt"), "ran\n");
+    // The first decision holds.
+    transcript += &world.transcript(&[
+        &format!("gate approve {gate}"),
+        &format!("gate deny {gate}"),
+        "gate list",
+    ]);
+    assert_transcript!(transcript);
+}
+
+#[test]
+fn a_gate_outlives_the_process_that_opened_it() {
+    let world = ready();
+    let waiting = Waiting::start(&world);
+    let (gate, session) = (waiting.gate.clone(), waiting.session());
+    waiting.kill();
+    let mut transcript = world.transcript(&[&format!("gate approve {gate}")]);
+    // From elsewhere: the session knows its folder.
+    let resume = || {
+        let mut command = world.command();
+        let args = ["session", "resume", &session];
+        command.args(args).current_dir(world.path("user"));
+        command.output().unwrap()
+    };
+    transcript += &told("rye session resume ID", &resume());
+    transcript += &told("rye session resume ID", &resume());
+    assert_transcript!(transcript);
+    assert_eq!(world.read("project/out.txt"), "ran\n");
+}
+
+#[test]
+fn all_that_comes_of_a_session_that_goes_on_is_told_once() {
+    let world = ready();
+    let looks = "  - tool_calls: [{ name: glob, args: { pattern: '*' } }]\n".repeat(20);
+    let script = world.read("project/agent.yaml");
+    let (first, last) = script.split_once("  - text").unwrap();
+    let script = format!("{first}{looks}  - text{last}");
+    world.write("project/agent.yaml", &script);
+    let waiting = Waiting::start(&world);
+    let (gate, session) = (waiting.gate.clone(), waiting.session());
+    waiting.kill();
+    assert!(world.run(&["gate", "deny", &gate]).status.success());
+    let output = world.run(&["session", "resume", &session]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    // All but the prompt, the call and the gate with its decision, which were there before.
+    let new: Vec<_> = shown.lines().skip(6).map(str::trim_start).collect();
+    assert_eq!(new.len(), 42, "{shown}");
+    assert_eq!(told.lines().collect::<Vec<_>>(), new, "{told}");
+}
+
+#[test]
+fn what_a_person_does_not_allow_does_not_run_and_the_model_is_told() {
+    let world = ready();
+    let waiting = Waiting::start(&world);
+    let output = world.run(&["gate", "deny", &waiting.gate]);
+    assert!(output.status.success(), "{output:?}");
+    let (out, err, code) = waiting.end();
+    assert_eq!(out, "It said: ada did not allow it\n", "{err}");
+    assert_eq!(code, Some(0));
+    assert!(!world.path("project/out.txt").exists());
+}
+
+#[test]
+fn yes_approves_without_asking() {
+    let world = ready();
+    let output = world.run(&[UNCONFINED, &["--yes"]].concat());
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "It said: ran\n");
+    assert_eq!(world.read("project/out.txt"), "ran\n");
+}
+
+/// A model that gives work to another, which asks before it does it.
+fn with_tasks() -> World {
+    let mut world = World::new();
+    world.set("USER", "ada");
+    world.write(
+        "project/agent.yaml",
+        "steps:
+  - tool_calls: [{ name: task, args: { prompt: 'look after it', model: 'scripted:child.yaml' } }]
+  - text: 'They said: ${last_tool_result}'
+",
+    );
+    world.write(
+        "project/child.yaml",
+        "steps:
+  - tool_calls: [{ name: bash, args: { command: 'echo ran >> out.txt; cat out.txt' } }]
+  - text: 'It is ${last_tool_result}'
+",
+    );
+    world
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_task_is_approved_where_its_parent_is_asked() {
+    let world = with_tasks();
+    let mut all = UNCONFINED.to_vec();
+    all.push("--yes");
+    let output = world.run(&all);
+    assert_eq!(said(&output).trim(), "They said: It is ran");
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    let sessions = listed["sessions"].as_array().unwrap();
+    assert_eq!(sessions.len(), 2);
+    assert_eq!(
+        sessions[1]["usage"]["turns"], 4,
+        "its own two and those of the task"
+    );
+    assert_eq!(sessions[0]["status"], "terminated");
+}
+
+#[test]
+fn a_task_whose_host_was_killed_at_a_gate_goes_on_with_its_parent() {
+    let world = with_tasks();
+    let waiting = Waiting::start(&world);
+    let (gate, child) = (waiting.gate.clone(), waiting.session());
+    assert!(child.starts_with("task-"), "{child}");
+    waiting.kill();
+    assert!(world.run(&["gate", "approve", &gate]).status.success());
+    // Whichever of the two is named.
+    let output = world.run(&["session", "resume", &child]);
+    assert!(said(&output).contains("They said: It is ran"), "{output:?}");
+    let ran = std::fs::read_to_string(world.path("project/out.txt")).unwrap();
+    assert_eq!(ran, "ran\n");
+}
+
+/// The task opens its session again only when it gets to it.
+#[test]
+fn who_goes_on_with_a_session_is_asked_what_its_task_waits_for() {
+    let world = with_tasks();
+    let waiting = Waiting::start(&world);
+    let child = waiting.session();
+    waiting.kill();
+    let output = world.run(&["session", "resume", &child, "--yes"]);
+    assert!(said(&output).contains("They said: It is ran"), "{output:?}");
+    assert_eq!(world.read("project/out.txt"), "ran\n");
+}
+
+#[test]
+fn a_session_that_is_removed_takes_its_tasks_with_it() {
+    let world = with_tasks();
+    let mut all = UNCONFINED.to_vec();
+    all.extend(["--yes", "--json"]);
+    let id = field(&world.run(&all), "session");
+    assert!(world.run(&["session", "rm", &id]).status.success());
+    let listed = json(&world.run(&["session", "list", "--json"]));
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_limit_ends_a_prompt_and_says_so() {
+    let world = ready();
+    let mut transcript = world.transcript(&[
+        "prompt go --model scripted:agent.yaml --max-turns 1",
+        "prompt go --model scripted:agent.yaml --max-cost a-lot",
+        "prompt go --model scripted:agent.yaml --max-time 0",
+    ]);
+    transcript += &world.transcript(&["session list"]);
+    assert_transcript!(transcript);
+}

@@ -1,0 +1,241 @@
+//! Behaviour on a terminal: colours, widths, questions and hidden input.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::process::Child;
+
+use crate::support::World;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+/// A command on a terminal of 60 columns.
+struct Terminal {
+    master: File,
+    child: Child,
+    output: Vec<u8>,
+}
+
+impl Terminal {
+    fn run(world: &World, args: &[&str]) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: 60,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&master, size).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let name = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
+        let slave = File::options().read(true).write(true).open(name).unwrap();
+        let mut command = world.command();
+        command.env("TERM", "xterm").args(args);
+        let [input, output, error] = [(); 3].map(|()| slave.try_clone().unwrap());
+        let child = command
+            .stdin(input)
+            .stdout(output)
+            .stderr(error)
+            .spawn()
+            .unwrap();
+        Self {
+            master: master.into(),
+            child,
+            output: Vec::new(),
+        }
+    }
+
+    /// Reads until a text has appeared or the output ends.
+    fn wait_for(&mut self, text: &str) {
+        let mut buffer = [0; 4096];
+        while !self.text().contains(text) {
+            // Reading from a terminal without a slave fails instead of reporting the end.
+            match self.master.read(&mut buffer) {
+                Ok(0) | Err(_) => return,
+                Ok(n) => self.output.extend(&buffer[..n]),
+            }
+        }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.master.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Forgets the output so far, and reads until a text appears in new output.
+    fn wait_for_next(&mut self, text: &str) {
+        self.output.clear();
+        self.wait_for(text);
+    }
+
+    /// Reads all remaining output. It ends with the command, because the test holds no slave.
+    fn wait_for_exit(&mut self) {
+        self.wait_for("\0never\0");
+    }
+
+    /// Waits for the exit code and the output.
+    fn finish(mut self) -> (i32, String) {
+        self.wait_for_exit();
+        let code = self.child.wait().unwrap().code().unwrap();
+        (code, self.text())
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.output).into_owned()
+    }
+}
+
+#[test]
+fn secret_is_not_echoed() {
+    let world = World::new();
+    let mut terminal = Terminal::run(&world, &["vault", "set", "TOKEN"]);
+    terminal.wait_for("(not shown): ");
+    terminal.press("wrong\x15ses\x7fs4me\r");
+    let (code, output) = terminal.finish();
+    assert_eq!(code, 0, "{output}");
+    assert!(
+        !output.contains("s4me") && !output.contains("wrong"),
+        "{output}"
+    );
+    assert_eq!(world.run(&["vault", "get", "TOKEN"]).stdout, b"ses4me");
+}
+
+#[test]
+fn cancelled_secret_prompt_restores_the_terminal() {
+    let world = World::new();
+    let mut terminal = Terminal::run(&world, &["vault", "set", "TOKEN"]);
+    terminal.wait_for("(not shown): ");
+    terminal.press("ses\x03");
+    terminal.wait_for_exit();
+    let modes = tcgetattr(&terminal.master).unwrap().local_modes;
+    assert!(modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG));
+    let (code, output) = terminal.finish();
+    assert_eq!(code, 1, "{output}");
+    assert!(!world.path("user/.ai/vault/TOKEN.json").exists());
+}
+
+#[test]
+fn secret_is_shown_on_a_terminal_only_with_show() {
+    let world = World::new();
+    world.feed(&["vault", "set", "TOKEN"], b"sesame");
+    for args in [
+        &["vault", "get", "TOKEN"][..],
+        &["vault", "get", "TOKEN", "--json"],
+    ] {
+        let (code, output) = Terminal::run(&world, args).finish();
+        assert_eq!(code, 4, "{output}");
+        assert!(output.contains("rye vault get TOKEN --show") && !output.contains("sesame"));
+    }
+    let (code, output) = Terminal::run(&world, &["vault", "get", "TOKEN", "--show"]).finish();
+    assert!(code == 0 && output.contains("sesame"), "{output}");
+}
+
+#[test]
+fn trusting_a_key_asks_for_confirmation() {
+    let (world, other) = (World::new(), World::new());
+    for world in [&world, &other] {
+        world.run(&["keys", "generate"]);
+    }
+    let file = "user/.ai/config/keys/signing/public_key.pem";
+    world.write("project/other.pem", &other.read(file));
+    let args = ["keys", "trust", "other.pem", "--owner", "Grace\x1b[2J"];
+    for (answer, expected) in [("n\r", 4), ("\r", 4), ("y\r", 0)] {
+        let mut terminal = Terminal::run(&world, &args);
+        terminal.wait_for("[y/N] ");
+        let question = terminal.text();
+        assert!(
+            question.contains("fingerprint") && question.contains(r"Grace\u{1b}[2J"),
+            "{question}"
+        );
+        terminal.press(answer);
+        let (code, output) = terminal.finish();
+        assert_eq!(code, expected, "{answer:?}: {output}");
+    }
+}
+
+/// A session on a terminal whose model runs two commands, one after the other.
+fn two_commands(world: &World) -> Terminal {
+    let script = "\
+steps:
+  - tool_calls: [{ name: bash, args: { command: 'echo > first' } }]
+  - tool_calls: [{ name: bash, args: { command: 'echo > second' } }]
+  - text: 'It is done.'
+";
+    world.write("project/agent.yaml", script);
+    let args = ["prompt", "go", "--model", "scripted:agent.yaml"];
+    Terminal::run(world, &[&args[..], &["--sandbox", "local"]].concat())
+}
+
+#[test]
+fn input_typed_before_a_gate_was_shown_does_not_answer_it() {
+    let world = World::new();
+    let mut terminal = two_commands(&world);
+    terminal.wait_for("[y/N] ");
+    terminal.press("y\ry\r");
+    terminal.wait_for_next("[y/N] ");
+    terminal.press("n\r");
+    let (code, output) = terminal.finish();
+    assert!(code == 0 && output.contains("It is done."), "{output}");
+    assert!(world.path("project/first").exists(), "{output}");
+    assert!(!world.path("project/second").exists(), "{output}");
+}
+
+#[test]
+fn end_of_input_at_a_gate_leaves_it_pending() {
+    let world = World::new();
+    let mut terminal = two_commands(&world);
+    terminal.wait_for("[y/N] ");
+    terminal.press("\x04");
+    let (code, output) = terminal.finish();
+    assert_eq!(code, 5, "{output}");
+    assert!(output.contains("rye gate approve "), "{output}");
+    let listed = world.run(&["gate", "list"]);
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    assert!(listed.contains("run: echo > first"), "{listed}");
+}
+
+#[test]
+fn terminal_output_has_colours_and_fits_the_width() {
+    let world = World::new();
+    world.run(&["init"]);
+    let text = "word ".repeat(60);
+    let tool = format!("__tool_description__ = \"{text}\"\n");
+    world.write("project/.ai/tools/long.py", &tool);
+    let (code, output) = Terminal::run(&world, &["search", "--space", "project"]).finish();
+    assert!(code == 0 && output.contains("\x1b["), "{output}");
+    let plain = anstream::adapter::strip_str(&output).to_string();
+    assert!(plain.contains('…'), "{plain}");
+    for line in plain.lines() {
+        assert!(line.trim_end().chars().count() <= 60, "{line}");
+    }
+}
+
+#[test]
+fn elicitation_of_an_mcp_server_is_answered_on_the_terminal() {
+    let world = World::new();
+    assert!(world.run(&["init"]).status.success());
+    let script = "tests/it/mcp_support/asking_server.py";
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
+    let script = script.to_str().unwrap();
+    let added = world.run(&["mcp", "add", "travel", "--", "python3", script]);
+    assert!(added.status.success(), "{added:?}");
+    let mut call = Terminal::run(&world, &["mcp", "call", "travel", "book"]);
+    call.wait_for("[y/N]");
+    call.press("y\r");
+    call.wait_for("city (Where to): ");
+    call.press("\r");
+    call.wait_for_next("city (Where to): ");
+    call.press("Rome\r");
+    call.wait_for("nights = 2: ");
+    call.press("many\r");
+    call.wait_for_next("nights = 2: ");
+    call.press("3\r");
+    let (code, output) = call.finish();
+    assert_eq!(code, 0, "{output}");
+    assert!(
+        output.contains(r#""city": "Rome""#) && output.contains(r#""nights": 3"#),
+        "{output}"
+    );
+}
