@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::{Result, anyhow};
 use lillux::Hash;
 use lillux::process::Supervisor;
-use rye_mcp::client::{Pool, Server, ServerConfig, ToolCall};
+use rye_mcp::client::{Pool, ServerConfig, ServerSpec, ToolCall};
 use serde_json::{Map, json};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -51,7 +51,7 @@ struct Fixture {
     _directory: TempDir,
     supervisor: Supervisor,
     runtime: Runtime,
-    server: Server,
+    server: ServerSpec,
 }
 
 impl Fixture {
@@ -61,10 +61,10 @@ impl Fixture {
         let script = directory.path().join("server.py");
         fs::write(&script, SERVER)?;
         let config = json!({ "command": "python3", "args": [script] });
-        let server = Server {
+        let server = ServerSpec {
             id: "mcp/servers/minimal".to_owned(),
             hash: Hash::of(config.to_string()),
-            config: ServerConfig::read(&config).map_err(|why| anyhow!(why))?,
+            config: ServerConfig::parse(&config).map_err(|why| anyhow!(why))?,
             project: directory.path().to_owned(),
             environment: std::env::vars().collect::<BTreeMap<_, _>>(),
             vault: None,

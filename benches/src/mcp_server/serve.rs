@@ -21,8 +21,8 @@ use rye_executor::{Executor, Places, Request};
 use rye_items::OwnKeys;
 use rye_mcp::server::{Server, http, serve_stdio};
 use rye_mcp::{
-    Answer, Approvals, Decided, Gated, Gateway, Listed, Load, NewCopy, Refusal, Search, Sign,
-    Unsigned, Workplace,
+    ApprovalChannel, CallDecision, GatedCall, Gateway, GatewayError, GatewayResult, ItemSummary,
+    LoadRequest, PlannedCopy, ProjectBounds, SearchRequest, SignRequest, UnsignedItem,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -56,7 +56,7 @@ fn run_server(which: &str, transport: &str) -> Result<()> {
     };
     // As many threads as `rye mcp serve` has; the echo server is as in the SDK's examples.
     if transport == "http" && which == "noop" {
-        runtime.worker_threads(http::threads());
+        runtime.worker_threads(http::worker_threads());
     }
     let runtime = runtime.enable_all().build()?;
     runtime.block_on(async {
@@ -64,7 +64,7 @@ fn run_server(which: &str, transport: &str) -> Result<()> {
             return echo(transport).await;
         }
         let server = Server::new(Arc::new(NoopGateway::new(supervisor)?));
-        serve(move || server.connection(), transport).await
+        serve(move || server.remote_connection(), transport).await
     })
 }
 
@@ -186,68 +186,74 @@ impl NoopGateway {
     }
 }
 
-fn unsupported<T>() -> Result<T, Refusal> {
-    Err(Refusal::new("bench", "only `execute` is supported"))
+fn unsupported<T>() -> Result<T, GatewayError> {
+    Err(GatewayError::new("bench", "only `execute` is supported"))
 }
 
 impl Gateway for NoopGateway {
-    fn workplace(&self) -> Workplace {
-        Workplace {
+    fn project_bounds(&self) -> ProjectBounds {
+        ProjectBounds {
             project: self.project.clone(),
             is_fixed: true,
-            private: Vec::new(),
+            private_dirs: Vec::new(),
         }
     }
 
-    fn approvals(&self) -> Approvals {
-        Approvals::Client
+    fn approval_channel(&self) -> ApprovalChannel {
+        ApprovalChannel::Client
     }
 
-    fn search(&self, _: &Path, _: &Search) -> Answer {
+    fn search(&self, _: &Path, _: &SearchRequest) -> GatewayResult {
         unsupported()
     }
 
-    fn load(&self, _: &Path, _: &Load) -> Answer {
+    fn load(&self, _: &Path, _: &LoadRequest) -> GatewayResult {
         unsupported()
     }
 
-    fn new_copy(&self, _: &Path, _: &Load) -> Result<NewCopy, Refusal> {
+    fn plan_copy(&self, _: &Path, _: &LoadRequest) -> Result<PlannedCopy, GatewayError> {
         unsupported()
     }
 
-    fn copy(&self, _: &Path, _: &Load, _: &NewCopy) -> Answer {
+    fn copy(&self, _: &Path, _: &LoadRequest, _: &PlannedCopy) -> GatewayResult {
         unsupported()
     }
 
-    fn unsigned(&self, _: &Path, _: &Sign) -> Result<Vec<Unsigned>, Refusal> {
+    fn unsigned_items(&self, _: &Path, _: &SignRequest) -> Result<Vec<UnsignedItem>, GatewayError> {
         unsupported()
     }
 
-    fn sign(&self, _: &Path, _: &Sign, _: &[Unsigned]) -> Answer {
+    fn sign(&self, _: &Path, _: &SignRequest, _: &[UnsignedItem]) -> GatewayResult {
         unsupported()
     }
 
-    fn help(&self, _: Option<&str>) -> Answer {
+    fn help(&self, _: Option<&str>) -> GatewayResult {
         unsupported()
     }
 
-    fn executor(&self, _: &Path) -> Result<Arc<Executor>, Refusal> {
+    fn executor(&self, _: &Path) -> Result<Arc<Executor>, GatewayError> {
         Ok(Arc::clone(&self.executor))
     }
 
-    fn decided(&self, _: &Path, _: &Gated) -> Result<Decided, Refusal> {
+    fn claim_decision(&self, _: &Path, _: &GatedCall) -> Result<CallDecision, GatewayError> {
         unsupported()
     }
 
-    fn record(&self, _: &Path, _: &Gated, _: bool) -> Result<(), Refusal> {
+    fn record_decision(&self, _: &Path, _: &GatedCall, _: bool) -> Result<(), GatewayError> {
         unsupported()
     }
 
-    fn start(&self, _: &Path, _: Request) -> Answer {
+    fn start_background(&self, _: &Path, _: Request) -> GatewayResult {
         unsupported()
     }
 
-    fn list(&self, _: &Path, _: &str, _: Option<&str>, _: usize) -> Result<Vec<Listed>, Refusal> {
+    fn list_items(
+        &self,
+        _: &Path,
+        _: &str,
+        _: Option<&str>,
+        _: usize,
+    ) -> Result<Vec<ItemSummary>, GatewayError> {
         unsupported()
     }
 }

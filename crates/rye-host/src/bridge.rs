@@ -13,7 +13,7 @@ use rye_items::search::SearchIndex;
 use rye_items::trust::Ignored;
 use rye_items::vault::Vault;
 use rye_items::{IdError, SpaceError, Spaces};
-use rye_mcp::Mcp;
+use rye_mcp::McpPrimitive;
 use rye_mcp::client::Pool;
 
 use crate::approvals::{ApprovalsError, approvals};
@@ -119,9 +119,9 @@ pub fn executor_with(
     graphs: StateGraph,
 ) -> Result<Executor, IdError> {
     let graphs = graphs.trusting(Arc::new(Trusted::of(&places)));
-    let mcp = Mcp::new(pool, &places.project, places.user.clone());
+    let mcp = McpPrimitive::new(pool, &places.project, places.user.clone());
     let mut executor = Executor::new(places, supervisor);
-    let id = Mcp::ID.parse()?;
+    let id = McpPrimitive::ID.parse()?;
     let primitives = executor.primitives_mut();
     primitives.register(id, Vec::new(), Arc::new(mcp));
     primitives.register(StateGraph::ID.parse()?, Vec::new(), Arc::new(graphs));

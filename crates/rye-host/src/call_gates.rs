@@ -19,7 +19,7 @@ use rye_engine::protocol::{
     Action, Gate, GateId, GateKind, GateStatus, Millis, Resolution, SessionId, SessionStatus,
 };
 use rye_engine::store::{Claim, SessionStore as _, StoreError};
-use rye_mcp::{Decided, Gated};
+use rye_mcp::{CallDecision, GatedCall};
 use rye_store::Sqlite;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
@@ -83,7 +83,11 @@ impl CallGates {
 
     /// What a person has decided about a call; a call that nobody was asked about is recorded.
     /// A decision is given once.
-    pub async fn decided(&self, project: &Path, call: &Gated) -> Result<Decided, CallGateError> {
+    pub async fn decided(
+        &self,
+        project: &Path,
+        call: &GatedCall,
+    ) -> Result<CallDecision, CallGateError> {
         let _alone = self.alone.lock().await;
         let (hash, now) = (call_hash(project, call), now());
         let (mut waiting, mut number) = (0, 0);
@@ -144,7 +148,7 @@ impl CallGates {
     pub async fn record(
         &self,
         project: &Path,
-        call: &Gated,
+        call: &GatedCall,
         is_approved: bool,
         by: &str,
     ) -> Result<(), CallGateError> {
@@ -175,7 +179,11 @@ impl CallGates {
 
     /// What the gate of a call says. None if the call has to be asked about again: what is
     /// stored was used, or is no decision of somebody whom the user trusts about this call.
-    async fn settle(&self, gate: &Gate, is_genuine: bool) -> Result<Option<Decided>, StoreError> {
+    async fn settle(
+        &self,
+        gate: &Gate,
+        is_genuine: bool,
+    ) -> Result<Option<CallDecision>, StoreError> {
         let resolution = match &gate.status {
             GateStatus::Pending if is_genuine => return Ok(Some(waits(gate))),
             GateStatus::Pending => {
@@ -189,8 +197,8 @@ impl CallGates {
         let counts = is_genuine && checked == Ok(true);
         // Used up before anything comes of it: after a crash, the call is asked about again.
         match self.terminate(gate).await {
-            Ok(true) if counts && resolution.action == APPROVE => Ok(Some(Decided::Approved)),
-            Ok(true) if counts => Ok(Some(Decided::Denied)),
+            Ok(true) if counts && resolution.action == APPROVE => Ok(Some(CallDecision::Approved)),
+            Ok(true) if counts => Ok(Some(CallDecision::Denied)),
             Ok(_) => Ok(None),
             // Another server is about to use it.
             Err(StoreError::Held { .. }) => Ok(Some(waits(gate))),
@@ -229,7 +237,7 @@ impl CallGates {
     }
 
     /// The text of a gate: first of all what has changed since a similar call was approved.
-    async fn body(&self, alike: Vec<Gate>, call: &Gated) -> Result<String, StoreError> {
+    async fn body(&self, alike: Vec<Gate>, call: &GatedCall) -> Result<String, StoreError> {
         let mut body = String::new();
         for before in alike {
             let is_approved = match &before.status {
@@ -261,8 +269,8 @@ impl CallGates {
     }
 }
 
-fn waits(gate: &Gate) -> Decided {
-    Decided::Waits {
+fn waits(gate: &Gate) -> CallDecision {
+    CallDecision::Pending {
         gate: gate.id.to_string(),
     }
 }
@@ -300,7 +308,7 @@ fn is_in(gate: &Gate, project: &Path) -> bool {
 }
 
 /// The gate of a call, as it is asked now.
-fn gate(session: &SessionId, project: &Path, call: &Gated, hash: &Hash, body: String) -> Gate {
+fn gate(session: &SessionId, project: &Path, call: &GatedCall, hash: &Hash, body: String) -> Gate {
     let created_at = now();
     Gate {
         id: GateId::from(format!("gate:{session}")),
@@ -324,20 +332,20 @@ fn actions() -> Vec<Action> {
     vec![action(APPROVE, "Approve"), action(DENY, "Deny")]
 }
 
-fn context(project: &Path, call: &Gated, hash: &Hash) -> Map<String, Value> {
+fn context(project: &Path, call: &GatedCall, hash: &Hash) -> Map<String, Value> {
     Map::from_iter([
         (PROJECT.to_owned(), json!(project.to_string_lossy())),
         (CALL_HASH.to_owned(), json!(hash.to_hex())),
         (CHAIN_HASH.to_owned(), json!(call.chain.to_hex())),
         (ARGS_HASH.to_owned(), json!(args_hash(&call.parameters))),
-        ("pieces".to_owned(), json!(call.pieces)),
+        ("components".to_owned(), json!(call.components)),
         ("params".to_owned(), call.parameters.clone()),
     ])
 }
 
 /// Whether a stored gate asks what would be asked about this call, and holds no longer than it
 /// would. Its receipt covers all of it.
-fn is_genuine(gate: &Gate, project: &Path, call: &Gated, hash: &Hash) -> bool {
+fn is_genuine(gate: &Gate, project: &Path, call: &GatedCall, hash: &Hash) -> bool {
     let mut stored = context(project, call, hash);
     // The order of their names in the parameters is no difference; their hash is compared.
     stored.remove("params");
@@ -356,7 +364,7 @@ fn is_genuine(gate: &Gate, project: &Path, call: &Gated, hash: &Hash) -> bool {
 }
 
 /// A call by its content: where, what, with what, and the bytes that would run.
-fn call_hash(project: &Path, call: &Gated) -> Hash {
+fn call_hash(project: &Path, call: &GatedCall) -> Hash {
     let content = json!([project, call.tool, call.parameters, call.chain]);
     // The order in which a client writes its parameters does not matter. What has no canonical
     // form, such as a number that is too large, counts as it is written.

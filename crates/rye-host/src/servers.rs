@@ -23,7 +23,8 @@ use rye_items::vault::{Vault, VaultError};
 use rye_items::{ItemKind, ItemRef};
 use rye_mcp::client::discovery::server_id;
 use rye_mcp::client::{
-    ClientError, Kind, Pin, Pool, RemoteTool, Server, ServerConfig, Source, ToolCall, Transport,
+    ClientError, ClientErrorKind, ConfigValue, Pin, Pool, RemoteTool, ServerConfig, ServerSpec,
+    ToolCall, Transport,
 };
 use serde_json::{Map, Value};
 
@@ -51,14 +52,14 @@ pub struct Servers {
 
 /// A server as its item says, and the item.
 struct Known {
-    server: Server,
+    server: ServerSpec,
     piece: Piece,
     space: String,
 }
 
 /// What is remembered of a tool until it is called.
 struct Handle {
-    server: Server,
+    server: ServerSpec,
     tool: String,
     pin: Pin,
     about: (String, Value),
@@ -123,12 +124,12 @@ impl Servers {
         let link = self.executor.tool(&ItemRef::new(ItemKind::Tool, parsed));
         let link = link.map_err(|error| refused(&error))?;
         let config = link.metadata.value("config").unwrap_or(&Value::Null);
-        let config = ServerConfig::read(config).map_err(|why| unusable(&why))?;
+        let config = ServerConfig::parse(config).map_err(|why| unusable(&why))?;
         self.has_secrets(&config, name)?;
         Ok(Known {
             piece: piece(&link),
             space: link.space().as_str().to_owned(),
-            server: Server {
+            server: ServerSpec {
                 id,
                 hash: link.item.hash,
                 config,
@@ -144,7 +145,7 @@ impl Servers {
         let Some(vault) = &self.vault else {
             return Ok(());
         };
-        let sources: Vec<&Source> = match &config.transport {
+        let sources: Vec<&ConfigValue> = match &config.transport {
             Transport::Stdio { args, env, .. } => args.iter().chain(env.values()).collect(),
             Transport::Http {
                 url,
@@ -156,7 +157,7 @@ impl Servers {
             }
         };
         for source in sources {
-            if let Source::Vault { name, .. } = source
+            if let ConfigValue::Vault { name, .. } = source
                 && let Err(VaultError::NoSecret { .. }) = vault.get(None, name)
             {
                 return Err(ActionError::AuthRequired {
@@ -299,7 +300,9 @@ impl Servers {
         let mut call = ToolCall::new(&handle.tool, arguments);
         call.pin = Some(handle.pin.clone());
         let mut answer = match self.pool.call(&handle.server, &call).await {
-            Err(error) if matches!(error.kind, Kind::Drift(_)) => return Err(ActionError::Changed),
+            Err(error) if matches!(error.kind, ClientErrorKind::Drift(_)) => {
+                return Err(ActionError::Changed);
+            }
             answer => answer.map_err(|error| failed(&error))?,
         };
         let Media { notes, attachments } = media::take(&mut answer, context).await;

@@ -14,8 +14,8 @@ use lillux::Hash;
 use lillux::process::Supervisor;
 use rye_items::vault::Vault;
 use rye_mcp::client::{
-    Asker, ClientError, Kind, LogIn, Pool, Question, RemoteTool, Reply, Server, ServerConfig,
-    ToolCall,
+    ClientError, ClientErrorKind, Elicitation, ElicitationHandler, ElicitationReply, LoginRequest,
+    Pool, RemoteTool, ServerConfig, ServerSpec, ToolCall,
 };
 use serde_json::{Map, Value, json};
 
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let pool = Pool::asking(&supervisor, Some(Arc::new(Agreeable)));
+    let pool = Pool::with_elicitation(&supervisor, Some(Arc::new(Agreeable)));
     let home = Home::new()?;
     runtime.block_on(run(&pool, &url, &context, &home))
 }
@@ -45,9 +45,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 #[derive(Debug)]
 struct Agreeable;
 
-impl Asker for Agreeable {
-    fn ask(&self, _: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
-        Box::pin(async { Reply::Accept(Map::new()) })
+impl ElicitationHandler for Agreeable {
+    fn elicit(
+        &self,
+        _: Elicitation,
+    ) -> Pin<Box<dyn Future<Output = ElicitationReply> + Send + '_>> {
+        Box::pin(async { ElicitationReply::Accept(Map::new()) })
     }
 }
 
@@ -80,10 +83,10 @@ async fn run(pool: &Pool, url: &str, context: &Value, home: &Home) -> Result<(),
             config["oauth"][key] = json!(value);
         }
     }
-    let server = Server {
+    let server = ServerSpec {
         id: "mcp/servers/conformance".to_owned(),
         hash: Hash::of(url),
-        config: ServerConfig::read(&config)?,
+        config: ServerConfig::parse(&config)?,
         project: std::env::temp_dir(),
         environment: BTreeMap::new(),
         vault: Some(Vault::new(&home.0, None)),
@@ -103,7 +106,7 @@ async fn run(pool: &Pool, url: &str, context: &Value, home: &Home) -> Result<(),
 /// Does something, logging in where the server wants it.
 async fn logged_in<T>(
     pool: &Pool,
-    server: &Server,
+    server: &ServerSpec,
     work: impl AsyncFn() -> Result<T, ClientError>,
 ) -> Result<T, ClientError> {
     for _ in 0..LOGINS {
@@ -111,11 +114,11 @@ async fn logged_in<T>(
             Err(error) => error,
             done => return done,
         };
-        let Kind::LoginNeeded { scope, challenge } = &error.kind else {
+        let ClientErrorKind::LoginNeeded { scope, challenge } = &error.kind else {
             return Err(error);
         };
         let scopes = scope.iter().flat_map(|scope| scope.split_whitespace());
-        let ask = LogIn {
+        let ask = LoginRequest {
             scopes: scopes.map(str::to_owned).collect(),
             challenge: Some(challenge.clone()).filter(|it| !it.is_empty()),
         };

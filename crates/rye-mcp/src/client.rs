@@ -28,19 +28,19 @@ mod tools;
 mod wire;
 mod yaml;
 
-pub use ask::{Asker, Question, Reply};
+pub use ask::{Elicitation, ElicitationHandler, ElicitationReply};
 pub use call::ToolCall;
 pub use config::{
     CALL_TIMEOUT, IDLE_TIMEOUT, MAX_MESSAGE, OAUTH, Protocol, START_TIMEOUT, ServerConfig,
     Transport,
 };
-pub use connect::Server;
-pub use error::{ClientError, Kind};
+pub use connect::ServerSpec;
+pub use error::{ClientError, ClientErrorKind};
 pub use import::secret_name;
-pub use login::{Granted, LogIn};
+pub use login::{LoginGrant, LoginRequest};
 pub use pool::Pool;
 pub use rye_executor::mask::looks_secret;
-pub use said::Said;
-pub use source::Source;
+pub use said::Diagnostics;
+pub use source::ConfigValue;
 pub use tools::{Drift, Pin, RemoteTool};
-pub use yaml::item_text;
+pub use yaml::item_yaml;

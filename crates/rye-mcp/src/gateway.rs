@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 /// An answer, for programs and for models.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reply {
+pub struct ToolReply {
     /// A JSON object.
     pub value: Value,
     /// The same in words.
@@ -23,7 +23,7 @@ pub struct Reply {
 
 /// Why there is none.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Refusal {
+pub struct GatewayError {
     /// A stable word.
     pub code: String,
     /// What happened.
@@ -34,7 +34,7 @@ pub struct Refusal {
     pub details: Box<Value>,
 }
 
-impl Refusal {
+impl GatewayError {
     /// A refusal in words.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
@@ -77,12 +77,12 @@ impl Refusal {
 }
 
 /// An answer, or why there is none.
-pub type Answer = Result<Reply, Refusal>;
+pub type GatewayResult = Result<ToolReply, GatewayError>;
 
 /// To find items.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Search {
+pub struct SearchRequest {
     /// Words.
     #[serde(default)]
     pub query: String,
@@ -99,7 +99,7 @@ pub struct Search {
 /// To read an item.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Load {
+pub struct LoadRequest {
     /// What kind of item.
     pub item_type: String,
     /// Which.
@@ -113,7 +113,7 @@ pub struct Load {
 /// To run an item.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Execute {
+pub struct ExecuteRequest {
     /// What kind of item.
     pub item_type: String,
     /// Which.
@@ -137,7 +137,7 @@ pub struct Execute {
 /// To sign items.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Sign {
+pub struct SignRequest {
     /// What kind of item.
     pub item_type: String,
     /// Which; `*`, `**` and `?` stand for others.
@@ -149,14 +149,14 @@ pub struct Sign {
 /// To learn how.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Help {
+pub struct HelpRequest {
     /// About what; without it, what there is to learn about.
     pub topic: Option<String>,
 }
 
 /// An item in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ItemSummary {
     /// Its id.
     pub id: String,
     /// Its title, if it has one.
@@ -169,7 +169,7 @@ pub struct Listed {
 
 /// A call that needs a person's approval.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Gated {
+pub struct GatedCall {
     /// What is asked, in a line.
     pub title: String,
     /// The tool's id; `sign` or `copy` and an item's id for what is no run of a tool.
@@ -178,15 +178,15 @@ pub struct Gated {
     pub parameters: Value,
     /// The hash of all that would run.
     pub chain: Hash,
-    /// What would run, piece by piece.
-    pub pieces: Vec<Piece>,
+    /// What would run, component by component.
+    pub components: Vec<Component>,
     /// What a person must know to decide.
     pub question: String,
 }
 
 /// A file of a chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Piece {
+pub struct Component {
     /// Its id.
     pub name: String,
     /// The hash of its bytes.
@@ -195,7 +195,7 @@ pub struct Piece {
 
 /// A file that would be signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unsigned {
+pub struct UnsignedItem {
     /// The item.
     pub item: String,
     /// Its file.
@@ -208,7 +208,7 @@ pub struct Unsigned {
 
 /// A copy of an item that would be made in another space.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewCopy {
+pub struct PlannedCopy {
     /// The item.
     pub item: String,
     /// The file that is copied.
@@ -223,18 +223,18 @@ pub struct NewCopy {
 
 /// Where a server works.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Workplace {
+pub struct ProjectBounds {
     /// The project of calls that name none, if the client has no roots.
     pub project: PathBuf,
     /// Whether the user chose that project: then the client's roots do not count.
     pub is_fixed: bool,
     /// Directories with keys, secrets and state: no project is one of them or lies below one.
-    pub private: Vec<PathBuf>,
+    pub private_dirs: Vec<PathBuf>,
 }
 
 /// Who approves calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Approvals {
+pub enum ApprovalChannel {
     /// The person at the client, through its form; from a terminal where it has none.
     #[default]
     Client,
@@ -244,13 +244,13 @@ pub enum Approvals {
 
 /// How it stands with such a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decided {
+pub enum CallDecision {
     /// Somebody let it run, this once.
     Approved,
     /// Somebody did not.
     Denied,
     /// Nobody has decided: it waits at this gate.
-    Waits {
+    Pending {
         /// The gate's id.
         gate: String,
     },
@@ -259,54 +259,67 @@ pub enum Decided {
 /// What a server serves.
 pub trait Gateway: Send + Sync + 'static {
     /// Where the server works.
-    fn workplace(&self) -> Workplace;
+    fn project_bounds(&self) -> ProjectBounds;
 
     /// Who approves calls.
-    fn approvals(&self) -> Approvals;
+    fn approval_channel(&self) -> ApprovalChannel;
 
     /// Finds items.
-    fn search(&self, project: &Path, ask: &Search) -> Answer;
+    fn search(&self, project: &Path, ask: &SearchRequest) -> GatewayResult;
 
     /// Reads an item: `content`, `metadata`, `schema`, `verification`. A `destination` is
     /// ignored.
-    fn load(&self, project: &Path, ask: &Load) -> Answer;
+    fn load(&self, project: &Path, ask: &LoadRequest) -> GatewayResult;
 
     /// The copy that `load` with a `destination` would make.
-    fn new_copy(&self, project: &Path, ask: &Load) -> Result<NewCopy, Refusal>;
+    fn plan_copy(&self, project: &Path, ask: &LoadRequest) -> Result<PlannedCopy, GatewayError>;
 
     /// Makes this copy, if it is still the one that would be made.
-    fn copy(&self, project: &Path, ask: &Load, approved: &NewCopy) -> Answer;
+    fn copy(&self, project: &Path, ask: &LoadRequest, approved: &PlannedCopy) -> GatewayResult;
 
     /// What would be signed: files that have no signature of the person's for what is in
     /// them now.
-    fn unsigned(&self, project: &Path, ask: &Sign) -> Result<Vec<Unsigned>, Refusal>;
+    fn unsigned_items(
+        &self,
+        project: &Path,
+        ask: &SignRequest,
+    ) -> Result<Vec<UnsignedItem>, GatewayError>;
 
     /// Signs items: of those that would be signed none but these, as they are here.
-    fn sign(&self, project: &Path, ask: &Sign, approved: &[Unsigned]) -> Answer;
+    fn sign(&self, project: &Path, ask: &SignRequest, approved: &[UnsignedItem]) -> GatewayResult;
 
     /// Tells how.
-    fn help(&self, topic: Option<&str>) -> Answer;
+    fn help(&self, topic: Option<&str>) -> GatewayResult;
 
     /// Who runs the tools of a project.
-    fn executor(&self, project: &Path) -> Result<Arc<Executor>, Refusal>;
+    fn executor(&self, project: &Path) -> Result<Arc<Executor>, GatewayError>;
 
     /// What a person has decided about a call, from elsewhere. One that nobody knows of yet
     /// is written down, for somebody to decide on. An answer is given once: who is told
     /// that it is approved must run it, or it is asked about again.
-    fn decided(&self, project: &Path, call: &Gated) -> Result<Decided, Refusal>;
+    fn claim_decision(
+        &self,
+        project: &Path,
+        call: &GatedCall,
+    ) -> Result<CallDecision, GatewayError>;
 
     /// Records what the person at the client decided about a call.
-    fn record(&self, project: &Path, call: &Gated, is_approved: bool) -> Result<(), Refusal>;
+    fn record_decision(
+        &self,
+        project: &Path,
+        call: &GatedCall,
+        is_approved: bool,
+    ) -> Result<(), GatewayError>;
 
     /// Starts a tool that runs on its own.
-    fn start(&self, project: &Path, request: Request) -> Answer;
+    fn start_background(&self, project: &Path, request: Request) -> GatewayResult;
 
     /// Items of a type in the order of their ids, from behind one on.
-    fn list(
+    fn list_items(
         &self,
         project: &Path,
         item_type: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Listed>, Refusal>;
+    ) -> Result<Vec<ItemSummary>, GatewayError>;
 }

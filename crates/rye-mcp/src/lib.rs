@@ -14,7 +14,8 @@ mod primitive;
 pub mod server;
 
 pub use gateway::{
-    Answer, Approvals, Decided, Execute, Gated, Gateway, Help, Listed, Load, NewCopy, Piece,
-    Refusal, Reply, Search, Sign, Unsigned, Workplace,
+    ApprovalChannel, CallDecision, Component, ExecuteRequest, GatedCall, Gateway, GatewayError,
+    GatewayResult, HelpRequest, ItemSummary, LoadRequest, PlannedCopy, ProjectBounds,
+    SearchRequest, SignRequest, ToolReply, UnsignedItem,
 };
-pub use primitive::{Mcp, tool_result};
+pub use primitive::{McpPrimitive, tool_result};

@@ -12,7 +12,7 @@ use rye_items::vault::Vault;
 use serde_json::{Map, Value, json};
 
 use crate::client::ask;
-use crate::client::{ClientError, Kind, Pin, Pool, Server, ServerConfig, ToolCall};
+use crate::client::{ClientError, ClientErrorKind, Pin, Pool, ServerConfig, ServerSpec, ToolCall};
 
 /// The key of the configuration that names the server's own.
 const SERVER: &str = "server";
@@ -21,13 +21,13 @@ const LIMIT: usize = 1 << 20;
 
 /// Calls tools of MCP servers, over connections that are shared and kept.
 #[derive(Debug, Clone)]
-pub struct Mcp {
+pub struct McpPrimitive {
     pool: Pool,
     project: PathBuf,
     vault: Option<Vault>,
 }
 
-impl Mcp {
+impl McpPrimitive {
     /// The id under which it is registered.
     pub const ID: &str = "rye/core/primitives/mcp";
 
@@ -53,7 +53,7 @@ impl Mcp {
             _ => Map::new(),
         };
         let mut wanted = ToolCall::new(text("tool_name").unwrap_or_default(), arguments);
-        wanted.pin = Pin::read(&call.config);
+        wanted.pin = Pin::from_config(&call.config);
         wanted.timeout = call.timeout;
         wanted.listener = call.listener;
         wanted.asker = ask::caller();
@@ -73,14 +73,14 @@ impl Mcp {
     }
 
     /// The server that the verified configuration describes.
-    fn server(&self, call: &Call) -> Result<Server, Failed> {
+    fn server(&self, call: &Call) -> Result<ServerSpec, Failed> {
         let wrong = |why: String| Failed::new("mcp_config", why);
         let link = call.items.get(SERVER).ok_or_else(|| {
             wrong("the tool's `config` names no `server`, such as mcp/servers/context7".to_owned())
         })?;
         let id = link.id().to_string();
         let config = link.metadata.value("config").unwrap_or(&Value::Null);
-        let config = ServerConfig::read(config).map_err(|why| {
+        let config = ServerConfig::parse(config).map_err(|why| {
             let path = link.item.path.display();
             wrong(format!("{path}: {why}")).hint(format!("rye load {id}"))
         })?;
@@ -92,7 +92,7 @@ impl Mcp {
                 transport.unwrap_or_default()
             )));
         }
-        Ok(Server {
+        Ok(ServerSpec {
             id,
             hash: link.item.hash,
             config,
@@ -103,7 +103,7 @@ impl Mcp {
     }
 }
 
-impl Primitive for Mcp {
+impl Primitive for McpPrimitive {
     fn runs_programs(&self) -> bool {
         // Those of its servers know nothing of the tool's file.
         false
@@ -132,20 +132,20 @@ impl Primitive for Mcp {
 /// A failure with what scripts want to know of it.
 fn failed(error: &ClientError, metadata: &mut Map<String, Value>) -> Failed {
     match &error.kind {
-        Kind::Rpc { code, data, .. } => {
+        ClientErrorKind::Rpc { code, data, .. } => {
             metadata.insert("rpc_code".into(), json!(code));
             if let Some(data) = data {
                 metadata.insert("rpc_data".into(), Value::clone(data));
             }
         }
-        Kind::Drift(drift) => {
+        ClientErrorKind::Drift(drift) => {
             metadata.insert("accepted".into(), json!(drift.accepted.whole));
             metadata.insert("found".into(), json!(drift.found.whole));
         }
         _ => {}
     }
-    if !error.said.stderr.is_empty() {
-        metadata.insert("stderr".into(), json!(error.said.stderr));
+    if !error.diagnostics.stderr.is_empty() {
+        metadata.insert("stderr".into(), json!(error.diagnostics.stderr));
     }
     let failed = Failed::new(error.code(), error.to_string());
     match error.hint() {

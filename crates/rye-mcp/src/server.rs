@@ -81,7 +81,7 @@ struct Shared {
     gateway: Arc<dyn Gateway>,
     /// Calls that have not been answered.
     running: TaskTracker,
-    /// Approvals that a client was asked for and has not given.
+    /// ApprovalChannel that a client was asked for and has not given.
     pending: Mutex<Pending>,
 }
 
@@ -115,7 +115,7 @@ impl Server {
     /// The same server for a client that connects over a network. Its roots count within the
     /// server's own project only.
     #[must_use]
-    pub fn connection(&self) -> Self {
+    pub fn remote_connection(&self) -> Self {
         let session = Session {
             is_remote: true,
             ..Session::default()
@@ -132,7 +132,7 @@ impl Server {
     }
 
     /// Takes no more calls, and waits for those that run.
-    pub async fn finish(&self) {
+    pub async fn drain(&self) {
         self.shared.running.close();
         self.shared.running.wait().await;
     }

@@ -2,38 +2,44 @@
 
 use lillux::visible_line;
 use rye_engine::protocol::Gate;
-use rye_mcp::{Gated, Piece};
+use rye_mcp::{Component, GatedCall};
 use serde_json::Value;
 
 /// The most that is shown of a value.
 const LONGEST: usize = 200;
 
 /// The differences, one a line.
-pub(super) fn between(before: &Gate, call: &Gated) -> Vec<String> {
-    let pieces = before.context.get("pieces").cloned().unwrap_or_default();
-    let pieces: Vec<Piece> = serde_json::from_value(pieces).unwrap_or_default();
+pub(super) fn between(before: &Gate, call: &GatedCall) -> Vec<String> {
+    let components = before
+        .context
+        .get("components")
+        .cloned()
+        .unwrap_or_default();
+    let components: Vec<Component> = serde_json::from_value(components).unwrap_or_default();
     let parameters = before.context.get("params").unwrap_or(&Value::Null);
-    let mut changes = changed_pieces(&pieces, &call.pieces);
+    let mut changes = changed_components(&components, &call.components);
     changes.extend(changed_parameters(parameters, &call.parameters));
     changes
 }
 
-fn changed_pieces(before: &[Piece], now: &[Piece]) -> Vec<String> {
+fn changed_components(before: &[Component], now: &[Component]) -> Vec<String> {
     let short = |hash: &str| hash.get(..16).unwrap_or(hash).to_owned();
-    let of = |all: &[Piece], name: &str| {
-        let piece = all.iter().find(|piece| piece.name == name);
-        piece.map(|piece| short(&piece.hash))
+    let of = |all: &[Component], name: &str| {
+        let component = all.iter().find(|component| component.name == name);
+        component.map(|component| short(&component.hash))
     };
-    let changed = now.iter().filter_map(|piece| {
-        let (name, is) = (&piece.name, short(&piece.hash));
+    let changed = now.iter().filter_map(|component| {
+        let (name, is) = (&component.name, short(&component.hash));
         match of(before, name) {
             None => Some(format!("- {name} was not part of it")),
             Some(was) if was != is => Some(format!("- {name} was {was} and is {is}")),
             Some(_) => None,
         }
     });
-    let gone = before.iter().filter(|piece| of(now, &piece.name).is_none());
-    let gone = gone.map(|piece| format!("- {} is no longer part of it", piece.name));
+    let gone = before
+        .iter()
+        .filter(|component| of(now, &component.name).is_none());
+    let gone = gone.map(|component| format!("- {} is no longer part of it", component.name));
     changed.chain(gone).collect()
 }
 

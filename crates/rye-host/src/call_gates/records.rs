@@ -10,7 +10,7 @@ use rye_engine::protocol::{
     QueueMode, Session, SessionId, SessionStatus, Thread, ThreadId, ThreadStatus, Usage,
 };
 use rye_engine::store::Record;
-use rye_mcp::Gated;
+use rye_mcp::GatedCall;
 use serde_json::{Map, json};
 
 use super::{PROJECT, now};
@@ -19,7 +19,7 @@ use super::{PROJECT, now};
 const THREAD: &str = "mcp";
 
 /// Where the gate of a call is: its session has one thread, one prompt and one call.
-pub(super) fn origin(session: &SessionId, call: &Gated) -> GateOrigin {
+pub(super) fn origin(session: &SessionId, call: &GatedCall) -> GateOrigin {
     let item = QueueItemId::from(session.clone());
     // What is a session's id is an id of all other kinds too.
     let same = |id: &str| String::from(id);

@@ -2,7 +2,7 @@ use lillux::durable::Existing;
 use rye_engine::store::{Post, Posted};
 use rye_executor::Places;
 use rye_items::OwnKeys;
-use rye_mcp::Piece;
+use rye_mcp::Component;
 use tempfile::TempDir;
 
 use super::*;
@@ -34,29 +34,29 @@ fn open(folder: &Path, key: Option<SigningKey>) -> CallGates {
     CallGates::new(store, Trusted::of(&places), key)
 }
 
-fn call(chain: &str, parameters: Value) -> Gated {
-    let piece = |name: &str, hash: &str| Piece {
+fn call(chain: &str, parameters: Value) -> GatedCall {
+    let component = |name: &str, hash: &str| Component {
         name: name.to_owned(),
         hash: hash.to_owned(),
     };
-    Gated {
+    GatedCall {
         title: "Run it for an MCP client?".to_owned(),
         tool: "my/tool".to_owned(),
         parameters,
         chain: Hash::of(chain),
-        pieces: vec![piece("my/tool", chain), piece("bash", "same")],
+        components: vec![component("my/tool", chain), component("bash", "same")],
         question: "Run my/tool?".to_owned(),
     }
 }
 
 impl World {
-    async fn decided(&self, call: &Gated) -> Decided {
+    async fn decided(&self, call: &GatedCall) -> CallDecision {
         self.gates.decided(Path::new("/p"), call).await.unwrap()
     }
 
-    async fn waits(&self, call: &Gated) -> String {
+    async fn waits(&self, call: &GatedCall) -> String {
         match self.decided(call).await {
-            Decided::Waits { gate } => gate,
+            CallDecision::Pending { gate } => gate,
             other => panic!("{other:?}"),
         }
     }
@@ -108,11 +108,11 @@ async fn the_same_call_waits_at_the_same_gate_and_a_decision_counts_once() {
     assert_eq!(world.say(&gate, APPROVE, None).await, Posted::Same);
     let other = world.say(&gate, DENY, None).await;
     assert!(matches!(other, Posted::Conflict(_)), "{other:?}");
-    assert_eq!(world.decided(&reordered).await, Decided::Approved);
+    assert_eq!(world.decided(&reordered).await, CallDecision::Approved);
     let second = world.waits(&once).await;
     assert_ne!(second, gate);
     world.say(&second, DENY, Some(&world.key)).await;
-    assert_eq!(world.decided(&once).await, Decided::Denied);
+    assert_eq!(world.decided(&once).await, CallDecision::Denied);
     world.waits(&once).await;
 }
 
@@ -173,7 +173,7 @@ async fn a_receipt_for_another_question_does_not_count() {
     world.gates.store.release(&lease).await.unwrap();
     world.approve(gate.id.as_str()).await;
     assert_ne!(world.waits(&evil).await, gate.id.to_string());
-    assert_eq!(world.decided(&good).await, Decided::Approved);
+    assert_eq!(world.decided(&good).await, CallDecision::Approved);
 }
 
 #[tokio::test]
@@ -191,7 +191,10 @@ async fn of_many_that_make_an_approved_call_one_may() {
             other.decided(project, &call)
         );
         let all = [one.unwrap(), two.unwrap()];
-        approved += all.iter().filter(|it| **it == Decided::Approved).count();
+        approved += all
+            .iter()
+            .filter(|it| **it == CallDecision::Approved)
+            .count();
     }
     assert_eq!(approved, 1);
 }
@@ -221,7 +224,7 @@ async fn another_project_is_another_call_and_the_number_of_calls_that_wait_is_bo
     let one = call("x", json!({}));
     world.approve(&world.waits(&one).await).await;
     let elsewhere = world.gates.decided(Path::new("/q"), &one).await.unwrap();
-    assert!(matches!(elsewhere, Decided::Waits { .. }));
+    assert!(matches!(elsewhere, CallDecision::Pending { .. }));
     for number in 1..MOST {
         world.waits(&call("x", json!({ "n": number }))).await;
     }
@@ -265,7 +268,7 @@ async fn the_decision_of_a_person_at_the_client_is_recorded_and_not_used_again()
 async fn calls_and_decisions_hold_for_a_day() {
     let world = world();
     let project = Path::new("/p");
-    let old = |call: &Gated| {
+    let old = |call: &GatedCall| {
         let hash = call_hash(project, call);
         let session = format!("{CALL}{}-1", short(&hash)).parse().unwrap();
         let gate = gate(&session, project, call, &hash, call.question.clone());

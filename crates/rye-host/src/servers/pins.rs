@@ -7,7 +7,7 @@ use lillux::Hash;
 use lillux::durable::{self, Existing};
 use rye_executor::Executor;
 use rye_items::{ItemKind, ItemRef};
-use rye_mcp::client::discovery::{accepted, item_id};
+use rye_mcp::client::discovery::{accepted_pin, item_id};
 use rye_mcp::client::{Pin, RemoteTool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -107,7 +107,7 @@ impl Pins {
 fn of_item(executor: &Executor, server: &str, tool: &str) -> Option<Accepted> {
     let id = item_id(server, tool).parse().ok()?;
     let link = executor.tool(&ItemRef::new(ItemKind::Tool, id)).ok()?;
-    let (name, pin) = accepted(link.metadata.value("config")?)?;
+    let (name, pin) = accepted_pin(link.metadata.value("config")?)?;
     (name == tool).then(|| Accepted {
         server: server.to_owned(),
         tool: name,

@@ -49,7 +49,7 @@ impl Fixtures {
     /// The same fixtures for another connection.
     pub(crate) fn connection(&self) -> Self {
         Self {
-            server: self.server.connection(),
+            server: self.server.remote_connection(),
             rounds: Arc::clone(&self.rounds),
             changes: self.changes.clone(),
         }

@@ -7,8 +7,8 @@ use lillux::process::Supervisor;
 use rye_executor::{Executor, Places, Request};
 use rye_items::{ItemKind, ItemRef, Library, Options, SYSTEM};
 use rye_mcp::{
-    Answer, Approvals, Decided, Gated, Gateway, Listed, Load, NewCopy, Refusal, Reply, Search,
-    Sign, Unsigned, Workplace,
+    ApprovalChannel, CallDecision, GatedCall, Gateway, GatewayError, GatewayResult, ItemSummary,
+    LoadRequest, PlannedCopy, ProjectBounds, SearchRequest, SignRequest, ToolReply, UnsignedItem,
 };
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ impl System {
         }
     }
 
-    fn items(kind: ItemKind) -> Result<Vec<Listed>, Refusal> {
+    fn items(kind: ItemKind) -> Result<Vec<ItemSummary>, GatewayError> {
         let library = Self::library()?;
         let all = library.list(kind).into_iter().filter_map(Result::ok);
         let mut all: Vec<_> = all
@@ -35,7 +35,7 @@ impl System {
                 let item = library.load(&found.reference).ok()?;
                 let metadata = library.metadata(&item).ok()?;
                 let names = metadata.parameter_names().into_iter();
-                Some(Listed {
+                Some(ItemSummary {
                     id: found.reference.id.to_string(),
                     title: metadata.title().map(str::to_owned),
                     description: metadata.description().map(str::to_owned),
@@ -47,32 +47,32 @@ impl System {
         Ok(all)
     }
 
-    fn library() -> Result<Library, Refusal> {
+    fn library() -> Result<Library, GatewayError> {
         Library::open(&Options::new(&SYSTEM)).map_err(refused)
     }
 }
 
 impl Gateway for System {
-    fn workplace(&self) -> Workplace {
-        Workplace {
+    fn project_bounds(&self) -> ProjectBounds {
+        ProjectBounds {
             project: self.project.clone(),
             is_fixed: true,
-            private: Vec::new(),
+            private_dirs: Vec::new(),
         }
     }
 
-    fn approvals(&self) -> Approvals {
-        Approvals::Client
+    fn approval_channel(&self) -> ApprovalChannel {
+        ApprovalChannel::Client
     }
 
-    fn search(&self, _: &Path, ask: &Search) -> Answer {
+    fn search(&self, _: &Path, ask: &SearchRequest) -> GatewayResult {
         let mut hits = Self::items(ItemKind::Tool)?;
         hits.retain(|item| item.id.contains(&ask.query));
         let ids: Vec<_> = hits.iter().map(|item| json!({ "id": item.id })).collect();
         Ok(told(json!({ "total": ids.len(), "hits": ids })))
     }
 
-    fn load(&self, _: &Path, ask: &Load) -> Answer {
+    fn load(&self, _: &Path, ask: &LoadRequest) -> GatewayResult {
         let kind = ask.item_type.parse().map_err(refused)?;
         let id = ask.item_id.parse().map_err(refused)?;
         let library = Self::library()?;
@@ -82,73 +82,76 @@ impl Gateway for System {
         ))
     }
 
-    fn new_copy(&self, _: &Path, _: &Load) -> Result<NewCopy, Refusal> {
-        Err(Refusal::new(
+    fn plan_copy(&self, _: &Path, _: &LoadRequest) -> Result<PlannedCopy, GatewayError> {
+        Err(GatewayError::new(
             "no_copies",
             "the fixture server copies nothing",
         ))
     }
 
-    fn copy(&self, _: &Path, _: &Load, _: &NewCopy) -> Answer {
-        Err(Refusal::new(
+    fn copy(&self, _: &Path, _: &LoadRequest, _: &PlannedCopy) -> GatewayResult {
+        Err(GatewayError::new(
             "no_copies",
             "the fixture server copies nothing",
         ))
     }
 
-    fn unsigned(&self, _: &Path, _: &Sign) -> Result<Vec<Unsigned>, Refusal> {
+    fn unsigned_items(&self, _: &Path, _: &SignRequest) -> Result<Vec<UnsignedItem>, GatewayError> {
         Ok(Vec::new())
     }
 
-    fn sign(&self, _: &Path, _: &Sign, _: &[Unsigned]) -> Answer {
-        Err(Refusal::new("no_key", "the fixture server signs nothing"))
+    fn sign(&self, _: &Path, _: &SignRequest, _: &[UnsignedItem]) -> GatewayResult {
+        Err(GatewayError::new(
+            "no_key",
+            "the fixture server signs nothing",
+        ))
     }
 
-    fn help(&self, _: Option<&str>) -> Answer {
+    fn help(&self, _: Option<&str>) -> GatewayResult {
         Ok(told(json!({ "text": "how to use these five tools" })))
     }
 
-    fn executor(&self, _: &Path) -> Result<Arc<Executor>, Refusal> {
+    fn executor(&self, _: &Path) -> Result<Arc<Executor>, GatewayError> {
         Ok(Arc::clone(&self.executor))
     }
 
-    fn decided(&self, _: &Path, _: &Gated) -> Result<Decided, Refusal> {
-        Err(Refusal::new(
+    fn claim_decision(&self, _: &Path, _: &GatedCall) -> Result<CallDecision, GatewayError> {
+        Err(GatewayError::new(
             "no_gates",
             "the fixture server has nobody to ask",
         ))
     }
 
-    fn record(&self, _: &Path, _: &Gated, _: bool) -> Result<(), Refusal> {
+    fn record_decision(&self, _: &Path, _: &GatedCall, _: bool) -> Result<(), GatewayError> {
         Ok(())
     }
 
-    fn start(&self, _: &Path, _: Request) -> Answer {
-        Err(Refusal::new(
+    fn start_background(&self, _: &Path, _: Request) -> GatewayResult {
+        Err(GatewayError::new(
             "no_runs",
             "the fixture server keeps no runs of its own",
         ))
     }
 
-    fn list(
+    fn list_items(
         &self,
         _: &Path,
         item_type: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Listed>, Refusal> {
+    ) -> Result<Vec<ItemSummary>, GatewayError> {
         let all = Self::items(item_type.parse().map_err(refused)?)?.into_iter();
         let all = all.filter(|item| after.is_none_or(|after| item.id.as_str() > after));
         Ok(all.take(limit).collect())
     }
 }
 
-fn told(value: Value) -> Reply {
+fn told(value: Value) -> ToolReply {
     let text = value.to_string();
-    Reply { value, text }
+    ToolReply { value, text }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
-fn refused(error: impl ToString) -> Refusal {
-    Refusal::new("refused", error.to_string())
+fn refused(error: impl ToString) -> GatewayError {
+    GatewayError::new("refused", error.to_string())
 }

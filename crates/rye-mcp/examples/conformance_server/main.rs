@@ -46,7 +46,7 @@ async fn serve(server: Server) -> io::Result<()> {
     let make = move || fixtures.connection();
     let options = http::Options::default();
     http::serve(listener, make, &options, stop, async move {
-        server.finish().await;
+        server.drain().await;
     })
     .await
 }

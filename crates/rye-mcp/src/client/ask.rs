@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 /// A form that a server wants to be filled in.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Question {
+pub struct Elicitation {
     /// The server, by the name people know.
     pub server: String,
     /// What it says.
@@ -25,7 +25,7 @@ pub struct Question {
 
 /// What a person says to it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Reply {
+pub enum ElicitationReply {
     /// The form, filled in. What is left out has its default.
     Accept(Map<String, Value>),
     /// No.
@@ -35,22 +35,28 @@ pub enum Reply {
 }
 
 /// Somebody who can be asked.
-pub trait Asker: fmt::Debug + Send + Sync {
+pub trait ElicitationHandler: fmt::Debug + Send + Sync {
     /// Asks them.
-    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>>;
+    fn elicit(
+        &self,
+        question: Elicitation,
+    ) -> Pin<Box<dyn Future<Output = ElicitationReply> + Send + '_>>;
 }
 
 tokio::task_local! {
-    static CALLER: Arc<dyn Asker>;
+    static CALLER: Arc<dyn ElicitationHandler>;
 }
 
 /// Does some work in which servers may ask whoever it is done for.
-pub(crate) async fn asked_by<T>(caller: Arc<dyn Asker>, work: impl Future<Output = T>) -> T {
+pub(crate) async fn asked_by<T>(
+    caller: Arc<dyn ElicitationHandler>,
+    work: impl Future<Output = T>,
+) -> T {
     CALLER.scope(caller, work).await
 }
 
 /// For whom work is done here, if they can be asked.
-pub(crate) fn caller() -> Option<Arc<dyn Asker>> {
+pub(crate) fn caller() -> Option<Arc<dyn ElicitationHandler>> {
     CALLER.try_with(Arc::clone).ok()
 }
 
@@ -58,7 +64,7 @@ pub(crate) fn caller() -> Option<Arc<dyn Asker>> {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Asks {
     pub(super) is_offered: bool,
-    pub(super) usual: Option<Arc<dyn Asker>>,
+    pub(super) usual: Option<Arc<dyn ElicitationHandler>>,
 }
 
 /// Who can be asked over one connection.
@@ -69,7 +75,7 @@ pub(super) struct Askers {
     /// What nobody is to see of what it says.
     masks: Masks,
     /// Those for whom calls are under way.
-    callers: Mutex<HashMap<ProgressToken, Option<Arc<dyn Asker>>>>,
+    callers: Mutex<HashMap<ProgressToken, Option<Arc<dyn ElicitationHandler>>>>,
 }
 
 impl Askers {
@@ -90,7 +96,7 @@ impl Askers {
     }
 
     /// A call begins, for somebody.
-    pub(super) fn begin(&self, call: ProgressToken, caller: Option<Arc<dyn Asker>>) {
+    pub(super) fn begin(&self, call: ProgressToken, caller: Option<Arc<dyn ElicitationHandler>>) {
         self.callers().insert(call, caller);
     }
 
@@ -118,7 +124,7 @@ impl Askers {
     pub(super) async fn required(
         &self,
         result: &InputRequiredResult,
-        caller: Option<Arc<dyn Asker>>,
+        caller: Option<Arc<dyn ElicitationHandler>>,
     ) -> Result<std::collections::BTreeMap<String, Value>, String> {
         let mut answers = std::collections::BTreeMap::new();
         for (key, request) in result.input_requests.iter().flatten() {
@@ -140,7 +146,11 @@ impl Askers {
         Ok(answers)
     }
 
-    async fn put(&self, form: ElicitRequestParams, caller: Option<Arc<dyn Asker>>) -> ElicitResult {
+    async fn put(
+        &self,
+        form: ElicitRequestParams,
+        caller: Option<Arc<dyn ElicitationHandler>>,
+    ) -> ElicitResult {
         let who = caller.or_else(|| self.asks.usual.clone());
         let ElicitRequestParams::FormElicitationParams {
             message,
@@ -154,7 +164,7 @@ impl Askers {
         let Some(who) = who else {
             return ElicitResult::new(ElicitationAction::Cancel);
         };
-        let question = Question {
+        let question = Elicitation {
             server: self.server.clone(),
             message: self
                 .masks
@@ -162,18 +172,20 @@ impl Askers {
                 .into_owned(),
             schema: schema.clone(),
         };
-        match who.ask(question).await {
-            Reply::Accept(mut filled) => {
+        match who.elicit(question).await {
+            ElicitationReply::Accept(mut filled) => {
                 fill_in(&mut filled, &schema);
                 let filled = Value::Object(filled);
                 ElicitResult::new(ElicitationAction::Accept).with_content(filled)
             }
-            Reply::Decline => ElicitResult::new(ElicitationAction::Decline),
-            Reply::Cancel => ElicitResult::new(ElicitationAction::Cancel),
+            ElicitationReply::Decline => ElicitResult::new(ElicitationAction::Decline),
+            ElicitationReply::Cancel => ElicitResult::new(ElicitationAction::Cancel),
         }
     }
 
-    fn callers(&self) -> MutexGuard<'_, HashMap<ProgressToken, Option<Arc<dyn Asker>>>> {
+    fn callers(
+        &self,
+    ) -> MutexGuard<'_, HashMap<ProgressToken, Option<Arc<dyn ElicitationHandler>>>> {
         let callers = self.callers.lock();
         callers.unwrap_or_else(PoisonError::into_inner)
     }
@@ -196,10 +208,13 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Says(Reply);
+    struct Says(ElicitationReply);
 
-    impl Asker for Says {
-        fn ask(&self, _: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+    impl ElicitationHandler for Says {
+        fn elicit(
+            &self,
+            _: Elicitation,
+        ) -> Pin<Box<dyn Future<Output = ElicitationReply> + Send + '_>> {
             Box::pin(async { self.0.clone() })
         }
     }
@@ -223,9 +238,9 @@ mod tests {
         ProgressToken(rmcp::model::NumberOrString::Number(number))
     }
 
-    fn says(name: &str) -> Arc<dyn Asker> {
+    fn says(name: &str) -> Arc<dyn ElicitationHandler> {
         let filled = json!({ "name": name }).as_object().unwrap().clone();
-        Arc::new(Says(Reply::Accept(filled)))
+        Arc::new(Says(ElicitationReply::Accept(filled)))
     }
 
     #[tokio::test]

@@ -13,10 +13,10 @@ use rye_executor::Listener;
 use rye_executor::mask::listening;
 use serde_json::Value;
 
-use super::ask::Asker;
+use super::ask::ElicitationHandler;
 use super::connect::{of_http_client, transport_words, words};
 use super::connection::{Client, Connection};
-use super::error::{ClientError, Kind};
+use super::error::{ClientError, ClientErrorKind};
 use super::login;
 use super::stdio::{TOO_LONG, number};
 use super::tools::{Drift, Pin, RemoteTool};
@@ -45,7 +45,7 @@ pub struct ToolCall {
     /// Who hears of its progress.
     pub listener: Option<Listener>,
     /// Who can be asked what the server wants to know; else whoever the pool asks.
-    pub asker: Option<Arc<dyn Asker>>,
+    pub asker: Option<Arc<dyn ElicitationHandler>>,
 }
 
 impl ToolCall {
@@ -91,7 +91,7 @@ impl Connection {
             }
         }
         let what = format!("its list of tools has more than {PAGES} pages");
-        Err(self.error(Kind::Protocol(what)))
+        Err(self.error(ClientErrorKind::Protocol(what)))
     }
 
     /// The tool as it was accepted. Anything else is refused.
@@ -100,7 +100,7 @@ impl Connection {
         let Some(tool) = tools.iter().find(|tool| tool.name() == name) else {
             let there = tools.iter().map(|tool| tool.name().to_owned()).collect();
             let name = name.to_owned();
-            return Err(self.error(Kind::NoTool { name, there }));
+            return Err(self.error(ClientErrorKind::UnknownTool { name, there }));
         };
         if tool.pin.whole == pin.whole {
             return Ok(tool.clone());
@@ -110,7 +110,7 @@ impl Connection {
             accepted: pin.clone(),
             found: tool.pin.clone(),
         };
-        Err(self.error(Kind::Drift(Box::new(drift))))
+        Err(self.error(ClientErrorKind::Drift(Box::new(drift))))
     }
 
     /// Calls a tool and gives the result as the server sent it. Dropped, it is cancelled.
@@ -123,7 +123,9 @@ impl Connection {
                 ServerResult::CustomResult(result) => Ok(result.0),
                 result => {
                     let result = serde_json::to_value(result);
-                    Ok(result.map_err(|error| self.error(Kind::Protocol(error.to_string())))?)
+                    Ok(result.map_err(|error| {
+                        self.error(ClientErrorKind::Protocol(error.to_string()))
+                    })?)
                 }
             };
             if let Ok(given) = &mut result {
@@ -135,12 +137,13 @@ impl Connection {
             };
             let askers = &self.client.askers;
             let answers = askers.required(&required, call.asker.clone()).await;
-            let answers = answers.map_err(|what| self.error(Kind::Asked(what)))?;
+            let answers =
+                answers.map_err(|what| self.error(ClientErrorKind::UnsupportedInput(what)))?;
             params.input_responses = Some(answers);
             params.request_state = required.request_state;
         }
         let what = format!("asks for more even after {ROUNDS} answers");
-        Err(self.error(Kind::Asked(what)))
+        Err(self.error(ClientErrorKind::UnsupportedInput(what)))
     }
 
     /// One request and its answer.
@@ -205,14 +208,14 @@ impl Connection {
     async fn failed(&self, error: ServiceError, sent: bool) -> ClientError {
         match error {
             ServiceError::McpError(error) if error.code == TOO_LONG => {
-                self.error(Kind::TooLong(self.limit))
+                self.error(ClientErrorKind::MessageTooLong(self.limit))
             }
             ServiceError::McpError(mut error) => {
                 let masks = self.heard.masks();
                 if let Some(data) = &mut error.data {
                     masks.mask_value(data);
                 }
-                self.error(Kind::Rpc {
+                self.error(ClientErrorKind::Rpc {
                     code: error.code.0,
                     message: masks.mask(&error.message).into_owned(),
                     data: error.data.map(Box::new),
@@ -228,13 +231,13 @@ impl Connection {
                 let how = self.heard.masks().mask(&how).into_owned();
                 // What is wrong with it may be gone with a new connection.
                 self.close();
-                self.error(Kind::Lost { how, sent })
+                self.error(ClientErrorKind::ConnectionLost { how, sent })
             }
             ServiceError::TransportClosed | ServiceError::TransportSend(_) => self.why(sent).await,
             error => {
                 let words = words(&error);
                 let words = self.heard.masks().mask(&words).into_owned();
-                self.error(Kind::Protocol(words))
+                self.error(ClientErrorKind::Protocol(words))
             }
         }
     }
@@ -265,7 +268,9 @@ impl Drop for UnderWay<'_> {
         let is_stuck = !was_written && self.began.elapsed() > STUCK;
         if !is_answered && is_stuck && !self.connection.is_remote() {
             // Whoever is next gets another.
-            wire.fail(Kind::Protocol("it does not read its input".to_owned()));
+            wire.fail(ClientErrorKind::Protocol(
+                "it does not read its input".to_owned(),
+            ));
             self.connection.close();
         }
         let (peer, id) = (peer.clone(), self.id.clone());

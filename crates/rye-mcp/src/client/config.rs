@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::source::Source;
+use super::source::ConfigValue;
 
 /// How long a server may take to answer `initialize`.
 pub const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -85,20 +85,20 @@ pub enum Transport {
         /// The program.
         command: String,
         /// Its arguments.
-        args: Vec<Source>,
+        args: Vec<ConfigValue>,
         /// Its variables, beside the few that every process needs.
-        env: BTreeMap<String, Source>,
+        env: BTreeMap<String, ConfigValue>,
         /// Its folder; the project's unless given.
         cwd: Option<String>,
     },
     /// An address that is spoken to over streamable HTTP.
     Http {
         /// The address.
-        url: Source,
+        url: ConfigValue,
         /// What is sent with each request.
-        headers: BTreeMap<String, Source>,
+        headers: BTreeMap<String, ConfigValue>,
         /// What is known to who lets us in, where a person logs in: some of [`OAUTH`].
-        oauth: BTreeMap<String, Source>,
+        oauth: BTreeMap<String, ConfigValue>,
     },
 }
 
@@ -126,7 +126,7 @@ impl ServerConfig {
     }
 
     /// Reads the `config` of a server's item. The error is a sentence.
-    pub fn read(config: &Value) -> Result<Self, String> {
+    pub fn parse(config: &Value) -> Result<Self, String> {
         let fields = config.as_object().ok_or("`config` is no mapping")?;
         let own = match (fields.contains_key("command"), fields.contains_key("url")) {
             (true, false) => ["command", "args", "env", "cwd"].as_slice(),
@@ -182,7 +182,7 @@ impl ServerConfig {
                 cwd,
             } => {
                 fields.insert("command".into(), command.as_str().into());
-                let args: Vec<_> = args.iter().map(Source::to_value).collect();
+                let args: Vec<_> = args.iter().map(ConfigValue::to_value).collect();
                 insert_unless_empty(&mut fields, "args", Value::Array(args));
                 insert_unless_empty(&mut fields, "env", mapping(env));
                 if let Some(cwd) = cwd {
@@ -218,7 +218,7 @@ impl ServerConfig {
     }
 
     /// All its values that may come from elsewhere, with what each is the value of.
-    pub(super) fn sources(&self) -> Vec<(&str, &Source)> {
+    pub(super) fn sources(&self) -> Vec<(&str, &ConfigValue)> {
         match &self.transport {
             Transport::Stdio { args, env, .. } => {
                 let args = args.iter().map(|source| ("args", source));
@@ -236,14 +236,14 @@ impl ServerConfig {
     }
 }
 
-fn named(all: &BTreeMap<String, Source>) -> impl Iterator<Item = (&str, &Source)> {
+fn named(all: &BTreeMap<String, ConfigValue>) -> impl Iterator<Item = (&str, &ConfigValue)> {
     all.iter().map(|(name, source)| (name.as_str(), source))
 }
 
 /// An address that can be called, as far as it is known before its variables are.
-fn address(value: &Value) -> Result<Source, String> {
-    let source = Source::read(value)?;
-    let Source::Text(text) = &source else {
+fn address(value: &Value) -> Result<ConfigValue, String> {
+    let source = ConfigValue::read(value)?;
+    let ConfigValue::Text(text) = &source else {
         return Ok(source);
     };
     let begins = |scheme: &str| {
@@ -263,23 +263,26 @@ fn text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
     }
 }
 
-fn args(fields: &Map<String, Value>) -> Result<Vec<Source>, String> {
+fn args(fields: &Map<String, Value>) -> Result<Vec<ConfigValue>, String> {
     match fields.get("args") {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(items)) => items
             .iter()
-            .map(|item| Source::read(item).map_err(|why| format!("`args`: {why}")))
+            .map(|item| ConfigValue::read(item).map_err(|why| format!("`args`: {why}")))
             .collect(),
         Some(_) => Err("`args` is no list".to_owned()),
     }
 }
 
-fn sources(fields: &Map<String, Value>, key: &str) -> Result<BTreeMap<String, Source>, String> {
+fn sources(
+    fields: &Map<String, Value>,
+    key: &str,
+) -> Result<BTreeMap<String, ConfigValue>, String> {
     match fields.get(key) {
         None | Some(Value::Null) => Ok(BTreeMap::new()),
         Some(Value::Object(all)) => all
             .iter()
-            .map(|(name, value)| match Source::read(value) {
+            .map(|(name, value)| match ConfigValue::read(value) {
                 Ok(source) => Ok((name.clone(), source)),
                 Err(why) => Err(format!("`{key}.{name}`: {why}")),
             })
@@ -288,7 +291,7 @@ fn sources(fields: &Map<String, Value>, key: &str) -> Result<BTreeMap<String, So
     }
 }
 
-fn oauth(fields: &Map<String, Value>) -> Result<BTreeMap<String, Source>, String> {
+fn oauth(fields: &Map<String, Value>) -> Result<BTreeMap<String, ConfigValue>, String> {
     let all = sources(fields, "oauth")?;
     match all.keys().find(|key| !OAUTH.contains(&key.as_str())) {
         Some(other) => {
@@ -318,7 +321,7 @@ fn bytes(fields: &Map<String, Value>) -> Result<usize, String> {
     bytes.ok_or_else(|| "`max_message` is no number of bytes above 0".to_owned())
 }
 
-fn mapping(all: &BTreeMap<String, Source>) -> Value {
+fn mapping(all: &BTreeMap<String, ConfigValue>) -> Value {
     let all = all.iter();
     Value::Object(
         all.map(|(name, source)| (name.clone(), source.to_value()))
@@ -351,10 +354,11 @@ mod tests {
             json!({"url": "https://${HOST}/mcp", "headers": {"Authorization": {"vault": "T", "prefix": "Bearer "}}, "call_timeout": 2.5, "max_message": 1024}),
             json!({"url": "https://x/mcp", "oauth": {"client_id": "me", "client_secret": {"vault": "S"}}}),
         ] {
-            let read = ServerConfig::read(&config).unwrap();
+            let read = ServerConfig::parse(&config).unwrap();
             assert_eq!(read.to_value(), config);
         }
-        let read = ServerConfig::read(&json!({"url": "http://x", "start_timeout": 1e300})).unwrap();
+        let read =
+            ServerConfig::parse(&json!({"url": "http://x", "start_timeout": 1e300})).unwrap();
         assert_eq!(read.start_timeout, LONGEST);
     }
 
@@ -388,7 +392,7 @@ mod tests {
                 "`oauth.user`",
             ),
         ] {
-            let error = ServerConfig::read(&config).unwrap_err();
+            let error = ServerConfig::parse(&config).unwrap_err();
             assert!(error.contains(word), "{config}: {error}");
         }
     }

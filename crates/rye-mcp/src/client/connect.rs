@@ -21,17 +21,17 @@ use tokio_util::sync::CancellationToken;
 use super::ask::Asks;
 use super::config::{Protocol, ServerConfig, Transport};
 use super::connection::{Client, Connection, Parts, does_not_know, lifecycle};
-use super::error::{ClientError, Kind};
+use super::error::{ClientError, ClientErrorKind};
 use super::process::{End, Process};
 use super::said::Heard;
-use super::source::Source;
+use super::source::ConfigValue;
 use super::stdio::Stdio;
 use super::wire::Wire;
 pub(super) use remote::log_out;
 
 /// A server that can be called: its verified configuration, and what it is used with.
 #[derive(Debug, Clone)]
-pub struct Server {
+pub struct ServerSpec {
     /// What people know it by: the id of its configuration.
     pub id: String,
     /// The hash of the verified bytes of its configuration.
@@ -51,7 +51,7 @@ pub struct Server {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key(String);
 
-impl Server {
+impl ServerSpec {
     pub(super) fn key(&self) -> Key {
         let mut text = format!("{}\0{}\0{}", self.id, self.hash, self.project.display());
         for (_, source) in self.config.sources() {
@@ -64,7 +64,7 @@ impl Server {
         Key(Hash::of(text).to_hex())
     }
 
-    fn error(&self, kind: Kind) -> ClientError {
+    fn error(&self, kind: ClientErrorKind) -> ClientError {
         ClientError::new(&self.id, kind)
     }
 }
@@ -90,7 +90,7 @@ struct Values {
 
 impl Connector {
     /// Connects to a server within the time that its start may take.
-    pub(super) async fn connect(&self, server: &Server) -> Result<Connection, ClientError> {
+    pub(super) async fn connect(&self, server: &ServerSpec) -> Result<Connection, ClientError> {
         let values = open(server)?;
         let heard = Heard::new(values.masks.clone());
         let limit = server.config.start_timeout;
@@ -106,18 +106,18 @@ impl Connector {
         let outcome = tokio::time::timeout(limit, connected).await;
         let kind = match outcome {
             Ok(Ok(connection)) => return Ok(connection),
-            Ok(Err(Attempt::OtherRevision)) => {
-                Kind::Handshake("it knows neither `initialize` nor `server/discover`".to_owned())
-            }
+            Ok(Err(Attempt::OtherRevision)) => ClientErrorKind::Handshake(
+                "it knows neither `initialize` nor `server/discover`".to_owned(),
+            ),
             Ok(Err(Attempt::Failed(kind))) => kind,
-            Err(_) => Kind::StartTimeout(limit),
+            Err(_) => ClientErrorKind::StartTimeout(limit),
         };
         Err(server.error(kind).with(heard.said()))
     }
 
     async fn attempt(
         &self,
-        server: &Server,
+        server: &ServerSpec,
         values: &Values,
         heard: &Heard,
         is_modern: bool,
@@ -145,14 +145,14 @@ impl Connector {
 
     async fn stdio(
         &self,
-        server: &Server,
+        server: &ServerSpec,
         command: Command<'static>,
         heard: &Heard,
         is_modern: bool,
     ) -> Result<Connection, Attempt> {
         let started = Process::start(&self.supervisor, command, heard.clone());
         let (process, output, input) =
-            started.map_err(|error| Attempt::Failed(Kind::Launch(error.to_string())))?;
+            started.map_err(|error| Attempt::Failed(ClientErrorKind::Launch(error.to_string())))?;
         let process = Arc::new(process);
         let wire = Arc::new(Wire::default());
         let limit = server.config.max_message;
@@ -182,14 +182,14 @@ impl Connector {
                         ClientInitializeError::ConnectionClosed(_)
                         | ClientInitializeError::TransportError { .. },
                     ) => match process.ended().await {
-                        Some(End::NotStarted(why)) => Kind::Launch(why),
-                        Some(End::Ended(how)) => Kind::EndedAtStart(how),
-                        Some(End::Stopped) | None => {
-                            Kind::EndedAtStart("closed its standard output".to_owned())
-                        }
+                        Some(End::NotStarted(why)) => ClientErrorKind::Launch(why),
+                        Some(End::Ended(how)) => ClientErrorKind::ExitedDuringStart(how),
+                        Some(End::Stopped) | None => ClientErrorKind::ExitedDuringStart(
+                            "closed its standard output".to_owned(),
+                        ),
                     },
                     (None, error) => {
-                        Kind::Handshake(heard.masks().mask(&words(&error)).into_owned())
+                        ClientErrorKind::Handshake(heard.masks().mask(&words(&error)).into_owned())
                     }
                 };
                 process.stop();
@@ -203,11 +203,11 @@ impl Connector {
 enum Attempt {
     /// The server does not know this revision; it may know the other.
     OtherRevision,
-    Failed(Kind),
+    Failed(ClientErrorKind),
 }
 
 fn parts(
-    server: &Server,
+    server: &ServerSpec,
     wire: Arc<Wire>,
     heard: &Heard,
     client: Arc<Client>,
@@ -225,12 +225,12 @@ fn parts(
 }
 
 /// Opens all values of a configuration, secrets among them.
-fn open(server: &Server) -> Result<Values, ClientError> {
+fn open(server: &ServerSpec) -> Result<Values, ClientError> {
     let mut secrets = Vec::new();
-    let mut open = |name: &str, source: &Source| {
+    let mut open = |name: &str, source: &ConfigValue| {
         let opened = source.open(name, &server.environment, server.vault.as_ref());
-        let opened =
-            opened.map_err(|why| server.error(Kind::Config(format!("`{name}`: {why}"))))?;
+        let opened = opened
+            .map_err(|why| server.error(ClientErrorKind::Config(format!("`{name}`: {why}"))))?;
         secrets.extend(opened.secrets);
         Ok::<_, ClientError>(opened.text)
     };

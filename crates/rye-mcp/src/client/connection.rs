@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ask::{Askers, Asks};
-use super::error::{ClientError, Kind};
+use super::error::{ClientError, ClientErrorKind};
 use super::process::{End, Process};
 use super::said::Heard;
 use super::tools::RemoteTool;
@@ -168,7 +168,7 @@ impl Connection {
     pub(super) async fn why(&self, sent: bool) -> ClientError {
         let kind = match self.wire.fault() {
             Some(fault) => fault,
-            None => Kind::Lost {
+            None => ClientErrorKind::ConnectionLost {
                 how: self.how().await,
                 sent,
             },
@@ -190,7 +190,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn error(&self, kind: Kind) -> ClientError {
+    pub(super) fn error(&self, kind: ClientErrorKind) -> ClientError {
         ClientError::new(&self.server, kind).with(self.heard.said())
     }
 }

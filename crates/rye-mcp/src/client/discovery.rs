@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::config::Transport;
 use super::said::without_controls;
 use super::tools::{Pin, RemoteTool};
-use super::yaml::item_text;
+use super::yaml::item_yaml;
 
 /// The longest description that is kept, in characters.
 const DESCRIPTION: usize = 4000;
@@ -23,7 +23,7 @@ const NAME: usize = 80;
 
 /// A server whose tools become items.
 #[derive(Debug, Clone)]
-pub struct Discovered<'s> {
+pub struct DiscoveredServer<'s> {
     /// Its name.
     pub name: &'s str,
     /// How it is reached.
@@ -45,7 +45,7 @@ pub struct Finding {
     pub text: Option<String>,
     /// What the server says of it now, by the parts that are pinned, where it is not what
     /// was accepted.
-    pub said: Map<String, Value>,
+    pub definition: Map<String, Value>,
 }
 
 /// How a tool stands to what was accepted.
@@ -65,7 +65,7 @@ pub enum Change {
 
 impl Change {
     /// A word for scripts and people.
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::Added => "added",
             Self::Same => "same",
@@ -83,7 +83,7 @@ pub fn server_id(name: &str) -> String {
 
 /// Compares what a server says with what was accepted: the pins of its items, by the
 /// names of its tools.
-pub fn compare(server: &Discovered<'_>, accepted: &BTreeMap<String, Pin>) -> Vec<Finding> {
+pub fn compare(server: &DiscoveredServer<'_>, accepted: &BTreeMap<String, Pin>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
     for tool in server.tools {
@@ -101,8 +101,8 @@ pub fn compare(server: &Discovered<'_>, accepted: &BTreeMap<String, Pin>) -> Vec
             Change::Added | Change::Changed(_) => Some(item(server, tool)),
             _ => None,
         };
-        let said = match change {
-            Change::Changed(_) => said(tool),
+        let definition = match change {
+            Change::Changed(_) => definition(tool),
             _ => Map::new(),
         };
         findings.push(Finding {
@@ -110,7 +110,7 @@ pub fn compare(server: &Discovered<'_>, accepted: &BTreeMap<String, Pin>) -> Vec
             id: item_id(server.name, tool.name()),
             change,
             text,
-            said,
+            definition,
         });
     }
     let gone = accepted
@@ -121,13 +121,13 @@ pub fn compare(server: &Discovered<'_>, accepted: &BTreeMap<String, Pin>) -> Vec
         id: item_id(server.name, name),
         change: Change::Removed,
         text: None,
-        said: Map::new(),
+        definition: Map::new(),
     }));
     findings
 }
 
 /// The parts of a tool as its item has them, for those who have to accept them.
-fn said(tool: &RemoteTool) -> Map<String, Value> {
+fn definition(tool: &RemoteTool) -> Map<String, Value> {
     let mut all = Map::new();
     all.insert("description".into(), bounded(tool.description()).into());
     for part in ["inputSchema", "outputSchema"] {
@@ -140,7 +140,7 @@ fn said(tool: &RemoteTool) -> Map<String, Value> {
 }
 
 /// What was accepted of a tool, by the same parts, as far as its item has them.
-pub fn said_before(item: &Metadata) -> Map<String, Value> {
+pub fn accepted_definition(item: &Metadata) -> Map<String, Value> {
     let mut all = Map::new();
     let description = item.description().unwrap_or_default();
     all.insert("description".into(), description.into());
@@ -194,7 +194,7 @@ fn unusable(tool: &RemoteTool) -> Option<String> {
 }
 
 /// A tool's item.
-fn item(server: &Discovered<'_>, tool: &RemoteTool) -> String {
+fn item(server: &DiscoveredServer<'_>, tool: &RemoteTool) -> String {
     let (risk, effect) = (risk(tool), effect(tool));
     let transport = server.transport.name();
     let mut schema = tool.input_schema().clone();
@@ -217,7 +217,7 @@ fn item(server: &Discovered<'_>, tool: &RemoteTool) -> String {
     });
     let heading = "# Written by `rye mcp discover`. `pin` is the hash of what the server said of this tool.\n";
     match fields {
-        Value::Object(fields) => format!("{heading}{}", item_text(&fields)),
+        Value::Object(fields) => format!("{heading}{}", item_yaml(&fields)),
         _ => String::new(),
     }
 }
@@ -275,10 +275,10 @@ fn effect(tool: &RemoteTool) -> &'static str {
 
 /// The tool that an item of a server stands for, and its pin. None for an item that was
 /// not discovered.
-pub fn accepted(config: &Value) -> Option<(String, Pin)> {
+pub fn accepted_pin(config: &Value) -> Option<(String, Pin)> {
     let config: &Map<String, Value> = config.as_object()?;
     let name = config.get("tool_name")?.as_str()?;
-    Some((name.to_owned(), Pin::read(config)?))
+    Some((name.to_owned(), Pin::from_config(config)?))
 }
 
 #[cfg(test)]
@@ -303,7 +303,7 @@ mod tests {
 
     fn findings(tools: &[RemoteTool], accepted: &BTreeMap<String, Pin>) -> Vec<Finding> {
         let transport = stdio();
-        let server = Discovered {
+        let server = DiscoveredServer {
             name: "s",
             transport: &transport,
             tools,
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(fields["risk_level"], "low");
         assert_eq!(fields["effect"], "pure");
         assert_eq!(fields["executor_id"], "rye/core/runtimes/mcp/stdio");
-        let (name, pin) = accepted(&fields["config"]).unwrap();
+        let (name, pin) = accepted_pin(&fields["config"]).unwrap();
         assert_eq!((name.as_str(), pin), ("a b", tool.pin));
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::said::Said;
+use super::said::Diagnostics;
 use super::tools::Drift;
 
 /// A server that could not be used, or a call that failed.
@@ -14,15 +14,15 @@ pub struct ClientError {
     /// The server, by the name people know.
     pub server: String,
     /// What went wrong.
-    pub kind: Kind,
+    pub kind: ClientErrorKind,
     /// What the server said beside the protocol.
-    pub said: Box<Said>,
+    pub diagnostics: Box<Diagnostics>,
 }
 
 /// What went wrong with a server.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ClientErrorKind {
     /// Its configuration cannot be used.
     Config(String),
     /// It could not be started.
@@ -32,7 +32,7 @@ pub enum Kind {
     /// It refused `initialize`, or answered with something else.
     Handshake(String),
     /// It ended before it had answered `initialize`.
-    EndedAtStart(String),
+    ExitedDuringStart(String),
     /// It could not be reached over the network.
     Unreachable(String),
     /// It wants to know who calls: a person has to log in.
@@ -43,11 +43,11 @@ pub enum Kind {
         challenge: String,
     },
     /// A login came to nothing.
-    LogIn(String),
+    LoginFailed(String),
     /// It asked for something that nobody here could give.
-    Asked(String),
+    UnsupportedInput(String),
     /// It ended, or closed its end, during a call.
-    Lost {
+    ConnectionLost {
         /// How it ended.
         how: String,
         /// Whether the call may have reached it.
@@ -56,7 +56,7 @@ pub enum Kind {
     /// What it said is not the protocol.
     Protocol(String),
     /// Its answer is longer than the limit, in bytes.
-    TooLong(usize),
+    MessageTooLong(usize),
     /// It did not answer in time.
     Timeout(Duration),
     /// It answered with an error of the protocol.
@@ -69,7 +69,7 @@ pub enum Kind {
         data: Option<Box<Value>>,
     },
     /// It has no such tool.
-    NoTool {
+    UnknownTool {
         /// What was asked for.
         name: String,
         /// What it has.
@@ -78,41 +78,43 @@ pub enum Kind {
     /// The tool is not what was accepted.
     Drift(Box<Drift>),
     /// We are ending.
-    ShutDown,
+    ShuttingDown,
 }
 
 impl ClientError {
-    pub(super) fn new(server: &str, kind: Kind) -> Self {
+    pub(super) fn new(server: &str, kind: ClientErrorKind) -> Self {
         Self {
             server: server.to_owned(),
             kind,
-            said: Box::default(),
+            diagnostics: Box::default(),
         }
     }
 
-    pub(super) fn with(mut self, said: Said) -> Self {
-        self.said = Box::new(said);
+    pub(super) fn with(mut self, said: Diagnostics) -> Self {
+        self.diagnostics = Box::new(said);
         self
     }
 
     /// A stable word for scripts.
     pub fn code(&self) -> &'static str {
         match self.kind {
-            Kind::Config(_) => "mcp_config",
-            Kind::Launch(_) => "cannot_start",
-            Kind::StartTimeout(_) | Kind::Handshake(_) | Kind::EndedAtStart(_) => "mcp_start",
-            Kind::Unreachable(_) => "connection",
-            Kind::LoginNeeded { .. } => "login_required",
-            Kind::LogIn(_) => "mcp_login",
-            Kind::Asked(_) => "mcp_asked",
-            Kind::Lost { .. } => "mcp_lost",
-            Kind::Protocol(_) => "mcp_protocol",
-            Kind::TooLong(_) => "mcp_too_long",
-            Kind::Timeout(_) => "timeout",
-            Kind::Rpc { .. } => "mcp_error",
-            Kind::NoTool { .. } => "mcp_no_tool",
-            Kind::Drift(_) => "mcp_drift",
-            Kind::ShutDown => "mcp_shut_down",
+            ClientErrorKind::Config(_) => "mcp_config",
+            ClientErrorKind::Launch(_) => "cannot_start",
+            ClientErrorKind::StartTimeout(_)
+            | ClientErrorKind::Handshake(_)
+            | ClientErrorKind::ExitedDuringStart(_) => "mcp_start",
+            ClientErrorKind::Unreachable(_) => "connection",
+            ClientErrorKind::LoginNeeded { .. } => "login_required",
+            ClientErrorKind::LoginFailed(_) => "mcp_login",
+            ClientErrorKind::UnsupportedInput(_) => "mcp_unsupported_input",
+            ClientErrorKind::ConnectionLost { .. } => "mcp_lost",
+            ClientErrorKind::Protocol(_) => "mcp_protocol",
+            ClientErrorKind::MessageTooLong(_) => "mcp_too_long",
+            ClientErrorKind::Timeout(_) => "timeout",
+            ClientErrorKind::Rpc { .. } => "mcp_error",
+            ClientErrorKind::UnknownTool { .. } => "mcp_no_tool",
+            ClientErrorKind::Drift(_) => "mcp_drift",
+            ClientErrorKind::ShuttingDown => "mcp_shut_down",
         }
     }
 
@@ -120,23 +122,25 @@ impl ClientError {
     pub fn hint(&self) -> Option<String> {
         let name = self.server.rsplit('/').next().unwrap_or(&self.server);
         Some(match &self.kind {
-            Kind::LoginNeeded {
+            ClientErrorKind::LoginNeeded {
                 scope: Some(scope), ..
             } => format!("rye mcp login {name} --scope '{scope}'"),
-            Kind::LoginNeeded { scope: None, .. } | Kind::LogIn(_) => {
+            ClientErrorKind::LoginNeeded { scope: None, .. } | ClientErrorKind::LoginFailed(_) => {
                 format!("rye mcp login {name}")
             }
-            Kind::Drift(_) => format!("rye mcp discover {name} --accept"),
-            Kind::NoTool { .. } => format!("rye mcp discover {name}"),
-            Kind::TooLong(_) => format!(
+            ClientErrorKind::Drift(_) => format!("rye mcp discover {name} --accept"),
+            ClientErrorKind::UnknownTool { .. } => format!("rye mcp discover {name}"),
+            ClientErrorKind::MessageTooLong(_) => format!(
                 "raise `max_message` in {}, then: rye sign {}",
                 self.server, self.server
             ),
-            Kind::StartTimeout(_) => format!(
+            ClientErrorKind::StartTimeout(_) => format!(
                 "raise `start_timeout` in {}, then: rye sign {}",
                 self.server, self.server
             ),
-            Kind::Config(_) | Kind::Launch(_) | Kind::Unreachable(_) => {
+            ClientErrorKind::Config(_)
+            | ClientErrorKind::Launch(_)
+            | ClientErrorKind::Unreachable(_) => {
                 format!("rye load {}", self.server)
             }
             _ => return None,
@@ -145,12 +149,15 @@ impl ClientError {
 
     /// Whether the same call may be sent again: it has certainly not been carried out.
     pub(super) fn is_unsent(&self) -> bool {
-        matches!(self.kind, Kind::Lost { sent: false, .. })
+        matches!(
+            self.kind,
+            ClientErrorKind::ConnectionLost { sent: false, .. }
+        )
     }
 
     /// Whether it may have been carried out, and nobody knows.
     pub(super) fn is_lost(&self) -> bool {
-        matches!(self.kind, Kind::Lost { .. })
+        matches!(self.kind, ClientErrorKind::ConnectionLost { .. })
     }
 }
 
@@ -160,69 +167,79 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let server = &self.server;
         match &self.kind {
-            Kind::Config(why) => write!(f, "the server {server} cannot be used: {why}")?,
-            Kind::Launch(why) => write!(f, "the server {server} cannot be started: {why}")?,
-            Kind::StartTimeout(limit) => write!(
+            ClientErrorKind::Config(why) => write!(f, "the server {server} cannot be used: {why}")?,
+            ClientErrorKind::Launch(why) => {
+                write!(f, "the server {server} cannot be started: {why}")?
+            }
+            ClientErrorKind::StartTimeout(limit) => write!(
                 f,
                 "the server {server} did not answer `initialize` within {:.1} s",
                 limit.as_secs_f64()
             )?,
-            Kind::Handshake(why) => {
+            ClientErrorKind::Handshake(why) => {
                 write!(
                     f,
                     "the server {server} did not answer `initialize` as it should: {why}"
                 )?;
             }
-            Kind::EndedAtStart(how) => {
+            ClientErrorKind::ExitedDuringStart(how) => {
                 write!(f, "the server {server} {how} while it was being started")?;
             }
-            Kind::Unreachable(why) => write!(f, "the server {server} cannot be reached: {why}")?,
-            Kind::LoginNeeded { scope: None, .. } => write!(
+            ClientErrorKind::Unreachable(why) => {
+                write!(f, "the server {server} cannot be reached: {why}")?
+            }
+            ClientErrorKind::LoginNeeded { scope: None, .. } => write!(
                 f,
                 "the server {server} wants to know who calls: somebody has to log in"
             )?,
-            Kind::LoginNeeded {
+            ClientErrorKind::LoginNeeded {
                 scope: Some(scope), ..
             } => write!(f, "the server {server} wants a login that allows `{scope}`")?,
-            Kind::LogIn(why) => write!(f, "no login to the server {server}: {why}")?,
-            Kind::Asked(what) => write!(f, "the server {server} {what}")?,
-            Kind::Lost { how, sent: true } => write!(
+            ClientErrorKind::LoginFailed(why) => {
+                write!(f, "no login to the server {server}: {why}")?
+            }
+            ClientErrorKind::UnsupportedInput(what) => write!(f, "the server {server} {what}")?,
+            ClientErrorKind::ConnectionLost { how, sent: true } => write!(
                 f,
                 "the server {server} {how} during the call; the call had reached it and may have \
                  had its effect, so it is not sent again"
             )?,
-            Kind::Lost { how, sent: false } => {
+            ClientErrorKind::ConnectionLost { how, sent: false } => {
                 write!(
                     f,
                     "the server {server} {how} before the call had reached it"
                 )?;
             }
-            Kind::Protocol(what) => write!(f, "the server {server} does not speak MCP: {what}")?,
-            Kind::TooLong(limit) => write!(
+            ClientErrorKind::Protocol(what) => {
+                write!(f, "the server {server} does not speak MCP: {what}")?
+            }
+            ClientErrorKind::MessageTooLong(limit) => write!(
                 f,
                 "the server {server} answered with more than the {limit} bytes that one message may have"
             )?,
-            Kind::Timeout(limit) => write!(
+            ClientErrorKind::Timeout(limit) => write!(
                 f,
                 "the server {server} did not answer within {:.1} s; the call was cancelled",
                 limit.as_secs_f64()
             )?,
-            Kind::Rpc { code, message, .. } => {
+            ClientErrorKind::Rpc { code, message, .. } => {
                 write!(
                     f,
                     "the server {server} answered with error {code}: {message}"
                 )?;
             }
-            Kind::NoTool { name, there } => {
+            ClientErrorKind::UnknownTool { name, there } => {
                 write!(f, "the server {server} has no tool `{name}`; it has ")?;
                 match there.as_slice() {
                     [] => f.write_str("none")?,
                     there => f.write_str(&there.join(", "))?,
                 }
             }
-            Kind::Drift(drift) => write!(f, "the server {server} has changed its tool {drift}")?,
-            Kind::ShutDown => write!(f, "the server {server} is being shut down")?,
+            ClientErrorKind::Drift(drift) => {
+                write!(f, "the server {server} has changed its tool {drift}")?
+            }
+            ClientErrorKind::ShuttingDown => write!(f, "the server {server} is being shut down")?,
         }
-        self.said.fmt(f)
+        self.diagnostics.fmt(f)
     }
 }

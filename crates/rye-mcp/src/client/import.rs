@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::config::{ServerConfig, Transport};
 use super::jsonc;
-use super::source::Source;
+use super::source::ConfigValue;
 
 /// What stands for something only in the client that the file is of.
 const CLIENTS_OWN: [&str; 8] = [
@@ -24,7 +24,7 @@ const CLIENTS_OWN: [&str; 8] = [
 
 /// A server of such a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportedServer {
     /// Its name.
     pub name: String,
     /// Its configuration, or why there is none.
@@ -37,7 +37,7 @@ pub struct Imported {
 
 /// Reads a file; comments in it are let pass, as its clients let them. Where it means the
 /// folder of the project, that is this one. The error is a sentence.
-pub fn read(text: &str, folder: &str) -> Result<Vec<Imported>, String> {
+pub fn parse(text: &str, folder: &str) -> Result<Vec<ImportedServer>, String> {
     let file: Value = serde_json::from_str(&jsonc::plain(text))
         .map_err(|error| format!("it is not JSON: {error}"))?;
     let places = [
@@ -79,7 +79,7 @@ struct Reading<'a> {
     notes: Vec<String>,
 }
 
-fn entry(name: &str, about: &Value, folder: &str) -> Imported {
+fn entry(name: &str, about: &Value, folder: &str) -> ImportedServer {
     let mut reading = Reading {
         server: name,
         folder,
@@ -89,7 +89,7 @@ fn entry(name: &str, about: &Value, folder: &str) -> Imported {
     let config = reading.config(about);
     let Reading { secrets, notes, .. } = reading;
     let secrets = if config.is_ok() { secrets } else { Vec::new() };
-    Imported {
+    ImportedServer {
         name: name.to_owned(),
         config,
         secrets,
@@ -136,7 +136,7 @@ impl Reading<'_> {
         &mut self,
         about: &Map<String, Value>,
         key: &str,
-    ) -> Result<BTreeMap<String, Source>, String> {
+    ) -> Result<BTreeMap<String, ConfigValue>, String> {
         match about.get(key) {
             None | Some(Value::Null) => Ok(BTreeMap::new()),
             Some(Value::Object(all)) => all
@@ -147,16 +147,16 @@ impl Reading<'_> {
         }
     }
 
-    fn value(&mut self, name: &str, value: &Value) -> Result<Source, String> {
+    fn value(&mut self, name: &str, value: &Value) -> Result<ConfigValue, String> {
         match value {
             Value::String(text) => self.text(name, text),
-            Value::Number(_) | Value::Bool(_) => Ok(Source::Text(value.to_string())),
+            Value::Number(_) | Value::Bool(_) => Ok(ConfigValue::Text(value.to_string())),
             _ => Err(format!("the value of {name} is no text")),
         }
     }
 
     /// A text, in our way of writing variables; a secret goes to the vault.
-    fn text(&mut self, name: &str, text: &str) -> Result<Source, String> {
+    fn text(&mut self, name: &str, text: &str) -> Result<ConfigValue, String> {
         let text = text.replace("${env:", "${");
         let text = self.places(&text);
         if let Some((before, rest)) = text.split_once("${input:") {
@@ -170,13 +170,13 @@ impl Reading<'_> {
             self.notes
                 .push(format!("it asks for {input}: rye vault set {secret}"));
             let prefix = before.to_owned();
-            return Ok(Source::Vault {
+            return Ok(ConfigValue::Vault {
                 prefix,
                 name: secret,
             });
         }
         if !looks_secret(name) || text.contains("${") || text.is_empty() {
-            return Ok(Source::Text(text));
+            return Ok(ConfigValue::Text(text));
         }
         let (prefix, value) = match text.split_once(' ') {
             Some((scheme, value)) if scheme == "Bearer" || scheme == "Basic" => {
@@ -186,7 +186,7 @@ impl Reading<'_> {
         };
         let name = self.secret(name)?;
         self.secrets.push((name.clone(), value));
-        Ok(Source::Vault { prefix, name })
+        Ok(ConfigValue::Vault { prefix, name })
     }
 
     /// A text in which what its client calls the project's folder is that. What else only
@@ -226,9 +226,9 @@ mod tests {
 
     use super::*;
 
-    fn one(about: &Value) -> Imported {
+    fn one(about: &Value) -> ImportedServer {
         let file = json!({"mcpServers": {"my server": about}});
-        read(&file.to_string(), "/work").unwrap().remove(0)
+        parse(&file.to_string(), "/work").unwrap().remove(0)
     }
 
     #[test]
@@ -239,21 +239,21 @@ mod tests {
             json!({"servers": {"x": server}, "inputs": []}),
             json!({"mcp": {"servers": {"x": server}}}),
         ] {
-            let read = read(&file.to_string(), "/work").unwrap();
+            let read = parse(&file.to_string(), "/work").unwrap();
             let config = read[0].config.as_ref().unwrap().to_value();
             let expected =
                 json!({"command": "npx", "args": ["-y", "x", "1"], "env": {"HOST": "a"}});
             assert_eq!(config, expected);
         }
-        assert!(read("{}", "/").unwrap_err().contains("mcpServers"));
-        assert!(read("[", "/").unwrap_err().contains("not JSON"));
+        assert!(parse("{}", "/").unwrap_err().contains("mcpServers"));
+        assert!(parse("[", "/").unwrap_err().contains("not JSON"));
     }
 
     #[test]
     fn a_file_with_comments_and_one_comma_too_many_is_read() {
         let file = "// mine\n{\n  /* all */ \"servers\": { \"x\": { // one\n    \"url\": \
                     \"https://example.org/a//b,}\", },\n  },\n}\n";
-        let read = read(file, "/work").unwrap();
+        let read = parse(file, "/work").unwrap();
         let config = read[0].config.as_ref().unwrap().to_value();
         assert_eq!(config, json!({"url": "https://example.org/a//b,}"}));
     }

@@ -16,8 +16,8 @@ use rmcp::transport::auth::{
 };
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
-use super::connect::{Server, words};
-use super::error::{ClientError, Kind};
+use super::connect::{ServerSpec, words};
+use super::error::{ClientError, ClientErrorKind};
 use loopback::Loopback;
 pub(super) use tokens::{Registered, Tokens};
 
@@ -29,7 +29,7 @@ const NAME: &str = "Rye";
 
 /// What a person let us do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Granted {
+pub struct LoginGrant {
     /// Who gave the tokens.
     pub issuer: Option<String>,
     /// What they are for, in the words of the server.
@@ -38,7 +38,7 @@ pub struct Granted {
 
 /// What is to be asked for.
 #[derive(Debug, Clone, Default)]
-pub struct LogIn {
+pub struct LoginRequest {
     /// What the tokens are to be for, besides what they were for before; else what the
     /// server says.
     pub scopes: Vec<String>,
@@ -46,16 +46,16 @@ pub struct LogIn {
     pub challenge: Option<String>,
 }
 
-impl LogIn {
+impl LoginRequest {
     /// Lets a person log in at an address that `show` is given, and keeps the tokens.
     pub(super) async fn run(
         &self,
-        server: &Server,
+        server: &ServerSpec,
         url: &str,
         oauth: &BTreeMap<String, String>,
         tokens: &Tokens,
         show: impl FnOnce(&str) + Send,
-    ) -> Result<Granted, ClientError> {
+    ) -> Result<LoginGrant, ClientError> {
         let work = async {
             let port = match oauth.get("redirect_port") {
                 None => 0,
@@ -111,7 +111,7 @@ impl LogIn {
         };
         outcome.map_err(|why| {
             let why = tokens.masks().mask(&why).into_owned();
-            ClientError::new(&server.id, Kind::LogIn(why))
+            ClientError::new(&server.id, ClientErrorKind::LoginFailed(why))
         })
     }
 
@@ -154,21 +154,23 @@ fn told(error: AuthError) -> String {
 }
 
 /// Whether a transport failed because somebody has to log in, and what the server said.
-pub(super) fn wanted(error: &DynamicTransportError) -> Option<Kind> {
+pub(super) fn wanted(error: &DynamicTransportError) -> Option<ClientErrorKind> {
     let error: &StreamableHttpError<reqwest::Error> = error.error.downcast_ref()?;
     match error {
-        StreamableHttpError::AuthRequired(refused) => Some(Kind::LoginNeeded {
+        StreamableHttpError::AuthRequired(refused) => Some(ClientErrorKind::LoginNeeded {
             scope: None,
             challenge: refused.www_authenticate_header.clone(),
         }),
-        StreamableHttpError::InsufficientScope(refused) => Some(Kind::LoginNeeded {
+        StreamableHttpError::InsufficientScope(refused) => Some(ClientErrorKind::LoginNeeded {
             scope: refused.required_scope.clone(),
             challenge: refused.www_authenticate_header.clone(),
         }),
-        StreamableHttpError::Auth(AuthError::AuthorizationRequired) => Some(Kind::LoginNeeded {
-            scope: None,
-            challenge: String::new(),
-        }),
+        StreamableHttpError::Auth(AuthError::AuthorizationRequired) => {
+            Some(ClientErrorKind::LoginNeeded {
+                scope: None,
+                challenge: String::new(),
+            })
+        }
         _ => None,
     }
 }

@@ -10,12 +10,12 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::ask::{Asker, Asks};
+use super::ask::{Asks, ElicitationHandler};
 use super::call::ToolCall;
-use super::connect::{self, Connector, Key, Server};
+use super::connect::{self, Connector, Key, ServerSpec};
 use super::connection::Connection;
-use super::error::{ClientError, Kind};
-use super::login::{Granted, LogIn};
+use super::error::{ClientError, ClientErrorKind};
+use super::login::{LoginGrant, LoginRequest};
 use super::tools::RemoteTool;
 
 /// How long all servers together may take to end.
@@ -58,7 +58,10 @@ impl Pool {
     }
 
     /// The same, with servers that may ask: the one given, or else whoever a call is for.
-    pub fn asking(supervisor: &Supervisor, usual: Option<Arc<dyn Asker>>) -> Self {
+    pub fn with_elicitation(
+        supervisor: &Supervisor,
+        usual: Option<Arc<dyn ElicitationHandler>>,
+    ) -> Self {
         let asks = Asks {
             is_offered: true,
             usual,
@@ -84,16 +87,16 @@ impl Pool {
     /// tokens in the vault. Calls take them from then on.
     pub async fn log_in(
         &self,
-        server: &Server,
-        ask: &LogIn,
+        server: &ServerSpec,
+        ask: &LoginRequest,
         show: impl FnOnce(&str) + Send,
-    ) -> Result<Granted, ClientError> {
+    ) -> Result<LoginGrant, ClientError> {
         let mut ask = ask.clone();
         if ask.challenge.is_none() {
             // What it says when it does not know us tells where to go.
             let refused = self.shared.connector.connect(server).await.err();
             ask.challenge = match refused.map(|error| error.kind) {
-                Some(Kind::LoginNeeded { challenge, .. }) => {
+                Some(ClientErrorKind::LoginNeeded { challenge, .. }) => {
                     Some(challenge).filter(|challenge| !challenge.is_empty())
                 }
                 _ => None,
@@ -103,7 +106,7 @@ impl Pool {
     }
 
     /// Forgets the tokens of a server, and says whether there were any.
-    pub fn log_out(server: &Server) -> Result<bool, ClientError> {
+    pub fn log_out(server: &ServerSpec) -> Result<bool, ClientError> {
         connect::log_out(server)
     }
 
@@ -111,7 +114,7 @@ impl Pool {
     ///
     /// A server that is gone is started once more, if the call has certainly not
     /// reached it or may be carried out twice.
-    pub async fn call(&self, server: &Server, call: &ToolCall) -> Result<Value, ClientError> {
+    pub async fn call(&self, server: &ServerSpec, call: &ToolCall) -> Result<Value, ClientError> {
         let work = async {
             match self.once(server, call).await {
                 Err((error, may_repeat))
@@ -133,7 +136,11 @@ impl Pool {
     }
 
     /// One attempt, and whether it could be repeated if it were lost.
-    async fn once(&self, server: &Server, call: &ToolCall) -> Result<Value, (ClientError, bool)> {
+    async fn once(
+        &self,
+        server: &ServerSpec,
+        call: &ToolCall,
+    ) -> Result<Value, (ClientError, bool)> {
         let connection = self
             .connection(server)
             .await
@@ -155,13 +162,13 @@ impl Pool {
             Some(_) => answer.await,
             None => match timeout_at(Instant::now() + limit, answer).await {
                 Ok(outcome) => outcome,
-                Err(_) => Err((connection.error(Kind::Timeout(limit)), false)),
+                Err(_) => Err((connection.error(ClientErrorKind::Timeout(limit)), false)),
             },
         }
     }
 
     /// The tools of a server.
-    pub async fn tools(&self, server: &Server) -> Result<Arc<[RemoteTool]>, ClientError> {
+    pub async fn tools(&self, server: &ServerSpec) -> Result<Arc<[RemoteTool]>, ClientError> {
         let work = async {
             let connection = self.connection(server).await?;
             let _busy = connection.busy();
@@ -191,12 +198,12 @@ impl Pool {
     }
 
     /// The connection to a server: the one there is, or a new one.
-    async fn connection(&self, server: &Server) -> Result<Arc<Connection>, ClientError> {
+    async fn connection(&self, server: &ServerSpec) -> Result<Arc<Connection>, ClientError> {
         let slot = self.slot(server);
         let failures = slot.failures.load(Ordering::Acquire);
         let mut state = slot.state.lock().await;
         if self.shared.ended.is_cancelled() {
-            return Err(ClientError::new(&server.id, Kind::ShutDown));
+            return Err(ClientError::new(&server.id, ClientErrorKind::ShuttingDown));
         }
         if let Some(connection) = &state.connection
             && connection.is_open()
@@ -212,7 +219,7 @@ impl Pool {
         }
         let connected = tokio::select! {
             connected = self.shared.connector.connect(server) => connected,
-            () = self.shared.ended.cancelled() => Err(ClientError::new(&server.id, Kind::ShutDown)),
+            () = self.shared.ended.cancelled() => Err(ClientError::new(&server.id, ClientErrorKind::ShuttingDown)),
         };
         match connected {
             Ok(connection) => {
@@ -231,7 +238,7 @@ impl Pool {
 
     /// The place of a server. Those that nobody uses any more are given up: a
     /// configuration that was changed has another.
-    fn slot(&self, server: &Server) -> Arc<Slot> {
+    fn slot(&self, server: &ServerSpec) -> Arc<Slot> {
         let key = server.key();
         let mut slots = self.slots();
         if let Some(slot) = slots.get(&key) {
@@ -245,12 +252,12 @@ impl Pool {
     }
 
     /// An error with what the server has said so far, if it is there.
-    fn timed_out(&self, server: &Server, limit: Duration) -> ClientError {
+    fn timed_out(&self, server: &ServerSpec, limit: Duration) -> ClientError {
         let slot = self.slots().get(&server.key()).cloned();
         let state = slot.as_ref().and_then(|slot| slot.state.try_lock().ok());
         match state.and_then(|state| state.connection.clone()) {
-            Some(connection) => connection.error(Kind::Timeout(limit)),
-            None => ClientError::new(&server.id, Kind::Timeout(limit)),
+            Some(connection) => connection.error(ClientErrorKind::Timeout(limit)),
+            None => ClientError::new(&server.id, ClientErrorKind::Timeout(limit)),
         }
     }
 

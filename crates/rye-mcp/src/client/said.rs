@@ -58,7 +58,7 @@ impl Heard {
     }
 
     /// All of it, to be shown.
-    pub(super) fn said(&self) -> Said {
+    pub(super) fn said(&self) -> Diagnostics {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = all.stderr.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
@@ -67,20 +67,20 @@ impl Heard {
             0 => None,
             count => Some((count, all.last.clone())),
         };
-        Said { stderr, no_message }
+        Diagnostics { stderr, no_message }
     }
 }
 
 /// What a server said beside the protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct Diagnostics {
     /// The end of its standard error.
     pub stderr: String,
     /// How many lines of its standard output were no messages, and the last of them.
     pub no_message: Option<(usize, String)>,
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((count, last)) = &self.no_message {
             let lines = if *count == 1 { "line" } else { "lines" };
@@ -128,7 +128,7 @@ mod tests {
             heard.stderr(b"noise and more noise\n");
         }
         heard.stderr(b"the token \x1b[31msesame was refused\n");
-        heard.no_message(b"Server sesame started");
+        heard.no_message(b"ServerSpec sesame started");
         let said = heard.said();
         assert!(said.stderr.len() <= KEPT);
         assert!(
@@ -136,11 +136,9 @@ mod tests {
             "{said}"
         );
         let shown = said.to_string();
-        assert!(
-            shown.contains(
-                "1 line of its output were no messages, the last: Server [masked] started"
-            )
-        );
+        assert!(shown.contains(
+            "1 line of its output were no messages, the last: ServerSpec [masked] started"
+        ));
         assert!(!shown.contains("sesame"));
     }
 }

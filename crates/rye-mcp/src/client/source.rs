@@ -13,7 +13,7 @@ const SHORTEST: usize = 6;
 /// A value as the configuration has it: a text in which `${VAR}` stands for a
 /// variable, or a reference to a secret of the vault.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum ConfigValue {
     /// A text, with `${VAR}` and `${VAR:-default}` in it.
     Text(String),
     /// A secret, and what stands before it: `Bearer `, for one.
@@ -32,7 +32,7 @@ pub(super) struct Opened {
     pub(super) secrets: Vec<Secret>,
 }
 
-impl Source {
+impl ConfigValue {
     /// Reads a value: a text, a number, a truth value, or `{vault: NAME}`. The
     /// error is a sentence.
     pub(super) fn read(value: &Value) -> Result<Self, String> {
@@ -188,8 +188,8 @@ mod tests {
 
     fn open(value: &Value) -> Result<String, String> {
         let environment = BTreeMap::from([("HOST".to_owned(), "example.org".to_owned())]);
-        let source = Source::read(value)?;
-        assert_eq!(Source::read(&source.to_value()).as_ref(), Ok(&source));
+        let source = ConfigValue::read(value)?;
+        assert_eq!(ConfigValue::read(&source.to_value()).as_ref(), Ok(&source));
         Ok(source.open("X", &environment, None)?.text)
     }
 
@@ -226,7 +226,7 @@ mod tests {
             (json!(["a"]), "neither"),
             (json!(null), "neither"),
         ] {
-            let error = Source::read(&value).unwrap_err();
+            let error = ConfigValue::read(&value).unwrap_err();
             assert!(error.contains(word), "{value}: {error}");
         }
     }
@@ -238,7 +238,7 @@ mod tests {
             ("HOST".to_owned(), "example.org".to_owned()),
         ]);
         let secrets = |shown_as: &str, text: &str| {
-            let source = Source::Text(text.to_owned());
+            let source = ConfigValue::Text(text.to_owned());
             let opened = source.open(shown_as, &environment, None).unwrap();
             let texts = opened.secrets.iter();
             texts

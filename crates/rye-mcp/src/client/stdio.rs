@@ -17,7 +17,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::Mutex;
 
-use super::error::Kind;
+use super::error::ClientErrorKind;
 use super::lines::{Line, Lines};
 use super::said::{Heard, excerpt};
 use super::wire::Wire;
@@ -178,7 +178,7 @@ impl Transport<RoleClient> for Stdio {
                     Meaning::Message(message) => return Some(*message),
                     Meaning::Nothing => {}
                     Meaning::Fault(what) => {
-                        self.wire.fail(Kind::Protocol(what));
+                        self.wire.fail(ClientErrorKind::Protocol(what));
                         return None;
                     }
                 },
@@ -189,7 +189,7 @@ impl Transport<RoleClient> for Stdio {
                 }
                 Some(Line::TooLong(_)) => {
                     let limit = self.lines.limit();
-                    self.wire.fail(Kind::Protocol(format!(
+                    self.wire.fail(ClientErrorKind::Protocol(format!(
                         "a line of its output has more than {limit} bytes (`max_message`), and \
                          cannot be told to be an answer"
                     )));

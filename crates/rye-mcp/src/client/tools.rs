@@ -32,7 +32,7 @@ pub struct Pin {
 
 impl Pin {
     /// Reads it from the configuration of an item, where there is one.
-    pub fn read(config: &Map<String, Value>) -> Option<Self> {
+    pub fn from_config(config: &Map<String, Value>) -> Option<Self> {
         let whole = config.get("pin")?.as_str()?.to_owned();
         let parts = config.get("parts").and_then(Value::as_object);
         let parts = parts.into_iter().flatten();

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::error::Kind;
+use super::error::ClientErrorKind;
 
 /// What went over a connection so far.
 #[derive(Debug)]
 pub(super) struct Wire {
     /// Why nothing more is read from it, if that is our decision.
-    fault: Mutex<Option<Kind>>,
+    fault: Mutex<Option<ClientErrorKind>>,
     /// The requests that have gone out whole and are not settled.
     written: Mutex<HashSet<i64>>,
     /// The highest id of a request so far.
@@ -54,11 +54,11 @@ impl Wire {
     }
 
     /// The connection is of no use any more. The first reason counts.
-    pub(super) fn fail(&self, fault: Kind) {
+    pub(super) fn fail(&self, fault: ClientErrorKind) {
         lock(&self.fault).get_or_insert(fault);
     }
 
-    pub(super) fn fault(&self) -> Option<Kind> {
+    pub(super) fn fault(&self) -> Option<ClientErrorKind> {
         lock(&self.fault).clone()
     }
 }

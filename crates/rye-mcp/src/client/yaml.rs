@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 /// The text of an item with these fields, in their order.
-pub fn item_text(fields: &Map<String, Value>) -> String {
+pub fn item_yaml(fields: &Map<String, Value>) -> String {
     let mut text = String::new();
     mapping(&mut text, fields, 0);
     text
@@ -104,7 +104,7 @@ mod tests {
             "config": {"command": "npx", "args": ["-y", {"vault": "A"}, []], "env": {}},
             "answer": 42, "is": "true",
         });
-        let text = item_text(fields.as_object().unwrap());
+        let text = item_yaml(fields.as_object().unwrap());
         let expected = "version: \"1.0.0\"\nconfig:\n  command: npx\n  args:\n    - \"-y\"\n    -\n      vault: A\n    - []\n  env: {}\nanswer: 42\nis: \"true\"\n";
         assert_eq!(text, expected);
         assert_eq!(read(&text), fields);
@@ -132,7 +132,7 @@ mod tests {
         fn whatever_is_written_is_read_as_it_was(value in any_value()) {
             let mut fields = Map::new();
             fields.insert("value".into(), value);
-            let text = item_text(&fields);
+            let text = item_yaml(&fields);
             prop_assert_eq!(read(&text), Value::Object(fields), "{}", text);
         }
     }

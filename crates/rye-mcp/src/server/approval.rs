@@ -1,4 +1,4 @@
-//! Approvals through a client: what is approved is the bytes of a chain and the
+//! ApprovalChannel through a client: what is approved is the bytes of a chain and the
 //! parameters, not a name.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::asked::has_forms;
 use super::{Server, is_stateless};
-use crate::gateway::{Approvals, Decided, Gated, Piece, Refusal};
+use crate::gateway::{ApprovalChannel, CallDecision, Component, GatedCall, GatewayError};
 
 /// How many questions may be open. The oldest is forgotten, and asked again.
 const OPEN: usize = 256;
@@ -38,7 +38,7 @@ pub(super) struct Pending(VecDeque<(String, Question)>);
 struct Question {
     /// The call that was asked about.
     call: Hash,
-    gated: Gated,
+    gated: GatedCall,
 }
 
 /// What a client answered to a question of ours.
@@ -51,7 +51,7 @@ pub(super) enum Answered {
 
 /// What is asked about.
 pub(super) struct Ask {
-    pub(super) gated: Gated,
+    pub(super) gated: GatedCall,
     /// What somebody ticks who approves.
     pub(super) tick: &'static str,
     /// What needs the approval, as words.
@@ -75,7 +75,7 @@ impl Server {
         project: &Path,
         call: &CallToolRequestParams,
         about: impl FnOnce() -> Hash,
-    ) -> Result<Option<Answered>, Refusal> {
+    ) -> Result<Option<Answered>, GatewayError> {
         let Some((question, answer)) = self.answer_to(call) else {
             return Ok(None);
         };
@@ -105,12 +105,12 @@ impl Server {
     async fn record(
         &self,
         project: &Path,
-        gated: Gated,
+        gated: GatedCall,
         answered: Answered,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), GatewayError> {
         let project = project.to_owned();
         let is_approved = matches!(answered, Answered::Yes(_));
-        self.blocking(move |gateway| gateway.record(&project, &gated, is_approved))
+        self.blocking(move |gateway| gateway.record_decision(&project, &gated, is_approved))
             .await
     }
 
@@ -122,7 +122,7 @@ impl Server {
         project: &Path,
         ask: Ask,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Option<CallToolResponse>, Refusal> {
+    ) -> Result<Option<CallToolResponse>, GatewayError> {
         let (chain, declined) = (ask.gated.chain, ask.declined);
         let about = || hash(project, &ask.gated.tool, &ask.gated.parameters);
         let answered = match self.approved(project, call, about).await? {
@@ -136,9 +136,9 @@ impl Server {
             Answered::Yes(approved) if approved == chain => Ok(None),
             Answered::Yes(_) => {
                 let message = "it is not what was approved: a file has changed since";
-                Err(Refusal::new("approval_void", message))
+                Err(GatewayError::new("approval_void", message))
             }
-            Answered::No => Err(Refusal::new("approval_declined", declined)),
+            Answered::No => Err(GatewayError::new("approval_declined", declined)),
         }
     }
 
@@ -150,9 +150,9 @@ impl Server {
         request: &Request,
         why: Option<&str>,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Way, Refusal> {
+    ) -> Result<Way, GatewayError> {
         let chain = executor.chain(&request.tool).map_err(|error| {
-            let refusal = Refusal::new(error.code(), error.to_string());
+            let refusal = GatewayError::new(error.code(), error.to_string());
             match error.hint() {
                 Some(hint) => refusal.hint(hint),
                 None => refusal,
@@ -160,13 +160,13 @@ impl Server {
         })?;
         let links = chain.links.iter().chain(chain.named.values());
         let id = &request.tool.id;
-        let gated = Gated {
+        let gated = GatedCall {
             title: format!("Run {id} for an MCP client?"),
             tool: id.to_string(),
             parameters: request.parameters.clone(),
             chain: chain.hash,
-            pieces: links
-                .map(|link| Piece {
+            components: links
+                .map(|link| Component {
                     name: link.id().to_string(),
                     hash: link.item.hash.to_hex(),
                 })
@@ -188,8 +188,8 @@ impl Server {
         project: &Path,
         ask: Ask,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Way, Refusal> {
-        let is_terminal = self.shared.gateway.approvals() == Approvals::Terminal;
+    ) -> Result<Way, GatewayError> {
+        let is_terminal = self.shared.gateway.approval_channel() == ApprovalChannel::Terminal;
         if is_terminal || !has_forms(context) {
             return self.ask_elsewhere(project, ask).await;
         }
@@ -216,7 +216,7 @@ impl Server {
         let answer = tokio::select! {
             answer = context.peer.create_elicitation(form) => answer,
             () = context.ct.cancelled() => {
-                return Err(Refusal::new("cancelled", "the client cancelled it, and nothing was done"));
+                return Err(GatewayError::new("cancelled", "the client cancelled it, and nothing was done"));
             }
         };
         match answer {
@@ -231,14 +231,14 @@ impl Server {
     }
 
     /// What somebody decided at another terminal, or the gate at which the call waits.
-    async fn ask_elsewhere(&self, project: &Path, ask: Ask) -> Result<Way, Refusal> {
+    async fn ask_elsewhere(&self, project: &Path, ask: Ask) -> Result<Way, GatewayError> {
         let Ask { gated, what, .. } = ask;
         let (project, hash) = (project.to_owned(), gated.chain);
-        let decided = self.blocking(move |gateway| gateway.decided(&project, &gated));
+        let decided = self.blocking(move |gateway| gateway.claim_decision(&project, &gated));
         let gate = match decided.await? {
-            Decided::Approved => return Ok(Way::Answered(Answered::Yes(hash))),
-            Decided::Denied => return Ok(Way::Answered(Answered::No)),
-            Decided::Waits { gate } => gate,
+            CallDecision::Approved => return Ok(Way::Answered(Answered::Yes(hash))),
+            CallDecision::Denied => return Ok(Way::Answered(Answered::No)),
+            CallDecision::Pending { gate } => gate,
         };
         let message = format!(
             "{what} needs a person's approval from a terminal: the call waits at gate {gate}, and \
@@ -247,7 +247,7 @@ impl Server {
         let hint = format!(
             "a person runs `rye gate approve {gate}` in a terminal; then make the same call again"
         );
-        let mut refusal = Refusal::new("approval_required", message).hint(hint);
+        let mut refusal = GatewayError::new("approval_required", message).hint(hint);
         *refusal.details = json!({ "gate": gate });
         Err(refusal)
     }
@@ -290,7 +290,7 @@ fn answered(answer: &ElicitResult, chain: Hash) -> Answered {
     }
 }
 
-fn schema(tick: &str) -> Result<ElicitationSchema, Refusal> {
+fn schema(tick: &str) -> Result<ElicitationSchema, GatewayError> {
     let schema = json!({
         "type": "object",
         "properties": {
@@ -298,7 +298,7 @@ fn schema(tick: &str) -> Result<ElicitationSchema, Refusal> {
         },
         "required": ["approve"],
     });
-    serde_json::from_value(schema).map_err(|error| Refusal::new("internal", error.to_string()))
+    serde_json::from_value(schema).map_err(|error| GatewayError::new("internal", error.to_string()))
 }
 
 /// What a person must know to decide.

@@ -11,22 +11,25 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use super::is_stateless;
-use crate::client::{Asker, Question, Reply, ask};
+use crate::client::{Elicitation, ElicitationHandler, ElicitationReply, ask};
 
 /// How many questions may wait: a person answers one at a time.
 const WAITING: usize = 4;
 
 /// Takes questions to where the call is carried out, which is where its client is known.
 #[derive(Debug)]
-struct AtClient(mpsc::Sender<(Question, oneshot::Sender<Reply>)>);
+struct AtClient(mpsc::Sender<(Elicitation, oneshot::Sender<ElicitationReply>)>);
 
-impl Asker for AtClient {
-    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+impl ElicitationHandler for AtClient {
+    fn elicit(
+        &self,
+        question: Elicitation,
+    ) -> Pin<Box<dyn Future<Output = ElicitationReply> + Send + '_>> {
         Box::pin(async move {
             let (reply, replied) = oneshot::channel();
             // Where the call has ended, nobody waits for an answer either.
             let _ = self.0.send((question, reply)).await;
-            replied.await.unwrap_or(Reply::Cancel)
+            replied.await.unwrap_or(ElicitationReply::Cancel)
         })
     }
 }
@@ -62,9 +65,9 @@ pub(super) async fn along<T>(
     }
 }
 
-async fn put(question: Question, context: &RequestContext<RoleServer>) -> Reply {
+async fn put(question: Elicitation, context: &RequestContext<RoleServer>) -> ElicitationReply {
     let Ok(requested_schema) = serde_json::from_value(question.schema) else {
-        return Reply::Cancel;
+        return ElicitationReply::Cancel;
     };
     let form = ElicitRequestParams::FormElicitationParams {
         meta: None,
@@ -76,12 +79,14 @@ async fn put(question: Question, context: &RequestContext<RoleServer>) -> Reply 
         requested_schema,
     };
     let Ok(answer) = context.peer.create_elicitation(form).await else {
-        return Reply::Cancel;
+        return ElicitationReply::Cancel;
     };
     match (answer.action, answer.content) {
-        (ElicitationAction::Accept, Some(Value::Object(filled))) => Reply::Accept(filled),
-        (ElicitationAction::Accept, _) => Reply::Accept(serde_json::Map::new()),
-        (ElicitationAction::Decline, _) => Reply::Decline,
-        _ => Reply::Cancel,
+        (ElicitationAction::Accept, Some(Value::Object(filled))) => {
+            ElicitationReply::Accept(filled)
+        }
+        (ElicitationAction::Accept, _) => ElicitationReply::Accept(serde_json::Map::new()),
+        (ElicitationAction::Decline, _) => ElicitationReply::Decline,
+        _ => ElicitationReply::Cancel,
     }
 }

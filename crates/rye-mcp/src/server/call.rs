@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::Server;
 use super::definitions::Five;
-use crate::gateway::{Answer, Gateway, Help, Refusal, Reply, Search};
+use crate::gateway::{Gateway, GatewayError, GatewayResult, HelpRequest, SearchRequest, ToolReply};
 
 impl Server {
     /// Carries out a call. What a model can put right is a result that says so, not an
@@ -37,11 +37,11 @@ impl Server {
         tool: Five,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> Answer {
+    ) -> GatewayResult {
         let arguments = request.arguments.unwrap_or_default();
         match tool {
             Five::Search => {
-                let ask: Search = read(tool, arguments)?;
+                let ask: SearchRequest = read(tool, arguments)?;
                 let project = self
                     .project_of(ask.project_path.as_deref(), context)
                     .await?;
@@ -49,7 +49,7 @@ impl Server {
                     .await
             }
             Five::Help | Five::Execute | Five::Sign | Five::Load => {
-                let ask: Help = read(tool, arguments)?;
+                let ask: HelpRequest = read(tool, arguments)?;
                 self.shared.gateway.help(ask.topic.as_deref())
             }
         }
@@ -58,12 +58,15 @@ impl Server {
     /// Lets the gateway work where it may wait for a disk.
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&dyn Gateway) -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, Refusal> {
+        work: impl FnOnce(&dyn Gateway) -> Result<T, GatewayError> + Send + 'static,
+    ) -> Result<T, GatewayError> {
         let gateway = std::sync::Arc::clone(&self.shared.gateway);
         match tokio::task::spawn_blocking(move || work(&*gateway)).await {
             Ok(outcome) => outcome,
-            Err(error) => Err(Refusal::new("internal", format!("it broke off: {error}"))),
+            Err(error) => Err(GatewayError::new(
+                "internal",
+                format!("it broke off: {error}"),
+            )),
         }
     }
 }
@@ -72,27 +75,27 @@ impl Server {
 pub(super) fn read<T: DeserializeOwned>(
     tool: Five,
     arguments: Map<String, Value>,
-) -> Result<T, Refusal> {
+) -> Result<T, GatewayError> {
     serde_json::from_value(Value::Object(arguments)).map_err(|error| {
         let message = format!("the arguments do not fit `{}`: {error}", tool.name());
-        Refusal::new("invalid_arguments", message)
+        GatewayError::new("invalid_arguments", message)
             .hint("the tool's input schema says what it takes; help shows examples")
     })
 }
 
-pub(super) fn told(reply: Reply) -> CallToolResponse {
+pub(super) fn told(reply: ToolReply) -> CallToolResponse {
     result(reply, false)
 }
 
-pub(super) fn refused(refusal: &Refusal) -> CallToolResponse {
-    let reply = Reply {
+pub(super) fn refused(refusal: &GatewayError) -> CallToolResponse {
+    let reply = ToolReply {
         value: refusal.value(),
         text: refusal.text(),
     };
     result(reply, true)
 }
 
-pub(super) fn result(reply: Reply, is_error: bool) -> CallToolResponse {
+pub(super) fn result(reply: ToolReply, is_error: bool) -> CallToolResponse {
     let content = vec![ContentBlock::text(reply.text)];
     let mut result = if is_error {
         CallToolResult::error(content)

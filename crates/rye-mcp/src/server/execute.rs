@@ -16,19 +16,19 @@ use super::call::{read, result, told};
 use super::definitions::Five;
 use super::relay::Relay;
 use super::{Server, asked};
-use crate::gateway::{Execute, Gateway, Load, Refusal, Reply};
+use crate::gateway::{ExecuteRequest, Gateway, GatewayError, LoadRequest, ToolReply};
 
 impl Server {
     pub(super) async fn execute(
         &self,
         mut call: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Refusal> {
+    ) -> Result<CallToolResponse, GatewayError> {
         let arguments = call.arguments.take().unwrap_or_default();
-        let ask: Execute = read(Five::Execute, arguments)?;
+        let ask: ExecuteRequest = read(Five::Execute, arguments)?;
         if let Some(action) = ask.action.as_deref().filter(|action| *action != "run") {
             let message = format!("there is no action `{action}`; there is `run`");
-            return Err(Refusal::new("invalid_arguments", message));
+            return Err(GatewayError::new("invalid_arguments", message));
         }
         let project = self
             .project_of(ask.project_path.as_deref(), context)
@@ -69,7 +69,7 @@ impl Server {
         executor: &Executor,
         mut request: Request,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Result<Envelope, ExecuteError>, Refusal> {
+    ) -> Result<Result<Envelope, ExecuteError>, GatewayError> {
         let relay = Relay::of(&request.tool, self.level(context), context);
         request.listener = relay.as_ref().map(Relay::listener);
         let mut trace = Trace::off();
@@ -84,7 +84,7 @@ impl Server {
         tokio::select! {
             outcome = asked::along(work, context) => Ok(outcome),
             () = context.ct.cancelled() => {
-                Err(Refusal::new("cancelled", "the client cancelled it, and it was ended"))
+                Err(GatewayError::new("cancelled", "the client cancelled it, and it was ended"))
             }
         }
     }
@@ -96,7 +96,7 @@ impl Server {
         project: PathBuf,
         executor: &Executor,
         request: Request,
-    ) -> Result<CallToolResponse, Refusal> {
+    ) -> Result<CallToolResponse, GatewayError> {
         let dry = Request {
             dry_run: true,
             ..request.clone()
@@ -107,17 +107,21 @@ impl Server {
         }
         if executor.asks_first(&request).unwrap_or(true) {
             let message = "what needs a person's approval is not started in the background";
-            return Err(Refusal::new("approval_required", message)
+            return Err(GatewayError::new("approval_required", message)
                 .hint("execute it without `async`, and the person is asked"));
         }
-        let start = move |gateway: &dyn Gateway| gateway.start(&project, request);
+        let start = move |gateway: &dyn Gateway| gateway.start_background(&project, request);
         self.blocking(start).await.map(told)
     }
 
     /// A directive or knowledge item is run by whoever reads it.
-    async fn text_of(&self, project: &Path, ask: Execute) -> Result<Reply, Refusal> {
+    async fn text_of(
+        &self,
+        project: &Path,
+        ask: ExecuteRequest,
+    ) -> Result<ToolReply, GatewayError> {
         let (kind, id) = (ask.item_type.clone(), ask.item_id.clone());
-        let load = Load {
+        let load = LoadRequest {
             item_type: ask.item_type,
             item_id: ask.item_id,
             project_path: None,
@@ -136,15 +140,15 @@ impl Server {
             "data": { "content": content },
             "metadata": { "verification": loaded.value.get("verification") },
         });
-        Ok(Reply { value, text })
+        Ok(ToolReply { value, text })
     }
 }
 
-fn request(ask: Execute) -> Result<Request, Refusal> {
+fn request(ask: ExecuteRequest) -> Result<Request, GatewayError> {
     let id: ItemId = ask
         .item_id
         .parse()
-        .map_err(|error: rye_items::IdError| Refusal::new("bad_id", error.to_string()))?;
+        .map_err(|error: rye_items::IdError| GatewayError::new("bad_id", error.to_string()))?;
     let parameters = match ask.parameters {
         None | Some(Value::Null) => json!({}),
         Some(parameters) => parameters,
@@ -156,7 +160,7 @@ fn request(ask: Execute) -> Result<Request, Refusal> {
         Some(Ok(timeout)) if !timeout.is_zero() => Some(timeout),
         Some(_) => {
             let message = "`timeout` is a number of seconds, more than 0";
-            return Err(Refusal::new("invalid_arguments", message));
+            return Err(GatewayError::new("invalid_arguments", message));
         }
     };
     Ok(request)
@@ -165,7 +169,7 @@ fn request(ask: Execute) -> Result<Request, Refusal> {
 fn told_envelope(envelope: &Envelope) -> CallToolResponse {
     let value = serde_json::to_value(envelope).unwrap_or_default();
     let text = words(envelope);
-    result(Reply { value, text }, envelope.status == Status::Error)
+    result(ToolReply { value, text }, envelope.status == Status::Error)
 }
 
 /// An envelope for a model: what the tool gave, or what went wrong with what it printed.
@@ -207,9 +211,9 @@ fn printed(data: &Value) -> Option<String> {
     }
 }
 
-fn approval(answer: Answered) -> Result<Approval, Refusal> {
+fn approval(answer: Answered) -> Result<Approval, GatewayError> {
     match answer {
         Answered::Yes(hash) => Ok(Approval::OfChain(hash)),
-        Answered::No => Err(Refusal::new("approval_declined", DECLINED)),
+        Answered::No => Err(GatewayError::new("approval_declined", DECLINED)),
     }
 }

@@ -24,14 +24,14 @@ use tokio_util::sync::CancellationToken;
 
 use answers::Answers;
 use connections::Limits;
-pub use guard::Tokens;
+pub use guard::BearerTokens;
 use sessions::Sessions;
 
 /// Who may call, and how much.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The tokens of those who may call; with none, anybody may.
-    pub tokens: Tokens,
+    pub tokens: BearerTokens,
     /// Names under which the server is reached, beside those of loopback.
     pub hosts: Vec<String>,
     /// Web pages that may call, such as `https://example.org:443`, beside those of loopback.
@@ -45,7 +45,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            tokens: Tokens::default(),
+            tokens: BearerTokens::default(),
             hosts: Vec::new(),
             origins: Vec::new(),
             max_body: 16 * 1024 * 1024,
@@ -56,7 +56,7 @@ impl Default for Options {
 
 /// How many threads serve best: half the processors. What a call runs has the other half,
 /// and to hand a small answer to a thread that sleeps takes longer than to make it.
-pub fn threads() -> usize {
+pub fn worker_threads() -> usize {
     let processors = std::thread::available_parallelism();
     processors.map_or(1, |processors| (processors.get() / 2).max(1))
 }

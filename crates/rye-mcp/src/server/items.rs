@@ -14,7 +14,7 @@ use rmcp::service::RequestContext;
 use serde_json::json;
 
 use super::Server;
-use crate::gateway::{Listed, Load, Refusal, Reply};
+use crate::gateway::{GatewayError, ItemSummary, LoadRequest, ToolReply};
 
 /// Where an item is: `rye://TYPE/ID`.
 const SCHEME: &str = "rye://";
@@ -63,7 +63,7 @@ impl Server {
         let (kind, id) = parts
             .filter(|(kind, _)| TYPES.contains(kind))
             .ok_or_else(|| not_found(uri, "an item's address reads rye://TYPE/ID"))?;
-        let Reply { value, .. } = self
+        let ToolReply { value, .. } = self
             .read(kind, id, context)
             .await
             .map_err(|refusal| not_found(uri, &refusal.text()))?;
@@ -100,7 +100,7 @@ impl Server {
     ) -> Result<GetPromptResult, ErrorData> {
         let wrong = |message: String| ErrorData::invalid_params(message, None);
         let loaded = self.read(DIRECTIVE, &request.name, context).await;
-        let Reply { value, .. } = loaded.map_err(|refusal| wrong(refusal.text()))?;
+        let ToolReply { value, .. } = loaded.map_err(|refusal| wrong(refusal.text()))?;
         let mut text = value["content"].as_str().unwrap_or_default().to_owned();
         let inputs = request.arguments.unwrap_or_default();
         if !inputs.is_empty() {
@@ -163,7 +163,7 @@ impl Server {
         kind: &'static str,
         request: Option<PaginatedRequestParams>,
         context: &RequestContext<RoleServer>,
-    ) -> Result<(Vec<Listed>, Option<String>), ErrorData> {
+    ) -> Result<(Vec<ItemSummary>, Option<String>), ErrorData> {
         let after = request.and_then(|request| request.cursor);
         let mut page = self.items(kind, after, PAGE + 1, context).await?;
         let more = page.len() > PAGE;
@@ -178,9 +178,9 @@ impl Server {
         after: Option<String>,
         limit: usize,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Vec<Listed>, ErrorData> {
+    ) -> Result<Vec<ItemSummary>, ErrorData> {
         let project = self.project_of(None, context).await.map_err(unable)?;
-        self.blocking(move |gateway| gateway.list(&project, kind, after.as_deref(), limit))
+        self.blocking(move |gateway| gateway.list_items(&project, kind, after.as_deref(), limit))
             .await
             .map_err(unable)
     }
@@ -190,9 +190,9 @@ impl Server {
         kind: &str,
         id: &str,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<ToolReply, GatewayError> {
         let project = self.project_of(None, context).await?;
-        let load = Load {
+        let load = LoadRequest {
             item_type: kind.to_owned(),
             item_id: id.to_owned(),
             project_path: None,
@@ -209,7 +209,7 @@ fn not_found(uri: &str, why: &str) -> ErrorData {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
-fn unable(refusal: Refusal) -> ErrorData {
+fn unable(refusal: GatewayError) -> ErrorData {
     ErrorData::internal_error(refusal.text(), Some(refusal.value()))
 }
 

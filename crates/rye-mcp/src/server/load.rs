@@ -11,15 +11,15 @@ use super::Server;
 use super::approval::{Ask, shown};
 use super::call::{read, told};
 use super::definitions::Five;
-use crate::gateway::{Gated, Load, NewCopy, Piece, Refusal};
+use crate::gateway::{Component, GatedCall, GatewayError, LoadRequest, PlannedCopy};
 
 impl Server {
     pub(super) async fn load(
         &self,
         mut call: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Refusal> {
-        let ask: Load = read(Five::Load, call.arguments.take().unwrap_or_default())?;
+    ) -> Result<CallToolResponse, GatewayError> {
+        let ask: LoadRequest = read(Five::Load, call.arguments.take().unwrap_or_default())?;
         let project = self
             .project_of(ask.project_path.as_deref(), context)
             .await?;
@@ -29,7 +29,7 @@ impl Server {
         };
         let (here, wanted) = (project.clone(), ask.clone());
         let copy = self
-            .blocking(move |gateway| gateway.new_copy(&here, &wanted))
+            .blocking(move |gateway| gateway.plan_copy(&here, &wanted))
             .await?;
         let question = question(&ask, &space, &copy);
         let asked = self.need_approval(&call, &project, question, context);
@@ -42,8 +42,8 @@ impl Server {
     }
 }
 
-fn question(ask: &Load, space: &str, copy: &NewCopy) -> Ask {
-    let NewCopy {
+fn question(ask: &LoadRequest, space: &str, copy: &PlannedCopy) -> Ask {
+    let PlannedCopy {
         item,
         from,
         to,
@@ -58,7 +58,7 @@ fn question(ask: &Load, space: &str, copy: &NewCopy) -> Ask {
         shown(text)
     );
     Ask {
-        gated: Gated {
+        gated: GatedCall {
             title: format!("Copy {item} to the {space} space for an MCP client?"),
             // No id has a space in it.
             tool: format!("copy {item}"),
@@ -68,7 +68,7 @@ fn question(ask: &Load, space: &str, copy: &NewCopy) -> Ask {
                 "destination": space,
             }),
             chain: Hash::of(json!(["copy", from, to, hash]).to_string()),
-            pieces: vec![Piece {
+            components: vec![Component {
                 name: item.clone(),
                 hash: hash.to_hex(),
             }],

@@ -12,7 +12,7 @@ use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 
 use super::{Server, is_stateless};
-use crate::gateway::Refusal;
+use crate::gateway::GatewayError;
 
 /// The code of a refused project.
 const OUT_OF_BOUNDS: &str = "project_out_of_bounds";
@@ -29,8 +29,8 @@ impl Server {
         &self,
         named: Option<&Path>,
         context: &RequestContext<RoleServer>,
-    ) -> Result<PathBuf, Refusal> {
-        let workplace = self.shared.gateway.workplace();
+    ) -> Result<PathBuf, GatewayError> {
+        let workplace = self.shared.gateway.project_bounds();
         let own = workplace.project;
         let own = own.canonicalize().unwrap_or(own);
         let mut bounds = Vec::new();
@@ -47,7 +47,7 @@ impl Server {
         if bounds.is_empty() {
             bounds.push(own);
         }
-        choose(named, &bounds, &workplace.private)
+        choose(named, &bounds, &workplace.private_dirs)
     }
 }
 
@@ -56,11 +56,16 @@ fn choose(
     named: Option<&Path>,
     bounds: &[PathBuf],
     private: &[PathBuf],
-) -> Result<PathBuf, Refusal> {
+) -> Result<PathBuf, GatewayError> {
     let project = match (named, bounds.first()) {
         (Some(named), _) => directory(named)?,
         (None, Some(first)) => first.clone(),
-        (None, None) => return Err(Refusal::new(OUT_OF_BOUNDS, "the server has no project")),
+        (None, None) => {
+            return Err(GatewayError::new(
+                OUT_OF_BOUNDS,
+                "the server has no project",
+            ));
+        }
     };
     let shown = project.display();
     if !bounds.iter().any(|bound| project.starts_with(bound)) {
@@ -69,7 +74,7 @@ fn choose(
             "project {shown} is outside of the directories that this server works in: {}",
             all.join(", ")
         );
-        return Err(Refusal::new(OUT_OF_BOUNDS, message).hint(
+        return Err(GatewayError::new(OUT_OF_BOUNDS, message).hint(
             "start the server with `rye mcp serve --project DIR`, or add DIR to the client's roots",
         ));
     }
@@ -82,12 +87,12 @@ fn choose(
     let is_sensitive = |inner: &Path| inner.iter().any(path_policy::is_sensitive_name);
     if project.components().any(|it| is_part(&it)) || inner.into_iter().all(is_sensitive) {
         let message = format!("{shown} is part of a project and no project itself");
-        return Err(Refusal::new(OUT_OF_BOUNDS, message));
+        return Err(GatewayError::new(OUT_OF_BOUNDS, message));
     }
     let private = private.iter().map(|it| real(it));
     if private.into_iter().any(|it| project.starts_with(it)) {
         let message = format!("{shown} holds keys, secrets or state of the user and is no project");
-        return Err(Refusal::new(OUT_OF_BOUNDS, message));
+        return Err(GatewayError::new(OUT_OF_BOUNDS, message));
     }
     Ok(project)
 }
@@ -103,10 +108,10 @@ fn real(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-fn directory(named: &Path) -> Result<PathBuf, Refusal> {
+fn directory(named: &Path) -> Result<PathBuf, GatewayError> {
     let wrong = |why: &str| {
         let message = format!("`project_path` {} {why}", named.display());
-        Err(Refusal::new("bad_project", message).hint("give the absolute path of a directory"))
+        Err(GatewayError::new("bad_project", message).hint("give the absolute path of a directory"))
     };
     if !named.is_absolute() {
         return wrong("is not absolute");
@@ -175,7 +180,7 @@ mod tests {
         }
     }
 
-    fn code(outcome: Result<PathBuf, Refusal>) -> String {
+    fn code(outcome: Result<PathBuf, GatewayError>) -> String {
         outcome.map_or_else(|refusal| refusal.code, |path| path.display().to_string())
     }
 

@@ -13,7 +13,7 @@ use super::Server;
 use super::approval::{Ask, shown};
 use super::call::{read, told};
 use super::definitions::Five;
-use crate::gateway::{Gated, Piece, Refusal, Sign, Unsigned};
+use crate::gateway::{Component, GatedCall, GatewayError, SignRequest, UnsignedItem};
 
 /// How many files are shown whole.
 const SHOWN: usize = 20;
@@ -23,14 +23,14 @@ impl Server {
         &self,
         mut call: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, Refusal> {
-        let ask: Sign = read(Five::Sign, call.arguments.take().unwrap_or_default())?;
+    ) -> Result<CallToolResponse, GatewayError> {
+        let ask: SignRequest = read(Five::Sign, call.arguments.take().unwrap_or_default())?;
         let project = self
             .project_of(ask.project_path.as_deref(), context)
             .await?;
         let (here, wanted) = (project.clone(), ask.clone());
         let unsigned = self
-            .blocking(move |gateway| gateway.unsigned(&here, &wanted))
+            .blocking(move |gateway| gateway.unsigned_items(&here, &wanted))
             .await?;
         // Where nothing would be signed there is nothing to vouch for, and the answer says why.
         if !unsigned.is_empty() {
@@ -47,16 +47,16 @@ impl Server {
 }
 
 /// All that would be signed, by its content.
-fn hash(unsigned: &[Unsigned]) -> Hash {
+fn hash(unsigned: &[UnsignedItem]) -> Hash {
     let all = unsigned.iter().map(|it| json!([it.path, it.hash]));
     let all: Vec<_> = all.collect();
     Hash::of(json!(["sign", all]).to_string())
 }
 
-fn question(ask: &Sign, unsigned: &[Unsigned]) -> Ask {
+fn question(ask: &SignRequest, unsigned: &[UnsignedItem]) -> Ask {
     let meant = format!("{}:{}", ask.item_type, ask.item_id);
     let mut question = format!(
-        "Sign {meant}?\n\nA signature says that you vouch for what is in a file: it may then run.\n"
+        "SignRequest {meant}?\n\nA signature says that you vouch for what is in a file: it may then run.\n"
     );
     for one in unsigned.iter().take(SHOWN) {
         let (path, text) = (one.path.display(), shown(&one.text));
@@ -72,21 +72,21 @@ fn question(ask: &Sign, unsigned: &[Unsigned]) -> Ask {
             one.hash
         );
     }
-    let pieces = unsigned.iter().map(|it| Piece {
+    let components = unsigned.iter().map(|it| Component {
         name: it.item.clone(),
         hash: it.hash.to_hex(),
     });
     Ask {
-        gated: Gated {
-            title: format!("Sign {meant} for an MCP client?"),
+        gated: GatedCall {
+            title: format!("SignRequest {meant} for an MCP client?"),
             // No id has a space in it.
             tool: format!("sign {meant}"),
             parameters: json!({ "item_type": ask.item_type, "item_id": ask.item_id }),
             chain: hash(unsigned),
-            pieces: pieces.collect(),
+            components: components.collect(),
             question,
         },
-        tick: "Sign it",
+        tick: "SignRequest it",
         what: format!("a signature for {meant}"),
         declined: "the person declined to sign it",
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::support::{World, until};
 use rye_executor::Listener;
-use rye_mcp::client::{Server, ToolCall};
+use rye_mcp::client::{ServerSpec, ToolCall};
 use serde_json::{Map, Value, json};
 
 /// Where the server is.
@@ -27,7 +27,7 @@ fn arguments(value: Value) -> Map<String, Value> {
 }
 
 /// What every client has to be able to do, over whatever transport.
-async fn everything(world: &World, server: &Server) {
+async fn everything(world: &World, server: &ServerSpec) {
     let tools = world.pool.tools(server).await.unwrap();
     assert!(tools.len() > 10, "{}", tools.len());
     let echo = world.text(server, "echo", json!({"message": "hä?"})).await;

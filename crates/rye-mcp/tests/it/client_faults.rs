@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{World, until};
 use rye_executor::Listener;
-use rye_mcp::client::{Kind, ToolCall};
+use rye_mcp::client::{ClientErrorKind, ToolCall};
 use serde_json::{Map, json};
 
 #[tokio::test]
@@ -190,7 +190,10 @@ async fn a_lost_call_is_repeated_only_where_that_changes_nothing() {
     call.pin = Some(pin("die"));
     let error = world.fails_with(&server, &call).await;
     assert!(
-        matches!(error.kind, Kind::Lost { sent: true, .. }),
+        matches!(
+            error.kind,
+            ClientErrorKind::ConnectionLost { sent: true, .. }
+        ),
         "{error}"
     );
 }

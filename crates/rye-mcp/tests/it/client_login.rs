@@ -21,7 +21,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rye_items::vault::Vault;
-use rye_mcp::client::{LogIn, Pool, Server};
+use rye_mcp::client::{LoginRequest, Pool, ServerSpec};
 use serde_json::{Value, json};
 
 /// What the two servers know of each other.
@@ -202,8 +202,8 @@ async fn start(known: &Shared) -> String {
     format!("{address}/mcp")
 }
 
-fn server(world: &World, url: &str) -> Server {
-    Server {
+fn server(world: &World, url: &str) -> ServerSpec {
+    ServerSpec {
         vault: Some(Vault::new(&world.path().join("user"), None)),
         ..world.configured("guarded", &json!({ "url": url }))
     }
@@ -215,8 +215,8 @@ fn browser(url: &str) {
     tokio::spawn(async move { reqwest::get(url).await.unwrap() });
 }
 
-async fn log_in(world: &World, server: &Server, scopes: &[&str]) -> Vec<String> {
-    let ask = LogIn {
+async fn log_in(world: &World, server: &ServerSpec, scopes: &[&str]) -> Vec<String> {
+    let ask = LoginRequest {
         scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
         challenge: None,
     };
@@ -250,7 +250,7 @@ async fn who_has_logged_in_may_call_and_what_is_kept_is_sealed() {
         );
     }
     // At another address nobody gets it.
-    let elsewhere = Server {
+    let elsewhere = ServerSpec {
         vault: server.vault.clone(),
         ..world.configured("guarded", &json!({ "url": format!("{url}/") }))
     };
@@ -338,12 +338,15 @@ async fn a_login_that_is_refused_leaves_nothing() {
     std::fs::create_dir(world.path().join("user")).unwrap();
     let server = server(&world, &url);
     known.lock().unwrap().refuses = true;
-    let refused = world.pool.log_in(&server, &LogIn::default(), browser).await;
+    let refused = world
+        .pool
+        .log_in(&server, &LoginRequest::default(), browser)
+        .await;
     let error = refused.unwrap_err();
     assert_eq!(error.code(), "mcp_login", "{error}");
     assert!(error.to_string().contains("access_denied"), "{error}");
     assert!(!Pool::log_out(&server).unwrap());
-    let own = Server {
+    let own = ServerSpec {
         environment: BTreeMap::new(),
         ..world.configured("process", &json!({ "command": "true" }))
     };

@@ -11,7 +11,7 @@ use lillux::process::Supervisor;
 use rye_executor::{Envelope, Executor, Places, Request, Status};
 use rye_items::vault::Vault;
 use rye_items::{Library, Options, OwnKeys, PathItem, SYSTEM, Space};
-use rye_mcp::Mcp;
+use rye_mcp::McpPrimitive;
 use rye_mcp::client::Pool;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -38,9 +38,9 @@ impl Signed {
             ..Places::new(&project, folder.path().join("cache"))
         };
         let mut executor = Executor::new(places, supervisor);
-        let mcp = Mcp::new(pool, &project, Some(user));
+        let mcp = McpPrimitive::new(pool, &project, Some(user));
         let primitives = executor.primitives_mut();
-        primitives.register(Mcp::ID.parse().unwrap(), Vec::new(), Arc::new(mcp));
+        primitives.register(McpPrimitive::ID.parse().unwrap(), Vec::new(), Arc::new(mcp));
         let signed = Self {
             folder,
             key,

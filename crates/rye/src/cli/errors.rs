@@ -100,7 +100,7 @@ impl From<ClientError> for Failure {
             _ => Exit::Failed,
         };
         let failure = Self::new(exit, error.code(), &error).maybe_hint(error.hint());
-        match error.said.stderr {
+        match error.diagnostics.stderr {
             stderr if stderr.is_empty() => failure,
             stderr => failure.detail("stderr", stderr),
         }

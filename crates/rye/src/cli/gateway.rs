@@ -17,8 +17,8 @@ use rye_items::search::SearchIndex;
 use rye_items::{Found, ItemKind, ItemRef};
 use rye_mcp::client::Pool;
 use rye_mcp::{
-    Answer, Approvals, Decided, Gated, Gateway, Listed, Load, NewCopy, Refusal, Reply, Search,
-    Sign, Unsigned, Workplace,
+    ApprovalChannel, CallDecision, GatedCall, Gateway, GatewayError, GatewayResult, ItemSummary,
+    LoadRequest, PlannedCopy, ProjectBounds, SearchRequest, SignRequest, ToolReply, UnsignedItem,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -46,8 +46,8 @@ const SILENT: Printer = Printer {
 /// The items of all projects that clients ask for.
 pub(crate) struct Items {
     options: Options,
-    workplace: Workplace,
-    approvals: Approvals,
+    workplace: ProjectBounds,
+    approvals: ApprovalChannel,
     /// Opened when the first call needs an approval.
     gates: Mutex<Option<Arc<CallGates>>>,
     supervisor: Arc<Supervisor>,
@@ -66,21 +66,21 @@ impl Items {
         options: &Options,
         context: &Context,
         supervisor: Arc<Supervisor>,
-        approvals: Approvals,
+        approvals: ApprovalChannel,
     ) -> Self {
         let project = &context.settings.places.project;
         Self {
             options: options.clone(),
-            workplace: Workplace {
+            workplace: ProjectBounds {
                 project: project.value.clone(),
                 is_fixed: matches!(project.origin, Origin::Option(_) | Origin::Variable(_)),
-                private: execute::protected(context).private,
+                private_dirs: execute::protected(context).private,
             },
             approvals,
             gates: Mutex::default(),
             // Servers of all projects are kept warm for as long as this one runs. What they
             // ask, the person at the client is asked whose call it is about.
-            pool: Pool::asking(&supervisor, None),
+            pool: Pool::with_elicitation(&supervisor, None),
             supervisor,
             projects: Mutex::default(),
         }
@@ -122,7 +122,7 @@ impl Items {
         &self,
         project: &Path,
         work: impl AsyncFnOnce(&CallGates, &Context) -> Result<T, Failure>,
-    ) -> Result<T, Refusal> {
+    ) -> Result<T, GatewayError> {
         let context = self.context(project).map_err(|failure| refusal(&failure))?;
         let gates = self.gates(&context).map_err(|failure| refusal(&failure))?;
         let worked = Handle::current().block_on(work(&gates, &context));
@@ -145,7 +145,7 @@ impl Items {
         Ok(Arc::clone(gates.insert(opened)))
     }
 
-    fn found(&self, folder: &Path, ask: &Search) -> Outcome {
+    fn found(&self, folder: &Path, ask: &SearchRequest) -> Outcome {
         let kinds: Result<Vec<ItemKind>, _> = ask.item_type.iter().map(|it| it.parse()).collect();
         let limit = ask.limit.map(u32::try_from).transpose();
         let limit = limit
@@ -175,7 +175,7 @@ impl Items {
         kind: ItemKind,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Listed>, Failure> {
+    ) -> Result<Vec<ItemSummary>, Failure> {
         let project = self.project(folder)?;
         let library = project
             .executor
@@ -199,19 +199,19 @@ impl Items {
 }
 
 impl Gateway for Items {
-    fn workplace(&self) -> Workplace {
+    fn project_bounds(&self) -> ProjectBounds {
         self.workplace.clone()
     }
 
-    fn approvals(&self) -> Approvals {
+    fn approval_channel(&self) -> ApprovalChannel {
         self.approvals
     }
 
-    fn search(&self, project: &Path, ask: &Search) -> Answer {
+    fn search(&self, project: &Path, ask: &SearchRequest) -> GatewayResult {
         answer(self.found(project, ask))
     }
 
-    fn load(&self, project: &Path, ask: &Load) -> Answer {
+    fn load(&self, project: &Path, ask: &LoadRequest) -> GatewayResult {
         let load = || {
             let args = LoadArgs {
                 item: reference(&ask.item_type, &ask.item_id)?.to_string(),
@@ -224,13 +224,13 @@ impl Gateway for Items {
         answer(load())
     }
 
-    fn new_copy(&self, project: &Path, ask: &Load) -> Result<NewCopy, Refusal> {
+    fn plan_copy(&self, project: &Path, ask: &LoadRequest) -> Result<PlannedCopy, GatewayError> {
         let copy = self.context(project).and_then(|it| new_copy(ask, &it));
         copy.map(|copy| shown_copy(&copy))
             .map_err(|failure| refusal(&failure))
     }
 
-    fn copy(&self, project: &Path, ask: &Load, approved: &NewCopy) -> Answer {
+    fn copy(&self, project: &Path, ask: &LoadRequest, approved: &PlannedCopy) -> GatewayResult {
         let copy = || {
             let context = self.context(project)?;
             let copy = new_copy(ask, &context)?;
@@ -243,13 +243,17 @@ impl Gateway for Items {
         answer(copy())
     }
 
-    fn unsigned(&self, project: &Path, ask: &Sign) -> Result<Vec<Unsigned>, Refusal> {
+    fn unsigned_items(
+        &self,
+        project: &Path,
+        ask: &SignRequest,
+    ) -> Result<Vec<UnsignedItem>, GatewayError> {
         let unsigned = to_sign(ask).and_then(|args| {
             let context = self.context(project)?;
             sign::unsigned(&args, &context)
         });
         let unsigned = unsigned.map_err(|failure| refusal(&failure))?.into_iter();
-        let unsigned = unsigned.map(|it| Unsigned {
+        let unsigned = unsigned.map(|it| UnsignedItem {
             item: it.item,
             path: it.path,
             hash: Hash::of(&it.content),
@@ -258,7 +262,7 @@ impl Gateway for Items {
         Ok(unsigned.collect())
     }
 
-    fn sign(&self, project: &Path, ask: &Sign, approved: &[Unsigned]) -> Answer {
+    fn sign(&self, project: &Path, ask: &SignRequest, approved: &[UnsignedItem]) -> GatewayResult {
         let shown = approved.iter().map(|it| (it.path.clone(), it.hash));
         let shown = shown.collect();
         let signed = to_sign(ask).and_then(|args| {
@@ -268,22 +272,31 @@ impl Gateway for Items {
         answer(signed)
     }
 
-    fn help(&self, topic: Option<&str>) -> Answer {
+    fn help(&self, topic: Option<&str>) -> GatewayResult {
         help::for_models(topic)
     }
 
-    fn executor(&self, project: &Path) -> Result<Arc<Executor>, Refusal> {
+    fn executor(&self, project: &Path) -> Result<Arc<Executor>, GatewayError> {
         let project = self.project(project).map_err(|failure| refusal(&failure))?;
         Ok(Arc::clone(&project.executor))
     }
 
-    fn decided(&self, project: &Path, call: &Gated) -> Result<Decided, Refusal> {
+    fn claim_decision(
+        &self,
+        project: &Path,
+        call: &GatedCall,
+    ) -> Result<CallDecision, GatewayError> {
         self.with_gates(project, async |gates, _| {
             Ok(gates.decided(project, call).await?)
         })
     }
 
-    fn record(&self, project: &Path, call: &Gated, is_approved: bool) -> Result<(), Refusal> {
+    fn record_decision(
+        &self,
+        project: &Path,
+        call: &GatedCall,
+        is_approved: bool,
+    ) -> Result<(), GatewayError> {
         self.with_gates(project, async |gates, _| {
             let by = person();
             let recorded = gates.record(project, call, is_approved, &by);
@@ -291,7 +304,7 @@ impl Gateway for Items {
         })
     }
 
-    fn start(&self, project: &Path, request: Request) -> Answer {
+    fn start_background(&self, project: &Path, request: Request) -> GatewayResult {
         let start = || {
             let context = self.context(project)?;
             Runs::of(&context)?.start(&Asked::of(&request, &context))
@@ -302,20 +315,20 @@ impl Gateway for Items {
         Ok(reply)
     }
 
-    fn list(
+    fn list_items(
         &self,
         project: &Path,
         item_type: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Listed>, Refusal> {
+    ) -> Result<Vec<ItemSummary>, GatewayError> {
         let kind = item_type.parse().map_err(Failure::from);
         let all = kind.and_then(|kind| self.listed(project, kind, after, limit));
         all.map_err(|failure| refusal(&failure))
     }
 }
 
-fn listed(reference: &ItemRef, metadata: &Metadata) -> Listed {
+fn listed(reference: &ItemRef, metadata: &Metadata) -> ItemSummary {
     let schema = metadata.config_schema();
     let required = schema.and_then(|schema| schema["required"].as_array());
     let required = |name: &String| {
@@ -325,7 +338,7 @@ fn listed(reference: &ItemRef, metadata: &Metadata) -> Listed {
         by_input || required.is_some_and(|all| all.iter().any(|it| it == name))
     };
     let names = metadata.parameter_names().into_iter();
-    Listed {
+    ItemSummary {
         id: reference.id.to_string(),
         title: metadata.title().map(str::to_owned),
         description: metadata.description().map(str::to_owned),
@@ -334,7 +347,7 @@ fn listed(reference: &ItemRef, metadata: &Metadata) -> Listed {
 }
 
 /// What a client wants signed. A path would be signed wherever it is; a client names items.
-fn to_sign(ask: &Sign) -> Result<SignArgs, Failure> {
+fn to_sign(ask: &SignRequest) -> Result<SignArgs, Failure> {
     let kind: ItemKind = ask.item_type.parse()?;
     if !ask.item_id.contains(['*', '?']) {
         reference(&ask.item_type, &ask.item_id)?;
@@ -348,14 +361,14 @@ fn to_sign(ask: &Sign) -> Result<SignArgs, Failure> {
     })
 }
 
-fn new_copy(ask: &Load, context: &Context) -> Result<load::NewCopy, Failure> {
+fn new_copy(ask: &LoadRequest, context: &Context) -> Result<load::NewCopy, Failure> {
     let space: SpaceChoice = choice(ask.destination.as_deref().unwrap_or_default())?;
     let item = reference(&ask.item_type, &ask.item_id)?;
     load::new_copy(&item, space.into(), context)
 }
 
-fn shown_copy(copy: &load::NewCopy) -> NewCopy {
-    NewCopy {
+fn shown_copy(copy: &load::NewCopy) -> PlannedCopy {
+    PlannedCopy {
         item: copy.item.reference.to_string(),
         from: copy.item.path.clone(),
         to: copy.to.clone(),
@@ -380,7 +393,7 @@ fn choice<T: clap::ValueEnum>(name: &str) -> Result<T, Failure> {
     })
 }
 
-fn answer(outcome: Outcome) -> Answer {
+fn answer(outcome: Outcome) -> GatewayResult {
     let report = outcome.map_err(|failure| refusal(&failure))?;
     let text = words(&*report);
     match report.failure() {
@@ -389,7 +402,7 @@ fn answer(outcome: Outcome) -> Answer {
             *refusal.details = report.json();
             Err(refusal)
         }
-        None => Ok(Reply {
+        None => Ok(ToolReply {
             value: report.json(),
             text,
         }),
@@ -403,8 +416,8 @@ fn words(report: &dyn Report) -> String {
     strip_str(page.as_str()).to_string()
 }
 
-fn refusal(failure: &Failure) -> Refusal {
-    Refusal {
+fn refusal(failure: &Failure) -> GatewayError {
+    GatewayError {
         code: failure.code.to_owned(),
         message: failure.message.clone(),
         hint: failure.hint.clone(),

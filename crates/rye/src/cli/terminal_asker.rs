@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lillux::process::Supervisor;
 use lillux::quoted;
-use rye_mcp::client::{Asker, Pool, Question, Reply};
+use rye_mcp::client::{Elicitation, ElicitationHandler, ElicitationReply, Pool};
 use serde_json::{Map, Number, Value};
 
 use super::gate_words;
@@ -23,31 +23,34 @@ struct Terminal(Printer);
 /// Servers that may ask the person at the terminal, if there is one.
 pub(crate) fn pool(supervisor: &Supervisor, printer: Printer) -> Pool {
     if io::stdin().is_terminal() && io::stderr().is_terminal() {
-        Pool::asking(supervisor, Some(Arc::new(Terminal(printer))))
+        Pool::with_elicitation(supervisor, Some(Arc::new(Terminal(printer))))
     } else {
         Pool::new(supervisor)
     }
 }
 
-impl Asker for Terminal {
-    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+impl ElicitationHandler for Terminal {
+    fn elicit(
+        &self,
+        question: Elicitation,
+    ) -> Pin<Box<dyn Future<Output = ElicitationReply> + Send + '_>> {
         let printer = self.0;
         Box::pin(async move {
             let asked = tokio::task::spawn_blocking(move || put(printer, &question));
-            asked.await.unwrap_or(Reply::Cancel)
+            asked.await.unwrap_or(ElicitationReply::Cancel)
         })
     }
 }
 
-fn put(printer: Printer, question: &Question) -> Reply {
+fn put(printer: Printer, question: &Elicitation) -> ElicitationReply {
     let who = format!("the MCP server {} asks:", question.server);
     let width = Printer::width_of_questions();
     let said = gate_words::lines(&who, &quoted(&question.message), width);
     printer.aside(&format!("{}\n", said.join("\n")));
     match printer.confirm("answer it?") {
         Ok(Some(true)) => {}
-        Ok(Some(false)) => return Reply::Decline,
-        Ok(None) | Err(_) => return Reply::Cancel,
+        Ok(Some(false)) => return ElicitationReply::Decline,
+        Ok(None) | Err(_) => return ElicitationReply::Cancel,
     }
     let required = question.schema["required"].as_array();
     let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|it| it == name));
@@ -67,10 +70,10 @@ fn put(printer: Printer, question: &Question) -> Reply {
                 filled.insert(name.clone(), value);
             }
             Asked::Nothing => {}
-            Asked::GivenUp => return Reply::Cancel,
+            Asked::GivenUp => return ElicitationReply::Cancel,
         }
     }
-    Reply::Accept(filled)
+    ElicitationReply::Accept(filled)
 }
 
 struct Field<'q> {

@@ -17,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::ask::Asks;
 use super::super::connection::{Client, Connection, does_not_know, lifecycle};
-use super::super::error::{ClientError, Kind};
+use super::super::error::{ClientError, ClientErrorKind};
 use super::super::http::Http;
-use super::super::login::{self, Granted, LogIn, Tokens};
+use super::super::login::{self, LoginGrant, LoginRequest, Tokens};
 use super::super::said::Heard;
-use super::{Attempt, Connector, Server, Values, open, parts, transport_words, words};
+use super::{Attempt, Connector, ServerSpec, Values, open, parts, transport_words, words};
 
 /// How many redirects are followed, within the same origin.
 const REDIRECTS: usize = 5;
@@ -29,14 +29,14 @@ const REDIRECTS: usize = 5;
 impl Connector {
     pub(super) async fn http(
         &self,
-        server: &Server,
+        server: &ServerSpec,
         values: &Values,
         heard: &Heard,
         is_modern: bool,
     ) -> Result<Connection, Attempt> {
         let failed = |kind| Attempt::Failed(kind);
         let http = self.http_client().map_err(failed)?;
-        let headers = headers(&values.named).map_err(|why| failed(Kind::Config(why)))?;
+        let headers = headers(&values.named).map_err(|why| failed(ClientErrorKind::Config(why)))?;
         let mut config = StreamableHttpClientTransportConfig::with_uri(values.url.as_str());
         config.max_sse_event_size = server.config.max_message;
         // Who gives a token by hand is not logged in for.
@@ -47,7 +47,7 @@ impl Connector {
             Some(tokens) => tokens.manager().await,
             None => Ok(None),
         };
-        match manager.map_err(|why| failed(Kind::Config(why)))? {
+        match manager.map_err(|why| failed(ClientErrorKind::Config(why)))? {
             Some(manager) => {
                 let http = AuthClient::new(http, manager);
                 converse(server, http, config, heard, is_modern, &self.asks).await
@@ -56,18 +56,18 @@ impl Connector {
         }
     }
 
-    fn http_client(&self) -> Result<Http, Kind> {
+    fn http_client(&self) -> Result<Http, ClientErrorKind> {
         let http = self.http.get_or_init(http_client).clone();
-        http.map(Http).map_err(Kind::Unreachable)
+        http.map(Http).map_err(ClientErrorKind::Unreachable)
     }
 
     /// Lets a person log in to a server, and keeps the tokens.
     pub(in crate::client) async fn log_in(
         &self,
-        server: &Server,
-        ask: &LogIn,
+        server: &ServerSpec,
+        ask: &LoginRequest,
         show: impl FnOnce(&str) + Send,
-    ) -> Result<Granted, ClientError> {
+    ) -> Result<LoginGrant, ClientError> {
         let values = open(server)?;
         let tokens = tokens(server, &values)?;
         // It sees to the certificates.
@@ -77,14 +77,14 @@ impl Connector {
     }
 }
 /// Forgets a server's tokens, and says whether there were any.
-pub(in crate::client) fn log_out(server: &Server) -> Result<bool, ClientError> {
+pub(in crate::client) fn log_out(server: &ServerSpec) -> Result<bool, ClientError> {
     let tokens = tokens(server, &open(server)?)?;
     let forgotten = tokens.forget();
-    forgotten.map_err(|error| server.error(Kind::Config(error.to_string())))
+    forgotten.map_err(|error| server.error(ClientErrorKind::Config(error.to_string())))
 }
 
-fn tokens(server: &Server, values: &Values) -> Result<Tokens, ClientError> {
-    let wrong = |why: &str| server.error(Kind::Config(why.to_owned()));
+fn tokens(server: &ServerSpec, values: &Values) -> Result<Tokens, ClientError> {
+    let wrong = |why: &str| server.error(ClientErrorKind::Config(why.to_owned()));
     if values.url.is_empty() {
         return Err(wrong("nobody logs in to a process of this machine"));
     }
@@ -94,7 +94,7 @@ fn tokens(server: &Server, values: &Values) -> Result<Tokens, ClientError> {
 
 /// Begins the conversation over HTTP.
 async fn converse(
-    server: &Server,
+    server: &ServerSpec,
     http: impl StreamableHttpClient<Error = reqwest::Error> + Sync,
     config: StreamableHttpClientTransportConfig,
     heard: &Heard,
@@ -136,8 +136,8 @@ async fn converse(
     let words = heard.masks().mask(&words).into_owned();
     Err(Attempt::Failed(match error {
         ClientInitializeError::TransportError { .. }
-        | ClientInitializeError::ConnectionClosed(_) => Kind::Unreachable(words),
-        _ => Kind::Handshake(words),
+        | ClientInitializeError::ConnectionClosed(_) => ClientErrorKind::Unreachable(words),
+        _ => ClientErrorKind::Handshake(words),
     }))
 }
 

@@ -21,9 +21,9 @@ use rye_items::Space;
 use rye_items::vault::{SecretName, Vault, VaultError};
 use serde::{Deserialize, Serialize};
 
-use super::super::connect::Server;
+use super::super::connect::ServerSpec;
 use super::super::import::secret_name;
-use super::Granted;
+use super::LoginGrant;
 
 /// The tokens of one server.
 #[derive(Clone)]
@@ -57,7 +57,7 @@ type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T, AuthError>> + Send + '
 
 impl Tokens {
     /// Those of a server at an address; none where there is no vault.
-    pub(in crate::client) fn of(server: &Server, url: &str, masks: &Masks) -> Option<Self> {
+    pub(in crate::client) fn of(server: &ServerSpec, url: &str, masks: &Masks) -> Option<Self> {
         let word = server.id.rsplit('/').next().unwrap_or(&server.id);
         let hash = Hash::of(url).to_hex();
         Some(Self(Arc::new(Kept {
@@ -110,10 +110,10 @@ impl Tokens {
     }
 
     /// What the tokens that there are are for.
-    pub(in crate::client) fn granted(&self) -> Granted {
+    pub(in crate::client) fn granted(&self) -> LoginGrant {
         let record = self.read().ok().flatten();
         let credentials = record.map(|record| record.credentials);
-        Granted {
+        LoginGrant {
             issuer: credentials.as_ref().and_then(|it| it.issuer.clone()),
             scopes: credentials.map_or_else(Vec::new, |it| it.granted_scopes),
         }

@@ -13,13 +13,13 @@ use super::Options;
 use super::answers::Answers;
 use super::rate::Rate;
 
-/// Tokens, of which only the hashes are kept: to compare them tells nothing about them.
+/// BearerTokens, of which only the hashes are kept: to compare them tells nothing about them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tokens(Vec<Hash>);
+pub struct BearerTokens(Vec<Hash>);
 
-impl Tokens {
+impl BearerTokens {
     /// The tokens of a text, one a line; empty lines and what begins with `#` do not count.
-    pub fn read(text: &str) -> Self {
+    pub fn parse(text: &str) -> Self {
         let lines = text.lines().map(str::trim);
         let tokens = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
         Self(tokens.map(Hash::of).collect())
@@ -37,7 +37,7 @@ impl Tokens {
 
 #[derive(Clone)]
 pub(super) struct Guard {
-    tokens: Arc<Tokens>,
+    tokens: Arc<BearerTokens>,
     rate: Option<Arc<Rate>>,
 }
 
@@ -100,9 +100,9 @@ mod tests {
 
     #[test]
     fn tokens_are_lines_without_comments() {
-        let tokens = Tokens::read("# of the team\n  abc  \n\nxyz\n");
+        let tokens = BearerTokens::parse("# of the team\n  abc  \n\nxyz\n");
         assert!(tokens.has("abc") && tokens.has("xyz"));
         assert!(!tokens.has("") && !tokens.has("# of the team"));
-        assert!(Tokens::read("\n#\n").is_empty());
+        assert!(BearerTokens::parse("\n#\n").is_empty());
     }
 }

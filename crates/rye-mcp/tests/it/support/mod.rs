@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use lillux::Hash;
 use lillux::process::Supervisor;
-use rye_mcp::client::{ClientError, Pool, Server, ServerConfig, ToolCall};
+use rye_mcp::client::{ClientError, Pool, ServerConfig, ServerSpec, ToolCall};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -33,12 +33,12 @@ impl World {
     }
 
     /// The fault server, started in a way, with a limit of 2 s on everything.
-    pub(crate) fn server(&self, start: &str) -> Server {
+    pub(crate) fn server(&self, start: &str) -> ServerSpec {
         self.server_with(start, &json!({}))
     }
 
     /// The same, with more of a configuration.
-    pub(crate) fn server_with(&self, start: &str, more: &Value) -> Server {
+    pub(crate) fn server_with(&self, start: &str, more: &Value) -> ServerSpec {
         let mut config = json!({
             "command": "python3",
             "args": [fault_server(), start],
@@ -51,11 +51,11 @@ impl World {
         self.configured(start, &config)
     }
 
-    pub(crate) fn configured(&self, name: &str, config: &Value) -> Server {
-        Server {
+    pub(crate) fn configured(&self, name: &str, config: &Value) -> ServerSpec {
+        ServerSpec {
             id: format!("mcp/servers/{name}"),
             hash: Hash::of(config.to_string()),
-            config: ServerConfig::read(config).unwrap(),
+            config: ServerConfig::parse(config).unwrap(),
             project: self.path().to_owned(),
             environment: std::env::vars().collect::<BTreeMap<_, _>>(),
             vault: None,
@@ -69,7 +69,7 @@ impl World {
 
     pub(crate) async fn call(
         &self,
-        server: &Server,
+        server: &ServerSpec,
         tool: &str,
         arguments: Value,
     ) -> Result<Value, ClientError> {
@@ -79,18 +79,18 @@ impl World {
     }
 
     /// The text that a call gives.
-    pub(crate) async fn text(&self, server: &Server, tool: &str, arguments: Value) -> String {
+    pub(crate) async fn text(&self, server: &ServerSpec, tool: &str, arguments: Value) -> String {
         let answer = self.call(server, tool, arguments).await.unwrap();
         answer["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
     /// How a call fails, and that it does soon.
-    pub(crate) async fn fails(&self, server: &Server, tool: &str) -> ClientError {
+    pub(crate) async fn fails(&self, server: &ServerSpec, tool: &str) -> ClientError {
         self.fails_with(server, &ToolCall::new(tool, serde_json::Map::new()))
             .await
     }
 
-    pub(crate) async fn fails_with(&self, server: &Server, call: &ToolCall) -> ClientError {
+    pub(crate) async fn fails_with(&self, server: &ServerSpec, call: &ToolCall) -> ClientError {
         let outcome = tokio::time::timeout(SOON, self.pool.call(server, call)).await;
         outcome.unwrap().unwrap_err()
     }

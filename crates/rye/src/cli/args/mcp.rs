@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use rye_mcp::Approvals;
+use rye_mcp::ApprovalChannel;
 
 pub(crate) use servers::{
     AddArgs, DiscoverArgs, ImportArgs, LoginArgs, LogoutArgs, McpCallArgs, RemoveArgs, ServerName,
@@ -134,7 +134,7 @@ pub(crate) enum ApprovalsChoice {
     Terminal,
 }
 
-impl From<ApprovalsChoice> for Approvals {
+impl From<ApprovalsChoice> for ApprovalChannel {
     fn from(choice: ApprovalsChoice) -> Self {
         match choice {
             ApprovalsChoice::Client => Self::Client,

@@ -1,7 +1,7 @@
 //! `rye help`: a command in its own words, or a page of the documentation.
 
 use clap::CommandFactory as _;
-use rye_mcp::{Answer, Refusal, Reply};
+use rye_mcp::{GatewayError, GatewayResult, ToolReply};
 use serde_json::{Value, json};
 
 use crate::cli::args::{Cli, HelpArgs};
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &HelpArgs) -> Outcome {
 }
 
 /// The same for models, which have no command line.
-pub(crate) fn for_models(asked: Option<&str>) -> Answer {
+pub(crate) fn for_models(asked: Option<&str>) -> GatewayResult {
     let names: Vec<_> = TOPICS.iter().map(|topic| topic.name).collect();
     let text = match asked {
         None | Some("") => {
@@ -95,12 +95,12 @@ pub(crate) fn for_models(asked: Option<&str>) -> Answer {
         Some(name) => {
             let topic = topic(name).ok_or_else(|| {
                 let message = format!("there is no topic `{name}`");
-                Refusal::new("not_found", message).hint(format!("one of {}", names.join(", ")))
+                GatewayError::new("not_found", message).hint(format!("one of {}", names.join(", ")))
             })?;
             topic.text.to_owned()
         }
     };
-    Ok(Reply {
+    Ok(ToolReply {
         value: json!({ "text": text, "topics": names }),
         text,
     })

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lillux::durable::{Existing, WriteError};
 use rye_items::Space;
 use rye_items::vault::{SecretName, Vault};
-use rye_mcp::client::{ServerConfig, Source, Transport};
+use rye_mcp::client::{ConfigValue, ServerConfig, Transport};
 use serde_json::{Value, json};
 
 use super::super::execute::Keeper;
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &AddArgs, context: &Context, keeper: &mut Keeper) -> Out
     }
     let mut config = ServerConfig::new(transport(args));
     // What could never be used is not written down.
-    ServerConfig::read(&config.to_value()).map_err(Failure::usage)?;
+    ServerConfig::parse(&config.to_value()).map_err(Failure::usage)?;
     if let Some(secret) = &args.secret {
         keep_secret(&mut config, name, secret, args.space.into(), context)?;
     }
@@ -66,12 +66,12 @@ fn transport(args: &AddArgs) -> Transport {
     let sources = |pairs: &[(String, String)]| {
         let pairs = pairs.iter().cloned();
         pairs
-            .map(|(name, value)| (name, Source::Text(value)))
+            .map(|(name, value)| (name, ConfigValue::Text(value)))
             .collect()
     };
     match (&args.url, args.command.split_first()) {
         (Some(url), _) => Transport::Http {
-            url: Source::Text(url.clone()),
+            url: ConfigValue::Text(url.clone()),
             headers: sources(&args.header),
             oauth: BTreeMap::new(),
         },
@@ -79,7 +79,7 @@ fn transport(args: &AddArgs) -> Transport {
             let (command, rest) = first.map_or((String::new(), &[][..]), |(c, r)| (c.clone(), r));
             Transport::Stdio {
                 command,
-                args: rest.iter().cloned().map(Source::Text).collect(),
+                args: rest.iter().cloned().map(ConfigValue::Text).collect(),
                 env: sources(&args.env),
                 cwd: args.cwd.clone(),
             }
@@ -110,7 +110,7 @@ fn keep_secret(
         Transport::Http { headers, .. } => (headers, ""),
     };
     let prefix = prefix.to_owned();
-    values.insert(variable.to_owned(), Source::Vault { prefix, name });
+    values.insert(variable.to_owned(), ConfigValue::Vault { prefix, name });
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 
 use lillux::At as _;
 use lillux::durable::Existing;
-use rye_mcp::client::discovery::{Change, Discovered, Finding, compare};
+use rye_mcp::client::discovery::{Change, DiscoveredServer, Finding, compare};
 use serde_json::{Map, Value, json};
 
 use super::super::execute::Keeper;
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &DiscoverArgs, context: &Context, keeper: &mut Keeper) -
         .map(|item| (item.tool.clone(), item.pin.clone()))
         .collect();
     let findings = compare(
-        &Discovered {
+        &DiscoveredServer {
             name,
             transport: &server.config.transport,
             tools: &listed,
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &DiscoverArgs, context: &Context, keeper: &mut Keeper) -
     let findings = findings.into_iter().map(|finding| {
         let before = there.iter().find(|item| item.tool == finding.tool);
         let differences = match &finding.change {
-            Change::Changed(parts) => differences(parts, before, &finding.said),
+            Change::Changed(parts) => differences(parts, before, &finding.definition),
             _ => Vec::new(),
         };
         (finding, differences)
@@ -105,7 +105,7 @@ impl Report for Found {
                 let mut about = json!({
                     "tool": finding.tool,
                     "item": finding.id,
-                    "change": finding.change.word(),
+                    "change": finding.change.as_str(),
                 });
                 match &finding.change {
                     Change::Changed(parts) => {
@@ -137,7 +137,7 @@ impl Report for Found {
                 Change::Unusable(why) => (BAD, format!("{}: {why}", finding.tool)),
             };
             table.row([
-                Cell::styled(style, finding.change.word()),
+                Cell::styled(style, finding.change.as_str()),
                 finding.id.as_str().into(),
                 Cell::styled(DIM, about),
             ]);

@@ -6,7 +6,7 @@ use lillux::At as _;
 use lillux::durable::Existing;
 use lillux::envelope::Secret;
 use rye_items::vault::Vault;
-use rye_mcp::client::import::{self, Imported};
+use rye_mcp::client::import::{self, ImportedServer};
 use serde_json::{Value, json};
 
 use super::items;
@@ -20,7 +20,7 @@ use crate::cli::table::{Cell, Table};
 pub(crate) fn run(args: &ImportArgs, context: &Context) -> Outcome {
     let text = fs::read_to_string(&args.file).at("read", &args.file)?;
     let folder = context.settings.project().to_string_lossy();
-    let read = import::read(text.trim_start_matches('\u{feff}'), &folder)
+    let read = import::parse(text.trim_start_matches('\u{feff}'), &folder)
         .map_err(|why| Failure::failed("bad_file", why).at(&args.file))?;
     let library = context.library()?;
     let key = items::key(context)?;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &ImportArgs, context: &Context) -> Outcome {
     };
     let mut rows = Vec::new();
     for entry in read {
-        let Imported {
+        let ImportedServer {
             name,
             config,
             secrets,

@@ -7,8 +7,8 @@ use lillux::keys::SigningKey;
 use rye_items::space::Root;
 use rye_items::vault::Vault;
 use rye_items::{Found, Item, ItemKind, Library, PathItem, Space, SpaceError, Verified};
-use rye_mcp::client::discovery::{accepted, said_before, server_id};
-use rye_mcp::client::{ClientError, Pin, Pool, Server, ServerConfig, item_text};
+use rye_mcp::client::discovery::{accepted_definition, accepted_pin, server_id};
+use rye_mcp::client::{ClientError, Pin, Pool, ServerConfig, ServerSpec, item_yaml};
 use serde_json::{Map, Value, json};
 
 use super::super::execute::{Keeper, supervisor, wait_for};
@@ -40,9 +40,9 @@ impl ServerItem {
     }
 
     /// The server, ready to be called.
-    pub(super) fn server(self, context: &Context) -> Server {
+    pub(super) fn server(self, context: &Context) -> ServerSpec {
         let project = context.settings.project();
-        Server {
+        ServerSpec {
             id: self.item.reference.id.to_string(),
             hash: self.item.hash,
             config: self.config,
@@ -60,7 +60,7 @@ pub(super) fn read_config(
 ) -> Result<ServerConfig, Failure> {
     let metadata = library.metadata(item)?;
     let config = metadata.value("config").unwrap_or(&Value::Null);
-    ServerConfig::read(config).map_err(|why| Failure::failed("mcp_config", why).at(&item.path))
+    ServerConfig::parse(config).map_err(|why| Failure::failed("mcp_config", why).at(&item.path))
 }
 
 /// Does something with a pool for this call, and ends what it started. Its servers may ask
@@ -107,7 +107,7 @@ pub(super) fn server_text(name: &str, config: &ServerConfig) -> String {
         "description": format!("The MCP server {name}, reached over {}", config.transport.name()),
         "config": config.to_value(),
     });
-    fields.as_object().map(item_text).unwrap_or_default()
+    fields.as_object().map(item_yaml).unwrap_or_default()
 }
 
 /// Where a server's item is in its space.
@@ -168,8 +168,8 @@ pub(super) fn tools<'l>(library: &'l Library, space: Space, name: &str) -> Vec<T
         let metadata = library.metadata(&item).ok()?;
         let config = metadata.value("config")?;
         let is_of_server = config.get("server").and_then(Value::as_str) == Some(&server);
-        let (tool, pin) = accepted(config).filter(|_| is_of_server)?;
-        let said = said_before(&metadata);
+        let (tool, pin) = accepted_pin(config).filter(|_| is_of_server)?;
+        let said = accepted_definition(&metadata);
         Some(ToolItem {
             found,
             tool,

@@ -1,7 +1,7 @@
 //! `rye mcp list`
 
 use rye_items::{ItemKind, Library, Space};
-use rye_mcp::client::{ServerConfig, Source, Transport};
+use rye_mcp::client::{ConfigValue, ServerConfig, Transport};
 use serde_json::{Value, json};
 
 use super::items;
@@ -60,9 +60,9 @@ fn row(library: &Library, name: &str, space: Space, read: Result<ServerConfig, F
 
 /// How it is reached, as its configuration has it: no variable is filled in.
 fn about(transport: &Transport) -> String {
-    let text = |source: &Source| match source {
-        Source::Text(text) => text.clone(),
-        Source::Vault { name, .. } => format!("{{vault: {name}}}"),
+    let text = |source: &ConfigValue| match source {
+        ConfigValue::Text(text) => text.clone(),
+        ConfigValue::Vault { name, .. } => format!("{{vault: {name}}}"),
     };
     match transport {
         Transport::Stdio { command, args, .. } => {

@@ -1,6 +1,6 @@
 //! `rye mcp login` and `rye mcp logout`
 
-use rye_mcp::client::{Granted, LogIn, Pool};
+use rye_mcp::client::{LoginGrant, LoginRequest, Pool};
 use serde_json::{Value, json};
 
 use super::super::execute::Keeper;
@@ -15,7 +15,7 @@ pub(crate) fn log_in(args: &LoginArgs, context: &Context, keeper: &mut Keeper) -
     let item = items::ServerItem::load(&library, &args.name)?;
     let server = item.server(context);
     let words = args.scope.iter().flat_map(|scope| scope.split_whitespace());
-    let ask = LogIn {
+    let ask = LoginRequest {
         scopes: words.map(str::to_owned).collect(),
         challenge: None,
     };
@@ -38,7 +38,7 @@ pub(crate) fn log_in(args: &LoginArgs, context: &Context, keeper: &mut Keeper) -
 
 struct LoggedIn {
     server: String,
-    granted: Granted,
+    granted: LoginGrant,
 }
 
 impl Report for LoggedIn {

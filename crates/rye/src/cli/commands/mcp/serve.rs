@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lillux::At as _;
 use lillux::process::{Asks, Supervisor};
-use rye_mcp::server::http::{self, Tokens};
+use rye_mcp::server::http::{self, BearerTokens};
 use rye_mcp::server::{Server, serve_stdio};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -54,7 +54,7 @@ fn runtime(alone: bool) -> Result<tokio::runtime::Runtime, Failure> {
         tokio::runtime::Builder::new_multi_thread()
     };
     if !alone {
-        builder.worker_threads(http::threads());
+        builder.worker_threads(http::worker_threads());
     }
     let runtime = builder.enable_io().enable_time().build();
     runtime.map_err(|error| unable("serve", error))
@@ -69,7 +69,7 @@ async fn over_stdio(server: Server, mut ends: Ends) -> Result<(), Failure> {
         () = ends.one() => {
             // What runs may still answer.
             let last = async {
-                server.finish().await;
+                server.drain().await;
                 stop.cancel();
             };
             let last = async { tokio::join!(last, &mut serving).1 };
@@ -101,10 +101,10 @@ async fn over_http(
     let (connections, last) = (server.clone(), server);
     let serving = http::serve(
         listener,
-        move || connections.connection(),
+        move || connections.remote_connection(),
         &options,
         stop.clone(),
-        async move { last.finish().await },
+        async move { last.drain().await },
     );
     tokio::pin!(serving);
     let outcome = tokio::select! {
@@ -123,14 +123,14 @@ async fn over_http(
 fn http_options(args: &ServeArgs, address: SocketAddr) -> Result<http::Options, Failure> {
     let tokens = match (&args.token_file, variable("RYE_MCP_TOKEN")) {
         (Some(file), _) => {
-            let tokens = Tokens::read(&fs::read_to_string(file).at("read", file)?);
+            let tokens = BearerTokens::parse(&fs::read_to_string(file).at("read", file)?);
             if tokens.is_empty() {
                 return Err(Failure::usage("there is no token in it").at(file));
             }
             tokens
         }
-        (None, Some(token)) => Tokens::read(&token.to_string_lossy()),
-        (None, None) => Tokens::default(),
+        (None, Some(token)) => BearerTokens::parse(&token.to_string_lossy()),
+        (None, None) => BearerTokens::default(),
     };
     let is_loopback = address.ip().is_loopback();
     if tokens.is_empty() && !is_loopback {
