@@ -13,7 +13,7 @@ use lillux::Hash;
 use lillux::durable::Existing;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_executor::{Executor, Places, Request, Status, dependency_scopes};
+use rye_executor::{Executor, Request, Roots, Status, dependency_scopes};
 use rye_items::signature::{self, Binding};
 use rye_items::{Comment, OwnKeys};
 use tempfile::TempDir;
@@ -139,15 +139,15 @@ impl Fixture {
             .iter()
             .flat_map(|space| others.iter().map(|other| space.join(other)));
         let empty = empty.collect();
-        let places = Places {
+        let roots = Roots {
             user: Some(user),
-            ..Places::new(&project, directory.path().join("cache"))
+            ..Roots::new(&project, directory.path().join("cache"))
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .build()?;
-        let executor = Executor::new(places, Arc::new(Supervisor::start()?));
+        let executor = Executor::new(roots, Arc::new(Supervisor::start()?));
         let library = executor.library()?;
         let pack = library.find(&"pack/it".parse()?)?;
         for scope in dependency_scopes(&library, &pack, &project)? {

@@ -11,14 +11,14 @@ use anyhow::{Context, Result, ensure};
 use lillux::durable::Existing;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_executor::{Executor, Places, Request, Status};
+use rye_executor::{Executor, Request, Roots, Status};
 use rye_graph::{
-    Dispatch, Graph, Known, Later, Limits, NodeError, StateGraph, ToolCall, Writing, walk,
-    walk_written,
+    DispatchFuture, Dispatcher, Graph, JournalOptions, Limits, NodeError, StateGraph, ToolCall,
+    ToolTraits, run_in_memory, run_journaled,
 };
 use rye_items::metadata::Effect;
 use rye_items::{ItemId, OwnKeys};
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -38,16 +38,16 @@ const CONCURRENCY: usize = 8;
 /// A tool that adds one. Its effect class decides how often the run waits for the disk.
 struct AddsOne(Effect);
 
-impl Dispatch for AddsOne {
-    fn look(&self, _: &ItemId) -> Result<Known, NodeError> {
-        Ok(Known {
+impl Dispatcher for AddsOne {
+    fn traits(&self, _: &ItemId) -> Result<ToolTraits, NodeError> {
+        Ok(ToolTraits {
             effect: self.0,
             is_graph: false,
             hash: None,
         })
     }
 
-    fn call(&self, call: ToolCall) -> Later<'_, Result<Value, NodeError>> {
+    fn call(&self, call: ToolCall) -> DispatchFuture<'_> {
         Box::pin(async move {
             let sum = call.params["n"].as_i64().unwrap_or_default() + 1;
             Ok(json!({ "n": sum }))
@@ -136,7 +136,7 @@ fn chain(length: usize) -> Result<Graph> {
              assign: {{ n: \"${{result.n}}\" }}{next} }}"
         )?;
     }
-    let reading = Graph::read(text.as_bytes())?;
+    let reading = Graph::parse(text.as_bytes())?;
     reading.graph.context("the graph is invalid")
 }
 
@@ -146,7 +146,7 @@ fn in_memory(runtime: &Runtime, graph: &Graph, length: usize) -> Result<f64> {
     let mut best = f64::MAX;
     for _ in 0..20 {
         let start = Instant::now();
-        let ended = runtime.block_on(walk(graph, &tool, json!({}), Limits::default()));
+        let ended = runtime.block_on(run_in_memory(graph, &tool, json!({}), Limits::default()));
         best = best.min(start.elapsed().as_secs_f64());
         ensure!(ended.output == json!({ "n": length }), "{ended:?}");
     }
@@ -170,13 +170,13 @@ fn journaled(
     directory: &TempDir,
 ) -> Result<(f64, f64)> {
     let tool = AddsOne(effect);
-    let writing = Writing {
+    let writing = JournalOptions {
         key: Some(SigningKey::generate()?),
-        ..Writing::default()
+        ..JournalOptions::default()
     };
-    let before = rye_graph::commits();
+    let before = rye_graph::disk_syncs();
     let start = Instant::now();
-    let ended = runtime.block_on(walk_written(
+    let ended = runtime.block_on(run_journaled(
         graph,
         &tool,
         json!({}),
@@ -186,7 +186,7 @@ fn journaled(
     let time = start.elapsed().as_secs_f64();
     let ended = ended.map_err(|failed| anyhow::anyhow!(failed.message))?;
     ensure!(ended.output == json!({ "n": length }), "{ended:?}");
-    let commits = u32::try_from(rye_graph::commits() - before)?;
+    let commits = u32::try_from(rye_graph::disk_syncs() - before)?;
     Ok((time / count(length), f64::from(commits)))
 }
 
@@ -246,11 +246,11 @@ impl Fixture {
              action: {{ item_id: lib/nothing, params: {{ n: \"${{n}}\" }} }} }}\n"
         );
         write_signed(&tools.join("flows/all.yaml"), &graph, &key)?;
-        let places = Places {
+        let roots = Roots {
             user: Some(user.clone()),
-            ..Places::new(&project, directory.path().join("cache"))
+            ..Roots::new(&project, directory.path().join("cache"))
         };
-        let mut executor = Executor::new(places, Arc::new(Supervisor::start()?));
+        let mut executor = Executor::new(roots, Arc::new(Supervisor::start()?));
         let graphs = StateGraph::new(&project, Some(user));
         let id = StateGraph::ID.parse()?;
         executor

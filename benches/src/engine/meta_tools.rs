@@ -11,7 +11,7 @@ use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_engine::proof;
 use rye_engine::tool::Tool;
-use rye_executor::{Executor, Places, Request, Status};
+use rye_executor::{Executor, Request, Roots, Status};
 use rye_items::OwnKeys;
 use rye_protocol::Archive;
 use rye_store::Memory;
@@ -82,24 +82,24 @@ impl Fixture {
         })
     }
 
-    fn places(&self) -> Places {
+    fn roots(&self) -> Roots {
         let at = |name: &str| self.directory.path().join(name);
-        Places {
+        Roots {
             user: Some(at("user")),
-            ..Places::new(at("project"), at("cache"))
+            ..Roots::new(at("project"), at("cache"))
         }
     }
 
     fn bridge(&self) -> Result<Vec<Arc<dyn Tool>>> {
         let supervisor = Arc::clone(&self.supervisor);
         let state: &Path = self.directory.path();
-        let bridge = rye_host::bridge(self.places(), supervisor, None, state)?;
+        let bridge = rye_host::bridge(self.roots(), supervisor, None, state)?;
         Ok(bridge.tools)
     }
 
     /// `call_tool` and `list_tools`, without the time of a turn with an empty tool.
     fn meta_tools(&self) -> Result<Vec<Row>> {
-        let executor = Executor::new(self.places(), Arc::clone(&self.supervisor));
+        let executor = Executor::new(self.roots(), Arc::clone(&self.supervisor));
         let say = json!({ "tool_id": "rye:say", "summary": "say it" });
         let find = json!({ "query": "move box 42", "limit": 20 });
         self.runtime.block_on(async {

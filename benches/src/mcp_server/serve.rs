@@ -16,8 +16,8 @@ use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt as _};
-use rye_executor::primitive::{Call, Done, Outcome, Primitive};
-use rye_executor::{Executor, Places, Request};
+use rye_executor::primitive::{Call, CallFuture, CallOutcome, Primitive};
+use rye_executor::{Executor, Request, Roots};
 use rye_items::OwnKeys;
 use rye_mcp::server::{Server, http, serve_stdio};
 use rye_mcp::{
@@ -146,11 +146,11 @@ impl Primitive for Noop {
         false
     }
 
-    fn run(&self, call: Call) -> Outcome<'_> {
+    fn run(&self, call: Call) -> CallFuture<'_> {
         Box::pin(async move {
-            Done {
+            CallOutcome {
                 data: call.parameters,
-                ..Done::default()
+                ..CallOutcome::default()
             }
         })
     }
@@ -169,11 +169,11 @@ impl NoopGateway {
         write_signed(&tools.join("noop.yaml"), primitive, &key)?;
         let tool = "version: \"1.0.0\"\ntool_type: tool\nexecutor_id: noop\n";
         write_signed(&tools.join("nothing.yaml"), tool, &key)?;
-        let places = Places {
+        let roots = Roots {
             user: Some(user),
-            ..Places::new(&project, directory.path().join("cache"))
+            ..Roots::new(&project, directory.path().join("cache"))
         };
-        let mut executor = Executor::new(places, supervisor);
+        let mut executor = Executor::new(roots, supervisor);
         let id = "noop".parse().context("an id")?;
         executor
             .primitives_mut()

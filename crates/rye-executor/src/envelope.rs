@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::chain::{Chain, Pair};
 use crate::error::ExecuteError;
-use crate::primitive::Done;
+use crate::primitive::CallOutcome;
 
 /// The result of a call, in the form that all surfaces give.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -66,10 +66,10 @@ pub struct ErrorInfo {
 
 impl Envelope {
     /// Of a call that was carried out.
-    pub(crate) fn done(
+    pub(crate) fn from_outcome(
         chain: &Chain,
         hash: Hash,
-        done: Done,
+        done: CallOutcome,
         mut warnings: Vec<String>,
         duration: Duration,
     ) -> Self {
@@ -110,7 +110,7 @@ impl Envelope {
     }
 
     /// Of a dry run in which everything fits.
-    pub(crate) fn dry(chain: &Chain, hash: Hash, pairs: Vec<Pair>, duration: Duration) -> Self {
+    pub(crate) fn dry_run(chain: &Chain, hash: Hash, pairs: Vec<Pair>, duration: Duration) -> Self {
         let mut metadata = Map::new();
         metadata.insert("duration_ms".into(), milliseconds(duration));
         metadata.insert("chain_hash".into(), json!(hash));
@@ -127,7 +127,7 @@ impl Envelope {
     }
 
     /// Of a call that was refused: nothing ran.
-    pub fn refused(item: &ItemRef, error: &ExecuteError, duration: Duration) -> Self {
+    pub fn from_error(item: &ItemRef, error: &ExecuteError, duration: Duration) -> Self {
         let mut metadata = Map::new();
         metadata.insert("duration_ms".into(), milliseconds(duration));
         Self {

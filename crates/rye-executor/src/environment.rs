@@ -5,7 +5,7 @@
 //! `env`, and the paths of its anchor.
 
 mod declared;
-mod own;
+mod withheld;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,12 +14,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use declared::{Declared, is_reserved};
-pub use own::{OWN_SECRETS, WITHHELD_TOO};
+pub use withheld::{WITHHELD_PATTERNS, WITHHELD_VARIABLES};
 
 use crate::anchor::AnchorError;
-use crate::mask::{Masks, is_secret};
+use crate::redact::{Masks, is_secret_variable};
 use crate::template::{self, Names, Variables};
-use own::is_own_secret;
+use withheld::is_withheld;
 
 /// What `inherit: minimal` passes on, beside `LC_*`.
 const MINIMAL: [&str; 8] = [
@@ -27,7 +27,7 @@ const MINIMAL: [&str; 8] = [
 ];
 
 /// The variables that every process needs, of these.
-pub fn minimal(all: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
+pub fn minimal_variables(all: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
     let all = all
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_str()));
@@ -98,7 +98,7 @@ pub struct Environment {
     /// The variables whose values contain text of the caller or of `.env`.
     untrusted: BTreeSet<String>,
     /// What `.env` sets and is not passed.
-    left_out: BTreeSet<String>,
+    dotenv_ignored: BTreeSet<String>,
     /// The values of `.env` under names that hold secrets, passed or not.
     dotenv_secrets: Vec<String>,
 }
@@ -109,7 +109,7 @@ impl Environment {
     pub fn inherited(all: impl IntoIterator<Item = (String, String)>, minimal: bool) -> Self {
         let wanted = all.into_iter().filter(|(name, _)| {
             let wanted = !minimal || is_needed(name);
-            wanted && !is_own_secret(name)
+            wanted && !is_withheld(name)
         });
         Self::from(Arc::new(wanted.collect()))
     }
@@ -129,20 +129,20 @@ impl Environment {
     /// Sets the variables of a project's `.env` that are declared.
     pub fn apply_dotenv(&mut self, variables: Vec<(String, String)>, declared: &Declared) {
         for (name, value) in variables {
-            if is_secret(&name, &value) {
+            if is_secret_variable(&name, &value) {
                 self.dotenv_secrets.push(value.clone());
             }
             if declared.may_set(&name) {
                 self.set(name, value, Origin::Dotenv);
             } else {
-                self.left_out.insert(name);
+                self.dotenv_ignored.insert(name);
             }
         }
     }
 
     /// The variables of `.env` that are not passed.
-    pub fn left_out(&self) -> &BTreeSet<String> {
-        &self.left_out
+    pub fn dotenv_ignored(&self) -> &BTreeSet<String> {
+        &self.dotenv_ignored
     }
 
     /// The variables whose values contain text of the caller or of `.env`.
@@ -172,7 +172,8 @@ impl Environment {
     /// themselves, every value of a variable whose name looks like a secret's.
     pub(crate) fn secrets(&self, is_for_person: bool) -> Masks {
         let inherited = self.values.iter();
-        let inherited = inherited.filter(|(name, value)| !is_for_person && is_secret(name, value));
+        let inherited =
+            inherited.filter(|(name, value)| !is_for_person && is_secret_variable(name, value));
         let inherited = inherited.map(|(_, value)| value.as_str());
         let own = self.dotenv_secrets.iter().map(String::as_str);
         Masks::new(own.chain(inherited))

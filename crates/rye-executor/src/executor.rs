@@ -28,13 +28,13 @@ use crate::chain::{self, Chain, ChainError, Link};
 use crate::envelope::Envelope;
 use crate::environment::Origin;
 use crate::error::ExecuteError;
-use crate::mask::{self, Watching};
 use crate::parameters::Schemas;
-use crate::primitive::{Execute, HttpClient, Listener, Primitives, Run, Spill};
+use crate::primitive::{Execute, HttpClient, OutputListener, Primitives, RunContext, Spill};
+use crate::redact::{self, RedactingOutput};
 use crate::trace::Trace;
 
 use approval::CheckedPaths;
-pub use approval::{Approval, Need, SensitiveWrite};
+pub use approval::{Approval, ApprovalReason, SensitiveWrite};
 pub use code::check_before_signing;
 pub use dependencies::dependency_scopes;
 pub use facts::CallAnchor;
@@ -44,7 +44,7 @@ use resolved::{Known, Resolved};
 
 /// Where the items are, and where the executor may keep things.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct Roots {
     /// The folder of the project.
     pub project: PathBuf,
     /// The folder that has the user's space.
@@ -63,7 +63,7 @@ pub struct Places {
     pub protected: Protected,
 }
 
-impl Places {
+impl Roots {
     /// A project with the system space alone.
     pub fn new(project: impl Into<PathBuf>, cache: impl Into<PathBuf>) -> Self {
         Self {
@@ -108,11 +108,11 @@ pub struct Request {
     /// The variables it inherits; none is those of this process.
     pub environment: Option<Vec<(String, String)>>,
     /// Who hears what the tool prints while it runs.
-    pub listener: Option<Listener>,
+    pub listener: Option<OutputListener>,
     /// Who let it run.
     pub approval: Approval,
     /// What work that is written down is to be called; else it finds a name itself.
-    pub run: Option<Run>,
+    pub run: Option<RunContext>,
 }
 
 impl Request {
@@ -126,7 +126,7 @@ impl Request {
             timeout: None,
             environment: None,
             listener: None,
-            approval: Approval::Asked,
+            approval: Approval::ByUser,
             run: None,
         }
     }
@@ -141,7 +141,7 @@ impl Request {
 
 /// What a call of a tool would be made of.
 #[derive(Debug, Clone)]
-pub struct Standing {
+pub struct ToolInfo {
     /// What the tool says about itself.
     pub metadata: Arc<Metadata>,
     /// The hash of its chain.
@@ -153,7 +153,7 @@ pub struct Standing {
 /// Runs tools.
 #[derive(Debug, Clone)]
 pub struct Executor {
-    places: Places,
+    roots: Roots,
     paths: PathPolicy,
     primitives: Primitives,
     supervisor: Arc<Supervisor>,
@@ -165,7 +165,7 @@ pub struct Executor {
 
 impl Executor {
     /// An executor with the built-in primitives, whose processes run under a supervisor.
-    pub fn new(places: Places, supervisor: Arc<Supervisor>) -> Self {
+    pub fn new(roots: Roots, supervisor: Arc<Supervisor>) -> Self {
         let mut primitives = Primitives::default();
         let id = |text: &str| text.parse().ok();
         if let Some(execute) = id("rye/core/primitives/execute") {
@@ -182,8 +182,8 @@ impl Executor {
             primitives.register(http, aliases, Arc::new(HttpClient::default()));
         }
         Self {
-            paths: places.path_policy(),
-            places,
+            paths: roots.path_policy(),
+            roots,
             primitives,
             supervisor,
             memory: Arc::default(),
@@ -204,9 +204,9 @@ impl Executor {
     pub async fn execute(&self, request: Request) -> Envelope {
         let start = Instant::now();
         let tool = request.tool.clone();
-        match self.try_execute(request, &mut Trace::off()).await {
+        match self.try_execute(request, &mut Trace::disabled()).await {
             Ok(envelope) => envelope,
-            Err(error) => Envelope::refused(&tool, &error, start.elapsed()),
+            Err(error) => Envelope::from_error(&tool, &error, start.elapsed()),
         }
     }
 
@@ -261,7 +261,7 @@ impl Executor {
                 &parameters,
                 inherited,
             )?;
-            return Ok(Envelope::dry(chain, hash, pairs, start.elapsed()));
+            return Ok(Envelope::dry_run(chain, hash, pairs, start.elapsed()));
         }
         let mut warnings = Vec::from_iter(dependencies::warning(dependencies));
         let parameters =
@@ -270,7 +270,7 @@ impl Executor {
         let guard = Guard::new(
             library,
             &trust,
-            &self.places,
+            &self.roots,
             &anchored,
             &loadable,
             &request.approval,
@@ -289,15 +289,15 @@ impl Executor {
             environment.set(approval::PATH_POLICY, text, Origin::Executor);
         }
         trace.environment(&environment);
-        let masks = environment.secrets(request.approval == Approval::Asked);
-        let left_out = environment.left_out().clone();
+        let masks = environment.secrets(request.approval == Approval::ByUser);
+        let dotenv_ignored = environment.dotenv_ignored().clone();
         // There is one: the chain ends in it.
         let Some(primitive) = self.primitives.get(chain.primitive().id()) else {
             return Err(crate::chain::ChainError::NoExecutor(request.tool).into());
         };
         let mut config = prepare::merged(&chain.metadata());
         standard::fill_in(&mut config, chain, library, &self.primitives);
-        let watched = Watching::new(&masks, request.listener);
+        let watched = RedactingOutput::new(&masks, request.listener);
         let call = prepare::call(
             chain,
             &config,
@@ -306,7 +306,7 @@ impl Executor {
             parameters,
             prepare::Surroundings {
                 schemas: &self.schemas,
-                cwd: prepare::cwd(&anchored, &facts, &self.places.project),
+                cwd: prepare::cwd(&anchored, &facts, &self.roots.project),
                 timeout: request.timeout,
                 spill: self.spill(),
                 optional: primitive.optional(),
@@ -317,17 +317,23 @@ impl Executor {
             trace,
         )?;
         trace.ready(start.elapsed());
-        mask::learn_headers(&masks, &call.config);
-        let mut done = primitive.run_within(call, self).await;
+        redact::add_header_secrets(&masks, &call.config);
+        let mut done = primitive.run_with_executor(call, self).await;
         watched.finish();
         if !masks.is_empty() {
-            mask::mask_done(&masks, &mut done, self.spill().open().as_ref());
+            redact::redact_outcome(&masks, &mut done, self.spill().open().as_ref());
         }
-        if done.failure.is_some() && !left_out.is_empty() {
-            warnings.push(prepare::left_out(&left_out, chain.tool()));
+        if done.failure.is_some() && !dotenv_ignored.is_empty() {
+            warnings.push(prepare::dotenv_warning(&dotenv_ignored, chain.tool()));
         }
         trace.done(start.elapsed());
-        Ok(Envelope::done(chain, hash, done, warnings, start.elapsed()))
+        Ok(Envelope::from_outcome(
+            chain,
+            hash,
+            done,
+            warnings,
+            start.elapsed(),
+        ))
     }
 
     /// A tool alone, verified, with what it says about itself.
@@ -346,12 +352,12 @@ impl Executor {
 
     /// Why a call would have to be approved by a person, if it is made by an agent that works
     /// in `workspace`. A call that names a private path is an error, as it is when it is made.
-    pub fn review(
+    pub fn approval_reasons(
         &self,
         tool: &ItemRef,
         parameters: &Value,
         workspace: Option<&Path>,
-    ) -> Result<Vec<Need>, ExecuteError> {
+    ) -> Result<Vec<ApprovalReason>, ExecuteError> {
         let tool = self.tool(tool)?;
         let parameters = self.schemas.check(&tool.metadata, parameters.clone())?;
         let paths = CheckedPaths::of(&tool.metadata, &parameters, &self.paths, workspace);
@@ -363,9 +369,9 @@ impl Executor {
     }
 
     /// Whether a call would have to be approved by a person, if it is nobody's who is one.
-    pub fn asks_first(&self, request: &Request) -> Result<bool, ExecuteError> {
-        let needs = self.review(&request.tool, &request.parameters, None)?;
-        if !needs.is_empty() || !self.places.dev_mode {
+    pub fn needs_approval(&self, request: &Request) -> Result<bool, ExecuteError> {
+        let needs = self.approval_reasons(&request.tool, &request.parameters, None)?;
+        if !needs.is_empty() || !self.roots.dev_mode {
             return Ok(!needs.is_empty());
         }
         let chain = self.chain(&request.tool)?;
@@ -374,7 +380,7 @@ impl Executor {
 
     /// The chain of a tool as it is now, verified and fitting, and the configuration that
     /// a call of it would get from the spaces: what exactly would run, but for parameters.
-    pub fn standing(&self, tool: &ItemRef) -> Result<Standing, ExecuteError> {
+    pub fn inspect(&self, tool: &ItemRef) -> Result<ToolInfo, ExecuteError> {
         let resolved = self.resolved(tool)?;
         let Resolved { library, chain } = &*resolved;
         valid(chain)?;
@@ -383,7 +389,7 @@ impl Executor {
         let dependencies = dependencies::verify(library, &trust, chain, &anchored)?.dependencies();
         let nothing = Value::Object(Map::new());
         let with = prepare::with_resolved_config(library, &trust, chain, nothing, &mut Vec::new())?;
-        Ok(Standing {
+        Ok(ToolInfo {
             metadata: Arc::clone(&chain.tool().metadata),
             chain_hash: chain.hash_with(dependencies),
             config: with.get("resolved_config").cloned().unwrap_or_default(),
@@ -408,21 +414,21 @@ impl Executor {
     }
 
     fn options(&self) -> Options<'_> {
-        let places = &self.places;
+        let roots = &self.roots;
         Options {
-            project: Some(&places.project),
-            user: places.user.as_deref(),
-            bundles: &places.bundles,
-            embedded: places.embedded,
-            cache: Some(&places.cache),
+            project: Some(&roots.project),
+            user: roots.user.as_deref(),
+            bundles: &roots.bundles,
+            embedded: roots.embedded,
+            cache: Some(&roots.cache),
             memory: Some(&self.memory),
-            dev_mode: places.dev_mode,
+            dev_mode: roots.dev_mode,
         }
     }
 
     /// Where long output goes.
     fn spill(&self) -> Spill {
-        Spill::new(self.places.cache.join("output"))
+        Spill::new(self.roots.cache.join("output"))
     }
 }
 

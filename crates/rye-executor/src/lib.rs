@@ -9,13 +9,13 @@
 //! ```
 //! use std::sync::Arc;
 //! use lillux::process::Supervisor;
-//! use rye_executor::{Executor, Places, Request};
+//! use rye_executor::{Executor, Roots, Request};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let (project, cache) = (tempfile::tempdir()?, tempfile::tempdir()?);
 //! let supervisor = Supervisor::start()?; // forks: first thing in `main`
-//! let executor = Executor::new(Places::new(project.path(), cache.path()), Arc::new(supervisor));
+//! let executor = Executor::new(Roots::new(project.path(), cache.path()), Arc::new(supervisor));
 //! let request = Request::new("rye/core/runtimes/bash/bash".parse()?)
 //!     .parameters(serde_json::json!({ "command": "echo hello" }));
 //! let envelope = executor.execute(request).await;
@@ -33,9 +33,9 @@ pub mod environment;
 mod error;
 mod executor;
 pub mod interpreter;
-pub mod mask;
 pub mod parameters;
 pub mod primitive;
+pub mod redact;
 mod shape;
 pub mod template;
 mod trace;
@@ -43,8 +43,8 @@ mod trace;
 pub use envelope::{Envelope, ErrorInfo, Status};
 pub use error::ExecuteError;
 pub use executor::{
-    Approval, CallAnchor, Executor, Need, Places, Request, SensitiveWrite, Standing,
+    Approval, ApprovalReason, CallAnchor, Executor, Request, Roots, SensitiveWrite, ToolInfo,
     check_before_signing, dependency_scopes,
 };
-pub use primitive::{Listener, Run};
-pub use trace::{Step, Trace};
+pub use primitive::{OutputListener, RunContext};
+pub use trace::{Trace, TraceStep};

@@ -42,11 +42,11 @@ pub struct Call {
     /// Where output goes that is too long to keep in memory.
     pub spill: Spill,
     /// Who hears what is printed while it runs.
-    pub listener: Option<Listener>,
+    pub listener: Option<OutputListener>,
     /// Who let it run.
     pub approval: Approval,
     /// What it is a part of, or is to be called itself.
-    pub run: Option<Run>,
+    pub run: Option<RunContext>,
 }
 
 /// A store for output that is too long, which most calls never open.
@@ -67,7 +67,7 @@ impl Spill {
 
 /// The name of work that is written down, and that is made of calls itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+pub struct RunContext {
     /// Its id. Asked for once more under the same id, such work goes on where it was.
     pub id: String,
     /// How many other runs it is within.
@@ -77,44 +77,44 @@ pub struct Run {
 /// Somebody who hears what a tool prints while it runs. The result holds it all
 /// the same.
 #[derive(Clone)]
-pub struct Listener(Arc<Hear>);
+pub struct OutputListener(Arc<Hear>);
 
 type Hear = dyn Fn(Stream, &[u8]) + Send + Sync;
 
-impl Listener {
+impl OutputListener {
     /// One who is told each piece as it comes.
     pub fn new(hear: impl Fn(Stream, &[u8]) + Send + Sync + 'static) -> Self {
         Self(Arc::new(hear))
     }
 
     /// Tells a piece.
-    pub fn hear(&self, stream: Stream, bytes: &[u8]) {
+    pub fn on_output(&self, stream: Stream, bytes: &[u8]) {
         (self.0)(stream, bytes);
     }
 }
 
-impl std::fmt::Debug for Listener {
+impl std::fmt::Debug for OutputListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Listener")
+        f.write_str("OutputListener")
     }
 }
 
 /// What came of a call.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Done {
+pub struct CallOutcome {
     /// What the tool gave.
     pub data: Value,
     /// How it ended, if it was a process that ended by itself.
     pub exit_code: Option<i32>,
     /// Why it is a failure, if it is one.
-    pub failure: Option<Failed>,
+    pub failure: Option<CallFailure>,
     /// What else is worth knowing.
     pub metadata: Map<String, Value>,
 }
 
 /// Why a call that was carried out is a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failed {
+pub struct CallFailure {
     /// A stable word for scripts.
     pub code: &'static str,
     /// What happened.
@@ -123,7 +123,7 @@ pub struct Failed {
     pub hint: Option<String>,
 }
 
-impl Failed {
+impl CallFailure {
     /// A failure in words.
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self {
@@ -135,22 +135,22 @@ impl Failed {
 
     /// With the next command.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 }
 
 /// What a primitive gives, some time.
-pub type Outcome<'a> = Pin<Box<dyn Future<Output = Done> + Send + 'a>>;
+pub type CallFuture<'a> = Pin<Box<dyn Future<Output = CallOutcome> + Send + 'a>>;
 
 /// Something that carries out calls.
 pub trait Primitive: Send + Sync {
     /// Carries out a call. Dropping the future ends what it began.
-    fn run(&self, call: Call) -> Outcome<'_>;
+    fn run(&self, call: Call) -> CallFuture<'_>;
 
     /// The same for one whose work is made of further calls, which this executor carries out.
-    fn run_within<'a>(&'a self, call: Call, _: &'a Executor) -> Outcome<'a> {
+    fn run_with_executor<'a>(&'a self, call: Call, _: &'a Executor) -> CallFuture<'a> {
         self.run(call)
     }
 

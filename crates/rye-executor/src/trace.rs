@@ -1,79 +1,81 @@
-//! What was found out on the way of a call, for those who want to see it.
+//! Trace of a call: the steps that led to the process, for `rye execute --trace`.
 
 use std::time::Duration;
 
 use rye_items::{Dependencies, Library};
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::chain::Chain;
 use crate::environment::Environment;
 use crate::executor::CallAnchor;
-use crate::mask::{MASK, looks_secret};
+use crate::redact::{MASK, is_secret_name};
 
-/// What is shorter would be found in every other word.
-const SHORTEST: usize = 4;
+/// Shorter values are not redacted by content, because they would match unrelated text.
+const MIN_SECRET_LENGTH: usize = 4;
 
-/// The steps of a call, each with what it found, and when.
-#[derive(Debug, Clone, Serialize)]
+/// The steps of a call, in order. A disabled trace records nothing.
+#[derive(Debug, Clone)]
 pub struct Trace {
-    #[serde(skip)]
-    on: bool,
-    /// What variables hold that are secrets, to be masked wherever it turns up.
-    #[serde(skip)]
+    is_enabled: bool,
+    /// Values of secret variables, redacted wherever they appear in later steps.
     secrets: Vec<String>,
-    steps: Vec<Step>,
+    steps: Vec<TraceStep>,
 }
 
-/// One step.
-#[derive(Debug, Clone, Serialize)]
-pub struct Step {
-    /// What was done.
-    pub what: &'static str,
-    /// What it found.
-    pub found: Value,
-    /// Microseconds since the call began, where they say something.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub at_us: Option<u64>,
+/// One step of a call and what it produced.
+#[derive(Debug, Clone)]
+pub struct TraceStep {
+    /// Stable name of the step, such as `chain` or `environment`.
+    pub name: &'static str,
+    /// Result of the step; its structure depends on the step.
+    pub detail: Value,
+    /// Microseconds since the call began, for steps that take time.
+    pub elapsed_us: Option<u64>,
 }
 
 impl Trace {
-    /// Nothing is written down.
-    pub fn off() -> Self {
+    /// Creates a trace that records nothing.
+    pub fn disabled() -> Self {
+        Self::new(false)
+    }
+
+    /// Creates a trace that records every step.
+    pub fn enabled() -> Self {
+        Self::new(true)
+    }
+
+    fn new(is_enabled: bool) -> Self {
         Self {
-            on: false,
+            is_enabled,
             secrets: Vec::new(),
             steps: Vec::new(),
         }
     }
 
-    /// Everything is.
-    pub fn on() -> Self {
-        Self {
-            on: true,
-            secrets: Vec::new(),
-            steps: Vec::new(),
-        }
-    }
-
-    /// What was written down.
-    pub fn steps(&self) -> &[Step] {
+    /// The recorded steps, in order.
+    pub fn steps(&self) -> &[TraceStep] {
         &self.steps
     }
 
-    fn step(&mut self, what: &'static str, at: Option<Duration>, found: impl FnOnce() -> Value) {
-        if self.on {
-            let at_us = at.map(|at| u64::try_from(at.as_micros()).unwrap_or(u64::MAX));
-            self.steps.push(Step {
-                what,
-                found: found(),
-                at_us,
+    fn step(
+        &mut self,
+        name: &'static str,
+        elapsed: Option<Duration>,
+        detail: impl FnOnce() -> Value,
+    ) {
+        if self.is_enabled {
+            let elapsed_us =
+                elapsed.map(|elapsed| u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX));
+            self.steps.push(TraceStep {
+                name,
+                detail: detail(),
+                elapsed_us,
             });
         }
     }
 
-    pub(crate) fn chain(&mut self, library: &Library, chain: &Chain, at: Duration) {
-        self.step("chain", Some(at), || {
+    pub(crate) fn chain(&mut self, library: &Library, chain: &Chain, elapsed: Duration) {
+        self.step("chain", Some(elapsed), || {
             let links = chain.links.iter().chain(chain.named.values());
             let links = links.map(|link| {
                 let found = library.find(&link.item.reference).ok();
@@ -107,24 +109,26 @@ impl Trace {
         });
     }
 
-    pub(crate) fn dependencies(&mut self, dependencies: Option<Dependencies>, at: Duration) {
-        self.step("dependencies", Some(at), || match dependencies {
+    pub(crate) fn dependencies(&mut self, dependencies: Option<Dependencies>, elapsed: Duration) {
+        self.step("dependencies", Some(elapsed), || match dependencies {
             Some(all) => json!({"files": all.files, "hash": all.hash}),
             None => json!("the tool file alone"),
         });
     }
 
     pub(crate) fn environment(&mut self, environment: &Environment) {
-        if self.on {
+        if self.is_enabled {
             let secrets = environment
                 .origins()
-                .filter(|(name, ..)| looks_secret(name));
+                .filter(|(name, ..)| is_secret_name(name));
             let values = secrets.map(|(_, value, _)| value.to_owned());
-            self.secrets = values.filter(|value| value.len() >= SHORTEST).collect();
+            self.secrets = values
+                .filter(|value| value.len() >= MIN_SECRET_LENGTH)
+                .collect();
         }
         self.step("environment", None, || {
             let all = environment.origins().map(|(name, value, origin)| {
-                let shown = if looks_secret(name) { MASK } else { value };
+                let shown = if is_secret_name(name) { MASK } else { value };
                 (
                     name.to_owned(),
                     json!({"value": shown, "from": origin.to_string()}),
@@ -132,17 +136,18 @@ impl Trace {
             });
             Value::Object(all.collect())
         });
-        let left_out = environment.left_out();
-        if !left_out.is_empty() {
-            self.step("left out of .env", None, || json!(left_out));
+        let ignored = environment.dotenv_ignored();
+        if !ignored.is_empty() {
+            self.step("dotenv_ignored", None, || json!(ignored));
         }
     }
 
+    /// Records the merged configuration before placeholders are replaced.
     pub(crate) fn template(&mut self, config: &Map<String, Value>) {
         self.config("template", || config.clone());
     }
 
-    /// The configuration as it is used, with the timeout that holds.
+    /// Records the rendered configuration and the effective timeout in seconds.
     pub(crate) fn rendered(&mut self, config: &Map<String, Value>, timeout: Option<f64>) {
         self.config("rendered", || {
             let mut config = config.clone();
@@ -153,44 +158,44 @@ impl Trace {
         });
     }
 
-    fn config(&mut self, what: &'static str, config: impl FnOnce() -> Map<String, Value>) {
+    fn config(&mut self, name: &'static str, config: impl FnOnce() -> Map<String, Value>) {
         let secrets = std::mem::take(&mut self.secrets);
-        self.step(what, None, || masked(&Value::Object(config()), &secrets));
+        self.step(name, None, || redacted(&Value::Object(config()), &secrets));
         self.secrets = secrets;
     }
 
-    pub(crate) fn ready(&mut self, at: Duration) {
-        self.step("ready", Some(at), || Value::Null);
+    pub(crate) fn ready(&mut self, elapsed: Duration) {
+        self.step("ready", Some(elapsed), || Value::Null);
     }
 
-    pub(crate) fn done(&mut self, at: Duration) {
-        self.step("done", Some(at), || Value::Null);
+    pub(crate) fn done(&mut self, elapsed: Duration) {
+        self.step("done", Some(elapsed), || Value::Null);
     }
 }
 
-/// Seconds as people write them: 5 rather than 5.0.
+/// Formats whole seconds without a fraction: 5 rather than 5.0.
 fn number(seconds: f64) -> Value {
     serde_json::from_str(&seconds.to_string()).unwrap_or_default()
 }
 
-/// A value without the secrets in it: what stands under a name that holds them,
-/// also in a text that is JSON, and what such variables hold.
-fn masked(value: &Value, secrets: &[String]) -> Value {
+/// Redacts fields with secret names, also in strings that contain JSON, and all values in
+/// `secrets`.
+fn redacted(value: &Value, secrets: &[String]) -> Value {
     match value {
         Value::Object(fields) => {
             let fields = fields.iter().map(|(name, value)| {
-                let shown = if looks_secret(name) && !value.is_object() {
+                let shown = if is_secret_name(name) && !value.is_object() {
                     MASK.into()
                 } else {
-                    masked(value, secrets)
+                    redacted(value, secrets)
                 };
                 (name.clone(), shown)
             });
             Value::Object(fields.collect())
         }
-        Value::Array(items) => items.iter().map(|item| masked(item, secrets)).collect(),
-        Value::String(text) => match structure(text) {
-            Some(inner) => masked(&inner, secrets).to_string().into(),
+        Value::Array(items) => items.iter().map(|item| redacted(item, secrets)).collect(),
+        Value::String(text) => match parse_structure(text) {
+            Some(inner) => redacted(&inner, secrets).to_string().into(),
             None => secrets
                 .iter()
                 .fold(text.clone(), |text, secret| text.replace(secret, MASK))
@@ -200,8 +205,8 @@ fn masked(value: &Value, secrets: &[String]) -> Value {
     }
 }
 
-/// The object or array that a text spells.
-fn structure(text: &str) -> Option<Value> {
+/// Parses a string that contains a JSON object or array.
+fn parse_structure(text: &str) -> Option<Value> {
     let value: Value = serde_json::from_str(text).ok()?;
     (value.is_object() || value.is_array()).then_some(value)
 }
@@ -211,19 +216,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_masked_by_name_and_wherever_their_value_turns_up() {
+    fn secrets_are_redacted_by_name_and_by_value() {
         let config = json!({
             "command": "/bin/curl",
             "args": ["-H", "Authorization: Bearer s3cr3t", "{}", 7],
             "env": {"API_TOKEN": "x", "MODE": "fast"},
             "input_data": "{\"password\":\"p\",\"name\":\"Ada\",\"keys\":{\"a\":1}}",
         });
+        let input = json!({"password": MASK, "name": "Ada", "keys": {"a": 1}}).to_string();
         let shown = json!({
             "command": "/bin/curl",
-            "args": ["-H", "Authorization: Bearer [masked]", "{}", 7],
-            "env": {"API_TOKEN": "[masked]", "MODE": "fast"},
-            "input_data": "{\"password\":\"[masked]\",\"name\":\"Ada\",\"keys\":{\"a\":1}}",
+            "args": ["-H", format!("Authorization: Bearer {MASK}"), "{}", 7],
+            "env": {"API_TOKEN": MASK, "MODE": "fast"},
+            "input_data": input,
         });
-        assert_eq!(masked(&config, &["s3cr3t".to_owned()]), shown);
+        assert_eq!(redacted(&config, &["s3cr3t".to_owned()]), shown);
     }
 }

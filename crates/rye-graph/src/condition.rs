@@ -72,7 +72,7 @@ impl Condition {
     ) -> Option<Self> {
         let Data::Map(entries) = &node.data else {
             let message = format!("a condition is a mapping, not {}", node.kind());
-            problems.push(Problem::error(node.at, "wrong_type", message).hint(EXAMPLE));
+            problems.push(Problem::error(node.at, "wrong_type", message).with_hint(EXAMPLE));
             return None;
         };
         for (name, list) in [("all", true), ("any", true), ("not", false)] {
@@ -151,7 +151,7 @@ impl Test {
             let read = read.map_err(|(message, near)| {
                 let problem = Problem::error(at, "bad_path", message);
                 problems.push(match near {
-                    Some(near) => problem.hint(format!("did you mean `{near}`?")),
+                    Some(near) => problem.with_hint(format!("did you mean `{near}`?")),
                     None => problem,
                 });
             });
@@ -179,7 +179,7 @@ impl Test {
             (None, Some(Op::Exists) | None) => Template::Plain(Value::Bool(true)),
             (None, Some(_)) => {
                 let message = "the condition has no `value` to compare with";
-                problems.push(Problem::error(node.at, "bad_condition", message).hint(EXAMPLE));
+                problems.push(Problem::error(node.at, "bad_condition", message).with_hint(EXAMPLE));
                 Template::Plain(Value::Null)
             }
         };
@@ -290,7 +290,7 @@ fn text_of<'n>(
         }
         None => {
             let message = format!("the condition has no `{name}`");
-            problems.push(Problem::error(node.at, "bad_condition", message).hint(EXAMPLE));
+            problems.push(Problem::error(node.at, "bad_condition", message).with_hint(EXAMPLE));
             None
         }
     }

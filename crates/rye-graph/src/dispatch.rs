@@ -4,19 +4,19 @@ use std::future::Future;
 use std::pin::Pin;
 
 use lillux::Hash;
-use rye_executor::{Approval, Executor, Listener, Request, Run};
+use rye_executor::{Approval, Executor, OutputListener, Request, RunContext};
 use rye_items::metadata::Effect;
 use rye_items::{ItemId, ItemKind, ItemRef};
 use serde_json::Value;
 
 use crate::event::NodeError;
 
-/// What comes some time.
-pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// Result of a tool call that a [`Dispatcher`] makes.
+pub type DispatchFuture<'a> = Pin<Box<dyn Future<Output = Result<Value, NodeError>> + Send + 'a>>;
 
 /// What is known of a tool before it is called.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct ToolTraits {
     /// Whether it may be repeated.
     pub effect: Effect,
     /// Whether it is a graph, whose own record tells how far it came.
@@ -35,44 +35,44 @@ pub struct ToolCall {
     /// The names of the parameters that contain interpolated values.
     pub interpolated: Vec<String>,
     /// The name of the call, under which a graph writes itself down.
-    pub run: Option<Run>,
+    pub run: Option<RunContext>,
 }
 
 /// Somebody who calls tools.
-pub trait Dispatch: Sync {
+pub trait Dispatcher: Sync {
     /// Looks at a tool.
-    fn look(&self, item: &ItemId) -> Result<Known, NodeError>;
+    fn traits(&self, item: &ItemId) -> Result<ToolTraits, NodeError>;
 
     /// Calls it, and gives its data.
-    fn call(&self, call: ToolCall) -> Later<'_, Result<Value, NodeError>>;
+    fn call(&self, call: ToolCall) -> DispatchFuture<'_>;
 }
 
 /// The tools of an executor.
 pub(crate) struct Items<'a> {
     pub(crate) executor: &'a Executor,
     pub(crate) approval: Approval,
-    pub(crate) listener: Option<Listener>,
+    pub(crate) listener: Option<OutputListener>,
 }
 
-impl Dispatch for Items<'_> {
-    fn look(&self, item: &ItemId) -> Result<Known, NodeError> {
-        let standing = self.executor.standing(&tool(item)).map_err(|error| {
+impl Dispatcher for Items<'_> {
+    fn traits(&self, item: &ItemId) -> Result<ToolTraits, NodeError> {
+        let standing = self.executor.inspect(&tool(item)).map_err(|error| {
             let refused = NodeError::new(error.code(), error.to_string());
             match error.hint() {
-                Some(hint) => refused.hint(hint),
+                Some(hint) => refused.with_hint(hint),
                 None => refused,
             }
         })?;
         let config = lillux::canonical::to_vec(&standing.config).unwrap_or_default();
         let both = [standing.chain_hash.as_bytes().as_slice(), &config].concat();
-        Ok(Known {
+        Ok(ToolTraits {
             effect: standing.metadata.effect().unwrap_or(Effect::AtMostOnce),
             is_graph: standing.metadata.tool_type() == Some("graph"),
             hash: Some(Hash::of(both)),
         })
     }
 
-    fn call(&self, call: ToolCall) -> Later<'_, Result<Value, NodeError>> {
+    fn call(&self, call: ToolCall) -> DispatchFuture<'_> {
         Box::pin(async move {
             let mut request = Request::new(tool(&call.item)).parameters(call.params);
             request.interpolated = call.interpolated;
@@ -90,7 +90,7 @@ impl Dispatch for Items<'_> {
                 let message = format!("{}: {message}", call.item);
                 let failed = NodeError::new(&error.code, message);
                 return Err(match error.hint {
-                    Some(hint) => failed.hint(hint),
+                    Some(hint) => failed.with_hint(hint),
                     None => failed,
                 });
             }

@@ -6,12 +6,12 @@ mod svg;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::event::{Event, Line, Outcome, Status};
+use crate::event::{Event, JournalLine, NodeOutcome, RunStatus};
 use crate::model::{Graph, Kind};
 
 /// In which form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum DrawFormat {
     /// For Markdown.
     Mermaid,
     /// For Graphviz.
@@ -22,7 +22,7 @@ pub enum Format {
 
 /// How a node stands in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub enum NodeMark {
     /// It was done.
     Done,
     /// It failed, or nobody knows.
@@ -33,7 +33,7 @@ pub enum Mark {
     Waiting,
 }
 
-impl Mark {
+impl NodeMark {
     fn name(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -56,38 +56,38 @@ impl Mark {
 
 /// How the nodes stand, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Colours(BTreeMap<String, Mark>);
+pub struct NodeMarks(BTreeMap<String, NodeMark>);
 
-impl Colours {
+impl NodeMarks {
     /// As the record of a run tells.
-    pub fn of<'l>(lines: impl IntoIterator<Item = &'l Line>) -> Self {
+    pub fn from_lines<'l>(lines: impl IntoIterator<Item = &'l JournalLine>) -> Self {
         let mut marks = BTreeMap::new();
         let mut current = None;
         for line in lines {
             match &line.event {
                 Event::Begin { node, .. } => {
-                    marks.insert(node.clone(), Mark::Current);
+                    marks.insert(node.clone(), NodeMark::Current);
                     current = Some(node.clone());
                 }
                 Event::Step { node, outcome, .. } => {
                     let mark = match outcome {
-                        Outcome::Done | Outcome::Cached => Mark::Done,
-                        Outcome::Failed | Outcome::Interrupted => Mark::Failed,
+                        NodeOutcome::Done | NodeOutcome::Cached => NodeMark::Done,
+                        NodeOutcome::Failed | NodeOutcome::Interrupted => NodeMark::Failed,
                     };
                     marks.insert(node.clone(), mark);
                 }
                 Event::Gate { .. } => {
-                    marks.extend(current.clone().map(|node| (node, Mark::Waiting)));
+                    marks.extend(current.clone().map(|node| (node, NodeMark::Waiting)));
                 }
                 Event::Answered { .. } => {
-                    marks.extend(current.clone().map(|node| (node, Mark::Current)));
+                    marks.extend(current.clone().map(|node| (node, NodeMark::Current)));
                 }
                 Event::End {
-                    status: Status::Failed,
+                    status: RunStatus::Failed,
                     node: Some(node),
                     ..
                 } => {
-                    marks.insert(node.clone(), Mark::Failed);
+                    marks.insert(node.clone(), NodeMark::Failed);
                 }
                 _ => {}
             }
@@ -95,7 +95,7 @@ impl Colours {
         Self(marks)
     }
 
-    fn get(&self, node: &str) -> Option<Mark> {
+    fn get(&self, node: &str) -> Option<NodeMark> {
         self.0.get(node).copied()
     }
 }
@@ -110,11 +110,11 @@ struct Join {
 
 impl Graph {
     /// Draws it.
-    pub fn draw(&self, format: Format, colours: &Colours) -> String {
+    pub fn draw(&self, format: DrawFormat, colours: &NodeMarks) -> String {
         match format {
-            Format::Mermaid => self.mermaid(colours),
-            Format::Dot => self.dot(colours),
-            Format::Svg => svg::draw(self, colours),
+            DrawFormat::Mermaid => self.mermaid(colours),
+            DrawFormat::Dot => self.dot(colours),
+            DrawFormat::Svg => svg::draw(self, colours),
         }
     }
 
@@ -144,7 +144,7 @@ impl Graph {
         joins
     }
 
-    fn mermaid(&self, colours: &Colours) -> String {
+    fn mermaid(&self, colours: &NodeMarks) -> String {
         let mut text = "flowchart TD\n".to_owned();
         let _ = writeln!(text, "  start((start)) --> n{}", self.start);
         for (index, node) in self.nodes.iter().enumerate() {
@@ -166,7 +166,12 @@ impl Graph {
             };
             let _ = writeln!(text, "  n{} {arrow} n{}", join.from, join.to);
         }
-        for mark in [Mark::Done, Mark::Failed, Mark::Current, Mark::Waiting] {
+        for mark in [
+            NodeMark::Done,
+            NodeMark::Failed,
+            NodeMark::Current,
+            NodeMark::Waiting,
+        ] {
             let nodes = self.nodes.iter().enumerate();
             let nodes = nodes.filter(|(_, node)| colours.get(&node.name) == Some(mark));
             let nodes: Vec<_> = nodes.map(|(index, _)| format!("n{index}")).collect();
@@ -179,7 +184,7 @@ impl Graph {
         text
     }
 
-    fn dot(&self, colours: &Colours) -> String {
+    fn dot(&self, colours: &NodeMarks) -> String {
         let mut text = "digraph {\n  node [fontname=\"sans-serif\"];\n".to_owned();
         let _ = writeln!(text, "  start [shape=circle];\n  start -> n{};", self.start);
         for (index, node) in self.nodes.iter().enumerate() {
@@ -191,7 +196,7 @@ impl Graph {
                 Kind::Return(_) => "oval",
                 Kind::Decision(_) => "hexagon",
             };
-            let fill = colours.get(&node.name).map(Mark::fill);
+            let fill = colours.get(&node.name).map(NodeMark::fill);
             let fill = fill.map_or_else(String::new, |fill| {
                 format!(", style=filled, fillcolor=\"{fill}\", fontcolor=\"#000000\"")
             });

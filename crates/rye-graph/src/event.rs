@@ -11,14 +11,14 @@ use serde_json::{Map, Value};
 #[non_exhaustive]
 pub enum Event {
     /// A run begins.
-    Started(Box<Started>),
+    Started(Box<RunStart>),
     /// Another process goes on with it.
     Resumed {
-        /// Since when the machine runs, as in [`Started::boot`].
+        /// Since when the machine runs, as in [`RunStart::boot`].
         boot: String,
         /// The graph as it is now, where it has changed and that was accepted.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        changed: Option<Changed>,
+        changed: Option<GraphChange>,
         /// The node that it is to go on with, where somebody named another.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<String>,
@@ -83,7 +83,7 @@ pub enum Event {
         /// The node.
         node: String,
         /// How it went.
-        outcome: Outcome,
+        outcome: NodeOutcome,
         /// What it put into the state.
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         set: Map<String, Value>,
@@ -99,7 +99,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "is_false")]
         fatal: bool,
         /// How long it took, in microseconds.
-        took_us: u64,
+        duration_us: u64,
     },
     /// A hook is about to act.
     HookBegin {
@@ -137,7 +137,7 @@ pub enum Event {
     /// Nothing more happens unless somebody resumes it.
     End {
         /// How it stands.
-        status: Status,
+        status: RunStatus,
         /// Why, where that is not success.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<NodeError>,
@@ -157,7 +157,7 @@ fn is_false(value: &bool) -> bool {
 
 /// How a run began.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Started {
+pub struct RunStart {
     /// The run.
     pub run: String,
     /// The graph's id.
@@ -180,7 +180,7 @@ pub struct Started {
 
 /// A graph that is not what it was.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Changed {
+pub struct GraphChange {
     /// The hash of its content now.
     pub graph_hash: String,
     /// Its text now.
@@ -190,7 +190,7 @@ pub struct Changed {
 /// How a node went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum NodeOutcome {
     /// It did what it should.
     Done,
     /// It did so before, and the result was kept.
@@ -201,7 +201,7 @@ pub enum Outcome {
     Interrupted,
 }
 
-impl Outcome {
+impl NodeOutcome {
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -216,7 +216,7 @@ impl Outcome {
 /// How a run stands that nobody walks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum RunStatus {
     /// It came to its end.
     Completed,
     /// It failed, and the state is kept.
@@ -231,7 +231,7 @@ pub enum Status {
     Paused,
 }
 
-impl Status {
+impl RunStatus {
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -270,7 +270,7 @@ impl NodeError {
 
     /// With the next command.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
@@ -278,7 +278,7 @@ impl NodeError {
 
 /// A line of the record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Line {
+pub struct JournalLine {
     /// Its number, from 1.
     pub seq: u64,
     /// When, in milliseconds since 1970.

@@ -12,9 +12,9 @@ use rye_protocol::{Gate, GateId, GateStatus, Millis, Resolution};
 
 mod asking;
 
-use crate::record::{RecordError, Runs, Trusting};
+use crate::record::{RecordError, RunStore, TrustPolicy};
 
-pub use asking::Asking;
+pub use asking::PendingIndex;
 
 /// How often the clock is looked at where there is a deadline: it may be set, and a machine
 /// may sleep.
@@ -24,7 +24,7 @@ const BLIND: Duration = Duration::from_millis(500);
 
 /// A question that a run asks, and where its answer goes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Question {
+pub struct GateFile {
     /// It.
     pub gate: Gate,
     answer: PathBuf,
@@ -32,18 +32,18 @@ pub struct Question {
 
 /// What came of an answer.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Posted {
+pub enum ResolveOutcome {
     /// It is the answer.
-    Written,
+    Recorded,
     /// Somebody has said the same before.
-    Same,
+    AlreadyRecorded,
     /// Somebody has said something else before.
     Conflict(Box<Resolution>),
     /// Nobody waits for one any more.
-    Gone(GateStatus),
+    Closed(GateStatus),
 }
 
-impl Question {
+impl GateFile {
     /// Where it and its answer are, in the folder of a run.
     fn paths(folder: &Path, gate: &GateId) -> (PathBuf, PathBuf) {
         let gates = folder.join("gates");
@@ -77,7 +77,7 @@ impl Question {
 
     /// How it stands. What a person is said to have decided counts with their receipt for
     /// this very question, and the end of its time when that is over.
-    pub fn status(&self, trust: &dyn Trusting) -> GateStatus {
+    pub fn status(&self, trust: &dyn TrustPolicy) -> GateStatus {
         let counts = match self.said() {
             GateStatus::Resolved { resolution } => {
                 matches!(trust.receipt(&self.gate, &resolution), Ok(true))
@@ -100,30 +100,30 @@ impl Question {
     }
 
     /// Answers it.
-    pub fn answer(
+    pub fn resolve(
         &self,
         resolution: &Resolution,
-        trust: &dyn Trusting,
-    ) -> Result<Posted, RecordError> {
+        trust: &dyn TrustPolicy,
+    ) -> Result<ResolveOutcome, RecordError> {
         let said = GateStatus::Resolved {
             resolution: resolution.clone(),
         };
         if self.end(&said)? {
-            return Ok(Posted::Written);
+            return Ok(ResolveOutcome::Recorded);
         }
         let status = self.status(trust);
         if status.is_pending() {
             // What is there is nobody's word.
             let text = serde_json::to_vec(&said).unwrap_or_default();
             durable::write(&self.answer, &text, 0o600, Existing::Replace)?;
-            return Ok(Posted::Written);
+            return Ok(ResolveOutcome::Recorded);
         }
         Ok(match status {
             GateStatus::Resolved { resolution: first } if first.agrees_with(resolution) => {
-                Posted::Same
+                ResolveOutcome::AlreadyRecorded
             }
-            GateStatus::Resolved { resolution: first } => Posted::Conflict(Box::new(first)),
-            other => Posted::Gone(other),
+            GateStatus::Resolved { resolution: first } => ResolveOutcome::Conflict(Box::new(first)),
+            other => ResolveOutcome::Closed(other),
         })
     }
 
@@ -149,7 +149,7 @@ impl Question {
     }
 
     /// Waits until it has ended.
-    pub(crate) async fn ended(&self, trust: &dyn Trusting) -> Result<GateStatus, RecordError> {
+    pub(crate) async fn ended(&self, trust: &dyn TrustPolicy) -> Result<GateStatus, RecordError> {
         let paths = [self.answer.clone()];
         let look = || Some(self.status(trust)).filter(|status| !status.is_pending());
         loop {
@@ -198,9 +198,9 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
-impl Runs {
+impl RunStore {
     /// The questions of all runs, those that wait and those that do not.
-    pub fn questions(&self) -> Result<Vec<Question>, RecordError> {
+    pub fn gate_files(&self) -> Result<Vec<GateFile>, RecordError> {
         let mut all = Vec::new();
         for run in self.all()? {
             let Ok(entries) = fs::read_dir(run.folder().join("gates")) else {
@@ -219,7 +219,7 @@ impl Runs {
                     let shown = question_hash(&gate);
                     gate.context.insert(QUESTION.to_owned(), shown.into());
                     let answer = path.with_file_name(format!("{stem}.answer.json"));
-                    all.push(Question { gate, answer });
+                    all.push(GateFile { gate, answer });
                 }
             }
         }
@@ -228,8 +228,8 @@ impl Runs {
     }
 
     /// A question by its id.
-    pub fn question(&self, id: &GateId) -> Result<Option<Question>, RecordError> {
-        let all = self.questions()?;
+    pub fn gate_file(&self, id: &GateId) -> Result<Option<GateFile>, RecordError> {
+        let all = self.gate_files()?;
         Ok(all.into_iter().find(|question| question.gate.id == *id))
     }
 }

@@ -1,29 +1,29 @@
 //! `rye/core/primitives/state_graph`: walks a graph whose chain was verified.
 
-mod going;
-mod own;
+mod resume;
+mod standalone;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use lillux::keys::SigningKey;
-use rye_executor::primitive::{Call, Done, Failed, Outcome, Primitive};
-use rye_executor::{Approval, Executor, Run};
+use rye_executor::primitive::{Call, CallFailure, CallFuture, CallOutcome, Primitive};
+use rye_executor::{Approval, Executor, RunContext};
 use rye_items::OwnKeys;
 use serde_json::{Map, Value, json};
 
 use crate::cache::Cache;
 use crate::dispatch::Items;
-use crate::event::{Started, Status};
-use crate::gates::Asking;
+use crate::event::{RunStart, RunStatus};
+use crate::gates::PendingIndex;
 use crate::model::Graph;
 use crate::problem::Problem;
-use crate::record::{RecordError, Runs, Trusting};
-use crate::walk::{Ended, Limits, Walk, Watcher};
+use crate::record::{RecordError, RunStore, TrustPolicy};
+use crate::walk::{EventListener, Limits, RunResult, Walk};
 
-pub use going::{Going, Refusal};
-use own::trusted;
-pub use own::{Writing, walk, walk_written};
+pub use resume::{ResumeError, RunOptions};
+use standalone::trusted;
+pub use standalone::{JournalOptions, run_in_memory, run_journaled};
 
 /// Graphs within graphs, deeper than any that was made on purpose.
 const DEEPEST: u32 = 16;
@@ -33,9 +33,9 @@ const DEEPEST: u32 = 16;
 pub struct StateGraph {
     project: PathBuf,
     user: Option<PathBuf>,
-    watcher: Option<Watcher>,
-    going: Going,
-    trust: Option<Arc<dyn Trusting>>,
+    watcher: Option<EventListener>,
+    going: RunOptions,
+    trust: Option<Arc<dyn TrustPolicy>>,
     asking: Option<PathBuf>,
 }
 
@@ -49,7 +49,7 @@ impl StateGraph {
             project: project.into(),
             user,
             watcher: None,
-            going: Going::default(),
+            going: RunOptions::default(),
             trust: None,
             asking: None,
         }
@@ -57,14 +57,14 @@ impl StateGraph {
 
     /// With somebody who is told what happens.
     #[must_use]
-    pub fn watched(mut self, watcher: Watcher) -> Self {
+    pub fn with_listener(mut self, watcher: EventListener) -> Self {
         self.watcher = Some(watcher);
         self
     }
 
     /// With another way to go than from the beginning to the end.
     #[must_use]
-    pub fn going(mut self, going: Going) -> Self {
+    pub fn with_options(mut self, going: RunOptions) -> Self {
         self.going = going;
         self
     }
@@ -72,7 +72,7 @@ impl StateGraph {
     /// With somebody who says whose records and decisions count. Without, it is those of the
     /// user's own key, and every decision.
     #[must_use]
-    pub fn trusting(mut self, trust: Arc<dyn Trusting>) -> Self {
+    pub fn with_trust(mut self, trust: Arc<dyn TrustPolicy>) -> Self {
         self.trust = Some(trust);
         self
     }
@@ -80,7 +80,7 @@ impl StateGraph {
     /// With a folder where it is noted that runs of the project ask, so that their questions
     /// can be answered from anywhere.
     #[must_use]
-    pub fn asking(mut self, folder: PathBuf) -> Self {
+    pub fn with_pending_index(mut self, folder: PathBuf) -> Self {
         self.asking = Some(folder);
         self
     }
@@ -94,30 +94,28 @@ impl StateGraph {
         call: &Call,
         executor: &Executor,
         metadata: &mut Map<String, Value>,
-    ) -> Result<Done, Failed> {
+    ) -> Result<CallOutcome, CallFailure> {
         let depth = call.run.as_ref().map_or(0, |run| run.depth);
         if depth > DEEPEST {
             let message = format!("more than {DEEPEST} graphs are within each other");
-            return Err(Failed::new("too_deep", message));
+            return Err(CallFailure::new("too_deep", message));
         }
         let graph = read(call)?;
         let dispatch = Items {
             executor,
             approval: match call.approval {
-                Approval::Asked => Approval::Asked,
+                Approval::ByUser => Approval::ByUser,
                 // What a person saw is the graph; of its tools they have seen nothing.
-                Approval::Missing | Approval::OfChain(_) | Approval::OfCall { .. } => {
-                    Approval::Missing
-                }
+                Approval::None | Approval::ForChain(_) | Approval::ForCall { .. } => Approval::None,
             },
             listener: call.listener.clone(),
         };
-        let own = Going::default();
+        let own = RunOptions::default();
         let going = if depth == 0 { &self.going } else { &own };
-        let runs = Runs::of(&self.project);
+        let runs = RunStore::new(&self.project);
         let name = match (&going.resume, &call.run) {
             (Some(run), _) => run.clone(),
-            (None, Some(Run { id, .. })) => id.clone(),
+            (None, Some(RunContext { id, .. })) => id.clone(),
             (None, None) => runs.new_id().map_err(|error| failed(&error))?,
         };
         metadata.insert("run_id".into(), json!(name));
@@ -135,16 +133,19 @@ impl StateGraph {
         walk.watcher = self.watcher.clone().filter(|_| depth == 0);
         let key = self.key();
         walk.trust = trusted(self.trust.clone(), key.as_ref());
-        walk.asking = self.asking.clone().map(|it| Asking::new(it, &self.project));
-        let from = match going::enter(&mut walk, &runs, &name, going, key, metadata)? {
-            going::Entered::At(from) => from,
-            going::Entered::Over(ended) => return Ok(done(&name, *ended, metadata)),
+        walk.asking = self
+            .asking
+            .clone()
+            .map(|it| PendingIndex::new(it, &self.project));
+        let from = match resume::enter(&mut walk, &runs, &name, going, key, metadata)? {
+            resume::Entered::At(from) => from,
+            resume::Entered::Over(ended) => return Ok(done(&name, *ended, metadata)),
         };
         walk.cache = Some(Cache::new(runs.cache(), runs.store(), self.key()));
         let ended = walk.walk(from).await.map_err(|error| {
             let failed = failed(&error);
             if error.is_of_the_disk() {
-                failed.hint(format!("when it can be: rye graph run --resume {name}"))
+                failed.with_hint(format!("when it can be: rye graph run --resume {name}"))
             } else {
                 failed
             }
@@ -154,24 +155,24 @@ impl StateGraph {
 }
 
 impl Primitive for StateGraph {
-    fn run(&self, _: Call) -> Outcome<'_> {
+    fn run(&self, _: Call) -> CallFuture<'_> {
         Box::pin(async {
             let message = "a graph is walked by an executor, which calls its tools";
-            Done {
-                failure: Some(Failed::new("no_executor", message)),
-                ..Done::default()
+            CallOutcome {
+                failure: Some(CallFailure::new("no_executor", message)),
+                ..CallOutcome::default()
             }
         })
     }
 
-    fn run_within<'a>(&'a self, call: Call, executor: &'a Executor) -> Outcome<'a> {
+    fn run_with_executor<'a>(&'a self, call: Call, executor: &'a Executor) -> CallFuture<'a> {
         Box::pin(async move {
             let mut metadata = Map::new();
             let mut done = match self.walked(&call, executor, &mut metadata).await {
                 Ok(done) => done,
-                Err(failed) => Done {
+                Err(failed) => CallOutcome {
                     failure: Some(failed),
-                    ..Done::default()
+                    ..CallOutcome::default()
                 },
             };
             done.metadata.extend(metadata);
@@ -186,14 +187,14 @@ impl Primitive for StateGraph {
 }
 
 /// The graph that was verified. All that is wrong is told at once.
-fn read(call: &Call) -> Result<Graph, Failed> {
+fn read(call: &Call) -> Result<Graph, CallFailure> {
     let path = call.tool.path.display();
     let text = call.tool.bytes();
     let wrong = |why: String| {
         let hint = format!("rye graph validate {}", call.tool.reference.id);
-        Failed::new("invalid_graph", why).hint(hint)
+        CallFailure::new("invalid_graph", why).with_hint(hint)
     };
-    let reading = Graph::read(text)
+    let reading = Graph::parse(text)
         .map_err(|error| wrong(format!("{path}:{}: {error}", error.excerpt.position)))?;
     let told = |problem: &Problem| {
         let place = problem.excerpt(text).position;
@@ -206,15 +207,15 @@ fn read(call: &Call) -> Result<Graph, Failed> {
     Ok(graph)
 }
 
-fn failed(error: &RecordError) -> Failed {
-    let failed = Failed::new(error.code(), error.to_string());
+fn failed(error: &RecordError) -> CallFailure {
+    let failed = CallFailure::new(error.code(), error.to_string());
     match error.hint() {
-        Some(hint) => failed.hint(hint),
+        Some(hint) => failed.with_hint(hint),
         None => failed,
     }
 }
 
-fn done(run: &str, ended: Ended, metadata: &mut Map<String, Value>) -> Done {
+fn done(run: &str, ended: RunResult, metadata: &mut Map<String, Value>) -> CallOutcome {
     metadata.insert("run_status".into(), json!(ended.status));
     metadata.insert("steps".into(), json!(ended.steps));
     if let Some(node) = &ended.node {
@@ -225,22 +226,22 @@ fn done(run: &str, ended: Ended, metadata: &mut Map<String, Value>) -> Done {
     }
     let failure = ended.error.map(|error| {
         let code = match ended.status {
-            Status::Limit => "max_steps",
-            Status::TimedOut => "timeout",
+            RunStatus::Limit => "max_steps",
+            RunStatus::TimedOut => "timeout",
             _ if error.code == "not_permitted" => "not_permitted",
             _ => "graph_failed",
         };
         let message = match (&ended.node, ended.status) {
-            (Some(node), Status::Failed) => format!("the node `{node}` failed: {error}"),
+            (Some(node), RunStatus::Failed) => format!("the node `{node}` failed: {error}"),
             _ => error.message,
         };
         let resume = || format!("rye graph run --resume {run}");
-        Failed::new(code, message).hint(error.hint.unwrap_or_else(resume))
+        CallFailure::new(code, message).with_hint(error.hint.unwrap_or_else(resume))
     });
-    Done {
+    CallOutcome {
         data: ended.output,
         failure,
-        ..Done::default()
+        ..CallOutcome::default()
     }
 }
 
@@ -251,8 +252,8 @@ fn started(
     inputs: Value,
     state: Map<String, Value>,
     start: String,
-) -> Started {
-    Started {
+) -> RunStart {
+    RunStart {
         run: run.to_owned(),
         graph: id.to_owned(),
         graph_hash: graph.hash.to_hex(),

@@ -55,7 +55,7 @@ impl Problem {
         }
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
@@ -63,7 +63,7 @@ impl Problem {
     /// With the name that was probably meant, where there is one.
     pub(crate) fn nearest<'n>(self, name: &str, all: impl IntoIterator<Item = &'n str>) -> Self {
         match nearest(name, all) {
-            Some(near) => self.hint(format!("did you mean `{near}`?")),
+            Some(near) => self.with_hint(format!("did you mean `{near}`?")),
             None => self,
         }
     }

@@ -19,14 +19,14 @@ const MAX_STEPS: u64 = 100;
 
 /// A graph, and what is wrong with it. There is no graph where something is an error.
 #[derive(Debug)]
-pub struct Reading {
+pub struct ParsedGraph {
     /// It, unless there is an error.
     pub graph: Option<Graph>,
     /// Errors and warnings, in the order of the file.
     pub problems: Vec<Problem>,
 }
 
-impl Reading {
+impl ParsedGraph {
     /// The errors alone.
     pub fn errors(&self) -> impl Iterator<Item = &Problem> {
         let all = self.problems.iter();
@@ -36,7 +36,7 @@ impl Reading {
 
 impl Graph {
     /// Reads a graph and looks at it from all sides. What is no YAML at all is an error.
-    pub fn read(text: &[u8]) -> Result<Reading, MetadataError> {
+    pub fn parse(text: &[u8]) -> Result<ParsedGraph, MetadataError> {
         let tree = metadata::tree(text)?;
         let mut problems = Vec::new();
         let graph = read(&tree, text, &mut problems);
@@ -47,7 +47,7 @@ impl Graph {
         problems.sort_by_key(|problem| (problem.at, problem.severity));
         problems.dedup();
         let sound = problems.iter().all(|it| it.severity != Severity::Error);
-        Ok(Reading {
+        Ok(ParsedGraph {
             graph: graph.filter(|_| sound),
             problems,
         })
@@ -130,7 +130,7 @@ fn policy(config: &Fields<'_>, problems: &mut Vec<Problem>) -> Policy {
             let message = format!("`on_error` of a graph is fail or continue, not `{other}`");
             problems.push(
                 Problem::error(at, "bad_policy", message)
-                    .hint("a node that sees to errors is named by `on_error` of a node"),
+                    .with_hint("a node that sees to errors is named by `on_error` of a node"),
             );
             Policy::Fail
         }
@@ -142,7 +142,7 @@ fn start(config: &Fields<'_>, names: &Names<'_>, problems: &mut Vec<Problem>) ->
         let message = "the graph does not say where it starts";
         let problem = Problem::error(config.at, "no_start", message);
         problems.push(match names.iter().min_by_key(|(_, index)| **index) {
-            Some((first, _)) => problem.hint(format!("start: {first}")),
+            Some((first, _)) => problem.with_hint(format!("start: {first}")),
             None => problem,
         });
         return None;

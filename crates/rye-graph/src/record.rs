@@ -1,4 +1,4 @@
-//! Runs, written down: a folder for each below `.ai/state/graphs/`, which outlives all
+//! RunStore, written down: a folder for each below `.ai/state/graphs/`, which outlives all
 //! processes.
 //!
 //! ```text
@@ -19,12 +19,12 @@ mod trust;
 mod verify;
 
 pub(crate) use journal::Journal;
-pub use journal::commits;
+pub use journal::disk_syncs;
 pub(crate) use replay::{At, HookState, ItemState, Replayed};
-pub use runs::{Found, Run, Runs, Standing};
-pub(crate) use trust::Own;
-pub use trust::Trusting;
-pub use verify::{Fault, Trouble, Verdict};
+pub use runs::{RunHandle, RunRecord, RunState, RunStore};
+pub(crate) use trust::SingleKey;
+pub use trust::TrustPolicy;
+pub use verify::{Finding, FindingKind, VerifyReport};
 
 use std::io::ErrorKind;
 
@@ -101,7 +101,7 @@ pub enum RecordError {
     Unsigned(String),
     /// Those who wrote it are not trusted.
     #[error("the record of the run {run} does not count: line {line}: {why}")]
-    OfStrangers {
+    UntrustedKey {
         /// Which run.
         run: String,
         /// Which line.
@@ -139,7 +139,7 @@ impl RecordError {
             Self::InUse(_) => "run_in_use",
             Self::Altered { .. } => "record_altered",
             Self::Unsigned(_) => "record_unsigned",
-            Self::OfStrangers { .. } => "record_untrusted",
+            Self::UntrustedKey { .. } => "record_untrusted",
             Self::NoKey(_) => "no_key",
             Self::Link(_) => "leaves_project",
             Self::Path(_) | Self::Write(_) | Self::Store(_) => match self.path() {
@@ -168,7 +168,7 @@ impl RecordError {
             Self::Unsigned(run) => Some(format!(
                 "begin anew with rye graph run GRAPH; rye run rm {run} removes this one"
             )),
-            Self::OfStrangers { .. } => Some(
+            Self::UntrustedKey { .. } => Some(
                 "its owner shows the key with `rye keys show`; then: rye keys trust FILE"
                     .to_owned(),
             ),

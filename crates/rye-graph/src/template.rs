@@ -237,8 +237,8 @@ impl Expression {
                 Err((message, near)) => {
                     let problem = Problem::error(at, "bad_expression", message);
                     problems.push(match near {
-                        Some(near) => problem.hint(format!("did you mean `{near}`?")),
-                        None => problem.hint("a plain `${` is written `$${`"),
+                        Some(near) => problem.with_hint(format!("did you mean `{near}`?")),
+                        None => problem.with_hint("a plain `${` is written `$${`"),
                     });
                 }
             }

@@ -52,7 +52,7 @@ fn reached(graph: &Graph, start: usize, problems: &mut Vec<Problem>) -> Vec<bool
         if !reached {
             let message = format!("nothing leads to the node `{}`", node.name);
             let hint = format!("lead to it with `next: {}`, or take it out", node.name);
-            problems.push(Problem::error(node.at, "unreachable", message).hint(hint));
+            problems.push(Problem::error(node.at, "unreachable", message).with_hint(hint));
         }
     }
     reached
@@ -85,7 +85,8 @@ fn ways_out(graph: &Graph, reached: &[bool], problems: &mut Vec<Problem>) {
         let names = names.collect::<Vec<_>>().join(" → ");
         let message = format!("no way leads out of the loop {names} → …");
         let hint = "an edge with a `when` to a node outside of it";
-        problems.push(Problem::error(graph.nodes[first].at, "endless_loop", message).hint(hint));
+        problems
+            .push(Problem::error(graph.nodes[first].at, "endless_loop", message).with_hint(hint));
     }
 }
 
@@ -155,7 +156,7 @@ fn state(graph: &Graph, problems: &mut Vec<Problem>) {
             let near = nearest(key, written.keys().copied().chain([LAST_ERROR]));
             let problem = Problem::warning(at, "never_assigned", message);
             problems.push(match near {
-                Some(near) => problem.hint(format!("did you mean `state.{near}`?")),
+                Some(near) => problem.with_hint(format!("did you mean `state.{near}`?")),
                 None => problem,
             });
         }
@@ -208,7 +209,7 @@ fn permissions(graph: &Graph, is_whole: bool, problems: &mut Vec<Problem>) {
         if !covered {
             let message = format!("no permission covers the call of {item}");
             let hint = format!("permissions: [\"{needed}\"]");
-            problems.push(Problem::error(action.at, "not_permitted", message).hint(hint));
+            problems.push(Problem::error(action.at, "not_permitted", message).with_hint(hint));
         }
     }
     let unused = graph.permissions.iter().zip(used).filter(|(_, used)| !used);

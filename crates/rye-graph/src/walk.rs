@@ -17,30 +17,30 @@ use rye_protocol::Gate;
 use serde_json::{Map, Value};
 
 use crate::cache::Cache;
-use crate::dispatch::Dispatch;
-use crate::event::{Line, NodeError, Outcome, Status};
-use crate::gates::Asking;
+use crate::dispatch::Dispatcher;
+use crate::event::{JournalLine, NodeError, NodeOutcome, RunStatus};
+use crate::gates::PendingIndex;
 use crate::model::{Graph, Kind, Moment, Node};
 use crate::path::Scope;
-use crate::record::{At, HookState, ItemState, Journal, Own, RecordError, Trusting};
+use crate::record::{At, HookState, ItemState, Journal, RecordError, SingleKey, TrustPolicy};
 
 /// What the walker itself puts into the state: what last went wrong.
 pub(crate) const LAST_ERROR: &str = "_last_error";
 
 /// Somebody who is told what happens, as it is written down.
 #[derive(Clone)]
-pub struct Watcher(Arc<dyn Fn(&Line) + Send + Sync>);
+pub struct EventListener(Arc<dyn Fn(&JournalLine) + Send + Sync>);
 
-impl Watcher {
+impl EventListener {
     /// One who is told each line.
-    pub fn new(tell: impl Fn(&Line) + Send + Sync + 'static) -> Self {
+    pub fn new(tell: impl Fn(&JournalLine) + Send + Sync + 'static) -> Self {
         Self(Arc::new(tell))
     }
 }
 
-impl std::fmt::Debug for Watcher {
+impl std::fmt::Debug for EventListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Watcher")
+        f.write_str("EventListener")
     }
 }
 
@@ -55,9 +55,9 @@ pub struct Limits {
 
 /// How a walk ended.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ended {
+pub struct RunResult {
     /// How.
-    pub status: Status,
+    pub status: RunStatus,
     /// What the graph gave.
     pub output: Value,
     /// Why it did not come to its end.
@@ -100,14 +100,14 @@ struct Begun {
 pub(crate) struct Walk<'g> {
     pub(crate) graph: &'g Graph,
     pub(crate) id: String,
-    pub(crate) dispatch: &'g dyn Dispatch,
+    pub(crate) dispatch: &'g dyn Dispatcher,
     pub(crate) journal: Option<Journal>,
-    pub(crate) watcher: Option<Watcher>,
+    pub(crate) watcher: Option<EventListener>,
     pub(crate) cache: Option<Cache>,
     /// Whose decisions count.
-    pub(crate) trust: Arc<dyn Trusting>,
+    pub(crate) trust: Arc<dyn TrustPolicy>,
     /// Where it is noted that something is asked.
-    pub(crate) asking: Option<Asking>,
+    pub(crate) asking: Option<PendingIndex>,
     pub(crate) depth: u32,
     pub(crate) state: Map<String, Value>,
     pub(crate) inputs: Value,
@@ -127,7 +127,7 @@ pub(crate) struct Walk<'g> {
 
 /// What came of a node.
 struct Done {
-    outcome: Outcome,
+    outcome: NodeOutcome,
     result: Result<Value, NodeError>,
     /// What it puts into the state, whatever its result is.
     set: Map<String, Value>,
@@ -138,8 +138,8 @@ struct Done {
 impl Done {
     fn of(result: Result<Value, NodeError>, effect: Effect) -> Self {
         let outcome = match result {
-            Ok(_) => Outcome::Done,
-            Err(_) => Outcome::Failed,
+            Ok(_) => NodeOutcome::Done,
+            Err(_) => NodeOutcome::Failed,
         };
         Self {
             outcome,
@@ -160,7 +160,7 @@ impl<'g> Walk<'g> {
     pub(crate) fn new(
         graph: &'g Graph,
         id: impl Into<String>,
-        dispatch: &'g dyn Dispatch,
+        dispatch: &'g dyn Dispatcher,
         inputs: Value,
         limits: Limits,
     ) -> Self {
@@ -171,7 +171,7 @@ impl<'g> Walk<'g> {
             journal: None,
             watcher: None,
             cache: None,
-            trust: Arc::new(Own(None)),
+            trust: Arc::new(SingleKey(None)),
             asking: None,
             depth: 0,
             state: Map::new(),
@@ -189,7 +189,7 @@ impl<'g> Walk<'g> {
     }
 
     /// Walks to the end, or as far as it goes.
-    pub(crate) async fn walk(mut self, from: At) -> Result<Ended, RecordError> {
+    pub(crate) async fn walk(mut self, from: At) -> Result<RunResult, RecordError> {
         self.catch_up(&from).await?;
         let mut output = self.before.output.take();
         let mut taken = 0;
@@ -208,14 +208,14 @@ impl<'g> Walk<'g> {
                     .graph
                     .index(&node)
                     .map(|index| &self.graph.nodes[index]);
-                return self.stop(Status::Failed, Some(error), node);
+                return self.stop(RunStatus::Failed, Some(error), node);
             }
             At::Behind => None,
         };
         while let Some((index, begun)) = at {
             let node = &self.graph.nodes[index];
             if self.limits.steps.is_some_and(|most| taken >= most) {
-                return self.stop(Status::Paused, None, Some(node));
+                return self.stop(RunStatus::Paused, None, Some(node));
             }
             if self.taken >= self.graph.max_steps {
                 self.hooks(Moment::Limit, None).await?;
@@ -225,7 +225,7 @@ impl<'g> Walk<'g> {
                 };
                 let message = format!("it has taken {steps}, as many as `max_steps` lets it");
                 let error = NodeError::new("max_steps", message);
-                return self.stop(Status::Limit, Some(error), Some(node));
+                return self.stop(RunStatus::Limit, Some(error), Some(node));
             }
             taken += 1;
             self.taken += 1;
@@ -235,12 +235,12 @@ impl<'g> Walk<'g> {
             let start = Instant::now();
             let Some(done) = self.within_time(node, begun).await? else {
                 let error = NodeError::new("timeout", "its time was up");
-                return self.stop(Status::TimedOut, Some(error), Some(node));
+                return self.stop(RunStatus::TimedOut, Some(error), Some(node));
             };
             self.before.items.clear();
             let (next, step_output) = match self.finish(node, done, start).await? {
                 Ok(next) => next,
-                Err(error) => return self.stop(Status::Failed, Some(error), Some(node)),
+                Err(error) => return self.stop(RunStatus::Failed, Some(error), Some(node)),
             };
             output = step_output;
             at = next.map(|next| (next, None));

@@ -7,7 +7,7 @@ use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_engine::bridge::{self, ActionSource, AtLimit, Policy};
 use rye_engine::tool::Tool;
-use rye_executor::{Executor, Places};
+use rye_executor::{Executor, Roots};
 use rye_graph::StateGraph;
 use rye_items::search::SearchIndex;
 use rye_items::trust::Ignored;
@@ -59,29 +59,30 @@ pub struct Bridge {
 ///
 /// What does not verify does not run, also in development mode: nobody sees a warning.
 pub fn bridge(
-    mut places: Places,
+    mut roots: Roots,
     supervisor: Arc<Supervisor>,
     key: Option<SigningKey>,
     state: &Path,
 ) -> Result<Bridge, BridgeError> {
-    places.dev_mode = false;
+    roots.dev_mode = false;
     let spaces = Spaces::open(
-        Some(&places.project),
-        places.user.as_deref(),
-        &places.bundles,
-        places.embedded,
+        Some(&roots.project),
+        roots.user.as_deref(),
+        &roots.bundles,
+        roots.embedded,
     )?;
     let (policy, mut ignored) = approvals(&spaces)?;
     let (commands, others) = commands(&spaces)?;
     ignored.extend(others);
     let pool = Pool::new(&supervisor);
     // An agent's process stays, and asks often.
-    let catalogue = SearchIndex::with_watcher(Some(&places.cache));
-    let project = places.project.clone();
-    let user = places.user.as_deref();
+    let catalogue = SearchIndex::with_watcher(Some(&roots.cache));
+    let project = roots.project.clone();
+    let user = roots.user.as_deref();
     let vault = user.map(|user| Vault::new(user, Some(&project)));
-    let graphs = StateGraph::new(&places.project, places.user.clone()).asking(state.join(ASKING));
-    let executor = Arc::new(executor_with(places, supervisor, pool.clone(), graphs)?);
+    let graphs =
+        StateGraph::new(&roots.project, roots.user.clone()).with_pending_index(state.join(ASKING));
+    let executor = Arc::new(executor_with(roots, supervisor, pool.clone(), graphs)?);
     let pins = state.join("mcp-pins");
     let servers = Servers::new(Arc::clone(&executor), pool, project.clone(), vault, &pins);
     let items = Items::new(executor, catalogue, &project, key);
@@ -102,25 +103,25 @@ pub fn bridge(
 /// An executor whose tools may be graphs, or those of MCP servers. It costs nothing until
 /// they are.
 pub fn executor(
-    places: Places,
+    roots: Roots,
     supervisor: Arc<Supervisor>,
     pool: Pool,
 ) -> Result<Executor, IdError> {
-    let graphs = StateGraph::new(&places.project, places.user.clone());
-    executor_with(places, supervisor, pool, graphs)
+    let graphs = StateGraph::new(&roots.project, roots.user.clone());
+    executor_with(roots, supervisor, pool, graphs)
 }
 
 /// The same with somebody of one's own who walks graphs. The keys that count are those that
 /// the spaces trust.
 pub fn executor_with(
-    places: Places,
+    roots: Roots,
     supervisor: Arc<Supervisor>,
     pool: Pool,
     graphs: StateGraph,
 ) -> Result<Executor, IdError> {
-    let graphs = graphs.trusting(Arc::new(Trusted::of(&places)));
-    let mcp = McpPrimitive::new(pool, &places.project, places.user.clone());
-    let mut executor = Executor::new(places, supervisor);
+    let graphs = graphs.with_trust(Arc::new(Trusted::of(&roots)));
+    let mcp = McpPrimitive::new(pool, &roots.project, roots.user.clone());
+    let mut executor = Executor::new(roots, supervisor);
     let id = McpPrimitive::ID.parse()?;
     let primitives = executor.primitives_mut();
     primitives.register(id, Vec::new(), Arc::new(mcp));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lillux::mask::Masks;
 use rye_engine::credential::{Credential, CredentialError, CredentialStore, Held, Owner};
 use rye_executor::dotenv;
-use rye_executor::mask::is_secret;
+use rye_executor::redact::is_secret_variable;
 use rye_items::vault::{SecretName, Vault, VaultError};
 use rye_store::SealedCredentials;
 
@@ -84,7 +84,7 @@ pub fn masks(vault: Option<&Vault>, project: &Path) -> Masks {
         let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else {
             continue;
         };
-        if is_secret(name, value) {
+        if is_secret_variable(name, value) {
             masks.add(value);
         }
     }
@@ -108,6 +108,6 @@ pub fn masks(vault: Option<&Vault>, project: &Path) -> Masks {
 pub(crate) fn secrets_of(project: &Path) -> Vec<String> {
     let read = dotenv::read(&project.join(".env")).unwrap_or_default();
     let all = read.variables.into_iter();
-    let secret = all.filter(|(name, value)| is_secret(name, value));
+    let secret = all.filter(|(name, value)| is_secret_variable(name, value));
     secret.map(|(_, value)| value).collect()
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use lillux::keys::{Fingerprint, PublicKey};
 use rye_engine::proof;
 use rye_engine::protocol::{Gate, Resolution};
-use rye_executor::Places;
-use rye_graph::Trusting;
+use rye_executor::Roots;
+use rye_graph::TrustPolicy;
 use rye_items::trust::Trust;
 use rye_items::{Embedded, Spaces};
 
@@ -22,13 +22,13 @@ pub struct Trusted {
 }
 
 impl Trusted {
-    /// Of these places.
-    pub fn of(places: &Places) -> Self {
+    /// Of these roots.
+    pub fn of(roots: &Roots) -> Self {
         Self {
-            project: places.project.clone(),
-            user: places.user.clone(),
-            bundles: places.bundles.clone(),
-            embedded: places.embedded,
+            project: roots.project.clone(),
+            user: roots.user.clone(),
+            bundles: roots.bundles.clone(),
+            embedded: roots.embedded,
         }
     }
 
@@ -46,7 +46,7 @@ impl Trusted {
     }
 }
 
-impl Trusting for Trusted {
+impl TrustPolicy for Trusted {
     fn key(&self, name: &str) -> Option<PublicKey> {
         self.key_in(Some(&self.project), name)
     }
@@ -80,9 +80,9 @@ mod tests {
             attestation: None,
         };
         OwnKeys::of(&project).trust(&file, &own).unwrap();
-        let mut places = Places::new(&project, folder.path().join("cache"));
-        places.user = Some(user);
-        let trust = Trusted::of(&places);
+        let mut roots = Roots::new(&project, folder.path().join("cache"));
+        roots.user = Some(user);
+        let trust = Trusted::of(&roots);
         let name = foreign.public().fingerprint().to_string();
         assert!(trust.key(&name).is_some());
         let gate: Gate = serde_json::from_value(json!({

@@ -14,7 +14,8 @@ use rye_engine::store::Later;
 use rye_engine::tool::{Effect, ToolContext, ToolOutput};
 use rye_executor::chain::{Chain, Link};
 use rye_executor::{
-    Approval, Envelope, ExecuteError, Executor, Listener, Need, Request, SensitiveWrite, Status,
+    Approval, ApprovalReason, Envelope, ExecuteError, Executor, OutputListener, Request,
+    SensitiveWrite, Status,
 };
 use rye_items::metadata::Effect as Said;
 use rye_items::search::{Hit, Query, SearchIndex};
@@ -128,7 +129,7 @@ impl Items {
         let workspace = sandbox.folder().map(PathBuf::from);
         let needs = self
             .executor
-            .review(&handle.tool, params, workspace.as_deref());
+            .approval_reasons(&handle.tool, params, workspace.as_deref());
         let needs = needs.map_err(|error| refused(&error))?;
         let mut reasons = Vec::new();
         if workspace.is_none() && handle.uses_machine {
@@ -144,12 +145,12 @@ impl Items {
             reasons.extend(need.reason().map(|text| Reason {
                 text,
                 may_be_allowed_by_rule: match &need {
-                    Need::Write(write) => write.reason.may_be_allowed_by_rule(),
+                    ApprovalReason::SensitiveWrite(write) => write.reason.may_be_allowed_by_rule(),
                     _ => true,
                 },
                 is_about_action: false,
             }));
-            if let Need::Write(write) = need {
+            if let ApprovalReason::SensitiveWrite(write) = need {
                 writes.push(write);
             }
         }
@@ -175,15 +176,15 @@ impl Items {
         }
         let live = context.clone();
         let mut request = Request::new(tool.clone()).parameters(params);
-        request.approval = Approval::OfCall {
+        request.approval = Approval::ForCall {
             chain: *hash,
             writes: permitted.writes.clone(),
             workspace: permitted.workspace.clone(),
         };
-        request.listener = Some(Listener::new(move |_, bytes: &[u8]| {
+        request.listener = Some(OutputListener::new(move |_, bytes: &[u8]| {
             live.output(String::from_utf8_lossy(bytes));
         }));
-        let mut trace = rye_executor::Trace::off();
+        let mut trace = rye_executor::Trace::disabled();
         let envelope = match self.executor.try_execute(request, &mut trace).await {
             Ok(envelope) => envelope,
             Err(ExecuteError::ApprovalVoid(_)) => return Err(ActionError::Changed),

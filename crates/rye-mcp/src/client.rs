@@ -39,7 +39,7 @@ pub use error::{ClientError, ClientErrorKind};
 pub use import::secret_name;
 pub use login::{LoginGrant, LoginRequest};
 pub use pool::Pool;
-pub use rye_executor::mask::looks_secret;
+pub use rye_executor::redact::is_secret_name;
 pub use said::Diagnostics;
 pub use source::ConfigValue;
 pub use tools::{Drift, Pin, RemoteTool};

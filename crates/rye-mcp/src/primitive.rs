@@ -7,7 +7,7 @@ pub use result::mapped as tool_result;
 use std::path::PathBuf;
 
 use lillux::process::Capture;
-use rye_executor::primitive::{Call, Done, Failed, Outcome, Primitive};
+use rye_executor::primitive::{Call, CallFailure, CallFuture, CallOutcome, Primitive};
 use rye_items::vault::Vault;
 use serde_json::{Map, Value, json};
 
@@ -43,7 +43,11 @@ impl McpPrimitive {
         }
     }
 
-    async fn answer(&self, call: Call, metadata: &mut Map<String, Value>) -> Result<Done, Failed> {
+    async fn answer(
+        &self,
+        call: Call,
+        metadata: &mut Map<String, Value>,
+    ) -> Result<CallOutcome, CallFailure> {
         let server = self.server(&call)?;
         metadata.insert("server".into(), json!(server.id));
         metadata.insert("server_hash".into(), json!(server.hash));
@@ -73,8 +77,8 @@ impl McpPrimitive {
     }
 
     /// The server that the verified configuration describes.
-    fn server(&self, call: &Call) -> Result<ServerSpec, Failed> {
-        let wrong = |why: String| Failed::new("mcp_config", why);
+    fn server(&self, call: &Call) -> Result<ServerSpec, CallFailure> {
+        let wrong = |why: String| CallFailure::new("mcp_config", why);
         let link = call.items.get(SERVER).ok_or_else(|| {
             wrong("the tool's `config` names no `server`, such as mcp/servers/context7".to_owned())
         })?;
@@ -82,7 +86,7 @@ impl McpPrimitive {
         let config = link.metadata.value("config").unwrap_or(&Value::Null);
         let config = ServerConfig::parse(config).map_err(|why| {
             let path = link.item.path.display();
-            wrong(format!("{path}: {why}")).hint(format!("rye load {id}"))
+            wrong(format!("{path}: {why}")).with_hint(format!("rye load {id}"))
         })?;
         let transport = call.config.get("transport").and_then(Value::as_str);
         let own = config.transport.name();
@@ -109,14 +113,14 @@ impl Primitive for McpPrimitive {
         false
     }
 
-    fn run(&self, call: Call) -> Outcome<'_> {
+    fn run(&self, call: Call) -> CallFuture<'_> {
         Box::pin(async move {
             let mut metadata = Map::new();
             let mut done = match self.answer(call, &mut metadata).await {
                 Ok(done) => done,
-                Err(failed) => Done {
+                Err(failed) => CallOutcome {
                     failure: Some(failed),
-                    ..Done::default()
+                    ..CallOutcome::default()
                 },
             };
             done.metadata.extend(metadata);
@@ -130,7 +134,7 @@ impl Primitive for McpPrimitive {
 }
 
 /// A failure with what scripts want to know of it.
-fn failed(error: &ClientError, metadata: &mut Map<String, Value>) -> Failed {
+fn failed(error: &ClientError, metadata: &mut Map<String, Value>) -> CallFailure {
     match &error.kind {
         ClientErrorKind::Rpc { code, data, .. } => {
             metadata.insert("rpc_code".into(), json!(code));
@@ -147,9 +151,9 @@ fn failed(error: &ClientError, metadata: &mut Map<String, Value>) -> Failed {
     if !error.diagnostics.stderr.is_empty() {
         metadata.insert("stderr".into(), json!(error.diagnostics.stderr));
     }
-    let failed = Failed::new(error.code(), error.to_string());
+    let failed = CallFailure::new(error.code(), error.to_string());
     match error.hint() {
-        Some(hint) => failed.hint(hint),
+        Some(hint) => failed.with_hint(hint),
         None => failed,
     }
 }

@@ -29,14 +29,14 @@ const FOUNDATIONS: [&str; 2] = ["runtime", "primitive"];
 pub enum Approval {
     /// A person asked for it themselves.
     #[default]
-    Asked,
+    ByUser,
     /// Nobody yet: what needs an approval is refused.
-    Missing,
+    None,
     /// A person, who was shown the chain of this hash and nothing else.
-    OfChain(Hash),
+    ForChain(Hash),
     /// A rule, or a person who was shown the call: the chain of this hash, and the sensitive
     /// paths that it would write to.
-    OfCall {
+    ForCall {
         /// The hash of the chain.
         chain: Hash,
         /// All sensitive paths of the call; with others, the approval is void.
@@ -59,24 +59,24 @@ pub struct SensitiveWrite {
 
 /// Why a call needs an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Need {
+pub enum ApprovalReason {
     /// The tool says so.
     Declared,
     /// It is a runtime or a primitive.
-    Foundation,
+    RuntimeOrPrimitive,
     /// It writes to a sensitive path.
-    Write(SensitiveWrite),
+    SensitiveWrite(SensitiveWrite),
     /// Not all of it verifies.
     Unverified,
 }
 
-impl Need {
+impl ApprovalReason {
     /// The reason in words, where it is not the tool itself that says so.
     pub fn reason(&self) -> Option<String> {
         match self {
             Self::Declared => None,
-            Self::Foundation => Some("its parameters say what runs".to_owned()),
-            Self::Write(SensitiveWrite { path, real, reason }) => {
+            Self::RuntimeOrPrimitive => Some("its parameters say what runs".to_owned()),
+            Self::SensitiveWrite(SensitiveWrite { path, real, reason }) => {
                 let leads = if real.ends_with(path) {
                     String::new()
                 } else {
@@ -97,7 +97,7 @@ impl Approval {
     /// What the call must stay in to need no approval for it, beside the project.
     pub(super) fn workspace(&self) -> Option<&Path> {
         match self {
-            Self::OfCall { workspace, .. } => workspace.as_deref(),
+            Self::ForCall { workspace, .. } => workspace.as_deref(),
             _ => None,
         }
     }
@@ -111,18 +111,18 @@ impl Approval {
     ) -> Result<(), ExecuteError> {
         let tool = || chain.tool().id().to_string();
         match self {
-            Self::Asked => Ok(()),
-            Self::OfChain(approved) if *approved == chain.hash_with(dependencies) => Ok(()),
-            Self::OfCall {
+            Self::ByUser => Ok(()),
+            Self::ForChain(approved) if *approved == chain.hash_with(dependencies) => Ok(()),
+            Self::ForCall {
                 chain: approved,
                 writes,
                 ..
             } if *approved == chain.hash_with(dependencies) && *writes == paths.writes => Ok(()),
-            Self::OfChain(_) | Self::OfCall { .. } => Err(ExecuteError::ApprovalVoid(tool())),
-            Self::Missing => {
+            Self::ForChain(_) | Self::ForCall { .. } => Err(ExecuteError::ApprovalVoid(tool())),
+            Self::None => {
                 let mut needs = needs(&chain.tool().metadata, paths);
                 if chain.waived(dependencies) > 0 {
-                    needs.push(Need::Unverified);
+                    needs.push(ApprovalReason::Unverified);
                 }
                 match needs.first() {
                     None => Ok(()),
@@ -137,15 +137,21 @@ impl Approval {
 }
 
 /// Why a call needs an approval.
-pub(super) fn needs(tool: &Metadata, paths: &CheckedPaths) -> Vec<Need> {
+pub(super) fn needs(tool: &Metadata, paths: &CheckedPaths) -> Vec<ApprovalReason> {
     let mut needs = Vec::new();
     if tool.requires_approval() == Some(true) {
-        needs.push(Need::Declared);
+        needs.push(ApprovalReason::Declared);
     }
     if tool.tool_type().is_some_and(|it| FOUNDATIONS.contains(&it)) {
-        needs.push(Need::Foundation);
+        needs.push(ApprovalReason::RuntimeOrPrimitive);
     }
-    needs.extend(paths.writes.iter().cloned().map(Need::Write));
+    needs.extend(
+        paths
+            .writes
+            .iter()
+            .cloned()
+            .map(ApprovalReason::SensitiveWrite),
+    );
     needs
 }
 

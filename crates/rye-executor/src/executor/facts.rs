@@ -1,4 +1,4 @@
-//! What placeholders stand for in a call, and the places behind them.
+//! What placeholders stand for in a call, and the roots behind them.
 
 use std::path::{Path, PathBuf};
 
@@ -91,7 +91,7 @@ impl Executor {
     ) -> Result<CallAnchor, ExecuteError> {
         let tool_path = self.path_of(&chain.tool().item)?;
         let tools = self.tools_folder(library, chain.tool())?;
-        CallAnchor::find(&chain.links, &tool_path, tools, &self.places.project)
+        CallAnchor::find(&chain.links, &tool_path, tools, &self.roots.project)
     }
 
     /// What the placeholders stand for: parameters and defaults of the runtimes,
@@ -108,7 +108,7 @@ impl Executor {
         let primitive = self.primitives.get(chain.primitive().id());
         let runs_programs = primitive.is_none_or(|primitive| primitive.runs_programs());
         self.set_paths(&mut names, chain, anchor, loadable, runs_programs)?;
-        let user = self.places.user.as_ref().map(|user| user.join(".ai"));
+        let user = self.roots.user.as_ref().map(|user| user.join(".ai"));
         names.set(
             "user_space",
             user.as_deref().map_or(Ok(String::new()), text)?,
@@ -130,7 +130,7 @@ impl Executor {
         Ok(names)
     }
 
-    /// Sets the places of a call, and makes the copies that a program loads from.
+    /// Sets the roots of a call, and makes the copies that a program loads from.
     fn set_paths(
         &self,
         names: &mut Names,
@@ -142,7 +142,7 @@ impl Executor {
         let tool = chain.tool();
         let source = self.path_of(&tool.item)?;
         let copies = if runs_programs {
-            loadable.copy(&self.places.cache)?
+            loadable.copy(&self.roots.cache)?
         } else {
             Copies {
                 tool: Some((source.clone(), anchor.path().to_owned())),
@@ -162,7 +162,7 @@ impl Executor {
                 (copy, tool_dir, folder)
             }
             None => (
-                tool.item.materialise(&self.places.cache)?,
+                tool.item.materialise(&self.roots.cache)?,
                 anchor.tool_dir.clone(),
                 anchor.path().to_owned(),
             ),
@@ -175,7 +175,7 @@ impl Executor {
         let folders = [
             ("tool_dir", tool_dir.as_path()),
             ("tool_parent", &parent(&tool_dir)),
-            ("project_path", &self.places.project),
+            ("project_path", &self.roots.project),
             ("anchor_path", &anchor_path),
             (
                 "runtime_lib",
@@ -218,13 +218,13 @@ impl Executor {
     /// A folder that no one else can write to, for what interpreters keep between
     /// calls: compiled code, for one, which must not come from a project.
     fn private_cache(&self) -> Result<PathBuf, ExecuteError> {
-        let folder = self.places.cache.join("private");
+        let folder = self.roots.cache.join("private");
         rye_items::own_folder(&folder)?;
         Ok(folder)
     }
 
     fn system_folder(&self) -> Result<PathBuf, ExecuteError> {
-        Ok(system::folder(self.places.embedded, &self.places.cache)?)
+        Ok(system::folder(self.roots.embedded, &self.roots.cache)?)
     }
 
     fn tools_folder(&self, library: &Library, link: &Link) -> Result<PathBuf, ExecuteError> {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::dependencies::Loadable;
 use super::facts::CallAnchor;
-use super::{Approval, Places};
+use super::{Approval, Roots};
 use crate::environment::{Environment, Origin};
 
 /// Decides about paths below a project or a space. Everything else belongs to the machine.
@@ -39,23 +39,23 @@ impl<'a> Guard<'a> {
     pub(super) fn new(
         library: &'a Library,
         trust: &'a Trust<'a>,
-        places: &'a Places,
+        roots: &'a Roots,
         anchor: &'a CallAnchor,
         loadable: &Loadable,
         approval: &Approval,
     ) -> Self {
         let spaces = library.spaces();
         // Without a space of its own, the folder of a call is no project: it may be a home.
-        let mut project = spaces.of(Space::Project).map(|_| places.project.clone());
+        let mut project = spaces.of(Space::Project).map(|_| roots.project.clone());
         let user = spaces.of(Space::User).filter_map(|root| root.as_folder());
         let guarded = project.next().into_iter().chain(user.map(Path::to_owned));
         Self {
             library,
             trust,
             anchor,
-            cache: &places.cache,
+            cache: &roots.cache,
             // Development mode is for the person at the terminal.
-            waives: places.dev_mode && matches!(approval, Approval::Asked),
+            waives: roots.dev_mode && matches!(approval, Approval::ByUser),
             guarded: guarded.collect(),
             findings: Mutex::new(Findings {
                 verified: loadable.environments().cloned().collect(),

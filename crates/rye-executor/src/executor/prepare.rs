@@ -23,7 +23,7 @@ use crate::environment::{self, Declared, Environment, Origin};
 use crate::error::ExecuteError;
 use crate::interpreter::{self, InterpreterError, Resolver};
 use crate::parameters::Schemas;
-use crate::primitive::{Call, Listener, Run, Spill};
+use crate::primitive::{Call, OutputListener, RunContext, Spill};
 use crate::template::{self, CodeKind, Names, Variables};
 use crate::trace::Trace;
 
@@ -35,9 +35,9 @@ pub(super) struct Surroundings<'a> {
     pub(super) spill: Spill,
     /// The parts of the configuration whose fields may be left out.
     pub(super) optional: &'static [&'static str],
-    pub(super) listener: Option<Listener>,
+    pub(super) listener: Option<OutputListener>,
     pub(super) approval: Approval,
-    pub(super) run: Option<Run>,
+    pub(super) run: Option<RunContext>,
 }
 
 /// Adds what `CONFIG_RESOLVE` of the tool asks for to its parameters.
@@ -167,7 +167,7 @@ impl Executor {
         warnings: &mut Vec<String>,
     ) -> Result<Environment, ExecuteError> {
         let mut environment = Environment::from(inherited);
-        let file = self.places.project.join(".env");
+        let file = self.roots.project.join(".env");
         match dotenv::read(&file) {
             Ok(read) => {
                 if !read.variables.is_empty() {
@@ -232,7 +232,7 @@ impl Executor {
 }
 
 /// Says which variables of `.env` a tool did not get, and how it would.
-pub(super) fn left_out(names: &BTreeSet<String>, tool: &Link) -> String {
+pub(super) fn dotenv_warning(names: &BTreeSet<String>, tool: &Link) -> String {
     let (reserved, undeclared): (Vec<&str>, Vec<&str>) = names
         .iter()
         .map(String::as_str)

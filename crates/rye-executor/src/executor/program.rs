@@ -57,7 +57,7 @@ impl Executor {
         let Way::Local { roots, .. } = way else {
             return Vec::new();
         };
-        let project = &self.places.project;
+        let project = &self.roots.project;
         let mut roots: Vec<_> = roots
             .iter()
             .map(|root| word(template::render(root, environment.variables(), facts)))
@@ -116,7 +116,7 @@ impl Executor {
         let (program, arguments) = command.split_first()?;
         let mut asked = Command::new(program)
             .args(arguments)
-            .cwd(&self.places.project)
+            .cwd(&self.roots.project)
             .environment(lillux::process::Environment::Exact)
             .timeout(RESOLVE_LIMIT);
         for (name, value) in environment.variables() {
@@ -141,7 +141,7 @@ impl Executor {
             });
         }
         let name = path.file_name().unwrap_or_else(|| "program".as_ref());
-        rye_items::private_copy(&bytes, name, 0o500, &self.places.cache)
+        rye_items::private_copy(&bytes, name, 0o500, &self.roots.cache)
             .map_err(|error| unusable(error.to_string()))
     }
 }

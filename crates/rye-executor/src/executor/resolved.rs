@@ -83,15 +83,15 @@ mod tests {
     use lillux::process::Supervisor;
 
     use super::*;
-    use crate::executor::Places;
+    use crate::executor::Roots;
 
     #[test]
     fn a_chain_is_kept_once_nothing_can_change_unnoticed_and_until_something_does() {
         let folder = tempfile::tempdir().unwrap();
         let project = folder.path().join("project");
         fs::create_dir_all(project.join(".ai/tools/rye/bash")).unwrap();
-        let places = Places::new(&project, folder.path().join("cache"));
-        let executor = Executor::new(places, Arc::new(Supervisor::start().unwrap()));
+        let roots = Roots::new(&project, folder.path().join("cache"));
+        let executor = Executor::new(roots, Arc::new(Supervisor::start().unwrap()));
         let tool = "rye/bash/bash".parse().unwrap();
         let resolved = || executor.resolved(&tool).unwrap();
         let is_kept = || Arc::ptr_eq(&resolved(), &resolved());

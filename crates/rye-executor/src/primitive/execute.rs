@@ -9,7 +9,7 @@ use lillux::process::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Call, Done, Failed, Outcome, Primitive};
+use super::{Call, CallFailure, CallFuture, CallOutcome, Primitive};
 
 /// Runs processes under a supervisor.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ impl Execute {
 }
 
 impl Primitive for Execute {
-    fn run(&self, call: Call) -> Outcome<'_> {
+    fn run(&self, call: Call) -> CallFuture<'_> {
         Box::pin(async move {
             match self.supervisor.exec(command(call)).await {
                 Ok(output) => done(&output),
@@ -75,7 +75,7 @@ fn command(call: Call) -> Command<'static> {
         command = command.spill_to(store);
     }
     if let Some(listener) = listener {
-        command = command.on_output(move |stream, bytes| listener.hear(stream, bytes));
+        command = command.on_output(move |stream, bytes| listener.on_output(stream, bytes));
     }
     command
 }
@@ -89,7 +89,7 @@ fn text(value: Option<&Value>) -> String {
     }
 }
 
-fn done(output: &Output) -> Done {
+fn done(output: &Output) -> CallOutcome {
     let mut metadata = Map::new();
     note_overflow(&mut metadata, "stdout", &output.stdout);
     note_overflow(&mut metadata, "stderr", &output.stderr);
@@ -125,7 +125,7 @@ fn done(output: &Output) -> Done {
             "exit_code": exit_code,
         }),
     };
-    Done {
+    CallOutcome {
         data,
         exit_code,
         failure,
@@ -133,10 +133,10 @@ fn done(output: &Output) -> Done {
     }
 }
 
-fn failure(output: &Output, data: Option<&Value>) -> Option<Failed> {
+fn failure(output: &Output, data: Option<&Value>) -> Option<CallFailure> {
     if output.timed_out {
         let seconds = Duration::as_secs_f64(&output.duration);
-        return Some(Failed::new(
+        return Some(CallFailure::new(
             "timeout",
             format!("it was ended after {seconds:.1} s: its time was up"),
         ));
@@ -144,21 +144,21 @@ fn failure(output: &Output, data: Option<&Value>) -> Option<Failed> {
     match output.exit {
         Exit::Code(0) => {}
         Exit::Code(code) => {
-            return Some(Failed::new(
+            return Some(CallFailure::new(
                 "exit_code",
                 format!("it ended with exit code {code}"),
             ));
         }
         Exit::Signal(signal) => {
-            return Some(Failed::new(
+            return Some(CallFailure::new(
                 "signal",
                 format!("it was ended by signal {signal}"),
             ));
         }
-        Exit::Unknown => return Some(Failed::new("lost", "how it ended is not known")),
+        Exit::Unknown => return Some(CallFailure::new("lost", "how it ended is not known")),
     }
     if output.survivors > 0 {
-        return Some(Failed::new(
+        return Some(CallFailure::new(
             "survivors",
             "some of its processes could not be ended",
         ));
@@ -174,20 +174,20 @@ fn failure(output: &Output, data: Option<&Value>) -> Option<Failed> {
             Value::Object(error) => error.get("message")?.as_str().map(str::to_owned),
             _ => None,
         });
-    Some(Failed::new(
+    Some(CallFailure::new(
         "tool_failed",
         said.unwrap_or_else(|| "it said that it failed".to_owned()),
     ))
 }
 
-fn failed(error: &ExecError) -> Done {
+fn failed(error: &ExecError) -> CallOutcome {
     let code = match error {
         ExecError::Launch(_) => "cannot_start",
         ExecError::Keeper(_) | ExecError::Io(_) => "supervision",
     };
-    Done {
-        failure: Some(Failed::new(code, error.to_string())),
-        ..Done::default()
+    CallOutcome {
+        failure: Some(CallFailure::new(code, error.to_string())),
+        ..CallOutcome::default()
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use self::request::Request;
-use super::{Call, Done, Failed, Outcome, Primitive};
+use super::{Call, CallFailure, CallFuture, CallOutcome, Primitive};
 
 /// How long a call may take that says nothing about it.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
@@ -30,14 +30,14 @@ pub struct HttpClient {
 }
 
 impl Primitive for HttpClient {
-    fn run(&self, call: Call) -> Outcome<'_> {
+    fn run(&self, call: Call) -> CallFuture<'_> {
         Box::pin(async move {
             let mut metadata = Map::new();
             let mut done = match self.answer(call, &mut metadata).await {
                 Ok(done) => done,
-                Err(failed) => Done {
+                Err(failed) => CallOutcome {
                     failure: Some(failed),
-                    ..Done::default()
+                    ..CallOutcome::default()
                 },
             };
             done.metadata.extend(metadata);
@@ -55,10 +55,14 @@ impl Primitive for HttpClient {
 }
 
 impl HttpClient {
-    async fn answer(&self, call: Call, metadata: &mut Map<String, Value>) -> Result<Done, Failed> {
+    async fn answer(
+        &self,
+        call: Call,
+        metadata: &mut Map<String, Value>,
+    ) -> Result<CallOutcome, CallFailure> {
         let request = Request::read(&call.config)?;
         let client = self.client.get_or_init(client).clone();
-        let client = client.map_err(|why| Failed::new("http_client", why))?;
+        let client = client.map_err(|why| CallFailure::new("http_client", why))?;
         let timeout = call.timeout.unwrap_or(DEFAULT_TIMEOUT);
         let deadline = Instant::now() + timeout.min(LONGEST_TIMEOUT);
         let limit = response::limit(&call.config);
@@ -68,7 +72,7 @@ impl HttpClient {
         };
         match tokio::time::timeout_at(deadline, exchange).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(Failed::new(
+            Err(_) => Err(CallFailure::new(
                 "timeout",
                 format!(
                     "there was no whole answer within {:.1} s",
@@ -85,7 +89,7 @@ async fn send(
     request: &Request,
     deadline: Instant,
     metadata: &mut Map<String, Value>,
-) -> Result<Response, Failed> {
+) -> Result<Response, CallFailure> {
     let mut attempt = 0;
     loop {
         let outcome = follow(client, request).await;
@@ -110,13 +114,13 @@ async fn send(
 /// Why there is no answer.
 enum Trouble {
     /// The connection could not be made, or broke.
-    Connection(Failed),
+    Connection(CallFailure),
     /// It would be the same the next time.
-    Final(Failed),
+    Final(CallFailure),
 }
 
 impl Trouble {
-    fn into_failed(self) -> Failed {
+    fn into_failed(self) -> CallFailure {
         match self {
             Self::Connection(failed) | Self::Final(failed) => failed,
         }
@@ -138,14 +142,14 @@ async fn follow(client: &Client, request: &Request) -> Result<Response, Trouble>
             None => return Ok(response),
         }
     }
-    Err(Trouble::Final(Failed::new(
+    Err(Trouble::Final(CallFailure::new(
         "too_many_redirects",
         format!("it was sent on more than {REDIRECTS} times"),
     )))
 }
 
 fn trouble(error: reqwest::Error) -> Trouble {
-    let failed = Failed::new("connection", causes(error));
+    let failed = CallFailure::new("connection", causes(error));
     Trouble::Connection(failed)
 }
 

@@ -455,13 +455,13 @@ async fn the_trace_shows_the_timeout_that_holds() {
     ] {
         let mut request = Request::new(tool.parse().unwrap());
         request.timeout = given;
-        let mut trace = Trace::on();
+        let mut trace = Trace::enabled();
         world
             .executor
             .try_execute(request, &mut trace)
             .await
             .unwrap();
-        let step = trace.steps().iter().find(|step| step.what == "rendered");
-        assert_eq!(step.unwrap().found["timeout"], shown, "{tool}");
+        let step = trace.steps().iter().find(|step| step.name == "rendered");
+        assert_eq!(step.unwrap().detail["timeout"], shown, "{tool}");
     }
 }

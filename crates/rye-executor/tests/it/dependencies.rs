@@ -352,7 +352,7 @@ async fn development_mode_uses_an_unsigned_environment_for_a_person_only() {
         "{envelope:?}"
     );
     let mut request = rye_executor::Request::new("it".parse().unwrap());
-    request.approval = rye_executor::Approval::Missing;
+    request.approval = rye_executor::Approval::None;
     let envelope = world.executor.execute(request).await;
     assert_eq!(envelope.status, Status::Error, "{envelope:?}");
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::support::World;
 use lillux::process::Supervisor;
-use rye_executor::{Approval, ExecuteError, Executor, Need, Places, Request, Trace};
+use rye_executor::{Approval, ApprovalReason, ExecuteError, Executor, Request, Roots, Trace};
 use serde_json::{Value, json};
 
 const FILES: &str = "rye/file-system";
@@ -36,11 +36,11 @@ fn key(world: &World) -> std::path::PathBuf {
 
 /// The same user, keys and cache, with another project.
 fn at(world: &World, project: &Path) -> Executor {
-    let places = Places {
+    let roots = Roots {
         user: Some(world.user()),
-        ..Places::new(project, world.cache())
+        ..Roots::new(project, world.cache())
     };
-    Executor::new(places, Arc::new(Supervisor::start().unwrap()))
+    Executor::new(roots, Arc::new(Supervisor::start().unwrap()))
 }
 
 fn request(tool: &str, parameters: Value) -> Request {
@@ -49,7 +49,7 @@ fn request(tool: &str, parameters: Value) -> Request {
 
 /// The code with which a call is refused; none if it ran.
 async fn code(executor: &Executor, request: Request) -> Option<&'static str> {
-    let outcome = executor.try_execute(request, &mut Trace::off()).await;
+    let outcome = executor.try_execute(request, &mut Trace::disabled()).await;
     outcome.err().map(|error| error.code())
 }
 
@@ -142,16 +142,16 @@ async fn a_write_that_nobody_approved_asks_where_files_decide_what_programs_do()
     ] {
         let parameters = json!({ "path": path, "content": "x" });
         let mut call = request("write", parameters.clone());
-        call.approval = Approval::Missing;
+        call.approval = Approval::None;
         let expected = asks.then_some("approval_required");
         assert_eq!(code(executor, call).await, expected, "{path}");
         let tool = request("write", json!({})).tool;
-        let needs = executor.review(&tool, &parameters, None).unwrap();
+        let needs = executor.approval_reasons(&tool, &parameters, None).unwrap();
         assert_eq!(!needs.is_empty(), asks, "{path}");
     }
     // Reading them asks nobody.
     let mut call = request("read", json!({ "path": ".git/config" }));
-    call.approval = Approval::Missing;
+    call.approval = Approval::None;
     assert_eq!(code(&world.executor, call).await, None);
 }
 
@@ -163,20 +163,25 @@ async fn an_approval_of_a_call_is_void_when_a_path_leads_elsewhere() {
     let chain = world.executor.chain(&tool).unwrap().hash;
     let parameters = json!({ "path": "link/config", "content": "x" });
     symlink("src", root.join("link")).unwrap();
-    let approve = |needs: Vec<Need>| {
+    let approve = |needs: Vec<ApprovalReason>| {
         let writes = needs.into_iter().filter_map(|need| match need {
-            Need::Write(write) => Some(write),
+            ApprovalReason::SensitiveWrite(write) => Some(write),
             _ => None,
         });
         let mut call = request("write", parameters.clone());
-        call.approval = Approval::OfCall {
+        call.approval = Approval::ForCall {
             chain,
             writes: writes.collect(),
             workspace: None,
         };
         call
     };
-    let needs = || world.executor.review(&tool, &parameters, None).unwrap();
+    let needs = || {
+        world
+            .executor
+            .approval_reasons(&tool, &parameters, None)
+            .unwrap()
+    };
     let plain = approve(needs());
     assert_eq!(code(&world.executor, plain.clone()).await, None);
     assert!(root.join("src/config").exists());
@@ -189,10 +194,15 @@ async fn an_approval_of_a_call_is_void_when_a_path_leads_elsewhere() {
     assert!(root.join(".git/config").exists());
     // An agent may work in a part of the project.
     let part = root.join("src");
-    let needs = world.executor.review(&tool, &parameters, Some(&part));
+    let needs = world
+        .executor
+        .approval_reasons(&tool, &parameters, Some(&part));
     assert_eq!(needs.unwrap().len(), 1);
     let private = json!({ "path": "key", "content": "x" });
-    let refused = world.executor.review(&tool, &private, None).unwrap_err();
+    let refused = world
+        .executor
+        .approval_reasons(&tool, &private, None)
+        .unwrap_err();
     assert!(
         matches!(refused, ExecuteError::PrivatePath { .. }),
         "{refused}"
@@ -213,7 +223,7 @@ async fn lists_of_paths_are_checked_like_paths() {
     assert_eq!(error.code, "private_path");
     let mut call = Request::new("copy".parse().unwrap())
         .parameters(json!({ "from": [".git/x"], "to": ["a", ".git/x"] }));
-    call.approval = Approval::Missing;
+    call.approval = Approval::None;
     let refused = code(&world.executor, call).await;
     assert_eq!(refused, Some("approval_required"));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::support::World;
 use rye_executor::Request;
-use rye_executor::primitive::{Call, Done, Outcome, Primitive};
+use rye_executor::primitive::{Call, CallFuture, CallOutcome, Primitive};
 use serde_json::json;
 
 /// The variables that a tool prints which inherits those of this process.
@@ -62,11 +62,11 @@ impl Primitive for Echo {
         false
     }
 
-    fn run(&self, call: Call) -> Outcome<'_> {
+    fn run(&self, call: Call) -> CallFuture<'_> {
         Box::pin(async move {
-            Done {
+            CallOutcome {
                 data: call.parameters,
-                ..Done::default()
+                ..CallOutcome::default()
             }
         })
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::layout::layout;
-use super::{Colours, Mark};
+use super::{NodeMark, NodeMarks};
 use crate::model::{Graph, Kind};
 
 const WIDTH: usize = 160;
@@ -12,7 +12,7 @@ const GAP_X: usize = 40;
 const GAP_Y: usize = 56;
 const MARGIN: usize = 24;
 
-pub(super) fn draw(graph: &Graph, colours: &Colours) -> String {
+pub(super) fn draw(graph: &Graph, colours: &NodeMarks) -> String {
     let layout = layout(graph);
     let widest = layout.rows.iter().copied().max().unwrap_or(1).max(1);
     let width = widest * (WIDTH + GAP_X) - GAP_X + 2 * MARGIN + GAP_X;
@@ -74,7 +74,7 @@ pub(super) fn draw(graph: &Graph, colours: &Colours) -> String {
     }
     for (index, node) in graph.nodes.iter().enumerate() {
         let (x, y) = corner(index);
-        let fill = colours.get(&node.name).map_or("#f6f6f6", Mark::fill);
+        let fill = colours.get(&node.name).map_or("#f6f6f6", NodeMark::fill);
         let (round, stroke) = match node.kind {
             Kind::Return(_) => (HEIGHT / 2, "#333"),
             Kind::Gate => (0, "#999"),

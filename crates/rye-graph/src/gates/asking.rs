@@ -8,12 +8,12 @@ use lillux::durable::{self, Existing};
 
 /// Where it is noted that runs of a project ask.
 #[derive(Debug, Clone)]
-pub struct Asking {
+pub struct PendingIndex {
     folder: PathBuf,
     project: PathBuf,
 }
 
-impl Asking {
+impl PendingIndex {
     pub(crate) fn new(folder: PathBuf, project: &Path) -> Self {
         let project = fs::canonicalize(project).unwrap_or_else(|_| project.to_owned());
         Self { folder, project }

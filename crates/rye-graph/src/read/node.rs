@@ -73,7 +73,7 @@ pub(super) fn read(entry: &Entry, names: &Names<'_>, problems: &mut Vec<Problem>
             if fields.get("action").is_none() {
                 let message = format!("the node `{}` has no `action`", entry.key);
                 let hint = "or a `type`: foreach, gate, return, decision";
-                problems.push(Problem::error(entry.at, "no_action", message).hint(hint));
+                problems.push(Problem::error(entry.at, "no_action", message).with_hint(hint));
             }
             action(&fields, None, problems).map(Kind::Action)
         }
@@ -122,7 +122,7 @@ pub(super) fn target(
     let message = format!("`{what}` leads to `{name}`, and there is no such node");
     let problem = Problem::error(at, "unknown_target", message);
     problems.push(match near {
-        Some(near) => problem.hint(format!("did you mean `{near}`?")),
+        Some(near) => problem.with_hint(format!("did you mean `{near}`?")),
         None => problem,
     });
     near.and_then(|near| names.get(near).copied())
@@ -182,7 +182,7 @@ fn assign(fields: &Fields<'_>, problems: &mut Vec<Problem>) -> Vec<(String, usiz
         if entry.key.contains('.') || entry.key.starts_with('_') {
             let message = format!("`{}` is no name for a part of the state", entry.key);
             let hint = "one without dots that does not begin with _";
-            problems.push(Problem::error(entry.at, "bad_name", message).hint(hint));
+            problems.push(Problem::error(entry.at, "bad_name", message).with_hint(hint));
             continue;
         }
         let value = Template::read(&entry.value, None, problems);
@@ -288,7 +288,7 @@ fn over(node: &Tree, problems: &mut Vec<Problem>) -> (usize, Template) {
     };
     if !is_list {
         let problem = kind_error(node, "over", "a list, or one expression that gives one");
-        problems.push(problem.hint("over: \"${state.parts}\""));
+        problems.push(problem.with_hint("over: \"${state.parts}\""));
     }
     (node.at, template)
 }
@@ -308,7 +308,7 @@ fn decision(entry: &Entry, fields: &Fields<'_>, problems: &mut Vec<Problem>) -> 
     if fields.get("title").is_none() {
         let message = format!("the decision `{}` does not say what is asked", entry.key);
         let hint = "title: \"ship it?\"";
-        problems.push(Problem::error(entry.at, "missing_key", message).hint(hint));
+        problems.push(Problem::error(entry.at, "missing_key", message).with_hint(hint));
     }
     let empty = || Template::Plain(Value::String(String::new()));
     let mut template = |name: &str| {

@@ -1,4 +1,4 @@
-//! Writing a record: lines that are chained and signed, flushed when it matters.
+//! JournalOptions a record: lines that are chained and signed, flushed when it matters.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::runs::{EVENTS, PROCESS, SNAPSHOT};
 use super::{JOURNAL, RecordError, Replayed, Written, line_hash};
-use crate::event::{Event, Line, NodeError, Started, Status};
+use crate::event::{Event, JournalLine, NodeError, RunStart, RunStatus};
 
 /// A record that grew by this much since the last snapshot gets another, if the state is
 /// not larger still: so snapshots cost no more than the lines do.
@@ -26,7 +26,7 @@ const SNAPSHOT_AFTER: usize = 1 << 20;
 static COMMITS: AtomicU64 = AtomicU64::new(0);
 
 /// How often this process has waited for the disk for the sake of runs.
-pub fn commits() -> u64 {
+pub fn disk_syncs() -> u64 {
     COMMITS.load(Ordering::Relaxed)
 }
 
@@ -64,8 +64,8 @@ impl Journal {
         folder: &Path,
         store: &Path,
         key: Option<SigningKey>,
-        started: Started,
-    ) -> Result<(Self, Line), RecordError> {
+        started: RunStart,
+    ) -> Result<(Self, JournalLine), RecordError> {
         durable::create_folder(folder, 0o700)?;
         let path = folder.join(EVENTS);
         let file = OpenOptions::new()
@@ -147,7 +147,7 @@ impl Journal {
     }
 
     /// Adds a line, to be written with the next commit.
-    pub(crate) fn push(&mut self, event: Event) -> Line {
+    pub(crate) fn push(&mut self, event: Event) -> JournalLine {
         match &event {
             Event::Begin { node, .. } => self.node = Some(node.clone()),
             Event::Step { next, .. } => self.node.clone_from(next),
@@ -157,7 +157,7 @@ impl Journal {
         self.finish_last(false);
         // Plain data has a JSON form.
         let text = serde_json::to_string(&event).unwrap_or_default();
-        let line = Line {
+        let line = JournalLine {
             seq: self.seq + 1,
             at: lillux::time::now().epoch_ms,
             event,
@@ -264,8 +264,8 @@ impl Drop for Journal {
             let cancelled = || NodeError::new("cancelled", "it was ended before its time");
             let (status, error, node) = match self.broken.take() {
                 // Without a node: it goes on where the lines say that it was.
-                Some(error) => (Status::Failed, error, None),
-                None => (Status::Cancelled, cancelled(), self.node.clone()),
+                Some(error) => (RunStatus::Failed, error, None),
+                None => (RunStatus::Cancelled, cancelled(), self.node.clone()),
             };
             self.push(Event::End {
                 status,

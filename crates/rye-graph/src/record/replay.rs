@@ -8,7 +8,7 @@ use rye_protocol::Gate;
 use serde_json::{Map, Value};
 
 use super::{RecordError, Written, line_hash};
-use crate::event::{Event, Line, NodeError, Started, Status};
+use crate::event::{Event, JournalLine, NodeError, RunStart, RunStatus};
 
 /// What is wrong with a record that has no line.
 pub(super) const EMPTY: &str =
@@ -55,7 +55,7 @@ pub(crate) struct HookState {
 /// A run as its record tells it.
 #[derive(Debug)]
 pub(crate) struct Replayed {
-    pub(crate) started: Started,
+    pub(crate) started: RunStart,
     pub(crate) state: Map<String, Value>,
     pub(crate) at: At,
     /// Steps that were begun.
@@ -65,7 +65,7 @@ pub(crate) struct Replayed {
     /// What went wrong with the last of them.
     pub(crate) error: Option<NodeError>,
     pub(crate) output: Option<Value>,
-    pub(crate) end: Option<(Status, Option<NodeError>)>,
+    pub(crate) end: Option<(RunStatus, Option<NodeError>)>,
     /// Of the foreach that it is within.
     pub(crate) items: BTreeMap<usize, ItemState>,
     /// The gates that it waits at.
@@ -74,7 +74,7 @@ pub(crate) struct Replayed {
     pub(crate) hooks: BTreeMap<(usize, u64), HookState>,
     /// Since when the machine runs that the last lines were written on.
     pub(crate) boot: String,
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<JournalLine>,
     pub(crate) seq: u64,
     pub(crate) hash: String,
     /// As much of the file as is whole.
@@ -138,7 +138,7 @@ impl Replayed {
                     replayed = Some(Self::begin(*started, written.at));
                 }
                 (None, _) => return Err(altered(number, "the record has no beginning".to_owned())),
-                (Some(replayed), event) => replayed.apply(Line {
+                (Some(replayed), event) => replayed.apply(JournalLine {
                     seq: written.seq,
                     at: written.at,
                     event,
@@ -175,8 +175,8 @@ impl Replayed {
         }
     }
 
-    fn begin(started: Started, at: i64) -> Self {
-        let line = Line {
+    fn begin(started: RunStart, at: i64) -> Self {
+        let line = JournalLine {
             seq: 1,
             at,
             event: Event::Started(Box::new(started.clone())),
@@ -203,7 +203,7 @@ impl Replayed {
         }
     }
 
-    fn apply(&mut self, line: Line) {
+    fn apply(&mut self, line: JournalLine) {
         self.seq = line.seq;
         match &line.event {
             Event::Resumed {
@@ -274,14 +274,14 @@ impl Replayed {
                 node,
                 ..
             } => {
-                if let (Some(node), Status::Failed) = (node, status) {
+                if let (Some(node), RunStatus::Failed) = (node, status) {
                     self.at = At::Before(node.clone());
                 }
                 self.taken = 0;
                 self.is_cut_short = match status {
-                    Status::Cancelled => true,
+                    RunStatus::Cancelled => true,
                     // The record could not be written on, wherever it was.
-                    Status::Failed => node.is_none(),
+                    RunStatus::Failed => node.is_none(),
                     _ => false,
                 };
                 self.end = Some((*status, error.clone()));

@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 
 use super::replay;
 use super::{RecordError, Replayed};
-use crate::event::{Line, NodeError, Status};
-use crate::gates::Question;
+use crate::event::{JournalLine, NodeError, RunStatus};
+use crate::gates::GateFile;
 
 pub(super) const EVENTS: &str = "events.jsonl";
 pub(super) const PROCESS: &str = "process";
@@ -27,14 +27,14 @@ const STATE: &str = ".ai/state";
 
 /// All runs of graphs in a project.
 #[derive(Debug, Clone)]
-pub struct Runs {
+pub struct RunStore {
     project: PathBuf,
     root: PathBuf,
 }
 
 /// A run that is there, unread.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct RunHandle {
     /// Its id.
     pub id: String,
     folder: PathBuf,
@@ -42,14 +42,14 @@ pub struct Found {
 
 /// A run as its record tells it.
 #[derive(Debug)]
-pub struct Run {
-    found: Found,
+pub struct RunRecord {
+    found: RunHandle,
     replayed: Replayed,
 }
 
 /// How a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum RunState {
     /// A process walks it.
     Running,
     /// A process walks it, and waits for a person.
@@ -57,10 +57,10 @@ pub enum Standing {
     /// Its process is gone, and it is not at its end.
     Lost,
     /// Nobody walks it.
-    Ended(Status),
+    Ended(RunStatus),
 }
 
-impl Standing {
+impl RunState {
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -77,9 +77,9 @@ impl Standing {
     }
 }
 
-impl Runs {
+impl RunStore {
     /// Those of a project.
-    pub fn of(project: &Path) -> Self {
+    pub fn new(project: &Path) -> Self {
         Self {
             project: project.to_owned(),
             root: project.join(STATE).join("graphs"),
@@ -175,7 +175,7 @@ impl Runs {
     }
 
     /// All runs, the newest first.
-    pub fn all(&self) -> Result<Vec<Found>, RecordError> {
+    pub fn all(&self) -> Result<Vec<RunHandle>, RecordError> {
         if self.root.symlink_metadata().is_ok() {
             self.create(None)?;
         }
@@ -190,7 +190,7 @@ impl Runs {
                 folder
                     .join(EVENTS)
                     .is_file()
-                    .then_some(Found { id, folder })
+                    .then_some(RunHandle { id, folder })
             })
             .collect();
         all.sort_by(|a, b| b.id.cmp(&a.id));
@@ -198,7 +198,7 @@ impl Runs {
     }
 
     /// The one run whose id begins so.
-    pub fn find(&self, id: &str) -> Result<Found, RecordError> {
+    pub fn find(&self, id: &str) -> Result<RunHandle, RecordError> {
         let mut all = self.all()?;
         if let Some(exact) = all.iter().position(|run| run.id == id) {
             return Ok(all.swap_remove(exact));
@@ -213,7 +213,7 @@ impl Runs {
     }
 }
 
-impl Found {
+impl RunHandle {
     /// Where it is kept.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -249,11 +249,11 @@ impl Found {
     }
 
     /// Reads its record.
-    pub fn read(self) -> Result<Run, RecordError> {
+    pub fn read(self) -> Result<RunRecord, RecordError> {
         let path = self.events();
         let bytes = fs::read(&path).at("read", &path)?;
         let replayed = Replayed::read(&self.id, &path, &bytes)?;
-        Ok(Run {
+        Ok(RunRecord {
             found: self,
             replayed,
         })
@@ -273,14 +273,14 @@ impl Found {
     }
 }
 
-impl Run {
+impl RunRecord {
     /// Its id.
     pub fn id(&self) -> &str {
         &self.found.id
     }
 
     /// Where it is kept.
-    pub fn found(&self) -> &Found {
+    pub fn found(&self) -> &RunHandle {
         &self.found
     }
 
@@ -309,7 +309,7 @@ impl Run {
     }
 
     /// The state as it is.
-    pub fn state(&self) -> &Map<String, Value> {
+    pub fn graph_state(&self) -> &Map<String, Value> {
         &self.replayed.state
     }
 
@@ -339,25 +339,25 @@ impl Run {
     }
 
     /// The same, to see how they stand.
-    pub fn questions(&self) -> impl Iterator<Item = Question> {
+    pub fn gate_files(&self) -> impl Iterator<Item = GateFile> {
         let gates = self.replayed.gates.iter().cloned();
-        gates.map(|gate| Question::of(&self.found.folder, gate))
+        gates.map(|gate| GateFile::of(&self.found.folder, gate))
     }
 
     /// All that was written down.
-    pub fn lines(&self) -> &[Line] {
+    pub fn lines(&self) -> &[JournalLine] {
         &self.replayed.lines
     }
 
     /// How it stands.
-    pub fn standing(&self) -> Standing {
+    pub fn state(&self) -> RunState {
         if let Some((status, _)) = &self.replayed.end {
-            return Standing::Ended(*status);
+            return RunState::Ended(*status);
         }
         match (self.found.is_walked(), self.replayed.gates.first()) {
-            (false, _) => Standing::Lost,
-            (true, Some(_)) => Standing::Waiting,
-            (true, None) => Standing::Running,
+            (false, _) => RunState::Lost,
+            (true, Some(_)) => RunState::Waiting,
+            (true, None) => RunState::Running,
         }
     }
 }

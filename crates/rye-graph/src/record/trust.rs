@@ -4,7 +4,7 @@ use lillux::keys::PublicKey;
 use rye_protocol::{Gate, Resolution};
 
 /// Somebody who says whose word counts.
-pub trait Trusting: Send + Sync + std::fmt::Debug {
+pub trait TrustPolicy: Send + Sync + std::fmt::Debug {
     /// The public key of a fingerprint, if it is trusted.
     fn key(&self, name: &str) -> Option<PublicKey>;
 
@@ -14,9 +14,9 @@ pub trait Trusting: Send + Sync + std::fmt::Debug {
 
 /// One key and no other. What people decide is taken as it is.
 #[derive(Debug)]
-pub(crate) struct Own(pub(crate) Option<PublicKey>);
+pub(crate) struct SingleKey(pub(crate) Option<PublicKey>);
 
-impl Trusting for Own {
+impl TrustPolicy for SingleKey {
     fn key(&self, name: &str) -> Option<PublicKey> {
         let own = self.0.as_ref();
         own.filter(|key| key.fingerprint().to_string() == name)

@@ -9,13 +9,13 @@ use std::io::Read as _;
 use lillux::At as _;
 use lillux::cas::Cas;
 
-use super::runs::{Found, Runs, SNAPSHOT};
-use super::{RecordError, Replayed, Trusting};
+use super::runs::{RunHandle, RunStore, SNAPSHOT};
+use super::{RecordError, Replayed, TrustPolicy};
 use check::Check;
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct VerifyReport {
     /// How many lines there are.
     pub lines: usize,
     /// How many of them are signed; each stands for all before it.
@@ -30,39 +30,39 @@ pub struct Verdict {
     /// The fingerprints of the keys that signed.
     pub keys: BTreeSet<String>,
     /// What is wrong.
-    pub faults: Vec<Fault>,
+    pub findings: Vec<Finding>,
     /// As many bytes of the record as signatures stand for.
     pub(crate) length: usize,
 }
 
-impl Verdict {
+impl VerifyReport {
     /// Whether all that is wrong is that nobody signed it.
     pub fn is_unsigned(&self) -> bool {
-        let is_unsigned = |fault: &Fault| fault.trouble == Trouble::Unsigned;
-        !self.faults.is_empty() && self.faults.iter().all(is_unsigned)
+        let is_unsigned = |finding: &Finding| finding.kind == FindingKind::Unsigned;
+        !self.findings.is_empty() && self.findings.iter().all(is_unsigned)
     }
 
     /// Whether all that is wrong is that keys are not trusted.
-    pub fn is_of_strangers(&self) -> bool {
-        let is_unknown = |fault: &Fault| fault.trouble == Trouble::UnknownKey;
-        !self.faults.is_empty() && self.faults.iter().all(is_unknown)
+    pub fn has_only_untrusted_keys(&self) -> bool {
+        let is_unknown = |finding: &Finding| finding.kind == FindingKind::UnknownKey;
+        !self.findings.is_empty() && self.findings.iter().all(is_unknown)
     }
 }
 
 /// Something that is not as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct Finding {
     /// The line, from 1; 0 is the record as a whole.
     pub line: usize,
     /// Of which kind it is.
-    pub trouble: Trouble,
+    pub kind: FindingKind,
     /// In words.
-    pub why: String,
+    pub message: String,
 }
 
 /// The kinds of what can be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum FindingKind {
     /// It is not what was written.
     Altered,
     /// Nobody signed it.
@@ -71,18 +71,27 @@ pub enum Trouble {
     UnknownKey,
 }
 
-impl Found {
+impl RunHandle {
     /// Checks the record: it is there from its beginning on, every line follows the one
     /// before it, keys that are trusted have signed it, each decision has a person's receipt,
     /// and snapshots hold what the lines tell.
-    pub fn verify(&self, runs: &Runs, trust: &dyn Trusting) -> Result<Verdict, RecordError> {
+    pub fn verify(
+        &self,
+        runs: &RunStore,
+        trust: &dyn TrustPolicy,
+    ) -> Result<VerifyReport, RecordError> {
         let path = self.events();
         let bytes = fs::read(&path).at("read", &path)?;
         Ok(self.check(runs, trust, &bytes))
     }
 
     /// The same of what was read of it.
-    pub(super) fn check(&self, runs: &Runs, trust: &dyn Trusting, bytes: &[u8]) -> Verdict {
+    pub(super) fn check(
+        &self,
+        runs: &RunStore,
+        trust: &dyn TrustPolicy,
+        bytes: &[u8],
+    ) -> VerifyReport {
         let store = Cas::open_existing(runs.store()).ok();
         let mut check = Check::new(&self.id, trust, store);
         for text in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -99,8 +108,8 @@ impl Found {
     /// Where nobody has a key, nothing is signed, and it is taken as it is.
     pub(crate) fn open(
         &self,
-        runs: &Runs,
-        trust: &dyn Trusting,
+        runs: &RunStore,
+        trust: &dyn TrustPolicy,
         has_key: bool,
     ) -> Result<(File, Replayed), RecordError> {
         let path = self.events();
@@ -126,25 +135,33 @@ impl Found {
     }
 
     /// Whether it may be acted on.
-    fn holds(&self, verdict: &Verdict) -> Result<(), RecordError> {
+    fn holds(&self, verdict: &VerifyReport) -> Result<(), RecordError> {
         let run = self.id.clone();
-        let Some(Fault { line, why, .. }) = verdict.faults.first().cloned() else {
+        let Some(Finding { line, message, .. }) = verdict.findings.first().cloned() else {
             return Ok(());
         };
         Err(if verdict.is_unsigned() {
             RecordError::Unsigned(run)
-        } else if verdict.is_of_strangers() {
-            RecordError::OfStrangers { run, line, why }
+        } else if verdict.has_only_untrusted_keys() {
+            RecordError::UntrustedKey {
+                run,
+                line,
+                why: message,
+            }
         } else {
-            RecordError::Altered { run, line, why }
+            RecordError::Altered {
+                run,
+                line,
+                why: message,
+            }
         })
     }
 
     /// Whether it could be gone on with, for those who want to know before they try.
-    pub fn may_be_acted_on(
+    pub fn check_resumable(
         &self,
-        runs: &Runs,
-        trust: &dyn Trusting,
+        runs: &RunStore,
+        trust: &dyn TrustPolicy,
         has_key: bool,
     ) -> Result<(), RecordError> {
         let verdict = self.verify(runs, trust)?;

@@ -5,7 +5,7 @@ use crate::problem::Severity;
 
 /// What is wrong with a graph, as `line:column severity code message (hint)`.
 fn told(text: &str) -> String {
-    let reading = Graph::read(text.as_bytes()).unwrap();
+    let reading = Graph::parse(text.as_bytes()).unwrap();
     let lines = reading.problems.iter().map(|problem| {
         let Position { line, column } = problem.excerpt(text.as_bytes()).position;
         let hint = problem.hint.as_ref().map(|hint| format!(" ({hint})"));

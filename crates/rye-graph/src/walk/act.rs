@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use rye_executor::Run;
+use rye_executor::RunContext;
 use rye_items::ItemId;
 use rye_items::metadata::Effect;
 use serde_json::Value;
 
 use super::{Begun, Done, Walk, is_repeatable, words};
 use crate::cache::Cache;
-use crate::dispatch::{Dispatch, Known, ToolCall};
-use crate::event::{Event, NodeError, Outcome};
+use crate::dispatch::{Dispatcher, ToolCall, ToolTraits};
+use crate::event::{Event, NodeError, NodeOutcome};
 use crate::model::{Action, Graph, Node, Retry};
 use crate::path::Scope;
 use crate::permission;
@@ -40,7 +40,7 @@ impl<'g> Walk<'g> {
             Err(error) => return Ok(Done::of(Err(error), Effect::Pure)),
         };
         let known = if self.journal.is_some() || node.cache {
-            match self.dispatch.look(&ready.item) {
+            match self.dispatch.traits(&ready.item) {
                 Ok(known) => Some(known),
                 Err(error) => return Ok(Done::of(Err(error), Effect::Pure)),
             }
@@ -53,7 +53,7 @@ impl<'g> Walk<'g> {
         {
             self.begin(node, Effect::Pure, begun)?;
             let mut done = Done::of(Ok(result), Effect::Pure);
-            done.outcome = Outcome::Cached;
+            done.outcome = NodeOutcome::Cached;
             return Ok(done);
         }
         let effect = known.as_ref().map_or(Effect::AtMostOnce, effect);
@@ -77,7 +77,7 @@ impl<'g> Walk<'g> {
         &self,
         node: &Node,
         ready: &Ready,
-        known: Option<&Known>,
+        known: Option<&ToolTraits>,
     ) -> Option<String> {
         let hash = known?.hash.filter(|_| node.cache)?;
         Some(Cache::key(
@@ -93,7 +93,7 @@ impl<'g> Walk<'g> {
         &mut self,
         node: &Node,
         ready: Ready,
-        known: Option<&Known>,
+        known: Option<&ToolTraits>,
     ) -> Result<Result<Value, NodeError>, RecordError> {
         let run = self.child(known, "");
         let Ready {
@@ -127,10 +127,10 @@ impl<'g> Walk<'g> {
     }
 
     /// The name of the run of a graph that this step calls, or a `part` of it.
-    pub(super) fn child(&self, known: Option<&Known>, part: &str) -> Option<Run> {
+    pub(super) fn child(&self, known: Option<&ToolTraits>, part: &str) -> Option<RunContext> {
         let journal = self.journal.as_ref()?;
         known.filter(|known| known.is_graph)?;
-        Some(Run {
+        Some(RunContext {
             id: format!("{}.{}{part}", journal.run(), self.steps),
             depth: self.depth + 1,
         })
@@ -138,7 +138,7 @@ impl<'g> Walk<'g> {
 }
 
 /// Whether something of a tool may be repeated: a graph goes on where it was.
-pub(super) fn effect(known: &Known) -> Effect {
+pub(super) fn effect(known: &ToolTraits) -> Effect {
     if known.is_graph {
         Effect::Idempotent
     } else {
@@ -159,7 +159,7 @@ pub(super) fn ready(graph: &Graph, action: &Action, scope: &Scope<'_>) -> Result
     if !graph.permissions.iter().any(|it| it.covers(&needed)) {
         let message = format!("no permission of the graph covers the call of {item}");
         let hint = format!("permissions: [\"{needed}\"]");
-        return Err(NodeError::new("not_permitted", message).hint(hint));
+        return Err(NodeError::new("not_permitted", message).with_hint(hint));
     }
     let params = match action.params.fill(scope) {
         Value::Null => Value::Object(serde_json::Map::new()),
@@ -174,11 +174,11 @@ pub(super) fn ready(graph: &Graph, action: &Action, scope: &Scope<'_>) -> Result
 }
 
 /// Each attempt of a graph is a run of its own.
-fn attempt_of(run: Option<Run>, attempt: u32) -> Option<Run> {
+fn attempt_of(run: Option<RunContext>, attempt: u32) -> Option<RunContext> {
     let run = run?;
     Some(match attempt {
         1 => run,
-        _ => Run {
+        _ => RunContext {
             id: format!("{}-try{attempt}", run.id),
             depth: run.depth,
         },
@@ -206,10 +206,10 @@ pub(super) async fn pause(time: Duration) {
 
 /// The call of an item of a foreach, as often as the node says.
 pub(super) async fn call_often(
-    dispatch: &dyn Dispatch,
+    dispatch: &dyn Dispatcher,
     retry: Retry,
     ready: Ready,
-    run: Option<Run>,
+    run: Option<RunContext>,
 ) -> Result<Value, NodeError> {
     let Ready {
         item,

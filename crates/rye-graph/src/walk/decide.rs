@@ -12,8 +12,8 @@ use rye_protocol::{
 use serde_json::{Map, Value, json};
 
 use super::{Begun, Done, Walk};
-use crate::event::{Event, NodeError, Outcome};
-use crate::gates::{self, QUESTION, Question};
+use crate::event::{Event, NodeError, NodeOutcome};
+use crate::gates::{self, GateFile, QUESTION};
 use crate::model::{Decision, Node};
 use crate::path::Scope;
 use crate::record::RecordError;
@@ -104,7 +104,7 @@ impl<'g> Walk<'g> {
             Wanted::Given(value) => Some(Done::of(Ok(value), effect)),
             Wanted::Nothing => {
                 let mut done = Done::of(Err(unknown()), effect);
-                done.outcome = Outcome::Interrupted;
+                done.outcome = NodeOutcome::Interrupted;
                 Some(done)
             }
         })
@@ -138,7 +138,7 @@ impl<'g> Walk<'g> {
     pub(super) fn ask(
         &mut self,
         asked: &Asked,
-    ) -> Result<Result<Question, NodeError>, RecordError> {
+    ) -> Result<Result<GateFile, NodeError>, RecordError> {
         let Some(journal) = &self.journal else {
             let message = "a decision needs a run that is written down";
             return Ok(Err(NodeError::new("no_record", message)));
@@ -153,21 +153,21 @@ impl<'g> Walk<'g> {
             let known = self.before.gates.iter().find(|it| it.id == gate.id);
             let Some(former) = known
                 .cloned()
-                .or_else(|| Question::asked(&folder, &gate.id))
+                .or_else(|| GateFile::asked(&folder, &gate.id))
             else {
                 break;
             };
             if again::is_same(&former, &gate) {
                 // From the record it has the deadline that it had.
                 if known.is_some_and(|known| known.context.contains_key(QUESTION)) {
-                    return Ok(Ok(Question::ask(&folder, former)?));
+                    return Ok(Ok(GateFile::ask(&folder, former)?));
                 }
                 break;
             }
             self.take_back(&folder, &former)?;
             gate = again::changed(&first, &former, round);
         }
-        let question = Question::ask(&folder, gate.clone());
+        let question = GateFile::ask(&folder, gate.clone());
         let question = match (question, &mut self.journal) {
             (Err(error), Some(journal)) => return Err(journal.broke(error)),
             (question, _) => question?,
@@ -183,7 +183,7 @@ impl<'g> Walk<'g> {
 
     /// Nobody is to answer any more what is not asked.
     fn take_back(&mut self, folder: &Path, former: &Gate) -> Result<(), RecordError> {
-        let status = Question::of(folder, former.clone()).withdraw("changed")?;
+        let status = GateFile::of(folder, former.clone()).withdraw("changed")?;
         let is_known = |it: &Gate| it.id == former.id;
         if self.before.gates.iter().any(is_known) {
             let gate = former.id.clone();
@@ -195,7 +195,7 @@ impl<'g> Walk<'g> {
     /// Writes down how a question ended.
     pub(super) fn heard(
         &mut self,
-        question: &Question,
+        question: &GateFile,
         status: GateStatus,
     ) -> Result<Resolution, NodeError> {
         let gate = question.gate.id.clone();

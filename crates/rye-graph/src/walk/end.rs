@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Ended, Walk};
-use crate::event::{Event, NodeError, Status};
+use super::{RunResult, Walk};
+use crate::event::{Event, NodeError, RunStatus};
 use crate::model::{Moment, Node};
 use crate::record::RecordError;
 
@@ -15,28 +15,31 @@ impl Walk<'_> {
         Value::Object(own.collect())
     }
 
-    pub(super) async fn complete(mut self, output: Option<Value>) -> Result<Ended, RecordError> {
+    pub(super) async fn complete(
+        mut self,
+        output: Option<Value>,
+    ) -> Result<RunResult, RecordError> {
         self.hooks(Moment::GraphCompleted, None).await?;
         let output = output.unwrap_or_else(|| self.visible_state());
         if self.journal.is_some() {
             self.snapshot()?;
             self.tell(Event::End {
-                status: Status::Completed,
+                status: RunStatus::Completed,
                 error: None,
                 output: Some(output.clone()),
                 node: None,
             });
             self.commit(true)?;
         }
-        Ok(self.ended(Status::Completed, output, None, None))
+        Ok(self.ended(RunStatus::Completed, output, None, None))
     }
 
     pub(super) fn stop(
         mut self,
-        status: Status,
+        status: RunStatus,
         error: Option<NodeError>,
         node: Option<&Node>,
-    ) -> Result<Ended, RecordError> {
+    ) -> Result<RunResult, RecordError> {
         let node = node.map(|node| node.name.clone());
         if self.journal.is_some() {
             self.snapshot()?;
@@ -54,12 +57,12 @@ impl Walk<'_> {
 
     fn ended(
         self,
-        status: Status,
+        status: RunStatus,
         output: Value,
         error: Option<NodeError>,
         node: Option<String>,
-    ) -> Ended {
-        Ended {
+    ) -> RunResult {
+        RunResult {
             status,
             output,
             error,

@@ -15,9 +15,9 @@ use serde_json::Value;
 use super::act::{self, Ready};
 use super::decide::{Wanted, cut_short, unknown, wanted};
 use super::{Begun, Done, Walk, is_repeatable};
-use crate::dispatch::Known;
+use crate::dispatch::ToolTraits;
 use crate::event::{Event, NodeError};
-use crate::gates::Question;
+use crate::gates::GateFile;
 use crate::model::{Foreach, Node, fixed_item};
 use crate::path::Scope;
 use crate::record::{ItemState, RecordError};
@@ -33,14 +33,14 @@ enum Heard {
     /// What came of it, and the name to keep that under.
     Given(Given, Option<String>),
     /// What a person wants done about it.
-    Said(Box<Question>, Result<GateStatus, RecordError>),
+    Said(Box<GateFile>, Result<GateStatus, RecordError>),
 }
 
 /// The items of a foreach.
 struct Items<'w> {
     all: &'w [Value],
     /// The tool, where all of them call the same.
-    known: Option<Known>,
+    known: Option<ToolTraits>,
     /// Whether they may be repeated, where that tool does not say for each.
     effect: Effect,
     open: VecDeque<usize>,
@@ -54,7 +54,7 @@ struct Items<'w> {
 /// A call of an item that is to be made.
 struct Next {
     ready: Ready,
-    known: Option<Known>,
+    known: Option<ToolTraits>,
     key: Option<String>,
 }
 
@@ -74,7 +74,7 @@ impl<'g> Walk<'g> {
             return Ok(Done::of(Err(error), Effect::Pure));
         };
         let known = match fixed_item(&foreach.action).map(str::parse) {
-            Some(Ok(item)) if self.must_look(node) => match self.dispatch.look(&item) {
+            Some(Ok(item)) if self.must_look(node) => match self.dispatch.traits(&item) {
                 Ok(known) => Some(known),
                 Err(error) => return Ok(Done::of(Err(error), Effect::Pure)),
             },
@@ -202,7 +202,7 @@ impl<'g> Walk<'g> {
         self.warn(node, missing);
         let ready = ready?;
         let known = if items.known.is_none() && self.must_look(node) {
-            Some(self.dispatch.look(&ready.item)?)
+            Some(self.dispatch.traits(&ready.item)?)
         } else {
             None
         };

@@ -78,7 +78,7 @@ impl Walk<'_> {
         let scope = Scope::new(&self.state, &self.inputs).result(about);
         let ready = act::ready(self.graph, &hook.action, &scope);
         let known = match (&ready, &self.journal) {
-            (Ok(ready), Some(_)) => self.dispatch.look(&ready.item).ok(),
+            (Ok(ready), Some(_)) => self.dispatch.traits(&ready.item).ok(),
             _ => None,
         };
         let effect = known.as_ref().map_or(Effect::AtMostOnce, act::effect);

@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde_json::{Map, Value, json};
 
 use super::{Done, LAST_ERROR, Walk, is_repeatable};
-use crate::event::{Event, NodeError, Outcome};
+use crate::event::{Event, NodeError, NodeOutcome};
 use crate::model::{Moment, Node, Policy};
 use crate::path::Scope;
 use crate::record::RecordError;
@@ -37,7 +37,7 @@ impl<'g> Walk<'g> {
             let missing = scope.missing.into_inner();
             self.warn(node, missing);
             if let Err(error) = self.weigh(&set) {
-                (outcome, result) = (Outcome::Failed, Err(error));
+                (outcome, result) = (NodeOutcome::Failed, Err(error));
                 set.clear();
             }
         }
@@ -75,7 +75,7 @@ impl<'g> Walk<'g> {
                 output: output.clone(),
                 next: next.as_ref().ok().and_then(|next| next.map(name)),
                 fatal: next.is_err(),
-                took_us: u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX),
+                duration_us: u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX),
             };
             self.tell(event);
             self.must_sync |= must_sync;
@@ -132,7 +132,7 @@ impl<'g> Walk<'g> {
                 LARGEST_STATE >> 20
             );
             return Err(NodeError::new("state_too_large", message)
-                .hint("keep what is large in a file, and its name in the state"));
+                .with_hint("keep what is large in a file, and its name in the state"));
         }
         self.sizes.extend(sizes);
         self.size = size;

@@ -2,8 +2,8 @@
 
 use rye_items::metadata::Effect;
 
-use super::{Begun, Walk, Watcher, is_repeatable};
-use crate::event::{Event, Line};
+use super::{Begun, EventListener, Walk, is_repeatable};
+use crate::event::{Event, JournalLine};
 use crate::model::Node;
 use crate::record::RecordError;
 
@@ -41,8 +41,8 @@ impl Walk<'_> {
     }
 
     /// Tells whoever wants to know.
-    pub(crate) fn told(&self, line: &Line) {
-        if let Some(Watcher(tell)) = &self.watcher {
+    pub(crate) fn told(&self, line: &JournalLine) {
+        if let Some(EventListener(tell)) = &self.watcher {
             tell(line);
         }
     }

@@ -6,11 +6,11 @@ use std::sync::Mutex;
 
 use lillux::Hash;
 use lillux::keys::{PublicKey, SigningKey};
-use rye_executor::Run;
-use rye_executor::primitive::Failed;
+use rye_executor::RunContext;
+use rye_executor::primitive::CallFailure;
 use rye_graph::{
-    Dispatch, Ended, Graph, Known, Later, NodeError, Runs, Standing, Status, ToolCall, Trusting,
-    Verdict, Writing, walk_written,
+    DispatchFuture, Dispatcher, Graph, JournalOptions, NodeError, RunResult, RunState, RunStatus,
+    RunStore, ToolCall, ToolTraits, TrustPolicy, VerifyReport, run_journaled,
 };
 use rye_items::ItemId;
 use rye_items::metadata::Effect;
@@ -21,16 +21,16 @@ use serde_json::{Value, json};
 #[derive(Default)]
 struct Echo(Mutex<Vec<Value>>);
 
-impl Dispatch for Echo {
-    fn look(&self, _: &ItemId) -> Result<Known, NodeError> {
-        Ok(Known {
+impl Dispatcher for Echo {
+    fn traits(&self, _: &ItemId) -> Result<ToolTraits, NodeError> {
+        Ok(ToolTraits {
             effect: Effect::Pure,
             is_graph: false,
             hash: None,
         })
     }
 
-    fn call(&self, call: ToolCall) -> Later<'_, Result<Value, NodeError>> {
+    fn call(&self, call: ToolCall) -> DispatchFuture<'_> {
         self.0.lock().unwrap().push(call.params.clone());
         Box::pin(async move { Ok(call.params["n"].clone()) })
     }
@@ -47,23 +47,23 @@ config:
             action: { item_id: echo, params: { n: "${n}" } } }
     end: { type: return, output: { one: "${state.one}", all: "${state.all}" } }
 "#;
-    Graph::read(text.as_bytes()).unwrap().graph.unwrap()
+    Graph::parse(text.as_bytes()).unwrap().graph.unwrap()
 }
 
-async fn walked(project: &Path, key: Option<SigningKey>) -> Result<Ended, Failed> {
-    let writing = Writing {
-        run: Some(Run {
+async fn walked(project: &Path, key: Option<SigningKey>) -> Result<RunResult, CallFailure> {
+    let writing = JournalOptions {
+        run: Some(RunContext {
             id: "run".to_owned(),
             depth: 0,
         }),
         key,
-        ..Writing::default()
+        ..JournalOptions::default()
     };
-    walk_written(&graph(), &Echo::default(), json!({}), project, writing).await
+    run_journaled(&graph(), &Echo::default(), json!({}), project, writing).await
 }
 
-fn verified(project: &Path, key: &PublicKey) -> Verdict {
-    let runs = Runs::of(project);
+fn verified(project: &Path, key: &PublicKey) -> VerifyReport {
+    let runs = RunStore::new(project);
     let found = runs.find("run").unwrap();
     found.verify(&runs, &Only(key.clone())).unwrap()
 }
@@ -72,7 +72,7 @@ fn verified(project: &Path, key: &PublicKey) -> Verdict {
 #[derive(Debug)]
 struct Only(PublicKey);
 
-impl Trusting for Only {
+impl TrustPolicy for Only {
     fn key(&self, name: &str) -> Option<PublicKey> {
         let is_it = self.0.fingerprint().to_string() == name;
         is_it.then(|| self.0.clone())
@@ -110,7 +110,7 @@ fn unsigned(record: &str) -> String {
 async fn a_record_that_is_cut_anywhere_goes_on_to_the_same_end() {
     let folder = tempfile::tempdir().unwrap();
     let whole = walked(folder.path(), None).await.unwrap();
-    let path = Runs::of(folder.path()).find("run").unwrap().events();
+    let path = RunStore::new(folder.path()).find("run").unwrap().events();
     let bytes = fs::read(&path).unwrap();
     // Every byte of the last lines, and some of the first, which is the longest.
     let cuts = (0..bytes.len()).filter(|cut| cut % 41 == 0 || bytes[*cut] == b'\n');
@@ -121,9 +121,13 @@ async fn a_record_that_is_cut_anywhere_goes_on_to_the_same_end() {
         let again = walked(folder.path(), None).await;
         let again = again.unwrap_or_else(|failed| panic!("cut at {cut}: {failed:?}"));
         assert_eq!(again.output, whole.output, "cut at {cut}");
-        assert_eq!(again.status, Status::Completed);
-        let run = Runs::of(folder.path()).find("run").unwrap().read().unwrap();
-        assert_eq!(run.standing(), Standing::Ended(Status::Completed));
+        assert_eq!(again.status, RunStatus::Completed);
+        let run = RunStore::new(folder.path())
+            .find("run")
+            .unwrap()
+            .read()
+            .unwrap();
+        assert_eq!(run.state(), RunState::Ended(RunStatus::Completed));
     }
 }
 
@@ -133,10 +137,10 @@ async fn a_record_that_is_altered_anywhere_is_found_out() {
     let key = SigningKey::generate().unwrap();
     let public = key.public().clone();
     walked(folder.path(), Some(key)).await.unwrap();
-    let verdict = verified(folder.path(), &public);
-    assert_eq!((verdict.faults.len(), verdict.open), (0, 0), "{verdict:?}");
-    assert!(verdict.signed >= 3 && verdict.snapshots == 1, "{verdict:?}");
-    let path = Runs::of(folder.path()).find("run").unwrap().events();
+    let report = verified(folder.path(), &public);
+    assert_eq!((report.findings.len(), report.open), (0, 0), "{report:?}");
+    assert!(report.signed >= 3 && report.snapshots == 1, "{report:?}");
+    let path = RunStore::new(folder.path()).find("run").unwrap().events();
     let bytes = fs::read(&path).unwrap();
     let numbers = (0..bytes.len()).filter(|at| bytes[*at].is_ascii_digit());
     for at in numbers.step_by(17).collect::<Vec<_>>() {
@@ -146,21 +150,21 @@ async fn a_record_that_is_altered_anywhere_is_found_out() {
             continue;
         }
         fs::write(&path, &altered).unwrap();
-        let verdict = verified(folder.path(), &public);
-        assert!(!verdict.faults.is_empty(), "byte {at} of the record");
+        let report = verified(folder.path(), &public);
+        assert!(!report.findings.is_empty(), "byte {at} of the record");
     }
     let lines: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
     for gone in 0..lines.len() - 1 {
         let mut fewer = lines.clone();
         fewer.remove(gone);
         fs::write(&path, fewer.concat()).unwrap();
-        let verdict = verified(folder.path(), &public);
-        assert!(!verdict.faults.is_empty(), "line {gone} is gone");
+        let report = verified(folder.path(), &public);
+        assert!(!report.findings.is_empty(), "line {gone} is gone");
     }
     // The same record under a key that nobody trusts.
     fs::write(&path, &bytes).unwrap();
     let other = SigningKey::generate().unwrap();
-    assert!(!verified(folder.path(), other.public()).faults.is_empty());
+    assert!(!verified(folder.path(), other.public()).findings.is_empty());
 }
 
 #[tokio::test]
@@ -168,7 +172,7 @@ async fn a_signed_record_that_is_cut_anywhere_goes_on_to_the_same_end() {
     let folder = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();
     let whole = walked(folder.path(), Some(again(&key))).await.unwrap();
-    let path = Runs::of(folder.path()).find("run").unwrap().events();
+    let path = RunStore::new(folder.path()).find("run").unwrap().events();
     let bytes = fs::read(&path).unwrap();
     let cuts = (0..bytes.len()).filter(|cut| cut % 41 == 0 || bytes[*cut] == b'\n');
     for cut in cuts.collect::<Vec<_>>() {
@@ -178,8 +182,8 @@ async fn a_signed_record_that_is_cut_anywhere_goes_on_to_the_same_end() {
             let ended = walked(folder.path(), Some(again(&key))).await;
             let ended = ended.unwrap_or_else(|failed| panic!("cut at {cut}: {failed:?}"));
             assert_eq!(ended.output, whole.output, "cut at {cut}");
-            let verdict = verified(folder.path(), key.public());
-            assert_eq!((verdict.faults.len(), verdict.open), (0, 0), "{verdict:?}");
+            let report = verified(folder.path(), key.public());
+            assert_eq!((report.findings.len(), report.open), (0, 0), "{report:?}");
         }
     }
 }
@@ -189,11 +193,11 @@ async fn what_nobody_signed_is_never_gone_on_with() {
     let folder = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();
     walked(folder.path(), Some(again(&key))).await.unwrap();
-    let found = Runs::of(folder.path()).find("run").unwrap();
+    let found = RunStore::new(folder.path()).find("run").unwrap();
     let whole = fs::read_to_string(found.events()).unwrap();
     let faults = |record: &str| {
         fs::write(found.events(), record).unwrap();
-        verified(folder.path(), key.public()).faults
+        verified(folder.path(), key.public()).findings
     };
     // Emptied, or cut where a signature is, though a later state is known.
     let part: String = whole.split_inclusive('\n').take(3).collect();
@@ -208,7 +212,7 @@ async fn what_nobody_signed_is_never_gone_on_with() {
     assert_eq!(faults(&whole), []);
     // Without its signatures, by whoever can write there.
     let bare = unsigned(&part);
-    assert!(faults(&bare)[0].why.starts_with("nobody signed it"));
+    assert!(faults(&bare)[0].message.starts_with("nobody signed it"));
     let failed = walked(folder.path(), Some(again(&key))).await.unwrap_err();
     assert_eq!(failed.code, "record_unsigned", "{failed:?}");
     // With the signatures of a stranger.
@@ -220,14 +224,14 @@ async fn what_nobody_signed_is_never_gone_on_with() {
     let elsewhere = folder.path().join(".ai/state/graphs/other");
     fs::create_dir(&elsewhere).unwrap();
     fs::write(elsewhere.join("events.jsonl"), &part).unwrap();
-    let runs = Runs::of(folder.path());
+    let runs = RunStore::new(folder.path());
     let moved = runs
         .find("other")
         .unwrap()
         .verify(&runs, &Only(key.public().clone()));
-    assert!(moved.unwrap().faults[0].why.contains("another run"));
+    assert!(moved.unwrap().findings[0].message.contains("another run"));
     // Lines that no signature stands for are as if they had never been written.
-    let step = json!({ "type": "step", "step": 1, "node": "one", "outcome": "done", "set": { "one": 99 }, "next": "end", "took_us": 1 });
+    let step = json!({ "type": "step", "step": 1, "node": "one", "outcome": "done", "set": { "one": 99 }, "next": "end", "duration_us": 1 });
     let signed: String = whole.split_inclusive('\n').take(2).collect();
     fs::write(
         found.events(),
@@ -237,27 +241,27 @@ async fn what_nobody_signed_is_never_gone_on_with() {
     assert_eq!(verified(folder.path(), key.public()).open, 1);
     let ended = walked(folder.path(), Some(again(&key))).await.unwrap();
     assert_eq!(ended.output, json!({ "one": 1, "all": [1, 2, 3] }));
-    assert_eq!(verified(folder.path(), key.public()).faults, []);
+    assert_eq!(verified(folder.path(), key.public()).findings, []);
     // Those that every walker signs were added by somebody else.
     let end = json!({ "type": "end", "status": "failed", "node": "one" });
     let added = format!("{signed}{}", forged(&signed, &end));
     fs::remove_file(found.folder().join("snapshot")).unwrap();
-    assert!(faults(&added)[0].why.starts_with("it was added"));
+    assert!(faults(&added)[0].message.starts_with("it was added"));
 }
 
 /// The same tool, which must not be called twice.
 struct Once(Echo);
 
-impl Dispatch for Once {
-    fn look(&self, item: &ItemId) -> Result<Known, NodeError> {
+impl Dispatcher for Once {
+    fn traits(&self, item: &ItemId) -> Result<ToolTraits, NodeError> {
         let effect = Effect::AtMostOnce;
-        Ok(Known {
+        Ok(ToolTraits {
             effect,
-            ..self.0.look(item)?
+            ..self.0.traits(item)?
         })
     }
 
-    fn call(&self, call: ToolCall) -> Later<'_, Result<Value, NodeError>> {
+    fn call(&self, call: ToolCall) -> DispatchFuture<'_> {
         self.0.call(call)
     }
 }
@@ -267,7 +271,7 @@ async fn of_an_item_that_unsigned_lines_tell_of_nobody_knows_whether_it_was_done
     let folder = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();
     walked(folder.path(), Some(again(&key))).await.unwrap();
-    let found = Runs::of(folder.path()).find("run").unwrap();
+    let found = RunStore::new(folder.path()).find("run").unwrap();
     let whole = fs::read_to_string(found.events()).unwrap();
     let is_begun = |line: &&str| line.contains("\"node\":\"each\"");
     let before = whole.lines().position(|line| is_begun(&line)).unwrap();
@@ -280,17 +284,17 @@ async fn of_an_item_that_unsigned_lines_tell_of_nobody_knows_whether_it_was_done
     );
     fs::write(found.events(), record).unwrap();
     fs::remove_file(found.folder().join("snapshot")).unwrap();
-    let writing = Writing {
-        run: Some(Run {
+    let writing = JournalOptions {
+        run: Some(RunContext {
             id: "run".to_owned(),
             depth: 0,
         }),
         key: Some(again(&key)),
-        ..Writing::default()
+        ..JournalOptions::default()
     };
     let tool = Once(Echo::default());
     let graph = graph();
-    let ended = walk_written(&graph, &tool, json!({}), folder.path(), writing);
+    let ended = run_journaled(&graph, &tool, json!({}), folder.path(), writing);
     let ended = ended.await.unwrap();
     let all = &ended.state["all"];
     assert_eq!(all[0]["code"], "interrupted", "{all}");
@@ -307,20 +311,24 @@ async fn a_run_that_the_disk_stopped_has_failed_with_that_and_goes_on() {
     fs::create_dir_all(store.parent().unwrap()).unwrap();
     fs::write(&store, "in the way").unwrap();
     walked(folder.path(), Some(again(&key))).await.unwrap_err();
-    let run = Runs::of(folder.path()).find("run").unwrap().read().unwrap();
-    assert_eq!(run.standing(), Standing::Ended(Status::Failed));
+    let run = RunStore::new(folder.path())
+        .find("run")
+        .unwrap()
+        .read()
+        .unwrap();
+    assert_eq!(run.state(), RunState::Ended(RunStatus::Failed));
     assert!(run.error().unwrap().message.contains("store"), "{run:?}");
     fs::remove_file(&store).unwrap();
     let ended = walked(folder.path(), Some(again(&key))).await.unwrap();
-    assert_eq!(ended.status, Status::Completed);
-    assert_eq!(verified(folder.path(), key.public()).faults, []);
+    assert_eq!(ended.status, RunStatus::Completed);
+    assert_eq!(verified(folder.path(), key.public()).findings, []);
 }
 
 #[tokio::test]
 async fn two_processes_do_not_walk_one_run() {
     let folder = tempfile::tempdir().unwrap();
     walked(folder.path(), None).await.unwrap();
-    let found = Runs::of(folder.path()).find("run").unwrap();
+    let found = RunStore::new(folder.path()).find("run").unwrap();
     let lines = fs::read_to_string(found.events()).unwrap();
     let first: String = lines.split_inclusive('\n').take(3).collect();
     fs::write(found.events(), first).unwrap();
@@ -343,19 +351,19 @@ config:
     one: { type: foreach, over: "${inputs.none}", action: { item_id: echo }, on_error: two }
     two: { action: { item_id: "${inputs.tool}" } }
 "#;
-    let graph = Graph::read(text.as_bytes()).unwrap().graph.unwrap();
+    let graph = Graph::parse(text.as_bytes()).unwrap().graph.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let tool = Echo::default();
-    let ended = walk_written(
+    let ended = run_journaled(
         &graph,
         &tool,
         json!({ "tool": "other" }),
         folder.path(),
-        Writing::default(),
+        JournalOptions::default(),
     );
     let ended = ended.await.unwrap();
-    assert_eq!((ended.status, ended.steps), (Status::Failed, 2));
-    let runs = Runs::of(folder.path());
+    assert_eq!((ended.status, ended.steps), (RunStatus::Failed, 2));
+    let runs = RunStore::new(folder.path());
     let run = runs.all().unwrap().remove(0).read().unwrap();
     assert_eq!(run.steps(), 2);
     assert_eq!(run.node(), Some("two"));

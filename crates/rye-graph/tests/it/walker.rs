@@ -3,7 +3,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rye_graph::{Dispatch, Ended, Graph, Known, Later, Limits, NodeError, Status, ToolCall, walk};
+use rye_graph::{
+    DispatchFuture, Dispatcher, Graph, Limits, NodeError, RunResult, RunStatus, ToolCall,
+    ToolTraits, run_in_memory,
+};
 use rye_items::{ItemId, metadata::Effect};
 use serde_json::{Value, json};
 
@@ -17,16 +20,16 @@ struct Tools {
     most: AtomicUsize,
 }
 
-impl Dispatch for Tools {
-    fn look(&self, _: &ItemId) -> Result<Known, NodeError> {
-        Ok(Known {
+impl Dispatcher for Tools {
+    fn traits(&self, _: &ItemId) -> Result<ToolTraits, NodeError> {
+        Ok(ToolTraits {
             effect: Effect::Pure,
             is_graph: false,
             hash: None,
         })
     }
 
-    fn call(&self, call: ToolCall) -> Later<'_, Result<Value, NodeError>> {
+    fn call(&self, call: ToolCall) -> DispatchFuture<'_> {
         let (name, params) = (call.item.to_string(), call.params);
         self.calls
             .lock()
@@ -61,27 +64,27 @@ fn graph(nodes: &str, more: &str) -> Graph {
     let text = format!(
         "permissions: [\"rye.execute.tool.*\"]\nconfig:\n  start: a\n{more}\n  nodes:\n{nodes}"
     );
-    let reading = Graph::read(text.as_bytes()).unwrap();
+    let reading = Graph::parse(text.as_bytes()).unwrap();
     let problems = reading.problems;
     reading
         .graph
         .unwrap_or_else(|| panic!("{problems:?}\n{text}"))
 }
 
-async fn walked(nodes: &str, more: &str, inputs: Value) -> (Ended, Tools) {
+async fn walked(nodes: &str, more: &str, inputs: Value) -> (RunResult, Tools) {
     let tools = Tools::default();
-    let ended = walk(&graph(nodes, more), &tools, inputs, Limits::default()).await;
+    let ended = run_in_memory(&graph(nodes, more), &tools, inputs, Limits::default()).await;
     (ended, tools)
 }
 
 #[tokio::test]
 async fn a_call_names_the_parameters_that_contain_values() {
     struct Names(Mutex<Vec<Vec<String>>>);
-    impl Dispatch for Names {
-        fn look(&self, item: &ItemId) -> Result<Known, NodeError> {
-            Tools::default().look(item)
+    impl Dispatcher for Names {
+        fn traits(&self, item: &ItemId) -> Result<ToolTraits, NodeError> {
+            Tools::default().traits(item)
         }
-        fn call(&self, call: ToolCall) -> Later<'_, Result<Value, NodeError>> {
+        fn call(&self, call: ToolCall) -> DispatchFuture<'_> {
             self.0.lock().unwrap().push(call.interpolated);
             Box::pin(async { Ok(json!({})) })
         }
@@ -92,7 +95,7 @@ async fn a_call_names_the_parameters_that_contain_values() {
                  c: { type: foreach, over: [1], as: n, action: { item_id: echo, params: { n: \"${n}\" } } }\n";
     let names = Names(Mutex::default());
     let inputs = json!({"d": "x", "all": {"p": 1}});
-    walk(&graph(nodes, ""), &names, inputs, Limits::default()).await;
+    run_in_memory(&graph(nodes, ""), &names, inputs, Limits::default()).await;
     let names = names.0.into_inner().unwrap();
     assert_eq!(names, [vec!["x", "z"], vec!["p"], vec!["n"]]);
 }
@@ -109,7 +112,7 @@ async fn results_are_assigned_edges_are_chosen_and_the_output_returned() {
     assert_eq!(ended.output, json!({"size": "big", "n": 5}));
     let (ended, _) = walked(nodes, "", json!({"n": 1})).await;
     assert_eq!(ended.output, json!({"size": "small"}));
-    assert_eq!((ended.status, ended.steps), (Status::Completed, 2));
+    assert_eq!((ended.status, ended.steps), (RunStatus::Completed, 2));
 }
 
 #[tokio::test]
@@ -122,7 +125,7 @@ async fn a_loop_ends_by_its_condition_and_at_max_steps_with_its_state() {
     let (ended, _) = walked(nodes, "", json!({})).await;
     assert_eq!(ended.output, json!("xxxx"));
     let (ended, _) = walked(nodes, "  max_steps: 2", json!({})).await;
-    assert_eq!(ended.status, Status::Limit);
+    assert_eq!(ended.status, RunStatus::Limit);
     assert_eq!(ended.state["s"], "xx");
     assert_eq!(ended.node.as_deref(), Some("a"));
 }
@@ -142,10 +145,13 @@ async fn errors_go_to_the_node_that_sees_to_them_then_to_the_policy() {
     let (ended, _) = walked(plain, "", json!({})).await;
     assert_eq!(
         (ended.status, ended.node.as_deref()),
-        (Status::Failed, Some("a"))
+        (RunStatus::Failed, Some("a"))
     );
     let (ended, _) = walked(plain, "  on_error: continue", json!({})).await;
-    assert_eq!((ended.status, ended.output), (Status::Completed, json!(1)));
+    assert_eq!(
+        (ended.status, ended.output),
+        (RunStatus::Completed, json!(1))
+    );
 }
 
 #[tokio::test]
@@ -157,7 +163,7 @@ async fn a_call_is_tried_again_as_often_as_the_node_says() {
     assert_eq!(tools.calls.lock().unwrap().len(), 3);
     let nodes = nodes.replace("max: 2", "max: 1");
     let (ended, tools) = walked(&nodes, "", json!({})).await;
-    assert_eq!(ended.status, Status::Failed);
+    assert_eq!(ended.status, RunStatus::Failed);
     assert_eq!(tools.calls.lock().unwrap().len(), 2);
 }
 
@@ -194,10 +200,10 @@ async fn a_foreach_keeps_order_and_bound_and_one_failure_loses_no_other() {
 async fn without_a_permission_nothing_runs_and_no_route_or_policy_helps() {
     let text = "permissions: [\"rye.execute.tool.echo\"]\nconfig: { start: a, on_error: continue, \
                 nodes: { a: { action: { item_id: \"${inputs.tool}\" }, on_error: b }, b: { type: return } } }";
-    let graph = Graph::read(text.as_bytes()).unwrap().graph.unwrap();
+    let graph = Graph::parse(text.as_bytes()).unwrap().graph.unwrap();
     let tools = Tools::default();
-    let ended = walk(&graph, &tools, json!({"tool": "fail"}), Limits::default()).await;
-    assert_eq!(ended.status, Status::Failed);
+    let ended = run_in_memory(&graph, &tools, json!({"tool": "fail"}), Limits::default()).await;
+    assert_eq!(ended.status, RunStatus::Failed);
     assert_eq!(ended.error.unwrap().code, "not_permitted");
     assert!(tools.calls.lock().unwrap().is_empty());
 }
@@ -244,10 +250,10 @@ async fn what_is_nothing_warns_and_single_steps_pause() {
         steps: Some(1),
         timeout: None,
     };
-    let ended = walk(&graph, &Tools::default(), json!({"name": 1}), limits).await;
+    let ended = run_in_memory(&graph, &Tools::default(), json!({"name": 1}), limits).await;
     assert_eq!(
         (ended.status, ended.node.as_deref()),
-        (Status::Paused, Some("c"))
+        (RunStatus::Paused, Some("c"))
     );
     assert_eq!(
         ended.warnings,

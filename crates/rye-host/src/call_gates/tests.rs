@@ -1,6 +1,6 @@
 use lillux::durable::Existing;
 use rye_engine::store::{Post, Posted};
-use rye_executor::Places;
+use rye_executor::Roots;
 use rye_items::OwnKeys;
 use rye_mcp::Component;
 use tempfile::TempDir;
@@ -28,10 +28,10 @@ fn copy(key: &SigningKey) -> SigningKey {
 }
 
 fn open(folder: &Path, key: Option<SigningKey>) -> CallGates {
-    let mut places = Places::new(folder.join("project"), folder.join("cache"));
-    places.user = Some(folder.join("user"));
+    let mut roots = Roots::new(folder.join("project"), folder.join("cache"));
+    roots.user = Some(folder.join("user"));
     let store = Sqlite::open(folder.join("sessions.db")).unwrap();
-    CallGates::new(store, Trusted::of(&places), key)
+    CallGates::new(store, Trusted::of(&roots), key)
 }
 
 fn call(chain: &str, parameters: Value) -> GatedCall {

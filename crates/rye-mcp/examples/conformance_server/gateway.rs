@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lillux::process::Supervisor;
-use rye_executor::{Executor, Places, Request};
+use rye_executor::{Executor, Request, Roots};
 use rye_items::{ItemKind, ItemRef, Library, Options, SYSTEM};
 use rye_mcp::{
     ApprovalChannel, CallDecision, GatedCall, Gateway, GatewayError, GatewayResult, ItemSummary,
@@ -20,10 +20,10 @@ pub(crate) struct System {
 
 impl System {
     pub(crate) fn new(folder: &Path, supervisor: Arc<Supervisor>) -> Self {
-        let places = Places::new(folder, folder.join("cache"));
+        let roots = Roots::new(folder, folder.join("cache"));
         Self {
             project: folder.to_owned(),
-            executor: Arc::new(Executor::new(places, supervisor)),
+            executor: Arc::new(Executor::new(roots, supervisor)),
         }
     }
 

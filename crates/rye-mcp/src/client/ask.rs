@@ -9,7 +9,7 @@ use rmcp::model::{
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
     FormElicitationCapability, InputRequest, InputRequiredResult, ProgressToken,
 };
-use rye_executor::mask::Masks;
+use rye_executor::redact::Masks;
 use serde_json::{Map, Value, json};
 
 /// A form that a server wants to be filled in.

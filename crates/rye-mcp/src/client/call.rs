@@ -9,8 +9,8 @@ use rmcp::model::{
     ClientRequest, JsonObject, PaginatedRequestParams, ProgressToken, RequestId, ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, ServiceError};
-use rye_executor::Listener;
-use rye_executor::mask::listening;
+use rye_executor::OutputListener;
+use rye_executor::redact::redacting_listener;
 use serde_json::Value;
 
 use super::ask::ElicitationHandler;
@@ -43,7 +43,7 @@ pub struct ToolCall {
     /// holds, and the start has its own.
     pub timeout: Option<Duration>,
     /// Who hears of its progress.
-    pub listener: Option<Listener>,
+    pub listener: Option<OutputListener>,
     /// Who can be asked what the server wants to know; else whoever the pool asks.
     pub asker: Option<Arc<dyn ElicitationHandler>>,
 }
@@ -174,7 +174,7 @@ impl Connection {
             is_answered: false,
         };
         if let Some(listener) = &call.listener {
-            let listener = listening(self.heard.masks(), listener.clone());
+            let listener = redacting_listener(self.heard.masks(), listener.clone());
             listeners.insert(handle.progress_token.clone(), listener);
         }
         let asker = call.asker.clone();

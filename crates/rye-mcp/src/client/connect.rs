@@ -13,8 +13,8 @@ use lillux::process::{Command, Environment, Supervisor};
 use rmcp::service::{ClientInitializeError, serve_client_with_lifecycle_and_ct};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
-use rye_executor::environment::minimal;
-use rye_executor::mask::Masks;
+use rye_executor::environment::minimal_variables;
+use rye_executor::redact::Masks;
 use rye_items::vault::Vault;
 use tokio_util::sync::CancellationToken;
 
@@ -131,7 +131,7 @@ impl Connector {
                         None => server.project.clone(),
                     })
                     .environment(Environment::Exact);
-                for (name, value) in minimal(&server.environment) {
+                for (name, value) in minimal_variables(&server.environment) {
                     process = process.env(name, value);
                 }
                 for (name, value) in &values.named {

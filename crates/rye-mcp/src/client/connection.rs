@@ -15,8 +15,8 @@ use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, NotificationContext, Peer, RequestContext,
     RoleClient, RunningService,
 };
-use rye_executor::Listener;
-use rye_executor::mask::Masks;
+use rye_executor::OutputListener;
+use rye_executor::redact::Masks;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -228,7 +228,7 @@ pub(super) struct Client {
     /// Who is asked what it wants to know.
     pub(super) askers: Askers,
     /// Who hears of the progress of a call.
-    pub(super) listeners: Mutex<HashMap<ProgressToken, Listener>>,
+    pub(super) listeners: Mutex<HashMap<ProgressToken, OutputListener>>,
     /// Whether the server's tools have changed since they were listed.
     pub(super) is_stale: AtomicBool,
 }
@@ -260,7 +260,7 @@ impl ClientHandler for Client {
     ) {
         let listeners = self.listeners.lock().await;
         if let Some(listener) = listeners.get(&progress.progress_token) {
-            listener.hear(Stream::Stderr, told(&progress).as_bytes());
+            listener.on_output(Stream::Stderr, told(&progress).as_bytes());
         }
     }
 

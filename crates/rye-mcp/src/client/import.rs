@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rye_executor::mask::looks_secret;
+use rye_executor::redact::is_secret_name;
 use rye_items::vault::SecretName;
 use serde_json::{Map, Value};
 
@@ -175,7 +175,7 @@ impl Reading<'_> {
                 name: secret,
             });
         }
-        if !looks_secret(name) || text.contains("${") || text.is_empty() {
+        if !is_secret_name(name) || text.contains("${") || text.is_empty() {
             return Ok(ConfigValue::Text(text));
         }
         let (prefix, value) = match text.split_once(' ') {

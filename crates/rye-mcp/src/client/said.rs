@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rye_executor::mask::Masks;
+use rye_executor::redact::Masks;
 
 /// How much of the end of standard error is kept.
 const KEPT: usize = 8 * 1024;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lillux::envelope::Secret;
-use rye_executor::mask::looks_secret;
+use rye_executor::redact::is_secret_name;
 use rye_items::vault::{SecretName, Vault};
 use serde_json::Value;
 
@@ -104,13 +104,13 @@ impl ConfigValue {
                                 format!("it needs the variable {name}, which is not set")
                             })?;
                             opened.text += value;
-                            if looks_secret(name) && value.len() >= SHORTEST {
+                            if is_secret_name(name) && value.len() >= SHORTEST {
                                 opened.secrets.push(Secret::new(value.into()));
                             }
                         }
                     }
                 }
-                if looks_secret(shown_as) && opened.text.len() >= SHORTEST {
+                if is_secret_name(shown_as) && opened.text.len() >= SHORTEST {
                     opened.secrets.push(Secret::new(opened.text.clone().into()));
                 }
                 Ok(opened)

@@ -1,17 +1,17 @@
 //! What a server's tool gave, as data. No I/O.
 
-use rye_executor::primitive::{Done, Failed};
+use rye_executor::primitive::{CallFailure, CallOutcome};
 use serde_json::{Map, Value, json};
 
 /// The result of `tools/call` as the result of a tool.
 ///
 /// What is structured is the data; else a single text that is a JSON object; else the
 /// texts, joined, and all contents where there are others than texts. Images and sounds stay as the server sent them.
-pub fn mapped(answer: Value) -> Done {
+pub fn mapped(answer: Value) -> CallOutcome {
     let Value::Object(mut answer) = answer else {
-        return Done {
-            failure: Some(Failed::new("mcp_protocol", "the result is no object")),
-            ..Done::default()
+        return CallOutcome {
+            failure: Some(CallFailure::new("mcp_protocol", "the result is no object")),
+            ..CallOutcome::default()
         };
     };
     let is_error = answer.get("isError").and_then(Value::as_bool) == Some(true);
@@ -28,16 +28,16 @@ pub fn mapped(answer: Value) -> Done {
             "" => "it said that it failed, and not why",
             said => said,
         };
-        Failed::new("tool_failed", said)
+        CallFailure::new("tool_failed", said)
     });
     let data = match structured {
         Some(structured) => structured,
         None => object(&contents).unwrap_or_else(|| plain(contents, &text)),
     };
-    Done {
+    CallOutcome {
         data,
         failure,
-        ..Done::default()
+        ..CallOutcome::default()
     }
 }
 

@@ -38,7 +38,7 @@ impl Server {
         }
         let background = ask.background && !ask.dry_run;
         let mut request = request(ask)?;
-        request.approval = Approval::Missing;
+        request.approval = Approval::None;
         let executor = self.shared.gateway.executor(&project)?;
         if background {
             return Box::pin(self.start(project, &executor, request)).await;
@@ -58,7 +58,7 @@ impl Server {
             };
             ran = Box::pin(self.run(&executor, request.clone(), context)).await?;
         }
-        let refused = |error| Envelope::refused(&request.tool, &error, start.elapsed());
+        let refused = |error| Envelope::from_error(&request.tool, &error, start.elapsed());
         Ok(told_envelope(&ran.unwrap_or_else(refused)))
     }
 
@@ -72,7 +72,7 @@ impl Server {
     ) -> Result<Result<Envelope, ExecuteError>, GatewayError> {
         let relay = Relay::of(&request.tool, self.level(context), context);
         request.listener = relay.as_ref().map(Relay::listener);
-        let mut trace = Trace::off();
+        let mut trace = Trace::disabled();
         // On the heap from the start: every future around it would move it as it moves.
         let work = Box::pin(executor.try_execute(request, &mut trace));
         let work = async {
@@ -105,7 +105,7 @@ impl Server {
         if envelope.status == Status::Error {
             return Ok(told_envelope(&envelope));
         }
-        if executor.asks_first(&request).unwrap_or(true) {
+        if executor.needs_approval(&request).unwrap_or(true) {
             let message = "what needs a person's approval is not started in the background";
             return Err(GatewayError::new("approval_required", message)
                 .hint("execute it without `async`, and the person is asked"));
@@ -213,7 +213,7 @@ fn printed(data: &Value) -> Option<String> {
 
 fn approval(answer: Answered) -> Result<Approval, GatewayError> {
     match answer {
-        Answered::Yes(hash) => Ok(Approval::OfChain(hash)),
+        Answered::Yes(hash) => Ok(Approval::ForChain(hash)),
         Answered::No => Err(GatewayError::new("approval_declined", DECLINED)),
     }
 }

@@ -11,7 +11,7 @@ use rmcp::RoleServer;
 use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam};
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RequestContext};
-use rye_executor::Listener;
+use rye_executor::OutputListener;
 use rye_items::ItemRef;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -63,9 +63,9 @@ impl Relay {
         })
     }
 
-    pub(super) fn listener(&self) -> Listener {
+    pub(super) fn listener(&self) -> OutputListener {
         let pieces = self.pieces.0.clone();
-        Listener::new(move |stream, bytes| {
+        OutputListener::new(move |stream, bytes| {
             let bytes = bytes.to_vec();
             let _ = pieces.try_send(Piece { stream, bytes });
         })

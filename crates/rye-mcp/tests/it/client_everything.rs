@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::support::{World, until};
-use rye_executor::Listener;
+use rye_executor::OutputListener;
 use rye_mcp::client::{ServerSpec, ToolCall};
 use serde_json::{Map, Value, json};
 
@@ -67,7 +67,7 @@ async fn everything(world: &World, server: &ServerSpec) {
     let heard = Arc::new(Mutex::new(String::new()));
     let long = arguments(json!({"duration": 0.3, "steps": 3}));
     let mut call = ToolCall::new("trigger-long-running-operation", long);
-    call.listener = Some(Listener::new({
+    call.listener = Some(OutputListener::new({
         let heard = Arc::clone(&heard);
         move |_, bytes| *heard.lock().unwrap() += std::str::from_utf8(bytes).unwrap()
     }));

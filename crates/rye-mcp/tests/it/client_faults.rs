@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::support::{World, until};
-use rye_executor::Listener;
+use rye_executor::OutputListener;
 use rye_mcp::client::{ClientErrorKind, ToolCall};
 use serde_json::{Map, json};
 
@@ -294,7 +294,7 @@ async fn progress_is_heard_in_order() {
     let server = world.server("well");
     let heard = Arc::new(Mutex::new(String::new()));
     let mut call = ToolCall::new("progress", Map::new());
-    call.listener = Some(Listener::new({
+    call.listener = Some(OutputListener::new({
         let heard = Arc::clone(&heard);
         move |_, bytes| *heard.lock().unwrap() += std::str::from_utf8(bytes).unwrap()
     }));

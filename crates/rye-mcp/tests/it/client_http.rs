@@ -20,7 +20,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
-use rye_executor::Listener;
+use rye_executor::OutputListener;
 use rye_mcp::client::ToolCall;
 use serde_json::{Map, Value, json};
 use tokio::sync::Barrier;
@@ -122,7 +122,7 @@ async fn calls_share_a_session_and_progress_is_heard() {
     assert_eq!(calls.join_all().await.len(), 20);
     let heard = Arc::new(Mutex::new(String::new()));
     let mut call = ToolCall::new("progress", Map::new());
-    call.listener = Some(Listener::new({
+    call.listener = Some(OutputListener::new({
         let heard = Arc::clone(&heard);
         move |_, bytes| *heard.lock().unwrap() += std::str::from_utf8(bytes).unwrap()
     }));

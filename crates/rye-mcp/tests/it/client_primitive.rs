@@ -8,7 +8,7 @@ use crate::support::fault_server;
 use lillux::durable::Existing;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_executor::{Envelope, Executor, Places, Request, Status};
+use rye_executor::{Envelope, Executor, Request, Roots, Status};
 use rye_items::vault::Vault;
 use rye_items::{Library, Options, OwnKeys, PathItem, SYSTEM, Space};
 use rye_mcp::McpPrimitive;
@@ -33,11 +33,11 @@ impl Signed {
             .unwrap();
         let supervisor = Arc::new(Supervisor::start().unwrap());
         let pool = Pool::new(&supervisor);
-        let places = Places {
+        let roots = Roots {
             user: Some(user.clone()),
-            ..Places::new(&project, folder.path().join("cache"))
+            ..Roots::new(&project, folder.path().join("cache"))
         };
-        let mut executor = Executor::new(places, supervisor);
+        let mut executor = Executor::new(roots, supervisor);
         let mcp = McpPrimitive::new(pool, &project, Some(user));
         let primitives = executor.primitives_mut();
         primitives.register(McpPrimitive::ID.parse().unwrap(), Vec::new(), Arc::new(mcp));

@@ -121,7 +121,7 @@ pub(super) fn run<T>(
             builder = builder.guides(guides);
         }
         if let Some(key) = signing_key(context)? {
-            let trusted = rye_host::Trusted::of(&execute::places(context)?);
+            let trusted = rye_host::Trusted::of(&execute::roots(context)?);
             builder = builder
                 .sign_with(key)
                 .require_signed_decisions(move |name| trusted.user_key(name));
@@ -221,10 +221,10 @@ fn vault(context: &Context) -> Option<Vault> {
 
 /// The two tools with which an agent reaches all items.
 fn bridge(context: &Context, supervisor: Arc<Supervisor>) -> Result<Bridge, Failure> {
-    let places = execute::places(context)?;
+    let roots = execute::roots(context)?;
     let state = database(context)?;
     let state = state.parent().unwrap_or(&state);
-    let bridge = rye_host::bridge(places, supervisor, signing_key(context)?, state)?;
+    let bridge = rye_host::bridge(roots, supervisor, signing_key(context)?, state)?;
     for ignored in &bridge.ignored {
         let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
         context.printer.warn(&text, None);

@@ -278,7 +278,7 @@ impl From<rye_graph::RecordError> for Failure {
             RecordError::NotFound(_) => Self::failed("not_found", error).maybe_hint(hint),
             RecordError::Altered { .. }
             | RecordError::Unsigned(_)
-            | RecordError::OfStrangers { .. }
+            | RecordError::UntrustedKey { .. }
             | RecordError::Link(_) => {
                 let code = match error {
                     RecordError::Link(_) => "leaves_project",

@@ -102,9 +102,9 @@ impl Items {
         }
         let context = self.context(folder)?;
         let supervisor = Arc::clone(&self.supervisor);
-        let places = execute::places(&context)?;
-        let graphs = execute::graphs(&places, &context);
-        let executor = rye_host::executor_with(places, supervisor, self.pool.clone(), graphs)?;
+        let roots = execute::roots(&context)?;
+        let graphs = execute::graphs(&roots, &context);
+        let executor = rye_host::executor_with(roots, supervisor, self.pool.clone(), graphs)?;
         let project = Arc::new(Project {
             executor: Arc::new(executor),
             catalogue: SearchIndex::with_watcher(context.cache()),
@@ -140,7 +140,7 @@ impl Items {
             return Ok(Arc::clone(gates));
         }
         let store = rye_host::store(&database(context)?)?;
-        let trust = Trusted::of(&execute::places(context)?);
+        let trust = Trusted::of(&execute::roots(context)?);
         let opened = Arc::new(CallGates::new(store, trust, signing_key(context)?));
         Ok(Arc::clone(gates.insert(opened)))
     }

@@ -6,7 +6,7 @@ use reqwest::header::{
 use reqwest::{Method, Response, Url};
 use serde_json::{Map, Value};
 
-use crate::primitive::Failed;
+use crate::primitive::CallFailure;
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
@@ -25,7 +25,7 @@ pub(super) struct Request {
 
 impl Request {
     /// Reads a configuration, which fits the schema.
-    pub(super) fn read(config: &Map<String, Value>) -> Result<Self, Failed> {
+    pub(super) fn read(config: &Map<String, Value>) -> Result<Self, CallFailure> {
         let method = config.get("method").and_then(Value::as_str);
         let method = method.unwrap_or("GET").to_ascii_uppercase();
         let method = Method::from_bytes(method.as_bytes())
@@ -56,7 +56,7 @@ impl Request {
 
     /// The request that an answer asks for instead, if it is a redirect. The body stays within
     /// the origin (scheme, host and port) that it was meant for, and so do the headers.
-    pub(super) fn redirected(&self, response: &Response) -> Result<Option<Self>, Failed> {
+    pub(super) fn redirected(&self, response: &Response) -> Result<Option<Self>, CallFailure> {
         let status = response.status().as_u16();
         let place = response.headers().get(LOCATION);
         let (301 | 302 | 303 | 307 | 308, Some(place)) = (status, place) else {
@@ -68,7 +68,7 @@ impl Request {
         let (from, to) = (self.url.origin(), next.url.origin());
         let refused = |why: &str| {
             let (from, to) = (from.ascii_serialization(), to.ascii_serialization());
-            Failed::new(
+            CallFailure::new(
                 "unsafe_redirect",
                 format!("the redirect from {from} to {to} is not followed: {why}"),
             )
@@ -88,7 +88,7 @@ impl Request {
         }
         if !self.leaves_origin {
             let hint = "a tool that means it sets `redirects: follow` in its `config`";
-            return Err(refused("it leads to another origin").hint(hint));
+            return Err(refused("it leads to another origin").with_hint(hint));
         }
         if !matches!(next.method, Method::GET | Method::HEAD) || next.body.is_some() {
             return Err(refused("what was to be sent is meant for the first origin"));
@@ -102,7 +102,7 @@ impl Request {
     }
 }
 
-fn address(text: &str, base: Option<&Url>) -> Result<Url, Failed> {
+fn address(text: &str, base: Option<&Url>) -> Result<Url, CallFailure> {
     let url = Url::options().base_url(base).parse(text);
     let url = url.map_err(|error| wrong(format!("`{text}` is no address: {error}")))?;
     match url.scheme() {
@@ -113,7 +113,7 @@ fn address(text: &str, base: Option<&Url>) -> Result<Url, Failed> {
     }
 }
 
-fn headers(config: &Map<String, Value>) -> Result<HeaderMap, Failed> {
+fn headers(config: &Map<String, Value>) -> Result<HeaderMap, CallFailure> {
     let mut headers = HeaderMap::new();
     let given = config.get("headers").and_then(Value::as_object);
     for (name, value) in given.into_iter().flatten() {
@@ -175,6 +175,6 @@ fn text(value: &Value) -> String {
     }
 }
 
-fn wrong(why: String) -> Failed {
-    Failed::new("invalid_request", why)
+fn wrong(why: String) -> CallFailure {
+    CallFailure::new("invalid_request", why)
 }

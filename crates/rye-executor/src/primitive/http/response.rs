@@ -7,7 +7,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::{Map, Value, json};
 
 use super::causes;
-use crate::primitive::{Done, Failed, note_overflow};
+use crate::primitive::{CallFailure, CallOutcome, note_overflow};
 
 /// How much of a body stays in memory.
 const LIMIT: usize = 1 << 20;
@@ -23,7 +23,7 @@ pub(super) async fn read(
     mut response: Response,
     limit: usize,
     spill: Option<Cas>,
-) -> Result<Done, Failed> {
+) -> Result<CallOutcome, CallFailure> {
     let status = response.status();
     let headers = response.headers().clone();
     let mut capture = Capture::new(limit, spill.clone());
@@ -33,7 +33,7 @@ pub(super) async fn read(
             Ok(None) => break,
             Err(error) => {
                 let why = format!("the answer broke off: {}", causes(error));
-                return Err(Failed::new("connection", why));
+                return Err(CallFailure::new("connection", why));
             }
         }
     }
@@ -44,8 +44,8 @@ pub(super) async fn read(
         note_binary(&mut metadata, &captured, spill).await;
     }
     let failure = (status.is_client_error() || status.is_server_error())
-        .then(|| Failed::new("http_status", format!("the server answered {status}")));
-    Ok(Done {
+        .then(|| CallFailure::new("http_status", format!("the server answered {status}")));
+    Ok(CallOutcome {
         data: json!({
             "status": status.as_u16(),
             "headers": listed(&headers),

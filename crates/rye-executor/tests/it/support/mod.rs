@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 use lillux::durable::Existing;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_executor::{Envelope, ErrorInfo, Executor, Places, Request, Status, dependency_scopes};
+use rye_executor::{Envelope, ErrorInfo, Executor, Request, Roots, Status, dependency_scopes};
 use rye_items::{EXCLUDED_DIRS, Library, Options, OwnKeys, PathItem, SYSTEM, Scope, Space};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -40,11 +40,11 @@ impl World {
         let key = OwnKeys::of(&user)
             .generate("Ada", Existing::Refuse)
             .unwrap();
-        let places = Places {
+        let roots = Roots {
             user: Some(user),
-            ..Places::new(&project, folder.path().join("cache"))
+            ..Roots::new(&project, folder.path().join("cache"))
         };
-        let executor = Executor::new(places, Arc::new(Supervisor::start().unwrap()));
+        let executor = Executor::new(roots, Arc::new(Supervisor::start().unwrap()));
         Self {
             folder,
             project,
@@ -141,12 +141,12 @@ impl World {
 
     /// The same project and user in development mode.
     pub(crate) fn in_dev_mode(mut self) -> Self {
-        let places = Places {
+        let roots = Roots {
             user: Some(self.user()),
             dev_mode: true,
-            ..Places::new(&self.project, self.cache())
+            ..Roots::new(&self.project, self.cache())
         };
-        self.executor = Executor::new(places, Arc::new(Supervisor::start().unwrap()));
+        self.executor = Executor::new(roots, Arc::new(Supervisor::start().unwrap()));
         self
     }
 

@@ -8,18 +8,18 @@ use lillux::keys::{PublicKey, Signature};
 use rye_protocol::{Gate, GateId, GateStatus, Resolution};
 use serde_json::{Map, Value};
 
-use super::{Fault, Trouble, Verdict};
-use crate::event::{Event, Outcome};
+use super::{Finding, FindingKind, VerifyReport};
+use crate::event::{Event, NodeOutcome};
 use crate::model::{Graph, Kind};
 use crate::record::replay::EMPTY;
-use crate::record::{JOURNAL, Trusting, Written, line_hash};
+use crate::record::{JOURNAL, TrustPolicy, Written, line_hash};
 
 /// What is known after so many lines.
 pub(super) struct Check<'c> {
     run: &'c str,
-    trust: &'c dyn Trusting,
+    trust: &'c dyn TrustPolicy,
     store: Option<Cas>,
-    verdict: Verdict,
+    verdict: VerifyReport,
     /// As many bytes as there are lines.
     length: usize,
     hash: String,
@@ -37,12 +37,12 @@ pub(super) struct Check<'c> {
 }
 
 impl<'c> Check<'c> {
-    pub(super) fn new(run: &'c str, trust: &'c dyn Trusting, store: Option<Cas>) -> Self {
+    pub(super) fn new(run: &'c str, trust: &'c dyn TrustPolicy, store: Option<Cas>) -> Self {
         Self {
             run,
             trust,
             store,
-            verdict: Verdict::default(),
+            verdict: VerifyReport::default(),
             length: 0,
             hash: String::new(),
             seq: 0,
@@ -56,16 +56,16 @@ impl<'c> Check<'c> {
         }
     }
 
-    fn fault(&mut self, trouble: Trouble, why: impl Into<String>) {
-        self.verdict.faults.push(Fault {
+    fn fault(&mut self, kind: FindingKind, why: impl Into<String>) {
+        self.verdict.findings.push(Finding {
             line: self.verdict.lines,
-            trouble,
-            why: why.into(),
+            kind,
+            message: why.into(),
         });
     }
 
     fn altered(&mut self, why: impl Into<String>) {
-        self.fault(Trouble::Altered, why);
+        self.fault(FindingKind::Altered, why);
     }
 
     /// Looks at the next line.
@@ -108,7 +108,7 @@ impl<'c> Check<'c> {
         self.keys.insert(name.to_owned(), key.clone());
         match (key, signature.parse::<Signature>()) {
             (None, _) => self.fault(
-                Trouble::UnknownKey,
+                FindingKind::UnknownKey,
                 format!("it is signed by {name}, which is not trusted"),
             ),
             (Some(public), Ok(signature))
@@ -202,7 +202,7 @@ impl<'c> Check<'c> {
     }
 
     /// A decision is done only when somebody has made it.
-    fn step(&mut self, step: u64, node: &str, outcome: Outcome) {
+    fn step(&mut self, step: u64, node: &str, outcome: NodeOutcome) {
         let graph = self.graph.as_ref();
         let known = graph.and_then(|it| Some(&it.nodes[it.index(node)?].kind));
         let Some(Kind::Decision(decision)) = known else {
@@ -210,7 +210,7 @@ impl<'c> Check<'c> {
         };
         let said = self.decided.get(&format!("step-{step}"));
         let is_made = said.is_some_and(|said| !(decision.is_approval && said == "deny"));
-        if outcome == Outcome::Done && !is_made {
+        if outcome == NodeOutcome::Done && !is_made {
             self.altered(format!(
                 "the decision `{node}` is done, and nobody has signed that it was made"
             ));
@@ -219,29 +219,33 @@ impl<'c> Check<'c> {
 
     /// What is to be said of the whole. `named` is the newest snapshot, as the file beside the
     /// record says.
-    pub(super) fn end(mut self, named: &str) -> Verdict {
-        let whole = |trouble, why: &str| Fault {
+    pub(super) fn end(mut self, named: &str) -> VerifyReport {
+        let whole = |kind, why: &str| Finding {
             line: 0,
-            trouble,
-            why: why.to_owned(),
+            kind,
+            message: why.to_owned(),
         };
         if self.verdict.lines == 0 {
-            self.verdict.faults.push(whole(Trouble::Altered, EMPTY));
+            self.verdict
+                .findings
+                .push(whole(FindingKind::Altered, EMPTY));
         }
         let is_known = self.snapshots.contains(named);
         if !named.is_empty() && !is_known {
             let why = "`snapshot` names a state that the lines do not tell of: it was altered, or they were cut";
-            self.verdict.faults.push(whole(Trouble::Altered, why));
+            self.verdict.findings.push(whole(FindingKind::Altered, why));
         }
         if self.keys.is_empty() && self.verdict.lines > 0 {
             let why = "nobody signed it, so whether it is as it was cannot be told";
-            self.verdict.faults.push(whole(Trouble::Unsigned, why));
+            self.verdict
+                .findings
+                .push(whole(FindingKind::Unsigned, why));
         } else if self.verdict.signed > 0 {
             for line in std::mem::take(&mut self.never_open) {
-                self.verdict.faults.push(Fault {
+                self.verdict.findings.push(Finding {
                     line,
-                    trouble: Trouble::Altered,
-                    why: "it was added: nobody signed it, and no walker leaves it unsigned"
+                    kind: FindingKind::Altered,
+                    message: "it was added: nobody signed it, and no walker leaves it unsigned"
                         .to_owned(),
                 });
             }
@@ -251,7 +255,7 @@ impl<'c> Check<'c> {
 }
 
 fn read(text: &str) -> Option<Graph> {
-    Graph::read(text.as_bytes()).ok()?.graph
+    Graph::parse(text.as_bytes()).ok()?.graph
 }
 
 fn is_snapshot(store: Option<&Cas>, hash: &str, state: &Map<String, Value>) -> Result<(), String> {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Given, Items};
-use crate::event::{NodeError, Outcome};
+use crate::event::{NodeError, NodeOutcome};
 use crate::model::{Foreach, Graph};
 use crate::walk::{Done, words};
 
@@ -44,7 +44,7 @@ pub(super) fn collected(foreach: &Foreach, items: Items<'_>) -> Done {
     };
     let mut done = Done::of(result, items.effect);
     if total > 0 && items.cached == total {
-        done.outcome = Outcome::Cached;
+        done.outcome = NodeOutcome::Cached;
     }
     done.set = set;
     done

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use lillux::durable::Existing;
 use lillux::keys::{PublicKey, SigningKey};
-use rye_executor::Run;
+use rye_executor::RunContext;
 use rye_graph::{
-    Dispatch, Event, Graph, Known, Later, Line, NodeError, Outcome, Runs, ToolCall, Trusting,
-    Watcher, Writing, walk_written,
+    DispatchFuture, Dispatcher, Event, EventListener, Graph, JournalLine, JournalOptions,
+    NodeError, NodeOutcome, RunStore, ToolCall, ToolTraits, TrustPolicy, run_journaled,
 };
 use rye_items::ItemId;
 use rye_items::metadata::Effect;
@@ -63,22 +63,22 @@ impl Tools {
     }
 }
 
-impl Dispatch for Tools {
-    fn look(&self, item: &ItemId) -> Result<Known, NodeError> {
+impl Dispatcher for Tools {
+    fn traits(&self, item: &ItemId) -> Result<ToolTraits, NodeError> {
         let effect = match item.as_str() {
             "pure" | "second" => Effect::Pure,
             "idempotent" => Effect::Idempotent,
             "ask" | "hook-ask" => Effect::Ask,
             _ => Effect::AtMostOnce,
         };
-        Ok(Known {
+        Ok(ToolTraits {
             effect,
             is_graph: item.as_str() == "graph",
             hash: None,
         })
     }
 
-    fn call(&self, call: ToolCall) -> Later<'_, Result<Value, NodeError>> {
+    fn call(&self, call: ToolCall) -> DispatchFuture<'_> {
         Box::pin(async move {
             point();
             let given = match call.item.as_str() {
@@ -121,7 +121,7 @@ impl Dispatch for Tools {
 }
 
 /// A graph within the graph, whose one node must not be done twice.
-async fn inner(tools: &Tools, run: Run) -> Result<Value, NodeError> {
+async fn inner(tools: &Tools, run: RunContext) -> Result<Value, NodeError> {
     let graph = graph(
         r#"
     start: { type: gate, assign: { n: 7 }, next: same }
@@ -129,13 +129,13 @@ async fn inner(tools: &Tools, run: Run) -> Result<Value, NodeError> {
     end: { type: return, output: "${state.same}" }
 "#,
     );
-    let writing = Writing {
+    let writing = JournalOptions {
         run: Some(run),
         key: Some(key(&tools.folder)),
-        watcher: Some(Watcher::new(|_| point())),
-        ..Writing::default()
+        watcher: Some(EventListener::new(|_| point())),
+        ..JournalOptions::default()
     };
-    let ended = Box::pin(walk_written(
+    let ended = Box::pin(run_journaled(
         &graph,
         tools,
         json!({}),
@@ -152,7 +152,7 @@ fn graph(nodes: &str) -> Graph {
     let text = format!(
         "permissions: [\"rye.execute.tool.*\"]\nconfig:\n  start: {start}\n  nodes:{nodes}"
     );
-    let reading = Graph::read(text.as_bytes()).unwrap();
+    let reading = Graph::parse(text.as_bytes()).unwrap();
     let problems = reading.problems;
     reading.graph.unwrap_or_else(|| panic!("{problems:?}"))
 }
@@ -177,7 +177,7 @@ fn key(folder: &Path) -> SigningKey {
 #[derive(Debug)]
 struct Credulous;
 
-impl Trusting for Credulous {
+impl TrustPolicy for Credulous {
     fn key(&self, _: &str) -> Option<PublicKey> {
         None
     }
@@ -189,9 +189,9 @@ impl Trusting for Credulous {
 
 /// A person who answers whatever is asked, from another thread.
 fn answer_all(project: &Path) {
-    let runs = Runs::of(project);
+    let runs = RunStore::new(project);
     loop {
-        let questions = runs.questions().unwrap_or_default();
+        let questions = runs.gate_files().unwrap_or_default();
         for question in questions
             .iter()
             .filter(|it| it.status(&Credulous).is_pending())
@@ -206,7 +206,7 @@ fn answer_all(project: &Path) {
                 receipt: None,
             };
             point();
-            question.answer(&resolution, &Credulous).unwrap();
+            question.resolve(&resolution, &Credulous).unwrap();
             point();
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -222,33 +222,33 @@ pub(crate) fn main(name: &str) {
     };
     let project = folder.clone();
     std::thread::spawn(move || answer_all(&project));
-    let writing = Writing {
-        run: Some(Run {
+    let writing = JournalOptions {
+        run: Some(RunContext {
             id: RUN.to_owned(),
             depth: 0,
         }),
         key: Some(key(&folder)),
-        watcher: Some(Watcher::new(|_| point())),
+        watcher: Some(EventListener::new(|_| point())),
         trust: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let ended = runtime.block_on(walk_written(&graph, &tools, json!({}), &folder, writing));
+    let ended = runtime.block_on(run_journaled(&graph, &tools, json!({}), &folder, writing));
     let ended = ended.unwrap();
     point();
-    let run = Runs::of(&folder).find(RUN).unwrap().read().unwrap();
+    let run = RunStore::new(&folder).find(RUN).unwrap().read().unwrap();
     let interrupted = run.lines().iter().filter_map(|line| match &line.event {
         Event::Step {
             node,
-            outcome: Outcome::Interrupted,
+            outcome: NodeOutcome::Interrupted,
             ..
         } => Some(node.clone()),
         _ => None,
     });
     let mut interrupted: Vec<_> = interrupted.collect();
-    let is_cut_short = |line: &&Line| match &line.event {
+    let is_cut_short = |line: &&JournalLine| match &line.event {
         Event::HookEnd { error, .. } => error.as_ref().is_some_and(|it| it.code == "interrupted"),
         _ => false,
     };

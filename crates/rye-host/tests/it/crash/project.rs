@@ -11,7 +11,7 @@ use lillux::process::Supervisor;
 use rye_engine::proof;
 use rye_engine::protocol::{Gate, GateStatus, SessionId};
 use rye_engine::{Builder, Engine};
-use rye_executor::Places;
+use rye_executor::Roots;
 use rye_host::{Credentials, HttpRefresher};
 use rye_items::vault::Vault;
 use rye_items::{Library, Options, OwnKeys, PathItem, SYSTEM, Space};
@@ -107,12 +107,12 @@ fn signed(folder: &Path, key: &SigningKey, relative: &str, text: &str) {
 
 /// An engine that reaches all of it, and signs.
 pub(crate) fn reached(builder: Builder, folder: &Path, supervisor: Arc<Supervisor>) -> Builder {
-    let places = Places {
+    let roots = Roots {
         user: Some(user(folder)),
-        ..Places::new(project(folder), folder.join("cache"))
+        ..Roots::new(project(folder), folder.join("cache"))
     };
     let key = || OwnKeys::of(&user(folder)).signing().unwrap();
-    let bridge = rye_host::bridge(places, supervisor, Some(key()), folder).unwrap();
+    let bridge = rye_host::bridge(roots, supervisor, Some(key()), folder).unwrap();
     assert!(bridge.ignored.is_empty(), "{:?}", bridge.ignored);
     let credentials = Credentials::new(&folder.join("sessions.db"), Some(vault(folder)));
     builder

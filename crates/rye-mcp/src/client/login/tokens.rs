@@ -16,7 +16,7 @@ use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, CredentialRefreshGuard,
     CredentialStore, OAuthClientConfig, OAuthTokenResponse, StoredCredentials,
 };
-use rye_executor::mask::Masks;
+use rye_executor::redact::Masks;
 use rye_items::Space;
 use rye_items::vault::{SecretName, Vault, VaultError};
 use serde::{Deserialize, Serialize};

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use lillux::path_policy::Protected;
 use lillux::process::{Ask, Asks, Supervisor};
-use rye_executor::{Envelope, ExecuteError, Executor, Listener, Places, Request, Trace};
-use rye_graph::{Going, StateGraph};
+use rye_executor::{Envelope, ExecuteError, Executor, OutputListener, Request, Roots, Trace};
+use rye_graph::{RunOptions, StateGraph};
 use rye_host::ASKING;
 use rye_items::{ItemRef, SYSTEM};
 use rye_mcp::client::Pool;
@@ -118,14 +118,14 @@ pub(crate) fn run(
         let asked = Asked::of(&request, context);
         // What would not run is told now, not to a log.
         request.dry_run = true;
-        if let Err(error) = carry_out(&executor, &pool, request, &mut Trace::off())? {
+        if let Err(error) = carry_out(&executor, &pool, request, &mut Trace::disabled())? {
             return Ok(Box::new(refused(error)));
         }
         return Runs::of(context)?.start(&asked);
     }
     let level = own.options.trace;
     let level = level.or(context.settings.debug.value.then_some(TraceChoice::Steps));
-    let mut trace = level.map_or_else(Trace::off, |_| Trace::on());
+    let mut trace = level.map_or_else(Trace::disabled, |_| Trace::enabled());
     let outcome = carry_out(&executor, &pool, request, &mut trace)?;
     if let Some(level) = level {
         printer.aside(&trace::shown(&reference, trace.steps(), level));
@@ -149,36 +149,36 @@ pub(crate) fn run(
 pub(super) fn to_the_end(
     context: &Context,
     mut request: Request,
-    listener: Listener,
-    going: Going,
+    listener: OutputListener,
+    going: RunOptions,
 ) -> Result<Envelope, Failure> {
     let start = Instant::now();
     request.listener = Some(listener);
     let supervisor = supervisor(&mut None)?;
     let pool = terminal_asker::pool(&supervisor, context.printer);
-    let places = places(context)?;
-    let graphs = graphs(&places, context).going(going);
-    let executor = rye_host::executor_with(places, supervisor, pool.clone(), graphs)?;
+    let roots = roots(context)?;
+    let graphs = graphs(&roots, context).with_options(going);
+    let executor = rye_host::executor_with(roots, supervisor, pool.clone(), graphs)?;
     let tool = request.tool.clone();
-    let outcome = carry_out(&executor, &pool, request, &mut Trace::off())?;
-    Ok(outcome.unwrap_or_else(|error| Envelope::refused(&tool, &error, start.elapsed())))
+    let outcome = carry_out(&executor, &pool, request, &mut Trace::disabled())?;
+    Ok(outcome.unwrap_or_else(|error| Envelope::from_error(&tool, &error, start.elapsed())))
 }
 
 /// An executor, and the servers that its tools may call.
 fn executor(context: &Context, keeper: &mut Keeper) -> Result<(Executor, Pool), Failure> {
     let supervisor = supervisor(keeper)?;
     let pool = terminal_asker::pool(&supervisor, context.printer);
-    let places = places(context)?;
-    let graphs = graphs(&places, context);
-    let executor = rye_host::executor_with(places, supervisor, pool.clone(), graphs)?;
+    let roots = roots(context)?;
+    let graphs = graphs(&roots, context);
+    let executor = rye_host::executor_with(roots, supervisor, pool.clone(), graphs)?;
     Ok((executor, pool))
 }
 
 /// Who walks graphs, and notes where they ask.
-pub(crate) fn graphs(places: &Places, context: &Context) -> StateGraph {
-    let graphs = StateGraph::new(&places.project, places.user.clone());
+pub(crate) fn graphs(roots: &Roots, context: &Context) -> StateGraph {
+    let graphs = StateGraph::new(&roots.project, roots.user.clone());
     match &context.settings.state_dir {
-        Some(state) => graphs.asking(state.value.join(ASKING)),
+        Some(state) => graphs.with_pending_index(state.value.join(ASKING)),
         None => graphs,
     }
 }
@@ -196,16 +196,16 @@ pub(super) fn supervisor(keeper: &mut Keeper) -> Result<Arc<Supervisor>, Failure
 }
 
 /// Where a call's items are, and where what is derived from them may be kept.
-pub(crate) fn places(context: &Context) -> Result<Places, Failure> {
+pub(crate) fn roots(context: &Context) -> Result<Roots, Failure> {
     let cache = context.cache().ok_or_else(|| {
         let message = "there is no folder for what is derived from items: HOME is not set";
         Failure::usage(message).hint("export RYE_CACHE_DIR=/the/folder")
     })?;
-    let places = &context.settings.places;
-    Ok(Places {
-        project: places.project.value.clone(),
+    let roots = &context.settings.places;
+    Ok(Roots {
+        project: roots.project.value.clone(),
         user: context.user().map(Into::into),
-        bundles: places.system_space.value.clone(),
+        bundles: roots.system_space.value.clone(),
         embedded: &SYSTEM,
         cache: cache.to_owned(),
         dev_mode: context.settings.dev_mode.value,

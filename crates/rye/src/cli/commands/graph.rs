@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use lillux::process::Supervisor;
 use rye_executor::{Envelope, Executor, Request, Trace};
-use rye_graph::{Going, RecordError, Runs};
+use rye_graph::{RecordError, RunOptions, RunStore};
 use rye_items::ItemRef;
 use rye_mcp::client::Pool;
 use serde_json::{Map, Value};
@@ -46,10 +46,10 @@ fn walk(
     keeper: &mut Keeper,
 ) -> Outcome {
     if let Some(resume) = &args.resume {
-        let going = Going {
+        let going = RunOptions {
             resume: Some(resume.clone()),
             accept_changed: args.accept_changed,
-            ..Going::default()
+            ..RunOptions::default()
         };
         let mut request = resumed(context, &going)?;
         request.timeout = args.timeout;
@@ -68,7 +68,7 @@ fn walk(
     let mut typed = Map::new();
     if !words.is_empty() {
         let supervisor = execute::supervisor(keeper)?;
-        let (executor, _) = equipped(context, supervisor, Going::default())?;
+        let (executor, _) = equipped(context, supervisor, RunOptions::default())?;
         let tool = executor
             .tool(&reference)
             .map_err(|error| Failure::failed(error.code(), &error).maybe_hint(error.hint()))?;
@@ -85,9 +85,9 @@ fn walk(
     let mut request = Request::new(reference).parameters(inputs);
     request.timeout = args.timeout.or(own.options.timeout);
     if args.background || own.options.background {
-        return in_background(context, keeper, request, &Going::default());
+        return in_background(context, keeper, request, &RunOptions::default());
     }
-    carried_out(context, keeper, request, Going::default())
+    carried_out(context, keeper, request, RunOptions::default())
 }
 
 /// Starts a process of its own that walks. What would not run is told now, not to a log.
@@ -95,33 +95,33 @@ fn in_background(
     context: &Context,
     keeper: &mut Keeper,
     mut request: Request,
-    going: &Going,
+    going: &RunOptions,
 ) -> Outcome {
     let mut asked = Asked::of(&request, context);
     validate::refuse(&request.tool, context)?;
     request.dry_run = true;
     let supervisor = execute::supervisor(keeper)?;
-    let (executor, pool) = equipped(context, supervisor, Going::default())?;
+    let (executor, pool) = equipped(context, supervisor, RunOptions::default())?;
     let tool = request.tool.clone();
-    if let Err(error) = execute::carry_out(&executor, &pool, request, &mut Trace::off())? {
+    if let Err(error) = execute::carry_out(&executor, &pool, request, &mut Trace::disabled())? {
         return Ok(execute::refused(&tool, error));
     }
     let Some(id) = &going.resume else {
         return record::Runs::of(context)?.start(&asked);
     };
-    let runs = Runs::of(context.settings.project());
+    let runs = RunStore::new(context.settings.project());
     let found = runs.find(id)?;
     let run = found.clone().read()?;
-    if run.standing().is_live() {
+    if run.state().is_live() {
         return Err(RecordError::InUse(id.clone()).into());
     }
     let trust = trust(context.settings.project(), context)?;
     let has_key = signing_key(context)?.is_some();
-    found.may_be_acted_on(&runs, &trust, has_key)?;
+    found.check_resumable(&runs, &trust, has_key)?;
     let link = executor.tool(&tool);
     let link = link.map_err(|error| Failure::failed(error.code(), &error))?;
     let item = &link.item;
-    if let Err(refusal) = run.may_go_on(item.bytes(), &item.hash, going.accept_changed) {
+    if let Err(refusal) = run.check_resumable(item.bytes(), &item.hash, going.accept_changed) {
         if let Some(difference) = refusal.difference {
             show_difference(&difference, context);
         }
@@ -134,7 +134,7 @@ fn in_background(
 
 fn step(args: &StepArgs, context: &Context, keeper: &mut Keeper) -> Outcome {
     let state = parameters::object("--state", args.state.as_deref())?;
-    let going = Going {
+    let going = RunOptions {
         resume: args.resume.clone(),
         accept_changed: args.accept_changed,
         steps: Some(1),
@@ -153,26 +153,33 @@ fn step(args: &StepArgs, context: &Context, keeper: &mut Keeper) -> Outcome {
 }
 
 /// The call that a run was begun with.
-fn resumed(context: &Context, going: &Going) -> Result<Request, Failure> {
+fn resumed(context: &Context, going: &RunOptions) -> Result<Request, Failure> {
     let run = going.resume.as_deref().unwrap_or_default();
-    let run = Runs::of(context.settings.project()).find(run)?.read()?;
+    let run = RunStore::new(context.settings.project())
+        .find(run)?
+        .read()?;
     Ok(Request::new(run.graph().parse()?).parameters(run.inputs().clone()))
 }
 
-fn with_whole_id(context: &Context, mut going: Going) -> Result<Going, Failure> {
+fn with_whole_id(context: &Context, mut going: RunOptions) -> Result<RunOptions, Failure> {
     if let Some(run) = &going.resume {
-        going.resume = Some(Runs::of(context.settings.project()).find(run)?.id);
+        going.resume = Some(RunStore::new(context.settings.project()).find(run)?.id);
     }
     Ok(going)
 }
 
 /// Walks, and tells how it goes and ends.
-fn carried_out(context: &Context, keeper: &mut Keeper, request: Request, going: Going) -> Outcome {
+fn carried_out(
+    context: &Context,
+    keeper: &mut Keeper,
+    request: Request,
+    going: RunOptions,
+) -> Outcome {
     validate::refuse(&request.tool, context)?;
     let supervisor = execute::supervisor(keeper)?;
     let (executor, pool) = equipped(context, supervisor, going)?;
     let tool = request.tool.clone();
-    match execute::carry_out(&executor, &pool, request, &mut Trace::off())? {
+    match execute::carry_out(&executor, &pool, request, &mut Trace::disabled())? {
         Ok(envelope) => {
             tell(&envelope, context);
             execute::report(envelope, context)
@@ -185,14 +192,14 @@ fn carried_out(context: &Context, keeper: &mut Keeper, request: Request, going: 
 fn equipped(
     context: &Context,
     supervisor: Arc<Supervisor>,
-    going: Going,
+    going: RunOptions,
 ) -> Result<(Executor, Pool), Failure> {
-    let places = execute::places(context)?;
-    let graphs = execute::graphs(&places, context)
-        .watched(progress::watcher(context.printer))
-        .going(going);
+    let roots = execute::roots(context)?;
+    let graphs = execute::graphs(&roots, context)
+        .with_listener(progress::watcher(context.printer))
+        .with_options(going);
     let pool = Pool::new(&supervisor);
-    let executor = rye_host::executor_with(places, supervisor, pool.clone(), graphs)?;
+    let executor = rye_host::executor_with(roots, supervisor, pool.clone(), graphs)?;
     Ok((executor, pool))
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use lillux::durable::{self, Existing, WriteError};
 use lillux::keys::SigningKey;
 use lillux::shell_word;
-use rye_graph::Runs;
+use rye_graph::RunStore;
 use rye_items::space::Root;
 use rye_items::trust::Distrust;
 use rye_items::{ItemRef, LookupError, OwnKeyError, Space, SpaceError};
@@ -120,7 +120,7 @@ fn folders(project: &Path, made: &mut Made) -> Result<(), Failure> {
 fn hide(project: &Path, made: &mut Made) -> Result<(), Failure> {
     let path = project.join(".ai/state/.gitignore");
     let is_new = path.symlink_metadata().is_err();
-    Runs::of(project).hide()?;
+    RunStore::new(project).hide()?;
     if is_new {
         made.made("gitignore", path);
     } else {

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use lillux::At as _;
 use lillux::process::Killed;
-use rye_executor::{Envelope, Listener};
-use rye_graph::Going;
+use rye_executor::{Envelope, OutputListener};
+use rye_graph::RunOptions;
 use serde_json::{Value, json};
 
 use super::execute;
@@ -96,7 +96,7 @@ pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
 /// Sees to a run: what the tool prints goes to standard output, which is the log.
 fn carry_out(run: &Run, context: &Context) -> Outcome {
     run.take()?;
-    let listener = Listener::new(|_, bytes| {
+    let listener = OutputListener::new(|_, bytes| {
         // Without a log the result still tells.
         let _ = Printer::raw(bytes);
     });
@@ -104,14 +104,14 @@ fn carry_out(run: &Run, context: &Context) -> Outcome {
     let outcome = request.and_then(|mut request| {
         // A graph writes itself down under the same name.
         let id = run.id.clone();
-        request.run = Some(rye_executor::Run { id, depth: 0 });
+        request.run = Some(rye_executor::RunContext { id, depth: 0 });
         let going = run
             .asked
             .resumes
-            .map_or_else(Going::default, |resumes| Going {
+            .map_or_else(RunOptions::default, |resumes| RunOptions {
                 resume: Some(run.id.clone()),
                 accept_changed: resumes.accept_changed,
-                ..Going::default()
+                ..RunOptions::default()
             });
         execute::to_the_end(context, request, listener, going)
     });
@@ -221,17 +221,17 @@ fn cancel(run: Run) -> Outcome {
     Ok(Box::new(Status(run)))
 }
 
-fn remove(run: Option<Run>, of_graph: Option<rye_graph::Found>) -> Outcome {
+fn remove(run: Option<Run>, of_graph: Option<rye_graph::RunHandle>) -> Outcome {
     let is_running = run
         .as_ref()
         .is_some_and(|run| run.state() == State::Running);
-    let standing = of_graph.clone().map(rye_graph::Found::read).transpose();
+    let standing = of_graph.clone().map(rye_graph::RunHandle::read).transpose();
     // A record that cannot be read can still be removed.
-    let standing = standing.ok().flatten().map(|run| run.standing());
+    let standing = standing.ok().flatten().map(|run| run.state());
     let id = run.as_ref().map(|run| run.id.clone());
     let id = id.or_else(|| of_graph.as_ref().map(|run| run.id.clone()));
     let id = id.unwrap_or_default();
-    if is_running || standing.is_some_and(rye_graph::Standing::is_live) {
+    if is_running || standing.is_some_and(rye_graph::RunState::is_live) {
         let failure = Failure::failed("running", format!("the run {id} is not over"));
         return Err(failure.hint(format!("rye run cancel {id}")));
     }

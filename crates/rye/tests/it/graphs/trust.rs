@@ -45,7 +45,7 @@ fn forge(record: &str) -> String {
     }
     let approved = json!({
         "type": "step", "step": 2, "node": "approve", "outcome": "done", "next": "publish",
-        "set": { "approved_by": "the boss", "artifact": "build-1.2.txt" }, "took_us": 1,
+        "set": { "approved_by": "the boss", "artifact": "build-1.2.txt" }, "duration_us": 1,
     });
     add(1, &approved.to_string());
     forged

@@ -1,6 +1,6 @@
 //! `rye config variables`
 
-use rye_executor::environment::{OWN_SECRETS, WITHHELD_TOO};
+use rye_executor::environment::{WITHHELD_PATTERNS, WITHHELD_VARIABLES};
 use rye_items::metadata::Metadata;
 use rye_items::{ItemKind, Library, SYSTEM};
 use serde::Serialize;
@@ -89,7 +89,7 @@ fn words(value: &Value) -> String {
 
 impl Report for Variables {
     fn json(&self) -> Value {
-        json!({ "read": VARIABLES, "given": self.0, "withheld": OWN_SECRETS, "withheld_too": WITHHELD_TOO })
+        json!({ "read": VARIABLES, "given": self.0, "withheld": WITHHELD_VARIABLES, "withheld_patterns": WITHHELD_PATTERNS })
     }
 
     fn show(&self, page: &mut Page) {
@@ -118,7 +118,7 @@ impl Report for Variables {
         page.table(&table);
         page.line("");
         page.line(paint(BOLD, "never given to tools"));
-        page.line(OWN_SECRETS.join(" "));
-        page.line(WITHHELD_TOO);
+        page.line(WITHHELD_VARIABLES.join(" "));
+        page.line(WITHHELD_PATTERNS);
     }
 }

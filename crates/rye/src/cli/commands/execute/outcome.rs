@@ -132,7 +132,7 @@ pub(crate) struct Refused {
 
 impl Refused {
     pub(super) fn new(item: &ItemRef, error: ExecuteError, duration: Duration) -> Self {
-        let envelope = Envelope::refused(item, &error, duration);
+        let envelope = Envelope::from_error(item, &error, duration);
         let failure = failure(item, error);
         Self { envelope, failure }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use rye_executor::Step;
+use rye_executor::TraceStep;
 use rye_items::ItemRef;
 use serde_json::{Map, Value};
 
@@ -10,15 +10,15 @@ use crate::cli::args::TraceChoice;
 use crate::cli::page::{BOLD, DIM, GOOD, HELP, one_line, paint};
 
 /// The steps of a call, ready to be printed.
-pub(super) fn shown(item: &ItemRef, steps: &[Step], level: TraceChoice) -> String {
+pub(super) fn shown(item: &ItemRef, steps: &[TraceStep], level: TraceChoice) -> String {
     let mut tree = Tree {
         text: format!("{}\n", paint(BOLD, item)),
         margin: "",
     };
-    let template = steps.iter().find(|step| step.what == "template");
+    let template = steps.iter().find(|step| step.name == "template");
     for (index, step) in steps.iter().enumerate() {
         let last = index + 1 == steps.len();
-        match (step.what, &step.found) {
+        match (step.name, &step.detail) {
             ("chain", Value::Array(links)) => {
                 tree.step(step, last, &format!("{} files, verified", links.len()));
                 for link in links {
@@ -40,16 +40,16 @@ pub(super) fn shown(item: &ItemRef, steps: &[Step], level: TraceChoice) -> Strin
             ("environment", Value::Object(variables)) => {
                 tree.environment(step, last, variables, level);
             }
-            ("left out of .env", Value::Array(names)) => {
+            ("dotenv_ignored", Value::Array(names)) => {
                 let names = names.iter().filter_map(Value::as_str);
                 let names = names.collect::<Vec<_>>().join(", ");
                 let why = "the tool does not declare it in `requires_env`";
                 tree.step(step, last, &format!("{names} ({why})"));
             }
             // Shown with what became of it.
-            ("template", _) if steps.iter().any(|step| step.what == "rendered") => {}
+            ("template", _) if steps.iter().any(|step| step.name == "rendered") => {}
             ("template" | "rendered", Value::Object(rendered)) => {
-                let before = template.and_then(|step| step.found.as_object());
+                let before = template.and_then(|step| step.detail.as_object());
                 tree.step(step, last, "");
                 tree.config(before, rendered);
             }
@@ -67,20 +67,20 @@ struct Tree {
 }
 
 impl Tree {
-    fn step(&mut self, step: &Step, last: bool, about: &str) {
+    fn step(&mut self, step: &TraceStep, last: bool, about: &str) {
         let (branch, margin) = if last {
             ("└─", "   ")
         } else {
             ("├─", "│  ")
         };
         self.margin = margin;
-        let at = step.at_us.map_or_else(String::new, |at| {
+        let at = step.elapsed_us.map_or_else(String::new, |at| {
             format!(
                 "  {}",
                 paint(DIM, format_args!("at {}.{:03} ms", at / 1000, at % 1000))
             )
         });
-        let name = paint(HELP, step.what);
+        let name = paint(HELP, step.name);
         let about = match about {
             "" => String::new(),
             about => format!(" {}", one_line(about)),
@@ -111,7 +111,7 @@ impl Tree {
 
     fn environment(
         &mut self,
-        step: &Step,
+        step: &TraceStep,
         last: bool,
         variables: &Map<String, Value>,
         level: TraceChoice,

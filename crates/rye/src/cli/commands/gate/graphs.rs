@@ -6,7 +6,7 @@ use rye_engine::arguments::ARGUMENTS;
 use rye_engine::proof;
 use rye_engine::protocol::{Gate, Millis, Resolution};
 use rye_engine::store::Posted;
-use rye_graph::{Asking, Posted as Heard, Question, Runs};
+use rye_graph::{GateFile, PendingIndex, ResolveOutcome, RunStore};
 use rye_host::{ASKING, Trusted};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use crate::cli::printer::Outcome;
 
 /// A question, and where it is asked.
 pub(super) struct Asked {
-    pub(super) question: Question,
+    pub(super) question: GateFile,
     /// The project, where that is not the current one.
     pub(super) elsewhere: Option<PathBuf>,
     trust: Trusted,
@@ -62,7 +62,7 @@ pub(super) fn all(context: &Context) -> Result<Vec<Asked>, Failure> {
     let here = context.settings.project();
     let mut all = of_project(here, None, context)?;
     let state = context.settings.state_dir.as_ref();
-    let others = state.map(|state| Asking::projects(&state.value.join(ASKING)));
+    let others = state.map(|state| PendingIndex::projects(&state.value.join(ASKING)));
     let own = here.canonicalize().ok();
     for other in others.into_iter().flatten() {
         if own.as_ref() != Some(&other) {
@@ -78,7 +78,7 @@ fn of_project(
     elsewhere: Option<&Path>,
     context: &Context,
 ) -> Result<Vec<Asked>, Failure> {
-    let questions = Runs::of(project).questions()?.into_iter();
+    let questions = RunStore::new(project).gate_files()?.into_iter();
     let asked = questions.map(|question| {
         Ok(Asked {
             question,
@@ -94,9 +94,9 @@ pub(in crate::cli::commands) fn trust(
     project: &Path,
     context: &Context,
 ) -> Result<Trusted, Failure> {
-    let mut places = execute::places(context)?;
-    project.clone_into(&mut places.project);
-    Ok(Trusted::of(&places))
+    let mut roots = execute::roots(context)?;
+    project.clone_into(&mut roots.project);
+    Ok(Trusted::of(&roots))
 }
 
 /// Answers it. Whoever walks the run hears of it by itself.
@@ -127,11 +127,11 @@ pub(super) fn answer(asked: &Asked, action: &str, value: Value, context: &Contex
     };
     let receipt = proof::receipt(gate, &resolution, &key);
     resolution.receipt = Some(Box::new(receipt));
-    let posted = match asked.question.answer(&resolution, &asked.trust)? {
-        Heard::Written => Posted::Written,
-        Heard::Same => Posted::Same,
-        Heard::Conflict(first) => Posted::Conflict(*first),
-        Heard::Gone(status) => Posted::Gone(status),
+    let posted = match asked.question.resolve(&resolution, &asked.trust)? {
+        ResolveOutcome::Recorded => Posted::Written,
+        ResolveOutcome::AlreadyRecorded => Posted::Same,
+        ResolveOutcome::Conflict(first) => Posted::Conflict(*first),
+        ResolveOutcome::Closed(status) => Posted::Gone(status),
     };
     let before = accepted(posted)?;
     // A part of a run goes on with the whole.
@@ -139,9 +139,9 @@ pub(super) fn answer(asked: &Asked, action: &str, value: Value, context: &Contex
     let run = run.split('.').next().unwrap_or(run);
     let project = asked.elsewhere.as_deref();
     let project = project.unwrap_or_else(|| context.settings.project());
-    let found = Runs::of(project).find(run)?.read()?;
+    let found = RunStore::new(project).find(run)?.read()?;
     let resume = resume(run, asked.elsewhere.as_deref());
-    let next = (!found.standing().is_live()).then_some(resume);
+    let next = (!found.state().is_live()).then_some(resume);
     let gate = asked.as_it_stands();
     Ok(Box::new(Answered::of(&gate, action, before, next)))
 }

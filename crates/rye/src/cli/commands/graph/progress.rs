@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rye_graph::{Event, Line, Outcome, Status, Watcher};
+use rye_graph::{Event, EventListener, JournalLine, NodeOutcome, RunStatus};
 
 use crate::cli::engine::how_to_answer;
 use crate::cli::gate_words;
@@ -17,11 +17,11 @@ use crate::settings;
 const QUIET: &str = "RYE_GRAPH_QUIET";
 
 /// Somebody who tells a person how a walk goes.
-pub(super) fn watcher(printer: Printer) -> Watcher {
+pub(super) fn watcher(printer: Printer) -> EventListener {
     let quiet = printer.quiet || settings::variable(QUIET).is_some_and(|it| it == "1");
     let bar = Mutex::new(None::<ProgressBar>);
     let wants_bar = io::stderr().is_terminal();
-    Watcher::new(move |line| {
+    EventListener::new(move |line| {
         if quiet {
             return;
         }
@@ -52,7 +52,7 @@ fn items() -> ProgressBar {
 }
 
 /// A line of the record in words, if it is one that people want to read.
-pub(crate) fn told(line: &Line) -> Option<String> {
+pub(crate) fn told(line: &JournalLine) -> Option<String> {
     Some(match &line.event {
         Event::Started(started) => {
             let name = paint(BOLD, one_line(&started.graph));
@@ -70,24 +70,24 @@ pub(crate) fn told(line: &Line) -> Option<String> {
             outcome,
             set,
             error,
-            took_us,
+            duration_us,
             ..
         } => {
             let mark = match outcome {
-                Outcome::Done => paint(GOOD, "✓"),
-                Outcome::Cached => paint(GOOD, "="),
-                Outcome::Failed => paint(BAD, "✗"),
-                Outcome::Interrupted => paint(WARN, "?"),
+                NodeOutcome::Done => paint(GOOD, "✓"),
+                NodeOutcome::Cached => paint(GOOD, "="),
+                NodeOutcome::Failed => paint(BAD, "✗"),
+                NodeOutcome::Interrupted => paint(WARN, "?"),
             };
             let keys = set.keys().filter(|key| !key.starts_with('_'));
             let keys: Vec<_> = keys.map(|key| format!("+{}", one_line(key))).collect();
             let mut words = format!(
                 "{mark} {:<16} {} {}",
                 one_line(node),
-                paint(DIM, format!("{:>8}", time(*took_us))),
+                paint(DIM, format!("{:>8}", time(*duration_us))),
                 keys.join(" ")
             );
-            if *outcome == Outcome::Cached {
+            if *outcome == NodeOutcome::Cached {
                 words.push_str(" kept from before");
             }
             if let Some(error) = error {
@@ -121,8 +121,8 @@ pub(crate) fn told(line: &Line) -> Option<String> {
         }
         Event::End { status, error, .. } => {
             let style = match status {
-                Status::Completed => GOOD,
-                Status::Failed | Status::TimedOut => BAD,
+                RunStatus::Completed => GOOD,
+                RunStatus::Failed | RunStatus::TimedOut => BAD,
                 _ => WARN,
             };
             let why = error

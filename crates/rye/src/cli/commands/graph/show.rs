@@ -3,7 +3,7 @@
 use std::fs;
 
 use lillux::At as _;
-use rye_graph::{Colours, Format, Graph, Runs};
+use rye_graph::{DrawFormat, Graph, NodeMarks, RunStore};
 use serde_json::{Value, json};
 
 use super::validate::Source;
@@ -15,25 +15,31 @@ use crate::cli::printer::{Outcome, Report};
 
 pub(super) fn run(args: &ShowArgs, context: &Context) -> Outcome {
     let run = match &args.run {
-        Some(run) => Some(Runs::of(context.settings.project()).find(run)?.read()?),
+        Some(run) => Some(
+            RunStore::new(context.settings.project())
+                .find(run)?
+                .read()?,
+        ),
         None => None,
     };
     let graph = match (&args.graph, &run) {
         (Some(name), _) => graph(name, context)?,
         // As it was walked, whatever has become of the file.
         (None, Some(run)) => {
-            let reading = Graph::read(run.text().as_bytes()).ok();
+            let reading = Graph::parse(run.text().as_bytes()).ok();
             let graph = reading.and_then(|reading| reading.graph);
             graph
                 .ok_or_else(|| Failure::failed("invalid_graph", "the run's graph cannot be read"))?
         }
         (None, None) => return Err(Failure::usage("which graph?")),
     };
-    let colours = run.map(|run| Colours::of(run.lines())).unwrap_or_default();
+    let colours = run
+        .map(|run| NodeMarks::from_lines(run.lines()))
+        .unwrap_or_default();
     let (format, name) = match args.format {
-        Drawing::Mermaid => (Format::Mermaid, "mermaid"),
-        Drawing::Dot => (Format::Dot, "dot"),
-        Drawing::Svg => (Format::Svg, "svg"),
+        Drawing::Mermaid => (DrawFormat::Mermaid, "mermaid"),
+        Drawing::Dot => (DrawFormat::Dot, "dot"),
+        Drawing::Svg => (DrawFormat::Svg, "svg"),
     };
     let text = graph.draw(format, &colours);
     if let Some(path) = &args.output {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lillux::{At as _, shell_word};
-use rye_graph::{Graph, Problem, Reading, Severity};
+use rye_graph::{Graph, ParsedGraph, Problem, Severity};
 use rye_items::metadata::{self, Data, MetadataError, Node};
 use rye_items::{Excerpt, ItemRef};
 use serde_json::{Value, json};
@@ -64,8 +64,8 @@ impl Source {
         is_yaml(&self.path) && tree.map_or(true, says_so)
     }
 
-    pub(super) fn read(&self) -> Result<Reading, Failure> {
-        Graph::read(&self.text).map_err(|error| no_yaml(&self.path, &error))
+    pub(super) fn read(&self) -> Result<ParsedGraph, Failure> {
+        Graph::parse(&self.text).map_err(|error| no_yaml(&self.path, &error))
     }
 }
 
@@ -144,7 +144,7 @@ pub(super) fn run(args: &ValidateArgs, context: &Context) -> Outcome {
         let source = Source::of(name, context);
         source.map_or_else(
             |failure| Looked::Missing(name.clone(), Box::new(failure)),
-            |source| match Graph::read(&source.text) {
+            |source| match Graph::parse(&source.text) {
                 Ok(reading) => Looked::Read(source, reading),
                 Err(error) => Looked::NoYaml(source, error),
             },
@@ -164,7 +164,7 @@ pub(super) fn run(args: &ValidateArgs, context: &Context) -> Outcome {
 
 /// What came of looking at a graph.
 enum Looked {
-    Read(Source, Reading),
+    Read(Source, ParsedGraph),
     NoYaml(Source, MetadataError),
     Missing(String, Box<Failure>),
 }
@@ -255,7 +255,7 @@ impl Report for Validated {
     }
 }
 
-fn show(page: &mut Page, source: &Source, reading: &Reading) {
+fn show(page: &mut Page, source: &Source, reading: &ParsedGraph) {
     for problem in &reading.problems {
         let excerpt = problem.excerpt(&source.text);
         let hint = problem.hint.as_deref();

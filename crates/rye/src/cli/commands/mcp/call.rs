@@ -1,6 +1,6 @@
 //! `rye mcp call`
 
-use rye_executor::Listener;
+use rye_executor::OutputListener;
 use rye_mcp::client::ToolCall;
 use serde_json::{Map, Value, json};
 
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &McpCallArgs, context: &Context, keeper: &mut Keeper) ->
         context.printer.warn(&text, Some(&hint));
     }
     if !context.printer.json && !context.printer.quiet {
-        call.listener = Some(Listener::new(|_, bytes| Printer::raw_error(bytes)));
+        call.listener = Some(OutputListener::new(|_, bytes| Printer::raw_error(bytes)));
     }
     let server = item.server(context);
     let answer = items::with_pool(keeper, context, async |pool| {

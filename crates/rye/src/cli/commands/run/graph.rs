@@ -1,11 +1,11 @@
-//! Runs of graphs, which the project keeps itself.
+//! RunStore of graphs, which the project keeps itself.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use lillux::process::Killed;
 use rye_engine::protocol::{Gate, GateStatus, Resolution};
-use rye_graph::{Found, Line, RecordError, Run, Runs, Standing, Status};
+use rye_graph::{JournalLine, RecordError, RunHandle, RunRecord, RunState, RunStatus, RunStore};
 use serde_json::{Value, json};
 
 use super::{GRACE, LOOK};
@@ -21,13 +21,13 @@ use crate::cli::table::Cell;
 
 /// All of the project, but for those that are parts of others; and those that were begun in
 /// the background of other projects.
-pub(super) fn all(background: &[super::Run], context: &Context) -> Result<Vec<Run>, Failure> {
+pub(super) fn all(background: &[super::Run], context: &Context) -> Result<Vec<RunRecord>, Failure> {
     let here = context.settings.project();
-    let all = Runs::of(here).all()?.into_iter();
+    let all = RunStore::new(here).all()?.into_iter();
     // One whose record cannot be read is told of by its name.
     let own = all.filter(|run| !run.id.contains('.'));
     let others = background.iter().filter(|run| run.asked.project != here);
-    let others = others.filter_map(|run| Runs::of(&run.asked.project).find(&run.id).ok());
+    let others = others.filter_map(|run| RunStore::new(&run.asked.project).find(&run.id).ok());
     Ok(own
         .chain(others)
         .filter_map(|run| run.read().ok())
@@ -35,18 +35,21 @@ pub(super) fn all(background: &[super::Run], context: &Context) -> Result<Vec<Ru
 }
 
 /// That of a graph which was begun in the background, in whichever project.
-pub(super) fn of_background(run: &super::Run, context: &Context) -> Result<Option<Found>, Failure> {
+pub(super) fn of_background(
+    run: &super::Run,
+    context: &Context,
+) -> Result<Option<RunHandle>, Failure> {
     match found(&run.id, context)? {
         None if run.asked.project != context.settings.project() => {
-            Ok(Runs::of(&run.asked.project).find(&run.id).ok())
+            Ok(RunStore::new(&run.asked.project).find(&run.id).ok())
         }
         found => Ok(found),
     }
 }
 
 /// The one whose id begins so, if there is one.
-pub(super) fn found(id: &str, context: &Context) -> Result<Option<Found>, Failure> {
-    match Runs::of(context.settings.project()).find(id) {
+pub(super) fn found(id: &str, context: &Context) -> Result<Option<RunHandle>, Failure> {
+    match RunStore::new(context.settings.project()).find(id) {
         Ok(found) => Ok(Some(found)),
         Err(RecordError::NotFound(_)) => Ok(None),
         Err(error) => Err(error.into()),
@@ -54,18 +57,18 @@ pub(super) fn found(id: &str, context: &Context) -> Result<Option<Found>, Failur
 }
 
 /// The same, or the failure to find any run.
-pub(super) fn find(id: &str, failure: Failure, context: &Context) -> Result<Found, Failure> {
+pub(super) fn find(id: &str, failure: Failure, context: &Context) -> Result<RunHandle, Failure> {
     found(id, context)?.ok_or(failure)
 }
 
 /// Whether the run in the background is all that there is to end: begun there, a graph may
 /// have gone on elsewhere, or be at its end while its process leaves.
-pub(super) fn is_in_background(found: &Found, run: &super::Run) -> Result<bool, Failure> {
+pub(super) fn is_in_background(found: &RunHandle, run: &super::Run) -> Result<bool, Failure> {
     let is_running = run.state() == super::State::Running;
-    Ok(match found.clone().read()?.standing() {
-        Standing::Ended(Status::Completed) => false,
-        Standing::Running | Standing::Waiting => is_running,
-        Standing::Ended(_) | Standing::Lost => true,
+    Ok(match found.clone().read()?.state() {
+        RunState::Ended(RunStatus::Completed) => false,
+        RunState::Running | RunState::Waiting => is_running,
+        RunState::Ended(_) | RunState::Lost => true,
     })
 }
 
@@ -74,21 +77,21 @@ pub(super) fn moment(millis: i64) -> String {
     lillux::time::seconds(millis.div_euclid(1000))
 }
 
-pub(super) fn standing_cell(standing: Standing) -> Cell {
+pub(super) fn standing_cell(standing: RunState) -> Cell {
     let style = match standing {
-        Standing::Running | Standing::Waiting => HELP,
-        Standing::Ended(Status::Completed) => GOOD,
-        Standing::Ended(Status::Failed | Status::TimedOut) => BAD,
-        Standing::Ended(_) | Standing::Lost => WARN,
+        RunState::Running | RunState::Waiting => HELP,
+        RunState::Ended(RunStatus::Completed) => GOOD,
+        RunState::Ended(RunStatus::Failed | RunStatus::TimedOut) => BAD,
+        RunState::Ended(_) | RunState::Lost => WARN,
     };
     Cell::styled(style, standing.as_str())
 }
 
 /// A run for scripts.
-pub(super) fn about(run: &Run) -> Value {
+pub(super) fn about(run: &RunRecord) -> Value {
     json!({
         "id": run.id(),
-        "state": run.standing().as_str(),
+        "state": run.state().as_str(),
         "item_id": run.graph(),
         "project": run.found().project().to_string_lossy(),
         "started_at": moment(run.started_at()),
@@ -98,9 +101,9 @@ pub(super) fn about(run: &Run) -> Value {
     })
 }
 
-pub(super) fn status(run: Run, context: &Context) -> Outcome {
+pub(super) fn status(run: RunRecord, context: &Context) -> Outcome {
     let trust = trust(run.found().project(), context)?;
-    let asked = run.questions().map(|question| {
+    let asked = run.gate_files().map(|question| {
         let status = question.status(&trust);
         (question.gate, status)
     });
@@ -114,7 +117,7 @@ pub(super) fn status(run: Run, context: &Context) -> Outcome {
 }
 
 struct Shown {
-    run: Run,
+    run: RunRecord,
     /// What it asks, and how that stands.
     asked: Vec<(Gate, GateStatus)>,
     /// Its project, where that is another.
@@ -132,7 +135,7 @@ impl Report for Shown {
         json!({
             "run": about(run),
             "inputs": run.inputs(),
-            "graph_state": run.state(),
+            "graph_state": run.graph_state(),
             "output": run.output(),
             "graph_error": run.error(),
             "gates": gates.collect::<Vec<_>>(),
@@ -146,7 +149,7 @@ impl Report for Shown {
             let name = paint(DIM, format!("{name:<8}"));
             page.line(format_args!("  {name} {}", plain(value)));
         };
-        about("state", run.standing().as_str());
+        about("state", run.state().as_str());
         about("graph", run.graph());
         if let Some(project) = &self.elsewhere {
             about("project", &project.display().to_string());
@@ -171,7 +174,7 @@ impl Report for Shown {
             }
         }
         about("record", &run.found().events().display().to_string());
-        let state = Value::Object(run.state().clone());
+        let state = Value::Object(run.graph_state().clone());
         let shown = run.output().unwrap_or(&state);
         let text = serde_json::to_string_pretty(shown).unwrap_or_default();
         page.line("");
@@ -179,12 +182,12 @@ impl Report for Shown {
     }
 
     fn next(&self) -> Option<String> {
-        match self.run.standing() {
-            Standing::Ended(Status::Completed) => None,
-            Standing::Running | Standing::Waiting => {
+        match self.run.state() {
+            RunState::Ended(RunStatus::Completed) => None,
+            RunState::Running | RunState::Waiting => {
                 Some(format!("rye run tail {} --follow", self.run.id()))
             }
-            Standing::Lost | Standing::Ended(_) => {
+            RunState::Lost | RunState::Ended(_) => {
                 Some(resume(self.run.id(), self.elsewhere.as_deref()))
             }
         }
@@ -193,13 +196,13 @@ impl Report for Shown {
 
 /// Tells what a run did, and with `--follow` what it does.
 pub(super) fn tail(
-    run: &Run,
+    run: &RunRecord,
     background: Option<&super::Run>,
     args: &TailArgs,
     context: &Context,
 ) -> Outcome {
     if context.printer.json {
-        let lines: Vec<&Line> = run.lines().iter().collect();
+        let lines: Vec<&JournalLine> = run.lines().iter().collect();
         return Ok(Box::new(Tail(json!({ "run": about(run), "lines": lines }))));
     }
     let mut seen = 0;
@@ -208,7 +211,7 @@ pub(super) fn tail(
     loop {
         // Asked before what is new is told: what is written before the end is told after it.
         let is_about_to = background.is_some_and(|run| run.state() == super::State::Running);
-        let is_over = !current.standing().is_live() && !is_about_to;
+        let is_over = !current.state().is_live() && !is_about_to;
         let mut text = String::new();
         for words in current.lines().iter().skip(seen).filter_map(told) {
             text.push_str(&words);
@@ -232,11 +235,11 @@ pub(super) fn tail(
 }
 
 /// Asks the process that walks a run to end. Its step ends, and the state is kept.
-pub(super) fn cancel(found: Found, context: &Context) -> Outcome {
+pub(super) fn cancel(found: RunHandle, context: &Context) -> Outcome {
     let run = found.clone().read()?;
     let id = run.id().to_owned();
-    if !run.standing().is_live() {
-        let message = format!("the run {id} is over: {}", run.standing().as_str());
+    if !run.state().is_live() {
+        let message = format!("the run {id} is over: {}", run.state().as_str());
         let failure = Failure::failed("not_running", message);
         return Err(failure.hint(format!("rye run status {id}")));
     }

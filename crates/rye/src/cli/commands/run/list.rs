@@ -13,12 +13,12 @@ use crate::cli::table::{Cell, Table};
 /// All runs, of whichever kind.
 pub(super) struct List {
     background: Vec<Run>,
-    graphs: Vec<rye_graph::Run>,
+    graphs: Vec<rye_graph::RunRecord>,
 }
 
 impl List {
     /// Of a graph that is in the background as well, its own record tells more.
-    pub(super) fn of(mut background: Vec<Run>, graphs: Vec<rye_graph::Run>) -> Self {
+    pub(super) fn of(mut background: Vec<Run>, graphs: Vec<rye_graph::RunRecord>) -> Self {
         background.retain(|run| graphs.iter().all(|it| it.id() != run.id));
         Self { background, graphs }
     }
@@ -47,7 +47,7 @@ impl Report for List {
             })
             .collect();
         rows.extend(self.graphs.iter().map(|run| {
-            let state = graph::standing_cell(run.standing());
+            let state = graph::standing_cell(run.state());
             (
                 graph::moment(run.started_at()),
                 run.id(),

@@ -69,9 +69,9 @@ impl Asked {
             project: context.settings.project().to_owned(),
             started_at: time::now().iso,
             by: match request.approval {
-                Approval::Asked => By::Person,
+                Approval::ByUser => By::Person,
                 // What somebody approved is a call, and not what runs on its own later.
-                Approval::Missing | Approval::OfChain(_) | Approval::OfCall { .. } => By::Client,
+                Approval::None | Approval::ForChain(_) | Approval::ForCall { .. } => By::Client,
             },
             resumes: None,
             is_graph: is_graph(&request.tool, context),
@@ -89,8 +89,8 @@ impl Asked {
         let mut request = Request::new(tool).parameters(self.parameters);
         request.timeout = timeout.and_then(Result::ok);
         request.approval = match self.by {
-            By::Person => Approval::Asked,
-            By::Client => Approval::Missing,
+            By::Person => Approval::ByUser,
+            By::Client => Approval::None,
         };
         Ok(request)
     }

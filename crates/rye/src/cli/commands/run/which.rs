@@ -8,7 +8,7 @@ use crate::cli::failure::Failure;
 /// A run, by the record that tells most of it.
 pub(super) enum Which {
     /// Its own, and that of the background, where it was begun there.
-    Graph(Box<rye_graph::Run>, Option<Box<Run>>),
+    Graph(Box<rye_graph::RunRecord>, Option<Box<Run>>),
     Background(Box<Run>),
 }
 

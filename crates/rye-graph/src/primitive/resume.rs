@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use lillux::Hash;
 use lillux::keys::SigningKey;
-use rye_executor::primitive::Failed;
+use rye_executor::primitive::CallFailure;
 use serde_json::{Map, Value, json};
 
 use super::{boot, failed, started};
-use crate::event::{Changed, Event, Status};
+use crate::event::{Event, GraphChange, RunStatus};
 use crate::model::Graph;
-use crate::record::{At, Journal, Replayed, Run, Runs};
-use crate::walk::{Before, Ended, Walk};
+use crate::record::{At, Journal, Replayed, RunRecord, RunStore};
+use crate::walk::{Before, RunResult, Walk};
 
 /// So many nodes are named to who names none that there is.
 const NAMED: usize = 20;
 
 /// How a graph is gone through.
 #[derive(Debug, Clone, Default)]
-pub struct Going {
+pub struct RunOptions {
     /// Go on with this run, whose whole id this is.
     pub resume: Option<String>,
     /// Go on though the graph is not what it was.
@@ -35,18 +35,18 @@ pub(super) enum Entered {
     /// From here on.
     At(At),
     /// There is nothing left to do.
-    Over(Box<Ended>),
+    Over(Box<RunResult>),
 }
 
 /// Opens the record of a walk, and finds out where it begins.
 pub(super) fn enter(
     walk: &mut Walk<'_>,
-    runs: &Runs,
+    runs: &RunStore,
     name: &str,
-    going: &Going,
+    going: &RunOptions,
     key: Option<SigningKey>,
     metadata: &mut Map<String, Value>,
-) -> Result<Entered, Failed> {
+) -> Result<Entered, CallFailure> {
     let folder = runs.folder(name);
     runs.create(Some(name)).map_err(|error| failed(&error))?;
     if going.resume.is_some() || runs.has_begun(name, key.is_some()) {
@@ -71,18 +71,18 @@ pub(super) fn enter(
 /// Goes on with a run.
 fn again(
     walk: &mut Walk<'_>,
-    runs: &Runs,
+    runs: &RunStore,
     name: &str,
-    going: &Going,
+    going: &RunOptions,
     key: Option<SigningKey>,
     metadata: &mut Map<String, Value>,
-) -> Result<Entered, Failed> {
+) -> Result<Entered, CallFailure> {
     let found = runs.find(name).map_err(|error| failed(&error))?;
     let opened = found.open(runs, &*walk.trust, key.is_some());
     let (file, replayed) = opened.map_err(|error| failed(&error))?;
     if replayed.started.graph != walk.id {
         let message = format!("the run {name} is one of {}", replayed.started.graph);
-        return Err(Failed::new("other_graph", message));
+        return Err(CallFailure::new("other_graph", message));
     }
     // Asked for once more by the graph that it is a part of, whose process died before it
     // could write down what came of it.
@@ -92,7 +92,7 @@ fn again(
         return Ok(Entered::Over(Box::new(over)));
     }
     let graph = walk.graph;
-    let changed = may_go_on(&replayed, &graph.text, &graph.hash, going.accept_changed);
+    let changed = check_resumable(&replayed, &graph.text, &graph.hash, going.accept_changed);
     let changed = changed.map_err(|refusal| {
         if let Some(difference) = refusal.difference {
             metadata.insert("difference".into(), json!(difference));
@@ -141,14 +141,14 @@ fn again(
 }
 
 /// How a run ended that came to an end of its own.
-fn over(replayed: &Replayed) -> Option<Ended> {
+fn over(replayed: &Replayed) -> Option<RunResult> {
     let (status, error) = replayed.end.clone()?;
-    if replayed.is_cut_short || status == Status::Paused {
+    if replayed.is_cut_short || status == RunStatus::Paused {
         return None;
     }
     let mut own = replayed.state.clone();
     own.retain(|name, _| !name.starts_with('_'));
-    Some(Ended {
+    Some(RunResult {
         status,
         output: replayed.output.clone().unwrap_or(Value::Object(own)),
         error,
@@ -159,56 +159,56 @@ fn over(replayed: &Replayed) -> Option<Ended> {
     })
 }
 
-fn known_node(graph: &Graph, name: &str) -> Result<String, Failed> {
+fn known_node(graph: &Graph, name: &str) -> Result<String, CallFailure> {
     if graph.index(name).is_some() {
         return Ok(name.to_owned());
     }
-    let failed = Failed::new("no_such_node", format!("the graph has no node `{name}`"));
+    let failed = CallFailure::new("no_such_node", format!("the graph has no node `{name}`"));
     let near = crate::problem::nearest(name, graph.names());
     let names: Vec<_> = graph.names().take(NAMED).collect();
     let hint = near.map_or_else(
         || format!("there are {}", names.join(", ")),
         |near| format!("did you mean `{near}`?"),
     );
-    Err(failed.hint(hint))
+    Err(failed.with_hint(hint))
 }
 
 /// Why a run does not go on.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct ResumeError {
     /// It.
-    pub why: Failed,
+    pub why: CallFailure,
     /// What is different about its graph, where that is why.
     pub difference: Option<String>,
 }
 
-impl Run {
+impl RunRecord {
     /// Whether it could go on with its graph as it is now, for those who want to know before
     /// they try.
-    pub fn may_go_on(
+    pub fn check_resumable(
         &self,
         graph: &[u8],
         hash: &Hash,
         accept_changed: bool,
-    ) -> Result<(), Refusal> {
-        may_go_on(self.replayed(), graph, hash, accept_changed).map(drop)
+    ) -> Result<(), ResumeError> {
+        check_resumable(self.replayed(), graph, hash, accept_changed).map(drop)
     }
 }
 
 /// A run that is over does not go on. One whose graph is another than the one that was begun
 /// does not either, and what is different is told, unless somebody accepts it.
-fn may_go_on(
+fn check_resumable(
     replayed: &Replayed,
     text: &[u8],
     hash: &Hash,
     accept_changed: bool,
-) -> Result<Option<Changed>, Refusal> {
+) -> Result<Option<GraphChange>, ResumeError> {
     let started = &replayed.started;
     let run = &started.run;
-    if let Some((Status::Completed, _)) = replayed.end {
-        let why = Failed::new("run_is_over", format!("the run {run} has come to its end"));
-        return Err(Refusal {
-            why: why.hint(format!("rye run status {run}")),
+    if let Some((RunStatus::Completed, _)) = replayed.end {
+        let why = CallFailure::new("run_is_over", format!("the run {run} has come to its end"));
+        return Err(ResumeError {
+            why: why.with_hint(format!("rye run status {run}")),
             difference: None,
         });
     }
@@ -218,12 +218,12 @@ fn may_go_on(
     }
     let text = String::from_utf8_lossy(text).into_owned();
     if accept_changed {
-        return Ok(Some(Changed { graph_hash, text }));
+        return Ok(Some(GraphChange { graph_hash, text }));
     }
     let message = format!("the graph is not the one that the run {run} began with");
     let hint = format!("rye graph run --resume {run} --accept-changed");
-    Err(Refusal {
-        why: Failed::new("graph_changed", message).hint(hint),
+    Err(ResumeError {
+        why: CallFailure::new("graph_changed", message).with_hint(hint),
         difference: Some(difference(&started.text, &text)),
     })
 }

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 pub use lillux::mask::{MASK, Masks};
 
-use crate::primitive::{Done, Listener};
-pub(crate) use stream::Watching;
+use crate::primitive::{CallOutcome, OutputListener};
+pub(crate) use stream::RedactingOutput;
 
 /// What a file calls a secret counts as one from this length on.
 const SHORTEST_NAMED: usize = 8;
@@ -28,38 +28,38 @@ const SECRET: [&str; 9] = [
 ];
 
 /// Whether what has this name should not be seen.
-pub fn looks_secret(name: &str) -> bool {
+pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     SECRET.iter().any(|word| name.contains(word)) || name.ends_with("PASS")
 }
 
 /// Whether a variable that nobody has called a secret is one, by its name and its length.
-pub fn is_secret(name: &str, value: &str) -> bool {
-    value.len() >= SHORTEST_NAMED && looks_secret(name)
+pub fn is_secret_variable(name: &str, value: &str) -> bool {
+    value.len() >= SHORTEST_NAMED && is_secret_name(name)
 }
 
 /// Somebody who hears what is told whole, piece by piece, without the secrets.
 #[must_use]
-pub fn listening(masks: &Masks, listener: Listener) -> Listener {
+pub fn redacting_listener(masks: &Masks, listener: OutputListener) -> OutputListener {
     let masks = masks.clone();
-    Listener::new(move |stream, bytes| listener.hear(stream, &masks.mask_bytes(bytes)))
+    OutputListener::new(move |stream, bytes| listener.on_output(stream, &masks.mask_bytes(bytes)))
 }
 
 /// The headers of a request by which it says who asks are secrets.
-pub(crate) fn learn_headers(masks: &Masks, config: &Map<String, Value>) {
+pub(crate) fn add_header_secrets(masks: &Masks, config: &Map<String, Value>) {
     let headers = config.get("headers").and_then(Value::as_object);
     for (name, value) in headers.into_iter().flatten() {
         let value = value.as_str().unwrap_or_default();
         // The scheme before it is none: `Bearer`, for one.
         let secret = value.rsplit(' ').next().unwrap_or_default();
-        if is_secret(name, secret) {
+        if is_secret_variable(name, secret) {
             masks.add(secret);
         }
     }
 }
 
 /// What came of a call, without the secrets, also where it was too long to be given.
-pub(crate) fn mask_done(masks: &Masks, done: &mut Done, store: Option<&Cas>) {
+pub(crate) fn redact_outcome(masks: &Masks, done: &mut CallOutcome, store: Option<&Cas>) {
     if masks.is_empty() {
         return;
     }
@@ -92,11 +92,11 @@ mod tests {
             "PASSPHRASE",
             "X_CREDENTIALS",
         ] {
-            assert!(is_secret(name, "long enough"), "{name}");
-            assert!(!is_secret(name, "short"), "{name}");
+            assert!(is_secret_variable(name, "long enough"), "{name}");
+            assert!(!is_secret_variable(name, "short"), "{name}");
         }
         for name in ["DATABASE_URL", "MODE", "PATH"] {
-            assert!(!is_secret(name, "long enough"), "{name}");
+            assert!(!is_secret_variable(name, "long enough"), "{name}");
         }
     }
 }

@@ -10,26 +10,26 @@ use lillux::mask::{self, Masks};
 use lillux::process::Stream;
 use serde_json::{Map, Value, json};
 
-use crate::primitive::Listener;
+use crate::primitive::OutputListener;
 
 /// Somebody who hears what a process prints, in whatever pieces it comes.
-pub(crate) struct Watched {
+pub(crate) struct RedactingSink {
     masks: Masks,
-    listener: Listener,
+    listener: OutputListener,
     held: Mutex<[mask::Stream; 2]>,
 }
 
 /// Who hears it, where there may be nothing to mask.
-pub(crate) enum Watching {
-    Plain(Option<Listener>),
-    Masked(Arc<Watched>),
+pub(crate) enum RedactingOutput {
+    Plain(Option<OutputListener>),
+    Masked(Arc<RedactingSink>),
 }
 
-impl Watching {
+impl RedactingOutput {
     /// Somebody who is to hear what a process prints.
-    pub(crate) fn new(masks: &Masks, listener: Option<Listener>) -> Self {
+    pub(crate) fn new(masks: &Masks, listener: Option<OutputListener>) -> Self {
         match listener {
-            Some(listener) if !masks.is_empty() => Self::Masked(Arc::new(Watched {
+            Some(listener) if !masks.is_empty() => Self::Masked(Arc::new(RedactingSink {
                 masks: masks.clone(),
                 listener,
                 held: Mutex::default(),
@@ -38,7 +38,7 @@ impl Watching {
         }
     }
 
-    pub(crate) fn listener(&self) -> Option<Listener> {
+    pub(crate) fn listener(&self) -> Option<OutputListener> {
         match self {
             Self::Plain(listener) => listener.clone(),
             Self::Masked(watched) => Some(watched.listener()),
@@ -53,10 +53,10 @@ impl Watching {
     }
 }
 
-impl Watched {
-    fn listener(self: &Arc<Self>) -> Listener {
+impl RedactingSink {
+    fn listener(self: &Arc<Self>) -> OutputListener {
         let watched = Arc::clone(self);
-        Listener::new(move |stream, bytes| {
+        OutputListener::new(move |stream, bytes| {
             watched.tell(stream, |held, masks| held.push(masks, bytes));
         })
     }
@@ -77,7 +77,7 @@ impl Watched {
             what(held, &self.masks)
         };
         if !told.is_empty() {
-            self.listener.hear(stream, &told);
+            self.listener.on_output(stream, &told);
         }
     }
 }
