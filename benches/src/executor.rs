@@ -15,7 +15,7 @@ use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_executor::{Executor, Request, Roots, Status, dependency_scopes};
 use rye_items::signature::{self, Binding};
-use rye_items::{Comment, OwnKeys};
+use rye_items::{CommentStyle, UserKeys};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -104,7 +104,7 @@ impl Fixture {
             directory.path().join("project"),
             directory.path().join("user"),
         );
-        let key = OwnKeys::of(&user).generate("bench", Existing::Refuse)?;
+        let key = UserKeys::new(&user).generate("bench", Existing::Refuse)?;
         let tools = project.join(".ai/tools");
         let tool = tools.join("say.sh");
         let text = "# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\n\
@@ -255,8 +255,8 @@ pub fn write_signed(path: &Path, text: &str, key: &SigningKey) -> Result<()> {
     fs::create_dir_all(path.parent().context("no directory")?)?;
     let time = "2026-01-01T00:00:00Z";
     let below = path.to_str().and_then(|path| path.rsplit_once("/.ai/"));
-    let binding = Binding::of(below.context("not below .ai/")?.1);
-    let comment = Comment::HASH;
+    let binding = Binding::for_path(below.context("not below .ai/")?.1);
+    let comment = CommentStyle::HASH;
     let signed = signature::sign(text.as_bytes(), &comment, &binding, key, time, None)?;
     fs::write(path, signed)?;
     Ok(())

@@ -17,7 +17,7 @@ use rye_graph::{
     ToolTraits, run_in_memory, run_journaled,
 };
 use rye_items::metadata::Effect;
-use rye_items::{ItemId, OwnKeys};
+use rye_items::{ItemId, UserKeys};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -228,7 +228,7 @@ impl Fixture {
             directory.path().join("project"),
             directory.path().join("user"),
         );
-        let key = OwnKeys::of(&user).generate("bench", Existing::Refuse)?;
+        let key = UserKeys::new(&user).generate("bench", Existing::Refuse)?;
         let tools: PathBuf = project.join(".ai/tools");
         write_signed(
             &tools.join("lib/nothing.yaml"),

@@ -12,7 +12,7 @@ use lillux::Hash;
 use lillux::durable::Existing;
 use lillux::keys::{PublicKey, Signature, SigningKey};
 use rye_items::signature::{self, Binding};
-use rye_items::{Comment, ItemKind, Library, Options, OwnKeys, SYSTEM, Space};
+use rye_items::{CommentStyle, ItemKind, Library, Options, SYSTEM, Space, UserKeys};
 use tempfile::TempDir;
 
 use crate::measure::try_interleaved;
@@ -102,7 +102,7 @@ impl Tree {
     fn new() -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let user = directory.path().join("user");
-        let key = OwnKeys::of(&user).generate("bench", Existing::Refuse)?;
+        let key = UserKeys::new(&user).generate("bench", Existing::Refuse)?;
         let mut files = Vec::new();
         for number in 0..FILES {
             let relative = format!("tools/group{}/tool{number}.py", number % 100);
@@ -110,8 +110,8 @@ impl Tree {
             let text = tool(number);
             let signed = signature::sign(
                 text.as_bytes(),
-                &Comment::HASH,
-                &Binding::of(relative),
+                &CommentStyle::HASH,
+                &Binding::for_path(relative),
                 &key,
                 "2026-01-01T00:00:00Z",
                 None,
@@ -166,7 +166,7 @@ impl Tree {
         })?;
         let listed = library.list(ItemKind::Tool).into_iter().flatten();
         let own = listed.filter(|(_, found)| found.root.space() == Space::Project);
-        let checked = library.verify_many(own.collect(), &|_| ());
+        let checked = library.verify_batch(own.collect(), &|_| ());
         ensure!(checked.len() == FILES && checked.iter().all(|(_, outcome)| outcome.is_ok()));
         Ok(())
     }

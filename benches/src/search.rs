@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use rye_items::search::{Query, SearchIndex};
-use rye_items::{Library, Memory, Options, SYSTEM};
+use rye_items::{Library, Options, ProcessCache, SYSTEM};
 
 use crate::measure::try_interleaved;
 use crate::table::Row;
@@ -97,7 +97,7 @@ pub fn run() -> Result<Vec<Row>> {
 /// A project with items and a cache.
 struct Tree {
     directory: tempfile::TempDir,
-    memory: Arc<Memory>,
+    process_cache: Arc<ProcessCache>,
 }
 
 impl Tree {
@@ -110,8 +110,11 @@ impl Tree {
             fs::create_dir_all(path.parent().context("no parent")?)?;
             fs::write(path, text)?;
         }
-        let memory = Arc::default();
-        Ok(Self { directory, memory })
+        let process_cache = Arc::default();
+        Ok(Self {
+            directory,
+            process_cache,
+        })
     }
 
     fn cache(&self) -> PathBuf {
@@ -123,7 +126,7 @@ impl Tree {
         let library = Library::open(&Options {
             project: Some(self.directory.path()),
             cache: Some(&self.cache()),
-            memory: Some(&self.memory),
+            process_cache: Some(&self.process_cache),
             ..Options::new(&SYSTEM)
         })?;
         let answer = catalogue.search(library.spaces(), &library, &Query::new(query));

@@ -20,7 +20,7 @@
 )]
 mod library {
     pub mod comment;
-    pub mod place;
+    pub mod excerpt;
     pub mod signature;
     pub mod trust {
         pub mod file;
@@ -32,8 +32,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use library::comment::{self, Comment};
-use library::place;
+use library::comment::{self, CommentStyle};
+use library::excerpt;
 use library::signature;
 use library::trust::file::TrustFile;
 use lillux::Hash;
@@ -70,7 +70,7 @@ fn main() {
     let mut signatures = Vec::new();
     for (path, bytes) in files {
         let comment = comment_of(&path);
-        let binding = signature::Binding::of(path.as_str());
+        let binding = signature::Binding::for_path(path.as_str());
         let signed = signature::sign(&bytes, &comment, &binding, &key, &time, None)
             .expect("it has no provenance");
         signatures.push(checked(&signed, &comment, &key));
@@ -90,7 +90,7 @@ fn main() {
     signatures.sort_unstable();
     let code = format!(
         "/// The system space, signed when this was built.\n\
-         pub static SYSTEM: Embedded = Embedded {{ name: \"rye\", hash: \"{hash}\", files: &[\n{list}] }};\n\
+         pub static SYSTEM: EmbeddedBundle = EmbeddedBundle {{ name: \"rye\", hash: \"{hash}\", files: &[\n{list}] }};\n\
          /// The names of its signatures, each of which was checked when this was built.\n\
          pub(crate) static SIGNATURES: [[u8; 32]; {}] = {signatures:?};\n",
         signatures.len()
@@ -99,14 +99,14 @@ fn main() {
 }
 
 /// The name of a file's signature, which holds.
-fn checked(signed: &[u8], comment: &Comment, key: &SigningKey) -> [u8; 32] {
+fn checked(signed: &[u8], comment: &CommentStyle, key: &SigningKey) -> [u8; 32] {
     let split = signature::split(signed, comment).expect("it was signed a moment ago");
     assert_eq!(split.hash(), split.line.hash, "it was signed a moment ago");
     split
         .line
         .verify(key.public())
         .expect("its signature is that of the key");
-    *signature::name(key.public(), &split.line).as_bytes()
+    *signature::cache_key(key.public(), &split.line).as_bytes()
 }
 
 /// What Cargo is told goes to standard output.
@@ -151,11 +151,11 @@ fn collect(space: &Path, folder: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
     }
 }
 
-fn comment_of(path: &str) -> Comment {
+fn comment_of(path: &str) -> CommentStyle {
     match path.rsplit('.').next() {
-        Some("yaml" | "yml" | "toml" | "py" | "sh" | "rb") => Comment::HASH,
-        Some("js" | "mjs" | "cjs" | "ts") => Comment::SLASHES,
-        Some("md") => Comment::MARKUP,
+        Some("yaml" | "yml" | "toml" | "py" | "sh" | "rb") => CommentStyle::HASH,
+        Some("js" | "mjs" | "cjs" | "ts") => CommentStyle::SLASHES,
+        Some("md") => CommentStyle::MARKUP,
         _ => panic!("no comment style is known for system/.ai/{path}"),
     }
 }

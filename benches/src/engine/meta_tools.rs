@@ -12,7 +12,7 @@ use lillux::process::Supervisor;
 use rye_engine::proof;
 use rye_engine::tool::Tool;
 use rye_executor::{Executor, Request, Roots, Status};
-use rye_items::OwnKeys;
+use rye_items::UserKeys;
 use rye_protocol::Archive;
 use rye_store::Memory;
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ impl Fixture {
     fn new() -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let user = directory.path().join("user");
-        let key = OwnKeys::of(&user).generate("bench", Existing::Refuse)?;
+        let key = UserKeys::new(&user).generate("bench", Existing::Refuse)?;
         let tools = directory.path().join("project/.ai/tools");
         let say = "# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\n\
                    # risk_level: low\necho '{}'\n";

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use lillux::durable::Existing;
-use rye_items::OwnKeys;
+use rye_items::UserKeys;
 use tempfile::TempDir;
 
 use super::write_signed;
@@ -77,7 +77,7 @@ impl Fixture {
         let project = directory.path().join("project");
         let tools = project.join(".ai/tools");
         let key =
-            OwnKeys::of(&directory.path().join("user")).generate("bench", Existing::Refuse)?;
+            UserKeys::new(&directory.path().join("user")).generate("bench", Existing::Refuse)?;
         write_signed(&tools.join("greet.py"), PYTHON, &key)?;
         let bash = "executor_id: rye/core/runtimes/bash/bash\n";
         let command = format!("version: \"1.0.0\"\n{bash}config: {{ command: \"{COMMAND}\" }}\n");

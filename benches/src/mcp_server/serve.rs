@@ -18,7 +18,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt as _};
 use rye_executor::primitive::{Call, CallFuture, CallOutcome, Primitive};
 use rye_executor::{Executor, Request, Roots};
-use rye_items::OwnKeys;
+use rye_items::UserKeys;
 use rye_mcp::server::{Server, http, serve_stdio};
 use rye_mcp::{
     ApprovalChannel, CallDecision, GatedCall, Gateway, GatewayError, GatewayResult, ItemSummary,
@@ -163,7 +163,7 @@ impl NoopGateway {
             directory.path().join("project"),
             directory.path().join("user"),
         );
-        let key = OwnKeys::of(&user).generate("bench", Existing::Refuse)?;
+        let key = UserKeys::new(&user).generate("bench", Existing::Refuse)?;
         let tools = project.join(".ai/tools");
         let primitive = "version: \"1.0.0\"\ntool_type: primitive\nexecutor_id: null\n";
         write_signed(&tools.join("noop.yaml"), primitive, &key)?;

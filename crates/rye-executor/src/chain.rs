@@ -11,8 +11,8 @@ use lillux::hash::Hasher;
 use rye_items::metadata::Metadata;
 use rye_items::trust::Trust;
 use rye_items::{
-    Dependencies, Found, Item, ItemError, ItemId, ItemKind, ItemRef, Library, LookupError, Space,
-    Verified,
+    Dependencies, Item, ItemError, ItemFile, ItemId, ItemKind, ItemRef, Library, LookupError,
+    Space, Verified,
 };
 
 use crate::primitive::Primitives;
@@ -228,10 +228,10 @@ pub fn build(
 pub(crate) fn known_links(
     library: &Library,
     trust: &Trust<'_>,
-    tool: &Found<'_>,
+    tool: &ItemFile<'_>,
 ) -> Result<Vec<Link>, ChainError> {
     let primitives = Primitives::default();
-    let link = |found: &Found<'_>| -> Result<Link, ChainError> {
+    let link = |found: &ItemFile<'_>| -> Result<Link, ChainError> {
         let item = library.verify(found, trust)?;
         let metadata = library.metadata(&item)?;
         Ok(Link { item, metadata })

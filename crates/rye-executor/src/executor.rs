@@ -21,7 +21,9 @@ use lillux::Hash;
 use lillux::path_policy::{PathPolicy, Protected};
 use lillux::process::Supervisor;
 use rye_items::metadata::Metadata;
-use rye_items::{Embedded, ItemError, ItemKind, ItemRef, Library, Memory, Options, SYSTEM};
+use rye_items::{
+    EmbeddedBundle, ItemError, ItemKind, ItemRef, Library, Options, ProcessCache, SYSTEM,
+};
 use serde_json::{Map, Value};
 
 use crate::chain::{self, Chain, ChainError, Link};
@@ -52,7 +54,7 @@ pub struct Roots {
     /// Further bundles of the system space.
     pub bundles: Vec<PathBuf>,
     /// The bundle inside the program.
-    pub embedded: &'static Embedded,
+    pub embedded: &'static EmbeddedBundle,
     /// For copies of what was verified, for output that is too long, and for
     /// what is derived from files.
     pub cache: PathBuf,
@@ -157,7 +159,7 @@ pub struct Executor {
     paths: PathPolicy,
     primitives: Primitives,
     supervisor: Arc<Supervisor>,
-    memory: Arc<Memory>,
+    process_cache: Arc<ProcessCache>,
     schemas: Arc<Schemas>,
     known: Arc<Known>,
     inherited: Arc<Inherited>,
@@ -186,7 +188,7 @@ impl Executor {
             roots,
             primitives,
             supervisor,
-            memory: Arc::default(),
+            process_cache: Arc::default(),
             schemas: Arc::default(),
             known: Arc::default(),
             inherited: Arc::default(),
@@ -221,7 +223,7 @@ impl Executor {
         let start = Instant::now();
         let resolved = self.resolved(&request.tool)?;
         let Resolved { library, chain } = &*resolved;
-        let trust = library.trust_since_opened();
+        let trust = library.trust_with_known_keys();
         trace.chain(library, chain, start.elapsed());
         let pairs = valid(chain)?;
         let parameters = self
@@ -384,7 +386,7 @@ impl Executor {
         let resolved = self.resolved(tool)?;
         let Resolved { library, chain } = &*resolved;
         valid(chain)?;
-        let trust = library.trust_since_opened();
+        let trust = library.trust_with_known_keys();
         let anchored = self.anchor(library, chain)?;
         let dependencies = dependencies::verify(library, &trust, chain, &anchored)?.dependencies();
         let nothing = Value::Object(Map::new());
@@ -421,7 +423,7 @@ impl Executor {
             bundles: &roots.bundles,
             embedded: roots.embedded,
             cache: Some(&roots.cache),
-            memory: Some(&self.memory),
+            process_cache: Some(&self.process_cache),
             dev_mode: roots.dev_mode,
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lillux::keys::SigningKey;
 use rye_executor::primitive::{Call, CallFailure, CallFuture, CallOutcome, Primitive};
 use rye_executor::{Approval, Executor, RunContext};
-use rye_items::OwnKeys;
+use rye_items::UserKeys;
 use serde_json::{Map, Value, json};
 
 use crate::cache::Cache;
@@ -86,7 +86,7 @@ impl StateGraph {
     }
 
     fn key(&self) -> Option<SigningKey> {
-        OwnKeys::of(self.user.as_deref()?).signing().ok()
+        UserKeys::new(self.user.as_deref()?).load_signing_key().ok()
     }
 
     async fn walked(

@@ -70,7 +70,7 @@ impl Problem {
 
     /// Where it is in the text of the graph, with the line that is there.
     pub fn excerpt(&self, text: &[u8]) -> Excerpt {
-        Excerpt::at(text, self.at)
+        Excerpt::at_offset(text, self.at)
     }
 
     /// For scripts.

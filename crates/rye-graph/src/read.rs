@@ -37,7 +37,7 @@ impl ParsedGraph {
 impl Graph {
     /// Reads a graph and looks at it from all sides. What is no YAML at all is an error.
     pub fn parse(text: &[u8]) -> Result<ParsedGraph, MetadataError> {
-        let tree = metadata::tree(text)?;
+        let tree = metadata::parse_yaml(text)?;
         let mut problems = Vec::new();
         let graph = read(&tree, text, &mut problems);
         if let Some((graph, start)) = &graph {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use rye_engine::bridge::{AtLimit, Mode, Policy};
-use rye_items::trust::Ignored;
+use rye_items::trust::IgnoredFile;
 use rye_items::{Space, SpaceError, Spaces};
 use rye_model::ConfigFile;
 
@@ -34,7 +34,7 @@ pub enum ApprovalsError {
 /// The rules of all spaces, project over user over system, and the files that do not count.
 /// What the user denies is denied, whatever a project says. Of a project's file that the
 /// user has not accepted for its directory, what tightens counts.
-pub fn approvals(spaces: &Spaces) -> Result<(Policy, Vec<Ignored>), ApprovalsError> {
+pub fn approvals(spaces: &Spaces) -> Result<(Policy, Vec<IgnoredFile>), ApprovalsError> {
     let Files {
         counting,
         unaccepted,
@@ -45,8 +45,8 @@ pub fn approvals(spaces: &Spaces) -> Result<(Policy, Vec<Ignored>), ApprovalsErr
         let read = read(Space::Project, &file)?;
         let tightening = tightening(read.clone());
         if tightening != read {
-            let why = &notice.why;
-            notice.why = format!("what it allows does not count: {why}");
+            let why = &notice.reason;
+            notice.reason = format!("what it allows does not count: {why}");
             ignored.push(notice);
         }
         policy = tightening;

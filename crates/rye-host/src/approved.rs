@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use lillux::keys::SigningKey;
 use lillux::{Hash, durable, visible_line};
 use rye_engine::bridge::{ActionError, Prepared, Remembered};
-use rye_items::Comment;
+use rye_items::CommentStyle;
 use rye_items::signature::{self, APPROVAL, Binding};
 use rye_items::trust::Trust;
-use rye_items::verify::{self, Form};
+use rye_items::verify::{self, SignatureFormat};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -123,7 +123,7 @@ impl Approved {
         let place = Hash::of(&self.project).to_hex();
         let name = format!("{}-{place:.16}.yaml", prepared.hash);
         let binding = Binding::new(APPROVAL, format!("{FOLDER}/{name}"));
-        let comment = Comment::HASH;
+        let comment = CommentStyle::HASH;
         let signed = signature::sign(text.as_bytes(), &comment, &binding, key, &time, None);
         let signed = signed.map_err(|error| unusable(&error))?;
         let path = self.folder.join(name);
@@ -141,6 +141,6 @@ impl Approved {
 
 /// Whether a file is an approval that somebody who is trusted signed as such.
 fn is_signed(name: &str, bytes: &[u8], trust: &Trust<'_>) -> bool {
-    let form = Form::config(APPROVAL, &format!("{FOLDER}/{name}"));
+    let form = SignatureFormat::config(APPROVAL, &format!("{FOLDER}/{name}"));
     verify::check(bytes, &form, trust).is_ok_and(|signed| signed.line.binding.is_some())
 }

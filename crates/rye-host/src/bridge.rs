@@ -10,7 +10,7 @@ use rye_engine::tool::Tool;
 use rye_executor::{Executor, Roots};
 use rye_graph::StateGraph;
 use rye_items::search::SearchIndex;
-use rye_items::trust::Ignored;
+use rye_items::trust::IgnoredFile;
 use rye_items::vault::Vault;
 use rye_items::{IdError, SpaceError, Spaces};
 use rye_mcp::McpPrimitive;
@@ -50,7 +50,7 @@ pub struct Bridge {
     /// Whether a person is asked for more when a limit is reached.
     pub asks_for_more: bool,
     /// Files about approvals that do not count.
-    pub ignored: Vec<Ignored>,
+    pub ignored: Vec<IgnoredFile>,
 }
 
 /// The two tools with which an agent reaches all items of a project, the tools of its MCP

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rye_engine::bridge::{Command, CommandTool, Commands};
 use rye_items::Spaces;
-use rye_items::trust::Ignored;
+use rye_items::trust::IgnoredFile;
 use serde::Deserialize;
 
 use crate::approvals::ApprovalsError;
@@ -21,7 +21,7 @@ struct File {
 
 /// The programs of all spaces, project over user over system, and the files that do not
 /// count, since nobody who is trusted has signed them.
-pub fn commands(spaces: &Spaces) -> Result<(Commands, Vec<Ignored>), ApprovalsError> {
+pub fn commands(spaces: &Spaces) -> Result<(Commands, Vec<IgnoredFile>), ApprovalsError> {
     let (files, ignored) = config::files(spaces, COMMANDS)?.accepted();
     let mut all = BTreeMap::new();
     // The most specific first.

@@ -1,7 +1,7 @@
 //! When and how histories are summed up: `compaction.yaml` of the spaces.
 
 use rye_engine::compaction::Settings;
-use rye_items::trust::Ignored;
+use rye_items::trust::IgnoredFile;
 use rye_items::{SpaceError, Spaces};
 use serde_saphyr::Error as YamlError;
 
@@ -28,7 +28,7 @@ pub enum CompactionError {
 }
 
 /// What the most specific file says, or the defaults; and the files that do not count.
-pub fn compaction(spaces: &Spaces) -> Result<(Settings, Vec<Ignored>), CompactionError> {
+pub fn compaction(spaces: &Spaces) -> Result<(Settings, Vec<IgnoredFile>), CompactionError> {
     let (files, ignored) = config::files(spaces, COMPACTION)?.accepted();
     let Some((_, file)) = files.into_iter().next() else {
         return Ok((Settings::default(), ignored));

@@ -1,8 +1,8 @@
 //! Configuration of the spaces: what counts, and what does not.
 
 use rye_items::signature::ITEM;
-use rye_items::trust::{Ignored, Trust};
-use rye_items::verify::{self, Form};
+use rye_items::trust::{IgnoredFile, Trust};
+use rye_items::verify::{self, SignatureFormat};
 use rye_items::{Acceptance, Space, SpaceError, Spaces};
 use rye_model::ConfigFile;
 
@@ -12,14 +12,14 @@ pub(crate) struct Files {
     pub(crate) counting: Vec<(Space, ConfigFile)>,
     /// The project's file that somebody trusted has signed and that the user has not
     /// accepted for this directory.
-    pub(crate) unaccepted: Option<(ConfigFile, Ignored)>,
+    pub(crate) unaccepted: Option<(ConfigFile, IgnoredFile)>,
     /// Those that do not count at all.
-    pub(crate) ignored: Vec<Ignored>,
+    pub(crate) ignored: Vec<IgnoredFile>,
 }
 
 impl Files {
     /// The files that count, and all those that do not.
-    pub(crate) fn accepted(mut self) -> (Vec<(Space, ConfigFile)>, Vec<Ignored>) {
+    pub(crate) fn accepted(mut self) -> (Vec<(Space, ConfigFile)>, Vec<IgnoredFile>) {
         self.ignored.extend(self.unaccepted.map(|(_, why)| why));
         (self.counting, self.ignored)
     }
@@ -28,7 +28,7 @@ impl Files {
 /// Reads the files of one name. The user's own counts as it is; the system's counts if it
 /// verifies, and the project's if the user has accepted it, too.
 pub(crate) fn files(spaces: &Spaces, name: &str) -> Result<Files, SpaceError> {
-    let form = Form::config(ITEM, name);
+    let form = SignatureFormat::config(ITEM, name);
     let trust = Trust::new(spaces);
     let mut files = Files {
         counting: Vec::new(),
@@ -36,14 +36,16 @@ pub(crate) fn files(spaces: &Spaces, name: &str) -> Result<Files, SpaceError> {
         ignored: Vec::new(),
     };
     for root in spaces.roots() {
-        let (space, path) = (root.space(), root.path_of(name));
+        let (space, path) = (root.space(), root.path_to(name));
         let raw = match (space, root.read(name)) {
             (_, Ok(None)) => continue,
             (_, Ok(Some(raw))) => raw,
             (Space::User, Err(error)) => return Err(error),
             // What somebody else's folder holds must not keep a person from their work.
             (_, Err(error)) => {
-                files.ignored.push(Ignored::new(path, error.to_string()));
+                files
+                    .ignored
+                    .push(IgnoredFile::new(path, error.to_string()));
                 continue;
             }
         };
@@ -59,7 +61,9 @@ pub(crate) fn files(spaces: &Spaces, name: &str) -> Result<Files, SpaceError> {
         let signed = match verify::check(&raw.bytes, &form, &trust) {
             Ok(signed) => signed,
             Err(problem) => {
-                files.ignored.push(Ignored::new(path, problem.to_string()));
+                files
+                    .ignored
+                    .push(IgnoredFile::new(path, problem.to_string()));
                 continue;
             }
         };
@@ -78,7 +82,14 @@ pub(crate) fn files(spaces: &Spaces, name: &str) -> Result<Files, SpaceError> {
              project"
         );
         let hint = Some("rye config accept".to_owned());
-        files.unaccepted = Some((file, Ignored { path, why, hint }));
+        files.unaccepted = Some((
+            file,
+            IgnoredFile {
+                path,
+                reason: why,
+                hint,
+            },
+        ));
     }
     Ok(files)
 }

@@ -10,7 +10,7 @@ use rye_engine::protocol::{Gate, Resolution};
 use rye_executor::Roots;
 use rye_graph::TrustPolicy;
 use rye_items::trust::Trust;
-use rye_items::{Embedded, Spaces};
+use rye_items::{EmbeddedBundle, Spaces};
 
 /// The keys that the spaces of a project trust, as they are when they are asked for.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Trusted {
     project: PathBuf,
     user: Option<PathBuf>,
     bundles: Vec<PathBuf>,
-    embedded: &'static Embedded,
+    embedded: &'static EmbeddedBundle,
 }
 
 impl Trusted {
@@ -41,7 +41,7 @@ impl Trusted {
         let fingerprint: Fingerprint = name.parse().ok()?;
         let (user, bundles) = (self.user.as_deref(), &self.bundles);
         let spaces = Spaces::open(project, user, bundles, self.embedded).ok()?;
-        let trusted = Trust::new(&spaces).standing(fingerprint).ok()?;
+        let trusted = Trust::new(&spaces).key_status(fingerprint).ok()?;
         Some(trusted.key.clone())
     }
 }
@@ -60,7 +60,7 @@ impl TrustPolicy for Trusted {
 mod tests {
     use lillux::durable::Existing;
     use lillux::keys::SigningKey;
-    use rye_items::OwnKeys;
+    use rye_items::UserKeys;
     use rye_items::trust::TrustFile;
     use serde_json::json;
 
@@ -70,7 +70,7 @@ mod tests {
     fn a_decision_counts_only_with_a_key_that_the_user_trusts() {
         let folder = tempfile::tempdir().unwrap();
         let [user, project] = ["user", "project"].map(|name| folder.path().join(name));
-        let own = OwnKeys::of(&user)
+        let own = UserKeys::new(&user)
             .generate("ada", Existing::Refuse)
             .unwrap();
         let foreign = SigningKey::generate().unwrap();
@@ -79,7 +79,7 @@ mod tests {
             owner: None,
             attestation: None,
         };
-        OwnKeys::of(&project).trust(&file, &own).unwrap();
+        UserKeys::new(&project).trust(&file, &own).unwrap();
         let mut roots = Roots::new(&project, folder.path().join("cache"));
         roots.user = Some(user);
         let trust = Trusted::of(&roots);

@@ -76,7 +76,7 @@ impl Items {
         };
         let answer = self.catalogue.search(library.spaces(), &library, &query);
         let trust = library.trust();
-        let may_run = |hit: &&Hit| library.judge(hit, &trust).is_ok();
+        let may_run = |hit: &&Hit| library.verify_hit(hit, &trust).is_ok();
         // What nobody vouches for would not run; `rye search` shows it all the same.
         let hits = answer.hits.iter().filter(may_run);
         Ok(Listing {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use rye_items::trust::Ignored;
+use rye_items::trust::IgnoredFile;
 use rye_items::vault::{SecretName, Vault, VaultError};
 use rye_items::{SpaceError, Spaces};
 use rye_model::{Catalogue, Config, ConfigError, Keys};
@@ -32,7 +32,7 @@ pub fn models(
     workspace: &Path,
     spaces: &Spaces,
     vault: Option<Vault>,
-) -> Result<(Catalogue, Vec<Ignored>), ModelsError> {
+) -> Result<(Catalogue, Vec<IgnoredFile>), ModelsError> {
     let (files, ignored) = config::files(spaces, MODELS)?.accepted();
     let files = files.into_iter();
     let files: Vec<_> = files.map(|(_, file)| file).collect();

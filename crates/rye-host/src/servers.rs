@@ -88,7 +88,7 @@ impl Servers {
         let library = self.executor.library().map_err(|error| refused(&error))?;
         let mut names = Vec::new();
         for root in library.spaces().roots() {
-            let files = std::fs::read_dir(root.path_of(SERVERS)).into_iter();
+            let files = std::fs::read_dir(root.path_to(SERVERS)).into_iter();
             for file in files.flatten().flatten() {
                 let name = file.file_name();
                 let name = Path::new(&name).file_stem().and_then(|it| it.to_str());

@@ -14,11 +14,11 @@ use lillux::Hash;
 use lillux::keys::SigningKey;
 use serde_json::json;
 
-use crate::own_keys::{OwnKeyError, OwnKeys};
 use crate::signature::{self, ACCEPTANCE, Binding};
 use crate::space::{Root, Space, Spaces};
 use crate::trust::Trust;
-use crate::verify::{self, Form};
+use crate::user_keys::{UserKeyError, UserKeys};
+use crate::verify::{self, SignatureFormat};
 
 /// Where acceptances are, relative to the user's `.ai/`.
 const FOLDER: &str = "config/accepted";
@@ -44,7 +44,7 @@ impl Acceptance {
     /// The acceptance of a file in a project, whose content has this hash. None for a
     /// project directory that cannot be resolved.
     pub fn new(root: &Root, relative: &str, hash: Hash) -> Option<Self> {
-        let project = root.as_folder()?.parent()?.canonicalize().ok()?;
+        let project = root.as_dir()?.parent()?.canonicalize().ok()?;
         let project = project.to_str()?;
         // Each value is a JSON text, which is YAML too.
         let text = format!(
@@ -59,21 +59,22 @@ impl Acceptance {
     /// Whether the user has accepted it.
     pub fn is_recorded(&self, spaces: &Spaces, trust: &Trust<'_>) -> bool {
         let path = self.path();
-        let form = Form::config(ACCEPTANCE, &path);
-        spaces.of(Space::User).any(|root| {
+        let format = SignatureFormat::config(ACCEPTANCE, &path);
+        spaces.roots_in(Space::User).any(|root| {
             let Ok(Some(raw)) = root.read(&path) else {
                 return false;
             };
-            let signed = verify::check(&raw.bytes, &form, trust);
-            let is_users =
-                |it: &verify::Signed| it.line.binding.is_some() && it.key.space == Space::User;
+            let signed = verify::check(&raw.bytes, &format, trust);
+            let is_users = |it: &verify::VerifiedLine| {
+                it.line.binding.is_some() && it.key.space == Space::User
+            };
             signed.is_ok_and(|signed| is_users(&signed))
-                && signature::unsigned(&raw.bytes) == self.text.as_bytes()
+                && signature::strip_signature(&raw.bytes) == self.text.as_bytes()
         })
     }
 
     /// Records it in the space of the user whose keys these are.
-    pub fn record(&self, keys: &OwnKeys, key: &SigningKey) -> Result<PathBuf, OwnKeyError> {
+    pub fn record(&self, keys: &UserKeys, key: &SigningKey) -> Result<PathBuf, UserKeyError> {
         let binding = Binding::new(ACCEPTANCE, self.path());
         keys.write_signed(&binding, &self.text, key)
     }

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 /// A one-line comment: what opens it, and what closes it where something must.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Comment {
+pub struct CommentStyle {
     /// What stands before the text: `#`, `//`, `<!--`.
     pub prefix: Cow<'static, str>,
     /// What stands behind it: `-->`.
     pub suffix: Option<Cow<'static, str>>,
 }
 
-impl Comment {
+impl CommentStyle {
     /// Python, YAML, TOML, shell, Ruby.
     pub const HASH: Self = Self::line("#");
     /// JavaScript, TypeScript, Rust, Go.
@@ -32,15 +32,15 @@ impl Comment {
     }
 
     /// The text as a comment.
-    pub fn around(&self, text: &str) -> String {
+    pub fn wrap(&self, text: &str) -> String {
         match &self.suffix {
             Some(suffix) => format!("{} {text} {suffix}", self.prefix),
             None => format!("{} {text}", self.prefix),
         }
     }
 
-    /// The text of a comment that is written exactly as [`around`](Self::around) writes it.
-    pub fn inside<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
+    /// The text of a comment that is written exactly as [`wrap`](Self::wrap) writes it.
+    pub fn strip<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
         let rest = line.strip_prefix(self.prefix.as_bytes())?;
         let rest = rest.strip_prefix(b" ")?;
         match &self.suffix {

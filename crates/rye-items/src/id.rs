@@ -39,7 +39,7 @@ impl ItemKind {
     pub const ALL: [Self; 4] = [Self::Tool, Self::Directive, Self::Knowledge, Self::Config];
 
     /// The folder under `.ai/`.
-    pub fn folder(self) -> &'static str {
+    pub fn dir(self) -> &'static str {
         match self {
             Self::Tool => "tools",
             Self::Directive => "directives",
@@ -93,7 +93,7 @@ impl ItemId {
     }
 
     /// What is before the last segment; empty at the top.
-    pub fn folder(&self) -> &str {
+    pub fn dir(&self) -> &str {
         self.0.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
 
@@ -164,7 +164,7 @@ impl ItemRef {
 
     /// Whether it names a file about keys. Those are no items like others: to sign
     /// one is to trust or to revoke its key.
-    pub fn is_about_keys(&self) -> bool {
+    pub fn is_key_file(&self) -> bool {
         self.kind == ItemKind::Config && self.id.as_str().starts_with("keys/")
     }
 

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use lillux::keys::Fingerprint;
 use lillux::{Hash, shell_word};
 
-use crate::place::Excerpt;
+use crate::excerpt::Excerpt;
 use crate::signature::{self, Binding, Part, SignatureError};
 use crate::space::{Deviation, Space};
-use crate::trust::{Ignored, Revocation, TrustedKey};
+use crate::trust::{IgnoredFile, Revocation, TrustedKey};
 
 /// An item whose bytes are not vouched for: which, where, what was expected and
 /// found, and what to do.
@@ -23,7 +23,7 @@ pub struct IntegrityError {
     /// Its space, if it is in one.
     pub space: Option<Space>,
     /// What is wrong.
-    pub problem: Problem,
+    pub problem: IntegrityProblem,
     /// Where in the file; none for a directory.
     pub excerpt: Option<Excerpt>,
     /// What `rye sign` is to be given, where that is not the item.
@@ -32,7 +32,7 @@ pub struct IntegrityError {
 
 /// What is wrong with an item's signature.
 #[derive(Debug, Clone)]
-pub enum Problem {
+pub enum IntegrityProblem {
     /// There is no signature, or its line cannot be read.
     Line(SignatureError),
     /// The bytes are not those that were signed.
@@ -49,7 +49,7 @@ pub enum Problem {
         /// The keys that do.
         trusted: Vec<Arc<TrustedKey>>,
         /// Files that would make it count, and do not.
-        ignored: Vec<Ignored>,
+        ignored: Vec<IgnoredFile>,
     },
     /// The key that signed was revoked.
     Revoked(Revocation),
@@ -75,7 +75,7 @@ pub enum Problem {
     },
 }
 
-impl Problem {
+impl IntegrityProblem {
     /// A stable word for scripts.
     pub fn code(&self) -> &'static str {
         match self {
@@ -105,7 +105,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for IntegrityProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line(error) => error.fmt(f),
@@ -126,8 +126,8 @@ impl fmt::Display for Problem {
             } => {
                 write!(f, "it is signed by {fingerprint}, which is not trusted; ")?;
                 f.write_str(&listed(trusted))?;
-                for Ignored { path, why, .. } in ignored {
-                    write!(f, "; {} was ignored: {why}", path.display())?;
+                for IgnoredFile { path, reason, .. } in ignored {
+                    write!(f, "; {} was ignored: {reason}", path.display())?;
                 }
                 Ok(())
             }
@@ -203,19 +203,23 @@ impl IntegrityError {
         item: String,
         path: PathBuf,
         space: Option<Space>,
-        problem: Problem,
+        problem: IntegrityProblem,
         bytes: Option<&[u8]>,
     ) -> Self {
-        let at = |part| bytes.map(|bytes| Excerpt::at(bytes, signature::place_of(bytes, part)));
+        let at = |part| {
+            bytes.map(|bytes| Excerpt::at_offset(bytes, signature::part_offset(bytes, part)))
+        };
         let excerpt = match &problem {
-            Problem::Line(error) => error.excerpt().cloned().or_else(|| at(Part::Line)),
-            Problem::Changed { .. } => at(Part::Hash),
-            Problem::Untrusted { .. } | Problem::Revoked(_) | Problem::Unbound => {
-                at(Part::Fingerprint)
-            }
-            Problem::BadSignature { .. } => at(Part::Signature),
-            Problem::Moved { .. } => at(Part::Binding),
-            Problem::NoManifest(_) | Problem::Manifest(_) | Problem::Files(_) => None,
+            IntegrityProblem::Line(error) => error.excerpt().cloned().or_else(|| at(Part::Line)),
+            IntegrityProblem::Changed { .. } => at(Part::Hash),
+            IntegrityProblem::Untrusted { .. }
+            | IntegrityProblem::Revoked(_)
+            | IntegrityProblem::Unbound => at(Part::Fingerprint),
+            IntegrityProblem::BadSignature { .. } => at(Part::Signature),
+            IntegrityProblem::Moved { .. } => at(Part::Binding),
+            IntegrityProblem::NoManifest(_)
+            | IntegrityProblem::Manifest(_)
+            | IntegrityProblem::Files(_) => None,
         };
         Self {
             item,
@@ -243,7 +247,7 @@ impl IntegrityError {
             }
             (
                 _,
-                Problem::Untrusted {
+                IntegrityProblem::Untrusted {
                     fingerprint,
                     ignored,
                     ..
@@ -255,18 +259,20 @@ impl IntegrityError {
                 };
                 format!("if you know whose key {fingerprint} is: rye keys trust {file}")
             }
-            (None, Problem::Revoked(_)) => "ask for a copy signed by another key".to_owned(),
-            (None, Problem::Line(SignatureError::Unsigned)) => {
+            (None, IntegrityProblem::Revoked(_)) => {
+                "ask for a copy signed by another key".to_owned()
+            }
+            (None, IntegrityProblem::Line(SignatureError::Unsigned)) => {
                 "ask its author for a signed copy".to_owned()
             }
             (None, _) => "ask its author for a good copy".to_owned(),
-            (Some(_), Problem::NoManifest(_)) => {
+            (Some(_), IntegrityProblem::NoManifest(_)) => {
                 format!("after reading them: rye sign {}", self.signed_as())
             }
-            (Some(_), Problem::Files(_)) => {
+            (Some(_), IntegrityProblem::Files(_)) => {
                 format!("if they are what you want: rye sign {}", self.signed_as())
             }
-            (Some(_), Problem::Line(SignatureError::Unsigned)) => {
+            (Some(_), IntegrityProblem::Line(SignatureError::Unsigned)) => {
                 format!("after reading it: rye sign {}", self.signed_as())
             }
             (Some(_), _) => {

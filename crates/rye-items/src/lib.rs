@@ -25,7 +25,7 @@
 
 mod acceptance;
 mod comment;
-mod derived;
+mod excerpt;
 mod id;
 mod integrity;
 mod item;
@@ -33,36 +33,36 @@ mod library;
 mod lookup;
 mod manifest;
 mod materialise;
-mod memory;
 pub mod metadata;
-mod own_folder;
-mod own_keys;
-mod place;
+mod owner_only_dir;
+mod parse_cache;
+mod process_cache;
 pub mod search;
 pub mod signature;
 mod snapshot;
 pub mod space;
 mod system;
 pub mod trust;
+mod user_keys;
 pub mod vault;
 pub mod verify;
 
 pub use acceptance::Acceptance;
-pub use comment::Comment;
+pub use comment::CommentStyle;
+pub use excerpt::{Excerpt, Position};
 pub use id::{IdError, IdProblem, ItemId, ItemKind, ItemRef};
-pub use integrity::{IntegrityError, Problem};
+pub use integrity::{IntegrityError, IntegrityProblem};
 pub use item::{Coverage, Item, Verified};
 pub use library::{
-    Checked, Dependencies, EXCLUDED_DIRS, Good, ItemError, Library, LockedEnvironment, Options,
-    Owner, PathItem, Scope, SignError, SignOutcome,
+    Dependencies, EXCLUDED_DIRS, FileVerification, ItemError, Library, LockedEnvironment, Options,
+    Owner, PathItem, Scope, SignError, SignOutcome, VerifiedSignature,
 };
-pub use lookup::{Found, LookupError};
+pub use lookup::{ItemFile, LookupError};
 pub use manifest::MANIFEST;
-pub use materialise::private_copy;
-pub use memory::Memory;
-pub use own_folder::{is_own_folder, own_folder};
-pub use own_keys::{OwnKeyError, OwnKeys, private_directories, read_key_file};
-pub use place::{Excerpt, Position};
+pub use materialise::write_private_copy;
+pub use owner_only_dir::{ensure_owner_only_dir, is_owner_only_dir};
+pub use process_cache::ProcessCache;
 pub use snapshot::Snapshot;
-pub use space::{Embedded, Space, SpaceError, Spaces};
+pub use space::{EmbeddedBundle, Space, SpaceError, Spaces};
 pub use system::SYSTEM;
+pub use user_keys::{UserKeyError, UserKeys, private_directories, read_key_file};

@@ -1,12 +1,12 @@
 //! The items of a project, the user and the system, as one library.
 //!
 //! ```no_run
-//! use rye_items::{Embedded, Library, Options};
+//! use rye_items::{EmbeddedBundle, Library, Options};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let library = Library::open(&Options {
 //!     project: Some("/work/project".as_ref()),
-//!     ..Options::new(&Embedded::EMPTY)
+//!     ..Options::new(&EmbeddedBundle::EMPTY)
 //! })?;
 //! let tool = library.load(&"my/tool".parse()?)?; // found, read once, verified
 //! println!("{} bytes, signed by {:?}", tool.bytes().len(), tool.signer);
@@ -15,10 +15,10 @@
 //! ```
 
 mod dependencies;
-mod many;
 mod path;
 mod reader;
 mod sign;
+mod verify_batch;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -28,24 +28,24 @@ use lillux::Hash;
 use lillux::hash::Hasher;
 use lillux::keys::Fingerprint;
 
-use crate::comment::Comment;
-use crate::derived::Derived;
+use crate::comment::CommentStyle;
 use crate::id::{ItemKind, ItemRef};
-use crate::integrity::{IntegrityError, Problem};
+use crate::integrity::{IntegrityError, IntegrityProblem};
 use crate::item::{Coverage, Item, Verified};
-use crate::lookup::{self, Found, LookupError};
-use crate::memory::Memory;
+use crate::lookup::{self, ItemFile, LookupError};
 use crate::metadata::{self, Extractors, Metadata, MetadataError};
+use crate::parse_cache::ParseCache;
+use crate::process_cache::ProcessCache;
 use crate::signature::{self, Binding, ITEM};
-use crate::space::{Embedded, Entry, RawFile, Root, Space, SpaceError, Spaces};
-use crate::trust::{Ignored, Standing, Trust};
-use crate::verify::{self, Form, Signed};
+use crate::space::{EmbeddedBundle, Entry, RawFile, Root, Space, SpaceError, Spaces};
+use crate::trust::{IgnoredFile, KeyStatus, Trust};
+use crate::verify::{self, SignatureFormat, VerifiedLine};
 
 pub(crate) use dependencies::compare;
 pub use dependencies::{Dependencies, EXCLUDED_DIRS, LockedEnvironment, Owner, Scope};
-pub use many::{Checked, Good};
 pub use path::PathItem;
 pub use sign::{SignError, SignOutcome};
+pub use verify_batch::{FileVerification, VerifiedSignature};
 
 /// Where the extractor table is, relative to `.ai/`.
 const EXTRACTORS: &str = "tools/rye/core/extractors/tool_extractor.yaml";
@@ -60,26 +60,26 @@ pub struct Options<'a> {
     /// Folders with further bundles of the system space, before the embedded one.
     pub bundles: &'a [PathBuf],
     /// The bundle inside the program.
-    pub embedded: &'static Embedded,
-    /// The folder for what is derived from files; without one, or with one that
+    pub embedded: &'static EmbeddedBundle,
+    /// The folder for what is parse_cache from files; without one, or with one that
     /// others can write to, only slower.
     pub cache: Option<&'a Path>,
     /// What this process has found out before; without one, it begins anew.
-    pub memory: Option<&'a Arc<Memory>>,
+    pub process_cache: Option<&'a Arc<ProcessCache>>,
     /// Let project and user items pass that do not verify, with a warning on them.
     pub dev_mode: bool,
 }
 
 impl Options<'_> {
     /// The system space alone.
-    pub fn new(embedded: &'static Embedded) -> Self {
+    pub fn new(embedded: &'static EmbeddedBundle) -> Self {
         Self {
             project: None,
             user: None,
             bundles: &[],
             embedded,
             cache: None,
-            memory: None,
+            process_cache: None,
             dev_mode: false,
         }
     }
@@ -110,78 +110,78 @@ pub enum ItemError {
 
 /// The spaces, and how their files are read. Made for one call: cheap to open,
 /// and what changed on the disk is seen by the next. One that noted what it looked
-/// at serves another call as long as that [is still so](Self::is_still_so).
+/// at serves another call as long as that [is still so](Self::is_fresh).
 #[derive(Debug)]
 pub struct Library {
     spaces: Spaces,
     extractors: Arc<Extractors>,
     /// Of all tables that the extractors were read from.
     extractors_hash: Hash,
-    ignored: Vec<Ignored>,
+    ignored: Vec<IgnoredFile>,
     /// What was found out about keys on the way.
-    standings: HashMap<Fingerprint, Standing>,
-    memory: Arc<Memory>,
-    derived: Derived,
+    key_statuses: HashMap<Fingerprint, KeyStatus>,
+    process_cache: Arc<ProcessCache>,
+    parse_cache: ParseCache,
     dev_mode: bool,
 }
 
 impl Library {
     /// Opens the spaces and reads the extractor tables.
     pub fn open(options: &Options<'_>) -> Result<Self, ItemError> {
-        Self::open_as(options, false)
+        Self::open_with(options, false)
     }
 
     /// The same for a call whose outcome is kept: what it looks at is noted, until it
     /// is [`settled`](Self::settled).
-    pub fn open_noting(options: &Options<'_>) -> Result<Self, ItemError> {
-        Self::open_as(options, true)
+    pub fn open_recording(options: &Options<'_>) -> Result<Self, ItemError> {
+        Self::open_with(options, true)
     }
 
-    fn open_as(options: &Options<'_>, noting: bool) -> Result<Self, ItemError> {
+    fn open_with(options: &Options<'_>, recording: bool) -> Result<Self, ItemError> {
         let Options {
             project,
             user,
             bundles,
             embedded,
             cache,
-            memory,
+            process_cache,
             dev_mode,
         } = *options;
         let spaces = Spaces::open(project, user, bundles, embedded)?;
-        if noting {
-            spaces.begin_noting();
+        if recording {
+            spaces.start_recording();
         }
         let mut ignored = Vec::new();
-        let memory = memory.cloned().unwrap_or_default();
-        let derived = Derived::new(cache);
-        let trust = Trust::remembering(&spaces, Arc::clone(&memory));
+        let process_cache = process_cache.cloned().unwrap_or_default();
+        let parse_cache = ParseCache::new(cache);
+        let trust = Trust::with_cache(&spaces, Arc::clone(&process_cache));
         let (extractors, extractors_hash) =
-            read_extractors(&spaces, &trust, &derived, &mut ignored)?;
-        let standings = trust.into_known();
+            read_extractors(&spaces, &trust, &parse_cache, &mut ignored)?;
+        let key_statuses = trust.into_key_statuses();
         Ok(Self {
             spaces,
             extractors,
             extractors_hash,
             ignored,
-            standings,
-            memory,
-            derived,
+            key_statuses,
+            process_cache,
+            parse_cache,
             dev_mode,
         })
     }
 
     /// Ends the noting, with what was found out about keys meanwhile.
     #[must_use]
-    pub fn settled(mut self, standings: HashMap<Fingerprint, Standing>) -> Self {
-        self.spaces.end_noting();
-        self.standings = standings;
+    pub fn finish_recording(mut self, key_statuses: HashMap<Fingerprint, KeyStatus>) -> Self {
+        self.spaces.finish_recording();
+        self.key_statuses = key_statuses;
         self
     }
 
     /// Whether a library that was settled is as good as one opened now: all that was
     /// looked at before it settled would be found the same.
-    pub fn is_still_so(&self) -> bool {
-        self.spaces.is_as_noted()
+    pub fn is_fresh(&self) -> bool {
+        self.spaces.is_unchanged()
     }
 
     /// The spaces.
@@ -195,28 +195,28 @@ impl Library {
     }
 
     /// Files that would have changed how others are read, and do not count.
-    pub fn ignored(&self) -> &[Ignored] {
+    pub fn ignored(&self) -> &[IgnoredFile] {
         &self.ignored
     }
 
     /// The keys of the spaces.
     pub fn trust(&self) -> Trust<'_> {
-        Trust::remembering(&self.spaces, Arc::clone(&self.memory))
+        Trust::with_cache(&self.spaces, Arc::clone(&self.process_cache))
     }
 
     /// The same for one call that opened the library for itself: a key that was
     /// looked up then is not looked up again.
-    pub fn trust_since_opened(&self) -> Trust<'_> {
-        self.trust().knowing(self.standings.clone())
+    pub fn trust_with_known_keys(&self) -> Trust<'_> {
+        self.trust().with_known_keys(self.key_statuses.clone())
     }
 
     /// Finds an item's file: project, user, system.
-    pub fn find(&self, reference: &ItemRef) -> Result<Found<'_>, LookupError> {
+    pub fn find(&self, reference: &ItemRef) -> Result<ItemFile<'_>, LookupError> {
         lookup::find(&self.spaces, &self.extractors, reference)
     }
 
     /// What a found item shadows: the files of the same name further down.
-    pub fn shadowed(&self, found: &Found<'_>) -> Vec<Found<'_>> {
+    pub fn shadowed(&self, found: &ItemFile<'_>) -> Vec<ItemFile<'_>> {
         let after = self
             .spaces
             .roots()
@@ -228,7 +228,7 @@ impl Library {
     }
 
     /// All files of a kind, space by space, shadowed ones included.
-    pub fn list(&self, kind: ItemKind) -> Vec<Result<(Entry, Found<'_>), SpaceError>> {
+    pub fn list(&self, kind: ItemKind) -> Vec<Result<(Entry, ItemFile<'_>), SpaceError>> {
         self.list_within(kind, |_| true)
     }
 
@@ -237,7 +237,7 @@ impl Library {
         &self,
         kind: ItemKind,
         within: impl Fn(Space) -> bool,
-    ) -> Vec<Result<(Entry, Found<'_>), SpaceError>> {
+    ) -> Vec<Result<(Entry, ItemFile<'_>), SpaceError>> {
         let roots = self.spaces.roots().filter(|root| within(root.space()));
         roots
             .flat_map(|root| lookup::list(root, kind, &self.extractors))
@@ -253,15 +253,15 @@ impl Library {
     /// Reads a found item once, and verifies what was read.
     pub fn verify(
         &self,
-        found: &Found<'_>,
+        found: &ItemFile<'_>,
         trust: &Trust<'_>,
     ) -> Result<Verified<Item>, ItemError> {
-        let form = self.form_of(found);
-        if let Some(item) = self.verify_embedded(found, &form, trust) {
+        let format = self.format_of(found);
+        if let Some(item) = self.verify_embedded(found, &format, trust) {
             return Ok(item);
         }
         let raw = read(found)?;
-        let checked = verify::check(&raw.bytes, &form, trust);
+        let checked = verify::check(&raw.bytes, &format, trust);
         let space = found.root.space();
         match checked {
             Ok(signed) => Ok(verified(found, raw, signed)),
@@ -280,13 +280,13 @@ impl Library {
     /// is not one, or does not verify.
     fn verify_embedded(
         &self,
-        found: &Found<'_>,
-        form: &Form,
+        found: &ItemFile<'_>,
+        format: &SignatureFormat,
         trust: &Trust<'_>,
     ) -> Option<Verified<Item>> {
         let file = found.root.as_embedded()?.get(&found.relative)?;
-        let known = self.memory.embedded.get(file, form).ok()?;
-        let signer = known.judge(trust).ok()?;
+        let known = self.process_cache.embedded.get(file, format).ok()?;
+        let signer = known.verify(trust).ok()?;
         let (bytes, content) = (Arc::clone(&known.bytes), Arc::clone(&known.content));
         let hash = known.claim.line.hash;
         Some(Verified::new(Item {
@@ -318,8 +318,8 @@ impl Library {
         hasher.update(extension.as_bytes());
         let (hash, _) = hasher.finish();
         let read = || metadata::extract(item.bytes(), extension, reference.kind, &self.extractors);
-        let kept = || self.derived.get("metadata", &hash, read).map(Arc::new);
-        self.memory
+        let kept = || self.parse_cache.get("metadata", &hash, read).map(Arc::new);
+        self.process_cache
             .metadata
             .get(hash, kept)
             .map_err(|source| ItemError::Metadata {
@@ -330,14 +330,14 @@ impl Library {
 
     /// A file of configuration, if it is there and counts. The user's own counts
     /// as it is; in another space it must verify, and what does not is told.
-    pub fn config(
+    pub fn read_config(
         &self,
         root: &Root,
         relative: &str,
         trust: &Trust<'_>,
-    ) -> Result<Option<Vec<u8>>, Ignored> {
-        let path = root.path_of(relative);
-        let ignored = |why: String| Ignored::new(path.clone(), why);
+    ) -> Result<Option<Vec<u8>>, IgnoredFile> {
+        let path = root.path_to(relative);
+        let ignored = |why: String| IgnoredFile::new(path.clone(), why);
         let Some(raw) = root.read(relative).map_err(|e| ignored(e.to_string()))? else {
             return Ok(None);
         };
@@ -347,22 +347,26 @@ impl Library {
         Ok(Some(raw.bytes))
     }
 
-    fn form_of(&self, found: &Found<'_>) -> Form {
-        self.form(&found.extension, found.reference.kind, &found.relative)
+    fn format_of(&self, found: &ItemFile<'_>) -> SignatureFormat {
+        self.signature_format(&found.extension, found.reference.kind, &found.relative)
     }
 
-    fn form(&self, extension: &str, kind: ItemKind, relative: &str) -> Form {
+    fn signature_format(&self, extension: &str, kind: ItemKind, relative: &str) -> SignatureFormat {
         let rule = self.extractors.rule(extension);
-        Form {
-            comment: rule.map_or(Comment::HASH, |rule| rule.comment.clone()),
+        SignatureFormat {
+            comment: rule.map_or(CommentStyle::HASH, |rule| rule.comment.clone()),
             partial: kind == ItemKind::Directive,
-            binding: Some(Binding::of(relative)),
+            binding: Some(Binding::for_path(relative)),
         }
     }
 }
 
 /// A problem gets its item and its place.
-fn integrity_error(found: &Found<'_>, problem: Problem, bytes: &[u8]) -> IntegrityError {
+fn integrity_error(
+    found: &ItemFile<'_>,
+    problem: IntegrityProblem,
+    bytes: &[u8],
+) -> IntegrityError {
     let space = Some(found.root.space());
     IntegrityError::new(
         found.reference.to_string(),
@@ -373,14 +377,18 @@ fn integrity_error(found: &Found<'_>, problem: Problem, bytes: &[u8]) -> Integri
     )
 }
 
-fn read(found: &Found<'_>) -> Result<RawFile, ItemError> {
+fn read(found: &ItemFile<'_>) -> Result<RawFile, ItemError> {
     let raw = found.root.read(&found.relative)?;
     // It was there a moment ago.
-    Ok(raw.ok_or_else(|| SpaceError::Changing(found.path()))?)
+    Ok(raw.ok_or_else(|| SpaceError::ChangedWhileReading(found.path()))?)
 }
 
-fn check_config(raw: &RawFile, relative: &str, trust: &Trust<'_>) -> Result<Signed, Problem> {
-    verify::check(&raw.bytes, &Form::config(ITEM, relative), trust)
+fn check_config(
+    raw: &RawFile,
+    relative: &str,
+    trust: &Trust<'_>,
+) -> Result<VerifiedLine, IntegrityProblem> {
+    verify::check(&raw.bytes, &SignatureFormat::config(ITEM, relative), trust)
 }
 
 /// The tables of all spaces, the more specific over the more general. One that
@@ -388,8 +396,8 @@ fn check_config(raw: &RawFile, relative: &str, trust: &Trust<'_>) -> Result<Sign
 fn read_extractors(
     spaces: &Spaces,
     trust: &Trust<'_>,
-    derived: &Derived,
-    ignored: &mut Vec<Ignored>,
+    parse_cache: &ParseCache,
+    ignored: &mut Vec<IgnoredFile>,
 ) -> Result<(Arc<Extractors>, Hash), ItemError> {
     let mut tables = Vec::new();
     let mut hasher = Hasher::default();
@@ -399,23 +407,23 @@ fn read_extractors(
         if let Some(embedded) = root.as_embedded()
             && let Some(file) = embedded.get(EXTRACTORS)
             && let Ok(known) = trust
-                .memory()
+                .cache()
                 .embedded
-                .get(file, &Form::config(ITEM, EXTRACTORS))
-            && known.judge(trust).is_ok()
-            && let Ok(table) = table_of(file.bytes, known.claim.line.hash, trust, derived)
+                .get(file, &SignatureFormat::config(ITEM, EXTRACTORS))
+            && known.verify(trust).is_ok()
+            && let Ok(table) = table_of(file.bytes, known.claim.line.hash, trust, parse_cache)
         {
             tables.push(table);
             hasher.update(known.claim.line.hash.as_bytes());
             continue;
         }
-        let path = || root.path_of(EXTRACTORS);
+        let path = || root.path_to(EXTRACTORS);
         let raw = match root.read(EXTRACTORS) {
             Ok(Some(raw)) => raw,
             Ok(None) => continue,
             // A project cannot make a pipe of it and so stop every command.
             Err(error) if root.space() == Space::Project => {
-                ignored.push(Ignored::new(path(), error.to_string()));
+                ignored.push(IgnoredFile::new(path(), error.to_string()));
                 continue;
             }
             Err(error) => return Err(error.into()),
@@ -424,14 +432,14 @@ fn read_extractors(
             .map_err(|problem| problem.to_string())
             .and_then(|signed| {
                 let hash = signed.line.hash;
-                Ok((table_of(&raw.bytes, hash, trust, derived)?, hash))
+                Ok((table_of(&raw.bytes, hash, trust, parse_cache)?, hash))
             });
         match read {
             Ok((table, hash)) => {
                 tables.push(table);
                 hasher.update(hash.as_bytes());
             }
-            Err(why) => ignored.push(Ignored::new(path(), why)),
+            Err(why) => ignored.push(IgnoredFile::new(path(), why)),
         }
     }
     let all = match tables.as_slice() {
@@ -452,19 +460,19 @@ fn table_of(
     bytes: &[u8],
     hash: Hash,
     trust: &Trust<'_>,
-    derived: &Derived,
+    parse_cache: &ParseCache,
 ) -> Result<Arc<Extractors>, String> {
     let make = || Extractors::from_yaml(bytes).map_err(|e| e.to_string());
-    let (read, write) = (Extractors::from_kept, Extractors::to_kept);
-    let kept = || derived.get_as("extractors", &hash, read, write, make);
+    let (read, write) = (Extractors::decode, Extractors::encode);
+    let kept = || parse_cache.get_as("extractors", &hash, read, write, make);
     let kept = || kept().map(Arc::new);
-    trust.memory().extractors.get(hash, kept)
+    trust.cache().extractors.get(hash, kept)
 }
 
-fn verified(found: &Found<'_>, raw: RawFile, signed: Signed) -> Verified<Item> {
+fn verified(found: &ItemFile<'_>, raw: RawFile, signed: VerifiedLine) -> Verified<Item> {
     let (bytes, content): (Arc<[u8]>, Arc<[u8]>) = match signed.element {
         None => {
-            let content = signature::unsigned(&raw.bytes).into();
+            let content = signature::strip_signature(&raw.bytes).into();
             (raw.bytes.into(), content)
         }
         Some(range) => {
@@ -481,8 +489,8 @@ fn verified(found: &Found<'_>, raw: RawFile, signed: Signed) -> Verified<Item> {
     })
 }
 
-fn waived(found: &Found<'_>, raw: RawFile, error: IntegrityError) -> Verified<Item> {
-    let content: Arc<[u8]> = signature::unsigned(&raw.bytes).into();
+fn waived(found: &ItemFile<'_>, raw: RawFile, error: IntegrityError) -> Verified<Item> {
+    let content: Arc<[u8]> = signature::strip_signature(&raw.bytes).into();
     let hash = Hash::of(&content);
     Verified::new(Item {
         waived: Some(error),
@@ -491,7 +499,7 @@ fn waived(found: &Found<'_>, raw: RawFile, error: IntegrityError) -> Verified<It
 }
 
 fn unverified(
-    found: &Found<'_>,
+    found: &ItemFile<'_>,
     identity: Option<crate::space::FileIdentity>,
     hash: Hash,
     bytes: Arc<[u8]>,

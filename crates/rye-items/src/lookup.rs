@@ -10,7 +10,7 @@ use crate::space::{Entry, Root, SpaceError, Spaces};
 
 /// A file that an item's name leads to. Not read yet.
 #[derive(Debug, Clone)]
-pub struct Found<'a> {
+pub struct ItemFile<'a> {
     /// The tree it is in.
     pub root: &'a Root,
     /// Its name, in full.
@@ -21,10 +21,10 @@ pub struct Found<'a> {
     pub extension: String,
 }
 
-impl Found<'_> {
+impl ItemFile<'_> {
     /// Where the file is, for people.
     pub fn path(&self) -> PathBuf {
-        self.root.path_of(&self.relative)
+        self.root.path_to(&self.relative)
     }
 }
 
@@ -44,7 +44,7 @@ pub enum LookupError {
     },
     /// Two files of one id in the same space.
     #[error("{reference} is more than one file: {}; only one can stay", joined(.paths))]
-    Twice {
+    Duplicate {
         /// The name.
         reference: ItemRef,
         /// The files.
@@ -73,7 +73,7 @@ impl LookupError {
                 Some(nearest) => format!("if you mean {nearest}: rye load {nearest}"),
                 None => format!("rye search {}", reference.id.name()),
             }),
-            Self::Twice { paths, .. } => {
+            Self::Duplicate { paths, .. } => {
                 paths.last().map(|path| format!("rm {}", shell_word(path)))
             }
             Self::Ambiguous { candidates, .. } => {
@@ -97,7 +97,7 @@ pub(crate) fn find<'a>(
     spaces: &'a Spaces,
     extractors: &Extractors,
     reference: &ItemRef,
-) -> Result<Found<'a>, LookupError> {
+) -> Result<ItemFile<'a>, LookupError> {
     for root in spaces.roots() {
         if let Some(found) = find_in(root, extractors, reference)? {
             return Ok(found);
@@ -118,24 +118,24 @@ pub(crate) fn find_in<'a>(
     root: &'a Root,
     extractors: &Extractors,
     reference: &ItemRef,
-) -> Result<Option<Found<'a>>, LookupError> {
-    let stem = format!("{}/{}", reference.kind.folder(), reference.id);
+) -> Result<Option<ItemFile<'a>>, LookupError> {
+    let stem = format!("{}/{}", reference.kind.dir(), reference.id);
     let mut hits = Vec::new();
     let extensions = extractors.extensions(reference.kind);
-    for relative in root.with_extension(&stem, extensions)? {
+    for relative in root.files_with_stem(&stem, extensions)? {
         let extension = relative[stem.len()..].to_owned();
         hits.push((relative, extension));
     }
     if hits.len() > 1 {
-        return Err(LookupError::Twice {
+        return Err(LookupError::Duplicate {
             reference: reference.clone(),
             paths: hits
                 .iter()
-                .map(|(relative, _)| root.path_of(relative))
+                .map(|(relative, _)| root.path_to(relative))
                 .collect(),
         });
     }
-    Ok(hits.pop().map(|(relative, extension)| Found {
+    Ok(hits.pop().map(|(relative, extension)| ItemFile {
         root,
         reference: reference.clone(),
         relative,
@@ -148,7 +148,7 @@ fn find_by_name<'a>(
     root: &'a Root,
     extractors: &Extractors,
     name: &str,
-) -> Result<Option<Found<'a>>, LookupError> {
+) -> Result<Option<ItemFile<'a>>, LookupError> {
     let mut hits: Vec<_> = list(root, ItemKind::Tool, extractors)
         .into_iter()
         .filter_map(Result::ok)
@@ -170,8 +170,8 @@ pub(crate) fn list<'a>(
     root: &'a Root,
     kind: ItemKind,
     extractors: &Extractors,
-) -> Vec<Result<(Entry, Found<'a>), SpaceError>> {
-    root.walk(kind.folder())
+) -> Vec<Result<(Entry, ItemFile<'a>), SpaceError>> {
+    root.walk(kind.dir())
         .into_iter()
         .filter_map(|entry| match entry {
             Ok(entry) => {
@@ -189,10 +189,10 @@ pub(crate) fn name_of<'a>(
     kind: ItemKind,
     relative: &str,
     extractors: &Extractors,
-) -> Option<Found<'a>> {
-    let inner = relative.strip_prefix(kind.folder())?.strip_prefix('/')?;
+) -> Option<ItemFile<'a>> {
+    let inner = relative.strip_prefix(kind.dir())?.strip_prefix('/')?;
     let (id, extension) = split_name(kind, inner, extractors)?;
-    Some(Found {
+    Some(ItemFile {
         root,
         reference: ItemRef::new(kind, id),
         relative: relative.to_owned(),
@@ -228,7 +228,7 @@ fn not_found(spaces: &Spaces, extractors: &Extractors, reference: &ItemRef) -> L
         reference: reference.clone(),
         searched: spaces
             .roots()
-            .map(|root| root.path_of(kind.folder()))
+            .map(|root| root.path_to(kind.dir()))
             .collect(),
         near: near.into_iter().map(|(_, other)| other).collect(),
     }

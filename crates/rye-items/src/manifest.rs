@@ -21,8 +21,8 @@ use std::sync::Arc;
 use lillux::Hash;
 use lillux::keys::{Fingerprint, Purpose, Signature, SigningKey};
 
-use crate::integrity::Problem;
-use crate::trust::{Distrust, Trust, TrustedKey};
+use crate::integrity::IntegrityProblem;
+use crate::trust::{DistrustReason, Trust, TrustedKey};
 
 /// The name of a manifest in the directory that it lists.
 pub const MANIFEST: &str = "rye.manifest";
@@ -81,10 +81,11 @@ pub(crate) struct Manifest<'b> {
 }
 
 impl<'b> Manifest<'b> {
-    pub(crate) fn parse(bytes: &'b [u8]) -> Result<Self, Problem> {
-        let malformed = || Problem::Manifest("its first line is not one of a manifest".to_owned());
+    pub(crate) fn parse(bytes: &'b [u8]) -> Result<Self, IntegrityProblem> {
+        let malformed =
+            || IntegrityProblem::Manifest("its first line is not one of a manifest".to_owned());
         let text = std::str::from_utf8(bytes)
-            .map_err(|_| Problem::Manifest("it is not UTF-8".to_owned()))?;
+            .map_err(|_| IntegrityProblem::Manifest("it is not UTF-8".to_owned()))?;
         let (line, payload) = text.split_once('\n').ok_or_else(malformed)?;
         let line = line
             .strip_prefix(MAGIC)
@@ -125,13 +126,13 @@ impl<'b> Manifest<'b> {
         &self,
         purpose: Purpose,
         trust: &Trust<'_>,
-    ) -> Result<Arc<TrustedKey>, Problem> {
+    ) -> Result<Arc<TrustedKey>, IntegrityProblem> {
         let fingerprint = self.fingerprint;
         let key = trust
-            .standing(fingerprint)
+            .key_status(fingerprint)
             .map_err(|distrust| match distrust {
-                Distrust::Revoked(revocation) => Problem::Revoked(revocation),
-                Distrust::Unknown { ignored } => Problem::Untrusted {
+                DistrustReason::Revoked(revocation) => IntegrityProblem::Revoked(revocation),
+                DistrustReason::Unknown { ignored } => IntegrityProblem::Untrusted {
                     fingerprint,
                     trusted: trust.trusted(),
                     ignored,
@@ -139,20 +140,20 @@ impl<'b> Manifest<'b> {
             })?;
         let hash = Hash::of(self.payload);
         if !self.is_for(purpose) || key.key.verify_for(purpose, &hash, &self.signature).is_err() {
-            return Err(Problem::BadSignature { fingerprint });
+            return Err(IntegrityProblem::BadSignature { fingerprint });
         }
         Ok(key)
     }
 
     /// What it lists, if it is the manifest of this directory.
-    pub(crate) fn entries(&self, directory: &str) -> Result<Entries, Problem> {
+    pub(crate) fn entries(&self, directory: &str) -> Result<Entries, IntegrityProblem> {
         let mut lines = self.payload.lines();
         let of = lines
             .next()
             .and_then(|line| line.strip_prefix("directory "));
         if of != Some(directory) {
             let of = of.unwrap_or_default();
-            return Err(Problem::Manifest(format!(
+            return Err(IntegrityProblem::Manifest(format!(
                 "it lists the directory `{of}`, not `{directory}`"
             )));
         }
@@ -166,7 +167,8 @@ impl<'b> Manifest<'b> {
         };
         lines
             .map(|line| {
-                entry(line).ok_or_else(|| Problem::Manifest(format!("`{line}` is not an entry")))
+                entry(line)
+                    .ok_or_else(|| IntegrityProblem::Manifest(format!("`{line}` is not an entry")))
             })
             .collect()
     }

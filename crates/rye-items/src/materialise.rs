@@ -15,12 +15,12 @@ use lillux::{At as _, Hash, PathError};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use crate::item::{Item, Verified};
-use crate::own_folder::own_folder;
+use crate::owner_only_dir::ensure_owner_only_dir;
 
 /// A copy of bytes below a folder, under a name and with a mode, that only its
 /// owner can replace. One that is there already is used again if it holds
 /// exactly these bytes.
-pub fn private_copy(
+pub fn write_private_copy(
     bytes: &[u8],
     name: &OsStr,
     mode: u32,
@@ -28,7 +28,7 @@ pub fn private_copy(
 ) -> Result<PathBuf, PathError> {
     let folder = folder.join("materialised").join(Hash::of(bytes).to_hex());
     let path = folder.join(name);
-    own_folder(&folder)?;
+    ensure_owner_only_dir(&folder)?;
     if fs::read(&path).is_ok_and(|there| there == bytes) {
         return Ok(path);
     }
@@ -51,7 +51,7 @@ impl Verified<Item> {
     /// of earlier calls is used again if it still holds exactly these bytes.
     pub fn materialise(&self, folder: &Path) -> Result<PathBuf, PathError> {
         let name = self.path.file_name().unwrap_or_else(|| "item".as_ref());
-        private_copy(self.bytes(), name, 0o400, folder)
+        write_private_copy(self.bytes(), name, 0o400, folder)
     }
 
     /// An anonymous file with the bytes, sealed: it can be read, and neither

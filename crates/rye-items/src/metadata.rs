@@ -25,10 +25,10 @@ mod check;
 mod encoding;
 mod error;
 mod extractors;
-mod found;
 mod header;
 mod javascript;
 mod markdown;
+mod named_values;
 mod node;
 mod python;
 mod syntax;
@@ -45,8 +45,8 @@ pub use typed::{Effect, Field, Metadata, RiskLevel};
 
 use crate::ItemKind;
 use error::Problem;
-use extractors::Places;
-use found::Found;
+use extractors::FieldSources;
+use named_values::NamedValues;
 
 /// A syntax tree takes some fifty times the memory of its text.
 const LARGEST_TREE: usize = 2 << 20;
@@ -72,7 +72,7 @@ pub fn check_encoding(bytes: &[u8], extension: &str) -> Result<(), MetadataError
 }
 
 /// Reads a YAML file whose every value is wanted with its place.
-pub fn tree(bytes: &[u8]) -> Result<Node, MetadataError> {
+pub fn parse_yaml(bytes: &[u8]) -> Result<Node, MetadataError> {
     let read = text::checked(bytes).and_then(yaml::value);
     read.map_err(|problem| problem.within(bytes))
 }
@@ -127,7 +127,12 @@ fn rule<'e>(
     }
 }
 
-fn parse(text: &str, rule: &Rule, kind: ItemKind, places: &Places) -> Result<Found, Problem> {
+fn parse(
+    text: &str,
+    rule: &Rule,
+    kind: ItemKind,
+    places: &FieldSources,
+) -> Result<NamedValues, Problem> {
     match rule.parser {
         Parser::Python => python::read(text, places),
         Parser::JavaScript => javascript::read(text, syntax::Grammar::JavaScript, places),

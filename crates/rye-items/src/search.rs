@@ -16,7 +16,7 @@
 //! link outside the folders, new mounts) become visible within a minute.
 //! ```
 //! use rye_items::search::{Candidate, SearchIndex, Document, Query, Reader};
-//! use rye_items::space::{Embedded, Spaces};
+//! use rye_items::space::{EmbeddedBundle, Spaces};
 //! use rye_items::{ItemId, ItemKind};
 //!
 //! struct Lines;
@@ -39,7 +39,7 @@
 //! # let project = folder.path();
 //! std::fs::create_dir_all(project.join(".ai/knowledge/garden"))?;
 //! std::fs::write(project.join(".ai/knowledge/garden/roses.md"), "When to prune them.")?;
-//! let spaces = Spaces::open(Some(project), None, &[], &Embedded::EMPTY)?;
+//! let spaces = Spaces::open(Some(project), None, &[], &EmbeddedBundle::EMPTY)?;
 //! let answer = SearchIndex::new(None).search(&spaces, &Lines, &Query::new("pruning"));
 //! assert_eq!(answer.hits[0].reference.to_string(), "knowledge:garden/roses");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -16,12 +16,11 @@
 mod binding;
 mod error;
 mod line;
-mod name;
 mod split;
 
 pub use binding::{ACCEPTANCE, APPROVAL, Binding, ITEM, REVOCATION, TRUST};
 pub use error::{LineError, SignatureError};
+pub(crate) use line::cache_key;
 pub use line::{SignatureLine, provenance_problem};
-pub(crate) use name::name;
-pub(crate) use split::{Part, place_of, readable};
-pub use split::{Split, sign, split, unsigned};
+pub(crate) use split::{Part, normalize_comments, part_offset};
+pub use split::{SignedFile, sign, split, strip_signature};

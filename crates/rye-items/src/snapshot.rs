@@ -18,10 +18,10 @@ use lillux::hash::Hasher;
 use lillux::{At as _, Hash};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::derived::Derived;
 use crate::library::{Dependencies, ItemError, LockedEnvironment, compare};
 use crate::manifest::{Entries, Entry, payload};
-use crate::own_folder::own_folder;
+use crate::owner_only_dir::ensure_owner_only_dir;
+use crate::parse_cache::ParseCache;
 use crate::space::{Directory, Filter, Links, SpaceError};
 
 /// Verified files, and the signed environments beside them.
@@ -98,7 +98,7 @@ impl Snapshot {
             .join(self.hash().to_hex())
             .join(name);
         let parent = path.parent().unwrap_or(&path);
-        own_folder(parent).map_err(SpaceError::from)?;
+        ensure_owner_only_dir(parent).map_err(SpaceError::from)?;
         if self.is_intact(&path, cache)? {
             return Ok(path);
         }
@@ -145,8 +145,8 @@ impl Snapshot {
             links: Links::OutOf(path),
         };
         let scan = copy.scan(&filter)?;
-        let derived = Derived::new(Some(cache));
-        Ok(compare(&copy, &scan, &self.expected(), &derived).is_empty())
+        let parse_cache = ParseCache::new(Some(cache));
+        Ok(compare(&copy, &scan, &self.expected(), &parse_cache).is_empty())
     }
 
     fn write(&self, to: &Path) -> Result<(), ItemError> {

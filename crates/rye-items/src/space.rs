@@ -5,11 +5,11 @@
 //! for, and a change on the disk is seen at the next call: what is kept for one is
 //! kept with all that was looked at, which must be found the same.
 
+mod access_log;
+mod confined_dir;
 mod directory;
 mod embedded;
 mod error;
-mod folder;
-mod looks;
 mod root;
 mod walk;
 
@@ -19,11 +19,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+pub use confined_dir::{FileIdentity, LARGEST_FILE, RawFile};
 pub use directory::Deviation;
 pub(crate) use directory::{Directory, Filter, Links, Name, Scan};
-pub use embedded::{Embedded, EmbeddedFile};
+pub use embedded::{EmbeddedBundle, EmbeddedFile};
 pub use error::SpaceError;
-pub use folder::{FileIdentity, LARGEST_FILE, RawFile};
 pub use root::Root;
 pub use walk::Entry;
 pub(crate) use walk::{Observer, is_passed_by};
@@ -110,7 +110,7 @@ impl Spaces {
         project: Option<&Path>,
         user: Option<&Path>,
         bundles: &[PathBuf],
-        embedded: &'static Embedded,
+        embedded: &'static EmbeddedBundle,
     ) -> Result<Self, SpaceError> {
         let mut roots = Vec::new();
         let mut missing = Vec::new();
@@ -151,27 +151,27 @@ impl Spaces {
 
     /// Notes what is looked at from now on, for a later call. What was looked at to
     /// open bundles was not, so with bundles there is nothing to be noted.
-    pub(crate) fn begin_noting(&self) {
-        let folders = |root: &&Root| root.as_folder().is_some();
+    pub(crate) fn start_recording(&self) {
+        let folders = |root: &&Root| root.as_dir().is_some();
         let is_bundle = |root: &Root| root.space() == Space::System;
         if !self.roots().filter(folders).any(is_bundle) {
-            self.roots().for_each(Root::begin_noting);
+            self.roots().for_each(Root::start_recording);
         }
     }
 
-    /// Notes no more. With all noted, [`is_as_noted`](Self::is_as_noted) can tell.
-    pub(crate) fn end_noting(&mut self) {
-        let unnoted = self.roots().filter(|root| !root.end_noting());
+    /// Notes no more. With all noted, [`is_unchanged`](Self::is_unchanged) can tell.
+    pub(crate) fn finish_recording(&mut self) {
+        let unnoted = self.roots().filter(|root| !root.finish_recording());
         self.is_noted = unnoted.count() == 0;
     }
 
     /// Whether all that was noted is as it was found.
-    pub(crate) fn is_as_noted(&self) -> bool {
+    pub(crate) fn is_unchanged(&self) -> bool {
         let is_missing = |path: &PathBuf| {
             let found = path.symlink_metadata();
             found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
         };
-        self.is_noted && self.missing.iter().all(is_missing) && self.roots().all(Root::is_as_noted)
+        self.is_noted && self.missing.iter().all(is_missing) && self.roots().all(Root::is_unchanged)
     }
 
     /// All roots, in the order in which they are looked through.
@@ -180,7 +180,7 @@ impl Spaces {
     }
 
     /// The roots of one space: one folder, or the bundles of the system.
-    pub fn of(&self, space: Space) -> impl Iterator<Item = &Root> {
+    pub fn roots_in(&self, space: Space) -> impl Iterator<Item = &Root> {
         self.roots.iter().filter(move |root| root.space() == space)
     }
 }

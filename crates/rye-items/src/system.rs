@@ -1,5 +1,5 @@
 //! The system space that is part of the program.
 
-use crate::space::{Embedded, EmbeddedFile};
+use crate::space::{EmbeddedBundle, EmbeddedFile};
 
 include!(concat!(env!("OUT_DIR"), "/system.rs"));

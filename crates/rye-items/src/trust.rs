@@ -1,4 +1,4 @@
-//! Which keys count, and why.
+//! Which keys count, and reason.
 //!
 //! A key is trusted by a file `config/keys/trusted/{fingerprint}.toml` in one of
 //! the spaces. The file is signed, by the key itself or by another trusted one:
@@ -23,8 +23,8 @@ use lillux::Hash;
 use lillux::keys::{Fingerprint, PublicKey};
 use serde::Serialize;
 
-use crate::comment::Comment;
-use crate::memory::Memory;
+use crate::comment::CommentStyle;
+use crate::process_cache::ProcessCache;
 use crate::signature::{self, Binding, TRUST};
 use crate::space::{Root, Space, SpaceError, Spaces};
 use crate::verify;
@@ -53,47 +53,47 @@ pub struct TrustedKey {
     pub vouched_by: Fingerprint,
 }
 
-/// A file about a key that does not count, and why.
+/// A file about a key that does not count, and reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Ignored {
+pub struct IgnoredFile {
     /// The file.
     pub path: PathBuf,
     /// The reason, as a sentence.
-    pub why: String,
+    pub reason: String,
     /// The command that makes it count, where that is not to sign it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
-impl Ignored {
+impl IgnoredFile {
     /// A file that would count if it were signed as it should be.
-    pub fn new(path: PathBuf, why: String) -> Self {
+    pub fn new(path: PathBuf, reason: String) -> Self {
         let hint = None;
-        Self { path, why, hint }
+        Self { path, reason, hint }
     }
 }
 
 /// Why a key does not count.
 #[derive(Debug, Clone)]
-pub enum Distrust {
+pub enum DistrustReason {
     /// No file that counts speaks for it.
     Unknown {
         /// Files that would, and do not count.
-        ignored: Vec<Ignored>,
+        ignored: Vec<IgnoredFile>,
     },
     /// It was revoked.
     Revoked(Revocation),
 }
 
 /// What the spaces say about a key.
-pub type Standing = Result<Arc<TrustedKey>, Distrust>;
+pub type KeyStatus = Result<Arc<TrustedKey>, DistrustReason>;
 
 /// The keys of the spaces, looked up when asked for.
 #[derive(Debug)]
 pub struct Trust<'a> {
     spaces: &'a Spaces,
-    memory: Arc<Memory>,
-    known: Mutex<HashMap<Fingerprint, Standing>>,
+    cache: Arc<ProcessCache>,
+    known: Mutex<HashMap<Fingerprint, KeyStatus>>,
     /// Each of a thousand files with an untrusted key names the trusted ones.
     trusted: OnceLock<Vec<Arc<TrustedKey>>>,
 }
@@ -101,21 +101,21 @@ pub struct Trust<'a> {
 impl<'a> Trust<'a> {
     /// Nothing is read yet.
     pub fn new(spaces: &'a Spaces) -> Self {
-        Self::remembering(spaces, Arc::default())
+        Self::with_cache(spaces, Arc::default())
     }
 
     /// The same, with what a process has found out before.
-    pub fn remembering(spaces: &'a Spaces, memory: Arc<Memory>) -> Self {
+    pub fn with_cache(spaces: &'a Spaces, cache: Arc<ProcessCache>) -> Self {
         Self {
             spaces,
-            memory,
+            cache,
             known: Mutex::default(),
             trusted: OnceLock::new(),
         }
     }
 
     /// The same, with what was found out about keys a moment ago.
-    pub(crate) fn knowing(self, known: HashMap<Fingerprint, Standing>) -> Self {
+    pub(crate) fn with_known_keys(self, known: HashMap<Fingerprint, KeyStatus>) -> Self {
         Self {
             known: Mutex::new(known),
             ..self
@@ -123,29 +123,29 @@ impl<'a> Trust<'a> {
     }
 
     /// What was found out about keys.
-    pub fn into_known(self) -> HashMap<Fingerprint, Standing> {
+    pub fn into_key_statuses(self) -> HashMap<Fingerprint, KeyStatus> {
         let known = self.known.into_inner();
         known.unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn memory(&self) -> &Memory {
-        &self.memory
+    pub(crate) fn cache(&self) -> &ProcessCache {
+        &self.cache
     }
 
     /// Whether a key counts.
-    pub fn standing(&self, fingerprint: Fingerprint) -> Standing {
+    pub fn key_status(&self, fingerprint: Fingerprint) -> KeyStatus {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(standing) = known().get(&fingerprint) {
-            return standing.clone();
+        if let Some(status) = known().get(&fingerprint) {
+            return status.clone();
         }
-        let standing = self.find_out(fingerprint);
-        known().insert(fingerprint, standing.clone());
-        standing
+        let status = self.resolve_status(fingerprint);
+        known().insert(fingerprint, status.clone());
+        status
     }
 
     /// Every key that some file speaks about, trusted or not, in the order of
     /// the fingerprints.
-    pub fn list(&self) -> Vec<(Fingerprint, Standing)> {
+    pub fn list(&self) -> Vec<(Fingerprint, KeyStatus)> {
         let mut fingerprints: Vec<Fingerprint> = self
             .spaces
             .roots()
@@ -156,48 +156,48 @@ impl<'a> Trust<'a> {
         fingerprints.sort_unstable();
         fingerprints.dedup();
         let judged = fingerprints.into_iter();
-        judged.map(|key| (key, self.standing(key))).collect()
+        judged.map(|key| (key, self.key_status(key))).collect()
     }
 
     /// The keys that count.
     pub fn trusted(&self) -> Vec<Arc<TrustedKey>> {
         let all = || self.list().into_iter();
-        let trusted = || all().filter_map(|(_, standing)| standing.ok()).collect();
+        let trusted = || all().filter_map(|(_, status)| status.ok()).collect();
         self.trusted.get_or_init(trusted).clone()
     }
 
-    fn find_out(&self, fingerprint: Fingerprint) -> Standing {
+    fn resolve_status(&self, fingerprint: Fingerprint) -> KeyStatus {
         if let Some(revocation) = self.revocation(fingerprint) {
-            return Err(Distrust::Revoked(revocation));
+            return Err(DistrustReason::Revoked(revocation));
         }
         let mut ignored = Vec::new();
         for root in self.spaces.roots() {
-            match self.speaks_for(root, fingerprint, &mut vec![fingerprint], Revoked::Fail) {
+            match self.read_trust_file(root, fingerprint, &mut vec![fingerprint], Revoked::Fail) {
                 Ok(None) => {}
                 Ok(Some(key)) => return Ok(Arc::new(key)),
-                Err(why) => ignored.push(why),
+                Err(reason) => ignored.push(reason),
             }
         }
-        Err(Distrust::Unknown { ignored })
+        Err(DistrustReason::Unknown { ignored })
     }
 
     /// The key that a root's file speaks for; none where it has no such file.
-    fn speaks_for(
+    fn read_trust_file(
         &self,
         root: &Root,
         fingerprint: Fingerprint,
         chain: &mut Vec<Fingerprint>,
         revoked: Revoked,
-    ) -> Result<Option<TrustedKey>, Ignored> {
+    ) -> Result<Option<TrustedKey>, IgnoredFile> {
         let relative = format!("{TRUSTED}/{fingerprint}.toml");
-        let path = || root.path_of(&relative);
-        let ignored = |why: String| Ignored::new(path(), why);
+        let path = || root.path_to(&relative);
+        let ignored = |reason: String| IgnoredFile::new(path(), reason);
         let Some(raw) = read(root, &relative).map_err(|e| ignored(e.to_string()))? else {
             return Ok(None);
         };
         let parsed = || TrustFile::parse(&raw).map(Arc::new);
         let file = self
-            .memory
+            .cache
             .trust_files
             .get(Hash::of(&raw), parsed)
             .map_err(&ignored)?;
@@ -205,15 +205,16 @@ impl<'a> Trust<'a> {
             let found = file.key.fingerprint();
             return Err(ignored(format!("it holds another key, {found}")));
         }
-        let signed = signature::split(&raw, &Comment::HASH).map_err(|e| ignored(e.to_string()))?;
+        let signed =
+            signature::split(&raw, &CommentStyle::HASH).map_err(|e| ignored(e.to_string()))?;
         if signed.hash() != signed.line.hash {
             return Err(ignored("it was changed after it was signed".to_owned()));
         }
         let signer = signed.line.fingerprint;
         let signing_key = if signer == fingerprint {
             if root.space() == Space::Project {
-                let why = "a project cannot trust a key on its own";
-                return Err(ignored(why.to_owned()));
+                let reason = "a project cannot trust a key on its own";
+                return Err(ignored(reason.to_owned()));
             }
             file.key.clone()
         } else {
@@ -221,7 +222,7 @@ impl<'a> Trust<'a> {
         };
         let binding = Binding::new(TRUST, relative.clone());
         verify::check_binding(&signed.line, Some(&binding)).map_err(|e| ignored(e.to_string()))?;
-        self.memory
+        self.cache
             .verify(&signing_key, &signed.line)
             .map_err(|e| ignored(e.to_string()))?;
         Ok(Some(TrustedKey {
@@ -259,27 +260,27 @@ impl<'a> Trust<'a> {
             .spaces
             .roots()
             .filter(|root| root.space() != Space::Project);
-        let mut why = None;
+        let mut reason = None;
         for root in own {
-            match self.speaks_for(root, fingerprint, chain, revoked) {
+            match self.read_trust_file(root, fingerprint, chain, revoked) {
                 Ok(None) => {}
                 Ok(Some(trusted)) => {
                     chain.pop();
                     return Ok(trusted.key);
                 }
-                Err(ignored) => why = Some(ignored.why),
+                Err(ignored) => reason = Some(ignored.reason),
             }
         }
         chain.pop();
-        let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+        let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
         Err(format!(
-            "it is signed by {fingerprint}, which neither the user nor the system trusts{why}"
+            "it is signed by {fingerprint}, which neither the user nor the system trusts{reason}"
         ))
     }
 }
 
 /// Whether a text would trust or revoke a key, if it were signed and in its place.
-pub(crate) fn is_about_keys(text: &[u8]) -> bool {
+pub(crate) fn is_key_file(text: &[u8]) -> bool {
     TrustFile::parse(text).is_ok() || Revocation::is_text(text)
 }
 

@@ -23,10 +23,10 @@
 //! # }
 //! ```
 
+mod dir;
 mod error;
 mod key;
 mod name;
-mod shelf;
 
 use std::path::{Path, PathBuf};
 
@@ -36,9 +36,9 @@ use lillux::keys::Fingerprint;
 use crate::space::Space;
 
 pub use error::VaultError;
-pub use name::{NameError, SecretName};
+pub use name::{SecretName, SecretNameError};
 
-use shelf::Shelf;
+use dir::SecretDir;
 
 /// The largest secret: keys, tokens and certificates are far below.
 pub const LARGEST_SECRET: usize = 1 << 20;
@@ -55,7 +55,7 @@ pub struct Vault {
 
 /// What is known of a secret without opening it, as its envelope claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sealed {
+pub struct SecretInfo {
     /// What it is called.
     pub name: SecretName,
     /// Where it is kept.
@@ -70,11 +70,11 @@ pub struct Sealed {
 
 /// A secret that was opened.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedSecret {
     /// The secret.
     pub secret: Secret,
     /// Where it was.
-    pub sealed: Sealed,
+    pub sealed: SecretInfo,
 }
 
 impl Vault {
@@ -92,19 +92,19 @@ impl Vault {
         space: Space,
         name: &SecretName,
         secret: &Secret,
-    ) -> Result<Sealed, VaultError> {
+    ) -> Result<SecretInfo, VaultError> {
         match secret.expose().len() {
             0 => return Err(VaultError::Empty(name.clone())),
             1..=LARGEST_SECRET => {}
             _ => return Err(VaultError::TooLarge(name.clone())),
         }
         // The folder first: a key is made only when the secret can be kept.
-        let shelf = Shelf::create(self, space)?;
+        let dir = SecretDir::create(self, space)?;
         let key = key::read_or_make(&self.user)?;
         let recipient = key.public().clone();
         let envelope = seal(secret, &[recipient], &label(space, name))?;
-        shelf.write(name, &envelope)?;
-        Ok(describe(space, name, shelf.path_of(name), &envelope))
+        dir.write(name, &envelope)?;
+        Ok(describe(space, name, dir.path_to(name), &envelope))
     }
 
     /// The key that all secrets are sealed to, for what is kept elsewhere; none where there is
@@ -117,15 +117,15 @@ impl Vault {
     }
 
     /// Opens a secret: of the space given, or of the project and else the user.
-    pub fn get(&self, space: Option<Space>, name: &SecretName) -> Result<Opened, VaultError> {
+    pub fn get(&self, space: Option<Space>, name: &SecretName) -> Result<OpenedSecret, VaultError> {
         for space in SPACES.into_iter().filter(|s| space.is_none_or(|o| o == *s)) {
-            let Some(shelf) = Shelf::open(self, space)? else {
+            let Some(dir) = SecretDir::open(self, space)? else {
                 continue;
             };
-            let Some(envelope) = shelf.read(name)? else {
+            let Some(envelope) = dir.read(name)? else {
                 continue;
             };
-            let path = shelf.path_of(name);
+            let path = dir.path_to(name);
             let key = key::read(&self.user, name)?;
             let secret = envelope
                 .open(&key, Some(&label(space, name)))
@@ -134,7 +134,7 @@ impl Vault {
                     source,
                 })?;
             let sealed = describe(space, name, path, &envelope);
-            return Ok(Opened { secret, sealed });
+            return Ok(OpenedSecret { secret, sealed });
         }
         Err(VaultError::NoSecret {
             name: name.clone(),
@@ -147,14 +147,17 @@ impl Vault {
     pub fn list(
         &self,
         space: Option<Space>,
-    ) -> Result<Vec<Result<Sealed, VaultError>>, VaultError> {
+    ) -> Result<Vec<Result<SecretInfo, VaultError>>, VaultError> {
         let mut all = Vec::new();
         for space in SPACES.into_iter().filter(|s| space.is_none_or(|o| o == *s)) {
-            let Some(shelf) = Shelf::open(self, space)? else {
+            let Some(dir) = SecretDir::open(self, space)? else {
                 continue;
             };
-            for name in shelf.names() {
-                all.push(name.and_then(|name| look(&shelf, space, &name)).transpose());
+            for name in dir.names() {
+                all.push(
+                    name.and_then(|name| describe_file(&dir, space, &name))
+                        .transpose(),
+                );
             }
         }
         Ok(all.into_iter().flatten().collect())
@@ -164,10 +167,10 @@ impl Vault {
     pub fn remove(&self, space: Option<Space>, name: &SecretName) -> Result<PathBuf, VaultError> {
         let mut found = Vec::new();
         for space in SPACES.into_iter().filter(|s| space.is_none_or(|o| o == *s)) {
-            if let Some(shelf) = Shelf::open(self, space)?
-                && shelf.has(name)?
+            if let Some(dir) = SecretDir::open(self, space)?
+                && dir.has(name)?
             {
-                found.push(shelf);
+                found.push(dir);
             }
         }
         match found.as_slice() {
@@ -175,8 +178,8 @@ impl Vault {
                 name: name.clone(),
                 space,
             }),
-            [shelf] => shelf.remove(name),
-            _ => Err(VaultError::Both(name.clone())),
+            [dir] => dir.remove(name),
+            _ => Err(VaultError::InBothSpaces(name.clone())),
         }
     }
 
@@ -194,14 +197,18 @@ fn label(space: Space, name: &SecretName) -> String {
     format!("rye vault {space} {name}")
 }
 
-fn look(shelf: &Shelf, space: Space, name: &SecretName) -> Result<Option<Sealed>, VaultError> {
+fn describe_file(
+    dir: &SecretDir,
+    space: Space,
+    name: &SecretName,
+) -> Result<Option<SecretInfo>, VaultError> {
     // Gone since the folder was listed.
-    let Some(envelope) = shelf.read(name)? else {
+    let Some(envelope) = dir.read(name)? else {
         return Ok(None);
     };
     let found = envelope.inspect().label;
     let expected = label(space, name);
-    let path = shelf.path_of(name);
+    let path = dir.path_to(name);
     if found != expected {
         let source = lillux::envelope::OpenError::OtherLabel { expected, found };
         return Err(VaultError::Open { path, source });
@@ -209,9 +216,9 @@ fn look(shelf: &Shelf, space: Space, name: &SecretName) -> Result<Option<Sealed>
     Ok(Some(describe(space, name, path, &envelope)))
 }
 
-fn describe(space: Space, name: &SecretName, path: PathBuf, envelope: &Envelope) -> Sealed {
+fn describe(space: Space, name: &SecretName, path: PathBuf, envelope: &Envelope) -> SecretInfo {
     let shown = envelope.inspect();
-    Sealed {
+    SecretInfo {
         name: name.clone(),
         space,
         path,

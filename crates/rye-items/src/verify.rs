@@ -9,37 +9,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lillux::Hash;
 use lillux::keys::Purpose;
 
-use crate::comment::Comment;
-use crate::integrity::Problem;
+use crate::comment::CommentStyle;
+use crate::integrity::IntegrityProblem;
 use crate::item::Coverage;
-use crate::signature::{self, Binding, SignatureLine, Split};
-use crate::trust::{Distrust, Trust, TrustedKey};
+use crate::signature::{self, Binding, SignatureLine, SignedFile};
+use crate::trust::{DistrustReason, Trust, TrustedKey};
 
-pub use cache::{Seen, Tick, VerifiedCache};
+pub use cache::{CachedVerification, CoarseInstant, VerificationCache};
 
 /// What a file's bytes are checked as.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct SignatureFormat {
     /// The comment that carries the signature line.
-    pub comment: Comment,
+    pub comment: CommentStyle,
     /// Whether the signature may cover the `<directive>` element alone.
     pub partial: bool,
     /// What a bound signature must have been made for; none for a file in no space.
     pub binding: Option<Binding>,
 }
 
-impl Form {
+impl SignatureFormat {
     /// A YAML or TOML file that is signed for a purpose, with its path below `.ai/`.
     pub fn config(purpose: Purpose, path: &str) -> Self {
         Self {
-            comment: Comment::HASH,
+            comment: CommentStyle::HASH,
             partial: false,
             binding: Some(Binding::new(purpose, path)),
         }
     }
 }
 
-/// Whether this process refuses signatures in the published form, which say nothing about
+/// Whether this process refuses signatures in the published format, which say nothing about
 /// what they were made for.
 static REQUIRE_BOUND: AtomicBool = AtomicBool::new(false);
 
@@ -56,7 +56,7 @@ pub fn requires_bound_signatures() -> bool {
 
 /// A signature that holds.
 #[derive(Debug, Clone)]
-pub struct Signed {
+pub struct VerifiedLine {
     /// The line.
     pub line: SignatureLine,
     /// The key.
@@ -78,11 +78,15 @@ pub(crate) struct Claim {
 }
 
 /// Checks bytes: the line, the hash, the key, the signature, in this order.
-pub fn check(bytes: &[u8], form: &Form, trust: &Trust<'_>) -> Result<Signed, Problem> {
-    let claim = claim(bytes, form)?;
-    check_binding(&claim.line, form.binding.as_ref())?;
-    let key = judge(&claim.line, trust)?;
-    Ok(Signed {
+pub fn check(
+    bytes: &[u8],
+    format: &SignatureFormat,
+    trust: &Trust<'_>,
+) -> Result<VerifiedLine, IntegrityProblem> {
+    let claim = claim(bytes, format)?;
+    check_binding(&claim.line, format.binding.as_ref())?;
+    let key = verify_line(&claim.line, trust)?;
+    Ok(VerifiedLine {
         line: claim.line,
         key,
         coverage: claim.coverage,
@@ -91,12 +95,15 @@ pub fn check(bytes: &[u8], form: &Form, trust: &Trust<'_>) -> Result<Signed, Pro
 }
 
 /// Judges the key and the signature of a line whose hash and binding fit its file.
-pub(crate) fn judge(line: &SignatureLine, trust: &Trust<'_>) -> Result<Arc<TrustedKey>, Problem> {
-    let key = trusted(line, trust)?;
+pub(crate) fn verify_line(
+    line: &SignatureLine,
+    trust: &Trust<'_>,
+) -> Result<Arc<TrustedKey>, IntegrityProblem> {
+    let key = trusted_key(line, trust)?;
     trust
-        .memory()
+        .cache()
         .verify(&key.key, line)
-        .map_err(|_| Problem::BadSignature {
+        .map_err(|_| IntegrityProblem::BadSignature {
             fingerprint: line.fingerprint,
         })?;
     Ok(key)
@@ -106,10 +113,10 @@ pub(crate) fn judge(line: &SignatureLine, trust: &Trust<'_>) -> Result<Arc<Trust
 pub(crate) fn check_binding(
     line: &SignatureLine,
     expected: Option<&Binding>,
-) -> Result<(), Problem> {
+) -> Result<(), IntegrityProblem> {
     match (&line.binding, expected) {
-        (None, _) if requires_bound_signatures() => Err(Problem::Unbound),
-        (Some(found), Some(expected)) if found != expected => Err(Problem::Moved {
+        (None, _) if requires_bound_signatures() => Err(IntegrityProblem::Unbound),
+        (Some(found), Some(expected)) if found != expected => Err(IntegrityProblem::Moved {
             signed_for: found.clone(),
             expected: expected.clone(),
         }),
@@ -118,15 +125,15 @@ pub(crate) fn check_binding(
 }
 
 /// The line of a file whose hash is that of its bytes.
-pub(crate) fn claim(bytes: &[u8], form: &Form) -> Result<Claim, Problem> {
-    let split = signature::split(bytes, &form.comment).map_err(Problem::Line)?;
+pub(crate) fn claim(bytes: &[u8], format: &SignatureFormat) -> Result<Claim, IntegrityProblem> {
+    let split = signature::split(bytes, &format.comment).map_err(IntegrityProblem::Line)?;
     let found = split.hash();
     let (coverage, element) = if found == split.line.hash {
         (Coverage::Whole, None)
-    } else if let Some(element) = covered_element(bytes, &split).filter(|_| form.partial) {
+    } else if let Some(element) = covered_element(bytes, &split).filter(|_| format.partial) {
         (Coverage::Partial, Some(element))
     } else {
-        return Err(Problem::Changed {
+        return Err(IntegrityProblem::Changed {
             expected: split.line.hash,
             found: Some(found),
         });
@@ -141,7 +148,7 @@ pub(crate) fn claim(bytes: &[u8], form: &Form) -> Result<Claim, Problem> {
 /// Where the directive element behind the signature line is, if that is what
 /// was signed. Who uses a partial file uses this range of it and no other: what
 /// stands before the line may hold an element too.
-fn covered_element(file: &[u8], split: &Split<'_>) -> Option<Range<usize>> {
+fn covered_element(file: &[u8], split: &SignedFile<'_>) -> Option<Range<usize>> {
     let start = file.len() - split.after.len();
     let range = element(split.after)?;
     let covered = Hash::of(&split.after[range.clone()]) == split.line.hash;
@@ -149,13 +156,16 @@ fn covered_element(file: &[u8], split: &Split<'_>) -> Option<Range<usize>> {
 }
 
 /// The key of a line, if it counts.
-pub(crate) fn trusted(line: &SignatureLine, trust: &Trust<'_>) -> Result<Arc<TrustedKey>, Problem> {
+pub(crate) fn trusted_key(
+    line: &SignatureLine,
+    trust: &Trust<'_>,
+) -> Result<Arc<TrustedKey>, IntegrityProblem> {
     let fingerprint = line.fingerprint;
     trust
-        .standing(fingerprint)
+        .key_status(fingerprint)
         .map_err(|distrust| match distrust {
-            Distrust::Revoked(revocation) => Problem::Revoked(revocation),
-            Distrust::Unknown { ignored } => Problem::Untrusted {
+            DistrustReason::Revoked(revocation) => IntegrityProblem::Revoked(revocation),
+            DistrustReason::Unknown { ignored } => IntegrityProblem::Untrusted {
                 fingerprint,
                 trusted: trust.trusted(),
                 ignored,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use rye_items::metadata::Metadata;
 use rye_items::trust::Trust;
-use rye_items::{Found, ItemKind, Library, metadata};
+use rye_items::{ItemFile, ItemKind, Library, metadata};
 use serde_json::{Map, Value, json};
 
 use super::facts::{declared, parameter_names};
@@ -308,13 +308,13 @@ pub(super) fn check_paths(
 /// not there is left to the call.
 pub fn check_before_signing(
     library: &Library,
-    tool: &Found<'_>,
+    tool: &ItemFile<'_>,
     content: &[u8],
 ) -> Result<(), ExecuteError> {
     if tool.reference.kind != ItemKind::Tool {
         return Ok(());
     }
-    let extract = |content: &[u8], found: &Found<'_>| {
+    let extract = |content: &[u8], found: &ItemFile<'_>| {
         let kind = found.reference.kind;
         metadata::extract(content, &found.extension, kind, library.extractors()).ok()
     };

@@ -7,8 +7,8 @@ use lillux::shell_word;
 use rye_items::space::Root;
 use rye_items::trust::Trust;
 use rye_items::{
-    Dependencies, EXCLUDED_DIRS, Found, Item, Library, LockedEnvironment, MANIFEST, Owner, Scope,
-    Snapshot, Space, SpaceError,
+    Dependencies, EXCLUDED_DIRS, Item, ItemFile, Library, LockedEnvironment, MANIFEST, Owner,
+    Scope, Snapshot, Space, SpaceError,
 };
 use serde_json::Value;
 
@@ -119,7 +119,7 @@ pub(super) fn verify(
     let item = &chain.tool().item;
     let Some(root) = root_of(library, item) else {
         return Err(ExecuteError::Dependency(
-            SpaceError::Changing(item.path.clone()).into(),
+            SpaceError::ChangedWhileReading(item.path.clone()).into(),
         ));
     };
     let lib = match &anchor.runtime_lib {
@@ -194,7 +194,7 @@ fn neighbours(
         alone
     };
     for name in &rules.exclude_dirs {
-        let path = root.path_of(&format!("{folder}/{name}"));
+        let path = root.path_to(&format!("{folder}/{name}"));
         let waived = library.dev_mode() && root.space() != Space::System;
         if path.join(MANIFEST).is_file() {
             let environment = library
@@ -234,7 +234,7 @@ fn verify_lib(
     let (Some(link), Some(root)) = (link, root) else {
         return Ok(None);
     };
-    if root.as_embedded().is_some() || !root.path_of(&scope.folder).is_dir() {
+    if root.as_embedded().is_some() || !root.path_to(&scope.dir).is_dir() {
         return Ok(None);
     }
     let (id, sign) = (link.item.reference.to_string(), sign_word(&link.item));
@@ -246,7 +246,7 @@ fn verify_lib(
     let snapshot = library
         .verify_dependencies(root, scope, owner, trust)
         .map_err(ExecuteError::Dependency)?;
-    let name = scope.folder.rsplit('/').next().unwrap_or("lib");
+    let name = scope.dir.rsplit('/').next().unwrap_or("lib");
     Ok(Some(Copied {
         snapshot,
         name: name.to_owned(),
@@ -259,7 +259,7 @@ fn verify_lib(
 /// the `lib` of a runtime. Links of its chain must verify.
 pub fn dependency_scopes(
     library: &Library,
-    tool: &Found<'_>,
+    tool: &ItemFile<'_>,
     project: &Path,
 ) -> Result<Vec<Scope>, ExecuteError> {
     let trust = library.trust();
@@ -270,7 +270,7 @@ pub fn dependency_scopes(
     let Some(root) = root_of(library, &tool.item) else {
         return Ok(Vec::new());
     };
-    let tools = root.path_of("tools");
+    let tools = root.path_to("tools");
     let anchor = CallAnchor::find(&links, &tool.item.path, tools, project)?;
     let rules = Rules::read(&links).map_err(ExecuteError::VerifyDeps)?;
     let within = rules
@@ -283,7 +283,7 @@ pub fn dependency_scopes(
     let own = tool.metadata.value("anchor");
     let own = own.and_then(|about| Anchor::read(about).ok()?);
     let lib = own.and_then(|anchor| lib_scope(&tool.item, &anchor).ok()?);
-    scopes.extend(lib.filter(|scope| root.path_of(&scope.folder).is_dir()));
+    scopes.extend(lib.filter(|scope| root.path_to(&scope.dir).is_dir()));
     Ok(scopes)
 }
 
@@ -299,7 +299,7 @@ pub(super) fn lib_scope(runtime: &Item, anchor: &Anchor) -> Result<Option<Scope>
         return Err(AnchorError::Description(why));
     }
     Ok(Some(Scope {
-        folder: format!("{}/{}", tool_folder(runtime), parts.join("/")),
+        dir: format!("{}/{}", tool_folder(runtime), parts.join("/")),
         recursive: true,
         exclude_dirs: EXCLUDED_DIRS.map(str::to_owned).to_vec(),
     }))
@@ -317,7 +317,7 @@ pub(super) fn warning(dependencies: Option<Dependencies>) -> Option<String> {
 }
 
 fn root_of<'l>(library: &'l Library, item: &Item) -> Option<&'l Root> {
-    let mut roots = library.spaces().of(item.space);
+    let mut roots = library.spaces().roots_in(item.space);
     roots.find(|root| root.bundle() == item.bundle.as_deref())
 }
 
@@ -330,7 +330,7 @@ fn sign_word(item: &Item) -> String {
 }
 
 fn tool_folder(item: &Item) -> String {
-    match item.reference.id.folder() {
+    match item.reference.id.dir() {
         "" => "tools".to_owned(),
         folder => format!("tools/{folder}"),
     }
@@ -410,7 +410,7 @@ impl Rules {
 
     fn scope(&self, folder: &str) -> Scope {
         Scope {
-            folder: folder.to_owned(),
+            dir: folder.to_owned(),
             recursive: self.recursive,
             exclude_dirs: self.exclude_dirs.clone(),
         }

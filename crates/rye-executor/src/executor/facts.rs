@@ -208,7 +208,7 @@ impl Executor {
         }
         let relative = format!(
             "{}/{}{}",
-            item.reference.kind.folder(),
+            item.reference.kind.dir(),
             item.reference.id,
             item.extension
         );
@@ -219,7 +219,7 @@ impl Executor {
     /// calls: compiled code, for one, which must not come from a project.
     fn private_cache(&self) -> Result<PathBuf, ExecuteError> {
         let folder = self.roots.cache.join("private");
-        rye_items::own_folder(&folder)?;
+        rye_items::ensure_owner_only_dir(&folder)?;
         Ok(folder)
     }
 
@@ -229,9 +229,9 @@ impl Executor {
 
     fn tools_folder(&self, library: &Library, link: &Link) -> Result<PathBuf, ExecuteError> {
         let item = &link.item;
-        let mut roots = library.spaces().of(item.space);
+        let mut roots = library.spaces().roots_in(item.space);
         let root = roots.find(|root| root.bundle() == item.bundle.as_deref());
-        Ok(match root.and_then(|root| root.as_folder()) {
+        Ok(match root.and_then(|root| root.as_dir()) {
             Some(folder) => folder.join("tools"),
             None => self.system_folder()?.join(".ai/tools"),
         })
@@ -253,7 +253,7 @@ impl Executor {
         if !is_embedded {
             return Ok(None);
         }
-        let folder = self.system_folder()?.join(".ai").join(&scope.folder);
+        let folder = self.system_folder()?.join(".ai").join(&scope.dir);
         Ok(folder.is_dir().then_some(folder))
     }
 }

@@ -46,8 +46,12 @@ impl<'a> Guard<'a> {
     ) -> Self {
         let spaces = library.spaces();
         // Without a space of its own, the folder of a call is no project: it may be a home.
-        let mut project = spaces.of(Space::Project).map(|_| roots.project.clone());
-        let user = spaces.of(Space::User).filter_map(|root| root.as_folder());
+        let mut project = spaces
+            .roots_in(Space::Project)
+            .map(|_| roots.project.clone());
+        let user = spaces
+            .roots_in(Space::User)
+            .filter_map(|root| root.as_dir());
         let guarded = project.next().into_iter().chain(user.map(Path::to_owned));
         Self {
             library,

@@ -77,8 +77,8 @@ fn key_names(library: &Library, trust: &Trust<'_>) -> Vec<String> {
     let mut names = Vec::new();
     // Those that the program itself brings are known without looking.
     let roots = library.spaces().roots();
-    for root in roots.filter(|root| root.as_folder().is_some()) {
-        let Ok(Some(bytes)) = library.config(root, MODELS, trust) else {
+    for root in roots.filter(|root| root.as_dir().is_some()) {
+        let Ok(Some(bytes)) = library.read_config(root, MODELS, trust) else {
             continue;
         };
         let read = metadata::extract(&bytes, ".yaml", ItemKind::Config, library.extractors());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rye_items::metadata::{self, Metadata};
-use rye_items::trust::{Ignored, Trust};
+use rye_items::trust::{IgnoredFile, Trust};
 use rye_items::{ItemKind, Library};
 use serde_json::{Map, Value};
 
@@ -57,10 +57,12 @@ pub(super) fn with_resolved_config(
         let mut files = Vec::new();
         for root in library.spaces().roots() {
             let relative = format!("config/{path}");
-            let bytes = match library.config(root, &relative, trust) {
+            let bytes = match library.read_config(root, &relative, trust) {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => continue,
-                Err(Ignored { path, why, .. }) => {
+                Err(IgnoredFile {
+                    path, reason: why, ..
+                }) => {
                     let word = lillux::shell_word(&path);
                     let path = path.display();
                     warnings.push(format!(
@@ -69,7 +71,7 @@ pub(super) fn with_resolved_config(
                     continue;
                 }
             };
-            let place = root.path_of(&relative);
+            let place = root.path_to(&relative);
             let read = metadata::extract(&bytes, ".yaml", ItemKind::Config, library.extractors());
             let read = read.map_err(|error| {
                 ExecuteError::ConfigFile(format!(

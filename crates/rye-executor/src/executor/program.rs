@@ -141,7 +141,7 @@ impl Executor {
             });
         }
         let name = path.file_name().unwrap_or_else(|| "program".as_ref());
-        rye_items::private_copy(&bytes, name, 0o500, &self.roots.cache)
+        rye_items::write_private_copy(&bytes, name, 0o500, &self.roots.cache)
             .map_err(|error| unusable(error.to_string()))
     }
 }

@@ -54,20 +54,20 @@ impl Executor {
     /// The chain of a tool as it is now, verified.
     pub(super) fn resolved(&self, tool: &ItemRef) -> Result<Arc<Resolved>, ExecuteError> {
         let kept = self.known.get(tool);
-        if let Some(kept) = kept.filter(|kept| kept.library.is_still_so()) {
+        if let Some(kept) = kept.filter(|kept| kept.library.is_fresh()) {
             return Ok(kept);
         }
         let is_first = !self.known.is_in_use.swap(true, Ordering::Relaxed);
         let library = if is_first {
             Library::open(&self.options())
         } else {
-            Library::open_noting(&self.options())
+            Library::open_recording(&self.options())
         };
         let library = library.map_err(ChainError::from)?;
-        let trust = library.trust_since_opened();
+        let trust = library.trust_with_known_keys();
         let chain = chain::build(&library, &trust, tool, &self.primitives)?;
-        let standings = trust.into_known();
-        let library = library.settled(standings);
+        let standings = trust.into_key_statuses();
+        let library = library.finish_recording(standings);
         let resolved = Arc::new(Resolved { library, chain });
         if !is_first {
             self.known.put(tool, &resolved);

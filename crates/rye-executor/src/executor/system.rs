@@ -6,14 +6,14 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use lillux::{At as _, PathError};
-use rye_items::{Embedded, is_own_folder};
+use rye_items::{EmbeddedBundle, is_owner_only_dir};
 
 /// The folder with the `.ai/` of an embedded space, written if it is not there
 /// yet. It is named by the hash of its content, so it is written once.
-pub(super) fn folder(embedded: &Embedded, cache: &Path) -> Result<PathBuf, PathError> {
+pub(super) fn folder(embedded: &EmbeddedBundle, cache: &Path) -> Result<PathBuf, PathError> {
     let all = cache.join("system");
     let folder = all.join(embedded.hash);
-    if !is_own_folder(&folder) {
+    if !is_owner_only_dir(&folder) {
         let theirs = io::Error::new(io::ErrorKind::PermissionDenied, "others can write to it");
         return Err(theirs).at("use the system space in", &folder);
     }

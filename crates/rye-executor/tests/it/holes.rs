@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use crate::support::{BASH, MARK, World};
 use lillux::durable::Existing;
 use rye_executor::{Request, Status};
-use rye_items::{Comment, ItemRef, OwnKeys, signature};
+use rye_items::{CommentStyle, ItemRef, UserKeys, signature};
 use serde_json::{Value, json};
 
 /// Gives its parameters back.
@@ -37,11 +37,21 @@ fn copy_all(from: &Path, to: &Path) {
 async fn a_trust_file_in_a_project_makes_no_key_count() {
     let world = World::new();
     let eve = world.folder().join("eve");
-    let key = OwnKeys::of(&eve).generate("Eve", Existing::Refuse).unwrap();
+    let key = UserKeys::new(&eve)
+        .generate("Eve", Existing::Refuse)
+        .unwrap();
     let signed = |text: &str| {
         let time = "2026-01-01T00:00:00Z";
         let binding = signature::Binding::item("tools/it.sh");
-        signature::sign(text.as_bytes(), &Comment::HASH, &binding, &key, time, None).unwrap()
+        signature::sign(
+            text.as_bytes(),
+            &CommentStyle::HASH,
+            &binding,
+            &key,
+            time,
+            None,
+        )
+        .unwrap()
     };
     world.write("tools/it.sh", "");
     fs::write(world.at("tools/it.sh"), signed(&format!("{BASH}{MARK}"))).unwrap();
@@ -51,7 +61,7 @@ async fn a_trust_file_in_a_project_makes_no_key_count() {
     let file = trusted.join(format!("{}.toml", key.public().fingerprint()));
     for unsigned in [false, true] {
         if unsigned {
-            let text = signature::unsigned(&fs::read(&file).unwrap());
+            let text = signature::strip_signature(&fs::read(&file).unwrap());
             fs::write(&file, text).unwrap();
         }
         let error = world.refused("it", json!({})).await;

@@ -4,7 +4,7 @@
 use std::fs;
 
 use crate::support::{BASH, World};
-use rye_items::OwnKeys;
+use rye_items::UserKeys;
 use serde_json::json;
 
 /// Something that happens between two calls.
@@ -81,7 +81,7 @@ async fn every_change_is_seen_by_the_next_call() {
         (
             "its key revoked",
             |world| {
-                let (keys, key) = (OwnKeys::of(&world.user()), world.key());
+                let (keys, key) = (UserKeys::new(&world.user()), world.key());
                 let fingerprint = key.public().fingerprint();
                 keys.revoke(fingerprint, None, Some(key.public()), key)
                     .unwrap();

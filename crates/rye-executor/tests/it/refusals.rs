@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 
 use crate::support::{BASH, MARK, World};
 use rye_executor::ErrorInfo;
-use rye_items::OwnKeys;
+use rye_items::UserKeys;
 use serde_json::{Value, json};
 
 fn says(error: &ErrorInfo, code: &str, parts: &[&str]) {
@@ -381,7 +381,7 @@ async fn what_a_revoked_key_signed_is_refused_by_the_next_call() {
     let world = World::new();
     world.script("it", "echo '{}'");
     assert!(world.run("it", json!({})).await.error.is_none());
-    let (keys, key) = (OwnKeys::of(&world.user()), world.key());
+    let (keys, key) = (UserKeys::new(&world.user()), world.key());
     let fingerprint = key.public().fingerprint();
     keys.revoke(fingerprint, Some("lost"), Some(key.public()), key)
         .unwrap();

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 fn read(text: &str) -> Result<Condition, Vec<Problem>> {
-    let node = rye_items::metadata::tree(text.as_bytes()).unwrap();
+    let node = rye_items::metadata::parse_yaml(text.as_bytes()).unwrap();
     let mut problems = Vec::new();
     Condition::read(&node, None, &mut problems).ok_or(problems)
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 
 fn filled(text: &str) -> (Value, Vec<String>) {
-    let node = rye_items::metadata::tree(json!(text).to_string().as_bytes()).unwrap();
+    let node = rye_items::metadata::parse_yaml(json!(text).to_string().as_bytes()).unwrap();
     let mut problems = Vec::new();
     let template = Template::read(&node, Some("item"), &mut problems);
     assert_eq!(problems, [], "{text}");
@@ -66,7 +66,7 @@ fn what_comes_from_elsewhere_looks_like_nothing_that_the_graph_says() {
         ("Run\n${state.more}\nnow?", "Run\n│ ls\n│ risk: low\nnow?"),
         ("as it is\nwritten", "as it is\nwritten"),
     ] {
-        let node = rye_items::metadata::tree(json!(text).to_string().as_bytes()).unwrap();
+        let node = rye_items::metadata::parse_yaml(json!(text).to_string().as_bytes()).unwrap();
         let template = Template::read(&node, None, &mut Vec::new());
         let scope = Scope::new(state.as_object().unwrap(), &inputs);
         assert_eq!(template.shown(&scope), expected, "{text}");
@@ -104,7 +104,7 @@ fn what_is_nothing_is_told_with_the_nearest_that_is_something() {
 #[test]
 fn what_is_no_expression_is_refused_with_what_was_probably_meant() {
     let refused = |text: &str| {
-        let node = rye_items::metadata::tree(json!(text).to_string().as_bytes()).unwrap();
+        let node = rye_items::metadata::parse_yaml(json!(text).to_string().as_bytes()).unwrap();
         let mut problems = Vec::new();
         Template::read(&node, None, &mut problems);
         let [problem] = problems.as_slice() else {

@@ -1,7 +1,7 @@
 use lillux::durable::Existing;
 use rye_engine::store::{Post, Posted};
 use rye_executor::Roots;
-use rye_items::OwnKeys;
+use rye_items::UserKeys;
 use rye_mcp::Component;
 use tempfile::TempDir;
 
@@ -16,7 +16,7 @@ struct World {
 fn world() -> World {
     let folder = tempfile::tempdir().unwrap();
     let user = folder.path().join("user");
-    let key = OwnKeys::of(&user)
+    let key = UserKeys::new(&user)
         .generate("ada", Existing::Refuse)
         .unwrap();
     let gates = open(folder.path(), Some(copy(&key)));
@@ -128,7 +128,7 @@ async fn a_decision_without_a_receipt_of_a_trusted_key_is_asked_again() {
         assert_ne!(again, gate);
     }
     // A project's word does not count, though the user's key vouches for it.
-    let keys = OwnKeys::of(&world.folder.path().join("project"));
+    let keys = UserKeys::new(&world.folder.path().join("project"));
     let file = rye_items::trust::TrustFile {
         key: foreign.public().clone(),
         owner: None,

@@ -8,16 +8,16 @@ use lillux::hash::Hasher;
 use lillux::keys::{Purpose, SigningKey};
 use lillux::{At as _, Hash, shell_word};
 
-use super::many::parallel;
+use super::verify_batch::parallel;
 use super::{ItemError, Library, PathItem, SignError, SignOutcome};
-use crate::derived::Derived;
 use crate::id::ItemKind;
-use crate::integrity::{IntegrityError, Problem};
+use crate::integrity::{IntegrityError, IntegrityProblem};
 use crate::lookup;
 use crate::manifest::{
     self, DEPENDENCIES, ENVIRONMENT, Entries, Entry, MANIFEST, Manifest, payload,
 };
 use crate::metadata;
+use crate::parse_cache::ParseCache;
 use crate::snapshot::Snapshot;
 use crate::space::{Deviation, Directory, Filter, Links, Name, Root, Scan, Space, SpaceError};
 use crate::trust::Trust;
@@ -37,7 +37,7 @@ const PYVENV: &str = "pyvenv.cfg";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
     /// Relative to the root's `.ai/`; within `tools`.
-    pub folder: String,
+    pub dir: String,
     /// Whether directories in it are loaded from.
     pub recursive: bool,
     /// Names of directories that are never loaded from.
@@ -113,26 +113,26 @@ impl Library {
         owner: Owner<'_>,
         trust: &Trust<'_>,
     ) -> Result<Snapshot, ItemError> {
-        let missing = || SpaceError::Changing(root.path_of(&scope.folder));
-        let directory = Directory::of(root, &scope.folder)?.ok_or_else(missing)?;
+        let missing = || SpaceError::ChangedWhileReading(root.path_to(&scope.dir));
+        let directory = Directory::of(root, &scope.dir)?.ok_or_else(missing)?;
         let scan = directory.scan(&scope.filter())?;
         let manifest = directory.read(MANIFEST)?;
         let is_own = |path: &str| owner.file.is_some_and(|(own, _)| own == path);
         let verified = match &manifest {
             Some(bytes) => self.check_manifest(&directory, &scan, bytes, scope, trust),
             None if root.space() == Space::System => {
-                self.check_lines(root, &scan, &scope.folder, trust)?
+                self.check_lines(root, &scan, &scope.dir, trust)?
             }
             None => match all_names(&scan) {
                 alone if alone.iter().all(|path| is_own(path)) => Ok(Entries::new()),
-                names => Err(Problem::NoManifest(names)),
+                names => Err(IntegrityProblem::NoManifest(names)),
             },
         };
         // The manifest must list the bytes that were verified as the item.
         let verified = verified.and_then(|entries| match owner.file {
             Some((path, bytes)) if differs(entries.get(path), bytes) => {
                 let changed = (path.to_owned(), Deviation::Changed);
-                Err(Problem::Files(vec![changed]))
+                Err(IntegrityProblem::Files(vec![changed]))
             }
             _ => Ok(entries),
         });
@@ -143,7 +143,7 @@ impl Library {
                 (present(&directory, &scan), waived)
             }
             Err(problem) => {
-                let path = root.path_of(&format!("{}/{MANIFEST}", scope.folder));
+                let path = root.path_to(&format!("{}/{MANIFEST}", scope.dir));
                 let space = Some(root.space());
                 let error = IntegrityError::new(owner.item.to_owned(), path, space, problem, None)
                     .signed_with(owner.sign);
@@ -165,16 +165,16 @@ impl Library {
         manifest: &[u8],
         scope: &Scope,
         trust: &Trust<'_>,
-    ) -> Result<Entries, Problem> {
+    ) -> Result<Entries, IntegrityProblem> {
         let manifest = Manifest::parse(manifest)?;
         manifest.verify(DEPENDENCIES, trust)?;
-        let mut entries = manifest.entries(&scope.folder)?;
+        let mut entries = manifest.entries(&scope.dir)?;
         entries.retain(|path, _| scope.covers(path));
-        let deviations = compare(directory, scan, &entries, &self.derived);
+        let deviations = compare(directory, scan, &entries, &self.parse_cache);
         if deviations.is_empty() {
             Ok(entries)
         } else {
-            Err(Problem::Files(deviations))
+            Err(IntegrityProblem::Files(deviations))
         }
     }
 
@@ -185,7 +185,7 @@ impl Library {
         scan: &Scan,
         folder: &str,
         trust: &Trust<'_>,
-    ) -> Result<Result<Entries, Problem>, ItemError> {
+    ) -> Result<Result<Entries, IntegrityProblem>, ItemError> {
         let mut deviations = scan.refused.clone();
         let mut entries = Entries::new();
         for (path, name) in &scan.names {
@@ -207,13 +207,13 @@ impl Library {
         Ok(if deviations.is_empty() {
             Ok(entries)
         } else {
-            Err(Problem::Files(deviations))
+            Err(IntegrityProblem::Files(deviations))
         })
     }
 
     /// What the manifest of a scope would say, signed with this key: its path, and its payload.
     /// None if this key has signed exactly that.
-    pub fn unsigned_manifest(
+    pub fn pending_manifest(
         &self,
         root: &Root,
         scope: &Scope,
@@ -237,15 +237,15 @@ impl Library {
         shown: Option<Hash>,
     ) -> Result<SignOutcome, SignError> {
         if root.space() == Space::System {
-            return Err(SignError::System(scope.folder.clone()));
+            return Err(SignError::SystemSpace(scope.dir.clone()));
         }
-        let Some((path, payload)) = self.unsigned_manifest(root, scope, key)? else {
+        let Some((path, payload)) = self.pending_manifest(root, scope, key)? else {
             return Ok(SignOutcome::Unchanged);
         };
         if shown.is_some_and(|shown| shown != Hash::of(&payload)) {
-            return Err(SignError::NotShown(path));
+            return Err(SignError::ChangedSinceApproval(path));
         }
-        if let Some(directory) = Directory::of(root, &scope.folder)? {
+        if let Some(directory) = Directory::of(root, &scope.dir)? {
             self.check_encodings(&directory, scope)?;
         }
         write_manifest(path, &payload, DEPENDENCIES, key)
@@ -274,7 +274,7 @@ impl Library {
             return self.sign_environment(path, key);
         }
         let scope = Scope {
-            folder: name,
+            dir: name,
             recursive: true,
             exclude_dirs: EXCLUDED_DIRS.map(str::to_owned).to_vec(),
         };
@@ -284,7 +284,7 @@ impl Library {
 
     /// Whether something in a directory can be called.
     fn has_tools(&self, path: &Path) -> Result<bool, SpaceError> {
-        let (PathItem::Items(items), _) = self.at_path(path)? else {
+        let (PathItem::Items(items), _) = self.items_at_path(path)? else {
             return Ok(false);
         };
         Ok(items.into_iter().any(|(_, found)| {
@@ -373,11 +373,11 @@ impl Library {
             let excluded = environment_excludes(&directory);
             let scan = directory.scan(&environment_filter(&excluded, &boundary))?;
             let checked = checked.and_then(|(entries, hash)| {
-                let deviations = compare(&directory, &scan, &entries, &self.derived);
+                let deviations = compare(&directory, &scan, &entries, &self.parse_cache);
                 if deviations.is_empty() {
                     Ok(hash)
                 } else {
-                    Err(Problem::Files(deviations))
+                    Err(IntegrityProblem::Files(deviations))
                 }
             });
             let hash = checked.map_err(|problem| {
@@ -404,7 +404,7 @@ impl Library {
         let path = std::path::absolute(path).ok()?;
         let real = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
         for root in self.spaces.roots() {
-            let Some(space) = root.as_folder() else {
+            let Some(space) = root.as_dir() else {
                 continue;
             };
             let real_space = space.canonicalize().ok()?;
@@ -469,12 +469,12 @@ fn environment_filter<'a>(exclude_dirs: &'a [String], boundary: &'a Path) -> Fil
 
 /// The directory of a scope, and what its manifest is to say.
 fn manifest_of(root: &Root, scope: &Scope) -> Result<(Directory, String), SignError> {
-    let missing = || SpaceError::Changing(root.path_of(&scope.folder));
-    let directory = Directory::of(root, &scope.folder)?.ok_or_else(missing)?;
+    let missing = || SpaceError::ChangedWhileReading(root.path_to(&scope.dir));
+    let directory = Directory::of(root, &scope.dir)?.ok_or_else(missing)?;
     // Tools of several runtimes may share the directory: what an earlier manifest lists
     // stays listed.
     let before = directory.read(MANIFEST)?.unwrap_or_default();
-    let before = Manifest::parse(&before).and_then(|before| before.entries(&scope.folder));
+    let before = Manifest::parse(&before).and_then(|before| before.entries(&scope.dir));
     let before = before.unwrap_or_default();
     let is_listed = |dir: &String| {
         let names = before.keys().flat_map(|path| path.split('/').rev().skip(1));
@@ -483,7 +483,7 @@ fn manifest_of(root: &Root, scope: &Scope) -> Result<(Directory, String), SignEr
     let mut scope = scope.clone();
     scope.recursive |= before.keys().any(|path| path.contains('/'));
     scope.exclude_dirs.retain(|dir| !is_listed(dir));
-    let payload = listed(&directory, &scope.filter(), &scope.folder)?;
+    let payload = listed(&directory, &scope.filter(), &scope.dir)?;
     Ok((directory, payload))
 }
 
@@ -498,7 +498,7 @@ fn listed(directory: &Directory, filter: &Filter<'_>, name: &str) -> Result<Stri
     }
     let entries = present(directory, &scan);
     if let Some(path) = scan.names.keys().find(|path| !entries.contains_key(*path)) {
-        Err(SpaceError::Changing(directory.path().join(path)))?;
+        Err(SpaceError::ChangedWhileReading(directory.path().join(path)))?;
     }
     Ok(payload(name, &entries))
 }
@@ -521,7 +521,7 @@ pub(crate) fn compare(
     directory: &Directory,
     scan: &Scan,
     expected: &Entries,
-    derived: &Derived,
+    parse_cache: &ParseCache,
 ) -> Vec<(String, Deviation)> {
     let mut deviations: BTreeMap<_, _> = scan.refused.iter().cloned().collect();
     let mut files = Vec::new();
@@ -566,7 +566,7 @@ pub(crate) fn compare(
         if are_settled { Ok(()) } else { Err(changed) }
     };
     let hashed = if is_cached {
-        derived.get("directory", &state.finish().0, hash_all)
+        parse_cache.get("directory", &state.finish().0, hash_all)
     } else {
         hash_all()
     };

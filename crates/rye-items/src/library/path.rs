@@ -5,34 +5,37 @@ use std::path::{Path, PathBuf};
 use lillux::At as _;
 
 use super::{ItemError, Library};
-use crate::comment::Comment;
+use crate::comment::CommentStyle;
 use crate::id::ItemKind;
-use crate::integrity::{IntegrityError, Problem};
-use crate::lookup::{self, Found};
+use crate::integrity::{IntegrityError, IntegrityProblem};
+use crate::lookup::{self, ItemFile};
 use crate::metadata::Extractors;
 use crate::signature::SignatureError;
 use crate::space::{Entry, LARGEST_FILE, SpaceError};
 use crate::trust::Trust;
-use crate::verify::{self, Form, Signed};
+use crate::verify::{self, SignatureFormat, VerifiedLine};
 
 /// What a path turned out to be.
 #[derive(Debug)]
 pub enum PathItem<'a> {
     /// Items of a space: the file, or all files below the folder.
-    Items(Vec<(Entry, Found<'a>)>),
+    Items(Vec<(Entry, ItemFile<'a>)>),
     /// A regular file in no space.
-    Outside(PathBuf),
+    External(PathBuf),
 }
 
 impl Library {
     /// The items at a path: one, or those below a folder. What could not be
     /// looked at comes as an error of its own.
-    pub fn at_path(&self, path: &Path) -> Result<(PathItem<'_>, Vec<SpaceError>), SpaceError> {
+    pub fn items_at_path(
+        &self,
+        path: &Path,
+    ) -> Result<(PathItem<'_>, Vec<SpaceError>), SpaceError> {
         let absolute = std::path::absolute(path).at("look at", path)?;
         let there = absolute.symlink_metadata().at("look at", path)?;
         let place = without_links_above(&absolute);
         for root in self.spaces.roots() {
-            let Some(folder) = root.as_folder() else {
+            let Some(folder) = root.as_dir() else {
                 continue;
             };
             let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
@@ -40,7 +43,7 @@ impl Library {
                 continue;
             };
             let Some(inner) = inner.to_str() else {
-                return Err(SpaceError::Name(absolute));
+                return Err(SpaceError::NonUtf8Name(absolute));
             };
             let (mut items, mut errors) = (Vec::new(), Vec::new());
             for kind in ItemKind::ALL {
@@ -49,7 +52,7 @@ impl Library {
                         Ok((entry, found)) if is_at_or_below(&entry.path, inner) => {
                             items.push((entry, found));
                         }
-                        Err(error) if error.path().starts_with(root.path_of(inner)) => {
+                        Err(error) if error.path().starts_with(root.path_to(inner)) => {
                             errors.push(error);
                         }
                         Ok(_) | Err(_) => {}
@@ -70,11 +73,15 @@ impl Library {
         if absolute.is_dir() {
             return Err(SpaceError::OutsideSpaces(absolute));
         }
-        Ok((PathItem::Outside(absolute), Vec::new()))
+        Ok((PathItem::External(absolute), Vec::new()))
     }
 
     /// Verifies a file that is in no space, whatever its comment style is.
-    pub fn verify_outside(&self, path: &Path, trust: &Trust<'_>) -> Result<Signed, ItemError> {
+    pub fn verify_external_file(
+        &self,
+        path: &Path,
+        trust: &Trust<'_>,
+    ) -> Result<VerifiedLine, ItemError> {
         let size = path
             .metadata()
             .at("look at", path)
@@ -104,25 +111,25 @@ fn check_any_style(
     path: &Path,
     extractors: &Extractors,
     trust: &Trust<'_>,
-) -> Result<Signed, Problem> {
+) -> Result<VerifiedLine, IntegrityProblem> {
     let extension = path
         .extension()
         .map(|e| format!(".{}", e.to_string_lossy()));
     let rule = extension.and_then(|extension| extractors.rule(&extension));
     let styles = match rule {
         Some(rule) => vec![rule.comment.clone()],
-        None => extractors.comments(),
+        None => extractors.comment_styles(),
     };
-    let form = |comment: Comment| Form {
+    let format = |comment: CommentStyle| SignatureFormat {
         partial: comment.suffix.is_some(),
         comment,
         binding: None,
     };
-    let mut outcome = Err(Problem::Line(SignatureError::Unsigned));
+    let mut outcome = Err(IntegrityProblem::Line(SignatureError::Unsigned));
     for comment in styles {
-        outcome = verify::check(bytes, &form(comment), trust);
+        outcome = verify::check(bytes, &format(comment), trust);
         match &outcome {
-            Err(Problem::Line(SignatureError::WrongComment { .. })) => {}
+            Err(IntegrityProblem::Line(SignatureError::WrongComment { .. })) => {}
             _ => break,
         }
     }

@@ -6,7 +6,7 @@ use lillux::Hash;
 
 use super::Library;
 use crate::id::{ItemId, ItemKind};
-use crate::integrity::Problem;
+use crate::integrity::IntegrityProblem;
 use crate::lookup;
 use crate::metadata;
 use crate::search::{Candidate, Document, Hit, Reader, SignatureClaim};
@@ -19,21 +19,25 @@ const READING: &str = concat!("items ", env!("CARGO_PKG_VERSION"), " 2");
 
 impl Library {
     /// Whether what search found carries a signature that holds, by a key that counts.
-    pub fn judge(&self, hit: &Hit, trust: &Trust<'_>) -> Result<Arc<TrustedKey>, Problem> {
+    pub fn verify_hit(
+        &self,
+        hit: &Hit,
+        trust: &Trust<'_>,
+    ) -> Result<Arc<TrustedKey>, IntegrityProblem> {
         let claim = hit.signature.as_ref();
-        let claim = claim.ok_or(Problem::Line(SignatureError::Unsigned))?;
+        let claim = claim.ok_or(IntegrityProblem::Line(SignatureError::Unsigned))?;
         if !claim.intact {
-            return Err(Problem::Changed {
+            return Err(IntegrityProblem::Changed {
                 expected: claim.line.hash,
                 found: None,
             });
         }
-        let (kind, id) = (hit.reference.kind.folder(), &hit.reference.id);
+        let (kind, id) = (hit.reference.kind.dir(), &hit.reference.id);
         let name = hit.location.path.to_string_lossy();
         let extension = name.rfind('.').map_or("", |dot| &name[dot..]);
-        let binding = Binding::of(format!("{kind}/{id}{extension}"));
+        let binding = Binding::for_path(format!("{kind}/{id}{extension}"));
         verify::check_binding(&claim.line, Some(&binding))?;
-        verify::judge(&claim.line, trust)
+        verify::verify_line(&claim.line, trust)
     }
 }
 
@@ -53,8 +57,8 @@ impl Reader for Library {
             .path
             .rfind('.')
             .map_or("", |dot| &candidate.path[dot..]);
-        let form = self.form(extension, candidate.kind, candidate.path);
-        let claim = verify::claim(bytes, &form);
+        let format = self.signature_format(extension, candidate.kind, candidate.path);
+        let claim = verify::claim(bytes, &format);
         // Of a partial item only what is covered is ever looked at.
         let element = claim.as_ref().ok().and_then(|claim| claim.element.clone());
         let shown = element.map_or(bytes, |range| &bytes[range]);
@@ -63,8 +67,8 @@ impl Reader for Library {
                 line: claim.line,
                 intact: true,
             }),
-            Err(Problem::Changed { .. }) => {
-                let split = signature::split(bytes, &form.comment).ok();
+            Err(IntegrityProblem::Changed { .. }) => {
+                let split = signature::split(bytes, &format.comment).ok();
                 split.map(|split| SignatureClaim {
                     line: split.line,
                     intact: false,
@@ -74,7 +78,7 @@ impl Reader for Library {
         };
         let document = Document {
             signature,
-            body: String::from_utf8_lossy(&signature::unsigned(shown)).into_owned(),
+            body: String::from_utf8_lossy(&signature::strip_signature(shown)).into_owned(),
             ..Document::default()
         };
         match metadata::extract(shown, extension, candidate.kind, &self.extractors) {

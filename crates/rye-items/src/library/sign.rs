@@ -6,17 +6,17 @@ use lillux::Hash;
 use lillux::durable::{self, WriteError};
 use lillux::keys::SigningKey;
 
-use super::many::parallel;
+use super::verify_batch::parallel;
 use super::{ItemError, Library, read};
 use crate::acceptance::Acceptance;
 use crate::integrity::list;
-use crate::lookup::Found;
+use crate::lookup::ItemFile;
 use crate::metadata;
-use crate::own_keys::{OwnKeyError, OwnKeys};
 use crate::signature::{self, Binding, ITEM};
 use crate::space::{Deviation, Space, SpaceError};
 use crate::trust;
-use crate::verify::{self, Form};
+use crate::user_keys::{UserKeyError, UserKeys};
+use crate::verify::{self, SignatureFormat};
 
 /// How often signing is begun again of a file that changed meanwhile.
 const ATTEMPTS: usize = 8;
@@ -36,11 +36,11 @@ pub enum SignOutcome {
 pub enum SignError {
     /// The system space is signed when it is built.
     #[error("{0} is in the system space, which is read only")]
-    System(String),
+    SystemSpace(String),
     /// It speaks of a key: signing it would be to trust or to revoke that key, wherever
     /// the file stands now.
     #[error("{file} is about a key, which signing would trust or revoke")]
-    AboutKeys {
+    KeyFile {
         /// The item, or the file of one.
         file: String,
         /// The file.
@@ -55,7 +55,7 @@ pub enum SignError {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: OwnKeyError,
+        source: UserKeyError,
     },
     /// It cannot be found, read or understood.
     #[error(transparent)]
@@ -79,7 +79,7 @@ pub enum SignError {
     },
     /// It is not what somebody was shown who wanted it signed.
     #[error("{} is not what was approved: it has changed since", .0.display())]
-    NotShown(PathBuf),
+    ChangedSinceApproval(PathBuf),
     /// It cannot be written.
     #[error("cannot sign {}: {source}", path.display())]
     Write {
@@ -98,9 +98,9 @@ impl From<SpaceError> for SignError {
 
 impl Library {
     /// Signs many items, in parallel; the outcomes are in the order of the items.
-    pub fn sign_many(
+    pub fn sign_batch(
         &self,
-        items: &[Found<'_>],
+        items: &[ItemFile<'_>],
         key: &SigningKey,
         provenance: Option<&str>,
         progress: &(dyn Fn(usize) + Sync),
@@ -114,7 +114,7 @@ impl Library {
     /// other names.
     pub fn sign(
         &self,
-        found: &Found<'_>,
+        found: &ItemFile<'_>,
         key: &SigningKey,
         provenance: Option<&str>,
     ) -> Result<SignOutcome, SignError> {
@@ -122,9 +122,9 @@ impl Library {
     }
 
     /// Signs an item if what would be signed is what somebody was shown, and has this hash.
-    pub fn sign_shown(
+    pub fn sign_approved(
         &self,
-        found: &Found<'_>,
+        found: &ItemFile<'_>,
         key: &SigningKey,
         shown: Hash,
     ) -> Result<SignOutcome, SignError> {
@@ -132,9 +132,9 @@ impl Library {
     }
 
     /// What signing an item would sign, if there is anything to sign.
-    pub fn unsigned(
+    pub fn unsigned_content(
         &self,
-        found: &Found<'_>,
+        found: &ItemFile<'_>,
         key: &SigningKey,
     ) -> Result<Option<Vec<u8>>, SignError> {
         let raw = read(found)?;
@@ -145,7 +145,7 @@ impl Library {
 
     fn sign_what(
         &self,
-        found: &Found<'_>,
+        found: &ItemFile<'_>,
         key: &SigningKey,
         provenance: Option<&str>,
         shown: Option<Hash>,
@@ -157,25 +157,25 @@ impl Library {
                 return Ok(outcome);
             }
         }
-        Err(SpaceError::Changing(found.path()))?
+        Err(SpaceError::ChangedWhileReading(found.path()))?
     }
 
     /// Accepts configuration that this key has just signed for the project that it is in.
-    fn accept(&self, found: &Found<'_>, key: &SigningKey) -> Result<(), SignError> {
+    fn accept(&self, found: &ItemFile<'_>, key: &SigningKey) -> Result<(), SignError> {
         if !Acceptance::is_needed(found.root, &found.relative) {
             return Ok(());
         }
-        let claim = verify::claim(&read(found)?.bytes, &self.form_of(found));
+        let claim = verify::claim(&read(found)?.bytes, &self.format_of(found));
         let claim = claim.ok().filter(|it| it.line.verify(key.public()).is_ok());
-        let user = self.spaces.of(Space::User).next();
-        let user = user.and_then(|root| root.as_folder()?.parent());
+        let user = self.spaces.roots_in(Space::User).next();
+        let user = user.and_then(|root| root.as_dir()?.parent());
         let (Some(claim), Some(user)) = (claim, user) else {
             return Ok(());
         };
         let Some(acceptance) = Acceptance::new(found.root, &found.relative, claim.line.hash) else {
             return Ok(());
         };
-        let recorded = acceptance.record(&OwnKeys::of(user), key);
+        let recorded = acceptance.record(&UserKeys::new(user), key);
         recorded.map(drop).map_err(|source| SignError::Accept {
             path: found.path(),
             source,
@@ -185,27 +185,27 @@ impl Library {
     /// Signs what is there, unless it is no longer what was read: then none.
     fn try_sign(
         &self,
-        found: &Found<'_>,
+        found: &ItemFile<'_>,
         key: &SigningKey,
         provenance: Option<&str>,
         shown: Option<Hash>,
     ) -> Result<Option<SignOutcome>, SignError> {
         let raw = read(found)?;
-        let Some((content, form)) = self.to_sign(found, &raw.bytes, key, provenance)? else {
+        let Some((content, format)) = self.to_sign(found, &raw.bytes, key, provenance)? else {
             return Ok(Some(SignOutcome::Unchanged));
         };
         if shown.is_some_and(|shown| shown != Hash::of(&content)) {
-            return Err(SignError::NotShown(found.path()));
+            return Err(SignError::ChangedSinceApproval(found.path()));
         }
         let time = lillux::time::now_seconds();
         let binding = Binding::item(&found.relative);
-        let signed = signature::sign(&content, &form.comment, &binding, key, &time, provenance)
+        let signed = signature::sign(&content, &format.comment, &binding, key, &time, provenance)
             .map_err(|e| SignError::Provenance(e.what))?;
         // Links are followed, as reading did, and stay links.
         let Some(path) = found.root.real_path(&found.relative)? else {
             return Ok(None);
         };
-        if found.root.look(&found.relative)? != Some(raw.identity) {
+        if found.root.stat(&found.relative)? != Some(raw.identity) {
             return Ok(None);
         }
         durable::rewrite(&path, &signed).map_err(|source| SignError::Write { path, source })?;
@@ -216,41 +216,45 @@ impl Library {
     /// if this key has signed exactly that for this file.
     fn to_sign(
         &self,
-        found: &Found<'_>,
+        found: &ItemFile<'_>,
         bytes: &[u8],
         key: &SigningKey,
         provenance: Option<&str>,
-    ) -> Result<Option<(Vec<u8>, Form)>, SignError> {
+    ) -> Result<Option<(Vec<u8>, SignatureFormat)>, SignError> {
         if found.root.space() == Space::System {
-            return Err(SignError::System(found.reference.to_string()));
+            return Err(SignError::SystemSpace(found.reference.to_string()));
         }
-        let content = signature::unsigned(bytes);
-        if found.reference.is_about_keys() || trust::is_about_keys(&content) {
-            return Err(SignError::AboutKeys {
+        let content = signature::strip_signature(bytes);
+        if found.reference.is_key_file() || trust::is_key_file(&content) {
+            return Err(SignError::KeyFile {
                 file: found.reference.to_string(),
                 path: found.path(),
             });
         }
-        let form = self.form_of(found);
-        if form.binding.as_ref().is_some_and(|it| it.purpose() != ITEM) {
+        let format = self.format_of(found);
+        if format
+            .binding
+            .as_ref()
+            .is_some_and(|it| it.purpose() != ITEM)
+        {
             return Err(SignError::Decision(found.path()));
         }
         let kind = found.reference.kind;
-        let readable = signature::readable(bytes, &form.comment);
+        let readable = signature::normalize_comments(bytes, &format.comment);
         metadata::extract(&readable, &found.extension, kind, &self.extractors).map_err(
             |source| ItemError::Metadata {
                 path: found.path(),
                 source: Box::new(source),
             },
         )?;
-        let present = verify::claim(bytes, &form).ok();
+        let present = verify::claim(bytes, &format).ok();
         let is_signed = present.is_some_and(|claim| {
             claim.coverage == crate::item::Coverage::Whole
                 && (provenance.is_none() || claim.line.provenance.as_deref() == provenance)
                 && claim.line.fingerprint == key.public().fingerprint()
-                && claim.line.binding == form.binding
+                && claim.line.binding == format.binding
                 && claim.line.verify(key.public()).is_ok()
         });
-        Ok((!is_signed).then_some((content, form)))
+        Ok((!is_signed).then_some((content, format)))
     }
 }

@@ -49,8 +49,8 @@ impl Problem {
 
     /// A name that is given twice.
     pub(super) fn twice(text: &str, name: &str, first: usize, second: usize) -> Self {
-        let first = Position::of(text.as_bytes(), first).line;
-        let second_line = Position::of(text.as_bytes(), second).line;
+        let first = Position::at_offset(text.as_bytes(), first).line;
+        let second_line = Position::at_offset(text.as_bytes(), second).line;
         let lines = if first == second_line {
             format!("twice on line {first}")
         } else {
@@ -63,7 +63,7 @@ impl Problem {
         MetadataError {
             // It may quote a library that quotes the file.
             message: printable(&self.message, 400),
-            excerpt: Excerpt::at(bytes, self.at),
+            excerpt: Excerpt::at_offset(bytes, self.at),
             hint: self.hint,
         }
     }

@@ -1,7 +1,7 @@
 //! Which files go to which parser, and where each field is found: data.
 
-mod kept;
-mod places;
+mod codec;
+mod field_sources;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use places::AllPlaces;
-pub(super) use places::{Place, Places};
+use field_sources::LazyFieldSources;
+pub(super) use field_sources::{FieldSource, FieldSources};
 
 use super::error::MetadataError;
 use super::text;
 use super::typed::named;
-use crate::{Comment, ItemKind};
+use crate::{CommentStyle, ItemKind};
 
 named! {
     /// The parsers that are built in.
@@ -49,7 +49,7 @@ pub struct Rule {
     /// What reads them.
     pub parser: Parser,
     /// How they write a comment.
-    pub comment: Comment,
+    pub comment: CommentStyle,
     /// The kinds of items that are written in such files.
     pub kinds: BTreeSet<ItemKind>,
 }
@@ -59,7 +59,7 @@ pub struct Rule {
 pub struct Extractors {
     /// Most extensions share their rule with others.
     rules: BTreeMap<String, Arc<Rule>>,
-    places: AllPlaces,
+    places: LazyFieldSources,
 }
 
 impl Extractors {
@@ -90,8 +90,8 @@ impl Extractors {
     }
 
     /// The comments of all languages, each once.
-    pub fn comments(&self) -> Vec<Comment> {
-        let mut all: Vec<Comment> = Vec::new();
+    pub fn comment_styles(&self) -> Vec<CommentStyle> {
+        let mut all: Vec<CommentStyle> = Vec::new();
         for rule in self.rules.values() {
             if !all.contains(&rule.comment) {
                 all.push(rule.comment.clone());
@@ -101,7 +101,7 @@ impl Extractors {
     }
 
     /// Where a parser finds the fields.
-    pub(super) fn places(&self, parser: Parser) -> &Places {
+    pub(super) fn places(&self, parser: Parser) -> &FieldSources {
         self.places.of(parser)
     }
 }

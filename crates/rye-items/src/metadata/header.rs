@@ -2,16 +2,20 @@
 //! literals to dunder names.
 
 use super::error::Problem;
-use super::extractors::Places;
-use super::found::Found;
+use super::extractors::FieldSources;
+use super::named_values::NamedValues;
 use super::node::{Data, Node};
 use super::text::{Line, is_signature, lines};
 use super::yaml;
-use crate::Comment;
+use crate::CommentStyle;
 
 /// Reads a file by what a line of its language's comments looks like.
-pub(super) fn read(text: &str, comment: &Comment, places: &Places) -> Result<Found, Problem> {
-    let mut found = Found::only_fields();
+pub(super) fn read(
+    text: &str,
+    comment: &CommentStyle,
+    places: &FieldSources,
+) -> Result<NamedValues, Problem> {
+    let mut found = NamedValues::only_fields();
     comments(text, comment, places, &mut found)?;
     assignments(text, places, &mut found)?;
     Ok(found)
@@ -20,9 +24,9 @@ pub(super) fn read(text: &str, comment: &Comment, places: &Places) -> Result<Fou
 /// The comment lines before the first line that is something else.
 fn comments(
     text: &str,
-    comment: &Comment,
-    places: &Places,
-    found: &mut Found,
+    comment: &CommentStyle,
+    places: &FieldSources,
+    found: &mut NamedValues,
 ) -> Result<(), Problem> {
     let leading = lines(text, 0).map_while(|line| Remark::of(line, comment));
     let mut remarks = leading.peekable();
@@ -54,7 +58,7 @@ struct Remark<'t> {
 }
 
 impl<'t> Remark<'t> {
-    fn of(line: Line<'t>, comment: &Comment) -> Option<Self> {
+    fn of(line: Line<'t>, comment: &CommentStyle) -> Option<Self> {
         let empty = Self {
             line,
             at: line.end(),
@@ -151,7 +155,7 @@ pub(super) fn scalar(value: &str, at: usize) -> Result<Node, Problem> {
 }
 
 /// `__version__ = "1.0.0"` at the beginning of a line.
-fn assignments(text: &str, places: &Places, found: &mut Found) -> Result<(), Problem> {
+fn assignments(text: &str, places: &FieldSources, found: &mut NamedValues) -> Result<(), Problem> {
     for line in lines(text, 0) {
         if !line.text.starts_with("__") {
             continue;

@@ -10,19 +10,23 @@ use std::collections::HashMap;
 use tree_sitter::Node as Syntax;
 
 use super::error::Problem;
-use super::extractors::Places;
-use super::found::Found;
+use super::extractors::FieldSources;
+use super::named_values::NamedValues;
 use super::syntax::{self, Grammar, source};
 
 /// Reads a module, of either system.
-pub(super) fn read(text: &str, grammar: Grammar, places: &Places) -> Result<Found, Problem> {
+pub(super) fn read(
+    text: &str,
+    grammar: Grammar,
+    places: &FieldSources,
+) -> Result<NamedValues, Problem> {
     let tree = syntax::parse(text, grammar)?;
     let root = tree.root_node();
     let mut module = Module {
         text,
         places,
         variables: HashMap::new(),
-        found: Found::only_fields(),
+        found: NamedValues::only_fields(),
     };
     let mut leading = true;
     for statement in root.named_children(&mut root.walk()) {
@@ -42,10 +46,10 @@ pub(super) fn read(text: &str, grammar: Grammar, places: &Places) -> Result<Foun
 
 struct Module<'t, 'n> {
     text: &'t str,
-    places: &'t Places,
+    places: &'t FieldSources,
     /// The variables of the module, and what they are given where they are declared.
     variables: HashMap<&'t str, Option<Syntax<'n>>>,
-    found: Found,
+    found: NamedValues,
 }
 
 impl<'t, 'n> Module<'t, 'n> {

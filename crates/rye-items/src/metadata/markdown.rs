@@ -4,7 +4,7 @@ mod directive;
 mod xml;
 
 use super::error::Problem;
-use super::found::Found;
+use super::named_values::NamedValues;
 use super::node::Node;
 use super::text::{Line, is_signature, lines, summary};
 use super::yaml;
@@ -14,8 +14,8 @@ const HEADING: &str = "@heading";
 const PARAGRAPH: &str = "@paragraph";
 
 /// Reads a document. What the front matter says wins over the element, and the element over prose.
-pub(super) fn read(text: &str, kind: ItemKind) -> Result<Found, Problem> {
-    let mut found = Found::everything();
+pub(super) fn read(text: &str, kind: ItemKind) -> Result<NamedValues, Problem> {
+    let mut found = NamedValues::everything();
     let body = match front_matter(text)? {
         Some(front) => {
             let problem = |problem: Problem| problem.after(front.start);
@@ -145,7 +145,7 @@ fn opening(line: &Line<'_>) -> Option<usize> {
 }
 
 /// The first heading and the first paragraph.
-fn prose(text: &str, from: usize, found: &mut Found) {
+fn prose(text: &str, from: usize, found: &mut NamedValues) {
     let mut lines = lines(text, from).peekable();
     while let Some(line) = lines.next() {
         if opening(&line).is_some() {

@@ -6,8 +6,8 @@ mod string;
 use tree_sitter::Node as Syntax;
 
 use super::error::Problem;
-use super::extractors::Places;
-use super::found::Found;
+use super::extractors::FieldSources;
+use super::named_values::NamedValues;
 use super::node::Node;
 use super::syntax::{self, Grammar, source};
 use super::text::summary;
@@ -15,12 +15,12 @@ use super::text::summary;
 const DOCSTRING: &str = "@docstring";
 
 /// Reads a module.
-pub(super) fn read(text: &str, places: &Places) -> Result<Found, Problem> {
+pub(super) fn read(text: &str, places: &FieldSources) -> Result<NamedValues, Problem> {
     let tree = syntax::parse(text, Grammar::Python)?;
     let mut module = Module {
         text,
         places,
-        found: Found::only_fields(),
+        found: NamedValues::only_fields(),
     };
     let root = tree.root_node();
     let mut first = true;
@@ -38,8 +38,8 @@ pub(super) fn read(text: &str, places: &Places) -> Result<Found, Problem> {
 
 struct Module<'t> {
     text: &'t str,
-    places: &'t Places,
-    found: Found,
+    places: &'t FieldSources,
+    found: NamedValues,
 }
 
 impl<'t> Module<'t> {

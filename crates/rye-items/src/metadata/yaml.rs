@@ -9,13 +9,13 @@ mod scalar;
 use serde_saphyr::granit_parser::{self, ErrorKind, Event, Parser, ScanError};
 
 use super::error::{Problem, brief};
-use super::found::Found;
+use super::named_values::NamedValues;
 use super::node::{DEEPEST, Data, Entry, Node};
 use build::Builder;
 
 /// Reads a whole file, whose keys are the names.
-pub(super) fn read(text: &str) -> Result<Found, Problem> {
-    let mut found = Found::everything();
+pub(super) fn read(text: &str) -> Result<NamedValues, Problem> {
+    let mut found = NamedValues::everything();
     for entry in mapping(text)? {
         found.add(text, &entry.key, entry.value)?;
     }

@@ -220,7 +220,7 @@ fn build_hit(view: &View, roots: &[&Root], fit: &RankedItem) -> Option<Hit> {
             let first = || Location::new(root, record.path);
             hit.shadowed_by.get_or_insert_with(first);
         } else if other != document {
-            hit.duplicates.push(root.path_of(record.path));
+            hit.duplicates.push(root.path_to(record.path));
         }
     }
     Some(hit)

@@ -13,7 +13,7 @@ use super::segment::Segment;
 use super::store::Store;
 use super::view::View;
 use super::watch::{Watcher, lock};
-use crate::own_folder::is_own_folder;
+use crate::owner_only_dir::is_owner_only_dir;
 use crate::space::{Root, Spaces};
 
 /// Roots kept in memory: enough for about twenty projects.
@@ -45,7 +45,9 @@ impl SearchIndex {
     /// writable or is writable for other users, the first search reads every file.
     pub fn new(cache: Option<&Path>) -> Self {
         Self {
-            store: cache.filter(|folder| is_own_folder(folder)).map(Store::new),
+            store: cache
+                .filter(|folder| is_owner_only_dir(folder))
+                .map(Store::new),
             watcher: None,
             roots: Mutex::default(),
             views: Mutex::default(),

@@ -66,7 +66,7 @@ mod tests {
         let before = tick();
         std::fs::write(&path, "x").unwrap();
         let stat = rustix::fs::stat(&path).unwrap();
-        let identity = FileIdentity::of(&stat);
+        let identity = FileIdentity::from_stat(&stat);
         assert_eq!(timestamps(&identity, before), Timestamps::Racy);
         let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while timestamps(&identity, tick()) == Timestamps::Racy {

@@ -73,7 +73,7 @@ impl Location {
         Self {
             space: root.space(),
             bundle: root.bundle().map(str::to_owned),
-            path: root.path_of(relative),
+            path: root.path_to(relative),
         }
     }
 }

@@ -45,7 +45,7 @@ impl RootKey {
         } else {
             let stat = root.descriptor().and_then(|fd| rustix::fs::fstat(fd).ok());
             let location = RootLocation::Folder(stat.map(|stat| (stat.st_dev, stat.st_ino)));
-            let path = root.as_folder().map(|path| path.as_os_str().as_bytes());
+            let path = root.as_dir().map(|path| path.as_os_str().as_bytes());
             (b"folder", path.unwrap_or_default(), location)
         };
         let version = reader.version();
@@ -162,7 +162,7 @@ impl RootCache {
             && self
                 .linked
                 .iter()
-                .all(|(path, before)| root.look(path).is_ok_and(|now| now == Some(*before)))
+                .all(|(path, before)| root.stat(path).is_ok_and(|now| now == Some(*before)))
     }
 
     /// Walks the root and, if possible, starts watching it.

@@ -37,7 +37,7 @@ pub(super) fn scan(
 ) -> (Vec<ScannedItem>, Vec<ScanError>) {
     let (mut found, mut errors) = (Vec::new(), Vec::new());
     for kind in KINDS {
-        for entry in root.observed_walk(kind.folder(), observer) {
+        for entry in root.observed_walk(kind.dir(), observer) {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
@@ -45,7 +45,7 @@ pub(super) fn scan(
                     continue;
                 }
             };
-            let below = entry.path.strip_prefix(kind.folder());
+            let below = entry.path.strip_prefix(kind.dir());
             let below = below.and_then(|rest| rest.strip_prefix('/'));
             if let Some(id) = below.and_then(|path| reader.identify(kind, path)) {
                 found.push(ScannedItem {

@@ -179,7 +179,7 @@ impl FolderRole {
             return self == Self::Below;
         };
         match self {
-            Self::SpaceRoot => KINDS.iter().any(|kind| kind.folder() == name),
+            Self::SpaceRoot => KINDS.iter().any(|kind| kind.dir() == name),
             Self::Below => !is_passed_by(name),
         }
     }

@@ -18,7 +18,7 @@ pub const ACCEPTANCE: Purpose = Purpose::new("acceptance");
 /// The purposes that a signature line can name.
 const PURPOSES: [Purpose; 5] = [ITEM, TRUST, REVOCATION, APPROVAL, ACCEPTANCE];
 /// The folders below `.ai/` whose files are signed for a purpose of their own.
-const FOLDERS: [(&str, Purpose); 4] = [
+const PURPOSE_DIRS: [(&str, Purpose); 4] = [
     ("config/keys/trusted", TRUST),
     ("config/keys/revoked", REVOCATION),
     ("config/agent/approved", APPROVAL),
@@ -46,13 +46,13 @@ impl Binding {
     }
 
     /// The binding that a file of a space must have: its path says what it is for.
-    pub fn of(path: impl Into<String>) -> Self {
+    pub fn for_path(path: impl Into<String>) -> Self {
         let path = path.into();
         let is_in = |(folder, _): &&(&str, Purpose)| {
             let inner = path.strip_prefix(*folder);
             inner.is_some_and(|inner| inner.starts_with('/'))
         };
-        let purpose = FOLDERS
+        let purpose = PURPOSE_DIRS
             .iter()
             .find(is_in)
             .map_or(ITEM, |(_, purpose)| *purpose);

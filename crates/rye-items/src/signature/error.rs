@@ -1,6 +1,6 @@
 //! What can be wrong with a signature line, before any key comes into play.
 
-use crate::place::Excerpt;
+use crate::excerpt::Excerpt;
 
 /// A signature line that cannot be read. The offset is into the line's text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

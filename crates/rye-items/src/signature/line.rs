@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use lillux::Hash;
+use lillux::hash::Hasher;
 use lillux::keys::{BadSignature, Fingerprint, PublicKey, Signature, SigningKey};
 
 use super::binding::Binding;
@@ -147,7 +148,7 @@ impl SignatureLine {
     }
 
     /// The hash that the signature is over.
-    pub(super) fn covered_hash(&self) -> Hash {
+    fn covered_hash(&self) -> Hash {
         match &self.binding {
             Some(binding) => {
                 covered_hash(binding, &self.time, &self.hash, self.provenance.as_deref())
@@ -157,7 +158,22 @@ impl SignatureLine {
     }
 }
 
-/// The hash that a bound signature is over. No part contains a newline.
+/// The cache key of a line's signature by a key.
+///
+/// It includes the purpose, because both a bound and an unbound signature cover a hash: without
+/// it, a cached bound signature could pass as an unbound one over the text that it covers.
+pub(crate) fn cache_key(key: &PublicKey, line: &SignatureLine) -> Hash {
+    let mut hasher = Hasher::default();
+    let purpose = line.binding.as_ref().map(|it| it.purpose().name());
+    hasher.update(purpose.unwrap_or_default().as_bytes());
+    hasher.update(b"\0");
+    hasher.update(key.as_bytes());
+    hasher.update(line.covered_hash().as_bytes());
+    hasher.update(line.signature.as_bytes());
+    hasher.finish().0
+}
+
+/// The hash that a bound signature covers. No part contains a newline.
 fn covered_hash(binding: &Binding, time: &str, hash: &Hash, provenance: Option<&str>) -> Hash {
     let provenance = provenance.unwrap_or_default();
     Hash::of(format!(

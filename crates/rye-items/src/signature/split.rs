@@ -9,8 +9,8 @@ use lillux::keys::SigningKey;
 use super::binding::Binding;
 use super::error::SignatureError;
 use super::line::{MARK, SignatureLine, TIME_PATTERN, provenance_problem};
-use crate::comment::Comment;
-use crate::place::Excerpt;
+use crate::comment::CommentStyle;
+use crate::excerpt::Excerpt;
 
 /// A hash in hex.
 const HASH_LENGTH: usize = 64;
@@ -20,7 +20,7 @@ const LOOK: usize = 10;
 
 /// A signed file, taken apart. The covered bytes are `before` and `after`, in a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Split<'a> {
+pub struct SignedFile<'a> {
     /// What the line says.
     pub line: SignatureLine,
     /// What stands before the line: a byte order mark, a `#!` line, or nothing.
@@ -29,7 +29,7 @@ pub struct Split<'a> {
     pub after: &'a [u8],
 }
 
-impl Split<'_> {
+impl SignedFile<'_> {
     /// The hash of the covered bytes.
     pub fn hash(&self) -> Hash {
         let mut hasher = Hasher::default();
@@ -45,12 +45,12 @@ impl Split<'_> {
 }
 
 /// Finds the signature line of a file in its place and reads it.
-pub fn split<'a>(file: &'a [u8], comment: &Comment) -> Result<Split<'a>, SignatureError> {
+pub fn split<'a>(file: &'a [u8], comment: &CommentStyle) -> Result<SignedFile<'a>, SignatureError> {
     let start = start_of_line(file);
     let (line, newline) = first_line(&file[start..]);
-    let excerpt = |offset: usize| Excerpt::at(file, start + offset);
+    let excerpt = |offset: usize| Excerpt::at_offset(file, start + offset);
     let Some(text) = comment
-        .inside(line)
+        .strip(line)
         .filter(|text| text.starts_with(MARK.as_bytes()))
     else {
         return Err(why_none(file, start, line, comment));
@@ -71,7 +71,7 @@ pub fn split<'a>(file: &'a [u8], comment: &Comment) -> Result<Split<'a>, Signatu
             excerpt: excerpt(line.len() + newline),
         });
     }
-    Ok(Split {
+    Ok(SignedFile {
         line: read,
         before: &file[..start],
         after,
@@ -81,7 +81,7 @@ pub fn split<'a>(file: &'a [u8], comment: &Comment) -> Result<Split<'a>, Signatu
 /// The file with a bound signature line of this key, in place of those it had.
 pub fn sign(
     file: &[u8],
-    comment: &Comment,
+    comment: &CommentStyle,
     binding: &Binding,
     key: &SigningKey,
     time: &str,
@@ -90,7 +90,7 @@ pub fn sign(
     if let Some(what) = provenance.and_then(provenance_problem) {
         return Err(super::LineError { what, offset: 0 });
     }
-    let mut covered = unsigned(file);
+    let mut covered = strip_signature(file);
     let newline = if covered.contains(&b'\n') && first_newline_is_crlf(&covered) {
         "\r\n"
     } else {
@@ -104,13 +104,13 @@ pub fn sign(
     let start = start_of_line(&covered);
     let hash = Hash::of(&covered);
     let line = SignatureLine::sign(hash, binding.clone(), key, time, provenance);
-    let line = comment.around(&line.to_string()) + newline;
+    let line = comment.wrap(&line.to_string()) + newline;
     Ok([&covered[..start], line.as_bytes(), &covered[start..]].concat())
 }
 
 /// The file without the signature lines at its beginning, in whatever comment
 /// style and however many.
-pub fn unsigned(file: &[u8]) -> Vec<u8> {
+pub fn strip_signature(file: &[u8]) -> Vec<u8> {
     let start = start_of_line(file);
     let mut rest = &file[start..];
     loop {
@@ -138,7 +138,7 @@ pub(crate) enum Part {
 }
 
 /// The byte at which a part of the signature line is; where it belongs if there is none.
-pub(crate) fn place_of(file: &[u8], part: Part) -> usize {
+pub(crate) fn part_offset(file: &[u8], part: Part) -> usize {
     let start = start_of_line(file);
     let line = first_line(&file[start..]).0;
     let marked = line.windows(MARK.len()).position(|w| w == MARK.as_bytes());
@@ -158,7 +158,7 @@ pub(crate) fn place_of(file: &[u8], part: Part) -> usize {
 
 /// The file with its signature lines written as comments of its language, so that
 /// it can be read although they are not; all else is where it was.
-pub(crate) fn readable<'a>(file: &'a [u8], comment: &Comment) -> Cow<'a, [u8]> {
+pub(crate) fn normalize_comments<'a>(file: &'a [u8], comment: &CommentStyle) -> Cow<'a, [u8]> {
     let start = start_of_line(file);
     let mut written = file[..start].to_vec();
     let mut rest = &file[start..];
@@ -169,11 +169,11 @@ pub(crate) fn readable<'a>(file: &'a [u8], comment: &Comment) -> Cow<'a, [u8]> {
             break;
         }
         let ending = &rest[line.len()..line.len() + newline];
-        if comment.inside(line).is_some() {
+        if comment.strip(line).is_some() {
             written.extend(line);
         } else {
             wrong = true;
-            written.extend(comment.around(MARK).bytes());
+            written.extend(comment.wrap(MARK).bytes());
         }
         written.extend(ending);
         rest = &rest[line.len() + newline..];
@@ -220,11 +220,11 @@ fn carries_mark(line: &[u8]) -> bool {
     line[from..].starts_with(MARK.as_bytes())
 }
 
-fn why_none(file: &[u8], start: usize, line: &[u8], comment: &Comment) -> SignatureError {
+fn why_none(file: &[u8], start: usize, line: &[u8], comment: &CommentStyle) -> SignatureError {
     if carries_mark(line) {
         return SignatureError::WrongComment {
-            expected: comment.around(MARK).trim_end().to_owned(),
-            excerpt: Excerpt::at(file, start),
+            expected: comment.wrap(MARK).trim_end().to_owned(),
+            excerpt: Excerpt::at_offset(file, start),
         };
     }
     let mut offset = 0;
@@ -232,7 +232,7 @@ fn why_none(file: &[u8], start: usize, line: &[u8], comment: &Comment) -> Signat
         let (line, newline) = first_line(&file[offset..]);
         if carries_mark(line) {
             return SignatureError::Misplaced {
-                excerpt: Excerpt::at(file, offset),
+                excerpt: Excerpt::at_offset(file, offset),
             };
         }
         offset += line.len() + newline;

@@ -17,11 +17,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::confined_dir::{ConfinedDir, FileIdentity};
 use super::error::SpaceError;
-use super::folder::{FileIdentity, Folder};
 use super::root::Root;
 use crate::manifest::{MANIFEST, is_listable};
-use crate::verify::Tick;
+use crate::verify::CoarseInstant;
 
 /// How deep directories may be nested.
 const MAX_DEPTH: usize = 64;
@@ -110,17 +110,17 @@ pub(crate) struct Scan {
 
 /// An open directory, confined to itself.
 #[derive(Debug)]
-pub(crate) struct Directory(Folder);
+pub(crate) struct Directory(ConfinedDir);
 
 impl Directory {
     /// None where there is no directory.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, SpaceError> {
-        Ok(Folder::open(path)?.map(Self))
+        Ok(ConfinedDir::open(path)?.map(Self))
     }
 
     /// A directory of a space that is a folder on the disk.
     pub(crate) fn of(root: &Root, relative: &str) -> Result<Option<Self>, SpaceError> {
-        root.subfolder(relative).map(|found| found.map(Self))
+        root.subdir(relative).map(|found| found.map(Self))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -130,7 +130,7 @@ impl Directory {
     /// Where the directory really is, after all links.
     pub(crate) fn real_path(&self) -> Result<PathBuf, SpaceError> {
         let real = self.0.real_path(".")?;
-        real.ok_or_else(|| SpaceError::Changing(self.0.path.clone()))
+        real.ok_or_else(|| SpaceError::ChangedWhileReading(self.0.path.clone()))
     }
 
     /// Reads a small file whole.
@@ -183,7 +183,8 @@ impl Directory {
                 }
                 match kind {
                     FileType::RegularFile => {
-                        scan.names.insert(path, Name::File(FileIdentity::of(&stat)));
+                        scan.names
+                            .insert(path, Name::File(FileIdentity::from_stat(&stat)));
                     }
                     FileType::Directory => pending.push((path, depth + 1)),
                     FileType::Symlink => {
@@ -232,11 +233,11 @@ impl Directory {
         state: &FileIdentity,
         settle: bool,
     ) -> io::Result<(Hash, bool)> {
-        let tick = Tick::now();
+        let tick = CoarseInstant::now();
         let file = File::from(self.open_file(path)?);
         let is_settled = settle && updates_times(file.as_fd());
         let (hash, _) = Hash::of_reader(&file)?;
-        let after = FileIdentity::of(&fstat(&file)?);
+        let after = FileIdentity::from_stat(&fstat(&file)?);
         Ok((hash, is_settled && after == *state && tick.is_after(state)))
     }
 

@@ -3,7 +3,7 @@
 /// A bundle of the system space that is part of the program, signed when it was
 /// built. It is found and read without being unpacked.
 #[derive(Debug)]
-pub struct Embedded {
+pub struct EmbeddedBundle {
     /// The bundle's name; a bundle on the disk of the same name replaces it.
     pub name: &'static str,
     /// SHA-256, in hex, over all of it: tells one build's bundle from another's.
@@ -21,7 +21,7 @@ pub struct EmbeddedFile {
     pub bytes: &'static [u8],
 }
 
-impl Embedded {
+impl EmbeddedBundle {
     /// A bundle without files, for programs that bring their own.
     pub const EMPTY: Self = Self {
         name: "",

@@ -10,7 +10,7 @@ use lillux::{PathError, shell_word};
 pub enum SpaceError {
     /// `.ai` is there, and is a file.
     #[error("{} must be a folder", .0.display())]
-    NotAFolder(PathBuf),
+    NotADirectory(PathBuf),
     /// A bundle was named, and there is no `.ai` in it.
     #[error("{} is not a bundle: there is no folder `.ai` in it", .0.display())]
     NoBundle(PathBuf),
@@ -39,7 +39,7 @@ pub enum SpaceError {
     },
     /// Somebody is writing to it.
     #[error("{} changes while it is read", .0.display())]
-    Changing(PathBuf),
+    ChangedWhileReading(PathBuf),
     /// A file of a space that is no item: not in a folder of one, or of an unknown kind.
     #[error("{} is not an item: no extractor knows its extension, or it is in none of tools, directives, knowledge and config", .0.display())]
     NotAnItem(PathBuf),
@@ -48,7 +48,7 @@ pub enum SpaceError {
     OutsideSpaces(PathBuf),
     /// The name of a file is not UTF-8.
     #[error("the name of {} is not UTF-8", .0.display())]
-    Name(PathBuf),
+    NonUtf8Name(PathBuf),
     /// The operating system refused.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -58,7 +58,7 @@ impl SpaceError {
     /// The file or folder.
     pub fn path(&self) -> &Path {
         match self {
-            Self::NotAFolder(path)
+            Self::NotADirectory(path)
             | Self::NoBundle(path)
             | Self::LeavesSpace(path)
             | Self::LinkLoop(path)
@@ -66,10 +66,10 @@ impl SpaceError {
             | Self::TooManyLinks(path)
             | Self::NotAFile(path)
             | Self::TooLarge { path, .. }
-            | Self::Changing(path)
+            | Self::ChangedWhileReading(path)
             | Self::NotAnItem(path)
             | Self::OutsideSpaces(path)
-            | Self::Name(path) => path,
+            | Self::NonUtf8Name(path) => path,
             Self::Path(error) => &error.path,
         }
     }
@@ -78,7 +78,7 @@ impl SpaceError {
     pub fn hint(&self) -> Option<String> {
         let path = shell_word(self.path());
         Some(match self {
-            Self::NotAFolder(_) => format!("mv {path} {path}.old && rye init"),
+            Self::NotADirectory(_) => format!("mv {path} {path}.old && rye init"),
             Self::NoBundle(_) => {
                 "rye system export DIR makes a bundle; check RYE_SYSTEM_SPACE".to_owned()
             }
@@ -93,7 +93,9 @@ impl SpaceError {
                 let elsewhere = shell_word(above.parent()?);
                 format!("if it is data, let a tool read it elsewhere: mv {path} {elsewhere}")
             }
-            Self::Changing(_) => "run the same command again when the writer is done".to_owned(),
+            Self::ChangedWhileReading(_) => {
+                "run the same command again when the writer is done".to_owned()
+            }
             Self::Path(error) if error.is_permission() => format!("chmod u+rX {path}"),
             _ => return None,
         })

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FileType;
 
 use super::Space;
-use super::embedded::Embedded;
+use super::confined_dir::{ConfinedDir, FileIdentity, RawFile};
+use super::embedded::EmbeddedBundle;
 use super::error::SpaceError;
-use super::folder::{FileIdentity, Folder, RawFile};
 use super::walk::{self, Entry, Observer};
 
 /// The file that gives a bundle its name, relative to `.ai/`.
@@ -24,8 +24,8 @@ pub struct Root {
 
 #[derive(Debug)]
 enum Tree {
-    Folder(Folder),
-    Embedded(&'static Embedded),
+    Folder(ConfinedDir),
+    Embedded(&'static EmbeddedBundle),
 }
 
 impl Root {
@@ -33,8 +33,8 @@ impl Root {
     pub(super) fn folder(space: Space, folder: &Path) -> Result<Option<Self>, SpaceError> {
         let folder = match space {
             // Whoever made a project must not be able to pass off another folder as its space.
-            Space::Project => Folder::open_inside(folder, ".ai")?,
-            Space::User | Space::System => Folder::open(&folder.join(".ai"))?,
+            Space::Project => ConfinedDir::open_inside(folder, ".ai")?,
+            Space::User | Space::System => ConfinedDir::open(&folder.join(".ai"))?,
         };
         let Some(folder) = folder else {
             return Ok(None);
@@ -50,7 +50,7 @@ impl Root {
         }))
     }
 
-    pub(super) fn embedded(embedded: &'static Embedded) -> Self {
+    pub(super) fn embedded(embedded: &'static EmbeddedBundle) -> Self {
         Self {
             space: Space::System,
             bundle: Some(embedded.name.to_owned()),
@@ -69,7 +69,7 @@ impl Root {
     }
 
     /// The embedded tree, if it is one.
-    pub fn as_embedded(&self) -> Option<&'static Embedded> {
+    pub fn as_embedded(&self) -> Option<&'static EmbeddedBundle> {
         match self.tree {
             Tree::Embedded(embedded) => Some(embedded),
             Tree::Folder(_) => None,
@@ -77,7 +77,7 @@ impl Root {
     }
 
     /// The `.ai` folder on the disk, if there is one.
-    pub fn as_folder(&self) -> Option<&Path> {
+    pub fn as_dir(&self) -> Option<&Path> {
         match &self.tree {
             Tree::Folder(folder) => Some(&folder.path),
             Tree::Embedded(_) => None,
@@ -93,7 +93,7 @@ impl Root {
     }
 
     /// Where a file is, for people: a path, or `embedded:NAME/…` inside the binary.
-    pub fn path_of(&self, relative: &str) -> PathBuf {
+    pub fn path_to(&self, relative: &str) -> PathBuf {
         match &self.tree {
             Tree::Folder(folder) => folder.join(relative),
             Tree::Embedded(embedded) => format!("embedded:{}/.ai/{relative}", embedded.name).into(),
@@ -101,9 +101,9 @@ impl Root {
     }
 
     /// Whether there is a regular file, and for one on the disk its state.
-    pub fn look(&self, relative: &str) -> Result<Option<Option<FileIdentity>>, SpaceError> {
+    pub fn stat(&self, relative: &str) -> Result<Option<Option<FileIdentity>>, SpaceError> {
         match &self.tree {
-            Tree::Folder(folder) => Ok(folder.look(relative)?.map(Some)),
+            Tree::Folder(folder) => Ok(folder.stat(relative)?.map(Some)),
             Tree::Embedded(embedded) => Ok(embedded.get(relative).map(|_| None)),
         }
     }
@@ -117,7 +117,7 @@ impl Root {
     }
 
     /// The regular files whose paths are this stem and one of the extensions.
-    pub fn with_extension<'e>(
+    pub fn files_with_stem<'e>(
         &self,
         stem: &str,
         extensions: impl Iterator<Item = &'e str>,
@@ -138,7 +138,7 @@ impl Root {
         // One look at a folder is less than many at what is not in it.
         let Some(names) = folder.few_names(parent, name)? else {
             for extension in extensions {
-                if self.look(&path(extension))?.is_some() {
+                if self.stat(&path(extension))?.is_some() {
                     found.push(path(extension));
                 }
             }
@@ -150,7 +150,7 @@ impl Root {
             };
             let is_known = extensions.contains(&extension);
             // A link may lead to a file, and out of the space.
-            if is_known && (kind == FileType::RegularFile || self.look(&path(extension))?.is_some())
+            if is_known && (kind == FileType::RegularFile || self.stat(&path(extension))?.is_some())
             {
                 found.push(path(extension));
             }
@@ -179,9 +179,9 @@ impl Root {
     }
 
     /// A directory of the tree on the disk, confined to itself; none where there is none.
-    pub(super) fn subfolder(&self, relative: &str) -> Result<Option<Folder>, SpaceError> {
+    pub(super) fn subdir(&self, relative: &str) -> Result<Option<ConfinedDir>, SpaceError> {
         match &self.tree {
-            Tree::Folder(folder) => folder.subfolder(relative),
+            Tree::Folder(folder) => folder.subdir(relative),
             Tree::Embedded(_) => Ok(None),
         }
     }
@@ -213,14 +213,14 @@ impl Root {
     }
 
     /// Notes what is looked at from now on.
-    pub(super) fn begin_noting(&self) {
+    pub(super) fn start_recording(&self) {
         if let Tree::Folder(folder) = &self.tree {
             folder.looks.begin();
         }
     }
 
     /// Notes no more; tells whether all was.
-    pub(super) fn end_noting(&self) -> bool {
+    pub(super) fn finish_recording(&self) -> bool {
         match &self.tree {
             Tree::Folder(folder) => folder.looks.end(),
             Tree::Embedded(_) => true,
@@ -228,11 +228,11 @@ impl Root {
     }
 
     /// Whether all that was noted is as it was found.
-    pub(super) fn is_as_noted(&self) -> bool {
+    pub(super) fn is_unchanged(&self) -> bool {
         match &self.tree {
             Tree::Folder(folder) => {
                 folder.forget_what_is_missing();
-                folder.is_as_noted()
+                folder.is_unchanged()
             }
             Tree::Embedded(_) => true,
         }
@@ -250,7 +250,7 @@ impl Root {
 
 /// `name: …` of the bundle's file, or the name of its folder where it has none.
 /// Only says which bundle this is: nothing in it is used without being verified.
-fn bundle_name(folder: &Folder) -> Result<String, SpaceError> {
+fn bundle_name(folder: &ConfinedDir) -> Result<String, SpaceError> {
     let file = folder
         .read(BUNDLE)?
         .map(|file| file.bytes)

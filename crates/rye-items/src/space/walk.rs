@@ -5,8 +5,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use lillux::At as _;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, fstat, statat};
 
+use super::confined_dir::{ConfinedDir, FileIdentity};
 use super::error::SpaceError;
-use super::folder::{FileIdentity, Folder};
 
 /// Folders of package managers and caches: full of files, none of them items.
 const SKIPPED: [&str; 2] = ["node_modules", "__pycache__"];
@@ -73,7 +73,7 @@ impl Observer for () {
 }
 
 pub(super) fn folder(
-    root: &Folder,
+    root: &ConfinedDir,
     below: &str,
     observer: &mut dyn Observer,
 ) -> Vec<Result<Entry, SpaceError>> {
@@ -84,7 +84,7 @@ pub(super) fn folder(
         links_left: MOST_LINKED,
         found: Vec::new(),
     };
-    match root.open_beneath(below, OFlags::RDONLY | OFlags::DIRECTORY) {
+    match root.open_below(below, OFlags::RDONLY | OFlags::DIRECTORY) {
         Ok(Some(fd)) => {
             let here = statat(&root.fd, below, AtFlags::SYMLINK_NOFOLLOW);
             let is_link = |stat| FileType::from_raw_mode(stat) == FileType::Symlink;
@@ -95,7 +95,7 @@ pub(super) fn folder(
             walk.enter(fd, below, linked);
         }
         Ok(None) if statat(&root.fd, below, AtFlags::SYMLINK_NOFOLLOW).is_ok() => {
-            let error = SpaceError::NotAFolder(root.join(below));
+            let error = SpaceError::NotADirectory(root.join(below));
             walk.found.push((below.to_owned(), Err(error)));
         }
         Ok(None) => {}
@@ -107,7 +107,7 @@ pub(super) fn folder(
 }
 
 struct Walk<'a> {
-    root: &'a Folder,
+    root: &'a ConfinedDir,
     observer: &'a mut dyn Observer,
     /// The folders that are being walked, by device and inode: a link to one of
     /// them would be walked for ever.
@@ -148,7 +148,7 @@ impl Walk<'_> {
                 let shown = entry.file_name().to_string_lossy().into_owned();
                 let place = self.root.join(path).join(shown);
                 self.found
-                    .push((path.to_owned(), Err(SpaceError::Name(place))));
+                    .push((path.to_owned(), Err(SpaceError::NonUtf8Name(place))));
                 continue;
             };
             if matches!(name, "." | "..") || self.observer.passes_by(name, entry.file_type()) {
@@ -194,7 +194,7 @@ impl Walk<'_> {
     fn folder(&mut self, path: &str, linked: bool) {
         match self
             .root
-            .open_beneath(path, OFlags::RDONLY | OFlags::DIRECTORY)
+            .open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)
         {
             Ok(Some(fd)) => self.enter(fd, path, linked),
             Ok(None) => {}
@@ -203,7 +203,7 @@ impl Walk<'_> {
     }
 
     fn resolve(&mut self, path: String, linked: bool) {
-        let fd = match self.root.open_beneath(&path, OFlags::PATH) {
+        let fd = match self.root.open_below(&path, OFlags::PATH) {
             Ok(Some(fd)) => fd,
             // A link to nothing is nothing.
             Ok(None) => return self.observer.loose_link(),
@@ -232,7 +232,7 @@ impl Walk<'_> {
     fn file(&mut self, path: String, stat: &rustix::fs::Stat, linked: bool) {
         let entry = Entry {
             path: path.clone(),
-            identity: Some(FileIdentity::of(stat)),
+            identity: Some(FileIdentity::from_stat(stat)),
             linked: linked || stat.st_nlink > 1,
         };
         self.found.push((path, Ok(entry)));

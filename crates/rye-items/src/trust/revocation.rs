@@ -14,7 +14,7 @@ use lillux::keys::{Fingerprint, PublicKey};
 use serde::{Deserialize, Serialize};
 
 use super::{REVOKED, Revoked, Trust, read};
-use crate::comment::Comment;
+use crate::comment::CommentStyle;
 use crate::signature::{self, Binding, REVOCATION};
 use crate::space::{Root, Space};
 use crate::verify;
@@ -113,14 +113,14 @@ impl Trust<'_> {
             fingerprint,
             since: text.as_ref().map(|text| text.revoked_at.clone()),
             reason: text.and_then(|text| text.reason),
-            path: root.path_of(&relative),
+            path: root.path_to(&relative),
         })
     }
 
     /// The text of a revocation whose signature counts.
     fn checked(&self, fingerprint: Fingerprint, raw: &[u8]) -> Option<Text> {
         let text = read_text(raw)?;
-        let signed = signature::split(raw, &Comment::HASH).ok()?;
+        let signed = signature::split(raw, &CommentStyle::HASH).ok()?;
         let signer = signed.line.fingerprint;
         let own = text.public_key.as_ref();
         let own = own.and_then(|key| PublicKey::from_pem(&key.pem).ok());

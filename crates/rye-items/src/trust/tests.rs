@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::signature::REVOCATION;
-use crate::space::Embedded;
+use crate::space::EmbeddedBundle;
 
 /// A project and a user, in real folders.
 struct Home {
@@ -63,17 +63,17 @@ impl Home {
             Some(&at("project")),
             Some(&at("user")),
             &[at("bundle")],
-            &Embedded::EMPTY,
+            &EmbeddedBundle::EMPTY,
         );
         let spaces = spaces.unwrap();
-        let standing = Trust::new(&spaces).standing(key.public().fingerprint());
+        let standing = Trust::new(&spaces).key_status(key.public().fingerprint());
         standing
             .map(|key| key.space)
             .map_err(|distrust| match distrust {
-                Distrust::Revoked(revocation) => revocation.to_string(),
-                Distrust::Unknown { ignored } => ignored
+                DistrustReason::Revoked(revocation) => revocation.to_string(),
+                DistrustReason::Unknown { ignored } => ignored
                     .into_iter()
-                    .map(|i| i.why)
+                    .map(|i| i.reason)
                     .collect::<Vec<_>>()
                     .join("; "),
             })
@@ -83,7 +83,7 @@ impl Home {
 fn signed(text: &str, purpose: Purpose, path: &str, signer: &SigningKey) -> Vec<u8> {
     signature::sign(
         text.as_bytes(),
-        &Comment::HASH,
+        &CommentStyle::HASH,
         &Binding::new(purpose, path),
         signer,
         "2026-04-10T03:28:17Z",
@@ -161,7 +161,7 @@ fn what_is_wrong_with_a_trust_file_is_said() {
     let good = String::from_utf8(signed(&text, &one)).unwrap();
     let as_item = signature::sign(
         text.as_bytes(),
-        &Comment::HASH,
+        &CommentStyle::HASH,
         &Binding::item(&name),
         &one,
         "2026-04-10T03:28:17Z",
@@ -318,7 +318,7 @@ fn the_trusted_keys_are_listed_once_for_a_call() {
     let key = SigningKey::generate().unwrap();
     home.trust("user", &key, &key);
     let user = home.folder.path().join("user");
-    let spaces = Spaces::open(None, Some(&user), &[], &Embedded::EMPTY).unwrap();
+    let spaces = Spaces::open(None, Some(&user), &[], &EmbeddedBundle::EMPTY).unwrap();
     let trust = Trust::new(&spaces);
     assert_eq!(trust.trusted().len(), 1);
     // Were the folder walked for each of many files, this one would be seen.

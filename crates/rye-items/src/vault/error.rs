@@ -25,7 +25,7 @@ pub enum VaultError {
     },
     /// Both spaces have one, and which is meant would be a guess.
     #[error("the project and the user space both have a secret `{0}`")]
-    Both(SecretName),
+    InBothSpaces(SecretName),
     /// The space has no folder, or can hold none.
     #[error("there is no {0} space to keep secrets in")]
     NoSpace(Space),
@@ -48,7 +48,7 @@ pub enum VaultError {
     Key(#[from] KeyError),
     /// A file in the vault's folder that holds no secret.
     #[error("{} is no secret: its name is not one", .0.display())]
-    Stray(PathBuf),
+    StrayFile(PathBuf),
     /// A file of a secret that is not an envelope, or not any more.
     #[error("the secret {} cannot be read: {source}", path.display())]
     Envelope {
@@ -97,7 +97,7 @@ impl VaultError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoSecret { .. } => Some("rye vault list".to_owned()),
-            Self::Both(name) => Some(format!("rye vault rm {name} --space project")),
+            Self::InBothSpaces(name) => Some(format!("rye vault rm {name} --space project")),
             Self::NoSpace(Space::Project) => Some("rye init".to_owned()),
             Self::Empty(name) => Some(format!("printf %s \"$VALUE\" | rye vault set {name}")),
             Self::NoKey {

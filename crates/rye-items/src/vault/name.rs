@@ -24,16 +24,16 @@ impl fmt::Display for SecretName {
 }
 
 impl FromStr for SecretName {
-    type Err = NameError;
+    type Err = SecretNameError;
 
-    fn from_str(text: &str) -> Result<Self, NameError> {
+    fn from_str(text: &str) -> Result<Self, SecretNameError> {
         let first = |c: char| c.is_ascii_alphabetic() || c == '_';
         let further = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
         let good = text.starts_with(first) && text.chars().all(further) && text.len() <= LONGEST;
         if good {
             Ok(Self(text.into()))
         } else {
-            Err(NameError)
+            Err(SecretNameError)
         }
     }
 }
@@ -43,7 +43,7 @@ impl FromStr for SecretName {
 #[error(
     "a secret's name has 1 to {LONGEST} letters, digits, `_`, `.` and `-`, and begins with a letter or `_`"
 )]
-pub struct NameError;
+pub struct SecretNameError;
 
 #[cfg(test)]
 mod tests {
@@ -74,7 +74,7 @@ mod tests {
             "$(x)",
             long.as_str(),
         ] {
-            assert_eq!(bad.parse::<SecretName>(), Err(NameError), "{bad:?}");
+            assert_eq!(bad.parse::<SecretName>(), Err(SecretNameError), "{bad:?}");
         }
     }
 }

@@ -25,7 +25,7 @@ impl Home {
         self.folder.path().join(relative)
     }
 
-    fn set(&self, space: Space, text: &str, value: &str) -> Result<Sealed, VaultError> {
+    fn set(&self, space: Space, text: &str, value: &str) -> Result<SecretInfo, VaultError> {
         let secret = Secret::new(value.as_bytes().to_vec());
         self.vault.set(space, &name(text), &secret)
     }
@@ -77,7 +77,7 @@ fn a_projects_secret_goes_before_the_users() {
     let users = home.vault.get(Some(Space::User), &name("T")).unwrap();
     assert_eq!(users.secret.expose(), b"user's");
     let refused = home.vault.remove(None, &name("T")).unwrap_err();
-    assert!(matches!(refused, VaultError::Both(_)));
+    assert!(matches!(refused, VaultError::InBothSpaces(_)));
     home.vault.remove(Some(Space::Project), &name("T")).unwrap();
     assert_eq!(home.get("T").unwrap(), "user's");
 }
@@ -227,7 +227,7 @@ fn what_stands_in_the_folder_and_is_no_secret_is_named() {
     let listed = home.vault.list(None).unwrap();
     let strays = listed
         .iter()
-        .filter(|one| matches!(one, Err(VaultError::Stray(_))));
+        .filter(|one| matches!(one, Err(VaultError::StrayFile(_))));
     assert_eq!((strays.count(), listed.len()), (2, 3));
     assert!(home.get("D").is_err() && home.set(Space::User, "D", "d").is_err());
 }

@@ -23,9 +23,9 @@ use lillux::Hash;
 use lillux::keys::{Fingerprint, PublicKey};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Form, requires_bound_signatures};
+use super::{SignatureFormat, requires_bound_signatures};
 use crate::item::Coverage;
-use crate::own_folder::create_own_folder;
+use crate::owner_only_dir::create_owner_only_dir;
 use crate::space::FileIdentity;
 
 const MAGIC: &[u8; 16] = b"rye verified 2\n\0";
@@ -37,7 +37,7 @@ const MOST: usize = 100_000;
 
 /// What was found out about a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct CachedVerification {
     /// The hash of the covered bytes.
     pub hash: Hash,
     /// The hash of the signing key's PEM text.
@@ -46,7 +46,7 @@ pub struct Seen {
     pub coverage: Coverage,
 }
 
-impl Seen {
+impl CachedVerification {
     /// What stands for a key in the cache.
     pub fn key_hash(key: &PublicKey) -> Hash {
         Hash::of(key.to_pem())
@@ -60,9 +60,9 @@ impl Seen {
 
 /// A moment before a file was read: what changed later has a later change time.
 #[derive(Debug, Clone, Copy)]
-pub struct Tick(i64);
+pub struct CoarseInstant(i64);
 
-impl Tick {
+impl CoarseInstant {
     /// Now, on the clock that file systems stamp with.
     pub fn now() -> Self {
         let now = clock_gettime(ClockId::RealtimeCoarse);
@@ -82,14 +82,14 @@ impl Tick {
 
 /// The entries of earlier runs, and those of this one.
 #[derive(Debug)]
-pub struct VerifiedCache {
+pub struct VerificationCache {
     file: Option<PathBuf>,
     /// Records, ordered by their keys.
     old: Vec<u8>,
     new: Mutex<Vec<[u8; RECORD]>>,
 }
 
-impl VerifiedCache {
+impl VerificationCache {
     /// Opens the cache in a folder; one that is not there or damaged is empty.
     pub fn open(folder: Option<&Path>) -> Self {
         let file = folder.map(|folder| folder.join("verified"));
@@ -107,7 +107,11 @@ impl VerifiedCache {
     }
 
     /// What is known of a file in this state.
-    pub fn get(&self, identity: &FileIdentity, form: &Form) -> Option<Seen> {
+    pub fn get(
+        &self,
+        identity: &FileIdentity,
+        form: &SignatureFormat,
+    ) -> Option<CachedVerification> {
         let key = key(identity, form)?;
         let (mut from, mut to) = (0, self.old.len() / RECORD);
         while from < to {
@@ -123,7 +127,13 @@ impl VerifiedCache {
     }
 
     /// Enters what was found out, unless the file could still change unnoticed.
-    pub fn put(&self, identity: &FileIdentity, form: &Form, tick: Tick, seen: &Seen) {
+    pub fn put(
+        &self,
+        identity: &FileIdentity,
+        form: &SignatureFormat,
+        tick: CoarseInstant,
+        seen: &CachedVerification,
+    ) {
         let (Some(key), true) = (key(identity, form), tick.is_after(identity)) else {
             return;
         };
@@ -170,7 +180,7 @@ fn merge(old: &[u8], new: Vec<[u8; RECORD]>) -> Vec<[u8; RECORD]> {
 
 fn write(file: &Path, records: Vec<[u8; RECORD]>) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(file);
-    create_own_folder(folder)?;
+    create_owner_only_dir(folder)?;
     let mut bytes = Vec::with_capacity(MAGIC.len() + records.len() * RECORD + SUM);
     bytes.extend(MAGIC);
     for record in records {
@@ -202,7 +212,7 @@ fn records(mut file: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 /// None for times that no file has.
-fn key(identity: &FileIdentity, form: &Form) -> Option<[u8; KEY]> {
+fn key(identity: &FileIdentity, form: &SignatureFormat) -> Option<[u8; KEY]> {
     let suffix = form.comment.suffix.as_deref().unwrap_or_default();
     let binding = form.binding.as_ref().map(ToString::to_string);
     let form = format!(
@@ -232,7 +242,7 @@ fn key(identity: &FileIdentity, form: &Form) -> Option<[u8; KEY]> {
     Some(key)
 }
 
-fn value(record: &[u8]) -> Option<Seen> {
+fn value(record: &[u8]) -> Option<CachedVerification> {
     let hash = |from: usize| {
         record
             .get(from..from + 32)?
@@ -240,7 +250,7 @@ fn value(record: &[u8]) -> Option<Seen> {
             .ok()
             .map(Hash::from_bytes)
     };
-    Some(Seen {
+    Some(CachedVerification {
         hash: hash(48)?,
         key: hash(80)?,
         coverage: match record.get(112)? {

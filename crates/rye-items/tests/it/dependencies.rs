@@ -5,18 +5,18 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use crate::support::{Home, TOOL, write};
-use rye_items::{ItemError, Library, Owner, Problem, Scope, SignOutcome, Snapshot, Space};
+use rye_items::{IntegrityProblem, ItemError, Library, Owner, Scope, SignOutcome, Snapshot, Space};
 
 fn scope(recursive: bool) -> Scope {
     Scope {
-        folder: "tools/pack".to_owned(),
+        dir: "tools/pack".to_owned(),
         recursive,
         exclude_dirs: vec!["build".to_owned()],
     }
 }
 
 fn snapshot(library: &Library, scope: &Scope) -> Result<Snapshot, ItemError> {
-    let root = library.spaces().of(Space::Project).next().unwrap();
+    let root = library.spaces().roots_in(Space::Project).next().unwrap();
     let owner = Owner {
         item: "pack/main",
         sign: "pack/main",
@@ -29,7 +29,7 @@ fn verify(home: &Home, recursive: bool) -> Result<usize, String> {
     match snapshot(&home.open(), &scope(recursive)) {
         Ok(good) => Ok(good.dependencies().files),
         Err(ItemError::Integrity(error)) => Err(match &error.problem {
-            Problem::Files(files) => {
+            IntegrityProblem::Files(files) => {
                 let files = files.iter();
                 let files = files.map(|(path, why)| format!("{} {path}", why.as_str()));
                 files.collect::<Vec<_>>().join(", ")
@@ -42,7 +42,7 @@ fn verify(home: &Home, recursive: bool) -> Result<usize, String> {
 
 fn sign(home: &Home, scope: &Scope) -> SignOutcome {
     let library = home.open();
-    let root = library.spaces().of(Space::Project).next().unwrap();
+    let root = library.spaces().roots_in(Space::Project).next().unwrap();
     library.sign_manifest(root, scope, &home.key, None).unwrap()
 }
 
@@ -105,7 +105,7 @@ fn links_are_listed_by_their_targets_and_stay_inside() {
     let error = "link out of the directory: same.py";
     assert_eq!(verify(&home, true), Err(error.to_owned()));
     let library = home.open();
-    let root = library.spaces().of(Space::Project).next().unwrap();
+    let root = library.spaces().roots_in(Space::Project).next().unwrap();
     let refused = library.sign_manifest(root, &scope(true), &home.key, None);
     assert!(refused.is_err());
 }
@@ -137,18 +137,21 @@ fn a_copy_holds_what_was_verified_and_nothing_else() {
 fn what_would_be_listed_is_signed_only_if_it_was_shown() {
     let home = package();
     let library = home.open();
-    let root = library.spaces().of(Space::Project).next().unwrap();
-    let unsigned = library.unsigned_manifest(root, &scope(true), &home.key);
+    let root = library.spaces().roots_in(Space::Project).next().unwrap();
+    let unsigned = library.pending_manifest(root, &scope(true), &home.key);
     let (_, shown) = unsigned.unwrap().unwrap();
     let hash = Some(lillux::Hash::of(&shown));
     write(&home.at("tools/pack/deep/lib.py"), b"X = 2\n");
     let refused = library.sign_manifest(root, &scope(true), &home.key, hash);
-    assert!(matches!(refused, Err(rye_items::SignError::NotShown(_))));
+    assert!(matches!(
+        refused,
+        Err(rye_items::SignError::ChangedSinceApproval(_))
+    ));
     write(&home.at("tools/pack/deep/lib.py"), b"X = 1\n");
     library
         .sign_manifest(root, &scope(true), &home.key, hash)
         .unwrap();
-    let unsigned = library.unsigned_manifest(root, &scope(true), &home.key);
+    let unsigned = library.pending_manifest(root, &scope(true), &home.key);
     assert!(unsigned.unwrap().is_none());
 }
 
@@ -276,7 +279,7 @@ fn a_change_through_an_earlier_mapping_of_an_item_is_seen() {
         let library = home.open();
         let items = library.list_within(rye_items::ItemKind::Tool, |space| space == Space::Project);
         let items = items.into_iter().map(Result::unwrap).collect();
-        let checked = library.verify_many(items, &|_| ());
+        let checked = library.verify_batch(items, &|_| ());
         checked
             .iter()
             .filter(|(_, outcome)| outcome.is_ok())

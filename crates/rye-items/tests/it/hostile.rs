@@ -87,11 +87,11 @@ fn what_speaks_of_a_key_is_not_signed_under_whatever_name() {
         let found = library.find(&item.parse().unwrap()).unwrap();
         let error = library.sign(&found, &home.key, None).unwrap_err();
         assert!(
-            matches!(error, SignError::AboutKeys { .. }),
+            matches!(error, SignError::KeyFile { .. }),
             "{item}: {error}"
         );
     }
-    assert!(library.trust().standing(fingerprint).is_err());
+    assert!(library.trust().key_status(fingerprint).is_err());
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_cache_that_others_can_write_to_is_not_believed() {
     let use_it = || {
         let library = home.open();
         let items = library.list(ItemKind::Tool).into_iter().flatten().collect();
-        library.verify_many(items, &|_| {});
+        library.verify_batch(items, &|_| {});
         SearchIndex::new(Some(&cache)).search(library.spaces(), &library, &Query::new("x"));
         library.load(&"t0".parse().unwrap()).unwrap()
     };

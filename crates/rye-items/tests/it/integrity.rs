@@ -9,8 +9,8 @@ use lillux::keys::SigningKey;
 use rye_items::signature::Binding;
 use rye_items::trust::Trust;
 use rye_items::{
-    Acceptance, Comment, Coverage, ItemError, ItemKind, OwnKeys, SYSTEM, SignError, Space, Spaces,
-    signature,
+    Acceptance, CommentStyle, Coverage, ItemError, ItemKind, SYSTEM, SignError, Space, Spaces,
+    UserKeys, signature,
 };
 
 /// A key that published documents are signed with.
@@ -53,7 +53,15 @@ fn each_failure_has_its_name_and_its_way_out() {
     let time = "2026-04-10T03:28:17Z";
     let signed = |key: &SigningKey| {
         let binding = Binding::item("tools/x.py");
-        signature::sign(TOOL.as_bytes(), &Comment::HASH, &binding, key, time, None).unwrap()
+        signature::sign(
+            TOOL.as_bytes(),
+            &CommentStyle::HASH,
+            &binding,
+            key,
+            time,
+            None,
+        )
+        .unwrap()
     };
     let good = String::from_utf8(signed(&home.key)).unwrap();
     let line = good.lines().next().unwrap();
@@ -167,7 +175,7 @@ fn moved_file_does_not_verify_from_a_warm_cache() {
         let library = home.open();
         let listed = library.list(ItemKind::Tool).into_iter().map(Result::unwrap);
         let files = listed.filter(|(_, found)| found.root.space() == Space::Project);
-        let checked = library.verify_many(files.collect(), &|_| ());
+        let checked = library.verify_batch(files.collect(), &|_| ());
         checked.iter().filter(|(_, it)| it.is_ok()).count()
     };
     assert_eq!((verify(), verify()), (40, 40));
@@ -333,7 +341,7 @@ fn an_unsigned_extractor_table_of_a_project_is_not_used_and_a_signed_one_is() {
         .lines()
         .find(|line| line.trim_start().starts_with(".rb:"))
         .unwrap();
-    let mut text = String::from_utf8(signature::unsigned(shipped.as_bytes())).unwrap();
+    let mut text = String::from_utf8(signature::strip_signature(shipped.as_bytes())).unwrap();
     text = text.replace(row, &format!("{row}\n{}", row.replace(".rb", ".newlang")));
     write(&home.at(table), text.as_bytes());
     let library = home.open();
@@ -342,7 +350,7 @@ fn an_unsigned_extractor_table_of_a_project_is_not_used_and_a_signed_one_is() {
         panic!("{:?}", library.ignored());
     };
     assert_eq!(
-        (ignored.path.clone(), ignored.why.as_str()),
+        (ignored.path.clone(), ignored.reason.as_str()),
         (home.at(table), "it is not signed")
     );
     home.sign(table);
@@ -418,12 +426,12 @@ fn many_files_are_signed_and_verified_and_the_second_look_notices_every_change()
         );
     }
     let library = home.open();
-    let (items, _) = library.at_path(&home.at("tools/many")).unwrap();
+    let (items, _) = library.items_at_path(&home.at("tools/many")).unwrap();
     let rye_items::PathItem::Items(items) = items else {
         panic!()
     };
     let found: Vec<_> = items.into_iter().map(|(_, found)| found).collect();
-    let outcomes = library.sign_many(&found, &home.key, None, &|_| ());
+    let outcomes = library.sign_batch(&found, &home.key, None, &|_| ());
     assert!(outcomes.iter().all(Result::is_ok) && outcomes.len() == 300);
 
     let bad = |library: &rye_items::Library| {
@@ -431,7 +439,7 @@ fn many_files_are_signed_and_verified_and_the_second_look_notices_every_change()
         let own = listed
             .filter(|(_, f)| f.root.space() == Space::Project)
             .collect();
-        let checked = library.verify_many(own, &|_| ());
+        let checked = library.verify_batch(own, &|_| ());
         let failed = checked.iter().filter(|(_, outcome)| outcome.is_err());
         let names = failed.map(|(found, _)| found.reference.id.name().to_owned());
         (checked.len(), names.collect::<Vec<_>>())
@@ -450,7 +458,7 @@ fn many_files_are_signed_and_verified_and_the_second_look_notices_every_change()
         assert_eq!(bad(&library), (300, vec![]));
     }
     // A revoked key is noticed although nothing about the files changed.
-    let keys = OwnKeys::of(&home.user());
+    let keys = UserKeys::new(&home.user());
     let own = home.key.public();
     keys.revoke(own.fingerprint(), None, Some(own), &home.key)
         .unwrap();
@@ -527,7 +535,7 @@ fn acceptance_holds_for_one_content_in_one_directory() {
     home.signed(file, "rules: []\n");
     let is_accepted = |project: &std::path::Path, text: &str| {
         let spaces = Spaces::open(Some(project), Some(&home.user()), &[], &SYSTEM).unwrap();
-        let root = spaces.of(Space::Project).next().unwrap();
+        let root = spaces.roots_in(Space::Project).next().unwrap();
         let acceptance = Acceptance::new(root, file, lillux::Hash::of(text)).unwrap();
         acceptance.is_recorded(&spaces, &Trust::new(&spaces))
     };
@@ -550,7 +558,7 @@ fn acceptance_holds_for_one_content_in_one_directory() {
     for changed in [
         text.replacen(";acceptance=", ";item=", 1),
         text.replace(&lillux::Hash::of("rules: []\n").to_hex(), &"0".repeat(64)),
-        signature::unsigned(text.as_bytes())
+        signature::strip_signature(text.as_bytes())
             .iter()
             .map(|&b| char::from(b))
             .collect(),
@@ -561,7 +569,7 @@ fn acceptance_holds_for_one_content_in_one_directory() {
     fs::write(record.path(), text).unwrap();
     assert!(is_accepted(&project, "rules: []\n"));
     let library = home.open();
-    let (items, _) = library.at_path(&record.path()).unwrap();
+    let (items, _) = library.items_at_path(&record.path()).unwrap();
     let rye_items::PathItem::Items(items) = items else {
         panic!("a record is a file of the space");
     };

@@ -207,8 +207,8 @@ fn a_project_in_the_users_own_folder_is_the_users_space() {
         ..Options::new(&SYSTEM)
     })
     .unwrap();
-    assert_eq!(library.spaces().of(Space::Project).count(), 0);
-    assert_eq!(library.spaces().of(Space::User).count(), 1);
+    assert_eq!(library.spaces().roots_in(Space::Project).count(), 0);
+    assert_eq!(library.spaces().roots_in(Space::User).count(), 1);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_bundle_is_looked_through_before_the_embedded_one_and_may_replace_it() {
     };
     let names = |options: &Options<'_>| {
         let library = Library::open(options).unwrap();
-        let system = library.spaces().of(Space::System);
+        let system = library.spaces().roots_in(Space::System);
         system
             .map(|root| root.bundle().unwrap().to_owned())
             .collect::<Vec<_>>()

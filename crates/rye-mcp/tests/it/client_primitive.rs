@@ -10,7 +10,7 @@ use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_executor::{Envelope, Executor, Request, Roots, Status};
 use rye_items::vault::Vault;
-use rye_items::{Library, Options, OwnKeys, PathItem, SYSTEM, Space};
+use rye_items::{Library, Options, PathItem, SYSTEM, Space, UserKeys};
 use rye_mcp::McpPrimitive;
 use rye_mcp::client::Pool;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ impl Signed {
         let folder = tempfile::tempdir().unwrap();
         let (project, user) = (folder.path().join("project"), folder.path().join("user"));
         fs::create_dir_all(project.join(".ai")).unwrap();
-        let key = OwnKeys::of(&user)
+        let key = UserKeys::new(&user)
             .generate("Ada", Existing::Refuse)
             .unwrap();
         let supervisor = Arc::new(Supervisor::start().unwrap());
@@ -92,7 +92,7 @@ impl Signed {
             ..Options::new(&SYSTEM)
         })
         .unwrap();
-        let (PathItem::Items(items), _) = library.at_path(path).unwrap() else {
+        let (PathItem::Items(items), _) = library.items_at_path(path).unwrap() else {
             panic!("{} is no item", path.display());
         };
         for (_, found) in items {

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use lillux::shell_word;
 use rye_items::signature::ITEM;
-use rye_items::trust::{Ignored, Trust};
-use rye_items::verify::{self, Form};
-use rye_items::{IntegrityError, Library, OwnKeys, SYSTEM, Space, Spaces};
+use rye_items::trust::{IgnoredFile, Trust};
+use rye_items::verify::{self, SignatureFormat};
+use rye_items::{IntegrityError, Library, SYSTEM, Space, Spaces, UserKeys};
 
 use super::color_choice;
 use super::failure::Failure;
@@ -66,11 +66,11 @@ impl Context {
             bundles: &places.system_space.value,
             embedded: &SYSTEM,
             cache: self.cache(),
-            memory: None,
+            process_cache: None,
             dev_mode: self.settings.dev_mode.value,
         })?;
         for ignored in library.ignored() {
-            let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
+            let text = format!("{} is ignored: {}", ignored.path.display(), ignored.reason);
             self.printer.warn(&text, None);
         }
         Ok(library)
@@ -84,9 +84,9 @@ impl Context {
     }
 
     /// Says which files do not count, and why.
-    pub(crate) fn tell_ignored(&self, ignored: &[Ignored]) {
+    pub(crate) fn tell_ignored(&self, ignored: &[IgnoredFile]) {
         for ignored in ignored {
-            let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
+            let text = format!("{} is ignored: {}", ignored.path.display(), ignored.reason);
             self.printer.warn(&text, Some(&hint_of(ignored)));
         }
     }
@@ -98,8 +98,8 @@ impl Context {
     }
 
     /// The user's own keys.
-    pub(crate) fn own_keys(&self) -> Result<OwnKeys, Failure> {
-        Ok(OwnKeys::of(self.settings.user_space()?))
+    pub(crate) fn own_keys(&self) -> Result<UserKeys, Failure> {
+        Ok(UserKeys::new(self.settings.user_space()?))
     }
 
     /// The folder of the cache, if it may have one.
@@ -110,7 +110,7 @@ impl Context {
 }
 
 /// The command that makes a file count.
-pub(crate) fn hint_of(ignored: &Ignored) -> String {
+pub(crate) fn hint_of(ignored: &IgnoredFile) -> String {
     let sign = || format!("rye sign {}", shell_word(&ignored.path));
     ignored.hint.clone().unwrap_or_else(sign)
 }
@@ -138,7 +138,7 @@ fn read_settings(options: &Options) -> Result<Settings, SettingsError> {
 
 /// Configuration is behaviour: it counts when it is signed by a key that counts.
 fn judge(space: Space, path: &Path, bytes: Vec<u8>, trust: &Trust<'_>) -> Judged {
-    let form = Form::config(ITEM, settings::CONFIG);
+    let form = SignatureFormat::config(ITEM, settings::CONFIG);
     match verify::check(&bytes, &form, trust) {
         Ok(_) => Judged::Counts(bytes),
         Err(problem) => {

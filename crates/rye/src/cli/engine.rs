@@ -18,7 +18,7 @@ use rye_engine::tool::VAULT;
 use rye_engine::{Decision, Engine};
 use rye_host::replay::{Replayed, Today};
 use rye_host::{Bridge, Catalogue, Files, HostError, SandboxKind, Sqlite};
-use rye_items::OwnKeyError;
+use rye_items::UserKeyError;
 use rye_items::vault::Vault;
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -226,7 +226,7 @@ fn bridge(context: &Context, supervisor: Arc<Supervisor>) -> Result<Bridge, Fail
     let state = state.parent().unwrap_or(&state);
     let bridge = rye_host::bridge(roots, supervisor, signing_key(context)?, state)?;
     for ignored in &bridge.ignored {
-        let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
+        let text = format!("{} is ignored: {}", ignored.path.display(), ignored.reason);
         context.printer.warn(&text, None);
     }
     Ok(bridge)
@@ -237,9 +237,9 @@ pub(crate) fn signing_key(context: &Context) -> Result<Option<SigningKey>, Failu
     if context.user().is_none() {
         return Ok(None);
     }
-    match context.own_keys()?.signing() {
+    match context.own_keys()?.load_signing_key() {
         Ok(key) => Ok(Some(key)),
-        Err(OwnKeyError::Missing(_)) => Ok(None),
+        Err(UserKeyError::Missing(_)) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

@@ -7,7 +7,8 @@ use lillux::keys::KeyError;
 use lillux::shell_word;
 use rye_items::vault::VaultError;
 use rye_items::{
-    IdError, IntegrityError, ItemError, LookupError, OwnKeyError, Problem, SignError, SpaceError,
+    IdError, IntegrityError, IntegrityProblem, ItemError, LookupError, SignError, SpaceError,
+    UserKeyError,
 };
 use rye_mcp::client::ClientError;
 use serde_json::json;
@@ -46,7 +47,7 @@ impl From<SpaceError> for Failure {
             SpaceError::LeavesSpace(_) => Self::new(Exit::Integrity, "leaves_space", error),
             SpaceError::NoBundle(_) => Self::usage(error),
             SpaceError::TooLarge { .. } => Self::failed("too_large", error),
-            SpaceError::Changing(_) => Self::failed("changing", error),
+            SpaceError::ChangedWhileReading(_) => Self::failed("changing", error),
             _ => Self::failed("not_a_file", error),
         };
         failure.detail("path", path).maybe_hint(hint)
@@ -82,7 +83,7 @@ impl From<VaultError> for Failure {
             VaultError::NoSecret { .. } | VaultError::NoKey { .. } | VaultError::NoSpace(_) => {
                 Self::failed("not_found", error)
             }
-            VaultError::Both(_) | VaultError::Empty(_) => Self::usage(error),
+            VaultError::InBothSpaces(_) | VaultError::Empty(_) => Self::usage(error),
             VaultError::TooLarge(_) => Self::failed("too_large", error),
             _ if integrity => Self::new(Exit::Integrity, "bad_envelope", error),
             VaultError::Envelope { .. } => Self::failed("unsupported", error),
@@ -129,7 +130,7 @@ impl From<LookupError> for Failure {
                     .detail("searched", json!(searched))
                     .detail("near", json!(near))
             }
-            LookupError::Twice { ref paths, .. } => {
+            LookupError::Duplicate { ref paths, .. } => {
                 let paths: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
                 Self::failed("ambiguous", &error).detail("paths", json!(paths))
             }
@@ -150,10 +151,10 @@ impl From<IntegrityError> for Failure {
             .hint(error.hint())
             .detail("item", error.item.as_str());
         match &error.problem {
-            Problem::Changed { expected, found } => failure
+            IntegrityProblem::Changed { expected, found } => failure
                 .detail("expected", expected.to_string())
                 .detail("found", found.map(|hash| hash.to_string())),
-            Problem::Untrusted {
+            IntegrityProblem::Untrusted {
                 fingerprint,
                 trusted,
                 ignored,
@@ -167,26 +168,30 @@ impl From<IntegrityError> for Failure {
                     .detail("trusted", trusted)
                     .detail("ignored", json!(ignored))
             }
-            Problem::Revoked(revocation) => failure.detail("revocation", json!(revocation)),
-            Problem::BadSignature { fingerprint } => {
+            IntegrityProblem::Revoked(revocation) => {
+                failure.detail("revocation", json!(revocation))
+            }
+            IntegrityProblem::BadSignature { fingerprint } => {
                 failure.detail("fingerprint", json!(fingerprint))
             }
-            Problem::Moved {
+            IntegrityProblem::Moved {
                 signed_for,
                 expected,
             } => failure
                 .detail("signed_for", signed_for.to_string())
                 .detail("expected", expected.to_string()),
-            Problem::NoManifest(files) => {
+            IntegrityProblem::NoManifest(files) => {
                 let file = |path: &String| json!({ "path": path, "state": "unsigned" });
                 failure.detail("files", files.iter().map(file).collect::<Vec<_>>())
             }
-            Problem::Files(files) => {
+            IntegrityProblem::Files(files) => {
                 let files = files.iter();
                 let files = files.map(|(path, it)| json!({ "path": path, "state": it.code() }));
                 failure.detail("files", files.collect::<Vec<_>>())
             }
-            Problem::Line(_) | Problem::Unbound | Problem::Manifest(_) => failure,
+            IntegrityProblem::Line(_)
+            | IntegrityProblem::Unbound
+            | IntegrityProblem::Manifest(_) => failure,
         }
     }
 }
@@ -217,12 +222,14 @@ impl From<SignError> for Failure {
     fn from(error: SignError) -> Self {
         match error {
             SignError::Item(error) => error.into(),
-            SignError::System(ref item) => {
+            SignError::SystemSpace(ref item) => {
                 let hint = format!("rye load {item} --to project");
                 Self::new(Exit::Permission, "read_only", error).hint(hint)
             }
-            SignError::NotShown(ref path) => Self::failed("approval_void", &error).at(path),
-            SignError::AboutKeys { ref path, .. } => {
+            SignError::ChangedSinceApproval(ref path) => {
+                Self::failed("approval_void", &error).at(path)
+            }
+            SignError::KeyFile { ref path, .. } => {
                 let path = path.clone();
                 let hint = format!("rye keys trust {}", path.display());
                 Self::new(Exit::Permission, "about_keys", error)
@@ -236,16 +243,16 @@ impl From<SignError> for Failure {
     }
 }
 
-impl From<OwnKeyError> for Failure {
-    fn from(error: OwnKeyError) -> Self {
+impl From<UserKeyError> for Failure {
+    fn from(error: UserKeyError) -> Self {
         let hint = error.hint();
         let failure = match error {
-            OwnKeyError::Key(error) => error.into(),
-            OwnKeyError::Path(error) => error.into(),
-            OwnKeyError::Write(error) => error.into(),
-            OwnKeyError::Missing(_) => Self::failed("no_key", error),
-            OwnKeyError::Exists(_) => Self::failed("exists", error),
-            OwnKeyError::NoKey { .. } => Self::failed("bad_key", error),
+            UserKeyError::Key(error) => error.into(),
+            UserKeyError::Path(error) => error.into(),
+            UserKeyError::Write(error) => error.into(),
+            UserKeyError::Missing(_) => Self::failed("no_key", error),
+            UserKeyError::Exists(_) => Self::failed("exists", error),
+            UserKeyError::NoKey { .. } => Self::failed("bad_key", error),
             _ => Self::failed("key", error),
         };
         failure.maybe_hint(hint)

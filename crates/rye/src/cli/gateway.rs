@@ -14,7 +14,7 @@ use rye_executor::{Executor, Request};
 use rye_host::{CallGates, Trusted};
 use rye_items::metadata::Metadata;
 use rye_items::search::SearchIndex;
-use rye_items::{Found, ItemKind, ItemRef};
+use rye_items::{ItemFile, ItemKind, ItemRef};
 use rye_mcp::client::Pool;
 use rye_mcp::{
     ApprovalChannel, CallDecision, GatedCall, Gateway, GatewayError, GatewayResult, ItemSummary,
@@ -184,7 +184,7 @@ impl Items {
         let trust = library.trust();
         // What cannot be looked at cannot be offered; `rye verify --all` tells why.
         let all = library.list(kind).into_iter().filter_map(Result::ok);
-        let mut all: Vec<Found<'_>> = all.map(|(_, found)| found).collect();
+        let mut all: Vec<ItemFile<'_>> = all.map(|(_, found)| found).collect();
         all.sort_by(|a, b| a.reference.id.as_str().cmp(b.reference.id.as_str()));
         all.dedup_by(|later, first| later.reference == first.reference);
         let all = all.into_iter();

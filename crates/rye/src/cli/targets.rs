@@ -6,14 +6,14 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use rye_items::space::Entry;
-use rye_items::{Found, ItemKind, ItemRef, Library, LookupError, PathItem, Space, SpaceError};
+use rye_items::{ItemFile, ItemKind, ItemRef, Library, LookupError, PathItem, Space, SpaceError};
 
 use super::failure::Failure;
 
 /// What a command is about, each file once.
 #[derive(Default)]
 pub(crate) struct Targets<'a> {
-    pub(crate) items: Vec<(Entry, Found<'a>)>,
+    pub(crate) items: Vec<(Entry, ItemFile<'a>)>,
     /// Files in no space.
     pub(crate) outside: Vec<PathBuf>,
     /// What was named, or listed, and cannot be had.
@@ -41,7 +41,7 @@ impl<'a> Targets<'a> {
         let mut targets = Self::default();
         for kind in ItemKind::ALL {
             targets.list(library, kind, &within, &|found| {
-                !found.reference.is_about_keys()
+                !found.reference.is_key_file()
             });
         }
         targets
@@ -66,7 +66,7 @@ impl<'a> Targets<'a> {
         };
         match library.find(&reference) {
             Ok(found) => {
-                let identity = found.root.look(&found.relative)?.flatten();
+                let identity = found.root.stat(&found.relative)?.flatten();
                 let entry = Entry {
                     path: found.relative.clone(),
                     identity,
@@ -83,7 +83,7 @@ impl<'a> Targets<'a> {
     }
 
     fn add_path(&mut self, library: &'a Library, path: &Path) -> Result<(), Failure> {
-        let (at, errors) = library.at_path(path)?;
+        let (at, errors) = library.items_at_path(path)?;
         for error in errors {
             self.fail(error);
         }
@@ -91,10 +91,10 @@ impl<'a> Targets<'a> {
             PathItem::Items(items) if path.is_dir() => {
                 let items = items.into_iter();
                 self.items
-                    .extend(items.filter(|(_, found)| !found.reference.is_about_keys()));
+                    .extend(items.filter(|(_, found)| !found.reference.is_key_file()));
             }
             PathItem::Items(items) => self.items.extend(items),
-            PathItem::Outside(path) => self.outside.push(path),
+            PathItem::External(path) => self.outside.push(path),
         }
         Ok(())
     }
@@ -111,7 +111,7 @@ impl<'a> Targets<'a> {
         };
         let before = self.items.len();
         self.list(library, kind, within, &|found| {
-            !found.reference.is_about_keys() && glob::matches(pattern, found.reference.id.as_str())
+            !found.reference.is_key_file() && glob::matches(pattern, found.reference.id.as_str())
         });
         if self.items.len() == before {
             let message = format!("no {kind} matches `{pattern}`");
@@ -125,7 +125,7 @@ impl<'a> Targets<'a> {
         library: &'a Library,
         kind: ItemKind,
         within: &dyn Fn(Space) -> bool,
-        wanted: &dyn Fn(&Found<'a>) -> bool,
+        wanted: &dyn Fn(&ItemFile<'a>) -> bool,
     ) {
         for listed in library.list_within(kind, within) {
             match listed {

@@ -86,11 +86,11 @@ impl ConfigFile {
             Box::new(FileError {
                 what,
                 path: path.to_owned(),
-                excerpt: position.map(|position| Excerpt::of(bytes, position)),
+                excerpt: position.map(|position| Excerpt::at_position(bytes, position)),
             })
         };
         let text = std::str::from_utf8(bytes).map_err(|error| {
-            let position = Position::of(bytes, error.valid_up_to());
+            let position = Position::at_offset(bytes, error.valid_up_to());
             fail("the file is not UTF-8".to_owned(), Some(position))
         })?;
         let tree = Node::parse(text).map_err(|(what, position)| fail(what, position))?;

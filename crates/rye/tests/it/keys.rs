@@ -110,7 +110,7 @@ fn what_counts_and_what_does_not_is_listed() {
     assert_eq!(state(&fingerprint(&world))["own"], true);
     let ignored = state(&grace);
     assert_eq!(ignored["state"], "ignored");
-    let why = ignored["why"].as_str().unwrap_or_default();
+    let why = ignored["reason"].as_str().unwrap_or_default();
     assert!(
         why.starts_with("a project cannot trust a key on its own"),
         "{why}"

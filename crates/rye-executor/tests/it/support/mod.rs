@@ -11,7 +11,7 @@ use lillux::durable::Existing;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_executor::{Envelope, ErrorInfo, Executor, Request, Roots, Status, dependency_scopes};
-use rye_items::{EXCLUDED_DIRS, Library, Options, OwnKeys, PathItem, SYSTEM, Scope, Space};
+use rye_items::{EXCLUDED_DIRS, Library, Options, PathItem, SYSTEM, Scope, Space, UserKeys};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -37,7 +37,7 @@ impl World {
         let project = folder.path().join(name);
         let user = folder.path().join("user");
         fs::create_dir_all(project.join(".ai")).unwrap();
-        let key = OwnKeys::of(&user)
+        let key = UserKeys::new(&user)
             .generate("Ada", Existing::Refuse)
             .unwrap();
         let roots = Roots {
@@ -92,13 +92,13 @@ impl World {
             ..Options::new(&SYSTEM)
         })
         .unwrap();
-        match library.at_path(path).unwrap().0 {
+        match library.items_at_path(path).unwrap().0 {
             PathItem::Items(items) => {
                 for (_, found) in items {
                     library.sign(&found, &self.key, None).unwrap();
                 }
             }
-            PathItem::Outside(path) => panic!("{} is in no space", path.display()),
+            PathItem::External(path) => panic!("{} is in no space", path.display()),
         }
     }
 
@@ -123,9 +123,9 @@ impl World {
     /// Signs a directory of the project's tools, as `rye sign --manifest` does.
     pub(crate) fn sign_directory(&self, relative: &str) {
         let library = self.library();
-        let root = library.spaces().of(Space::Project).next().unwrap();
+        let root = library.spaces().roots_in(Space::Project).next().unwrap();
         let scope = Scope {
-            folder: relative.to_owned(),
+            dir: relative.to_owned(),
             recursive: true,
             exclude_dirs: EXCLUDED_DIRS.map(str::to_owned).to_vec(),
         };

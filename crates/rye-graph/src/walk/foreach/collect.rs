@@ -62,7 +62,7 @@ pub(super) fn name(node: &str, index: usize, item: &Value) -> String {
 
 /// Why there are no items.
 pub(super) fn no_list(graph: &Graph, foreach: &Foreach, over: &Value) -> NodeError {
-    let place = rye_items::Position::of(&graph.text, foreach.over_at);
+    let place = rye_items::Position::at_offset(&graph.text, foreach.over_at);
     let kind = kind(over);
     let message = format!("`over` gives {kind}, not a list (line {place})");
     NodeError::new("not_a_list", message)

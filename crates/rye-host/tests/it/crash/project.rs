@@ -14,7 +14,7 @@ use rye_engine::{Builder, Engine};
 use rye_executor::Roots;
 use rye_host::{Credentials, HttpRefresher};
 use rye_items::vault::Vault;
-use rye_items::{Library, Options, OwnKeys, PathItem, SYSTEM, Space};
+use rye_items::{Library, Options, PathItem, SYSTEM, Space, UserKeys};
 
 use super::tools::LOG;
 
@@ -57,7 +57,7 @@ fn vault(folder: &Path) -> Vault {
 
 /// Makes it, with a key that signs.
 pub(crate) fn make(folder: &Path) {
-    let key = OwnKeys::of(&user(folder))
+    let key = UserKeys::new(&user(folder))
         .generate("Ada", Existing::Refuse)
         .unwrap();
     let log = folder.join(LOG);
@@ -97,7 +97,7 @@ fn signed(folder: &Path, key: &SigningKey, relative: &str, text: &str) {
         ..Options::new(&SYSTEM)
     })
     .unwrap();
-    let PathItem::Items(items) = library.at_path(&path).unwrap().0 else {
+    let PathItem::Items(items) = library.items_at_path(&path).unwrap().0 else {
         panic!("{} is no item", path.display());
     };
     for (_, found) in items {
@@ -111,7 +111,7 @@ pub(crate) fn reached(builder: Builder, folder: &Path, supervisor: Arc<Superviso
         user: Some(user(folder)),
         ..Roots::new(project(folder), folder.join("cache"))
     };
-    let key = || OwnKeys::of(&user(folder)).signing().unwrap();
+    let key = || UserKeys::new(&user(folder)).load_signing_key().unwrap();
     let bridge = rye_host::bridge(roots, supervisor, Some(key()), folder).unwrap();
     assert!(bridge.ignored.is_empty(), "{:?}", bridge.ignored);
     let credentials = Credentials::new(&folder.join("sessions.db"), Some(vault(folder)));
@@ -131,7 +131,7 @@ pub(crate) fn give(folder: &Path) {
 
 /// How many faults the record has, and how many receipts.
 pub(crate) async fn proven(engine: &Engine, session: &SessionId, folder: &Path) -> String {
-    let key = OwnKeys::of(&user(folder)).signing().unwrap();
+    let key = UserKeys::new(&user(folder)).load_signing_key().unwrap();
     let public: PublicKey = key.public().clone();
     let archive = engine.export(session).await.unwrap().remove(0);
     let verdict = proof::check(&archive, |name| {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::places::{Place, Places};
+use super::field_sources::{FieldSource, FieldSources};
 use super::{Extractors, Parser, Rule};
-use crate::Comment;
+use crate::CommentStyle;
 use crate::ItemKind;
 use crate::metadata::error::{Problem, brief};
 use crate::metadata::node::{Data, Entry, Node};
@@ -81,7 +81,7 @@ fn parser(name: &str, at: usize) -> Result<Parser, Problem> {
 }
 
 /// `"#"`, or `{prefix: "<!--", suffix: "-->"}`.
-fn comment(entry: &Entry) -> Result<Comment, Problem> {
+fn comment(entry: &Entry) -> Result<CommentStyle, Problem> {
     let (mut prefix, mut suffix) = (None, None);
     match &entry.value.data {
         Data::Map(parts) => {
@@ -96,7 +96,7 @@ fn comment(entry: &Entry) -> Result<Comment, Problem> {
         _ => prefix = Some(mark(entry)?),
     }
     let prefix = prefix.ok_or_else(|| Problem::new(entry.at, "`comment` has no `prefix`"))?;
-    Ok(Comment {
+    Ok(CommentStyle {
         prefix: prefix.into(),
         suffix: suffix.map(Into::into),
     })
@@ -128,7 +128,7 @@ fn kinds(entry: &Entry) -> Result<BTreeSet<ItemKind>, Problem> {
     Ok(kinds)
 }
 
-fn places(parser: Parser, row: &Entry) -> Result<Places, Problem> {
+fn places(parser: Parser, row: &Entry) -> Result<FieldSources, Problem> {
     let mut fields = BTreeMap::new();
     for entry in rows(row)? {
         if !check::names().any(|name| name == entry.key) {
@@ -137,7 +137,7 @@ fn places(parser: Parser, row: &Entry) -> Result<Places, Problem> {
             let hint = format!("the fields are {}", known.join(", "));
             return Err(Problem::new(entry.at, message).hint(hint));
         }
-        let mut places: Vec<Place> = Vec::new();
+        let mut places: Vec<FieldSource> = Vec::new();
         for item in list(entry)? {
             let place = place(parser, item_text(entry, item)?, item.at)?;
             if places.contains(&place) {
@@ -150,7 +150,7 @@ fn places(parser: Parser, row: &Entry) -> Result<Places, Problem> {
     Ok(fields.into())
 }
 
-fn place(parser: Parser, text: &str, at: usize) -> Result<Place, Problem> {
+fn place(parser: Parser, text: &str, at: usize) -> Result<FieldSource, Problem> {
     let mut parts = text.split('.').map(str::to_owned);
     let name = parts.next().unwrap_or_default();
     let path: Vec<_> = parts.collect();
@@ -164,7 +164,7 @@ fn place(parser: Parser, text: &str, at: usize) -> Result<Place, Problem> {
         let message = format!("{parser} files have no `{}`", brief(&name));
         return Err(Problem::new(at, message).hint(format!("there is {}", derived.join(", "))));
     }
-    Ok(Place { name, path })
+    Ok(FieldSource { name, path })
 }
 
 /// The names that a parser makes up for what has none. In JavaScript, any tag

@@ -3,9 +3,9 @@
 use tree_sitter::Node as Syntax;
 
 use crate::metadata::error::Problem;
-use crate::metadata::extractors::Places;
-use crate::metadata::found::Found;
+use crate::metadata::extractors::FieldSources;
 use crate::metadata::header::scalar;
+use crate::metadata::named_values::NamedValues;
 use crate::metadata::node::Node;
 use crate::metadata::syntax::source;
 use crate::metadata::text::{lines, summary};
@@ -17,8 +17,8 @@ const DOC: &str = "@doc";
 pub(super) fn read(
     text: &str,
     comment: Syntax<'_>,
-    places: &Places,
-    found: &mut Found,
+    places: &FieldSources,
+    found: &mut NamedValues,
 ) -> Result<(), Problem> {
     let whole = source(text, comment);
     let content = whole

@@ -3,7 +3,7 @@
 use crate::metadata::error::Problem;
 
 /// The text that a string means, from its opening quote to its closing one.
-/// Places in problems count from the opening quote on.
+/// Positions in problems count from the opening quote on.
 pub(super) fn decode(source: &str) -> Result<String, Problem> {
     let mut characters = source.chars();
     characters.next();

@@ -2,14 +2,14 @@
 
 use super::xml::{self, Element};
 use crate::metadata::error::Problem;
-use crate::metadata::found::Found;
+use crate::metadata::named_values::NamedValues;
 use crate::metadata::node::{Data, Entry, Node};
 use crate::metadata::text::words;
 use crate::metadata::yaml;
 
 /// Reads the element, which begins at a byte of the file. The attributes, the
 /// parts of `<metadata>`, and `<inputs>` and `<outputs>` each are a field.
-pub(super) fn read(source: &str, start: usize, found: &mut Found) -> Result<(), Problem> {
+pub(super) fn read(source: &str, start: usize, found: &mut NamedValues) -> Result<(), Problem> {
     let directive = xml::element(source).map_err(|problem| problem.after(start))?;
     for attribute in &directive.attributes {
         let value = Node::text(attribute.at, &*attribute.value);

@@ -126,7 +126,7 @@ fn opened(text: &str, start: &BytesStart<'_>, at: usize) -> Result<Element, Prob
     })
 }
 
-/// An attribute that is none. Places in the error count from the name of the element on.
+/// An attribute that is none. Positions in the error count from the name of the element on.
 fn invalid_attribute(error: &AttrError, at: usize) -> Problem {
     let (offset, what) = match error {
         AttrError::ExpectedEq(offset) => (offset, "an attribute needs `=` and a value"),

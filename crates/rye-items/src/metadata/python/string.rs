@@ -31,7 +31,7 @@ impl<'t> Parts<'t> {
         })
     }
 
-    /// The text that it means. Places in problems count from the prefix on.
+    /// The text that it means. Positions in problems count from the prefix on.
     pub(super) fn decode(&self) -> Result<String, Problem> {
         // Python reads every line break as one, whatever the file has.
         let mut decoded = String::with_capacity(self.content.len());

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::{SHIPPED, refused, values};
-use crate::Comment;
+use crate::CommentStyle;
 use crate::ItemKind;
 use crate::metadata::{Extractors, Parser, extract};
 
@@ -26,7 +26,7 @@ fn the_shipped_table_covers_what_items_are_written_in() {
     }
     assert!(tools.is_sorted());
     let comment = |extension| SHIPPED.rule(extension).unwrap().comment.clone();
-    let mark = |prefix: &str, suffix: Option<&str>| Comment {
+    let mark = |prefix: &str, suffix: Option<&str>| CommentStyle {
         prefix: prefix.to_owned().into(),
         suffix: suffix.map(|s| s.to_owned().into()),
     };
@@ -231,14 +231,11 @@ fn what_is_wrong_in_a_table_is_told_with_its_place() {
 
 #[test]
 fn a_table_that_was_kept_is_the_same_and_a_cut_one_is_none() {
-    let kept = SHIPPED.to_kept().unwrap();
-    assert_eq!(Extractors::from_kept(&kept).as_ref(), Some(&*SHIPPED));
+    let kept = SHIPPED.encode().unwrap();
+    assert_eq!(Extractors::decode(&kept).as_ref(), Some(&*SHIPPED));
     let empty = Extractors::default();
-    assert_eq!(
-        Extractors::from_kept(&empty.to_kept().unwrap()),
-        Some(empty)
-    );
+    assert_eq!(Extractors::decode(&empty.encode().unwrap()), Some(empty));
     for length in 0..kept.len() {
-        assert_eq!(Extractors::from_kept(&kept[..length]), None, "{length}");
+        assert_eq!(Extractors::decode(&kept[..length]), None, "{length}");
     }
 }

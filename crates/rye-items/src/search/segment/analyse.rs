@@ -70,10 +70,10 @@ impl Lexicon {
             counts: Vec::new(),
         };
         let name = counting.identifier(id.name(), Field::Name);
-        for segment in id.folder().split('/') {
+        for segment in id.dir().split('/') {
             counting.identifier(segment, Field::Path);
         }
-        if let Some(category) = document.category.as_deref().filter(|c| *c != id.folder()) {
+        if let Some(category) = document.category.as_deref().filter(|c| *c != id.dir()) {
             counting.text(category, Field::Path);
         }
         counting.text(&document.title, Field::Label);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lillux::Hash;
 use tempfile::TempDir;
 
-use crate::comment::Comment;
+use crate::comment::CommentStyle;
 use crate::id::{ItemId, ItemKind};
 use crate::search::mtime::{tick, timestamps};
 use crate::search::segment::Timestamps;
@@ -15,13 +15,13 @@ use crate::search::{
     Candidate, Document, Query, Reader, SearchIndex, SearchResults, SignatureClaim,
 };
 use crate::signature::split;
-use crate::space::{Embedded, FileIdentity, Spaces};
+use crate::space::{EmbeddedBundle, FileIdentity, Spaces};
 
 /// A project, a user space and a cache in a temporary folder.
 pub(super) struct Fixture {
     folder: TempDir,
     pub(super) bundles: Vec<PathBuf>,
-    pub(super) embedded: &'static Embedded,
+    pub(super) embedded: &'static EmbeddedBundle,
 }
 
 impl Fixture {
@@ -33,7 +33,7 @@ impl Fixture {
         Self {
             folder,
             bundles: Vec::new(),
-            embedded: &Embedded::EMPTY,
+            embedded: &EmbeddedBundle::EMPTY,
         }
     }
 
@@ -89,7 +89,7 @@ pub(super) fn wait_until_reliable(folder: &Path) {
         if path.is_dir() {
             wait_until_reliable(&path);
         }
-        let identity = FileIdentity::of(&rustix::fs::lstat(&path).unwrap());
+        let identity = FileIdentity::from_stat(&rustix::fs::lstat(&path).unwrap());
         while timestamps(&identity, tick()) == Timestamps::Racy {
             std::thread::yield_now();
         }
@@ -131,8 +131,8 @@ impl Reader for Lines {
         self.read.fetch_add(1, Ordering::Relaxed);
         let extension = Path::new(candidate.path).extension();
         let comment = match extension.and_then(|e| e.to_str()) {
-            Some("md") => Comment::MARKUP,
-            _ => Comment::HASH,
+            Some("md") => CommentStyle::MARKUP,
+            _ => CommentStyle::HASH,
         };
         let signed = split(bytes, &comment).ok();
         let signature = signed.as_ref().map(|split| SignatureClaim {

@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use lillux::keys::SigningKey;
 
 use super::fixture::{Fixture, Lines, ids};
-use crate::comment::Comment;
+use crate::comment::CommentStyle;
 use crate::id::ItemKind;
 use crate::search::{Location, Query, SearchIndex, SearchResults};
 use crate::signature::{Binding, sign};
-use crate::space::{Embedded, EmbeddedFile, Space};
+use crate::space::{EmbeddedBundle, EmbeddedFile, Space};
 
-static SYSTEM: Embedded = Embedded {
+static SYSTEM: EmbeddedBundle = EmbeddedBundle {
     name: "core",
     hash: "5e1f",
     files: &[
@@ -186,7 +186,7 @@ fn signer_filter_matches_the_signature_line() {
     for (name, key) in [("one", &keys[0]), ("two", &keys[1])] {
         let binding = Binding::item(format!("tools/{name}.py"));
         let time = "2026-01-01T00:00:00Z";
-        let text = sign(b"word", &Comment::HASH, &binding, key, time, None).unwrap();
+        let text = sign(b"word", &CommentStyle::HASH, &binding, key, time, None).unwrap();
         let text = String::from_utf8(text).unwrap();
         fixture.put(&format!("tools/{name}.py"), &text);
         fixture.put(
@@ -253,8 +253,8 @@ fn embedded_items_are_read_once_across_processes() {
 
 #[test]
 fn embedded_trees_without_a_hash_are_kept_apart() {
-    static TREES: [Embedded; 2] = [
-        Embedded {
+    static TREES: [EmbeddedBundle; 2] = [
+        EmbeddedBundle {
             name: "a",
             hash: "",
             files: &[EmbeddedFile {
@@ -262,7 +262,7 @@ fn embedded_trees_without_a_hash_are_kept_apart() {
                 bytes: b"",
             }],
         },
-        Embedded {
+        EmbeddedBundle {
             name: "b",
             hash: "",
             files: &[EmbeddedFile {

@@ -11,7 +11,7 @@ fn key() -> SigningKey {
     SigningKey::generate().unwrap()
 }
 
-fn signed(file: &[u8], comment: &Comment, key: &SigningKey) -> Vec<u8> {
+fn signed(file: &[u8], comment: &CommentStyle, key: &SigningKey) -> Vec<u8> {
     sign(file, comment, &Binding::item("tools/x.py"), key, TIME, None).unwrap()
 }
 
@@ -30,7 +30,11 @@ fn every_shape_of_file_keeps_its_bytes_around_the_line() {
         (b"\xef\xbb\xbfa: 1\n", b"\xef\xbb\xbf"),
         (b"\xff\xfe\x00binary", b""),
     ] {
-        for comment in [Comment::HASH, Comment::SLASHES, Comment::MARKUP] {
+        for comment in [
+            CommentStyle::HASH,
+            CommentStyle::SLASHES,
+            CommentStyle::MARKUP,
+        ] {
             let once = signed(file, &comment, &key);
             let parts = split(&once, &comment).unwrap();
             assert_eq!(parts.before, before);
@@ -42,7 +46,7 @@ fn every_shape_of_file_keeps_its_bytes_around_the_line() {
                 once,
                 "signing again changes nothing"
             );
-            assert_eq!(unsigned(&once), file);
+            assert_eq!(strip_signature(&once), file);
         }
     }
 }
@@ -50,29 +54,29 @@ fn every_shape_of_file_keeps_its_bytes_around_the_line() {
 #[test]
 fn the_line_ends_as_the_files_lines_end() {
     let key = key();
-    let crlf = signed(b"a\r\nb\r\n", &Comment::HASH, &key);
+    let crlf = signed(b"a\r\nb\r\n", &CommentStyle::HASH, &key);
     assert!(crlf.split(|&b| b == b'\n').next().unwrap().ends_with(b"\r"));
-    let lf = signed(b"a\nb\r\n", &Comment::HASH, &key);
+    let lf = signed(b"a\nb\r\n", &CommentStyle::HASH, &key);
     assert!(!lf.split(|&b| b == b'\n').next().unwrap().ends_with(b"\r"));
 }
 
 #[test]
 fn a_lone_interpreter_line_gets_the_newline_it_needs() {
     let key = key();
-    let once = signed(b"#!/bin/true", &Comment::HASH, &key);
-    let parts = split(&once, &Comment::HASH).unwrap();
+    let once = signed(b"#!/bin/true", &CommentStyle::HASH, &key);
+    let parts = split(&once, &CommentStyle::HASH).unwrap();
     assert_eq!(parts.covered(), b"#!/bin/true\n");
-    assert_eq!(signed(&once, &Comment::HASH, &key), once);
+    assert_eq!(signed(&once, &CommentStyle::HASH, &key), once);
 }
 
 #[test]
 fn what_is_no_signature_in_its_place_says_why() {
     let key = key();
-    let good = String::from_utf8(signed(b"x = 1\n", &Comment::HASH, &key)).unwrap();
+    let good = String::from_utf8(signed(b"x = 1\n", &CommentStyle::HASH, &key)).unwrap();
     let line = good.lines().next().unwrap();
     let body = line.strip_prefix("# ").unwrap();
     let text = |file: &str| {
-        split(file.as_bytes(), &Comment::HASH)
+        split(file.as_bytes(), &CommentStyle::HASH)
             .unwrap_err()
             .to_string()
     };
@@ -109,17 +113,17 @@ fn what_is_no_signature_in_its_place_says_why() {
         "{}",
         text(&tail)
     );
-    let error = split(line.replace("2026", "20x6").as_bytes(), &Comment::HASH).unwrap_err();
+    let error = split(line.replace("2026", "20x6").as_bytes(), &CommentStyle::HASH).unwrap_err();
     assert_eq!(error.excerpt().unwrap().position.to_string(), "1:14");
     let two = format!("#!/bin/sh\n{line}\n// {body}\n");
-    let error = split(two.as_bytes(), &Comment::HASH).unwrap_err();
+    let error = split(two.as_bytes(), &CommentStyle::HASH).unwrap_err();
     assert_eq!(error.excerpt().unwrap().position.to_string(), "3:1");
 }
 
 #[test]
 fn signing_puts_right_what_was_wrong_with_the_line() {
     let key = key();
-    let good = signed(b"x = 1\n", &Comment::HASH, &key);
+    let good = signed(b"x = 1\n", &CommentStyle::HASH, &key);
     let line = String::from_utf8(good.clone()).unwrap();
     let line = line.lines().next().unwrap();
     for before in [
@@ -128,7 +132,11 @@ fn signing_puts_right_what_was_wrong_with_the_line() {
         "# rye:signed:garbage\n".to_owned(),
     ] {
         assert_eq!(
-            signed(format!("{before}x = 1\n").as_bytes(), &Comment::HASH, &key),
+            signed(
+                format!("{before}x = 1\n").as_bytes(),
+                &CommentStyle::HASH,
+                &key
+            ),
             good
         );
     }
@@ -142,13 +150,13 @@ proptest! {
         flip in 1..=255_u8,
     ) {
         let key = KEY.get_or_init(key);
-        let once = signed(&file, &Comment::HASH, key);
-        let parts = split(&once, &Comment::HASH).unwrap();
+        let once = signed(&file, &CommentStyle::HASH, key);
+        let parts = split(&once, &CommentStyle::HASH).unwrap();
         prop_assert_eq!(parts.hash(), parts.line.hash);
         let at = at.index(once.len());
         let mut changed = once.clone();
         changed[at] ^= flip;
-        let holds = split(&changed, &Comment::HASH).is_ok_and(|parts| {
+        let holds = split(&changed, &CommentStyle::HASH).is_ok_and(|parts| {
             parts.line.fingerprint == key.public().fingerprint()
                 && parts.hash() == parts.line.hash
                 && parts.line.verify(key.public()).is_ok()

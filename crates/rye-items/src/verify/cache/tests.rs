@@ -1,5 +1,5 @@
 use super::*;
-use crate::comment::Comment;
+use crate::comment::CommentStyle;
 use crate::signature::ITEM;
 
 fn state(inode: u64, changed: i128) -> FileIdentity {
@@ -12,12 +12,12 @@ fn state(inode: u64, changed: i128) -> FileIdentity {
     }
 }
 
-fn form() -> Form {
-    Form::config(ITEM, "tools/a.py")
+fn form() -> SignatureFormat {
+    SignatureFormat::config(ITEM, "tools/a.py")
 }
 
-fn seen(text: &str) -> Seen {
-    Seen {
+fn seen(text: &str) -> CachedVerification {
+    CachedVerification {
         hash: Hash::of(text),
         key: Hash::of("key"),
         coverage: Coverage::Whole,
@@ -27,32 +27,32 @@ fn seen(text: &str) -> Seen {
 #[test]
 fn what_was_entered_is_found_in_the_same_state_and_in_no_other() {
     let folder = tempfile::tempdir().unwrap();
-    let cache = VerifiedCache::open(Some(folder.path()));
+    let cache = VerificationCache::open(Some(folder.path()));
     for inode in 0..500 {
         cache.put(
             &state(inode, 7),
             &form(),
-            Tick(8),
+            CoarseInstant(8),
             &seen(&inode.to_string()),
         );
     }
     cache.save();
-    let cache = VerifiedCache::open(Some(folder.path()));
+    let cache = VerificationCache::open(Some(folder.path()));
     for inode in 0..500 {
         let found = cache.get(&state(inode, 7), &form());
         assert_eq!(found, Some(seen(&inode.to_string())));
         assert_eq!(cache.get(&state(inode, 6), &form()), None);
     }
-    let markup = Form {
-        comment: Comment::MARKUP,
+    let markup = SignatureFormat {
+        comment: CommentStyle::MARKUP,
         ..form()
     };
     assert_eq!(cache.get(&state(3, 7), &markup), None);
-    let elsewhere = Form::config(ITEM, "tools/b.py");
+    let elsewhere = SignatureFormat::config(ITEM, "tools/b.py");
     assert_eq!(cache.get(&state(3, 7), &elsewhere), None);
-    cache.put(&state(3, 7), &form(), Tick(9), &seen("new"));
+    cache.put(&state(3, 7), &form(), CoarseInstant(9), &seen("new"));
     cache.save();
-    let cache = VerifiedCache::open(Some(folder.path()));
+    let cache = VerificationCache::open(Some(folder.path()));
     assert_eq!(cache.get(&state(3, 7), &form()), Some(seen("new")));
     assert_eq!(cache.get(&state(4, 7), &form()), Some(seen("4")));
 }
@@ -60,12 +60,12 @@ fn what_was_entered_is_found_in_the_same_state_and_in_no_other() {
 #[test]
 fn a_file_that_could_still_change_unnoticed_is_not_entered() {
     let folder = tempfile::tempdir().unwrap();
-    let cache = VerifiedCache::open(Some(folder.path()));
-    cache.put(&state(1, 7), &form(), Tick(7), &seen("same tick"));
-    cache.put(&state(2, 8), &form(), Tick(7), &seen("later"));
-    cache.put(&state(3, 6), &form(), Tick(7), &seen("before"));
+    let cache = VerificationCache::open(Some(folder.path()));
+    cache.put(&state(1, 7), &form(), CoarseInstant(7), &seen("same tick"));
+    cache.put(&state(2, 8), &form(), CoarseInstant(7), &seen("later"));
+    cache.put(&state(3, 6), &form(), CoarseInstant(7), &seen("before"));
     cache.save();
-    let cache = VerifiedCache::open(Some(folder.path()));
+    let cache = VerificationCache::open(Some(folder.path()));
     assert_eq!(cache.get(&state(1, 7), &form()), None);
     assert_eq!(cache.get(&state(2, 8), &form()), None);
     assert_eq!(cache.get(&state(3, 6), &form()), Some(seen("before")));
@@ -74,7 +74,7 @@ fn a_file_that_could_still_change_unnoticed_is_not_entered() {
 #[test]
 fn a_file_system_with_coarse_times_is_given_the_time_it_needs() {
     const SECOND: i64 = 1_000_000_000;
-    let cache = VerifiedCache::open(None);
+    let cache = VerificationCache::open(None);
     for (changed, tick, entered) in [
         // Whole seconds: FAT has steps of two.
         (1_000 * SECOND, 1_001 * SECOND, false),
@@ -91,7 +91,12 @@ fn a_file_system_with_coarse_times_is_given_the_time_it_needs() {
             true,
         ),
     ] {
-        cache.put(&state(1, changed.into()), &form(), Tick(tick), &seen("x"));
+        cache.put(
+            &state(1, changed.into()),
+            &form(),
+            CoarseInstant(tick),
+            &seen("x"),
+        );
         let new = cache.new.lock().unwrap().drain(..).count();
         assert_eq!(new == 1, entered, "{changed} at {tick}");
     }
@@ -100,15 +105,15 @@ fn a_file_system_with_coarse_times_is_given_the_time_it_needs() {
 #[test]
 fn a_damaged_cache_is_an_empty_one() {
     let folder = tempfile::tempdir().unwrap();
-    let cache = VerifiedCache::open(Some(folder.path()));
-    cache.put(&state(1, 7), &form(), Tick(8), &seen("x"));
+    let cache = VerificationCache::open(Some(folder.path()));
+    cache.put(&state(1, 7), &form(), CoarseInstant(8), &seen("x"));
     cache.save();
     let file = folder.path().join("verified");
     let good = fs::read(&file).unwrap();
     for length in 0..good.len() {
         fs::write(&file, &good[..length]).unwrap();
         assert_eq!(
-            VerifiedCache::open(Some(folder.path())).get(&state(1, 7), &form()),
+            VerificationCache::open(Some(folder.path())).get(&state(1, 7), &form()),
             None
         );
     }
@@ -117,7 +122,7 @@ fn a_damaged_cache_is_an_empty_one() {
         bad[at] ^= 1;
         fs::write(&file, &bad).unwrap();
         assert_eq!(
-            VerifiedCache::open(Some(folder.path())).get(&state(1, 7), &form()),
+            VerificationCache::open(Some(folder.path())).get(&state(1, 7), &form()),
             None
         );
     }
@@ -126,8 +131,8 @@ fn a_damaged_cache_is_an_empty_one() {
 #[test]
 fn without_a_folder_nothing_is_kept_and_nothing_fails() {
     for folder in [None, Some(Path::new("/proc/none"))] {
-        let cache = VerifiedCache::open(folder);
-        cache.put(&state(1, 7), &form(), Tick(8), &seen("x"));
+        let cache = VerificationCache::open(folder);
+        cache.put(&state(1, 7), &form(), CoarseInstant(8), &seen("x"));
         cache.save();
     }
 }

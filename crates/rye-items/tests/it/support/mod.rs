@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use lillux::durable::Existing;
 use lillux::keys::SigningKey;
-use rye_items::{ItemError, Library, Options, OwnKeys, SYSTEM};
+use rye_items::{ItemError, Library, Options, SYSTEM, UserKeys};
 use tempfile::TempDir;
 
 pub(crate) struct Home {
@@ -20,7 +20,7 @@ impl Home {
         for space in ["project", "user"] {
             fs::create_dir_all(folder.path().join(space).join(".ai")).unwrap();
         }
-        let keys = OwnKeys::of(&folder.path().join("user"));
+        let keys = UserKeys::new(&folder.path().join("user"));
         let key = keys.generate("Ada", Existing::Refuse).unwrap();
         Self { folder, key }
     }
@@ -58,7 +58,7 @@ impl Home {
             bundles: &[],
             embedded: &SYSTEM,
             cache: Some(&self.path().join("cache")),
-            memory: None,
+            process_cache: None,
             dev_mode,
         })
     }
@@ -72,7 +72,7 @@ impl Home {
     /// Signs a file of the project as it is.
     pub(crate) fn sign(&self, relative: &str) {
         let library = self.open();
-        let (items, errors) = library.at_path(&self.at(relative)).unwrap();
+        let (items, errors) = library.items_at_path(&self.at(relative)).unwrap();
         assert!(errors.is_empty(), "{errors:?}");
         let rye_items::PathItem::Items(items) = items else {
             panic!("{relative} is no item");

@@ -7,8 +7,8 @@ use lillux::keys::SigningKey;
 use lillux::shell_word;
 use rye_graph::RunStore;
 use rye_items::space::Root;
-use rye_items::trust::Distrust;
-use rye_items::{ItemRef, LookupError, OwnKeyError, Space, SpaceError};
+use rye_items::trust::DistrustReason;
+use rye_items::{ItemRef, LookupError, Space, SpaceError, UserKeyError};
 use serde_json::{Value, json};
 
 use super::keys::owner;
@@ -41,18 +41,18 @@ fn own_key(
     made: &mut Made,
 ) -> Result<(SigningKey, bool), Failure> {
     let keys = context.own_keys()?;
-    let path = keys.files().private;
-    match keys.signing() {
+    let path = keys.pair_files().private;
+    match keys.load_signing_key() {
         Ok(key) => {
             made.there("signing key", path);
             Ok((key, false))
         }
-        Err(OwnKeyError::Missing(_)) => {
+        Err(UserKeyError::Missing(_)) => {
             let key = match keys.generate(&owner(args.owner.as_deref()), Existing::Refuse) {
                 // Another call was quicker.
-                Err(OwnKeyError::Exists(_)) => {
+                Err(UserKeyError::Exists(_)) => {
                     made.there("signing key", path);
-                    return Ok((keys.signing()?, false));
+                    return Ok((keys.load_signing_key()?, false));
                 }
                 outcome => outcome?,
             };
@@ -75,20 +75,20 @@ fn own_trust(
     let fingerprint = key.public().fingerprint();
     let path = keys.trust_path(fingerprint);
     let library = context.library()?;
-    match library.trust().standing(fingerprint) {
+    match library.trust().key_status(fingerprint) {
         Ok(trusted) => made.there("trust in it", trusted.path.clone()),
-        Err(Distrust::Revoked(revocation)) => {
+        Err(DistrustReason::Revoked(revocation)) => {
             let text = format!("your key does not count: {revocation}");
             context
                 .printer
                 .warn(&text, Some("rye keys generate --force"));
         }
-        Err(Distrust::Unknown { .. }) if path.symlink_metadata().is_ok() => {
+        Err(DistrustReason::Unknown { .. }) if path.symlink_metadata().is_ok() => {
             let text = format!("{} does not count, and is left as it is", path.display());
             let hint = format!("rm {} && rye init", shell_word(&path));
             context.printer.warn(&text, Some(&hint));
         }
-        Err(Distrust::Unknown { .. }) => {
+        Err(DistrustReason::Unknown { .. }) => {
             let path = keys.trust_own(key, &owner(args.owner.as_deref()))?;
             made.made("trust in it", path);
         }
@@ -104,7 +104,7 @@ fn folders(project: &Path, made: &mut Made) -> Result<(), Failure> {
         // Whether anything is there is asked first: another call may make it meanwhile.
         let is_new = path.symlink_metadata().is_err();
         if !is_new && !path.is_dir() && !path.is_symlink() {
-            return Err(SpaceError::NotAFolder(path).into());
+            return Err(SpaceError::NotADirectory(path).into());
         }
         durable::create_folder_beneath(project, relative, 0o755)?;
         if is_new {
@@ -136,9 +136,9 @@ fn sample(context: &Context, key: &SigningKey, made: &mut Made) -> Result<(), Fa
     let roots = library.spaces();
     // Where the project is the user's own folder, its space is the user's.
     let root = roots
-        .of(Space::Project)
+        .roots_in(Space::Project)
         .next()
-        .or_else(|| roots.of(Space::User).next());
+        .or_else(|| roots.roots_in(Space::User).next());
     let Some(root) = root else {
         return Ok(());
     };
@@ -169,7 +169,7 @@ fn sample(context: &Context, key: &SigningKey, made: &mut Made) -> Result<(), Fa
 fn place(root: &Root) -> Result<PathBuf, Failure> {
     let (above, name) = SAMPLE.rsplit_once('/').unwrap_or(("", SAMPLE));
     let folder = root.real_path(above)?;
-    let folder = folder.ok_or_else(|| SpaceError::NotAFolder(root.path_of(above)))?;
+    let folder = folder.ok_or_else(|| SpaceError::NotADirectory(root.path_to(above)))?;
     Ok(folder.join(name))
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use lillux::keys::{Existing, Fingerprint, PublicKey};
 use lillux::shell_word;
 use rye_items::read_key_file;
-use rye_items::trust::Distrust;
+use rye_items::trust::DistrustReason;
 use serde_json::{Value, json};
 
 use crate::cli::args::{GenerateArgs, KeysCommand, RevokeArgs, TrustArgs};
@@ -48,7 +48,7 @@ fn generate(args: &GenerateArgs, context: &Context) -> Outcome {
     let key = keys.generate(&owner, existing)?;
     Ok(Box::new(Own {
         key: key.public().clone(),
-        private: keys.files().private,
+        private: keys.pair_files().private,
         trusted: true,
         made: true,
     }))
@@ -56,12 +56,12 @@ fn generate(args: &GenerateArgs, context: &Context) -> Outcome {
 
 fn show(context: &Context) -> Outcome {
     let keys = context.own_keys()?;
-    let key = keys.signing()?.public().clone();
+    let key = keys.load_signing_key()?.public().clone();
     let library = context.library()?;
-    let trusted = library.trust().standing(key.fingerprint()).is_ok();
+    let trusted = library.trust().key_status(key.fingerprint()).is_ok();
     Ok(Box::new(Own {
         key,
-        private: keys.files().private,
+        private: keys.pair_files().private,
         trusted,
         made: false,
     }))
@@ -104,10 +104,10 @@ fn trust(args: &TrustArgs, context: &Context) -> Outcome {
         file.owner = Some(owner.clone());
     }
     let keys = context.own_keys()?;
-    let signer = keys.signing()?;
+    let signer = keys.load_signing_key()?;
     let fingerprint = file.key.fingerprint();
     let library = context.library()?;
-    if let Err(Distrust::Revoked(revocation)) = library.trust().standing(fingerprint) {
+    if let Err(DistrustReason::Revoked(revocation)) = library.trust().key_status(fingerprint) {
         let message = format!("it stays untrusted: {revocation}");
         let hint = format!("rm {}", shell_word(&revocation.path));
         return Err(Failure::new(Exit::Permission, "revoked_key", message).hint(hint));
@@ -131,7 +131,7 @@ fn trust(args: &TrustArgs, context: &Context) -> Outcome {
 
 fn revoke(args: &RevokeArgs, context: &Context) -> Outcome {
     let keys = context.own_keys()?;
-    let signer = keys.signing()?;
+    let signer = keys.load_signing_key()?;
     let fingerprint = args.fingerprint;
     let own = signer.public().fingerprint() == fingerprint;
     if own && !args.yes {
@@ -141,8 +141,8 @@ fn revoke(args: &RevokeArgs, context: &Context) -> Outcome {
         ask(context, &question, "revoking your own key", &hint)?;
     }
     let library = context.library()?;
-    let standing = library.trust().standing(fingerprint);
-    if let Err(Distrust::Revoked(revocation)) = &standing
+    let standing = library.trust().key_status(fingerprint);
+    if let Err(DistrustReason::Revoked(revocation)) = &standing
         && revocation.path.starts_with(context.settings.user_space()?)
     {
         let message = format!("there is nothing to do: {revocation}");

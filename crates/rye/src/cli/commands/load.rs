@@ -45,7 +45,7 @@ pub(crate) fn run(args: &LoadArgs, context: &Context) -> Outcome {
     }
     let metadata = library.metadata(&item)?;
     let shadowed = library.shadowed(&found);
-    let shadowed = shadowed.iter().map(rye_items::Found::path).collect();
+    let shadowed = shadowed.iter().map(rye_items::ItemFile::path).collect();
     Ok(Box::new(Loaded {
         item,
         metadata,
@@ -191,7 +191,7 @@ impl NewCopy {
         if let Some(waived) = &item.waived {
             return Err(waived.clone().into());
         }
-        if item.reference.is_about_keys() {
+        if item.reference.is_key_file() {
             let message = format!("{} is about a key and is not copied", item.reference);
             let hint = format!("rye keys trust {}", shell_word(&item.path));
             return Err(Failure::new(Exit::Permission, "about_keys", message).hint(hint));
@@ -231,7 +231,7 @@ impl NewCopy {
     /// Writes the verified bytes, which keep their signature.
     pub(crate) fn make(self, library: &Library, context: &Context) -> Outcome {
         let (space, relative) = (self.space, self.relative.as_str());
-        if library.spaces().of(space).next().is_none() {
+        if library.spaces().roots_in(space).next().is_none() {
             let folder = match space {
                 Space::User => context.settings.user_space()?,
                 _ => context.settings.project(),
@@ -242,20 +242,20 @@ impl NewCopy {
             Some(context.settings.project()),
             context.user(),
             &[],
-            &rye_items::Embedded::EMPTY,
+            &rye_items::EmbeddedBundle::EMPTY,
         )?;
-        let root = spaces.of(space).next();
+        let root = spaces.roots_in(space).next();
         let root = root.ok_or_else(|| {
             let message = "the project's folder is the user's: there is no project space";
             Failure::failed("not_found", message).hint("rye load ID --to user")
         })?;
         let (above, name) = relative.rsplit_once('/').unwrap_or(("", relative));
         if root.real_path(above)?.is_none() {
-            durable::create_folder(&root.path_of(above), 0o755)?;
+            durable::create_folder(&root.path_to(above), 0o755)?;
         }
         // No link on the way leads out of the space.
         let real = root.real_path(above)?;
-        let real = real.ok_or_else(|| SpaceError::NotAFolder(root.path_of(above)))?;
+        let real = real.ok_or_else(|| SpaceError::NotADirectory(root.path_to(above)))?;
         let path = real.join(name);
         durable::write(&path, self.item.bytes(), 0o644, Existing::Refuse)?;
         let item = self.item.reference.clone();

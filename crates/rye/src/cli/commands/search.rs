@@ -3,7 +3,7 @@
 use rye_items::search::{Hit, Location, Query, SearchIndex, SearchResults};
 use rye_items::signature::SignatureError;
 use rye_items::trust::Trust;
-use rye_items::{ItemKind, Library, Problem, Space};
+use rye_items::{IntegrityProblem, ItemKind, Library, Space};
 use serde_json::{Value, json};
 
 use crate::cli::args::SearchArgs;
@@ -58,8 +58,8 @@ pub(crate) fn found(args: &SearchArgs, context: &Context, catalogue: &SearchInde
 }
 
 /// What a hit's signature is worth: trusted by whom, or what is wrong with it.
-fn judged(hit: &Hit, library: &Library, trust: &Trust<'_>) -> Result<(), Problem> {
-    library.judge(hit, trust).map(drop)
+fn judged(hit: &Hit, library: &Library, trust: &Trust<'_>) -> Result<(), IntegrityProblem> {
+    library.verify_hit(hit, trust).map(drop)
 }
 
 /// The space, and those in which it hides an item of the same name.
@@ -74,25 +74,29 @@ fn where_from(hit: &Hit) -> String {
 }
 
 /// One word for people.
-fn word(hit: &Hit, judged: &Result<(), Problem>) -> &'static str {
+fn word(hit: &Hit, judged: &Result<(), IntegrityProblem>) -> &'static str {
     match judged {
-        Err(Problem::Line(SignatureError::Unsigned)) if hit.problem.is_some() => "unreadable",
+        Err(IntegrityProblem::Line(SignatureError::Unsigned)) if hit.problem.is_some() => {
+            "unreadable"
+        }
         Ok(()) => "verified",
-        Err(Problem::Line(SignatureError::Unsigned) | Problem::NoManifest(_)) => "unsigned",
-        Err(Problem::Line(_) | Problem::Manifest(_)) => "malformed",
-        Err(Problem::Changed { .. } | Problem::Files(_)) => "changed",
-        Err(Problem::Untrusted { .. }) => "untrusted",
-        Err(Problem::Revoked(_)) => "revoked",
-        Err(Problem::BadSignature { .. }) => "forged",
-        Err(Problem::Moved { .. }) => "moved",
-        Err(Problem::Unbound) => "unbound",
+        Err(IntegrityProblem::Line(SignatureError::Unsigned) | IntegrityProblem::NoManifest(_)) => {
+            "unsigned"
+        }
+        Err(IntegrityProblem::Line(_) | IntegrityProblem::Manifest(_)) => "malformed",
+        Err(IntegrityProblem::Changed { .. } | IntegrityProblem::Files(_)) => "changed",
+        Err(IntegrityProblem::Untrusted { .. }) => "untrusted",
+        Err(IntegrityProblem::Revoked(_)) => "revoked",
+        Err(IntegrityProblem::BadSignature { .. }) => "forged",
+        Err(IntegrityProblem::Moved { .. }) => "moved",
+        Err(IntegrityProblem::Unbound) => "unbound",
     }
 }
 
 struct Found {
     answer: SearchResults,
     /// For each hit.
-    judged: Vec<Result<(), Problem>>,
+    judged: Vec<Result<(), IntegrityProblem>>,
 }
 
 impl Report for Found {
@@ -121,7 +125,11 @@ impl Report for Found {
         for (hit, judged) in hits.iter().zip(&self.judged) {
             let style = match judged {
                 Ok(()) => GOOD,
-                Err(Problem::Line(_) | Problem::Untrusted { .. } | Problem::Unbound) => WARN,
+                Err(
+                    IntegrityProblem::Line(_)
+                    | IntegrityProblem::Untrusted { .. }
+                    | IntegrityProblem::Unbound,
+                ) => WARN,
                 Err(_) => BAD,
             };
             table.row([
@@ -156,7 +164,7 @@ fn about(hit: &Hit) -> Cell {
     )
 }
 
-fn described(hit: &Hit, judged: &Result<(), Problem>) -> Value {
+fn described(hit: &Hit, judged: &Result<(), IntegrityProblem>) -> Value {
     let twins: Vec<_> = hit
         .duplicates
         .iter()

@@ -7,7 +7,7 @@ use lillux::keys::SigningKey;
 use lillux::{Hash, shell_word};
 use rye_executor::{ExecuteError, dependency_scopes};
 use rye_items::space::Root;
-use rye_items::{Found, ItemKind, Library, MANIFEST, Scope, SignError, SignOutcome, Space};
+use rye_items::{ItemFile, ItemKind, Library, MANIFEST, Scope, SignError, SignOutcome, Space};
 use serde_json::{Map, json};
 
 use crate::cli::args::SignArgs;
@@ -41,10 +41,10 @@ pub(crate) struct Unsigned {
 /// What would be signed. What cannot be is not among it; signing tells why.
 pub(crate) fn unsigned(args: &SignArgs, context: &Context) -> Result<Vec<Unsigned>, Failure> {
     let library = context.library()?;
-    let key = context.own_keys()?.signing()?;
+    let key = context.own_keys()?.load_signing_key()?;
     let targets = Targets::named(&library, &args.targets, within(args, &library));
     let items = targets.items.into_iter().filter_map(|(_, found)| {
-        let content = library.unsigned(&found, &key).ok()??;
+        let content = library.unsigned_content(&found, &key).ok()??;
         Some(Unsigned {
             item: found.reference.to_string(),
             path: found.path(),
@@ -61,9 +61,9 @@ fn within(args: &SignArgs, library: &Library) -> impl Fn(Space) -> bool {
 
 fn sign(args: &SignArgs, context: &Context, shown: Option<&BTreeMap<PathBuf, Hash>>) -> Outcome {
     let library = context.library()?;
-    let key = context.own_keys()?.signing()?;
+    let key = context.own_keys()?.load_signing_key()?;
     let fingerprint = key.public().fingerprint();
-    if library.trust().standing(fingerprint).is_err() {
+    if library.trust().key_status(fingerprint).is_err() {
         let text = format!("your key {fingerprint} is not trusted: what it signs will not verify");
         context.printer.warn(&text, Some("rye doctor"));
     }
@@ -111,15 +111,17 @@ fn sign(args: &SignArgs, context: &Context, shown: Option<&BTreeMap<PathBuf, Has
     let progress = Progress::new(context.printer, "signing", items.len());
     let provenance = args.provenance.as_deref();
     let outcomes = match shown {
-        None => library.sign_many(&items, &key, provenance, &|done| progress.reach(done)),
+        None => library.sign_batch(&items, &key, provenance, &|done| progress.reach(done)),
         Some(shown) => {
             let items = items.iter();
             items
                 .map(|found| match shown.get(&found.path()) {
-                    Some(hash) => library.sign_shown(found, &key, *hash),
+                    Some(hash) => library.sign_approved(found, &key, *hash),
                     // Nothing was to be signed then.
-                    None if library.unsigned(found, &key)?.is_none() => Ok(SignOutcome::Unchanged),
-                    None => Err(SignError::NotShown(found.path())),
+                    None if library.unsigned_content(found, &key)?.is_none() => {
+                        Ok(SignOutcome::Unchanged)
+                    }
+                    None => Err(SignError::ChangedSinceApproval(found.path())),
                 })
                 .collect()
         }
@@ -151,8 +153,8 @@ fn sign(args: &SignArgs, context: &Context, shown: Option<&BTreeMap<PathBuf, Has
 }
 
 /// Refuses a tool whose program would contain a parameter.
-fn check(library: &Library, found: &Found<'_>, key: &SigningKey) -> Result<(), ExecuteError> {
-    match library.unsigned(found, key) {
+fn check(library: &Library, found: &ItemFile<'_>, key: &SigningKey) -> Result<(), ExecuteError> {
+    match library.unsigned_content(found, key) {
         Ok(Some(content)) => rye_executor::check_before_signing(library, found, &content),
         // There is nothing to sign, or signing says why it cannot be signed.
         _ => Ok(()),
@@ -162,14 +164,14 @@ fn check(library: &Library, found: &Found<'_>, key: &SigningKey) -> Result<(), E
 /// Signs what the tools among some items can load, each directory once.
 fn manifests(
     library: &Library,
-    items: &[&Found<'_>],
+    items: &[&ItemFile<'_>],
     key: &SigningKey,
     context: &Context,
 ) -> Vec<Row> {
     let mut scopes: Vec<(&Root, Scope)> = Vec::new();
     let tools = items
         .iter()
-        .filter(|found| found.reference.kind == ItemKind::Tool && found.root.as_folder().is_some());
+        .filter(|found| found.reference.kind == ItemKind::Tool && found.root.as_dir().is_some());
     for found in tools {
         match dependency_scopes(library, found, context.settings.project()) {
             Ok(all) => scopes.extend(all.into_iter().map(|scope| (found.root, scope))),
@@ -185,13 +187,13 @@ fn manifests(
     let mut seen: Vec<(PathBuf, Scope)> = Vec::new();
     let mut rows = Vec::new();
     for (root, scope) in scopes {
-        let path = root.path_of(&scope.folder);
+        let path = root.path_to(&scope.dir);
         if seen.contains(&(path.clone(), scope.clone())) {
             continue;
         }
         rows.push(match library.sign_manifest(root, &scope, key, None) {
-            Ok(outcome) => manifest_row(scope.folder.clone(), &path.join(MANIFEST), outcome),
-            Err(error) => Row::failed(scope.folder.clone(), error.into()),
+            Ok(outcome) => manifest_row(scope.dir.clone(), &path.join(MANIFEST), outcome),
+            Err(error) => Row::failed(scope.dir.clone(), error.into()),
         });
         seen.push((path, scope));
     }
@@ -224,13 +226,13 @@ fn copy_command(path: &Path, context: &Context) -> String {
 
 /// The project's space, or the user's where there is none.
 fn own_space(library: &Library) -> Space {
-    match library.spaces().of(Space::Project).next() {
+    match library.spaces().roots_in(Space::Project).next() {
         Some(_) => Space::Project,
         None => Space::User,
     }
 }
 
-fn row(found: &Found<'_>, outcome: Result<SignOutcome, SignError>) -> Row {
+fn row(found: &ItemFile<'_>, outcome: Result<SignOutcome, SignError>) -> Row {
     let path = found.path().display().to_string();
     let item = found.reference.to_string();
     let mut fields = Map::new();

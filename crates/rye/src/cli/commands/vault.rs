@@ -9,7 +9,7 @@ use base64ct::{Base64, Encoding as _};
 use lillux::envelope::Secret;
 use rye_engine::credential::Owner;
 use rye_items::Space;
-use rye_items::vault::{Opened, Sealed, SecretName, Vault, VaultError};
+use rye_items::vault::{OpenedSecret, SecretInfo, SecretName, Vault, VaultError};
 use serde::Serialize;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
@@ -55,7 +55,7 @@ fn typed(name: &SecretName) -> Result<Secret, Failure> {
     })
 }
 
-struct Set(Sealed);
+struct Set(SecretInfo);
 
 impl Report for Set {
     fn json(&self) -> Value {
@@ -63,7 +63,7 @@ impl Report for Set {
     }
 
     fn show(&self, page: &mut Page) {
-        let Sealed { name, space, .. } = &self.0;
+        let SecretInfo { name, space, .. } = &self.0;
         page.line(format_args!(
             "sealed {} in the {space} space",
             paint(BOLD, name)
@@ -94,7 +94,7 @@ fn get(args: &GetArgs, vault: &Vault, printer: Printer) -> Outcome {
 }
 
 /// The JSON of an opened secret, in memory that is zeroed.
-fn document(opened: &Opened) -> Result<Zeroizing<String>, Failure> {
+fn document(opened: &OpenedSecret) -> Result<Zeroizing<String>, Failure> {
     #[derive(Serialize)]
     struct Document<'a> {
         status: &'static str,
@@ -147,7 +147,7 @@ fn list(args: &ListArgs, vault: &Vault, context: &Context) -> Outcome {
 
 #[derive(Default)]
 struct List {
-    sealed: Vec<Sealed>,
+    sealed: Vec<SecretInfo>,
     /// Of sessions, of the user and of organisations.
     credentials: Vec<(Owner, String)>,
     faulty: Vec<Failure>,
@@ -224,7 +224,7 @@ impl Report for Removed {
     }
 }
 
-fn described(sealed: &Sealed) -> Value {
+fn described(sealed: &SecretInfo) -> Value {
     json!({
         "name": sealed.name.as_str(),
         "space": sealed.space,

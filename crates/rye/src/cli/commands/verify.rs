@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use lillux::shell_word;
 use rye_executor::dependency_scopes;
 use rye_items::trust::{Trust, TrustedKey};
-use rye_items::{Coverage, Found, Good, ItemError, ItemKind, Library, Owner, Scope, Space};
+use rye_items::{
+    Coverage, ItemError, ItemFile, ItemKind, Library, Owner, Scope, Space, VerifiedSignature,
+};
 use serde_json::{Map, Value, json};
 
 use crate::cli::args::VerifyArgs;
@@ -30,11 +32,11 @@ pub(crate) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
         .collect();
     let trust = library.trust();
     let outside = targets.outside.iter();
-    rows.extend(outside.map(|path| verify_outside(&library, path, &trust)));
+    rows.extend(outside.map(|path| verify_external_file(&library, path, &trust)));
     let progress = Progress::new(context.printer, "verifying", targets.items.len());
     let tools = targets.items.iter().map(|(_, found)| found.clone());
     let tools: Vec<_> = tools.collect();
-    let checked = library.verify_many(targets.items, &|done| progress.reach(done));
+    let checked = library.verify_batch(targets.items, &|done| progress.reach(done));
     drop(progress);
     rows.extend(manifests(&library, &tools, &trust, context));
     rows.extend(
@@ -53,7 +55,7 @@ pub(crate) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
 /// Verifies what tools can load, and tells of what does not verify.
 fn manifests(
     library: &Library,
-    items: &[Found<'_>],
+    items: &[ItemFile<'_>],
     trust: &Trust<'_>,
     context: &Context,
 ) -> Vec<Row> {
@@ -61,12 +63,12 @@ fn manifests(
     let mut seen: Vec<(PathBuf, Scope)> = Vec::new();
     let tools = items
         .iter()
-        .filter(|found| found.reference.kind == ItemKind::Tool && found.root.as_folder().is_some());
+        .filter(|found| found.reference.kind == ItemKind::Tool && found.root.as_dir().is_some());
     for found in tools {
         // A tool that cannot be run, or does not verify itself, has a row of its own.
         let scopes = dependency_scopes(library, found, context.settings.project());
         for scope in scopes.unwrap_or_default() {
-            let path = found.root.path_of(&scope.folder);
+            let path = found.root.path_to(&scope.dir);
             if seen.contains(&(path.clone(), scope.clone())) {
                 continue;
             }
@@ -81,7 +83,7 @@ fn manifests(
                 file: None,
             };
             if let Err(error) = library.verify_dependencies(found.root, &scope, owner, trust) {
-                rows.push(Row::failed(scope.folder.clone(), error.into()));
+                rows.push(Row::failed(scope.dir.clone(), error.into()));
             }
             seen.push((path, scope));
         }
@@ -98,7 +100,7 @@ pub(super) fn all(library: &Library, within: impl Fn(Space) -> bool) -> Targets<
     targets
 }
 
-fn row(found: &Found<'_>, outcome: Result<Good, ItemError>) -> Row {
+fn row(found: &ItemFile<'_>, outcome: Result<VerifiedSignature, ItemError>) -> Row {
     let item = found.reference.to_string();
     let mut fields = Map::new();
     fields.insert("space".into(), json!(found.root.space()));
@@ -118,11 +120,11 @@ fn row(found: &Found<'_>, outcome: Result<Good, ItemError>) -> Row {
     }
 }
 
-fn verify_outside(library: &Library, path: &Path, trust: &Trust<'_>) -> Row {
+fn verify_external_file(library: &Library, path: &Path, trust: &Trust<'_>) -> Row {
     let item = path.display().to_string();
     let mut fields = Map::new();
     fields.insert("path".into(), item.as_str().into());
-    match library.verify_outside(path, trust) {
+    match library.verify_external_file(path, trust) {
         Ok(signed) => {
             let hash = signed.line.hash.to_string();
             verified(item, fields, signed.coverage, &hash, &signed.key)

@@ -2,7 +2,7 @@
 
 use lillux::{quoted, visible_line};
 use rye_items::signature::ITEM;
-use rye_items::verify::{self, Form};
+use rye_items::verify::{self, SignatureFormat};
 use rye_items::{Acceptance, IntegrityError, Library, Space};
 use serde_json::{Map, json};
 
@@ -19,7 +19,7 @@ const FOLDER: &str = "config/agent";
 pub(super) fn run(args: &AcceptArgs, context: &Context) -> Outcome {
     let library = context.library()?;
     let mut rows = Vec::new();
-    for root in library.spaces().of(Space::Project) {
+    for root in library.spaces().roots_in(Space::Project) {
         for entry in root.walk(FOLDER) {
             let relative = entry?.path;
             if Acceptance::is_needed(root, &relative) {
@@ -43,14 +43,14 @@ fn accept(
     context: &Context,
 ) -> Result<Row, Failure> {
     let trust = library.trust();
-    let root = library.spaces().of(Space::Project).next();
+    let root = library.spaces().roots_in(Space::Project).next();
     let raw = root.map(|root| root.read(relative)).transpose()?.flatten();
     let (Some(root), Some(raw)) = (root, raw) else {
         let failure = Failure::failed("not_found", format!("there is no {relative}"));
         return Ok(Row::failed(relative, failure));
     };
-    let path = root.path_of(relative);
-    let signed = match verify::check(&raw.bytes, &Form::config(ITEM, relative), &trust) {
+    let path = root.path_to(relative);
+    let signed = match verify::check(&raw.bytes, &SignatureFormat::config(ITEM, relative), &trust) {
         Ok(signed) => signed,
         Err(problem) => {
             let item = path.display().to_string();
@@ -94,6 +94,6 @@ fn accept(
         )?;
     }
     let keys = context.own_keys()?;
-    acceptance.record(&keys, &keys.signing()?)?;
+    acceptance.record(&keys, &keys.load_signing_key()?)?;
     Ok(row("accepted"))
 }

@@ -2,7 +2,7 @@
 
 use rye_host::ApprovalsError;
 use rye_items::Library;
-use rye_items::trust::Ignored;
+use rye_items::trust::IgnoredFile;
 
 use super::Health;
 use crate::cli::context::hint_of;
@@ -16,11 +16,11 @@ pub(super) fn check(library: &Library, health: &mut Health) {
     tell("commands", commands, health);
 }
 
-fn tell(name: &'static str, read: Result<Vec<Ignored>, ApprovalsError>, health: &mut Health) {
+fn tell(name: &'static str, read: Result<Vec<IgnoredFile>, ApprovalsError>, health: &mut Health) {
     match read {
         Ok(all) => {
             for ignored in all {
-                let about = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
+                let about = format!("{} is ignored: {}", ignored.path.display(), ignored.reason);
                 health.warn(name, about, hint_of(&ignored));
             }
         }

@@ -4,7 +4,7 @@ use lillux::envelope::OpeningKey;
 use lillux::keys::{KeyError, PairFiles};
 use lillux::shell_word;
 use rye_items::Library;
-use rye_items::trust::Distrust;
+use rye_items::trust::DistrustReason;
 
 use super::Health;
 use crate::cli::context::Context;
@@ -34,7 +34,9 @@ pub(super) fn check(context: &Context, library: Option<&Library>, health: &mut H
 }
 
 fn signing_key(context: &Context, library: Option<&Library>, health: &mut Health) {
-    let key = context.own_keys().and_then(|keys| Ok(keys.signing()?));
+    let key = context
+        .own_keys()
+        .and_then(|keys| Ok(keys.load_signing_key()?));
     let key = match key {
         Ok(key) => key,
         Err(failure) => return health.broken("signing key", failure),
@@ -44,13 +46,13 @@ fn signing_key(context: &Context, library: Option<&Library>, health: &mut Health
     let Some(library) = library else {
         return;
     };
-    match library.trust().standing(fingerprint) {
+    match library.trust().key_status(fingerprint) {
         Ok(trusted) => health.good("own trust", format!("by {}", trusted.path.display())),
-        Err(Distrust::Revoked(revocation)) => {
+        Err(DistrustReason::Revoked(revocation)) => {
             let fix = "rye keys generate --force".to_owned();
             health.fail("own trust", revocation.to_string(), fix);
         }
-        Err(Distrust::Unknown { .. }) => {
+        Err(DistrustReason::Unknown { .. }) => {
             let about = format!("{fingerprint} is not trusted, so what you sign does not run");
             health.fail("own trust", about, "rye init".to_owned());
         }
@@ -64,15 +66,15 @@ fn trust_files(library: &Library, health: &mut Health) {
     for (_, standing) in trust.list() {
         match standing {
             Ok(_) => counted += 1,
-            Err(Distrust::Revoked(_)) => revoked += 1,
-            Err(Distrust::Unknown { ignored: files }) => ignored.extend(files),
+            Err(DistrustReason::Revoked(_)) => revoked += 1,
+            Err(DistrustReason::Unknown { ignored: files }) => ignored.extend(files),
         }
     }
     let keys = format!("trusted keys: {counted}, revoked: {revoked}");
     health.good("trust files", keys);
     for file in ignored {
         let fix = format!("rye keys trust {}", shell_word(&file.path));
-        let about = format!("{} is ignored: {}", file.path.display(), file.why);
+        let about = format!("{} is ignored: {}", file.path.display(), file.reason);
         health.warn("trust files", about, fix);
     }
 }

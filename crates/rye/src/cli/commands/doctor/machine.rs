@@ -43,7 +43,7 @@ fn cache(context: &Context, health: &mut Health) {
             "export RYE_CACHE_DIR=/some/folder".to_owned(),
         );
     };
-    if !rye_items::is_own_folder(folder) {
+    if !rye_items::is_owner_only_dir(folder) {
         let about = format!(
             "{} is not used: others can write to it, and what is in it is believed",
             folder.display()

@@ -56,7 +56,7 @@ impl Source {
 
     /// Whether it says that it is one. What is broken may be.
     fn is_graph(&self) -> bool {
-        let tree = metadata::tree(&self.text);
+        let tree = metadata::parse_yaml(&self.text);
         let says_so = |tree: Node| {
             let said = tree.get("tool_type").map(|it| &it.data);
             matches!(said, Some(Data::Text(kind)) if kind == "graph")

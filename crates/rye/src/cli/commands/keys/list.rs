@@ -1,7 +1,7 @@
 //! `rye keys list`
 
 use lillux::keys::Fingerprint;
-use rye_items::trust::{Distrust, Standing};
+use rye_items::trust::{DistrustReason, KeyStatus};
 use serde_json::{Value, json};
 
 use crate::cli::context::Context;
@@ -11,7 +11,10 @@ use crate::cli::table::{Cell, Table};
 
 pub(super) fn run(context: &Context) -> Outcome {
     let library = context.library()?;
-    let own = context.own_keys().ok().and_then(|keys| keys.signing().ok());
+    let own = context
+        .own_keys()
+        .ok()
+        .and_then(|keys| keys.load_signing_key().ok());
     let own = own.map(|key| key.public().fingerprint());
     let trust = library.trust();
     let keys = trust.list().into_iter();
@@ -30,7 +33,7 @@ struct Row {
     why: String,
 }
 
-fn row(fingerprint: Fingerprint, standing: &Standing, own: Option<Fingerprint>) -> Row {
+fn row(fingerprint: Fingerprint, standing: &KeyStatus, own: Option<Fingerprint>) -> Row {
     let own = own == Some(fingerprint);
     match standing {
         Ok(key) => Row {
@@ -46,7 +49,7 @@ fn row(fingerprint: Fingerprint, standing: &Standing, own: Option<Fingerprint>) 
                 format!("by {}", key.vouched_by)
             },
         },
-        Err(Distrust::Revoked(revocation)) => Row {
+        Err(DistrustReason::Revoked(revocation)) => Row {
             fingerprint,
             state: "revoked",
             own,
@@ -55,7 +58,7 @@ fn row(fingerprint: Fingerprint, standing: &Standing, own: Option<Fingerprint>) 
             path: revocation.path.display().to_string(),
             why: revocation.to_string(),
         },
-        Err(Distrust::Unknown { ignored }) => Row {
+        Err(DistrustReason::Unknown { ignored }) => Row {
             fingerprint,
             state: "ignored",
             own,
@@ -67,7 +70,7 @@ fn row(fingerprint: Fingerprint, standing: &Standing, own: Option<Fingerprint>) 
                 .unwrap_or_default(),
             why: ignored
                 .first()
-                .map(|file| file.why.clone())
+                .map(|file| file.reason.clone())
                 .unwrap_or_default(),
         },
     }

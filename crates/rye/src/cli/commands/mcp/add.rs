@@ -24,8 +24,8 @@ pub(crate) fn run(args: &AddArgs, context: &Context, keeper: &mut Keeper) -> Out
     let key = items::key(context)?;
     let root = items::root(&library, args.space.into())?;
     let file = items::server_file(name);
-    if !args.force && root.look(&file)?.is_some() {
-        return Err(exists(name, root.path_of(&file)));
+    if !args.force && root.stat(&file)?.is_some() {
+        return Err(exists(name, root.path_to(&file)));
     }
     let mut config = ServerConfig::new(transport(args));
     // What could never be used is not written down.

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &ImportArgs, context: &Context) -> Outcome {
             .and_then(|config| {
                 let name: ServerName = name.parse().map_err(Failure::usage)?;
                 let file = items::server_file(name.as_str());
-                if !args.force && root.look(&file)?.is_some() {
+                if !args.force && root.stat(&file)?.is_some() {
                     let hint = format!("rye mcp import --force {}", args.file.display());
                     return Err(Failure::failed("exists", "there is one of that name").hint(hint));
                 }

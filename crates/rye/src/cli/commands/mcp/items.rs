@@ -6,7 +6,7 @@ use lillux::durable::{self, Existing};
 use lillux::keys::SigningKey;
 use rye_items::space::Root;
 use rye_items::vault::Vault;
-use rye_items::{Found, Item, ItemKind, Library, PathItem, Space, SpaceError, Verified};
+use rye_items::{Item, ItemFile, ItemKind, Library, PathItem, Space, SpaceError, Verified};
 use rye_mcp::client::discovery::{accepted_definition, accepted_pin, server_id};
 use rye_mcp::client::{ClientError, Pin, Pool, ServerConfig, ServerSpec, item_yaml};
 use serde_json::{Map, Value, json};
@@ -81,15 +81,15 @@ pub(super) fn with_pool<T>(
 
 /// The key that signs.
 pub(super) fn key(context: &Context) -> Result<SigningKey, Failure> {
-    Ok(context.own_keys()?.signing()?)
+    Ok(context.own_keys()?.load_signing_key()?)
 }
 
 /// The root of a space that can be written to. Where the project is the user's own
 /// folder, its space is the user's.
 pub(super) fn root(library: &Library, space: Space) -> Result<&Root, Failure> {
     let spaces = library.spaces();
-    let root = spaces.of(space).next().or_else(|| match space {
-        Space::Project => spaces.of(Space::User).next(),
+    let root = spaces.roots_in(space).next().or_else(|| match space {
+        Space::Project => spaces.roots_in(Space::User).next(),
         _ => None,
     });
     root.ok_or_else(|| {
@@ -125,29 +125,29 @@ pub(super) fn write(
     key: &SigningKey,
 ) -> Result<PathBuf, Failure> {
     let (above, name) = relative.rsplit_once('/').unwrap_or(("", relative));
-    let folder = root.path_of(above);
+    let folder = root.path_to(above);
     durable::create_folder(&folder, 0o755)?;
     // By no link that leads out of the space.
     let real = root.real_path(above)?;
-    let real = real.ok_or(SpaceError::NotAFolder(folder))?;
+    let real = real.ok_or(SpaceError::NotADirectory(folder))?;
     let path = real.join(name);
     durable::write(&path, text.as_bytes(), 0o644, existing)?;
-    for found in at(library, &root.path_of(relative))? {
+    for found in at(library, &root.path_to(relative))? {
         library.sign(&found, key, None)?;
     }
-    Ok(root.path_of(relative))
+    Ok(root.path_to(relative))
 }
 
-fn at<'l>(library: &'l Library, path: &Path) -> Result<Vec<Found<'l>>, Failure> {
-    Ok(match library.at_path(path)?.0 {
+fn at<'l>(library: &'l Library, path: &Path) -> Result<Vec<ItemFile<'l>>, Failure> {
+    Ok(match library.items_at_path(path)?.0 {
         PathItem::Items(items) => items.into_iter().map(|(_, found)| found).collect(),
-        PathItem::Outside(_) => Vec::new(),
+        PathItem::External(_) => Vec::new(),
     })
 }
 
 /// An item of a server's tool.
 pub(super) struct ToolItem<'l> {
-    pub(super) found: Found<'l>,
+    pub(super) found: ItemFile<'l>,
     /// The tool's name at the server.
     pub(super) tool: String,
     pub(super) pin: Pin,

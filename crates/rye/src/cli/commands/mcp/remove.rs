@@ -24,7 +24,7 @@ pub(crate) fn run(args: &RemoveArgs, context: &Context) -> Outcome {
     };
     let file = items::server_file(name);
     for space in spaces {
-        let Some(root) = library.spaces().of(space).next() else {
+        let Some(root) = library.spaces().roots_in(space).next() else {
             continue;
         };
         // Also one that does not verify can be removed.
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &RemoveArgs, context: &Context) -> Outcome {
             fs::remove_file(path).at("remove", path)?;
         }
         // What somebody else put there stays, and the folder with it.
-        let _ = fs::remove_dir(root.path_of(&format!("tools/mcp/{name}")));
+        let _ = fs::remove_dir(root.path_to(&format!("tools/mcp/{name}")));
         return Ok(Box::new(Removed {
             name: name.to_owned(),
             space,

@@ -82,7 +82,7 @@ fn altered(error: StoreError) -> Failure {
 /// The key of a fingerprint, if it is trusted.
 pub(super) fn trusted(trust: &Trust<'_>, name: &str) -> Option<PublicKey> {
     let fingerprint: Fingerprint = name.parse().ok()?;
-    Some(trust.standing(fingerprint).ok()?.key.clone())
+    Some(trust.key_status(fingerprint).ok()?.key.clone())
 }
 
 fn from_file(path: &Path, key: &impl Fn(&str) -> Option<PublicKey>) -> Result<Checked, Failure> {

@@ -9,7 +9,7 @@ use super::Parser;
 
 /// A name in the file, and the keys that lead into its value: `CONFIG.risk_level`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::metadata) struct Place {
+pub(in crate::metadata) struct FieldSource {
     pub(in crate::metadata) name: String,
     pub(in crate::metadata) path: Vec<String>,
 }
@@ -17,7 +17,7 @@ pub(in crate::metadata) struct Place {
 /// The places of each field, in the order in which they are tried.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Fields", into = "Fields")]
-pub(in crate::metadata) struct Places {
+pub(in crate::metadata) struct FieldSources {
     fields: Fields,
     /// All names, so that a parser need not look at others.
     names: BTreeSet<String>,
@@ -25,9 +25,9 @@ pub(in crate::metadata) struct Places {
     direct: BTreeSet<String>,
 }
 
-type Fields = BTreeMap<String, Vec<Place>>;
+type Fields = BTreeMap<String, Vec<FieldSource>>;
 
-impl From<Fields> for Places {
+impl From<Fields> for FieldSources {
     fn from(fields: Fields) -> Self {
         let all = || fields.values().flatten();
         let names = all().map(|place| place.name.clone()).collect();
@@ -43,13 +43,13 @@ impl From<Fields> for Places {
     }
 }
 
-impl From<Places> for Fields {
-    fn from(places: Places) -> Self {
+impl From<FieldSources> for Fields {
+    fn from(places: FieldSources) -> Self {
         places.fields
     }
 }
 
-impl Places {
+impl FieldSources {
     const NOWHERE: Self = Self {
         fields: BTreeMap::new(),
         names: BTreeSet::new(),
@@ -63,7 +63,7 @@ impl Places {
     }
 
     /// Each field with its places.
-    pub(in crate::metadata) fn fields(&self) -> impl Iterator<Item = (&str, &[Place])> {
+    pub(in crate::metadata) fn fields(&self) -> impl Iterator<Item = (&str, &[FieldSource])> {
         self.fields
             .iter()
             .map(|(field, places)| (field.as_str(), places.as_slice()))
@@ -83,20 +83,20 @@ impl Places {
 /// The places for each parser. As JSON they are left as they are until somebody
 /// asks: a call whose files were all read before does not.
 #[derive(Debug, Clone, Default)]
-pub(super) struct AllPlaces {
+pub(super) struct LazyFieldSources {
     json: Box<[u8]>,
-    read: OnceLock<BTreeMap<Parser, Places>>,
+    read: OnceLock<BTreeMap<Parser, FieldSources>>,
 }
 
-impl PartialEq for AllPlaces {
+impl PartialEq for LazyFieldSources {
     fn eq(&self, other: &Self) -> bool {
         self.read() == other.read()
     }
 }
 
-impl Eq for AllPlaces {}
+impl Eq for LazyFieldSources {}
 
-impl AllPlaces {
+impl LazyFieldSources {
     pub(super) fn from_json(json: &[u8]) -> Self {
         Self {
             json: json.into(),
@@ -104,17 +104,17 @@ impl AllPlaces {
         }
     }
 
-    pub(super) fn read(&self) -> &BTreeMap<Parser, Places> {
+    pub(super) fn read(&self) -> &BTreeMap<Parser, FieldSources> {
         self.read
             .get_or_init(|| serde_json::from_slice(&self.json).unwrap_or_default())
     }
 
-    pub(super) fn of(&self, parser: Parser) -> &Places {
-        static NOWHERE: Places = Places::NOWHERE;
+    pub(super) fn of(&self, parser: Parser) -> &FieldSources {
+        static NOWHERE: FieldSources = FieldSources::NOWHERE;
         self.read().get(&parser).unwrap_or(&NOWHERE)
     }
 
-    pub(super) fn insert(&mut self, parser: Parser, places: Places) {
+    pub(super) fn insert(&mut self, parser: Parser, places: FieldSources) {
         self.change(|all| {
             all.insert(parser, places);
         });
@@ -128,7 +128,7 @@ impl AllPlaces {
         });
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut BTreeMap<Parser, Places>)) {
+    fn change(&mut self, change: impl FnOnce(&mut BTreeMap<Parser, FieldSources>)) {
         self.read();
         if let Some(all) = self.read.get_mut() {
             change(all);

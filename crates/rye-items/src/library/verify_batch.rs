@@ -7,16 +7,16 @@ use std::thread;
 use lillux::Hash;
 
 use super::{ItemError, Library, integrity_error, read};
-use crate::integrity::Problem;
+use crate::integrity::IntegrityProblem;
 use crate::item::Coverage;
-use crate::lookup::Found;
+use crate::lookup::ItemFile;
 use crate::space::Entry;
 use crate::trust::{Trust, TrustedKey};
-use crate::verify::{self, Seen, Tick, VerifiedCache};
+use crate::verify::{self, CachedVerification, CoarseInstant, VerificationCache};
 
 /// A file whose signature holds.
 #[derive(Debug, Clone)]
-pub struct Good {
+pub struct VerifiedSignature {
     /// The hash of the covered bytes.
     pub hash: Hash,
     /// The key that signed.
@@ -26,7 +26,7 @@ pub struct Good {
 }
 
 /// A file and what was found out about it.
-pub type Checked<'a> = (Found<'a>, Result<Good, ItemError>);
+pub type FileVerification<'a> = (ItemFile<'a>, Result<VerifiedSignature, ItemError>);
 
 /// Below this, opening the cache costs more than it saves.
 const WORTH_A_CACHE: usize = 32;
@@ -37,14 +37,14 @@ impl Library {
     /// Verifies files, in parallel. A file that is in the state in which it was
     /// verified before is not read again: only its key is looked at anew.
     /// `progress` is called now and then with the number of those done.
-    pub fn verify_many<'a>(
+    pub fn verify_batch<'a>(
         &'a self,
-        files: Vec<(Entry, Found<'a>)>,
+        files: Vec<(Entry, ItemFile<'a>)>,
         progress: &(dyn Fn(usize) + Sync),
-    ) -> Vec<Checked<'a>> {
+    ) -> Vec<FileVerification<'a>> {
         let trust = &self.trust();
         let worth_it = files.len() >= WORTH_A_CACHE;
-        let cache = VerifiedCache::open(self.derived.cache().filter(|_| worth_it));
+        let cache = VerificationCache::open(self.parse_cache.cache().filter(|_| worth_it));
         let outcomes = parallel(&files, progress, |(entry, found)| {
             self.verify_one(entry, found, trust, &cache)
         });
@@ -59,18 +59,18 @@ impl Library {
     fn verify_one(
         &self,
         entry: &Entry,
-        found: &Found<'_>,
+        found: &ItemFile<'_>,
         trust: &Trust<'_>,
-        cache: &VerifiedCache,
-    ) -> Result<Good, ItemError> {
-        let form = self.form_of(found);
-        let tick = Tick::now();
+        cache: &VerificationCache,
+    ) -> Result<VerifiedSignature, ItemError> {
+        let format = self.format_of(found);
+        let tick = CoarseInstant::now();
         if let Some(state) = entry.identity
-            && let Some(seen) = cache.get(&state, &form)
-            && let Ok(signer) = trust.standing(seen.fingerprint())
-            && Seen::key_hash(&signer.key) == seen.key
+            && let Some(seen) = cache.get(&state, &format)
+            && let Ok(signer) = trust.key_status(seen.fingerprint())
+            && CachedVerification::key_hash(&signer.key) == seen.key
         {
-            return Ok(Good {
+            return Ok(VerifiedSignature {
                 hash: seen.hash,
                 signer,
                 coverage: seen.coverage,
@@ -80,20 +80,21 @@ impl Library {
             .is_open()
             .then(|| found.root.settled_state(&found.relative));
         let raw = read(found)?;
-        let signed = verify::check(&raw.bytes, &form, trust).map_err(|problem: Problem| {
-            ItemError::Integrity(Box::new(integrity_error(found, problem, &raw.bytes)))
-        })?;
+        let signed =
+            verify::check(&raw.bytes, &format, trust).map_err(|problem: IntegrityProblem| {
+                ItemError::Integrity(Box::new(integrity_error(found, problem, &raw.bytes)))
+            })?;
         if let Some(identity) = raw.identity
             && settled.flatten() == Some(identity)
         {
-            let seen = Seen {
+            let seen = CachedVerification {
                 hash: signed.line.hash,
-                key: Seen::key_hash(&signed.key.key),
+                key: CachedVerification::key_hash(&signed.key.key),
                 coverage: signed.coverage,
             };
-            cache.put(&identity, &form, tick, &seen);
+            cache.put(&identity, &format, tick, &seen);
         }
-        Ok(Good {
+        Ok(VerifiedSignature {
             hash: signed.line.hash,
             signer: signed.key,
             coverage: signed.coverage,

@@ -18,7 +18,7 @@ impl Position {
     pub const START: Self = Self { line: 1, column: 1 };
 
     /// The place of a byte. One beyond the end is the end.
-    pub fn of(text: &[u8], offset: usize) -> Self {
+    pub fn at_offset(text: &[u8], offset: usize) -> Self {
         let before = &text[..offset.min(text.len())];
         let line_start = before
             .iter()
@@ -60,7 +60,7 @@ impl Excerpt {
     const WINDOW: usize = 72;
 
     /// The line of a place in a text.
-    pub fn of(text: &[u8], position: Position) -> Self {
+    pub fn at_position(text: &[u8], position: Position) -> Self {
         let line = usize::try_from(position.line).unwrap_or(usize::MAX);
         let bytes = text.split(|&b| b == b'\n').nth(line.saturating_sub(1));
         let line = String::from_utf8_lossy(bytes.unwrap_or_default());
@@ -80,8 +80,8 @@ impl Excerpt {
     }
 
     /// The line of a byte in a text.
-    pub fn at(text: &[u8], offset: usize) -> Self {
-        Self::of(text, Position::of(text, offset))
+    pub fn at_offset(text: &[u8], offset: usize) -> Self {
+        Self::at_position(text, Position::at_offset(text, offset))
     }
 }
 
@@ -108,30 +108,39 @@ mod tests {
     #[test]
     fn a_place_counts_characters_and_survives_any_bytes() {
         let text = "a\nä = !\n".as_bytes();
-        assert_eq!(Position::of(text, 0), Position::START);
-        assert_eq!(Position::of(text, 7), Position { line: 2, column: 5 });
-        assert_eq!(Position::of(text, 999), Position { line: 3, column: 1 });
-        assert_eq!(Position::of(b"\xff\xfe", 1).column, 2);
+        assert_eq!(Position::at_offset(text, 0), Position::START);
+        assert_eq!(
+            Position::at_offset(text, 7),
+            Position { line: 2, column: 5 }
+        );
+        assert_eq!(
+            Position::at_offset(text, 999),
+            Position { line: 3, column: 1 }
+        );
+        assert_eq!(Position::at_offset(b"\xff\xfe", 1).column, 2);
     }
 
     #[test]
     fn an_excerpt_points_at_its_place() {
         let text = "a\nä = !\n".as_bytes();
-        assert_eq!(Excerpt::at(text, 7).to_string(), "  2 | ä = !\n    |     ^");
+        assert_eq!(
+            Excerpt::at_offset(text, 7).to_string(),
+            "  2 | ä = !\n    |     ^"
+        );
     }
 
     #[test]
     fn a_long_line_is_shown_around_its_place() {
         let mut text = vec![b'x'; 100_000];
         text[50_000] = b'!';
-        let excerpt = Excerpt::at(&text, 50_000);
+        let excerpt = Excerpt::at_offset(&text, 50_000);
         assert_eq!(excerpt.source.len(), Excerpt::WINDOW);
         assert_eq!(&excerpt.source[excerpt.caret..=excerpt.caret], "!");
     }
 
     #[test]
     fn an_excerpt_cannot_move_the_cursor_of_a_terminal() {
-        let excerpt = Excerpt::at(b"a\x1b[2Jb\r\n", 0);
+        let excerpt = Excerpt::at_offset(b"a\x1b[2Jb\r\n", 0);
         assert_eq!(excerpt.source, "a [2Jb");
     }
 }

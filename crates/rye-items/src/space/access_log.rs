@@ -11,8 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{AtFlags, CWD, OFlags, statat};
 use rustix::io::Errno;
 
-use super::folder::{FileIdentity, Folder};
-use crate::verify::Tick;
+use super::confined_dir::{ConfinedDir, FileIdentity};
+use crate::verify::CoarseInstant;
 
 /// More than this is not kept for a later call.
 const MOST_BYTES: usize = 1 << 20;
@@ -29,7 +29,7 @@ pub(super) enum Look {
 
 /// What was looked at so far.
 #[derive(Debug, Default)]
-pub(super) struct Looks(Mutex<Noting>);
+pub(super) struct AccessLog(Mutex<Noting>);
 
 #[derive(Debug, Default)]
 enum Noting {
@@ -41,7 +41,7 @@ enum Noting {
     Done(Vec<(Box<str>, Look)>),
 }
 
-impl Looks {
+impl AccessLog {
     pub(super) fn begin(&self) {
         *self.noting() = Noting::On(Vec::new());
     }
@@ -80,7 +80,7 @@ impl Looks {
     }
 
     /// Notes a state that was looked at after this moment.
-    pub(super) fn note_state(&self, path: &str, state: FileIdentity, tick: Tick) {
+    pub(super) fn note_state(&self, path: &str, state: FileIdentity, tick: CoarseInstant) {
         if tick.is_after(&state) {
             self.note(path, || Look::State(state));
         } else {
@@ -97,10 +97,10 @@ impl Looks {
     }
 }
 
-impl Folder {
+impl ConfinedDir {
     /// Whether the folder is where it was, and everything in it that was looked at is as
     /// it was found.
-    pub(super) fn is_as_noted(&self) -> bool {
+    pub(super) fn is_unchanged(&self) -> bool {
         let there = statat(CWD, &self.path, AtFlags::empty());
         let there = there.ok().map(|stat| (stat.st_dev, stat.st_ino));
         if there.is_none() || self.identity() != there {
@@ -117,7 +117,9 @@ impl Folder {
         let state = || statat(&self.fd, path, AtFlags::empty());
         match look {
             Look::Nothing => matches!(state(), Err(Errno::NOENT | Errno::NOTDIR)),
-            Look::State(noted) => state().is_ok_and(|stat| FileIdentity::of(&stat) == *noted),
+            Look::State(noted) => {
+                state().is_ok_and(|stat| FileIdentity::from_stat(&stat) == *noted)
+            }
             Look::File(noted) => {
                 let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
                 let Ok(file) = self.open_once(path, flags) else {

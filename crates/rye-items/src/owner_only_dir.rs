@@ -10,7 +10,7 @@ use lillux::{At as _, PathError};
 /// Whether a folder for what is derived from files may be used: it is the user's
 /// and only they may write to it, or it is not there yet. What somebody else can
 /// write to would be their word about our items.
-pub fn is_own_folder(folder: &Path) -> bool {
+pub fn is_owner_only_dir(folder: &Path) -> bool {
     match fs::metadata(folder) {
         Ok(there) => {
             let ours = there.uid() == rustix::process::geteuid().as_raw();
@@ -21,14 +21,14 @@ pub fn is_own_folder(folder: &Path) -> bool {
 }
 
 /// Makes a folder, and what is missing above it, for the user alone.
-pub(crate) fn create_own_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn create_owner_only_dir(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Makes a folder as its own, or says that somebody else can write to it.
-pub fn own_folder(folder: &Path) -> Result<(), PathError> {
-    create_own_folder(folder).at("create the folder", folder)?;
-    if is_own_folder(folder) {
+pub fn ensure_owner_only_dir(folder: &Path) -> Result<(), PathError> {
+    create_owner_only_dir(folder).at("create the folder", folder)?;
+    if is_owner_only_dir(folder) {
         return Ok(());
     }
     let theirs = io::Error::new(io::ErrorKind::PermissionDenied, "others can write to it");

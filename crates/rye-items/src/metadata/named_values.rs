@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use super::error::Problem;
-use super::extractors::{Place, Places};
+use super::extractors::{FieldSource, FieldSources};
 use super::node::{Data, Node};
 
 /// Values by the names that the file gives them.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct NamedValues {
     names: BTreeMap<String, Node>,
     /// Whether a name that no field asks for is metadata all the same.
     keep_others: bool,
 }
 
-impl Found {
+impl NamedValues {
     /// For a language in which a file has many names and few are metadata.
     pub(super) fn only_fields() -> Self {
         Self::default()
@@ -49,7 +49,7 @@ impl Found {
     }
 
     /// The fields: for each, the first of its places where there is something.
-    pub(super) fn into_fields(mut self, places: &Places) -> BTreeMap<String, Node> {
+    pub(super) fn into_fields(mut self, places: &FieldSources) -> BTreeMap<String, Node> {
         let mut fields = BTreeMap::new();
         for (field, places) in places.fields() {
             let found = places.iter().find_map(|place| self.at(place));
@@ -67,7 +67,7 @@ impl Found {
         fields
     }
 
-    fn at(&self, place: &Place) -> Option<&Node> {
+    fn at(&self, place: &FieldSource) -> Option<&Node> {
         let mut node = self.names.get(&place.name)?;
         for key in &place.path {
             node = node.get(key)?;

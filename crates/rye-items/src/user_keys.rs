@@ -7,20 +7,20 @@ use lillux::durable::{self, Existing, WriteError};
 use lillux::keys::{Fingerprint, KeyError, PairFiles, PublicKey, SigningKey};
 use lillux::{At as _, PathError};
 
-use crate::comment::Comment;
+use crate::comment::CommentStyle;
 use crate::signature::{self, Binding, REVOCATION, TRUST};
 use crate::trust::{REVOKED, Revocation, TRUSTED, TrustFile};
 
 /// The keys in the user's space.
 #[derive(Debug, Clone)]
-pub struct OwnKeys {
+pub struct UserKeys {
     ai: PathBuf,
 }
 
 /// A key of the user's that cannot be had, or a file about a key that cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OwnKeyError {
+pub enum UserKeyError {
     /// There is no key yet.
     #[error("there is no signing key {}", .0.display())]
     Missing(PathBuf),
@@ -46,7 +46,7 @@ pub enum OwnKeyError {
     },
 }
 
-impl OwnKeyError {
+impl UserKeyError {
     /// The command that helps.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -65,30 +65,30 @@ impl OwnKeyError {
     }
 }
 
-impl OwnKeys {
+impl UserKeys {
     /// In the space of the user whose folder this is.
-    pub fn of(user: &Path) -> Self {
+    pub fn new(user: &Path) -> Self {
         Self {
             ai: user.join(".ai"),
         }
     }
 
     /// The files of the pair.
-    pub fn files(&self) -> PairFiles {
+    pub fn pair_files(&self) -> PairFiles {
         PairFiles::inside(&self.folder())
     }
 
     /// Reads the signing key.
-    pub fn signing(&self) -> Result<SigningKey, OwnKeyError> {
-        SigningKey::read_pair(&self.files()).map_err(|error| match error {
-            KeyError::Missing(path) => OwnKeyError::Missing(path),
-            other => OwnKeyError::Key(other),
+    pub fn load_signing_key(&self) -> Result<SigningKey, UserKeyError> {
+        SigningKey::read_pair(&self.pair_files()).map_err(|error| match error {
+            KeyError::Missing(path) => UserKeyError::Missing(path),
+            other => UserKeyError::Key(other),
         })
     }
 
     /// Makes a pair, and the file that trusts it.
-    pub fn generate(&self, owner: &str, existing: Existing) -> Result<SigningKey, OwnKeyError> {
-        let key = SigningKey::generate().map_err(|e| OwnKeyError::Key(e.into()))?;
+    pub fn generate(&self, owner: &str, existing: Existing) -> Result<SigningKey, UserKeyError> {
+        let key = SigningKey::generate().map_err(|e| UserKeyError::Key(e.into()))?;
         // Trusted before it is there to be used: a crash in between leaves a
         // trusted key that nobody has.
         self.trust_own(&key, owner)?;
@@ -96,15 +96,15 @@ impl OwnKeys {
         if let Err(error) = written {
             let _ = fs::remove_file(self.trust_path(key.public().fingerprint()));
             return Err(match error {
-                KeyError::Exists(path) => OwnKeyError::Exists(path),
-                other => OwnKeyError::Key(other),
+                KeyError::Exists(path) => UserKeyError::Exists(path),
+                other => UserKeyError::Key(other),
             });
         }
         Ok(key)
     }
 
     /// Writes the self-signed file that trusts the user's own key.
-    pub fn trust_own(&self, key: &SigningKey, owner: &str) -> Result<PathBuf, OwnKeyError> {
+    pub fn trust_own(&self, key: &SigningKey, owner: &str) -> Result<PathBuf, UserKeyError> {
         let file = TrustFile {
             key: key.public().clone(),
             owner: Some(owner.to_owned()),
@@ -114,7 +114,7 @@ impl OwnKeys {
     }
 
     /// Writes the file that trusts a key, signed with the user's.
-    pub fn trust(&self, file: &TrustFile, signer: &SigningKey) -> Result<PathBuf, OwnKeyError> {
+    pub fn trust(&self, file: &TrustFile, signer: &SigningKey) -> Result<PathBuf, UserKeyError> {
         let relative = trust_path(file.key.fingerprint());
         self.write_signed(&Binding::new(TRUST, relative), &file.to_text(), signer)
     }
@@ -126,7 +126,7 @@ impl OwnKeys {
         reason: Option<&str>,
         key: Option<&PublicKey>,
         signer: &SigningKey,
-    ) -> Result<PathBuf, OwnKeyError> {
+    ) -> Result<PathBuf, UserKeyError> {
         let relative = format!("{REVOKED}/{fingerprint}.toml");
         let since = lillux::time::now_seconds();
         let text = Revocation::text(fingerprint, &since, reason, key);
@@ -144,10 +144,10 @@ impl OwnKeys {
         binding: &Binding,
         text: &str,
         signer: &SigningKey,
-    ) -> Result<PathBuf, OwnKeyError> {
+    ) -> Result<PathBuf, UserKeyError> {
         let path = self.ai.join(binding.path());
         let time = lillux::time::now_seconds();
-        let (text, comment) = (text.as_bytes(), &Comment::HASH);
+        let (text, comment) = (text.as_bytes(), &CommentStyle::HASH);
         let signed =
             signature::sign(text, comment, binding, signer, &time, None).unwrap_or_default();
         durable::create_folder(path.parent().unwrap_or(&path), 0o700)?;
@@ -167,10 +167,10 @@ pub fn private_directories(user: &Path) -> [PathBuf; 2] {
 }
 
 /// Reads a public key from a PEM file or a trust file.
-pub fn read_key_file(path: &Path) -> Result<TrustFile, OwnKeyError> {
+pub fn read_key_file(path: &Path) -> Result<TrustFile, UserKeyError> {
     const LARGEST: u64 = 64 << 10;
     let about = fs::metadata(path).at("look at", path)?;
-    let no_key = |why: &str| OwnKeyError::NoKey {
+    let no_key = |why: &str| UserKeyError::NoKey {
         path: path.to_owned(),
         why: why.to_owned(),
     };

@@ -10,31 +10,31 @@ use lillux::envelope::Envelope;
 use super::Vault;
 use super::error::VaultError;
 use super::name::SecretName;
-use crate::space::{Embedded, Root, Space, SpaceError, Spaces};
+use crate::space::{EmbeddedBundle, Root, Space, SpaceError, Spaces};
 
 /// Relative to `.ai/`.
 const FOLDER: &str = "vault";
 const EXTENSION: &str = ".json";
 
 /// The secrets of one space.
-pub(super) struct Shelf {
+pub(super) struct SecretDir {
     spaces: Spaces,
     space: Space,
 }
 
-impl Shelf {
+impl SecretDir {
     /// The secrets of a space; none where it has no `.ai/`.
     pub(super) fn open(vault: &Vault, space: Space) -> Result<Option<Self>, VaultError> {
         let spaces = open(vault)?;
-        let there = spaces.of(space).next().is_some();
+        let there = spaces.roots_in(space).next().is_some();
         Ok(there.then_some(Self { spaces, space }))
     }
 
     /// The same, with its folder made where there is none.
     pub(super) fn create(vault: &Vault, space: Space) -> Result<Self, VaultError> {
         let folder = vault.folder(space).ok_or(VaultError::NoSpace(space))?;
-        let shelf = match Self::open(vault, space)? {
-            Some(shelf) => shelf,
+        let dir = match Self::open(vault, space)? {
+            Some(dir) => dir,
             // A project has a space only where somebody has made it one.
             None if space != Space::User => return Err(VaultError::NoSpace(space)),
             None => {
@@ -42,22 +42,22 @@ impl Shelf {
                 Self::open(vault, space)?.ok_or(VaultError::NoSpace(space))?
             }
         };
-        if shelf.root()?.real_path(FOLDER)?.is_none() {
-            durable::create_folder(&shelf.root()?.path_of(FOLDER), 0o700)?;
+        if dir.root()?.real_path(FOLDER)?.is_none() {
+            durable::create_folder(&dir.root()?.path_to(FOLDER), 0o700)?;
         }
-        shelf.folder()?;
-        Ok(shelf)
+        dir.folder()?;
+        Ok(dir)
     }
 
     /// Where a secret is, for people.
-    pub(super) fn path_of(&self, name: &SecretName) -> PathBuf {
+    pub(super) fn path_to(&self, name: &SecretName) -> PathBuf {
         let relative = relative(name);
         self.root()
-            .map_or_else(|_| PathBuf::from(&relative), |root| root.path_of(&relative))
+            .map_or_else(|_| PathBuf::from(&relative), |root| root.path_to(&relative))
     }
 
     pub(super) fn has(&self, name: &SecretName) -> Result<bool, VaultError> {
-        Ok(self.root()?.look(&relative(name))?.is_some())
+        Ok(self.root()?.stat(&relative(name))?.is_some())
     }
 
     pub(super) fn read(&self, name: &SecretName) -> Result<Option<Envelope>, VaultError> {
@@ -67,7 +67,7 @@ impl Shelf {
         match Envelope::parse(&file.bytes) {
             Ok(envelope) => Ok(Some(envelope)),
             Err(source) => Err(VaultError::Envelope {
-                path: self.path_of(name),
+                path: self.path_to(name),
                 source,
             }),
         }
@@ -86,7 +86,7 @@ impl Shelf {
                     .parse()
                     .ok()
             });
-            name.ok_or_else(|| VaultError::Stray(root.path_of(&path)))
+            name.ok_or_else(|| VaultError::StrayFile(root.path_to(&path)))
         });
         names.collect()
     }
@@ -110,11 +110,11 @@ impl Shelf {
     fn folder(&self) -> Result<PathBuf, VaultError> {
         let root = self.root()?;
         let path = root.real_path(FOLDER)?.filter(|path| path.is_dir());
-        Ok(path.ok_or_else(|| SpaceError::NotAFolder(root.path_of(FOLDER)))?)
+        Ok(path.ok_or_else(|| SpaceError::NotADirectory(root.path_to(FOLDER)))?)
     }
 
     fn root(&self) -> Result<&Root, VaultError> {
-        let root = self.spaces.of(self.space).next();
+        let root = self.spaces.roots_in(self.space).next();
         root.ok_or(VaultError::NoSpace(self.space))
     }
 }
@@ -125,7 +125,7 @@ fn open(vault: &Vault) -> Result<Spaces, VaultError> {
         project,
         vault.folder(Space::User).map(Path::new),
         &[],
-        &Embedded::EMPTY,
+        &EmbeddedBundle::EMPTY,
     )?)
 }
 

@@ -4,7 +4,7 @@
 //! a signature is a key's, what a trust file says, what a table or a file's
 //! metadata parses to. Whether a key counts, and which file an id means, is
 //! asked anew in every call, or everything that told is looked at again
-//! ([`Library::is_still_so`](crate::Library::is_still_so)). The
+//! ([`Library::is_fresh`](crate::Library::is_fresh)). The
 //! files inside the program cannot change while it runs.
 
 use std::collections::HashMap;
@@ -13,20 +13,20 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use lillux::Hash;
 use lillux::keys::{BadSignature, PublicKey};
 
-use crate::integrity::Problem;
+use crate::integrity::IntegrityProblem;
 use crate::metadata::{Extractors, Metadata};
 use crate::signature::{self, SignatureLine};
 use crate::space::EmbeddedFile;
 use crate::system;
 use crate::trust::{Trust, TrustFile, TrustedKey};
-use crate::verify::{self, Claim, Form};
+use crate::verify::{self, Claim, SignatureFormat};
 
 /// How many entries of a kind are kept; when there are more, all go.
 const MOST: usize = 20_000;
 
 /// The memory of a process, shared by its calls. One that was just made is empty.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct ProcessCache {
     signatures: Kept<()>,
     pub(crate) trust_files: Kept<Arc<TrustFile>>,
     pub(crate) extractors: Kept<Arc<Extractors>>,
@@ -34,11 +34,11 @@ pub struct Memory {
     pub(crate) embedded: EmbeddedFiles,
 }
 
-impl Memory {
+impl ProcessCache {
     /// Checks a signature, or knows that it is good: from before, or from when
     /// this program was built, if it is one of the files inside it.
     pub(crate) fn verify(&self, key: &PublicKey, line: &SignatureLine) -> Result<(), BadSignature> {
-        let name = signature::name(key, line);
+        let name = signature::cache_key(key, line);
         if system::SIGNATURES.binary_search(name.as_bytes()).is_ok() {
             return Ok(());
         }
@@ -75,8 +75,8 @@ impl<T: Clone> Kept<T> {
 
 /// A file inside the program whose hash is that of its signature line.
 #[derive(Debug)]
-pub(crate) struct KnownFile {
-    form: Form,
+pub(crate) struct CachedEmbeddedFile {
+    form: SignatureFormat,
     pub(crate) claim: Claim,
     pub(crate) bytes: Arc<[u8]>,
     /// The bytes without the signature line.
@@ -85,13 +85,13 @@ pub(crate) struct KnownFile {
     signed_by: OnceLock<[u8; 32]>,
 }
 
-impl KnownFile {
+impl CachedEmbeddedFile {
     /// Whether its key counts now, and the signature is that key's.
-    pub(crate) fn judge(&self, trust: &Trust<'_>) -> Result<Arc<TrustedKey>, Problem> {
+    pub(crate) fn verify(&self, trust: &Trust<'_>) -> Result<Arc<TrustedKey>, IntegrityProblem> {
         let line = &self.claim.line;
-        let key = verify::trusted(line, trust)?;
+        let key = verify::trusted_key(line, trust)?;
         if self.signed_by.get() != Some(key.key.as_bytes()) {
-            verify::judge(line, trust)?;
+            verify::verify_line(line, trust)?;
             let _ = self.signed_by.set(*key.key.as_bytes());
         }
         Ok(key)
@@ -100,15 +100,15 @@ impl KnownFile {
 
 /// What was found out about the files inside the program, by where they are.
 #[derive(Debug, Default)]
-pub(crate) struct EmbeddedFiles(Mutex<HashMap<usize, Arc<KnownFile>>>);
+pub(crate) struct EmbeddedFiles(Mutex<HashMap<usize, Arc<CachedEmbeddedFile>>>);
 
 impl EmbeddedFiles {
     /// What a file claims, if its hash is right. Whether the key counts is asked elsewhere.
     pub(crate) fn get(
         &self,
         file: &'static EmbeddedFile,
-        form: &Form,
-    ) -> Result<Arc<KnownFile>, Problem> {
+        form: &SignatureFormat,
+    ) -> Result<Arc<CachedEmbeddedFile>, IntegrityProblem> {
         let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = std::ptr::from_ref(file).addr();
         if let Some(known) = kept().get(&place).filter(|known| known.form == *form) {
@@ -117,13 +117,16 @@ impl EmbeddedFiles {
         let claim = verify::claim(file.bytes, form)?;
         verify::check_binding(&claim.line, form.binding.as_ref())?;
         let (bytes, content): (Arc<[u8]>, Arc<[u8]>) = match claim.element.clone() {
-            None => (file.bytes.into(), signature::unsigned(file.bytes).into()),
+            None => (
+                file.bytes.into(),
+                signature::strip_signature(file.bytes).into(),
+            ),
             Some(range) => {
                 let element: Arc<[u8]> = file.bytes[range].into();
                 (Arc::clone(&element), element)
             }
         };
-        let known = Arc::new(KnownFile {
+        let known = Arc::new(CachedEmbeddedFile {
             form: form.clone(),
             claim,
             bytes,
@@ -144,7 +147,7 @@ mod tests {
 
     #[test]
     fn only_good_signatures_are_remembered_and_only_for_their_own_key_and_hash() {
-        let memory = Memory::default();
+        let memory = ProcessCache::default();
         let (one, other) = (
             SigningKey::generate().unwrap(),
             SigningKey::generate().unwrap(),
@@ -185,7 +188,7 @@ mod tests {
 
     #[test]
     fn remembered_bound_signature_is_no_unbound_one_over_the_text_it_covers() {
-        let memory = Memory::default();
+        let memory = ProcessCache::default();
         let key = SigningKey::generate().unwrap();
         let time = "2026-04-10T03:28:17Z";
         let binding = Binding::item("tools/a.py");

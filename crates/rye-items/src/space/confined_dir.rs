@@ -15,9 +15,9 @@ use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, o
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::access_log::{AccessLog, Look};
 use super::error::SpaceError;
-use super::looks::{Look, Looks};
-use crate::verify::Tick;
+use crate::verify::CoarseInstant;
 
 /// Far above any source file, far below what would hurt to hold in memory.
 pub const LARGEST_FILE: u64 = 16 << 20;
@@ -44,7 +44,7 @@ pub struct FileIdentity {
 
 impl FileIdentity {
     /// From what the kernel says about a file.
-    pub fn of(stat: &Stat) -> Self {
+    pub fn from_stat(stat: &Stat) -> Self {
         let time =
             |seconds: i64, nanos: u64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
         #[expect(
@@ -108,7 +108,7 @@ pub struct RawFile {
 
 /// An open folder. It lives for a call, and what it once found missing stays so.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct ConfinedDir {
     pub(super) path: PathBuf,
     pub(super) fd: OwnedFd,
     /// Which folder it is; as long as it is open, no other can be the same.
@@ -116,17 +116,17 @@ pub(super) struct Folder {
     /// Folders two steps down, such as `config/keys`, and whether they are there.
     /// Most are not, and then nothing in them need be asked for.
     below: Mutex<Vec<(Box<str>, bool)>>,
-    pub(super) looks: Looks,
+    pub(super) looks: AccessLog,
 }
 
-impl Folder {
+impl ConfinedDir {
     fn new(path: PathBuf, fd: OwnedFd) -> Self {
         Self {
             path,
             fd,
             identity: OnceLock::new(),
             below: Mutex::default(),
-            looks: Looks::default(),
+            looks: AccessLog::default(),
         }
     }
 
@@ -157,7 +157,7 @@ impl Folder {
                     Ok(fd) => Ok(Some(Self::new(path, fd))),
                     Err(error) => Err(error).at("open the folder", path)?,
                 },
-                Ok(_) => Err(SpaceError::NotAFolder(path)),
+                Ok(_) => Err(SpaceError::NotADirectory(path)),
             },
             Err(Errno::LOOP) => Err(SpaceError::LinkLoop(path)),
             Err(error) => Err(error).at("open the folder", path)?,
@@ -177,22 +177,22 @@ impl Folder {
         };
         let path = parent.join(name);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        if let Some(fd) = parent.open_beneath(name, flags)? {
+        if let Some(fd) = parent.open_below(name, flags)? {
             return Ok(Some(Self::new(path, fd)));
         }
         if path.symlink_metadata().is_err() {
             return Ok(None);
         }
         // It may have been made in between.
-        match parent.open_beneath(name, flags)? {
+        match parent.open_below(name, flags)? {
             Some(fd) => Ok(Some(Self::new(path, fd))),
-            None => Err(SpaceError::NotAFolder(path)),
+            None => Err(SpaceError::NotADirectory(path)),
         }
     }
 
     /// A folder in this one, confined to itself; none where there is none.
-    pub(super) fn subfolder(&self, relative: &str) -> Result<Option<Self>, SpaceError> {
-        let fd = self.open_beneath(relative, OFlags::RDONLY | OFlags::DIRECTORY)?;
+    pub(super) fn subdir(&self, relative: &str) -> Result<Option<Self>, SpaceError> {
+        let fd = self.open_below(relative, OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(fd.map(|fd| Self::new(self.join(relative), fd)))
     }
 
@@ -202,16 +202,16 @@ impl Folder {
     }
 
     /// What is there: its state, if it is a regular file; none if there is nothing.
-    pub(super) fn look(&self, relative: &str) -> Result<Option<FileIdentity>, SpaceError> {
-        let tick = Tick::now();
+    pub(super) fn stat(&self, relative: &str) -> Result<Option<FileIdentity>, SpaceError> {
+        let tick = CoarseInstant::now();
         let Some(fd) = self.open_to_read(relative, OFlags::PATH)? else {
             return Ok(None);
         };
         let stat = fstat(&fd).at("look at", self.join(relative))?;
         self.looks
-            .note_state(relative, FileIdentity::of(&stat), tick);
+            .note_state(relative, FileIdentity::from_stat(&stat), tick);
         let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        Ok(regular.then(|| FileIdentity::of(&stat)))
+        Ok(regular.then(|| FileIdentity::from_stat(&stat)))
     }
 
     /// The names in a folder that begin so, and what they are, if the folder has
@@ -227,10 +227,10 @@ impl Folder {
             return Ok(Some(Vec::new()));
         };
         if self.looks.are_noted() {
-            let tick = Tick::now();
+            let tick = CoarseInstant::now();
             let stat = fstat(&fd).at("look at", self.join(relative))?;
             self.looks
-                .note_state(relative, FileIdentity::of(&stat), tick);
+                .note_state(relative, FileIdentity::from_stat(&stat), tick);
         }
         let mut names = Vec::new();
         let entries = Dir::new(fd).at("read the folder", self.join(relative))?;
@@ -261,14 +261,14 @@ impl Folder {
             if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
                 return Err(SpaceError::NotAFile(path()));
             }
-            let before = FileIdentity::of(&before);
+            let before = FileIdentity::from_stat(&before);
             if before.size > LARGEST_FILE {
                 let (path, size) = (path(), before.size);
                 return Err(SpaceError::TooLarge { path, size });
             }
             let mut file = File::from(fd);
             let bytes = read_all(&mut file, before.size).at("read", path())?;
-            let after = FileIdentity::of(&fstat(&file).at("look at", path())?);
+            let after = FileIdentity::from_stat(&fstat(&file).at("look at", path())?);
             if before == after && bytes.len() as u64 == before.size {
                 let identity = Some(before);
                 self.looks
@@ -276,15 +276,15 @@ impl Folder {
                 return Ok(Some(RawFile { bytes, identity }));
             }
         }
-        Err(SpaceError::Changing(path()))
+        Err(SpaceError::ChangedWhileReading(path()))
     }
 
     /// The state of a file whose content cannot change from now on without a new state; none
     /// while somebody has it open for writing, and where that cannot be determined.
     pub(super) fn settled_state(&self, relative: &str) -> Option<FileIdentity> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let fd = self.open_beneath(relative, flags).ok()??;
-        let state = FileIdentity::of(&fstat(&fd).ok()?);
+        let fd = self.open_below(relative, flags).ok()??;
+        let state = FileIdentity::from_stat(&fstat(&fd).ok()?);
         updates_times(fd.as_fd()).then_some(state)
     }
 
@@ -293,7 +293,7 @@ impl Folder {
     pub(super) fn real_path(&self, relative: &str) -> Result<Option<PathBuf>, SpaceError> {
         use std::os::fd::AsRawFd as _;
         self.below().clear();
-        let Some(fd) = self.open_beneath(relative, OFlags::PATH)? else {
+        let Some(fd) = self.open_below(relative, OFlags::PATH)? else {
             return Ok(None);
         };
         let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
@@ -309,7 +309,7 @@ impl Folder {
         if self.is_in_nothing(relative) {
             return Ok(None);
         }
-        let opened = self.open_beneath(relative, flags)?;
+        let opened = self.open_below(relative, flags)?;
         if opened.is_none() {
             self.looks.note(relative, || Look::Nothing);
         }
@@ -340,7 +340,7 @@ impl Folder {
         openat2(&self.fd, relative, flags, Mode::empty(), resolve)
     }
 
-    pub(super) fn open_beneath(
+    pub(super) fn open_below(
         &self,
         relative: &str,
         flags: OFlags,
@@ -359,7 +359,7 @@ impl Folder {
                 Err(error) => return Err(error).at("open", path())?,
             }
         }
-        Err(SpaceError::Changing(path()))
+        Err(SpaceError::ChangedWhileReading(path()))
     }
 }
 
@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn what_was_missing_is_there_for_the_next_call_and_for_who_wrote_it() {
         let place = tempfile::tempdir().unwrap();
-        let open = || Folder::open(place.path()).unwrap().unwrap();
+        let open = || ConfinedDir::open(place.path()).unwrap().unwrap();
         let (writer, file) = (open(), "config/keys/a.toml");
         assert!(writer.read(file).unwrap().is_none());
         fs::create_dir_all(place.path().join("config/keys")).unwrap();
@@ -404,6 +404,6 @@ mod tests {
         assert_eq!(open().read(file).unwrap().unwrap().bytes, b"a");
         assert!(writer.real_path(file).unwrap().is_some());
         assert_eq!(writer.read(file).unwrap().unwrap().bytes, b"a");
-        assert!(writer.look("config/keys/b.toml").unwrap().is_none());
+        assert!(writer.stat("config/keys/b.toml").unwrap().is_none());
     }
 }

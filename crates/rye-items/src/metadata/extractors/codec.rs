@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use super::places::AllPlaces;
+use super::field_sources::LazyFieldSources;
 use super::{Extractors, Rule};
 
 type Groups = Vec<(Rule, Vec<String>)>;
 
 impl Extractors {
-    /// What [`from_kept`](Self::from_kept) reads.
-    pub(crate) fn to_kept(&self) -> Option<Vec<u8>> {
+    /// What [`decode`](Self::decode) reads.
+    pub(crate) fn encode(&self) -> Option<Vec<u8>> {
         let mut groups = Groups::new();
         for (extension, rule) in &self.rules {
             match groups.iter_mut().find(|(other, _)| other == &**rule) {
@@ -29,7 +29,7 @@ impl Extractors {
     }
 
     /// The table that was kept so; none if the bytes are anything else.
-    pub(crate) fn from_kept(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         // JSON has no line ends of its own here: within a text they are escaped.
         let end = bytes.iter().position(|byte| *byte == b'\n')?;
         let (line, places) = (bytes.get(..end)?, bytes.get(end + 1..)?);
@@ -39,7 +39,7 @@ impl Extractors {
             return None;
         }
         let mut table = Self {
-            places: AllPlaces::from_json(places),
+            places: LazyFieldSources::from_json(places),
             ..Self::default()
         };
         for (rule, extensions) in groups {

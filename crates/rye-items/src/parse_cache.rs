@@ -15,7 +15,7 @@ use lillux::Hash;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::own_folder::{create_own_folder, is_own_folder};
+use crate::owner_only_dir::{create_owner_only_dir, is_owner_only_dir};
 
 /// Goes up when the same content gives something else.
 const VERSION: &str = concat!("derived ", env!("CARGO_PKG_VERSION"), " 2");
@@ -26,13 +26,13 @@ const OLD: Duration = Duration::from_hours(24 * 30);
 
 /// A folder of derived values, if there is one and nobody else can write to it.
 #[derive(Debug)]
-pub(crate) struct Derived {
+pub(crate) struct ParseCache {
     cache: Option<PathBuf>,
     /// Looked at when it is needed: a process that has run for a while needs nothing of it.
     is_own: OnceLock<bool>,
 }
 
-impl Derived {
+impl ParseCache {
     pub(crate) fn new(cache: Option<&Path>) -> Self {
         Self {
             cache: cache.map(Path::to_owned),
@@ -43,7 +43,7 @@ impl Derived {
     /// The folder around it, which may hold more that is believed.
     pub(crate) fn cache(&self) -> Option<&Path> {
         let cache = self.cache.as_deref()?;
-        let is_own = self.is_own.get_or_init(|| is_own_folder(cache));
+        let is_own = self.is_own.get_or_init(|| is_owner_only_dir(cache));
         is_own.then_some(cache)
     }
 
@@ -92,7 +92,7 @@ impl Derived {
 
 fn keep(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(path);
-    create_own_folder(folder)?;
+    create_owner_only_dir(folder)?;
     let mut temporary = tempfile::Builder::new()
         .prefix(".new-")
         .tempfile_in(folder)?;
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn what_was_made_once_is_not_made_again_until_the_content_differs() {
         let folder = tempfile::tempdir().unwrap();
-        let derived = Derived::new(Some(folder.path()));
+        let derived = ParseCache::new(Some(folder.path()));
         let made = Cell::new(0);
         let get = |what: &str, content: &str| {
             derived.get::<String, ()>(what, &Hash::of(content), || {
@@ -153,12 +153,12 @@ mod tests {
     #[test]
     fn a_failure_is_not_kept_and_without_a_folder_all_works() {
         let folder = tempfile::tempdir().unwrap();
-        let derived = Derived::new(Some(folder.path()));
+        let derived = ParseCache::new(Some(folder.path()));
         let content = Hash::of("x");
         assert_eq!(derived.get::<u8, _>("a", &content, || Err("no")), Err("no"));
         assert_eq!(derived.get::<u8, &str>("a", &content, || Ok(1)), Ok(1));
         for nowhere in [None, Some(Path::new("/proc/none"))] {
-            let derived = Derived::new(nowhere);
+            let derived = ParseCache::new(nowhere);
             assert_eq!(derived.get::<u8, ()>("a", &content, || Ok(2)), Ok(2));
         }
     }
